@@ -1,0 +1,45 @@
+"""The @system repository: libraries and tools that Debian installs.
+
+Labels are in system.BUILD. A missing package is named here, once, before a
+compiler complains about a missing header.
+"""
+
+# A file that shows that the package is there.
+_PACKAGES = {
+    "/usr/bin/grpc_cpp_plugin": "protobuf-compiler-grpc",
+    "/usr/bin/protoc": "protobuf-compiler",
+    "/usr/include/CLI/CLI.hpp": "libcli11-dev",
+    "/usr/include/benchmark/benchmark.h": "libbenchmark-dev",
+    "/usr/include/boost/interprocess/mapped_region.hpp": "libboost-dev",
+    "/usr/include/fmt/format.h": "libfmt-dev",
+    "/usr/include/gmock/gmock.h": "libgmock-dev",
+    "/usr/include/google/protobuf/message.h": "libprotobuf-dev",
+    "/usr/include/grpcpp/grpcpp.h": "libgrpc++-dev",
+    "/usr/include/gtest/gtest.h": "libgtest-dev",
+    "/usr/include/nlohmann/json.hpp": "nlohmann-json3-dev",
+    "/usr/include/rapidcheck.h": "librapidcheck-dev",
+    "/usr/include/spdlog/spdlog.h": "libspdlog-dev",
+    "/usr/include/yaml-cpp/yaml.h": "libyaml-cpp-dev",
+    "/usr/include/zmq.h": "libzmq3-dev",
+    "/usr/include/zmq.hpp": "cppzmq-dev",
+}
+
+def _system_impl(ctx):
+    missing = [
+        package
+        for path, package in _PACKAGES.items()
+        if not ctx.path(path).exists
+    ]
+    if missing:
+        fail("Debian packages are missing; run ./carillon, or: apt-get install " + " ".join(missing))
+    ctx.symlink("/usr/bin/protoc", "protoc")
+    ctx.symlink("/usr/bin/grpc_cpp_plugin", "grpc_cpp_plugin")
+    ctx.symlink(ctx.attr.build_file, "BUILD")
+
+system_libraries = repository_rule(
+    implementation = _system_impl,
+    attrs = {
+        "build_file": attr.label(default = "//bazel:system.BUILD", allow_single_file = True),
+    },
+    local = True,
+)
