@@ -1,0 +1,36 @@
+// Where the processes of one testbed meet: names inside the testbed's directory, which is
+// mode 0700 and belongs to the user who brought the testbed up.
+#ifndef CARILLON_PROTO_TESTBED_PATHS_H_
+#define CARILLON_PROTO_TESTBED_PATHS_H_
+
+#include <string>
+#include <utility>
+
+namespace carillon {
+
+class TestbedPaths {
+ public:
+  explicit TestbedPaths(std::string directory) : directory_(std::move(directory)) {}
+
+  const std::string& directory() const { return directory_; }
+  std::string control_socket() const { return directory_ + "/control.sock"; }    // gRPC
+  std::string handover_socket() const { return directory_ + "/handover.sock"; }  // apertures
+  std::string bus_socket() const { return directory_ + "/bus.sock"; }            // ZeroMQ PUB
+  std::string lock_file() const { return directory_ + "/lock"; }    // flock: the testbed is up
+  std::string state_file() const { return directory_ + "/state.json"; }
+  std::string log_directory() const { return directory_ + "/logs"; }
+
+ private:
+  std::string directory_;
+};
+
+// The directory that holds the testbeds of this user: $CARILLON_RUNTIME_DIR, or
+// $XDG_RUNTIME_DIR/carillon, or /tmp/carillon-<uid>.
+std::string RuntimeDirectory();
+
+// The environment variable in which a testbed's processes find their directory.
+inline constexpr char kTestbedDirectoryVariable[] = "CARILLON_TESTBED_DIR";
+
+}  // namespace carillon
+
+#endif  // CARILLON_PROTO_TESTBED_PATHS_H_

@@ -1,0 +1,38 @@
+#include "shm/histogram.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace carillon::shm {
+
+void HistogramSnapshot::Merge(const HistogramCells& cells) {
+  for (uint32_t i = 0; i < kHistogramBuckets; ++i) {
+    // The cells may belong to another process: one load each, no assumption on the value.
+    const uint64_t n = std::atomic_ref<uint64_t>(const_cast<uint64_t&>(cells.buckets[i]))
+                           .load(std::memory_order_relaxed);
+    AddBucket(i, n);
+  }
+}
+
+void HistogramSnapshot::Merge(const HistogramSnapshot& other) {
+  for (uint32_t i = 0; i < kHistogramBuckets; ++i) AddBucket(i, other.buckets_[i]);
+}
+
+void HistogramSnapshot::AddBucket(uint32_t bucket, uint64_t count) {
+  buckets_[std::min(bucket, kHistogramBuckets - 1)] += count;
+  count_ += count;
+}
+
+uint64_t HistogramSnapshot::Percentile(double fraction) const {
+  if (count_ == 0) return 0;
+  const auto wanted = static_cast<uint64_t>(
+      std::ceil(std::clamp(fraction, 0.0, 1.0) * static_cast<double>(count_)));
+  uint64_t below = 0;
+  for (uint32_t i = 0; i < kHistogramBuckets; ++i) {
+    below += buckets_[i];
+    if (below >= std::max<uint64_t>(wanted, 1)) return HistogramBucketFloor(i);
+  }
+  return HistogramBucketFloor(kHistogramBuckets - 1);
+}
+
+}  // namespace carillon::shm

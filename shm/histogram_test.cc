@@ -1,0 +1,44 @@
+#include "shm/histogram.h"
+
+#include <gtest/gtest.h>
+
+namespace carillon::shm {
+namespace {
+
+TEST(HistogramTest, EveryBucketFloorLiesInItsOwnBucket) {
+  for (uint32_t bucket = 0; bucket < kHistogramBuckets; ++bucket) {
+    EXPECT_EQ(HistogramBucket(HistogramBucketFloor(bucket)), bucket);
+  }
+}
+
+TEST(HistogramTest, BucketsAreAtMostOneThirtySecondWide) {
+  for (uint32_t bucket = kHistogramSubBuckets; bucket + 1 < kHistogramBuckets; ++bucket) {
+    const uint64_t floor = HistogramBucketFloor(bucket);
+    EXPECT_LE((HistogramBucketFloor(bucket + 1) - floor) * kHistogramSubBuckets, floor)
+        << "bucket " << bucket;
+  }
+}
+
+TEST(HistogramTest, ValuesBeyondTheRangeCountInTheLastBucket) {
+  EXPECT_EQ(HistogramBucket(~uint64_t{0}), kHistogramBuckets - 1);
+}
+
+TEST(HistogramTest, PercentilesOfAUniformRampAreExactToTheBucketWidth) {
+  HistogramCells cells{};
+  HistogramWriter writer(&cells);
+  for (uint64_t value = 1; value <= 10000; ++value) writer.Add(value);
+  const HistogramSnapshot snapshot(cells);
+  EXPECT_EQ(snapshot.count(), 10000u);
+  for (const double fraction : {0.01, 0.5, 0.9, 0.99, 1.0}) {
+    const double exact = fraction * 10000;
+    EXPECT_LE(snapshot.Percentile(fraction), exact);
+    EXPECT_GE(snapshot.Percentile(fraction) * (1 + 1.0 / 32) + 1, exact);
+  }
+}
+
+TEST(HistogramTest, AnEmptyHistogramHasNoPercentile) {
+  EXPECT_EQ(HistogramSnapshot().Percentile(0.5), 0u);
+}
+
+}  // namespace
+}  // namespace carillon::shm

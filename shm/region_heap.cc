@@ -1,0 +1,60 @@
+#include "shm/region_heap.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "shm/layout.h"
+
+namespace carillon::shm {
+
+RegionHeap::RegionHeap(uint64_t offset, uint64_t size) {
+  const uint64_t begin = AlignUp(offset, kAlignment);
+  const uint64_t end = offset + size;
+  if (begin >= end) return;
+  free_[begin] = end - begin;
+  free_bytes_ = end - begin;
+}
+
+std::optional<uint64_t> RegionHeap::Allocate(uint64_t bytes) {
+  if (bytes == 0 || bytes > free_bytes_) return std::nullopt;
+  const uint64_t wanted = AlignUp(bytes, kAlignment);
+  const auto range = std::find_if(free_.begin(), free_.end(),
+                                  [&](const auto& entry) { return entry.second >= wanted; });
+  if (range == free_.end()) return std::nullopt;
+  const auto [offset, size] = *range;
+  free_.erase(range);
+  if (size > wanted) free_[offset + wanted] = size - wanted;
+  used_[offset] = wanted;
+  free_bytes_ -= wanted;
+  return offset;
+}
+
+bool RegionHeap::Free(uint64_t offset) {
+  const auto range = used_.find(offset);
+  if (range == used_.end()) return false;
+  const uint64_t size = range->second;
+  used_.erase(range);
+  free_bytes_ += size;
+  auto inserted = free_.emplace(offset, size).first;
+  if (const auto next = std::next(inserted);
+      next != free_.end() && inserted->first + inserted->second == next->first) {
+    inserted->second += next->second;
+    free_.erase(next);
+  }
+  if (inserted != free_.begin()) {
+    const auto previous = std::prev(inserted);
+    if (previous->first + previous->second == inserted->first) {
+      previous->second += inserted->second;
+      free_.erase(inserted);
+    }
+  }
+  return true;
+}
+
+uint64_t RegionHeap::largest_free() const {
+  uint64_t largest = 0;
+  for (const auto& [offset, size] : free_) largest = std::max(largest, size);
+  return largest;
+}
+
+}  // namespace carillon::shm
