@@ -44,13 +44,21 @@ _nvcc = rule(
     implementation = _nvcc_impl,
     attrs = {
         "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
-        "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
+        "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),
     },
 )
 
-def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
+def cuda_library(
+        name,
+        srcs,
+        hdrs = [],
+        deps = [],
+        copts = [],
+        linkopts = [],
+        alwayslink = False,
+        **kwargs):
     """A cc_library whose sources nvcc compiles. Links the static CUDA runtime.
 
     Without a toolkit this makes nothing: name it in deps only under
@@ -59,9 +67,11 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
     Args:
       name: of the cc_library.
       srcs: .cu files.
-      hdrs: .h and .cuh files.
+      hdrs: .h and .cuh files, and .cu files that others include.
       deps: cc_library and cuda_library targets.
       copts: further arguments of nvcc.
+      linkopts: as in cc_library.
+      alwayslink: as in cc_library; for sources that register themselves.
       **kwargs: passed on (visibility, testonly, tags).
     """
     if not CUDA_PRESENT:
@@ -78,6 +88,8 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], **kwargs):
         name = name,
         srcs = [name + "_nvcc"],
         hdrs = hdrs,
+        linkopts = linkopts,
+        alwayslink = alwayslink,
         deps = deps + ["@cuda//:cudart"],
         **kwargs
     )

@@ -47,13 +47,13 @@ _protoc = rule(
             default = "@system//:protoc",
             allow_single_file = True,
             executable = True,
-            cfg = "host",
+            cfg = "exec",
         ),
         "_grpc_plugin": attr.label(
             default = "@system//:grpc_cpp_plugin",
             allow_single_file = True,
             executable = True,
-            cfg = "host",
+            cfg = "exec",
         ),
     },
 )

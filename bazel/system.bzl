@@ -24,6 +24,9 @@ _PACKAGES = {
     "/usr/include/zmq.hpp": "cppzmq-dev",
 }
 
+# What the packages above include, and the compiler.
+_TOOLCHAIN = ["g++", "g++-12", "libabsl-dev", "libc6-dev", "libgrpc-dev", "libstdc++-12-dev"]
+
 def _system_impl(ctx):
     missing = [
         package
@@ -32,9 +35,16 @@ def _system_impl(ctx):
     ]
     if missing:
         fail("Debian packages are missing; run ./carillon, or: apt-get install " + " ".join(missing))
+    # Bazel does not look into /usr/include, so its caches would keep objects made with
+    # the headers of an older release; a define on every compilation tells them apart.
+    versions = ctx.execute(
+        ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"] + sorted(_PACKAGES.values()) + _TOOLCHAIN,
+    )
     ctx.symlink("/usr/bin/protoc", "protoc")
     ctx.symlink("/usr/bin/grpc_cpp_plugin", "grpc_cpp_plugin")
-    ctx.symlink(ctx.attr.build_file, "BUILD")
+    ctx.template("BUILD", ctx.attr.build_file, executable = False, substitutions = {
+        "%{versions}": str(hash(versions.stdout)),
+    })
 
 system_libraries = repository_rule(
     implementation = _system_impl,
