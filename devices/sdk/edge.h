@@ -1,0 +1,300 @@
+// The EDGE API for devices (000 Table I, 003 Table 5.1): attach to a testbed, register event
+// kernels, and launch them by ringing doorbells. This header is all that a device needs.
+//
+//   auto device = edge::Device::Attach({.name = "nic0", .kind = "nic", ...});
+//   auto input = (*device)->AllocateBuffer(edge::Place::kInput, 64 * 2048);
+//   auto event = edgeRegisterEvent(**device, {.kernel = "echo", ..., .parameters = {
+//       edge::Fixed("input", *input, {.slot_stride = 2048}), edge::Writable("bytes"), ...}});
+//   while (...) {                                    // EDGE Fig. 8c
+//     if ((*event)->free_slots() > 0) {              // check free
+//       (*event)->Set<uint32_t>(bytes, n);           // write arguments
+//       (*event)->RingDoorbell();                    // mark busy, ring
+//     }
+//     if (auto done = (*event)->Poll()) {            // poll completion
+//       ...read the output buffer...
+//       (*event)->Free();                            // free
+//     }
+//   }
+#ifndef CARILLON_DEVICES_SDK_EDGE_H_
+#define CARILLON_DEVICES_SDK_EDGE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shm/aperture.h"
+#include "shm/bells.h"
+#include "shm/clock.h"
+#include "shm/device_ring.h"
+#include "shm/histogram.h"
+#include "shm/layout.h"
+
+namespace carillon::edge {
+
+using shm::Completion;
+using shm::EventLife;
+using shm::EventState;
+using shm::EventStatus;
+using shm::KmdOverride;
+
+struct Dim3 {
+  uint32_t x = 1;
+  uint32_t y = 1;
+  uint32_t z = 1;
+};
+
+// Where a buffer lives.
+enum class Place {
+  kInput,      // submission aperture: the device writes, kernels read
+  kOutput,     // completion aperture: kernels write, the device reads
+  kGpuMemory,  // only kernels reach it; starts as zeros
+};
+
+struct Buffer {
+  uint32_t id = 0;
+  Place place = Place::kInput;
+  // Empty for kGpuMemory. The bytes of a kOutput buffer are mapped read-only: writing faults.
+  std::span<std::byte> bytes;
+};
+
+// How one parameter of an event kernel is bound, by the parameter's name in the kernel's
+// signature (`carillon kernels` lists them). The helpers below make them.
+struct Parameter {
+  enum class Kind { kUnsigned, kSigned, kFloat, kBuffer, kWritableValue, kWritableBuffer };
+  std::string name;
+  Kind kind = Kind::kUnsigned;
+  uint64_t unsigned_value = 0;
+  int64_t signed_value = 0;
+  double float_value = 0;
+  uint32_t buffer_id = 0;
+  uint64_t offset = 0;
+  uint64_t length = 0;       // 0: to the buffer's end
+  uint64_t slot_stride = 0;  // slot i of the ring sees offset + i * slot_stride
+};
+
+struct BufferPart {
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint64_t slot_stride = 0;
+};
+
+Parameter Constant(std::string name, uint64_t value);
+Parameter ConstantSigned(std::string name, int64_t value);
+Parameter ConstantFloat(std::string name, double value);
+Parameter Fixed(std::string name, const Buffer& buffer, BufferPart part = {});
+// Filled in by the device for every event: a value of the kernel's type, or (WritableBuffer) a
+// shm::BufferRef inside `buffer`.
+Parameter Writable(std::string name);
+Parameter WritableBuffer(std::string name, const Buffer& buffer);
+
+struct EventSpec {
+  std::string kernel;
+  Dim3 grid;
+  Dim3 block = {32, 1, 1};
+  uint32_t shared_bytes = 0;
+  uint32_t max_in_flight = 32;  // ring entries: a power of two
+  uint32_t priority = 0;        // 0 lowest .. 7 highest
+  bool modifyable = false;
+  std::string label;
+  std::vector<Parameter> parameters;
+};
+
+class Device;
+
+// A registered event kernel: its ESQ, ECQ and doorbell. One thread at a time.
+class EventQueue {
+ public:
+  uint32_t event_id() const { return ring_.layout().doorbell.value(); }
+  const std::string& kernel() const { return kernel_; }
+
+  // A writable parameter's place in the entry. NotFound, naming those that there are.
+  absl::StatusOr<uint32_t> ParameterOffset(std::string_view name) const;
+
+  uint32_t free_slots() const { return ring_.free_slots(); }
+  uint32_t in_flight() const { return ring_.in_flight(); }
+  // Ring slot of the entry that is being written now: finds its per-slot buffers.
+  uint32_t next_slot() const { return ring_.next_slot(); }
+  uint32_t SlotOf(shm::Sequence sequence) const { return ring_.layout().SlotOf(sequence); }
+
+  // Writes an argument of the next event. T must be the parameter's type (shm::BufferRef for
+  // buffers), `offset` from ParameterOffset(). Requires free_slots() > 0.
+  template <class T>
+  void Set(uint32_t offset, const T& value) {
+    std::memcpy(ring_.parameters() + offset, &value, sizeof(T));
+  }
+
+  // Ends the entry without ringing: several events can be rung at once. Requires
+  // free_slots() > 0. `kmd`: this launch's own dimensions (modifyable event kernels).
+  shm::Sequence Commit(const KmdOverride* kmd = nullptr) {
+    return ring_.Commit(kmd, tracing() ? shm::NowNs() : 0);
+  }
+  // Rings the doorbell for everything committed.
+  void Ring() { ring_.Ring(); }
+  // Commit() and Ring().
+  shm::Sequence RingDoorbell(const KmdOverride* kmd = nullptr) {
+    const shm::Sequence sequence = Commit(kmd);
+    Ring();
+    return sequence;
+  }
+
+  // The oldest event in flight, if it has ended. Stays until Free().
+  std::optional<Completion> Poll() const { return ring_.Poll(); }
+  // The stages of the event that Poll() returned; zeros when tracing is off.
+  EventLife life() const { return ring_.life(); }
+  // Frees the event that Poll() returned: its slot and output buffers may be used again.
+  void Free() { ring_.Consume(); }
+
+  // Poll(), waiting for at most `timeout`: spins for `spin` first. Errors: DeadlineExceeded;
+  // Unavailable when the testbed closed the device or gpud is gone (PEER_DEAD, with pid and
+  // the last sequence consumed).
+  absl::StatusOr<Completion> Wait(std::chrono::nanoseconds timeout,
+                                  std::chrono::nanoseconds spin = std::chrono::microseconds(20));
+
+  bool tracing() const;
+
+ private:
+  friend class Device;
+  struct WritableParameter {
+    std::string name;
+    uint32_t offset;
+  };
+  EventQueue(Device* device, std::string kernel, const shm::RingLayout& layout,
+             std::vector<WritableParameter> writable);
+
+  Device* const device_;
+  const std::string kernel_;
+  const std::vector<WritableParameter> writable_;
+  shm::DeviceRing ring_;
+};
+
+// What `carillon kernels` shows of a kernel; see proto/events.proto.
+struct KernelDescription {
+  std::string name;
+  std::string summary;
+};
+
+struct AttachOptions {
+  // The testbed's directory; empty: $CARILLON_TESTBED_DIR.
+  std::string testbed_directory;
+  std::string name;  // unique in the testbed, [a-z0-9_-]{1,32}
+  std::string kind;
+  // Room for this device's rings and buffers.
+  uint64_t submission_bytes = 1 << 20;
+  uint64_t completion_bytes = 1 << 20;
+  std::vector<std::string> counter_names;    // at most shm::kMaxTelemetryCounters
+  std::vector<std::string> histogram_names;  // at most shm::kMaxTelemetryHistograms
+  std::chrono::milliseconds timeout{5000};
+};
+
+// A device's session with gpud. Control-plane calls (everything that returns a Status) are
+// thread safe, take a bounded time, and fail with Unavailable once gpud is gone. Detaches when
+// destroyed. Never fork() in a process that has attached: gRPC does not survive it.
+class Device {
+ public:
+  // Errors: Unavailable (no gpud), AlreadyExists (name), PermissionDenied (other user),
+  // ResourceExhausted (no memory), FailedPrecondition (other layout version).
+  static absl::StatusOr<std::unique_ptr<Device>> Attach(const AttachOptions& options);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const;
+  uint32_t device_id() const;
+  shm::Generation generation() const;
+
+  // Errors: ResourceExhausted, naming the room that is left.
+  absl::StatusOr<Buffer> AllocateBuffer(Place place, uint64_t bytes);
+  absl::Status FreeBuffer(const Buffer& buffer);
+  absl::StatusOr<std::vector<KernelDescription>> ListKernels();
+
+  // Tells `carillon up` that the device serves; `note` says where ("udp 127.0.0.1:11211").
+  absl::Status ReportReady(const std::string& note);
+
+  // A background kernel, as a CPU host launches it: returns when it has ended.
+  struct LaunchSpec {
+    std::string kernel;
+    Dim3 grid;
+    Dim3 block;
+    uint32_t shared_bytes = 0;
+    uint32_t priority = 0;
+    std::vector<Parameter> parameters;  // none writable
+    std::chrono::milliseconds timeout{60'000};
+  };
+  struct LaunchTimes {
+    uint64_t dispatched_ns = 0;  // from the launch to its first thread block
+    uint64_t finished_ns = 0;    // from the launch to its end
+  };
+  // Errors: as edgeRegisterEvent; Aborted when it was cut short; Internal with the kernel's
+  // own failure code.
+  absl::StatusOr<LaunchTimes> LaunchKernel(const LaunchSpec& spec);
+
+  // Telemetry (writer: this process): shown by `carillon ps` and the demo's report.
+  void SetCounter(uint32_t index, uint64_t value);
+  void AddToCounter(uint32_t index, uint64_t delta);
+  shm::HistogramWriter histogram(uint32_t index);
+
+  // Waits, for at most `timeout`, until `ready()` is true after some completion of any queue.
+  // False: timed out or closed; ask status().
+  template <class Ready>
+  bool WaitForCompletion(Ready ready, std::chrono::nanoseconds timeout,
+                         std::chrono::nanoseconds spin = std::chrono::microseconds(20)) {
+    return waiter().WaitUntil(ready, timeout, spin);
+  }
+  // For devices that sleep in epoll/poll: arm, look at the queues once more, sleep on
+  // completion_fd() and on connection_fd(), then disarm (which also drains the fd).
+  void ArmCompletionFd();
+  void DisarmCompletionFd();
+  int completion_fd() const;
+  // Becomes readable (end-of-file) when gpud is gone or has closed the session.
+  int connection_fd() const;
+
+  // OK while attached; otherwise why not: Unavailable with PEER_DEAD, pid and signal when known,
+  // or what gpud gave as its reason (evicted, shut down).
+  absl::Status status() const;
+  bool tracing() const;
+
+ private:
+  friend class EventQueue;
+  friend absl::StatusOr<EventQueue*> edgeRegisterEvent(Device&, const EventSpec&);
+  friend absl::Status edgeUnregisterEvent(Device&, EventQueue*);
+  friend absl::Status edgeScheduleEvent(Device&, EventQueue*);
+  friend absl::Status edgeReleaseBarrier(Device&, EventQueue*);
+  class Impl;
+
+  explicit Device(std::unique_ptr<Impl> impl);
+  shm::CompletionWaiter& waiter();
+
+  std::unique_ptr<Impl> impl_;
+};
+
+// --- The EDGE API by its paper names.
+
+// edgeRegisterEvent (Table I): stores the event kernel in the EKT and allocates its ESQ; the
+// queue's event_id() is the doorbell. The queue belongs to the device and lives until
+// edgeUnregisterEvent. On an error nothing has changed: NotFound (kernel, parameter, buffer),
+// InvalidArgument (dimensions, parameter kinds, ring size), ResourceExhausted (EKT full, no
+// memory for the ESQ).
+absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device, const EventSpec& spec);
+
+// Waits for the events in flight for at most a second, aborts the rest, frees ring and entry.
+// `queue` is gone afterwards.
+absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue);
+
+// Launches the committed entries through the control plane instead of the doorbell.
+absl::Status edgeScheduleEvent(Device& device, EventQueue* queue);
+
+// Releases the threads of the event kernel that wait in a wait-release barrier. Unimplemented on
+// back-ends without one.
+absl::Status edgeReleaseBarrier(Device& device, EventQueue* queue);
+
+}  // namespace carillon::edge
+
+#endif  // CARILLON_DEVICES_SDK_EDGE_H_

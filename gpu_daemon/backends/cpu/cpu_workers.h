@@ -1,0 +1,35 @@
+// The CPU back-end's cores: threads that run the thread blocks that the KMU gives out.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "gpu_daemon/kmu/kmu.h"
+
+namespace carillon::gpud {
+
+// One core is the front-end's: as many workers as the rest, at least one.
+uint32_t DefaultWorkers();
+
+class CpuWorkers {
+ public:
+  // Starts `count` (>= 1) threads.
+  CpuWorkers(uint32_t count, Kmu* kmu);
+  // Joins them; the KMU must have been stopped.
+  ~CpuWorkers();
+
+  uint32_t count() const { return static_cast<uint32_t>(threads_.size()); }
+
+ private:
+  std::vector<std::thread> threads_;
+};
+
+// Runs one block in the calling thread: shared memory from a per-thread arena.
+void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
+              uint32_t* fail_status);
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_

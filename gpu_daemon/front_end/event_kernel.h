@@ -1,0 +1,156 @@
+// One entry of the event kernel table (EDGE III-C): what was registered, the ring that
+// triggers it, and its ledger.
+#ifndef CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_
+#define CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/front_end/argument_plan.h"
+#include "gpu_daemon/front_end/device_memory.h"
+#include "gpu_daemon/kernels/kernel_info.h"
+#include "gpu_daemon/kmu/gpu_model.h"
+#include "shm/gpu_ring.h"
+#include "shm/histogram.h"
+
+namespace carillon::gpud {
+
+inline constexpr uint32_t kPriorities = 8;  // 0 lowest .. 7 highest
+
+// KMD: what a launch of the kernel looks like.
+struct KernelMetadata {
+  const simt::KernelInfo* kernel = nullptr;
+  simt::Dim3 grid;
+  simt::Dim3 block;
+  uint32_t shared_bytes = 0;  // beside the kernel's static ones
+
+  uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
+  uint32_t threads() const { return block.x * block.y * block.z; }
+  uint32_t total_shared() const { return shared_bytes + kernel->static_shared_bytes; }
+  // EDGE IV-C: at most a warp, no shared memory.
+  bool single_warp() const { return blocks() == 1 && threads() <= 32 && total_shared() == 0; }
+};
+
+// Errors: InvalidArgument, naming the dimension, its value and the limit.
+absl::Status CheckKernelMetadata(const KernelMetadata& kmd, const GpuModel& gpu);
+
+// The stages of an event's life that are kept as histograms while tracing is on.
+enum class Stage { kRungToSeen, kSeenToDispatched, kDispatchedToFinished, kRungToFinished };
+inline constexpr uint32_t kStages = 4;
+std::string_view StageName(Stage stage);
+
+struct EventCounts {
+  uint64_t rung = 0;
+  uint64_t done = 0;
+  uint64_t failed = 0;
+  uint64_t aborted = 0;
+  uint64_t refused = 0;  // among the failed: bad entries
+};
+
+// Made by the control plane, polled by the front-end, finished by whoever runs it. Threads:
+// the front-end alone calls the launching side; Finish() and the figures are for any thread.
+class EventKernel {
+ public:
+  struct Registration {
+    KernelMetadata kmd;
+    uint32_t priority = 0;
+    bool modifyable = false;
+    std::string label;
+    ArgumentPlan arguments;
+  };
+
+  // The layout was placed by the control plane in memory's apertures; its ECQ must be zeroed.
+  EventKernel(Registration registration, std::shared_ptr<DeviceMemory> memory,
+              const shm::RingLayout& layout, uint32_t ekt_index);
+
+  const KernelMetadata& kmd() const { return registration_.kmd; }
+  uint32_t priority() const { return registration_.priority; }
+  bool modifyable() const { return registration_.modifyable; }
+  const std::string& label() const { return registration_.label; }
+  const ArgumentPlan& arguments() const { return registration_.arguments; }
+  const DeviceMemory& memory() const { return *memory_; }
+  const shm::GpuRing& ring() const { return ring_; }
+  uint32_t ekt_index() const { return ekt_index_; }
+  uint32_t event_id() const { return ring_.layout().doorbell.value(); }
+
+  // --- Launching side: the front-end's thread only.
+
+  // Rings (doorbell and scheduled) not yet launched. Sets `violation` if there are more than
+  // the ring has free slots: the device broke the protocol.
+  uint32_t PendingRings(bool* violation);
+  // The next ring's sequence; counts it as launched.
+  shm::Sequence TakeRing();
+
+  // --- Any thread.
+
+  // More rings, from edgeScheduleEvent.
+  void AddScheduled(uint32_t count) { scheduled_.fetch_add(count, std::memory_order_release); }
+  // Ends an event: exactly one call per sequence has an effect and returns true. The caller
+  // then signals the device's bell. `life` may be null.
+  bool Finish(shm::Sequence sequence, shm::EventState state, uint32_t status, bool refused,
+              const shm::EventLife* life);
+  // Ends every launched event that has not ended as aborted. Returns how many.
+  uint64_t AbortUnfinished(shm::EventStatus why);
+  // Refuses new launches (the front-end skips it) and tells the device.
+  void CloseRing();
+  bool closed() const { return closed_.load(std::memory_order_acquire); }
+
+  EventCounts counts() const;
+  uint64_t launched() const { return launched_.load(std::memory_order_relaxed); }
+  // Events ended in order, as last seen by the front-end.
+  uint64_t completed_in_order() const { return completed_.load(std::memory_order_relaxed); }
+  uint64_t in_flight() const;
+  // The last failure, for telemetry.
+  uint64_t last_failed_sequence() const {
+    return last_failed_sequence_.load(std::memory_order_relaxed);
+  }
+  uint32_t last_failed_status() const {
+    return last_failed_status_.load(std::memory_order_relaxed);
+  }
+  shm::HistogramSnapshot stage(Stage stage) const;
+  void ResetStages();
+
+  // Running mean of the kernel's duration on the short path, kept by the front-end: a long
+  // kernel there would keep the doorbells waiting.
+  uint64_t short_path_ns = 0;
+  uint32_t short_path_samples = 0;
+
+ private:
+  enum class SlotState : uint8_t { kFree, kLaunched, kFinished };
+
+  void AdvanceCompleted();
+
+  const Registration registration_;
+  const std::shared_ptr<DeviceMemory> memory_;
+  const shm::GpuRing ring_;
+  const uint32_t ekt_index_;
+
+  // Front-end only.
+  uint32_t doorbell_seen_;
+  uint32_t scheduled_seen_ = 0;
+
+  std::atomic<uint32_t> scheduled_{0};  // writer: control plane; reader: front-end
+  std::atomic<uint64_t> launched_{0};   // writer: front-end
+  std::atomic<uint64_t> completed_{0};  // writer: front-end
+  std::atomic<bool> closed_{false};
+  // One per slot: whoever moves kLaunched to kFinished owns the completion; the front-end
+  // frees it once all before it are finished.
+  std::vector<std::atomic<SlotState>> slots_;
+
+  std::atomic<uint64_t> done_{0};
+  std::atomic<uint64_t> failed_{0};
+  std::atomic<uint64_t> aborted_{0};
+  std::atomic<uint64_t> refused_{0};
+  std::atomic<uint64_t> last_failed_sequence_{0};
+  std::atomic<uint32_t> last_failed_status_{0};
+  std::array<std::vector<std::atomic<uint64_t>>, kStages> stages_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_

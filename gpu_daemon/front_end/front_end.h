@@ -1,0 +1,94 @@
+// The GPU's front-end: one thread that watches every device's doorbells, reads the event
+// kernel table, runs single-warp events itself (the short path) and hands the others to the
+// KMU.
+#ifndef CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
+#define CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "gpu_daemon/front_end/event_kernel.h"
+#include "gpu_daemon/kmu/kmu.h"
+
+namespace carillon::gpud {
+
+// Public calls are thread safe and return when the front-end's thread has carried them out;
+// they must not come from that thread.
+class FrontEnd {
+ public:
+  struct Options {
+    GpuModel gpu;
+    bool tracing = false;
+    // Longest spin for a doorbell before sleeping; the spin adapts below it.
+    shm::Nanoseconds max_spin_ns = 50'000;
+    // Called, on the front-end's thread, once for a device that broke the protocol; its event
+    // kernels are closed by then. Must not block.
+    std::function<void(const std::shared_ptr<DeviceMemory>&, std::string reason)> on_violation;
+  };
+
+  FrontEnd(Options options, Kmu* kmu);
+  ~FrontEnd();  // stops
+
+  // Polls the event kernel's doorbell from now on.
+  void Add(std::shared_ptr<EventKernel> event);
+  // Closes its ring and never touches it again. Events that are in the KMU are the caller's to
+  // cancel or to wait for.
+  void Remove(const std::shared_ptr<EventKernel>& event);
+  // Remove() for all of a device, in one step. Returns them.
+  std::vector<std::shared_ptr<EventKernel>> RemoveDevice(const DeviceMemory* memory);
+  // Wakes the front-end to look at AddScheduled().
+  void Wake();
+
+  void SetTracing(bool on);
+  bool tracing() const { return tracing_.load(std::memory_order_relaxed); }
+  uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
+  uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
+
+  void Stop();
+
+ private:
+  struct Device;
+
+  void Run();
+  // One look at every doorbell; true if anything was launched.
+  bool PollOnce();
+  // Launches up to a burst of the event's pending rings; returns how many.
+  uint32_t Serve(const std::shared_ptr<EventKernel>& event);
+  void LaunchOne(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+                 shm::Nanoseconds seen_ns);
+  void RunShortPath(EventKernel& event, shm::Sequence sequence, const KernelMetadata& kmd,
+                    const std::byte* args, shm::EventLife life);
+  void Evict(const std::shared_ptr<EventKernel>& event, std::string reason);
+  void Sleep();
+  void SortByPriority();
+  void Call(std::function<void()> action);
+  void RunMailbox();
+
+  const Options options_;
+  Kmu* const kmu_;
+  std::atomic<bool> tracing_;
+
+  // The front-end's thread only.
+  std::vector<std::shared_ptr<EventKernel>> events_;  // highest priority first
+  std::vector<std::shared_ptr<DeviceMemory>> devices_;
+  shm::Nanoseconds spin_ns_ = 0;
+
+  // Mailbox: calls for the front-end's thread.
+  std::mutex mailbox_mutex_;
+  std::vector<std::function<void()>> mailbox_;
+  std::atomic<uint32_t> mailbox_word_{0};  // futex word; writers: callers
+
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> polls_{0};
+  std::atomic<uint64_t> sleeps_{0};
+  std::thread thread_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_

@@ -1,0 +1,59 @@
+// One launch on its way through the KMU: an event, or a background (ordinary) kernel.
+#ifndef CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_
+#define CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "gpu_daemon/front_end/argument_plan.h"
+#include "gpu_daemon/front_end/event_kernel.h"
+#include "gpu_daemon/kmu/gpu_model.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// How a background kernel ended.
+struct LaunchResult {
+  shm::EventState state = shm::EventState::kNone;
+  uint32_t status = 0;
+  shm::Nanoseconds queued_ns = 0;
+  shm::Nanoseconds dispatched_ns = 0;  // 0: never
+  shm::Nanoseconds finished_ns = 0;
+};
+
+// Made by the front-end or the control plane, then owned by the KMU until its last block has
+// ended. Fields without a remark never change after Submit().
+struct KernelLaunch {
+  KernelMetadata kmd;
+  BlockCost cost;
+  uint32_t priority = 0;
+  // Arguments, and what keeps the memory that they point into alive.
+  std::unique_ptr<std::byte[]> args;
+  std::shared_ptr<DeviceMemory> memory;
+
+  // Events: which, and its life so far. Null for background kernels.
+  std::shared_ptr<EventKernel> event;
+  shm::Sequence sequence;
+  shm::EventLife life{};  // dispatched_ns, finished_ns: written by the KMU
+
+  // Background kernels: called once, on any thread, without a lock held.
+  std::function<void(const LaunchResult&)> on_end;
+  shm::Nanoseconds queued_ns = 0;
+
+  // Under the KMU's lock.
+  uint64_t arrival = 0;      // order of submission
+  uint64_t next_block = 0;   // first block not yet given out
+  uint64_t ended_blocks = 0;
+  bool cancelled = false;    // gives out no further blocks
+
+  // Written by kernels through BlockLaunch::fail_status.
+  uint32_t fail_status = 0;
+
+  bool is_event() const { return event != nullptr; }
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_

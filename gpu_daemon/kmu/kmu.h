@@ -1,0 +1,101 @@
+// The kernel management unit: launches wait here, by class and priority, until their thread
+// blocks find room on an SM and a worker of the back-end.
+#ifndef CARILLON_GPU_DAEMON_KMU_KMU_H_
+#define CARILLON_GPU_DAEMON_KMU_KMU_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/kmu/kernel_launch.h"
+#include "gpu_daemon/kmu/policy.h"
+
+namespace carillon::gpud {
+
+// Kernels whose blocks are being placed at once; the others wait in the pending queues
+// (Hyper-Q's 32, as in EDGE Fig. 2).
+inline constexpr size_t kKduEntries = 32;
+
+// A thread block that a worker must run and then report.
+struct DispatchedBlock {
+  KernelLaunch* launch = nullptr;
+  uint64_t block = 0;  // flattened index, x fastest
+  uint32_t sm = 0;
+};
+
+struct QueueLength {
+  bool event = false;
+  uint32_t priority = 0;
+  uint32_t kernels = 0;
+};
+
+// Thread safe.
+class Kmu {
+ public:
+  Kmu(const GpuModel& model, std::unique_ptr<SharingPolicy> policy);
+  ~Kmu();
+
+  // Takes a launch over; it ends exactly once, as done, failed or aborted. The block must fit
+  // an SM (CheckKernelMetadata).
+  void Submit(std::unique_ptr<KernelLaunch> launch);
+
+  // The next block to run: waits for one. Nothing after Stop().
+  std::optional<DispatchedBlock> NextBlock();
+  // The block has run.
+  void EndBlock(const DispatchedBlock& block);
+
+  // Takes back the launches of one device (memory) or of one event kernel: blocks not yet
+  // given out never run, and a launch with none running ends now as aborted. Running blocks
+  // go on. Returns how many launches were cut short.
+  uint64_t Cancel(const DeviceMemory* memory, shm::EventStatus why);
+  uint64_t Cancel(const EventKernel* event, shm::EventStatus why);
+
+  void SetPolicy(std::unique_ptr<SharingPolicy> policy);
+  std::string policy_name() const;
+  bool highest_doorbell_first() const {
+    return highest_doorbell_first_.load(std::memory_order_relaxed);
+  }
+
+  std::vector<QueueLength> queue_lengths() const;
+  uint32_t resident_blocks() const;
+  uint64_t background_kernels() const { return background_kernels_; }
+  uint64_t background_blocks() const { return background_blocks_; }
+  // True when nothing waits and nothing runs.
+  bool idle() const;
+
+  // Workers leave NextBlock(); what waits is aborted with kShutdown.
+  void Stop();
+
+ private:
+  using LaunchPtr = std::unique_ptr<KernelLaunch>;
+
+  void FillKdu();
+  void End(LaunchPtr launch, shm::EventState state, uint32_t status);
+  template <class Match>
+  uint64_t CancelMatching(Match match, shm::EventStatus why);
+
+  const GpuModel model_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::unique_ptr<SharingPolicy> policy_;
+  std::atomic<bool> highest_doorbell_first_{false};
+  // Pending queues of Fig. 6, by class (event, host) and priority.
+  std::deque<LaunchPtr> pending_[2][kPriorities];
+  std::vector<LaunchPtr> kdu_;
+  SmOccupancy sms_;
+  std::vector<KernelLaunch*> waiting_;  // scratch of NextBlock
+  std::vector<size_t> order_;           // scratch of NextBlock
+  uint64_t arrivals_ = 0;
+  bool stopping_ = false;
+  std::atomic<uint64_t> background_kernels_{0};
+  std::atomic<uint64_t> background_blocks_{0};
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_KMU_KMU_H_
