@@ -26,9 +26,17 @@ struct Completion {
 // private; shared memory only ever holds copies for the other side.
 class DeviceRing {
  public:
-  // The layout must have passed CheckRingLayout; the apertures must outlive the ring.
+  // The layout must have passed CheckRingLayout; the apertures must outlive the ring. A doorbell
+  // index may have served an earlier ring: its counter goes on from where that one left it (gpud
+  // does the same at registration), while sequences start again at 1.
   DeviceRing(const RingLayout& layout, const Aperture* submission, const Aperture* completion)
-      : layout_(layout), submission_(submission), completion_(completion) {}
+      : layout_(layout),
+        submission_(submission),
+        completion_(completion),
+        doorbell_count_(std::atomic_ref<uint32_t>(doorbell()).load(std::memory_order_relaxed)) {
+    std::atomic_ref<uint64_t>(submission_->consumed()[layout_.doorbell.value()])
+        .store(0, std::memory_order_relaxed);
+  }
 
   const RingLayout& layout() const { return layout_; }
   // Entries that can be prepared now.
@@ -68,8 +76,7 @@ class DeviceRing {
     rung_ = head_;
     // Writer: this thread. Reader: gpud's front-end. seq_cst: releases the entries, and is
     // the first half of the Dekker pair with gpud_armed (waiting.h).
-    std::atomic_ref<uint32_t>(submission_->doorbells()[layout_.doorbell.value()])
-        .store(doorbell_count_, std::memory_order_seq_cst);
+    std::atomic_ref<uint32_t>(doorbell()).store(doorbell_count_, std::memory_order_seq_cst);
     auto& armed = const_cast<uint32_t&>(completion_->completion_control().gpud_armed);
     if (std::atomic_ref<uint32_t>(armed).load(std::memory_order_seq_cst) != 0) {
       BumpAndWake(&submission_->submission_control().summary);
@@ -119,6 +126,7 @@ class DeviceRing {
   }
 
  private:
+  uint32_t& doorbell() const { return submission_->doorbells()[layout_.doorbell.value()]; }
   std::byte* entry(Sequence sequence) const {
     return submission_->At(layout_.esq_offset) +
            uint64_t{layout_.SlotOf(sequence)} * layout_.entry_bytes;
@@ -130,7 +138,7 @@ class DeviceRing {
   Sequence head_;  // last entry committed
   Sequence rung_;  // last entry rung
   Sequence tail_;  // last event consumed
-  uint32_t doorbell_count_ = 0;
+  uint32_t doorbell_count_;  // what the doorbell shows; written by this ring alone
 };
 
 }  // namespace carillon::shm
