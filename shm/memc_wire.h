@@ -1,0 +1,115 @@
+// What a NIC and the memcached event kernels (memc_get, memc_set) say to each
+// other about a batch of requests, beside the packets themselves.
+//
+// Concepts
+//   request   one memcached ASCII command: a UDP datagram with its 8-byte frame
+//             header, or, for a stream, one command line with its data block,
+//             as the NIC cut it out of the byte stream.
+//   batch     up to kMemcMaxBatch requests, which one event answers.
+//   stride    room for the reply of one request: request i owns the bytes
+//             [i * stride, (i + 1) * stride) of the event's reply buffer.
+//
+// The kernels copy every MemcRequest once and bound every access by the
+// buffers' sizes: whatever a device writes there costs only its own requests.
+#ifndef CARILLON_SHM_MEMC_WIRE_H_
+#define CARILLON_SHM_MEMC_WIRE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace carillon::shm {
+
+// Requests of one event: 32 fill one warp, 512 is GNoM's batch (thesis 4.1).
+inline constexpr uint32_t kMemcWarpBatch = 32;
+inline constexpr uint32_t kMemcMaxBatch = 512;
+
+// protocol.txt, "UDP protocol": request id, sequence, total, reserved; 16 bits
+// each, big endian.
+inline constexpr uint32_t kMemcFrameBytes = 8;
+// No datagram of a reply is longer, its frame header included.
+inline constexpr uint32_t kMemcDatagramBytes = 1400;
+inline constexpr uint32_t kMemcDatagramPayload =
+    kMemcDatagramBytes - kMemcFrameBytes;
+
+inline constexpr uint32_t kMemcMaxKeyBytes = 250;
+inline constexpr uint32_t kMemcMaxValueBytes = 1u << 20;
+
+// Replies of one datagram; whole cache lines.
+inline constexpr uint32_t kMemcSmallReplyStride = 1408;
+// One value of kMemcMaxValueBytes with the longest key, in 754 datagrams.
+inline constexpr uint32_t kMemcLargeReplyStride = 1055616;
+
+enum MemcRequestFlags : uint32_t {
+  // Not a datagram: no frame header in the request, none in the reply.
+  kMemcStream = 1,
+  // The sender has no larger stride to try again with: a reply that does not
+  // fit is answered with SERVER_ERROR instead of kMemcTooLarge.
+  kMemcLargestStride = 2,
+};
+
+// Writer: the device (input buffer). Reader: the kernel.
+//
+//   0        4        8       12         16
+//   +--------+--------+-------+----------+
+//   | offset | length | flags | reserved |
+//   +--------+--------+-------+----------+
+struct alignas(16) MemcRequest {
+  uint32_t offset;  // of the request's first byte in the packet buffer
+  uint32_t length;  // bytes, frame header included
+  uint32_t flags;   // MemcRequestFlags
+  uint32_t reserved;
+};
+static_assert(sizeof(MemcRequest) == 16);
+static_assert(offsetof(MemcRequest, flags) == 8);
+
+enum class MemcOutcome : uint8_t {
+  kNone = 0,      // the kernel did not get to it
+  kAnswered = 1,  // send the reply
+  kSilent = 2,    // done; nothing to send (noreply)
+  // A datagram that no reply is due for: shorter than its header, part of a
+  // larger request (total != 1), or without the end of the command line.
+  kDropped = 3,
+  // The reply needs `length` bytes of stride; nothing was changed. Send the
+  // request again through a registration with a larger stride.
+  kTooLarge = 4,
+  // memc_get was given a command that it does not answer; give it to memc_set.
+  kWrongKernel = 5,
+  // The descriptor leaves the packet buffer, or the stride its reply buffer.
+  kBadDescriptor = 6,
+  // Table or store do not hold what these kernels wrote; the event fails, too.
+  kCorrupt = 7,
+};
+
+enum MemcReplyFlags : uint8_t {
+  kMemcQuit = 1,  // the client said quit: close the stream after the reply
+};
+
+// Writer: the kernel (output buffer). Reader: the device. results[i] belongs to
+// requests[i].
+//
+//   0        4        8           10        11      12     14       16
+//   +--------+--------+-----------+---------+-------+------+--------+
+//   | offset | length | datagrams | outcome | flags | hits | misses |
+//   +--------+--------+-----------+---------+-------+------+--------+
+//
+// Datagram i of a UDP reply is [offset + i * kMemcDatagramBytes, +
+// kMemcDatagramBytes), the last one ends at offset + length; frame headers are
+// in place. A stream's reply is [offset, offset + length), in `datagrams` = 1
+// piece.
+struct alignas(16) MemcReply {
+  uint32_t offset;     // of the reply in the event's reply buffer
+  uint32_t length;     // bytes, frame headers included; with kTooLarge: needed
+  uint16_t datagrams;  // 0 unless kAnswered
+  MemcOutcome outcome;
+  uint8_t flags;    // MemcReplyFlags
+  uint16_t hits;    // keys found by get, gets, gat and gats; at most 65535
+  uint16_t misses;  // keys not found by these
+};
+static_assert(sizeof(MemcReply) == 16);
+static_assert(offsetof(MemcReply, datagrams) == 8);
+static_assert(offsetof(MemcReply, outcome) == 10);
+static_assert(offsetof(MemcReply, hits) == 12);
+
+}  // namespace carillon::shm
+
+#endif  // CARILLON_SHM_MEMC_WIRE_H_
