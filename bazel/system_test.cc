@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/util/time_util.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <gtest/gtest.h>
@@ -89,9 +89,38 @@ TEST(SystemLibraries, AbslContainersTimeAndThreads) {
   EXPECT_EQ(absl::FormatDuration(absl::Milliseconds(1500)), "1.5s");
 }
 
+// Sends one empty message to `method` and returns how the server ended the
+// call.
+grpc::Status CallWithEmptyMessage(const std::shared_ptr<grpc::Channel>& channel,
+                                  const std::string& method) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::seconds(30));
+  context.set_wait_for_ready(true);
+  grpc::CompletionQueue queue;
+  auto next_succeeds = [&queue] {
+    void* tag;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  auto call = stub.PrepareCall(&context, method, &queue);
+  call->StartCall(nullptr);
+  next_succeeds();
+  call->WriteLast(grpc::ByteBuffer(nullptr, 0), grpc::WriteOptions(), nullptr);
+  next_succeeds();
+  grpc::ByteBuffer reply;
+  do {
+    call->Read(&reply, nullptr);
+  } while (next_succeeds());
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  next_succeeds();
+  return status;
+}
+
 TEST(SystemLibraries, GrpcServesHealthAndReflection) {
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   std::string address = absl::StrCat("unix-abstract:carillon-", getpid());
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
@@ -99,8 +128,15 @@ TEST(SystemLibraries, GrpcServesHealthAndReflection) {
   ASSERT_NE(server, nullptr);
   auto channel =
       grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
-  EXPECT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() +
-                                        std::chrono::seconds(30)));
+  grpc::Status health =
+      CallWithEmptyMessage(channel, "/grpc.health.v1.Health/Check");
+  EXPECT_TRUE(health.ok()) << health.error_message();
+  grpc::Status reflection = CallWithEmptyMessage(
+      channel,
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  EXPECT_TRUE(reflection.ok()) << reflection.error_message();
+  grpc::Status unknown = CallWithEmptyMessage(channel, "/carillon.None/None");
+  EXPECT_EQ(unknown.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   server->Shutdown();
 }
 
