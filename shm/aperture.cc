@@ -31,17 +31,19 @@ class FdMapping {
   int fd_;
 };
 
-absl::StatusOr<bip::mapped_region> MapFd(int fd, bip::mode_t mode, uint64_t size) {
+absl::StatusOr<bip::mapped_region> MapFd(int fd, bip::mode_t mode,
+                                         uint64_t size) {
   try {
     return bip::mapped_region(FdMapping(fd), mode, 0, size);
   } catch (const bip::interprocess_exception& error) {
-    return absl::ResourceExhaustedError(
-        fmt::format("cannot map an aperture of {} bytes: {}", size, error.what()));
+    return absl::ResourceExhaustedError(fmt::format(
+        "cannot map an aperture of {} bytes: {}", size, error.what()));
   }
 }
 
 uint64_t HeapOffset(RegionKind kind) {
-  return kind == RegionKind::kSubmission ? kSubmissionHeapOffset : kCompletionHeapOffset;
+  return kind == RegionKind::kSubmission ? kSubmissionHeapOffset
+                                         : kCompletionHeapOffset;
 }
 
 std::string_view KindName(RegionKind kind) {
@@ -54,23 +56,26 @@ std::string_view KindName(RegionKind kind) {
   return "unknown";
 }
 
-absl::Status Mismatch(std::string_view field, uint64_t found, uint64_t expected) {
+absl::Status Mismatch(std::string_view field, uint64_t found,
+                      uint64_t expected) {
   return absl::FailedPreconditionError(
-      fmt::format("this is not a valid aperture: {} is {}, expected {}; do gpud and the device "
+      fmt::format("this is not a valid aperture: {} is {}, expected {}; do "
+                  "gpud and the device "
                   "come from the same build?",
                   field, found, expected));
 }
 
-absl::Status CheckHeader(const RegionHeader& header, uint64_t magic, uint64_t file_size,
-                         RegionKind kind, Generation generation) {
+absl::Status CheckHeader(const RegionHeader& header, uint64_t magic,
+                         uint64_t file_size, RegionKind kind,
+                         Generation generation) {
   if (magic != kMagic) return Mismatch("magic", magic, kMagic);
   if (header.layout_version != kLayoutVersion) {
     return Mismatch("layout version", header.layout_version, kLayoutVersion);
   }
   if (header.kind != kind) {
-    return absl::FailedPreconditionError(fmt::format("expected a {} aperture, got kind {}",
-                                                     KindName(kind),
-                                                     static_cast<uint32_t>(header.kind)));
+    return absl::FailedPreconditionError(
+        fmt::format("expected a {} aperture, got kind {}", KindName(kind),
+                    static_cast<uint32_t>(header.kind)));
   }
   if (header.size != file_size) return Mismatch("size", header.size, file_size);
   if (header.generation != generation.value()) {
@@ -80,7 +85,8 @@ absl::Status CheckHeader(const RegionHeader& header, uint64_t magic, uint64_t fi
     return Mismatch("heap offset", header.heap_offset, HeapOffset(kind));
   }
   if (header.heap_size != file_size - header.heap_offset) {
-    return Mismatch("heap size", header.heap_size, file_size - header.heap_offset);
+    return Mismatch("heap size", header.heap_size,
+                    file_size - header.heap_offset);
   }
   if (header.doorbell_count == 0 || header.doorbell_count > kMaxDoorbells ||
       header.doorbell_count % kDoorbellsPerLine != 0) {
@@ -91,7 +97,8 @@ absl::Status CheckHeader(const RegionHeader& header, uint64_t magic, uint64_t fi
 
 }  // namespace
 
-Aperture::Aperture(UniqueFd fd, bip::mapped_region region, const RegionHeader& header)
+Aperture::Aperture(UniqueFd fd, bip::mapped_region region,
+                   const RegionHeader& header)
     : fd_(std::move(fd)),
       region_(std::move(region)),
       kind_(header.kind),
@@ -105,28 +112,34 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
       spec.doorbell_count % kDoorbellsPerLine != 0) {
     return absl::InvalidArgumentError(
         fmt::format("doorbell count {}: must be a multiple of {} from {} to {}",
-                    spec.doorbell_count, kDoorbellsPerLine, kDoorbellsPerLine, kMaxDoorbells));
+                    spec.doorbell_count, kDoorbellsPerLine, kDoorbellsPerLine,
+                    kMaxDoorbells));
   }
   if (spec.generation == Generation()) {
     return absl::InvalidArgumentError("generation 0 is reserved for 'none'");
   }
   constexpr uint64_t kMaxHeapBytes = uint64_t{1} << 40;
   if (spec.heap_bytes > kMaxHeapBytes) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "an aperture of {} bytes: the limit is {}", spec.heap_bytes, kMaxHeapBytes));
+    return absl::ResourceExhaustedError(
+        fmt::format("an aperture of {} bytes: the limit is {}", spec.heap_bytes,
+                    kMaxHeapBytes));
   }
-  const uint64_t size = HeapOffset(spec.kind) + AlignUp(spec.heap_bytes, kPageSize);
+  const uint64_t size =
+      HeapOffset(spec.kind) + AlignUp(spec.heap_bytes, kPageSize);
 
-  UniqueFd fd(memfd_create(KindName(spec.kind).data(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd fd(memfd_create(KindName(spec.kind).data(),
+                           MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) {
-    return absl::ResourceExhaustedError(
-        fmt::format("memfd_create: {}; raise the descriptor limit", std::strerror(errno)));
+    return absl::ResourceExhaustedError(fmt::format(
+        "memfd_create: {}; raise the descriptor limit", std::strerror(errno)));
   }
-  // posix_fallocate, not ftruncate: a full machine is an error here, not a SIGBUS later.
-  if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size)); error != 0) {
-    return absl::ResourceExhaustedError(
-        fmt::format("cannot reserve {} bytes of shared memory for a {} aperture: {}", size,
-                    KindName(spec.kind), std::strerror(error)));
+  // posix_fallocate, not ftruncate: a full machine is an error here, not a
+  // SIGBUS later.
+  if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
+      error != 0) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "cannot reserve {} bytes of shared memory for a {} aperture: {}", size,
+        KindName(spec.kind), std::strerror(error)));
   }
   auto region = MapFd(fd.get(), bip::read_write, size);
   if (!region.ok()) return region.status();
@@ -141,12 +154,14 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
   header->heap_size = size - header->heap_offset;
   header->doorbell_count = spec.doorbell_count;
   header->gpud_pid = static_cast<uint32_t>(getpid());
-  std::atomic_ref<uint64_t>(header->magic).store(kMagic, std::memory_order_release);
+  std::atomic_ref<uint64_t>(header->magic)
+      .store(kMagic, std::memory_order_release);
 
-  // A completion aperture is writable only through the mapping that exists by now (ours):
-  // FUTURE_WRITE refuses every later one.
-  const int seals = kSizeSeals | F_SEAL_SEAL |
-                    (spec.kind == RegionKind::kCompletion ? F_SEAL_FUTURE_WRITE : 0);
+  // A completion aperture is writable only through the mapping that exists by
+  // now (ours): FUTURE_WRITE refuses every later one.
+  const int seals =
+      kSizeSeals | F_SEAL_SEAL |
+      (spec.kind == RegionKind::kCompletion ? F_SEAL_FUTURE_WRITE : 0);
   if (fcntl(fd.get(), F_ADD_SEALS, seals) != 0) {
     return absl::InternalError(
         fmt::format("cannot seal an aperture: {}; Linux 5.1 or newer is needed",
@@ -155,11 +170,12 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
   return Aperture(std::move(fd), *std::move(region), *header);
 }
 
-absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind, Generation generation) {
+absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
+                                       Generation generation) {
   struct stat info;
   if (fstat(fd.get(), &info) != 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("the aperture's descriptor is not usable: {}", std::strerror(errno)));
+    return absl::FailedPreconditionError(fmt::format(
+        "the aperture's descriptor is not usable: {}", std::strerror(errno)));
   }
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
@@ -169,10 +185,11 @@ absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind, Generation 
   const auto size = static_cast<uint64_t>(info.st_size);
   if (size < HeapOffset(kind)) {
     return absl::FailedPreconditionError(
-        fmt::format("the aperture has {} bytes; a {} aperture has at least {}", size,
-                    KindName(kind), HeapOffset(kind)));
+        fmt::format("the aperture has {} bytes; a {} aperture has at least {}",
+                    size, KindName(kind), HeapOffset(kind)));
   }
-  const bip::mode_t mode = kind == RegionKind::kSubmission ? bip::read_write : bip::read_only;
+  const bip::mode_t mode =
+      kind == RegionKind::kSubmission ? bip::read_write : bip::read_only;
   auto region = MapFd(fd.get(), mode, size);
   if (!region.ok()) return region.status();
 
@@ -181,7 +198,9 @@ absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind, Generation 
       std::atomic_ref<uint64_t>(shared->magic).load(std::memory_order_acquire);
   RegionHeader header;
   std::memcpy(&header, shared, sizeof(header));
-  if (auto status = CheckHeader(header, magic, size, kind, generation); !status.ok()) return status;
+  if (auto status = CheckHeader(header, magic, size, kind, generation);
+      !status.ok())
+    return status;
   return Aperture(std::move(fd), *std::move(region), header);
 }
 

@@ -18,24 +18,26 @@ struct ApertureSpec {
   uint64_t heap_bytes = 0;  // for rings and buffers; rounded up to pages
   Generation generation;
   uint32_t device_id = 0;
-  uint32_t doorbell_count = kDoorbellsPerLine;  // a multiple of kDoorbellsPerLine
+  uint32_t doorbell_count =
+      kDoorbellsPerLine;  // a multiple of kDoorbellsPerLine
 };
 
-// A mapped aperture. Everything the header says was checked once and is kept here, in
-// private memory: the shared header is not read again. Move-only; not thread safe itself,
-// the memory behind it is.
+// A mapped aperture. Everything the header says was checked once and is kept
+// here, in private memory: the shared header is not read again. Move-only; not
+// thread safe itself, the memory behind it is.
 class Aperture {
  public:
-  // Makes, reserves and seals an aperture, mapped read-write. The space is reserved, so
-  // that no later access can raise SIGBUS.
-  // Errors: InvalidArgument (spec), ResourceExhausted (no memory or descriptors).
+  // Makes, reserves and seals an aperture, mapped read-write. The space is
+  // reserved, so that no later access can raise SIGBUS. Errors: InvalidArgument
+  // (spec), ResourceExhausted (no memory or descriptors).
   static absl::StatusOr<Aperture> Create(const ApertureSpec& spec);
 
-  // Maps an aperture that somebody handed over: read-write if it is a submission aperture,
-  // read-only if it is a completion aperture. Checks seals, size, magic, layout version, kind
-  // and generation.
-  // Errors: FailedPrecondition, naming the field, the value and what was expected.
-  static absl::StatusOr<Aperture> Map(UniqueFd fd, RegionKind kind, Generation generation);
+  // Maps an aperture that somebody handed over: read-write if it is a
+  // submission aperture, read-only if it is a completion aperture. Checks
+  // seals, size, magic, layout version, kind and generation. Errors:
+  // FailedPrecondition, naming the field, the value and what was expected.
+  static absl::StatusOr<Aperture> Map(UniqueFd fd, RegionKind kind,
+                                      Generation generation);
 
   Aperture() = default;
   Aperture(Aperture&&) = default;
@@ -49,8 +51,8 @@ class Aperture {
   uint64_t heap_size() const { return heap_size_; }
   int fd() const { return fd_.get(); }
 
-  // Bytes [offset, offset + length) of the aperture. The range must be inside: callers check
-  // ranges that come from outside with Contains() first.
+  // Bytes [offset, offset + length) of the aperture. The range must be inside:
+  // callers check ranges that come from outside with Contains() first.
   std::byte* At(uint64_t offset) const { return base() + offset; }
   bool Contains(uint64_t offset, uint64_t length) const {
     return offset <= size() && length <= size() - offset;
@@ -60,18 +62,29 @@ class Aperture {
   SubmissionControl& submission_control() const {
     return *reinterpret_cast<SubmissionControl*>(At(kControlOffset));
   }
-  Telemetry& telemetry() const { return *reinterpret_cast<Telemetry*>(At(kTelemetryOffset)); }
-  uint32_t* doorbells() const { return reinterpret_cast<uint32_t*>(At(kDoorbellOffset)); }
-  uint64_t* consumed() const { return reinterpret_cast<uint64_t*>(At(kConsumedOffset)); }
+  Telemetry& telemetry() const {
+    return *reinterpret_cast<Telemetry*>(At(kTelemetryOffset));
+  }
+  uint32_t* doorbells() const {
+    return reinterpret_cast<uint32_t*>(At(kDoorbellOffset));
+  }
+  uint64_t* consumed() const {
+    return reinterpret_cast<uint64_t*>(At(kConsumedOffset));
+  }
   // kCompletion only.
   CompletionControl& completion_control() const {
     return *reinterpret_cast<CompletionControl*>(At(kControlOffset));
   }
-  uint32_t* ring_states() const { return reinterpret_cast<uint32_t*>(At(kRingStateOffset)); }
+  uint32_t* ring_states() const {
+    return reinterpret_cast<uint32_t*>(At(kRingStateOffset));
+  }
 
  private:
-  Aperture(UniqueFd fd, boost::interprocess::mapped_region region, const RegionHeader& header);
-  std::byte* base() const { return static_cast<std::byte*>(region_.get_address()); }
+  Aperture(UniqueFd fd, boost::interprocess::mapped_region region,
+           const RegionHeader& header);
+  std::byte* base() const {
+    return static_cast<std::byte*>(region_.get_address());
+  }
 
   UniqueFd fd_;
   boost::interprocess::mapped_region region_;

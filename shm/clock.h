@@ -7,7 +7,8 @@
 
 namespace carillon::shm {
 
-// CLOCK_MONOTONIC in nanoseconds: the same clock in every process of the machine.
+// CLOCK_MONOTONIC in nanoseconds: the same clock in every process of the
+// machine.
 inline Nanoseconds NowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,5 +1,5 @@
-// The device's end of a ring (EDGE Fig. 8c): check free, write arguments, mark busy, ring,
-// poll completion, free.
+// The device's end of a ring (EDGE Fig. 8c): check free, write arguments, mark
+// busy, ring, poll completion, free.
 #ifndef CARILLON_SHM_DEVICE_RING_H_
 #define CARILLON_SHM_DEVICE_RING_H_
 
@@ -21,19 +21,23 @@ struct Completion {
   uint32_t status = 0;
 };
 
-// Single producer of ESQ entries and single consumer of ECQ entries. Not thread safe: one
-// thread at a time, which is also what makes a kill harmless. Head, tail and geometry are
-// private; shared memory only ever holds copies for the other side.
+// Single producer of ESQ entries and single consumer of ECQ entries. Not thread
+// safe: one thread at a time, which is also what makes a kill harmless. Head,
+// tail and geometry are private; shared memory only ever holds copies for the
+// other side.
 class DeviceRing {
  public:
-  // The layout must have passed CheckRingLayout; the apertures must outlive the ring. A doorbell
-  // index may have served an earlier ring: its counter goes on from where that one left it (gpud
-  // does the same at registration), while sequences start again at 1.
-  DeviceRing(const RingLayout& layout, const Aperture* submission, const Aperture* completion)
+  // The layout must have passed CheckRingLayout; the apertures must outlive the
+  // ring. A doorbell index may have served an earlier ring: its counter goes on
+  // from where that one left it (gpud does the same at registration), while
+  // sequences start again at 1.
+  DeviceRing(const RingLayout& layout, const Aperture* submission,
+             const Aperture* completion)
       : layout_(layout),
         submission_(submission),
         completion_(completion),
-        doorbell_count_(std::atomic_ref<uint32_t>(doorbell()).load(std::memory_order_relaxed)) {
+        doorbell_count_(std::atomic_ref<uint32_t>(doorbell())
+                            .load(std::memory_order_relaxed)) {
     std::atomic_ref<uint64_t>(submission_->consumed()[layout_.doorbell.value()])
         .store(0, std::memory_order_relaxed);
   }
@@ -48,9 +52,12 @@ class DeviceRing {
   Sequence last_rung() const { return rung_; }
   Sequence last_consumed() const { return tail_; }
 
-  // Parameters of the entry that the next Commit() hands over; written in place. What the
-  // slot held the last time round is still there. Requires free_slots() > 0.
-  std::byte* parameters() const { return entry(head_ + 1) + layout_.parameter_offset; }
+  // Parameters of the entry that the next Commit() hands over; written in
+  // place. What the slot held the last time round is still there. Requires
+  // free_slots() > 0.
+  std::byte* parameters() const {
+    return entry(head_ + 1) + layout_.parameter_offset;
+  }
   // Slot index of that entry: per-slot buffers are found by it.
   uint32_t next_slot() const { return layout_.SlotOf(head_ + 1); }
 
@@ -68,23 +75,27 @@ class DeviceRing {
     return head_;
   }
 
-  // Rings the doorbell once for every entry committed since the last call, and wakes gpud if
-  // it sleeps. One store, whatever the number of entries.
+  // Rings the doorbell once for every entry committed since the last call, and
+  // wakes gpud if it sleeps. One store, whatever the number of entries.
   void Ring() {
     if (head_ == rung_) return;
     doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
-    // Writer: this thread. Reader: gpud's front-end. seq_cst: releases the entries, and is
-    // the first half of the Dekker pair with gpud_armed (waiting.h).
-    std::atomic_ref<uint32_t>(doorbell()).store(doorbell_count_, std::memory_order_seq_cst);
-    auto& armed = const_cast<uint32_t&>(completion_->completion_control().gpud_armed);
+    // Writer: this thread. Reader: gpud's front-end. seq_cst: releases the
+    // entries, and is the first half of the Dekker pair with gpud_armed
+    // (waiting.h).
+    std::atomic_ref<uint32_t>(doorbell())
+        .store(doorbell_count_, std::memory_order_seq_cst);
+    auto& armed =
+        const_cast<uint32_t&>(completion_->completion_control().gpud_armed);
     if (std::atomic_ref<uint32_t>(armed).load(std::memory_order_seq_cst) != 0) {
       BumpAndWake(&submission_->submission_control().summary);
     }
   }
 
-  // As Ring(), but the launch travels over the control plane (edgeScheduleEvent): returns how
-  // many events the caller must schedule there. gpud adds both counts up.
+  // As Ring(), but the launch travels over the control plane
+  // (edgeScheduleEvent): returns how many events the caller must schedule
+  // there. gpud adds both counts up.
   uint32_t TakeScheduled() {
     const auto count = static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
@@ -95,17 +106,20 @@ class DeviceRing {
   std::optional<Completion> Poll() const {
     if (tail_ == rung_) return std::nullopt;
     const Sequence wanted = tail_ + 1;
-    auto* slot = reinterpret_cast<EcqEntry*>(completion_->At(layout_.ecq_offset)) +
-                 layout_.SlotOf(wanted);
-    // Writer: gpud or a kernel's epilogue. Acquire: state, status and the output buffers
-    // were written before the sequence.
-    if (std::atomic_ref<uint64_t>(slot->sequence).load(std::memory_order_seq_cst) !=
-        wanted.value()) {
+    auto* slot =
+        reinterpret_cast<EcqEntry*>(completion_->At(layout_.ecq_offset)) +
+        layout_.SlotOf(wanted);
+    // Writer: gpud or a kernel's epilogue. Acquire: state, status and the
+    // output buffers were written before the sequence.
+    if (std::atomic_ref<uint64_t>(slot->sequence)
+            .load(std::memory_order_seq_cst) != wanted.value()) {
       return std::nullopt;
     }
     return Completion{wanted,
-                      std::atomic_ref<EventState>(slot->state).load(std::memory_order_relaxed),
-                      std::atomic_ref<uint32_t>(slot->status).load(std::memory_order_relaxed)};
+                      std::atomic_ref<EventState>(slot->state)
+                          .load(std::memory_order_relaxed),
+                      std::atomic_ref<uint32_t>(slot->status)
+                          .load(std::memory_order_relaxed)};
   }
 
   // The life of the event that Poll() just returned; zeros when tracing is off.
@@ -118,7 +132,8 @@ class DeviceRing {
     return life;
   }
 
-  // Frees the event that Poll() returned; its output buffers may be overwritten from now on.
+  // Frees the event that Poll() returned; its output buffers may be overwritten
+  // from now on.
   void Consume() {
     ++tail_;
     std::atomic_ref<uint64_t>(submission_->consumed()[layout_.doorbell.value()])
@@ -126,7 +141,9 @@ class DeviceRing {
   }
 
  private:
-  uint32_t& doorbell() const { return submission_->doorbells()[layout_.doorbell.value()]; }
+  uint32_t& doorbell() const {
+    return submission_->doorbells()[layout_.doorbell.value()];
+  }
   std::byte* entry(Sequence sequence) const {
     return submission_->At(layout_.esq_offset) +
            uint64_t{layout_.SlotOf(sequence)} * layout_.entry_bytes;
@@ -138,7 +155,8 @@ class DeviceRing {
   Sequence head_;  // last entry committed
   Sequence rung_;  // last entry rung
   Sequence tail_;  // last event consumed
-  uint32_t doorbell_count_;  // what the doorbell shows; written by this ring alone
+  uint32_t
+      doorbell_count_;  // what the doorbell shows; written by this ring alone
 };
 
 }  // namespace carillon::shm

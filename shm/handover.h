@@ -1,6 +1,7 @@
-// How a device gets its apertures: over a SOCK_SEQPACKET Unix socket it presents the ticket
-// that Attach gave it, and receives three descriptors by SCM_RIGHTS in one message. The
-// connection stays open for the life of the session: its end is a death notice.
+// How a device gets its apertures: over a SOCK_SEQPACKET Unix socket it
+// presents the ticket that Attach gave it, and receives three descriptors by
+// SCM_RIGHTS in one message. The connection stays open for the life of the
+// session: its end is a death notice.
 #ifndef CARILLON_SHM_HANDOVER_H_
 #define CARILLON_SHM_HANDOVER_H_
 
@@ -45,17 +46,22 @@ struct HandedOver {
   UniqueFd connection;        // readable end-of-file when gpud is gone
 };
 
-// Device side: connects, presents the ticket, receives. Waits at most `timeout`.
-// Errors: Unavailable (no gpud there), PermissionDenied (ticket refused: the sentence says
-// why), DeadlineExceeded, FailedPrecondition (other layout version, malformed reply).
-absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path, const Ticket& ticket,
+// Device side: connects, presents the ticket, receives. Waits at most
+// `timeout`. Errors: Unavailable (no gpud there), PermissionDenied (ticket
+// refused: the sentence says why), DeadlineExceeded, FailedPrecondition (other
+// layout version, malformed reply).
+absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
+                                          const Ticket& ticket,
                                           std::chrono::milliseconds timeout);
 
-// gpud side. Reads the one request of a fresh connection (blocking for at most `timeout`).
-// Errors: DeadlineExceeded, InvalidArgument (size, magic or version; message says which).
-absl::StatusOr<Ticket> ReceiveTicket(int connection, std::chrono::milliseconds timeout);
-absl::Status SendApertures(int connection, uint32_t device_id, Generation generation,
-                           int submission, int completion, int completion_event);
+// gpud side. Reads the one request of a fresh connection (blocking for at most
+// `timeout`). Errors: DeadlineExceeded, InvalidArgument (size, magic or
+// version; message says which).
+absl::StatusOr<Ticket> ReceiveTicket(int connection,
+                                     std::chrono::milliseconds timeout);
+absl::Status SendApertures(int connection, uint32_t device_id,
+                           Generation generation, int submission,
+                           int completion, int completion_event);
 // Best effort: the peer may be gone.
 void SendRefusal(int connection, const absl::Status& why);
 

@@ -7,15 +7,18 @@ namespace carillon::shm {
 
 void HistogramSnapshot::Merge(const HistogramCells& cells) {
   for (uint32_t i = 0; i < kHistogramBuckets; ++i) {
-    // The cells may belong to another process: one load each, no assumption on the value.
-    const uint64_t n = std::atomic_ref<uint64_t>(const_cast<uint64_t&>(cells.buckets[i]))
-                           .load(std::memory_order_relaxed);
+    // The cells may belong to another process: one load each, no assumption on
+    // the value.
+    const uint64_t n =
+        std::atomic_ref<uint64_t>(const_cast<uint64_t&>(cells.buckets[i]))
+            .load(std::memory_order_relaxed);
     AddBucket(i, n);
   }
 }
 
 void HistogramSnapshot::Merge(const HistogramSnapshot& other) {
-  for (uint32_t i = 0; i < kHistogramBuckets; ++i) AddBucket(i, other.buckets_[i]);
+  for (uint32_t i = 0; i < kHistogramBuckets; ++i)
+    AddBucket(i, other.buckets_[i]);
 }
 
 void HistogramSnapshot::AddBucket(uint32_t bucket, uint64_t count) {

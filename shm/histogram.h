@@ -11,11 +11,12 @@
 
 namespace carillon::shm {
 
-// Bucket of a value in nanoseconds; relative width 1/32 (3 %). Values of 2^44 ns
-// (4.8 hours) and more share the last bucket.
+// Bucket of a value in nanoseconds; relative width 1/32 (3 %). Values of 2^44
+// ns (4.8 hours) and more share the last bucket.
 constexpr uint32_t HistogramBucket(uint64_t value) {
   if (value < kHistogramSubBuckets) return static_cast<uint32_t>(value);
-  const uint32_t exponent = std::bit_width(value) - 6;  // so that value >> exponent is 32..63
+  const uint32_t exponent =
+      std::bit_width(value) - 6;  // so that value >> exponent is 32..63
   const uint32_t bucket = exponent * kHistogramSubBuckets +
                           static_cast<uint32_t>(value >> exponent);
   return bucket < kHistogramBuckets ? bucket : kHistogramBuckets - 1;
@@ -25,17 +26,19 @@ constexpr uint32_t HistogramBucket(uint64_t value) {
 constexpr uint64_t HistogramBucketFloor(uint32_t bucket) {
   if (bucket < 2 * kHistogramSubBuckets) return bucket;
   const uint32_t exponent = bucket / kHistogramSubBuckets - 1;
-  return static_cast<uint64_t>(bucket - exponent * kHistogramSubBuckets) << exponent;
+  return static_cast<uint64_t>(bucket - exponent * kHistogramSubBuckets)
+         << exponent;
 }
 
-// Adds to cells that one thread at a time writes (a plain load and store, no lock prefix:
-// readers only ever see a count that is late).
+// Adds to cells that one thread at a time writes (a plain load and store, no
+// lock prefix: readers only ever see a count that is late).
 class HistogramWriter {
  public:
   explicit HistogramWriter(HistogramCells* cells) : cells_(cells) {}
   void Add(uint64_t value_ns) {
     std::atomic_ref<uint64_t> cell(cells_->buckets[HistogramBucket(value_ns)]);
-    cell.store(cell.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    cell.store(cell.load(std::memory_order_relaxed) + 1,
+               std::memory_order_relaxed);
   }
 
  private:
@@ -50,13 +53,16 @@ class HistogramSnapshot {
 
   void Merge(const HistogramCells& cells);
   void Merge(const HistogramSnapshot& other);
-  // Adds `count` samples to one bucket; out-of-range buckets go to the last one.
+  // Adds `count` samples to one bucket; out-of-range buckets go to the last
+  // one.
   void AddBucket(uint32_t bucket, uint64_t count);
   uint64_t count() const { return count_; }
-  // Smallest value v (ns) such that at least `fraction` (0..1) of the samples are in v's
-  // bucket or below; 0 when there are no samples.
+  // Smallest value v (ns) such that at least `fraction` (0..1) of the samples
+  // are in v's bucket or below; 0 when there are no samples.
   uint64_t Percentile(double fraction) const;
-  const std::array<uint64_t, kHistogramBuckets>& buckets() const { return buckets_; }
+  const std::array<uint64_t, kHistogramBuckets>& buckets() const {
+    return buckets_;
+  }
 
  private:
   std::array<uint64_t, kHistogramBuckets> buckets_{};

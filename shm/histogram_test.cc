@@ -12,9 +12,11 @@ TEST(HistogramTest, EveryBucketFloorLiesInItsOwnBucket) {
 }
 
 TEST(HistogramTest, BucketsAreAtMostOneThirtySecondWide) {
-  for (uint32_t bucket = kHistogramSubBuckets; bucket + 1 < kHistogramBuckets; ++bucket) {
+  for (uint32_t bucket = kHistogramSubBuckets; bucket + 1 < kHistogramBuckets;
+       ++bucket) {
     const uint64_t floor = HistogramBucketFloor(bucket);
-    EXPECT_LE((HistogramBucketFloor(bucket + 1) - floor) * kHistogramSubBuckets, floor)
+    EXPECT_LE((HistogramBucketFloor(bucket + 1) - floor) * kHistogramSubBuckets,
+              floor)
         << "bucket " << bucket;
   }
 }

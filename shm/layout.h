@@ -1,16 +1,19 @@
 // What lies where in the memory that a device and gpud share.
 //
 // Concepts
-//   aperture    one sealed memfd with one writing process. Every device has two.
-//   submission  written by the device, read by gpud: doorbells, ESQs, input buffers.
-//   completion  written by gpud and its kernels, read by the device: ECQs, output buffers.
-//   ring        one ESQ in the submission aperture and its twin ECQ in the completion
+//   aperture    one sealed memfd with one writing process. Every device has
+//   two. submission  written by the device, read by gpud: doorbells, ESQs,
+//   input buffers. completion  written by gpud and its kernels, read by the
+//   device: ECQs, output buffers. ring        one ESQ in the submission
+//   aperture and its twin ECQ in the completion
 //               aperture; slot i of one belongs to slot i of the other.
-//   heap        the tail of an aperture, from which gpud places rings and buffers.
+//   heap        the tail of an aperture, from which gpud places rings and
+//   buffers.
 //
-// Nothing here is reachable by name, and no field is trusted by the side that does not
-// write it: gpud keeps sizes, offsets and masks in private memory and range-checks every
-// value that it loads (docs/data_plane.md draws all of this).
+// Nothing here is reachable by name, and no field is trusted by the side that
+// does not write it: gpud keeps sizes, offsets and masks in private memory and
+// range-checks every value that it loads (docs/data_plane.md draws all of
+// this).
 #ifndef CARILLON_SHM_LAYOUT_H_
 #define CARILLON_SHM_LAYOUT_H_
 
@@ -19,7 +22,8 @@
 
 namespace carillon::shm {
 
-inline constexpr uint64_t kMagic = 0x4e4f4c4c49524143;  // "CARILLON", little endian
+inline constexpr uint64_t kMagic =
+    0x4e4f4c4c49524143;  // "CARILLON", little endian
 inline constexpr uint32_t kLayoutVersion = 1;
 
 inline constexpr uint64_t kPageSize = 4096;
@@ -30,7 +34,8 @@ inline constexpr uint32_t kDoorbellsPerLine = 32;
 // Also the largest EKT (32 as in EDGE Fig. 6 by default).
 inline constexpr uint32_t kMaxDoorbells = 1024;
 inline constexpr uint32_t kMaxRingEntries = 65536;
-inline constexpr uint32_t kMaxParameterBytes = 4096;  // the limit of CUDA kernel arguments
+inline constexpr uint32_t kMaxParameterBytes =
+    4096;  // the limit of CUDA kernel arguments
 
 inline constexpr uint32_t kMaxTelemetryCounters = 64;
 inline constexpr uint32_t kMaxTelemetryHistograms = 4;
@@ -39,7 +44,8 @@ enum class RegionKind : uint32_t { kSubmission = 1, kCompletion = 2 };
 
 //   0        8         12    16     24          28         32
 //   +--------+---------+-----+------+-----------+----------+---------------------+
-//   | magic  | version | kind| size | generation| device id| heap offset, size...|
+//   | magic  | version | kind| size | generation| device id| heap offset,
+//   size...|
 //   +--------+---------+-----+------+-----------+----------+---------------------+
 // Written once by gpud before the other side can see it; the magic last.
 struct RegionHeader {
@@ -61,10 +67,11 @@ static_assert(offsetof(RegionHeader, heap_offset) == 32);
 
 // Page 1 of the submission aperture. Writer: the device. Reader: gpud.
 struct SubmissionControl {
-  // Futex word on which a sleeping gpud waits; bumped by a ring that finds gpud armed.
+  // Futex word on which a sleeping gpud waits; bumped by a ring that finds gpud
+  // armed.
   alignas(128) uint32_t summary;
-  // How the device waits for completions: kArmedFutexMask counts threads in a futex,
-  // kArmedEventFd says that the completion eventfd must be written.
+  // How the device waits for completions: kArmedFutexMask counts threads in a
+  // futex, kArmedEventFd says that the completion eventfd must be written.
   alignas(128) uint32_t completion_armed;
   // The device's lease: when it last said that it is alive.
   alignas(128) uint64_t heartbeat_ns;
@@ -76,11 +83,13 @@ inline constexpr uint32_t kArmedEventFd = 1u << 31;
 
 // Page 1 of the completion aperture. Writer: gpud. Reader: the device.
 struct CompletionControl {
-  // Futex word on which the device waits; bumped by a completion that finds it armed.
+  // Futex word on which the device waits; bumped by a completion that finds it
+  // armed.
   alignas(128) uint32_t summary;
   // 1 while gpud's front-end is about to sleep or asleep.
   alignas(128) uint32_t gpud_armed;
-  // Why the aperture is closed (CloseReason); 0 while it is open. Never reopened.
+  // Why the aperture is closed (CloseReason); 0 while it is open. Never
+  // reopened.
   alignas(128) uint32_t closed;
   uint32_t tracing;  // 1: both sides stamp the life of every event
   // gpud's lease.
@@ -90,13 +99,14 @@ static_assert(sizeof(CompletionControl) == 512);
 
 enum class CloseReason : uint32_t {
   kOpen = 0,
-  kDetached = 1,   // the device asked for it
-  kEvicted = 2,    // the device broke the protocol
-  kShutdown = 3,   // gpud goes down in an orderly way
-  kPeerDied = 4,   // the other process is gone
+  kDetached = 1,  // the device asked for it
+  kEvicted = 2,   // the device broke the protocol
+  kShutdown = 3,  // gpud goes down in an orderly way
+  kPeerDied = 4,  // the other process is gone
 };
 
-// State of one ring, in an array indexed by doorbell that follows CompletionControl.
+// State of one ring, in an array indexed by doorbell that follows
+// CompletionControl.
 enum class RingState : uint32_t { kUnused = 0, kOpen = 1, kClosed = 2 };
 
 // Log-linear latency histogram: see histogram.h.
@@ -106,8 +116,8 @@ struct HistogramCells {
   uint64_t buckets[kHistogramBuckets];
 };
 
-// A device's own figures, from page 2 of the submission aperture on: reading them
-// costs the device nothing. Names are given at Attach.
+// A device's own figures, from page 2 of the submission aperture on: reading
+// them costs the device nothing. Names are given at Attach.
 struct Telemetry {
   uint64_t counters[kMaxTelemetryCounters];
   HistogramCells histograms[kMaxTelemetryHistograms];
@@ -122,20 +132,23 @@ inline constexpr uint64_t kTelemetryOffset = 2 * kPageSize;
 // Doorbell counters (u32 each), then per-ring consumed sequences (u64 each).
 inline constexpr uint64_t kDoorbellOffset =
     kTelemetryOffset + AlignUp(sizeof(Telemetry), kPageSize);
-inline constexpr uint64_t kConsumedOffset = kDoorbellOffset + kMaxDoorbells * sizeof(uint32_t);
+inline constexpr uint64_t kConsumedOffset =
+    kDoorbellOffset + kMaxDoorbells * sizeof(uint32_t);
 inline constexpr uint64_t kSubmissionHeapOffset =
     AlignUp(kConsumedOffset + kMaxDoorbells * sizeof(uint64_t), kPageSize);
 // Ring states (u32 each) in the completion aperture.
-inline constexpr uint64_t kRingStateOffset = kControlOffset + sizeof(CompletionControl);
+inline constexpr uint64_t kRingStateOffset =
+    kControlOffset + sizeof(CompletionControl);
 inline constexpr uint64_t kCompletionHeapOffset =
     AlignUp(kRingStateOffset + kMaxDoorbells * sizeof(uint32_t), kPageSize);
 
-// ESQ entry: this header, then a KmdOverride if the event kernel is modifyable, then the
-// parameters packed as registered; 64-byte stride.
+// ESQ entry: this header, then a KmdOverride if the event kernel is modifyable,
+// then the parameters packed as registered; 64-byte stride.
 //
 //   0          8            12      16        24                32
 //   +----------+------------+-------+---------+-----------------+--------------+
-//   | sequence | generation | flags | rung_ns | reserved        | parameters...|
+//   | sequence | generation | flags | rung_ns | reserved        |
+//   parameters...|
 //   +----------+------------+-------+---------+-----------------+--------------+
 struct EsqEntryHeader {
   uint64_t sequence;    // which ring of the doorbell this entry is for
@@ -156,27 +169,34 @@ struct KmdOverride {
 };
 static_assert(sizeof(KmdOverride) == 32);
 
-// A writable buffer parameter in an ESQ entry: bytes [offset, offset + length) of the
-// registered buffer.
+// A writable buffer parameter in an ESQ entry: bytes [offset, offset + length)
+// of the registered buffer.
 struct BufferRef {
   uint64_t offset;
   uint64_t length;
 };
 static_assert(sizeof(BufferRef) == 16);
 
-enum class EventState : uint32_t { kNone = 0, kDone = 1, kFailed = 2, kAborted = 3 };
+enum class EventState : uint32_t {
+  kNone = 0,
+  kDone = 1,
+  kFailed = 2,
+  kAborted = 3
+};
 
-// ECQ entry. `sequence` is stored last (release), so a reader that finds the sequence it
-// waits for finds state and status too; on a GPU all 16 bytes are one store.
+// ECQ entry. `sequence` is stored last (release), so a reader that finds the
+// sequence it waits for finds state and status too; on a GPU all 16 bytes are
+// one store.
 struct EcqEntry {
   EventState state;
-  uint32_t status;  // EventStatus, or the kernel's own code from kKernelStatusBase on
+  uint32_t status;  // EventStatus, or the kernel's own code from
+                    // kKernelStatusBase on
   uint64_t sequence;
 };
 static_assert(sizeof(EcqEntry) == 16);
 
-// When each stage of an event's life happened; one per ECQ slot, after the ECQ, written
-// before the completion while tracing is on.
+// When each stage of an event's life happened; one per ECQ slot, after the ECQ,
+// written before the completion while tracing is on.
 struct EventLife {
   uint64_t rung_ns;
   uint64_t seen_ns;        // the front-end found the doorbell
@@ -191,15 +211,17 @@ static_assert(sizeof(EventLife) == 64);
 enum class EventStatus : uint32_t {
   kOk = 0,
   kStaleGeneration = 1,  // the entry's generation is not the ring's
-  kBadSequence = 2,      // the entry was not written for this ring of the doorbell
-  kBadBufferRef = 3,     // a buffer reference leaves its buffer
-  kBadKmd = 4,           // the override's dimensions or shared memory are out of range
-  kBadFlags = 5,         // unknown flag, or an override for a kernel that is not modifyable
-  kBadParameter = 6,     // the kernel's own check refused the arguments
-  kUnregistered = 7,     // aborted: the event kernel went away first
-  kDeviceGone = 8,       // aborted: the device died or detached
-  kShutdown = 9,         // aborted: gpud went down
-  kBarrierDivergence = 10,  // the kernel's threads did not reach a barrier together
+  kBadSequence = 2,   // the entry was not written for this ring of the doorbell
+  kBadBufferRef = 3,  // a buffer reference leaves its buffer
+  kBadKmd = 4,  // the override's dimensions or shared memory are out of range
+  kBadFlags =
+      5,  // unknown flag, or an override for a kernel that is not modifyable
+  kBadParameter = 6,  // the kernel's own check refused the arguments
+  kUnregistered = 7,  // aborted: the event kernel went away first
+  kDeviceGone = 8,    // aborted: the device died or detached
+  kShutdown = 9,      // aborted: gpud went down
+  kBarrierDivergence =
+      10,  // the kernel's threads did not reach a barrier together
   kKernelStatusBase = 1000,
 };
 

@@ -18,8 +18,9 @@ RegionHeap::RegionHeap(uint64_t offset, uint64_t size) {
 std::optional<uint64_t> RegionHeap::Allocate(uint64_t bytes) {
   if (bytes == 0 || bytes > free_bytes_) return std::nullopt;
   const uint64_t wanted = AlignUp(bytes, kAlignment);
-  const auto range = std::find_if(free_.begin(), free_.end(),
-                                  [&](const auto& entry) { return entry.second >= wanted; });
+  const auto range =
+      std::find_if(free_.begin(), free_.end(),
+                   [&](const auto& entry) { return entry.second >= wanted; });
   if (range == free_.end()) return std::nullopt;
   const auto [offset, size] = *range;
   free_.erase(range);
@@ -37,7 +38,8 @@ bool RegionHeap::Free(uint64_t offset) {
   free_bytes_ += size;
   auto inserted = free_.emplace(offset, size).first;
   if (const auto next = std::next(inserted);
-      next != free_.end() && inserted->first + inserted->second == next->first) {
+      next != free_.end() &&
+      inserted->first + inserted->second == next->first) {
     inserted->second += next->second;
     free_.erase(next);
   }

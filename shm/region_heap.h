@@ -1,5 +1,5 @@
-// Places rings and buffers in an aperture's heap. The bookkeeping is gpud's private memory:
-// nothing that a device writes can confuse it.
+// Places rings and buffers in an aperture's heap. The bookkeeping is gpud's
+// private memory: nothing that a device writes can confuse it.
 #ifndef CARILLON_SHM_REGION_HEAP_H_
 #define CARILLON_SHM_REGION_HEAP_H_
 
@@ -9,7 +9,8 @@
 
 namespace carillon::shm {
 
-// First-fit allocator of byte ranges, page-independent, 128-byte aligned. Not thread safe.
+// First-fit allocator of byte ranges, page-independent, 128-byte aligned. Not
+// thread safe.
 class RegionHeap {
  public:
   static constexpr uint64_t kAlignment = 128;

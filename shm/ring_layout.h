@@ -1,5 +1,6 @@
-// Where one ring lies in its device's two apertures. gpud decides it at registration and
-// tells the device; each side keeps its own copy in private memory.
+// Where one ring lies in its device's two apertures. gpud decides it at
+// registration and tells the device; each side keeps its own copy in private
+// memory.
 #ifndef CARILLON_SHM_RING_LAYOUT_H_
 #define CARILLON_SHM_RING_LAYOUT_H_
 
@@ -15,9 +16,10 @@ namespace carillon::shm {
 struct RingLayout {
   DoorbellIndex doorbell;
   Generation generation;
-  uint32_t entries = 0;           // power of two, 1..kMaxRingEntries
-  uint32_t entry_bytes = 0;       // stride, a multiple of kCacheLine
-  uint32_t parameter_offset = 0;  // in an entry: after the header and, if any, the KmdOverride
+  uint32_t entries = 0;      // power of two, 1..kMaxRingEntries
+  uint32_t entry_bytes = 0;  // stride, a multiple of kCacheLine
+  uint32_t parameter_offset =
+      0;  // in an entry: after the header and, if any, the KmdOverride
   uint32_t parameter_bytes = 0;
   uint64_t esq_offset = 0;   // in the submission aperture
   uint64_t ecq_offset = 0;   // in the completion aperture
@@ -36,11 +38,13 @@ struct RingLayout {
 absl::Status CheckRingEntries(uint64_t entries);
 
 // Fills in the entry geometry (not the offsets) of a ring.
-RingLayout MakeRingLayout(uint32_t entries, uint32_t parameter_bytes, bool modifyable);
+RingLayout MakeRingLayout(uint32_t entries, uint32_t parameter_bytes,
+                          bool modifyable);
 
 // Checks a layout against the apertures that it claims to lie in.
 // Errors: FailedPrecondition naming the field.
-absl::Status CheckRingLayout(const RingLayout& layout, const Aperture& submission,
+absl::Status CheckRingLayout(const RingLayout& layout,
+                             const Aperture& submission,
                              const Aperture& completion);
 
 }  // namespace carillon::shm

@@ -1,5 +1,5 @@
-// The small vocabulary of numbers that cross process boundaries. Each is its own
-// type, so that a slot is never taken for a sequence.
+// The small vocabulary of numbers that cross process boundaries. Each is its
+// own type, so that a slot is never taken for a sequence.
 #ifndef CARILLON_SHM_TYPES_H_
 #define CARILLON_SHM_TYPES_H_
 
@@ -28,7 +28,8 @@ class Strong {
   T value_{};
 };
 
-// Which event of a ring: 1, 2, 3, ... for ever (64 bits never wrap). 0 is "none".
+// Which event of a ring: 1, 2, 3, ... for ever (64 bits never wrap). 0 is
+// "none".
 using Sequence = Strong<struct SequenceTag, uint64_t>;
 // Which life of an aperture or ring; 0 is never valid.
 using Generation = Strong<struct GenerationTag, uint32_t>;

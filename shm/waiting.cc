@@ -11,22 +11,28 @@
 
 namespace carillon::shm {
 
-WaitResult FutexWait(std::span<const FutexWord> words, std::chrono::nanoseconds timeout) {
+WaitResult FutexWait(std::span<const FutexWord> words,
+                     std::chrono::nanoseconds timeout) {
   std::array<futex_waitv, kMaxFutexWords> waiters;
-  const size_t count = words.size() < kMaxFutexWords ? words.size() : kMaxFutexWords;
+  const size_t count =
+      words.size() < kMaxFutexWords ? words.size() : kMaxFutexWords;
   for (size_t i = 0; i < count; ++i) {
-    waiters[i] = {.val = words[i].expected,
-                  .uaddr = reinterpret_cast<uintptr_t>(words[i].word),
-                  .flags = FUTEX_32,  // not private: the word is shared with other processes
-                  .__reserved = 0};
+    waiters[i] = {
+        .val = words[i].expected,
+        .uaddr = reinterpret_cast<uintptr_t>(words[i].word),
+        .flags =
+            FUTEX_32,  // not private: the word is shared with other processes
+        .__reserved = 0};
   }
   timespec deadline;
   clock_gettime(CLOCK_MONOTONIC, &deadline);
   const auto total = std::chrono::nanoseconds(deadline.tv_nsec) + timeout;
   deadline.tv_sec += total / std::chrono::seconds(1);
   deadline.tv_nsec = (total % std::chrono::seconds(1)).count();
-  const long result = syscall(SYS_futex_waitv, waiters.data(), count, 0, &deadline, CLOCK_MONOTONIC);
-  return result < 0 && errno == ETIMEDOUT ? WaitResult::kTimedOut : WaitResult::kWoken;
+  const long result = syscall(SYS_futex_waitv, waiters.data(), count, 0,
+                              &deadline, CLOCK_MONOTONIC);
+  return result < 0 && errno == ETIMEDOUT ? WaitResult::kTimedOut
+                                          : WaitResult::kWoken;
 }
 
 void FutexWakeAll(const uint32_t* word) {
@@ -34,7 +40,8 @@ void FutexWakeAll(const uint32_t* word) {
 }
 
 bool FutexWaitvSupported() {
-  return syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, 0) < 0 && errno != ENOSYS;
+  return syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, 0) < 0 &&
+         errno != ENOSYS;
 }
 
 }  // namespace carillon::shm

@@ -1,19 +1,23 @@
-// Sleeping for a peer, without ever missing its wake-up and without ever waiting for ever.
+// Sleeping for a peer, without ever missing its wake-up and without ever
+// waiting for ever.
 //
-// The protocol, the same in both directions (docs/data_plane.md; model: ring.pml):
+// The protocol, the same in both directions (docs/data_plane.md; model:
+// ring.pml):
 //
 //   waker                                   sleeper
 //   1 publish (doorbell or completion)      1 armed = 1           (seq_cst)
 //   2 load armed            (seq_cst)       2 value = summary     (seq_cst)
-//   3 if armed:                             3 look again for what was published (seq_cst);
+//   3 if armed:                             3 look again for what was published
+//   (seq_cst);
 //       summary += 1        (seq_cst)         found: armed = 0, done
 //       futex_wake(summary)                 4 futex_wait(summary, value)
 //                                           5 armed = 0
 //
-// Steps 1-2 of the waker and 1-3 of the sleeper are a Dekker pair: at least one of the two
-// sees the other, so either the sleeper finds the work or the waker bumps the word, after
-// which step 4 returns at once. Only the sleeper writes `armed`: a waker that clears it
-// loses the next wake-up (the model finds that in 345 states).
+// Steps 1-2 of the waker and 1-3 of the sleeper are a Dekker pair: at least one
+// of the two sees the other, so either the sleeper finds the work or the waker
+// bumps the word, after which step 4 returns at once. Only the sleeper writes
+// `armed`: a waker that clears it loses the next wake-up (the model finds that
+// in 345 states).
 #ifndef CARILLON_SHM_WAITING_H_
 #define CARILLON_SHM_WAITING_H_
 
@@ -34,11 +38,14 @@ struct FutexWord {
   uint32_t expected = 0;
 };
 
-// Sleeps until one of 1..kMaxFutexWords words is woken or no longer holds its expected
-// value, or until `timeout` has passed. May wake without cause. Thread safe.
-WaitResult FutexWait(std::span<const FutexWord> words, std::chrono::nanoseconds timeout);
+// Sleeps until one of 1..kMaxFutexWords words is woken or no longer holds its
+// expected value, or until `timeout` has passed. May wake without cause. Thread
+// safe.
+WaitResult FutexWait(std::span<const FutexWord> words,
+                     std::chrono::nanoseconds timeout);
 
-// Wakes every waiter on `word`, in every process; the word may be mapped read-only.
+// Wakes every waiter on `word`, in every process; the word may be mapped
+// read-only.
 void FutexWakeAll(const uint32_t* word);
 
 // True when this kernel has futex_waitv.
