@@ -38,7 +38,7 @@ struct ParamInfo {
   }
 };
 
-// The launch as `validate` sees it.
+// The launch as the checks of a kernel see it.
 struct LaunchShape {
   Dim3 grid;
   Dim3 block;
@@ -84,9 +84,12 @@ struct KernelInfo {
   // sum.
   uint32_t static_shared_bytes;
   bool uses_barriers;
-  // nullptr, or a check of shape and final arguments before a launch: returns
-  // nullptr when they are fine, otherwise a static sentence that says what must
-  // hold.
+  // Checks for clear messages early; each may be nullptr. They return nullptr
+  // when all is well, otherwise a static sentence that says what must hold.
+  // Kernels stay safe without them, because a GPU that launches by itself has
+  // no CPU to ask. check_shape: when an event is registered. validate: with the
+  // final arguments, before a launch.
+  const char* (*check_shape)(const LaunchShape& shape);
   const char* (*validate)(const LaunchShape& shape, const void* args);
 };
 
@@ -158,15 +161,22 @@ struct ValidatorArgs<const char* (*)(const LaunchShape&, const Args&)> {
 }  // namespace internal
 
 // The costs and checks of a kernel, built as
-// Registers(24).Shared(400).Validate<&CheckConv>().
+// Registers(24).Shared(400).Shape<&CheckShape>().Validate<&CheckArgs>().
 struct KernelTraits {
   uint32_t registers = 0;
   uint32_t shared_bytes = 0;
+  const char* (*check_shape)(const LaunchShape&) = nullptr;
   const char* (*validate)(const LaunchShape&, const void*) = nullptr;
 
   constexpr KernelTraits Shared(uint32_t bytes) const {
     KernelTraits traits = *this;
     traits.shared_bytes = bytes;
+    return traits;
+  }
+  template <const char* (*F)(const LaunchShape&)>
+  constexpr KernelTraits Shape() const {
+    KernelTraits traits = *this;
+    traits.check_shape = F;
     return traits;
   }
   // F: const char* (const LaunchShape&, const Args&).

@@ -76,7 +76,8 @@ class Thread {
   }
 
   __device__ void Fail(uint32_t status) const {
-    atomicCAS(fail_status_, static_cast<uint32_t>(kFailNone), status);
+    atomicCAS(fail_status_, static_cast<uint32_t>(kFailNone),
+              KernelStatus(status));
   }
 
  private:

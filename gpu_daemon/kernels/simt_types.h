@@ -62,23 +62,32 @@ struct Span {
 static_assert(sizeof(Span<uint8_t>) == 16);
 static_assert(std::is_trivially_copyable_v<Span<uint8_t>>);
 
-// The status word of a failed event: 0 is success, kernels
-// use 1..kMaxKernelStatus by Thread::Fail, the values above it are the
-// back-end's own findings.
+// The status word of a failed event: 0 is success, kernels give 1 to
+// kMaxKernelStatus to Thread::Fail, the values above are the back-end's own
+// findings.
 enum FailStatus : uint32_t {
   kFailNone = 0,
+  // The two that most kernels need; a kernel documents its others.
+  kFailBadArguments = 1,  // a buffer is smaller than the other arguments say
+  kFailBadShape = 2,      // the kernel does not work with these dimensions
   kMaxKernelStatus = 0x7fffffff,
-  // Some threads of a block wait at a barrier that the other live threads never
-  // reach.
+  // Some threads of a block wait at a barrier that the others never reach.
   kFailBarrierDeadlock = 0x80000001,
-  // Lanes of a warp wait at a warp operation that the other live lanes never
-  // reach.
+  // Lanes of a warp wait at a warp operation that the others never reach.
   kFailWarpDeadlock = 0x80000002,
   // Thread::shared() beyond the block's shared memory.
   kFailSharedOutOfRange = 0x80000003,
-  // Block dimensions or shared memory that no launch may have (a caller's bug).
+  // Dimensions or shared memory that no launch may have (a caller's bug).
   kFailBadLaunch = 0x80000004,
+  // The host has no memory for the state of the block's threads.
+  kFailNoMemory = 0x80000005,
 };
+
+// What Thread::Fail makes of a kernel's code.
+CARILLON_HOST_DEVICE constexpr uint32_t KernelStatus(uint32_t status) {
+  return status == kFailNone || status > kMaxKernelStatus ? kMaxKernelStatus
+                                                          : status;
+}
 
 }  // namespace carillon::simt
 

@@ -96,10 +96,13 @@ class Thread {
   uint32_t shared_bytes() const { return context_->launch->shared_bytes; }
 
   // Sets the event's status, 1..kMaxKernelStatus, unless another failure was
-  // first.
+  // first. Any other value counts as kMaxKernelStatus.
   void Fail(uint32_t status) const {
-    internal::ClaimFailure(*context_->launch, status);
+    internal::ClaimFailure(*context_->launch, KernelStatus(status));
   }
+
+ protected:
+  const internal::BlockContext& context() const { return *context_; }
 
  private:
   const internal::BlockContext* context_;
@@ -274,6 +277,7 @@ template <class Args, void (*Body)(const Args&, const Thread&)>
       (traits).registers,                                                \
       (traits).shared_bytes,                                             \
       name##_kernel::kUsesBarriers,                                      \
+      (traits).check_shape,                                              \
       (traits).validate};                                                \
   inline const ::carillon::simt::KernelRegistration name##_registration( \
       &name##_info)

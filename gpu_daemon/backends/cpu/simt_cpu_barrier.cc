@@ -71,13 +71,13 @@ class BlockRunner {
  public:
   BlockRunner(const BlockLaunch& launch, const char* kernel, const void* args,
               internal::StartThread start)
-      : context_{launch.grid, launch.block, launch.block_index, &launch,
-                 kernel},
+      : context_{{launch.grid, launch.block, launch.block_index, &launch,
+                  kernel},
+                 &internal::FrameArena::OfThisThread()},
         args_(args),
         start_(start),
-        arena_(internal::FrameArena::OfThisThread()),
-        mark_(arena_.mark()) {}
-  ~BlockRunner() { arena_.Release(mark_); }
+        mark_(context_.arena->mark()) {}
+  ~BlockRunner() { context_.arena->Release(mark_); }
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
 
@@ -91,50 +91,52 @@ class BlockRunner {
       return;
     }
     thread_count_ = static_cast<uint32_t>(count);
-    warp_count_ = (thread_count_ + kWarpSize - 1) / kWarpSize;
     threads_ = static_cast<BarrierThread*>(
-        arena_.Allocate(thread_count_ * sizeof(BarrierThread)));
+        context_.arena->Allocate(thread_count_ * sizeof(BarrierThread)));
     if (threads_ == nullptr) {
       ReportNoMemory();
       return;
     }
-    if (!FirstPhase()) {
-      DestroyAll();
-      return;
-    }
-    while (AnyLive()) {
-      if (!BarrierIsComplete() || !NextPhase()) {
-        ReportDeadlock();
-        DestroyAll();
-        return;
-      }
-    }
+    bool go_on = FirstPhase();
+    while (go_on && barrier_ != WaitPoint()) go_on = NextPhase();
+    if (!go_on) DestroyAll();
   }
 
  private:
+  using WaitPoint = internal::WaitPoint;
+  using WarpOp = internal::WarpOp;
+
+  // The lanes of one warp, one bit each. A lane is in `live` until it exits,
+  // and in one of the other two while it waits.
+  struct Warp {
+    uint32_t live;
+    uint32_t at_barrier;
+    uint32_t at_warp_op;
+  };
+
   uint32_t LanesOfWarp(uint32_t warp) const {
     const uint32_t lanes = thread_count_ - warp * kWarpSize;
     return lanes >= kWarpSize ? ~0u : (1u << lanes) - 1;
   }
 
-  void ReportNoMemory() {
-    internal::ReportFailure(context_, kFailBadLaunch,
-                            "no memory for the state of %u threads",
+  [[gnu::cold]] void ReportNoMemory() {
+    internal::ReportFailure(context_, kFailNoMemory, "no memory for %u threads",
                             thread_count_);
   }
 
   // Starts all threads and brings each warp to its first barrier.
   bool FirstPhase() {
     Dim3 index{0, 0, 0};
-    for (uint32_t warp = 0; warp < warp_count_; ++warp) {
-      internal::WarpState& state = warps_[warp];
-      state.live = LanesOfWarp(warp);
-      state.arena = &arena_;
-      const uint32_t first = warp * kWarpSize;
-      const uint32_t end = first + std::popcount(state.live);
-      for (uint32_t i = first; i < end; ++i) {
+    for (uint32_t first = 0; first < thread_count_; first += kWarpSize) {
+      Warp& warp = warps_[warp_count_];
+      const uint32_t lanes = LanesOfWarp(warp_count_++);
+      warp = {lanes, 0, 0};
+      WaitPoint some;
+      uint32_t differ = 0;
+      for (uint32_t i = first; i < thread_count_ && i < first + kWarpSize;
+           ++i) {
         BarrierThread* thread =
-            std::construct_at(&threads_[i], context_, index, i, &state);
+            std::construct_at(&threads_[i], context_, index, i);
         if (++index.x == context_.block.x) {
           index.x = 0;
           if (++index.y == context_.block.y) {
@@ -142,210 +144,238 @@ class BlockRunner {
             ++index.z;
           }
         }
-        if (!start_(args_, *thread).started) {
-          // The threads from here on do not exist.
-          state.live &= (1u << (i % kWarpSize)) - 1;
-          warp_count_ = warp + 1;
+        if (!start_(args_, *thread).started) [[unlikely]] {
+          // Neither this thread nor those after it exist.
+          Sort(warp, LanesBelow(i - first), some, true);
+          warp.live = warp.at_barrier | warp.at_warp_op;
           ReportNoMemory();
           return false;
         }
+        some = thread->wait_;
+        differ |= some ^ threads_[first].wait_;
       }
-      if (!AdvanceWarp(warp)) {
-        warp_count_ = warp + 1;
-        ReportDeadlock();
-        return false;
-      }
+      Sort(warp, lanes, some, differ != 0);
+      if (!AdvanceWarp(warp)) return false;
     }
     return true;
   }
 
+  // Lets all live threads through the barrier at which they stand.
   bool NextPhase() {
-    for (uint32_t warp = 0; warp < warp_count_; ++warp) {
-      internal::WarpState& state = warps_[warp];
-      const uint32_t lanes = state.at_barrier;
-      state.at_barrier = 0;
-      state.barrier_lines_differ = false;
+    barrier_ = WaitPoint();
+    for (uint32_t i = 0; i < warp_count_; ++i) {
+      Warp& warp = warps_[i];
+      const uint32_t lanes = warp.at_barrier;
+      if (lanes == 0) continue;
+      warp.at_barrier = 0;
       Resume(warp, lanes);
       if (!AdvanceWarp(warp)) return false;
     }
     return true;
   }
 
-  void Resume(uint32_t warp, uint32_t lanes) {
-    BarrierThread* threads = &threads_[warp * kWarpSize];
-    for (; lanes != 0; lanes &= lanes - 1)
-      threads[std::countr_zero(lanes)].handle_.resume();
-  }
-
   // Resolves warp operations until every live lane is at the block barrier;
-  // false when stuck.
-  bool AdvanceWarp(uint32_t warp) {
-    internal::WarpState& state = warps_[warp];
-    while (state.at_warp_op != 0) {
+  // false, and reported, when that cannot be or when it is another barrier than
+  // that of the warps before.
+  bool AdvanceWarp(Warp& warp) {
+    while (warp.at_warp_op != 0) {
       const uint32_t ready = ResolveWarpOps(warp);
-      if (ready == 0) return false;
-      state.at_warp_op &= ~ready;
+      if (ready == 0) {
+        ReportDeadlock();
+        return false;
+      }
+      warp.at_warp_op &= ~ready;
       Resume(warp, ready);
+    }
+    if (barriers_differ_) [[unlikely]] {
+      ReportDeadlock();
+      return false;
     }
     return true;
   }
 
+  BarrierThread* ThreadsOf(const Warp& warp) {
+    return &threads_[(&warp - warps_) * kWarpSize];
+  }
+  static uint32_t LanesBelow(uint32_t lane) { return (1u << lane) - 1; }
+
+  void Resume(Warp& warp, uint32_t lanes) {
+    BarrierThread* threads = ThreadsOf(warp);
+    BarrierThread& first = threads[std::countr_zero(lanes)];
+    first.handle_.resume();
+    const WaitPoint some = first.wait_;
+    uint32_t differ = 0;
+    for (uint32_t rest = lanes & (lanes - 1); rest != 0; rest &= rest - 1) {
+      BarrierThread& thread = threads[std::countr_zero(rest)];
+      thread.handle_.resume();
+      differ |= thread.wait_ ^ some;
+    }
+    Sort(warp, lanes, some, differ != 0);
+  }
+
+  // Files lanes that have just run by what they wait for now; all at `some`
+  // unless they differ.
+  void Sort(Warp& warp, uint32_t lanes, WaitPoint some, bool differ) {
+    if (!differ) [[likely]] {
+      SortAlike(warp, lanes, some);
+      return;
+    }
+    BarrierThread* threads = ThreadsOf(warp);
+    for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+      SortAlike(warp, rest & -rest, threads[std::countr_zero(rest)].wait_);
+    }
+  }
+
+  void SortAlike(Warp& warp, uint32_t lanes, WaitPoint wait) {
+    if (wait.exited()) {
+      warp.live &= ~lanes;
+    } else if (wait.is_warp_op()) {
+      warp.at_warp_op |= lanes;
+    } else {
+      warp.at_barrier |= lanes;
+      if (barrier_ == WaitPoint()) barrier_ = wait;
+      barriers_differ_ |= wait != barrier_;
+    }
+  }
+
   // Completes every warp operation whose live participants have all arrived;
   // returns their lanes.
-  uint32_t ResolveWarpOps(uint32_t warp) {
-    const internal::WarpState& state = warps_[warp];
-    BarrierThread* threads = &threads_[warp * kWarpSize];
+  uint32_t ResolveWarpOps(const Warp& warp) {
+    BarrierThread* threads = ThreadsOf(warp);
     uint32_t ready = 0;
-    for (uint32_t open = state.at_warp_op; open != 0;) {
-      const int leader = std::countr_zero(open);
-      const BarrierThread& first = threads[leader];
-      const uint32_t group = first.mask_ & state.live;
-      bool complete = (group & open) == group && (group & first.lane_bit_) != 0;
-      for (uint32_t rest = group & open; complete && rest != 0;
-           rest &= rest - 1) {
+    for (uint32_t open = warp.at_warp_op; open != 0;) {
+      const uint32_t leader_bit = open & -open;
+      const BarrierThread& leader = threads[std::countr_zero(open)];
+      const uint32_t group = leader.mask_ & warp.live;
+      bool complete = (group & open) == group && (group & leader_bit) != 0;
+      for (uint32_t rest = group; complete && rest != 0; rest &= rest - 1) {
         const BarrierThread& lane = threads[std::countr_zero(rest)];
-        complete = lane.op_ == first.op_ && (lane.mask_ & state.live) == group;
+        complete = lane.op_ == leader.op_ && (lane.mask_ & warp.live) == group;
       }
       if (!complete) {
-        open &= ~first.lane_bit_;
+        open &= ~leader_bit;
         continue;
       }
-      ResolveGroup(threads, first.op_, group);
+      ResolveGroup(threads, leader.op_, group);
       ready |= group;
       open &= ~group;
     }
     return ready;
   }
 
-  static void ResolveGroup(BarrierThread* threads, internal::WarpOp op,
-                           uint32_t group) {
-    using internal::WarpOp;
+  static void ResolveGroup(BarrierThread* threads, WarpOp op, uint32_t group) {
     switch (op) {
       case WarpOp::kSync:
         return;
       case WarpOp::kShfl:
       case WarpOp::kShflDown:
       case WarpOp::kShflUp:
-      case WarpOp::kShflXor: {
-        uint64_t values[kWarpSize];
-        for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
-          const int lane = std::countr_zero(rest);
-          values[lane] = threads[lane].bits_;
-        }
-        for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
-          BarrierThread& thread = threads[std::countr_zero(rest)];
-          if (thread.source_ < kWarpSize &&
-              ((group >> thread.source_) & 1) != 0) {
-            thread.bits_ = values[thread.source_];
-          }
-        }
+      case WarpOp::kShflXor:
+        Shuffle(threads, group);
         return;
-      }
       case WarpOp::kBallot:
-      case WarpOp::kAny:
-      case WarpOp::kAll: {
-        uint32_t votes = 0;
-        for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
-          const int lane = std::countr_zero(rest);
-          votes |= static_cast<uint32_t>(threads[lane].bits_ & 1) << lane;
-        }
-        const uint64_t result = op == WarpOp::kBallot ? votes
-                                : op == WarpOp::kAny  ? (votes != 0)
-                                                      : (votes == group);
-        for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
-          threads[std::countr_zero(rest)].bits_ = result;
-        }
+        Publish(threads, group, Votes(threads, group));
         return;
+      case WarpOp::kAny:
+        Publish(threads, group, Votes(threads, group) != 0);
+        return;
+      case WarpOp::kAll:
+        Publish(threads, group, Votes(threads, group) == group);
+        return;
+    }
+  }
+
+  static void Shuffle(BarrierThread* threads, uint32_t group) {
+    uint64_t values[kWarpSize];
+    for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
+      const int lane = std::countr_zero(rest);
+      values[lane] = threads[lane].bits_;
+    }
+    for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
+      BarrierThread& thread = threads[std::countr_zero(rest)];
+      if (thread.source_ < kWarpSize && ((group >> thread.source_) & 1) != 0) {
+        thread.bits_ = values[thread.source_];
       }
     }
   }
 
-  bool AnyLive() const {
-    uint32_t live = 0;
-    for (uint32_t warp = 0; warp < warp_count_; ++warp)
-      live |= warps_[warp].live;
-    return live != 0;
-  }
-
-  // Every live thread stands at the barrier by now; they must also stand at the
-  // same one.
-  bool BarrierIsComplete() const {
-    uint32_t line = 0;
-    for (uint32_t warp = 0; warp < warp_count_; ++warp) {
-      const internal::WarpState& state = warps_[warp];
-      if (state.live == 0) continue;
-      if (state.barrier_lines_differ) return false;
-      if (line == 0) line = state.barrier_line;
-      if (line != state.barrier_line) return false;
+  static uint32_t Votes(const BarrierThread* threads, uint32_t group) {
+    uint32_t votes = 0;
+    for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
+      const int lane = std::countr_zero(rest);
+      votes |= static_cast<uint32_t>(threads[lane].bits_) << lane;
     }
-    return true;
+    return votes;
   }
 
-  void ReportDeadlock() {
-    // Two threads that wait for different things tell what went wrong.
+  static void Publish(BarrierThread* threads, uint32_t group, uint64_t result) {
+    for (uint32_t rest = group; rest != 0; rest &= rest - 1) {
+      threads[std::countr_zero(rest)].bits_ = result;
+    }
+  }
+
+  // Two threads that wait for different things tell best what went wrong.
+  [[gnu::cold]] void ReportDeadlock() {
     const BarrierThread* first = nullptr;
     const BarrierThread* other = nullptr;
-    bool first_in_warp_op = false;
-    bool other_in_warp_op = false;
     bool any_warp_op = false;
-    for (uint32_t warp = 0; warp < warp_count_; ++warp) {
-      const internal::WarpState& state = warps_[warp];
-      for (uint32_t rest = state.at_barrier | state.at_warp_op; rest != 0;
-           rest &= rest - 1) {
+    for (uint32_t i = 0; i < warp_count_; ++i) {
+      const uint32_t waiting = warps_[i].at_barrier | warps_[i].at_warp_op;
+      for (uint32_t rest = waiting; rest != 0; rest &= rest - 1) {
         const BarrierThread& thread =
-            threads_[warp * kWarpSize + std::countr_zero(rest)];
-        const bool in_warp_op = (state.at_warp_op & thread.lane_bit_) != 0;
-        any_warp_op |= in_warp_op;
+            ThreadsOf(warps_[i])[std::countr_zero(rest)];
+        any_warp_op |= thread.wait_.is_warp_op();
         if (first == nullptr) {
           first = &thread;
-          first_in_warp_op = in_warp_op;
-        } else if (other == nullptr &&
-                   (thread.line_ != first->line_ ||
-                    in_warp_op != first_in_warp_op ||
-                    (in_warp_op && thread.mask_ != first->mask_))) {
+        } else if (other == nullptr && (thread.wait_ != first->wait_ ||
+                                        (thread.wait_.is_warp_op() &&
+                                         thread.mask_ != first->mask_))) {
           other = &thread;
-          other_in_warp_op = in_warp_op;
         }
       }
     }
     const uint32_t status =
         any_warp_op ? kFailWarpDeadlock : kFailBarrierDeadlock;
-    const auto what = [](bool in_warp_op) {
-      return in_warp_op ? "a warp operation" : "the block barrier";
+    const auto what = [](const BarrierThread& thread) {
+      return thread.wait_.is_warp_op() ? "a warp operation"
+                                       : "the block barrier";
     };
     if (other != nullptr) {
-      internal::ReportFailure(
-          context_, status,
-          "thread %u waits at %s in line %u, thread %u at %s in line %u; all "
-          "live threads must reach the same one",
-          first->linear(), what(first_in_warp_op), first->line_,
-          other->linear(), what(other_in_warp_op), other->line_);
+      internal::ReportFailure(context_, status,
+                              "thread %u waits at %s in line %u, thread %u at "
+                              "%s in line %u; all live threads must "
+                              "reach the same one",
+                              first->linear(), what(*first),
+                              first->wait_.line(), other->linear(),
+                              what(*other), other->wait_.line());
     } else {
-      internal::ReportFailure(
-          context_, status,
-          "thread %u waits at %s in line %u with mask 0x%08x, which names "
-          "lanes that do not come or leaves itself out",
-          first->linear(), what(first_in_warp_op), first->line_, first->mask_);
+      internal::ReportFailure(context_, status,
+                              "thread %u waits at a warp operation in line %u "
+                              "with mask 0x%08x, which names lanes that "
+                              "never come, or not the thread itself",
+                              first->linear(), first->wait_.line(),
+                              first->mask_);
     }
   }
 
   void DestroyAll() {
-    for (uint32_t warp = 0; warp < warp_count_; ++warp) {
-      for (uint32_t rest = warps_[warp].live; rest != 0; rest &= rest - 1) {
-        threads_[warp * kWarpSize + std::countr_zero(rest)].handle_.destroy();
+    for (uint32_t i = 0; i < warp_count_; ++i) {
+      for (uint32_t rest = warps_[i].live; rest != 0; rest &= rest - 1) {
+        ThreadsOf(warps_[i])[std::countr_zero(rest)].handle_.destroy();
       }
     }
   }
 
-  const internal::BlockContext context_;
+  const internal::BarrierBlockContext context_;
   const void* const args_;
   const internal::StartThread start_;
-  internal::FrameArena& arena_;
   const internal::FrameArena::Mark mark_;
   uint32_t thread_count_ = 0;
-  uint32_t warp_count_ = 0;
+  uint32_t warp_count_ = 0;  // of warps that have started
   BarrierThread* threads_ = nullptr;
-  internal::WarpState warps_[kMaxThreadsPerBlock / kWarpSize];
+  WaitPoint barrier_;  // of this phase, so far; exited: nobody waits
+  bool barriers_differ_ = false;
+  Warp warps_[kMaxThreadsPerBlock / kWarpSize];
 };
 
 namespace internal {

@@ -73,15 +73,35 @@ enum class WarpOp : uint8_t {
   kAll
 };
 
-// The lanes of one warp, one bit each. A lane is in `live` until it exits, and
-// in at most one of the other two while it waits.
-struct WarpState {
-  uint32_t live = 0;
-  uint32_t at_barrier = 0;
-  uint32_t at_warp_op = 0;
-  uint32_t barrier_line = 0;
-  bool barrier_lines_differ = false;
-  FrameArena* arena = nullptr;
+// What the threads of a barrier block share.
+struct BarrierBlockContext : BlockContext {
+  FrameArena* arena;
+};
+
+// What a thread waits for, as one word, so that a glance tells whether a warp's
+// lanes agree: 0 when it has exited, otherwise the source line of the wait and
+// whether it is a warp operation.
+class WaitPoint {
+ public:
+  constexpr WaitPoint() = default;
+  static constexpr WaitPoint Barrier(uint32_t line) {
+    return WaitPoint(line << 1);
+  }
+  static constexpr WaitPoint Warp(uint32_t line) {
+    return WaitPoint(line << 1 | 1);
+  }
+  constexpr bool exited() const { return word_ == 0; }
+  constexpr bool is_warp_op() const { return (word_ & 1) != 0; }
+  constexpr uint32_t line() const { return word_ >> 1; }
+  // 0 exactly when both are the same.
+  constexpr uint32_t operator^(WaitPoint other) const {
+    return word_ ^ other.word_;
+  }
+  constexpr bool operator==(const WaitPoint&) const = default;
+
+ private:
+  constexpr explicit WaitPoint(uint32_t word) : word_(word) {}
+  uint32_t word_ = 0;
 };
 
 }  // namespace internal
@@ -89,38 +109,23 @@ struct WarpState {
 // A thread of a barrier kernel: Thread plus what it waits for.
 class BarrierThread : public Thread {
  public:
-  BarrierThread(const internal::BlockContext& context, Dim3 index,
-                uint32_t linear, internal::WarpState* warp)
-      : Thread(context, index, linear),
-        warp_(warp),
-        lane_bit_(1u << (linear % kWarpSize)) {}
+  BarrierThread(const internal::BarrierBlockContext& context, Dim3 index,
+                uint32_t linear)
+      : Thread(context, index, linear) {}
 
-  struct BarrierAwaiter {
-    BarrierThread* thread;
-    uint32_t line;
+  // The scheduler knows the coroutine since its start, so waiting only says
+  // where.
+  struct [[nodiscard]] BarrierAwaiter {
     bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) const noexcept {
-      internal::WarpState& warp = *thread->warp_;
-      if (warp.at_barrier == 0) {
-        warp.barrier_line = line;
-      } else if (warp.barrier_line != line) {
-        warp.barrier_lines_differ = true;
-      }
-      warp.at_barrier |= thread->lane_bit_;
-      thread->line_ = line;
-      thread->handle_ = handle;
-    }
+    void await_suspend(std::coroutine_handle<>) const noexcept {}
     void await_resume() const noexcept {}
   };
 
   template <class Result>
-  struct WarpAwaiter {
+  struct [[nodiscard]] WarpAwaiter {
     BarrierThread* thread;
     bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) const noexcept {
-      thread->warp_->at_warp_op |= thread->lane_bit_;
-      thread->handle_ = handle;
-    }
+    void await_suspend(std::coroutine_handle<>) const noexcept {}
     Result await_resume() const noexcept {
       if constexpr (!std::is_void_v<Result>) {
         Result result;
@@ -130,7 +135,10 @@ class BarrierThread : public Thread {
     }
   };
 
-  BarrierAwaiter SyncThreads(uint32_t line) { return {this, line}; }
+  BarrierAwaiter SyncThreads(uint32_t line) {
+    wait_ = internal::WaitPoint::Barrier(line);
+    return {};
+  }
   WarpAwaiter<void> SyncWarp(uint32_t line, uint32_t mask) {
     Post(internal::WarpOp::kSync, line, mask, 0);
     return {this};
@@ -174,9 +182,12 @@ class BarrierThread : public Thread {
   friend class BlockRunner;
   friend struct BarrierTask;
 
+  internal::FrameArena& arena() const {
+    return *static_cast<const internal::BarrierBlockContext&>(context()).arena;
+  }
   void Post(internal::WarpOp op, uint32_t line, uint32_t mask, uint64_t bits) {
     op_ = op;
-    line_ = line;
+    wait_ = internal::WaitPoint::Warp(line);
     mask_ = mask;
     bits_ = bits;
   }
@@ -193,14 +204,12 @@ class BarrierThread : public Thread {
     return {this};
   }
 
-  internal::WarpState* warp_;
   std::coroutine_handle<> handle_;
-  uint64_t bits_ = 0;  // posted value or predicate; then the operation's result
-  uint32_t mask_ = 0;  // the operation's participants
-  uint32_t source_ = 0;  // lane to read from; >= kWarpSize: none
-  uint32_t line_ = 0;    // where it waits, for the failure message
-  uint32_t lane_bit_;
-  internal::WarpOp op_ = internal::WarpOp::kSync;
+  internal::WaitPoint wait_;
+  internal::WarpOp op_;
+  uint32_t mask_;    // the warp operation's participants
+  uint32_t source_;  // lane to read from; >= kWarpSize: none
+  uint64_t bits_;    // posted value or predicate; then the operation's result
 };
 
 // What a barrier kernel returns. The coroutine starts at once and frees itself
@@ -213,7 +222,7 @@ struct BarrierTask {
     template <class Args>
     static void* operator new(size_t bytes, const Args&,
                               BarrierThread& self) noexcept {
-      return self.warp_->arena->Allocate(bytes);
+      return self.arena().Allocate(bytes);
     }
     // The arena releases all frames of a block together.
     static void operator delete(void*) noexcept {}
@@ -221,10 +230,13 @@ struct BarrierTask {
       return {false};
     }
 
-    BarrierTask get_return_object() noexcept { return {true}; }
+    BarrierTask get_return_object() noexcept {
+      self->handle_ = std::coroutine_handle<promise_type>::from_promise(*this);
+      return {true};
+    }
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
-    void return_void() noexcept { self->warp_->live &= ~self->lane_bit_; }
+    void return_void() noexcept { self->wait_ = internal::WaitPoint(); }
     // Kernels do not throw; if one does, there is nobody to tell.
     void unhandled_exception() noexcept { std::terminate(); }
 
