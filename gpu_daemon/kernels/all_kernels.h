@@ -3,6 +3,15 @@
 #ifndef CARILLON_GPU_DAEMON_KERNELS_ALL_KERNELS_H_
 #define CARILLON_GPU_DAEMON_KERNELS_ALL_KERNELS_H_
 
+#include "gpu_daemon/kernels/bfs_level.cuh"
+#include "gpu_daemon/kernels/busy.cuh"
+#include "gpu_daemon/kernels/conv5x5.cuh"
+#include "gpu_daemon/kernels/dct8x8.cuh"
+#include "gpu_daemon/kernels/echo.cuh"
+#include "gpu_daemon/kernels/fail_if.cuh"
+#include "gpu_daemon/kernels/matmul.cuh"
 #include "gpu_daemon/kernels/null_event.cuh"
+#include "gpu_daemon/kernels/reduce.cuh"
+#include "gpu_daemon/kernels/vector_add.cuh"
 
 #endif  // CARILLON_GPU_DAEMON_KERNELS_ALL_KERNELS_H_

@@ -11,12 +11,18 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "gpu_daemon/kernels/cuda_kernels.h"
 #include "gpu_daemon/kernels/kernel_info.h"
 #include "gpu_daemon/kernels/simt_types.h"
 
 #define CARILLON_DEVICE __device__ inline
+// Before a loop of at most 8 constant steps whose array should be registers.
+#define CARILLON_UNROLL _Pragma("unroll")
 
 namespace carillon::simt {
+
+// Apart from the CPU's Thread and atomics, which may be in the same binary.
+inline namespace cuda_form {
 
 extern __shared__ __align__(128) unsigned char carillon_dynamic_shared[];
 
@@ -61,6 +67,20 @@ class Thread {
   __device__ uint64_t global_z() const {
     return static_cast<uint64_t>(block_index_.z) * block_dim_.z +
            thread_index_.z;
+  }
+
+  // Position in the whole grid, blocks one after another, and the grid's size:
+  // where a thread starts, and its step, when it takes every n-th element.
+  __device__ uint64_t global_linear() const {
+    const Dim3& grid = grid_dim();
+    const Dim3& block = block_index();
+    return ((static_cast<uint64_t>(block.z) * grid.y + block.y) * grid.x +
+            block.x) *
+               block_threads() +
+           linear();
+  }
+  __device__ uint64_t grid_threads() const {
+    return grid_dim().count() * block_threads();
   }
 
   // Checked against the launch on a CPU only: here the launch has the bytes
@@ -273,35 +293,14 @@ __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
                                  source);
 }
 
-// The CUDA forms of the kernels in this binary.
-class CudaKernelRegistration {
- public:
-  CudaKernelRegistration(const char* name, const void* function,
-                         uint32_t args_size)
-      : name_(name), function_(function), args_size_(args_size), next_(head_) {
-    head_ = this;
-  }
-  static const CudaKernelRegistration* head() { return head_; }
-  const char* name() const { return name_; }
-  // For cudaLaunchKernel, with the arguments {Args, uint32_t* fail_status}.
-  const void* function() const { return function_; }
-  uint32_t args_size() const { return args_size_; }
-  const CudaKernelRegistration* next() const { return next_; }
-
- private:
-  static inline constinit const CudaKernelRegistration* head_ = nullptr;
-  const char* name_;
-  const void* function_;
-  uint32_t args_size_;
-  const CudaKernelRegistration* next_;
-};
+}  // namespace cuda_form
 
 }  // namespace carillon::simt
 
 #define CARILLON_CUDA_KERNEL(name, Args, args, self, uses_barriers)        \
   static __device__ __forceinline__ void name##_body(                      \
       const Args& args, const ::carillon::simt::Thread& self);             \
-  struct name##_kernel {                                                   \
+  struct name##_cuda {                                                     \
     using ArgsType = Args;                                                 \
     static constexpr bool kUsesBarriers = uses_barriers;                   \
     static __device__ __forceinline__ void Run(                            \
@@ -323,10 +322,12 @@ class CudaKernelRegistration {
 #define CARILLON_BARRIER_KERNEL(name, Args, args, self) \
   CARILLON_CUDA_KERNEL(name, Args, args, self, true)
 
-#define CARILLON_KERNEL_INFO(name, Args, summary, traits, ...)               \
-  static_assert(std::is_trivially_copyable_v<Args>);                         \
-  static const ::carillon::simt::CudaKernelRegistration name##_registration( \
-      #name, reinterpret_cast<const void*>(&carillon_##name), sizeof(Args))
+#define CARILLON_KERNEL_INFO(name, Args, summary, traits, ...)    \
+  static_assert(std::is_trivially_copyable_v<Args>);              \
+  static const ::carillon::simt::CudaKernelRegistration           \
+      name##_cuda_registration(                                   \
+          #name, reinterpret_cast<const void*>(&carillon_##name), \
+          sizeof(Args))
 
 #define CARILLON_EXIT return
 #define CARILLON_SYNC_THREADS(self) __syncthreads()

@@ -13,6 +13,8 @@
 #include "gpu_daemon/kernels/simt_types.h"
 
 #define CARILLON_DEVICE inline
+// Before a loop of at most 8 constant steps whose array should be registers.
+#define CARILLON_UNROLL _Pragma("GCC unroll 8")
 
 namespace carillon::simt {
 
@@ -78,6 +80,18 @@ class Thread {
     return static_cast<uint64_t>(context_->block_index.z) * context_->block.z +
            index_.z;
   }
+
+  // Position in the whole grid, blocks one after another, and the grid's size:
+  // where a thread starts, and its step, when it takes every n-th element.
+  uint64_t global_linear() const {
+    const Dim3& grid = grid_dim();
+    const Dim3& block = block_index();
+    return ((static_cast<uint64_t>(block.z) * grid.y + block.y) * grid.x +
+            block.x) *
+               block_threads() +
+           linear();
+  }
+  uint64_t grid_threads() const { return grid_dim().count() * block_threads(); }
 
   // `count` elements of T in the block's shared memory, `byte_offset` bytes
   // from its start. Outside of it: fails the event with kFailSharedOutOfRange

@@ -1,0 +1,2 @@
+// Compiles every kernel for the GPU.
+#include "gpu_daemon/kernels/all_kernels.h"
