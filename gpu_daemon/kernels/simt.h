@@ -2,46 +2,54 @@
 // compiles to a CUDA kernel and g++ to code for one CPU core. See
 // docs/decisions/002-simt-on-cpu.md.
 //
-//   plain kernel    threads never wait for each other. On a CPU: a loop over
-//   the block's threads.
-//       CARILLON_KERNEL(scale, ScaleArgs, args, self) {
-//         const uint64_t i = self.global_x();
-//         if (i >= args.out.size) return;
-//         args.out[i] = args.in[i] * args.factor;
-//       }
+// A plain kernel, whose threads never wait for each other; on a CPU a loop over
+// the threads of the block, which the compiler may vectorise:
 //
-//   barrier kernel  threads meet at barriers and warp operations. On a CPU: one
-//   stackless coroutine
-//       a thread. Leave it early with CARILLON_EXIT, never with return.
-//       CARILLON_BARRIER_KERNEL(rotate, RotateArgs, args, self) {
-//         float* tile = self.shared<float>(0, 32);
-//         tile[self.lane()] = args.in[self.lane()];
-//         CARILLON_SYNC_THREADS(self);
-//         auto v = CARILLON_SHFL_DOWN(self, tile[self.lane() ^ 1], 16);
-//         args.out[self.lane()] = v;
-//       }
+//   CARILLON_KERNEL(scale, ScaleArgs, args, self) {
+//     const uint64_t i = self.global_x();
+//     if (i >= args.out.size || i >= args.in.size) return;
+//     args.out[i] = args.in[i] * args.factor;
+//   }
+//   CARILLON_KERNEL_INFO(scale, ScaleArgs, "scales a vector",
+//                        simt::Registers(12),
+//                        CARILLON_PARAM(ScaleArgs, in, "what to scale"), ...);
+//
+// A barrier kernel, whose threads meet at barriers and warp operations; on a
+// CPU one stackless coroutine a thread. Leave it early with CARILLON_EXIT:
+//
+//   CARILLON_BARRIER_KERNEL(reverse, ReverseArgs, args, self) {
+//     if (args.data.size < self.block_threads()) CARILLON_EXIT;
+//     float* tile = self.shared<float>(0, self.block_threads());
+//     tile[self.linear()] = args.data[self.linear()];
+//     CARILLON_SYNC_THREADS(self);
+//     args.data[self.linear()] = tile[self.block_threads() - 1 -
+//                                     self.linear()];
+//   }
 //
 // `args` is a const reference to a trivially copyable struct, `self` the
 // thread. Both kinds report a failure with self.Fail(code), 1 <= code <=
 // kMaxKernelStatus: the first one becomes the event's status; the thread goes
-// on.
+// on. What a device writes may be garbage, so a kernel checks its arguments
+// itself (Span::InBounds) and fails; nobody else does on a GPU.
 //
 // Barriers and warp operations
-//   CARILLON_SYNC_THREADS(self)   every thread of the block that has not exited
-//   CARILLON_SYNC_WARP(self)      every lane of the warp that has not exited;
-//   so do those below CARILLON_SHFL(self, v, lane) CARILLON_SHFL_DOWN(self, v,
-//   d) CARILLON_SHFL_UP(self, v, d) CARILLON_SHFL_XOR(self, v, m) v of 4 or 8
-//   bytes; a source lane that is outside the warp, does not exist or has exited
-//                                 gives the reader's own value
-//   CARILLON_BALLOT(self, p) CARILLON_ANY(self, p) CARILLON_ALL(self, p)
-//   ..._MASK(self, mask, ...)     the same among the lanes of mask; all of them
-//   name the same mask
+//   CARILLON_SYNC_THREADS(self)  all threads of the block that have not exited
+//   CARILLON_SYNC_WARP(self)     all lanes of the warp that have not exited
+//   CARILLON_SHFL(self, v, lane)   CARILLON_SHFL_DOWN(self, v, distance)
+//   CARILLON_SHFL_XOR(self, v, m)  CARILLON_SHFL_UP(self, v, distance)
+//       v has 4 or 8 bytes. A source lane that is outside of the warp, does not
+//       exist or has exited gives the reader's own value; SHFL takes its lane
+//       modulo 32.
+//   CARILLON_BALLOT(self, p) uint32_t  CARILLON_ANY(self, p)  CARILLON_ALL bool
+//   ..._MASK(self, mask, ...)  the same among the lanes of mask; all of them
+//       name the same mask
 // They may stand under control flow that all participants take alike. Write
-// them as a statement or as the whole initialiser of a variable ("auto v =
-// CARILLON_SHFL(...);"), never inside a condition, a larger expression, a
-// lambda or a called function: on a CPU they are co_await expressions. A
-// barrier that not all of its participants reach fails the event with
-// kFailBarrierDeadlock or kFailWarpDeadlock on a CPU, and hangs on a GPU.
+// them as a statement, or as the whole initialiser of a variable ("const auto v
+// = CARILLON_SHFL(...);"), never inside a condition, a larger expression, a
+// lambda or a called function, and not two on a line: on a CPU they are
+// co_await expressions, some of which gcc 12 miscompiles elsewhere.
+// A barrier that its participants do not all reach fails the event with
+// kFailBarrierDeadlock or kFailWarpDeadlock on a CPU; on a GPU it may hang.
 //
 // Atomics work on uint32_t, int32_t and uint64_t in global and shared memory,
 // relaxed, and return the old value: AtomicAdd (also float) AtomicSub AtomicMin

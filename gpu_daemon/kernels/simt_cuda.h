@@ -1,10 +1,10 @@
 // The CUDA realisation of gpu_daemon/kernels/simt.h. Include simt.h, not this
 // file.
 //
-// Each kernel gives: `extern "C" __global__ void carillon_<name>(Args,
-// uint32_t* fail_status)` to launch as it is, and `<name>_kernel::Run(args,
-// thread)` for back-ends that bring their own
-// __global__ around it (completion stores, resident event warps).
+// Each kernel gives carillon_<name>(Args, uint32_t* fail_status), extern "C",
+// to launch as it is, and <name>_cuda::Run(args, thread) for back-ends that
+// bring their own __global__ around it (completion stores, resident event
+// warps).
 #ifndef CARILLON_GPU_DAEMON_KERNELS_SIMT_CUDA_H_
 #define CARILLON_GPU_DAEMON_KERNELS_SIMT_CUDA_H_
 
@@ -108,7 +108,7 @@ class Thread {
   uint32_t* fail_status_;
 };
 
-namespace internal {
+namespace cuda_internal {
 
 // CUDA's 64-bit atomics are declared for unsigned long long, uint64_t is
 // unsigned long.
@@ -138,48 +138,50 @@ __device__ inline T ShuffleResult(uint32_t mask, T own, T read,
   return source < kWarpSize && ((active >> source) & 1) != 0 ? read : own;
 }
 
-}  // namespace internal
+}  // namespace cuda_internal
 
 template <class T>
-__device__ inline T AtomicAdd(T* address, T value) {
+__device__ inline T AtomicAdd(T* address, std::type_identity_t<T> value) {
   return static_cast<T>(
-      atomicAdd(internal::Cell(address), internal::Word(value)));
+      atomicAdd(cuda_internal::Cell(address), cuda_internal::Word(value)));
 }
 template <class T>
-__device__ inline T AtomicSub(T* address, T value) {
-  return static_cast<T>(atomicAdd(internal::Cell(address),
-                                  internal::Word(static_cast<T>(0 - value))));
-}
-template <class T>
-__device__ inline T AtomicAnd(T* address, T value) {
+__device__ inline T AtomicSub(T* address, std::type_identity_t<T> value) {
   return static_cast<T>(
-      atomicAnd(internal::Cell(address), internal::Word(value)));
+      atomicAdd(cuda_internal::Cell(address),
+                cuda_internal::Word(static_cast<T>(0 - value))));
 }
 template <class T>
-__device__ inline T AtomicOr(T* address, T value) {
+__device__ inline T AtomicAnd(T* address, std::type_identity_t<T> value) {
   return static_cast<T>(
-      atomicOr(internal::Cell(address), internal::Word(value)));
+      atomicAnd(cuda_internal::Cell(address), cuda_internal::Word(value)));
 }
 template <class T>
-__device__ inline T AtomicMin(T* address, T value) {
+__device__ inline T AtomicOr(T* address, std::type_identity_t<T> value) {
   return static_cast<T>(
-      atomicMin(internal::Cell(address), internal::Word(value)));
+      atomicOr(cuda_internal::Cell(address), cuda_internal::Word(value)));
 }
 template <class T>
-__device__ inline T AtomicMax(T* address, T value) {
+__device__ inline T AtomicMin(T* address, std::type_identity_t<T> value) {
   return static_cast<T>(
-      atomicMax(internal::Cell(address), internal::Word(value)));
+      atomicMin(cuda_internal::Cell(address), cuda_internal::Word(value)));
 }
 template <class T>
-__device__ inline T AtomicExch(T* address, T value) {
+__device__ inline T AtomicMax(T* address, std::type_identity_t<T> value) {
   return static_cast<T>(
-      atomicExch(internal::Cell(address), internal::Word(value)));
+      atomicMax(cuda_internal::Cell(address), cuda_internal::Word(value)));
 }
 template <class T>
-__device__ inline T AtomicCas(T* address, T expected, T desired) {
-  return static_cast<T>(atomicCAS(internal::Cell(address),
-                                  internal::Word(expected),
-                                  internal::Word(desired)));
+__device__ inline T AtomicExch(T* address, std::type_identity_t<T> value) {
+  return static_cast<T>(
+      atomicExch(cuda_internal::Cell(address), cuda_internal::Word(value)));
+}
+template <class T>
+__device__ inline T AtomicCas(T* address, std::type_identity_t<T> expected,
+                              std::type_identity_t<T> desired) {
+  return static_cast<T>(atomicCAS(cuda_internal::Cell(address),
+                                  cuda_internal::Word(expected),
+                                  cuda_internal::Word(desired)));
 }
 
 // System scope, because the other side may be the CPU. 4 and 8 byte integers.
@@ -222,7 +224,7 @@ __device__ inline T LoadAcquire(const T* address) {
   }
 }
 template <class T>
-__device__ inline void StoreRelaxed(T* address, T value) {
+__device__ inline void StoreRelaxed(T* address, std::type_identity_t<T> value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   if constexpr (sizeof(T) == 4) {
     asm volatile("st.relaxed.sys.b32 [%0], %1;" ::"l"(address),
@@ -235,7 +237,7 @@ __device__ inline void StoreRelaxed(T* address, T value) {
   }
 }
 template <class T>
-__device__ inline void StoreRelease(T* address, T value) {
+__device__ inline void StoreRelease(T* address, std::type_identity_t<T> value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   if constexpr (sizeof(T) == 4) {
     asm volatile("st.release.sys.b32 [%0], %1;" ::"l"(address),
@@ -267,30 +269,30 @@ template <class T>
 __device__ inline T Shfl(const Thread&, uint32_t mask, T value,
                          uint32_t source) {
   source %= kWarpSize;
-  return internal::ShuffleResult(mask, value, __shfl_sync(mask, value, source),
-                                 source);
+  return cuda_internal::ShuffleResult(mask, value,
+                                      __shfl_sync(mask, value, source), source);
 }
 template <class T>
 __device__ inline T ShflDown(const Thread& self, uint32_t mask, T value,
                              uint32_t delta) {
   const uint32_t source = delta < kWarpSize ? self.lane() + delta : kWarpSize;
-  return internal::ShuffleResult(mask, value, __shfl_sync(mask, value, source),
-                                 source);
+  return cuda_internal::ShuffleResult(mask, value,
+                                      __shfl_sync(mask, value, source), source);
 }
 template <class T>
 __device__ inline T ShflUp(const Thread& self, uint32_t mask, T value,
                            uint32_t delta) {
   const uint32_t source =
       delta <= self.lane() ? self.lane() - delta : kWarpSize;
-  return internal::ShuffleResult(mask, value, __shfl_sync(mask, value, source),
-                                 source);
+  return cuda_internal::ShuffleResult(mask, value,
+                                      __shfl_sync(mask, value, source), source);
 }
 template <class T>
 __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
                             uint32_t lane_mask) {
   const uint32_t source = self.lane() ^ lane_mask;
-  return internal::ShuffleResult(mask, value, __shfl_sync(mask, value, source),
-                                 source);
+  return cuda_internal::ShuffleResult(mask, value,
+                                      __shfl_sync(mask, value, source), source);
 }
 
 }  // namespace cuda_form

@@ -1,4 +1,5 @@
-// The CPU back-end's cores: threads that run the thread blocks that the KMU gives out.
+// The CPU back-end's cores: threads that run the thread blocks that the KMU
+// gives out.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
 

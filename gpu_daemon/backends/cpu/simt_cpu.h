@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <type_traits>
 
 #include "gpu_daemon/kernels/kernel_info.h"
 #include "gpu_daemon/kernels/simt_types.h"
@@ -126,38 +126,39 @@ class Thread {
 
 // Atomics: relaxed, as CUDA's are.
 template <class T>
-T AtomicAdd(T* address, T value) {
+T AtomicAdd(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).fetch_add(value,
                                                 std::memory_order_relaxed);
 }
 template <class T>
-T AtomicSub(T* address, T value) {
+T AtomicSub(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).fetch_sub(value,
                                                 std::memory_order_relaxed);
 }
 template <class T>
-T AtomicAnd(T* address, T value) {
+T AtomicAnd(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).fetch_and(value,
                                                 std::memory_order_relaxed);
 }
 template <class T>
-T AtomicOr(T* address, T value) {
+T AtomicOr(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).fetch_or(value,
                                                std::memory_order_relaxed);
 }
 template <class T>
-T AtomicExch(T* address, T value) {
+T AtomicExch(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).exchange(value,
                                                std::memory_order_relaxed);
 }
 template <class T>
-T AtomicCas(T* address, T expected, T desired) {
+T AtomicCas(T* address, std::type_identity_t<T> expected,
+            std::type_identity_t<T> desired) {
   std::atomic_ref<T>(*address).compare_exchange_strong(
       expected, desired, std::memory_order_relaxed);
   return expected;
 }
 template <class T>
-T AtomicMin(T* address, T value) {
+T AtomicMin(T* address, std::type_identity_t<T> value) {
   std::atomic_ref<T> cell(*address);
   T old = cell.load(std::memory_order_relaxed);
   while (value < old &&
@@ -166,7 +167,7 @@ T AtomicMin(T* address, T value) {
   return old;
 }
 template <class T>
-T AtomicMax(T* address, T value) {
+T AtomicMax(T* address, std::type_identity_t<T> value) {
   std::atomic_ref<T> cell(*address);
   T old = cell.load(std::memory_order_relaxed);
   while (old < value &&
@@ -187,11 +188,11 @@ T LoadAcquire(const T* address) {
       .load(std::memory_order_acquire);
 }
 template <class T>
-void StoreRelaxed(T* address, T value) {
+void StoreRelaxed(T* address, std::type_identity_t<T> value) {
   std::atomic_ref<T>(*address).store(value, std::memory_order_relaxed);
 }
 template <class T>
-void StoreRelease(T* address, T value) {
+void StoreRelease(T* address, std::type_identity_t<T> value) {
   std::atomic_ref<T>(*address).store(value, std::memory_order_release);
 }
 
