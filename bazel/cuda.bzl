@@ -18,6 +18,8 @@ def _nvcc_impl(ctx):
         obj = ctx.actions.declare_file("%s/%s.o" % (ctx.label.name, src.basename))
         args = ctx.actions.args()
         args.add_all(["-c", "-std=c++20", "-O3", "-lineinfo", "-Xcompiler=-fPIC,-Wall,-g1"])
+        # nvcc names temporary files after its process id, which repeats in sandboxes.
+        args.add("--objdir-as-tempdir")
         args.add_all(_ARCHITECTURES)
         args.add_all(["-I.", "-I" + ctx.bin_dir.path])
         args.add_all(context.quote_includes, before_each = "-I", uniquify = True)

@@ -19,6 +19,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/interprocess/mapped_region.hpp>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -121,7 +122,11 @@ grpc::Status CallWithEmptyMessage(const std::shared_ptr<grpc::Channel>& channel,
 
 TEST(SystemLibraries, GrpcServesHealthAndReflection) {
   grpc::EnableDefaultHealthCheckService(true);
-  std::string address = absl::StrCat("unix-abstract:carillon-", getpid());
+  // A name made of the process id would repeat: every sandbox counts from 1.
+  char directory[] = "/tmp/carillon-XXXXXX";
+  ASSERT_NE(mkdtemp(directory), nullptr);
+  const std::string path = absl::StrCat(directory, "/grpc");
+  const std::string address = absl::StrCat("unix:", path);
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
@@ -138,6 +143,8 @@ TEST(SystemLibraries, GrpcServesHealthAndReflection) {
   grpc::Status unknown = CallWithEmptyMessage(channel, "/carillon.None/None");
   EXPECT_EQ(unknown.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   server->Shutdown();
+  unlink(path.c_str());
+  EXPECT_EQ(rmdir(directory), 0);
 }
 
 TEST(SystemLibraries, Protobuf) {
