@@ -36,6 +36,9 @@ struct KernelMetadata {
   bool single_warp() const { return blocks() == 1 && threads() <= 32 && total_shared() == 0; }
 };
 
+// What a completion carries for a kernel that ended with this fail status (0: it did not fail).
+uint32_t CompletionStatus(uint32_t fail_status);
+
 // Errors: InvalidArgument, naming the dimension, its value and the limit.
 absl::Status CheckKernelMetadata(const KernelMetadata& kmd, const GpuModel& gpu);
 
@@ -74,6 +77,7 @@ class EventKernel {
   const std::string& label() const { return registration_.label; }
   const ArgumentPlan& arguments() const { return registration_.arguments; }
   const DeviceMemory& memory() const { return *memory_; }
+  const std::shared_ptr<DeviceMemory>& shared_memory() const { return memory_; }
   const shm::GpuRing& ring() const { return ring_; }
   uint32_t ekt_index() const { return ekt_index_; }
   uint32_t event_id() const { return ring_.layout().doorbell.value(); }
@@ -115,13 +119,21 @@ class EventKernel {
   shm::HistogramSnapshot stage(Stage stage) const;
   void ResetStages();
 
-  // Running mean of the kernel's duration on the short path, kept by the front-end: a long
-  // kernel there would keep the doorbells waiting.
-  uint64_t short_path_ns = 0;
-  uint32_t short_path_samples = 0;
+  // Whether launches that need it get KernelInfo::validate(): not if nothing can change after
+  // registration.
+  bool validate_each_launch() const { return validate_each_launch_; }
+
+  // The front-end's memory of how long this kernel takes on the short path: the shortest of the
+  // last few samples, so that being descheduled once does not count.
+  bool fits_short_path() const { return short_path_ns_ <= kLongestShortPathNs; }
+  bool wants_sample() const { return (launched() & 15) == 1; }
+  void AddShortPathSample(shm::Nanoseconds duration);
 
  private:
-  enum class SlotState : uint8_t { kFree, kLaunched, kFinished };
+  enum class SlotState : uint8_t { kFree, kLaunched, kFinishing, kFinished };
+
+  // A longer kernel would keep the other doorbells waiting: it goes to a worker.
+  static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
 
   void AdvanceCompleted();
 
@@ -129,17 +141,20 @@ class EventKernel {
   const std::shared_ptr<DeviceMemory> memory_;
   const shm::GpuRing ring_;
   const uint32_t ekt_index_;
+  const bool validate_each_launch_;
 
-  // Front-end only.
-  uint32_t doorbell_seen_;
-  uint32_t scheduled_seen_ = 0;
+  // Front-end only: doorbell + scheduled count (modulo 2^32) up to which events were launched.
+  uint32_t rings_taken_;
+  std::array<shm::Nanoseconds, 4> short_path_samples_{};
+  uint32_t short_path_count_ = 0;
+  shm::Nanoseconds short_path_ns_ = 0;
 
   std::atomic<uint32_t> scheduled_{0};  // writer: control plane; reader: front-end
   std::atomic<uint64_t> launched_{0};   // writer: front-end
   std::atomic<uint64_t> completed_{0};  // writer: front-end
   std::atomic<bool> closed_{false};
-  // One per slot: whoever moves kLaunched to kFinished owns the completion; the front-end
-  // frees it once all before it are finished.
+  // One per slot: whoever moves kLaunched to kFinishing owns the completion; the front-end
+  // frees the slot once it and all before it are finished.
   std::vector<std::atomic<SlotState>> slots_;
 
   std::atomic<uint64_t> done_{0};

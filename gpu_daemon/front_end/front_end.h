@@ -9,11 +9,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "gpu_daemon/front_end/event_kernel.h"
 #include "gpu_daemon/kmu/kmu.h"
+#include "shm/waiting.h"
 
 namespace carillon::gpud {
 
@@ -21,6 +23,9 @@ namespace carillon::gpud {
 // they must not come from that thread.
 class FrontEnd {
  public:
+  // As many as one futex_waitv can wait for, less the mailbox. The caller keeps to it.
+  static constexpr size_t kMaxDevices = shm::kMaxFutexWords - 1;
+
   struct Options {
     GpuModel gpu;
     bool tracing = false;
@@ -52,20 +57,21 @@ class FrontEnd {
   void Stop();
 
  private:
-  struct Device;
-
   void Run();
   // One look at every doorbell; true if anything was launched.
   bool PollOnce();
-  // Launches up to a burst of the event's pending rings; returns how many.
-  uint32_t Serve(const std::shared_ptr<EventKernel>& event);
-  void LaunchOne(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+  void Serve(const std::shared_ptr<EventKernel>& event, uint32_t count);
+  // True if the event has ended by now: run on the short path, or refused.
+  bool LaunchOne(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
                  shm::Nanoseconds seen_ns);
   void RunShortPath(EventKernel& event, shm::Sequence sequence, const KernelMetadata& kmd,
                     const std::byte* args, shm::EventLife life);
-  void Evict(const std::shared_ptr<EventKernel>& event, std::string reason);
-  void Sleep();
-  void SortByPriority();
+  void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
+  void Sleep(uint32_t mailbox_seen);
+  static void SetArmed(const DeviceMemory& device, uint32_t armed);
+  std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(const DeviceMemory* memory);
+  void CollectDevices();
+  // Runs `action` on the front-end's thread and waits for it.
   void Call(std::function<void()> action);
   void RunMailbox();
 
@@ -77,6 +83,8 @@ class FrontEnd {
   std::vector<std::shared_ptr<EventKernel>> events_;  // highest priority first
   std::vector<std::shared_ptr<DeviceMemory>> devices_;
   shm::Nanoseconds spin_ns_ = 0;
+  shm::Nanoseconds idle_since_ns_ = 0;
+  uint32_t idle_polls_ = 0;
 
   // Mailbox: calls for the front-end's thread.
   std::mutex mailbox_mutex_;

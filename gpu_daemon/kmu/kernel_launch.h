@@ -40,6 +40,7 @@ struct KernelLaunch {
 
   // Background kernels: called once, on any thread, without a lock held.
   std::function<void(const LaunchResult&)> on_end;
+  uint64_t token = 0;  // the caller's own, for Kmu::CancelLaunch; 0: none
   shm::Nanoseconds queued_ns = 0;
 
   // Under the KMU's lock.

@@ -3,12 +3,14 @@
 #ifndef CARILLON_GPU_DAEMON_KMU_KMU_H_
 #define CARILLON_GPU_DAEMON_KMU_KMU_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gpu_daemon/kmu/gpu_model.h"
@@ -54,6 +56,8 @@ class Kmu {
   // go on. Returns how many launches were cut short.
   uint64_t Cancel(const DeviceMemory* memory, shm::EventStatus why);
   uint64_t Cancel(const EventKernel* event, shm::EventStatus why);
+  // The same for one background kernel, by its KernelLaunch::token.
+  uint64_t CancelLaunch(uint64_t token, shm::EventStatus why);
 
   void SetPolicy(std::unique_ptr<SharingPolicy> policy);
   std::string policy_name() const;

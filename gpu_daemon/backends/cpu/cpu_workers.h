@@ -1,5 +1,4 @@
-// The CPU back-end's cores: threads that run the thread blocks that the KMU
-// gives out.
+// The CPU back-end's cores: threads that run the thread blocks that the KMU gives out.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
 
@@ -11,7 +10,7 @@
 
 namespace carillon::gpud {
 
-// One core is the front-end's: as many workers as the rest, at least one.
+// One core is the front-end's: as many workers as this process has others, at least one.
 uint32_t DefaultWorkers();
 
 class CpuWorkers {
@@ -26,10 +25,6 @@ class CpuWorkers {
  private:
   std::vector<std::thread> threads_;
 };
-
-// Runs one block in the calling thread: shared memory from a per-thread arena.
-void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
-              uint32_t* fail_status);
 
 }  // namespace carillon::gpud
 

@@ -1,0 +1,38 @@
+#include "gpu_daemon/backends/cpu/run_block.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace carillon::gpud {
+namespace {
+
+// Shared memory of the block that this thread runs; grows to the largest ever asked for.
+std::byte* SharedMemory(uint32_t bytes) {
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  thread_local std::vector<Line> arena;
+  const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
+  if (arena.size() < lines) arena.resize(lines);
+  return reinterpret_cast<std::byte*>(arena.data());
+}
+
+}  // namespace
+
+void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
+              uint32_t* fail_status) {
+  simt::BlockLaunch launch;
+  launch.grid = kmd.grid;
+  launch.block = kmd.block;
+  if (block != 0) {
+    launch.block_index.x = static_cast<uint32_t>(block % kmd.grid.x);
+    launch.block_index.y = static_cast<uint32_t>(block / kmd.grid.x % kmd.grid.y);
+    launch.block_index.z = static_cast<uint32_t>(block / kmd.grid.x / kmd.grid.y);
+  }
+  launch.shared_bytes = kmd.total_shared();
+  if (launch.shared_bytes != 0) launch.shared = SharedMemory(launch.shared_bytes);
+  launch.fail_status = fail_status;
+  kmd.kernel->run_block(launch, args);
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,16 @@
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_BLOCK_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_BLOCK_H_
+
+#include <cstdint>
+
+#include "gpu_daemon/front_end/event_kernel.h"
+
+namespace carillon::gpud {
+
+// Runs one thread block (`block`: flattened index, x fastest) in the calling thread; its shared
+// memory comes from an arena of that thread. `fail_status` is the launch's, 0 at first.
+void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args, uint32_t* fail_status);
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_BLOCK_H_

@@ -1,0 +1,225 @@
+#include "gpu_daemon/front_end/event_kernel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::Sequence;
+
+// Grid and block limits of CUDA (compute capability 3.0 and later).
+constexpr uint32_t kMaxGridX = 0x7fffffff;
+constexpr uint32_t kMaxGridYZ = 65535;
+constexpr uint32_t kMaxBlockXY = 1024;
+constexpr uint32_t kMaxBlockZ = 64;
+constexpr uint32_t kMaxThreads = 1024;
+
+absl::Status CheckDimension(std::string_view name, uint32_t value, uint32_t limit) {
+  if (value >= 1 && value <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} is {}: must be from 1 to {}", name, value, limit));
+}
+
+bool NeedsValidation(const EventKernel::Registration& registration) {
+  return registration.kmd.kernel->validate != nullptr &&
+         (registration.modifyable || !registration.arguments.writable().empty());
+}
+
+}  // namespace
+
+uint32_t CompletionStatus(uint32_t fail_status) {
+  if (fail_status == 0) return 0;
+  if (fail_status > simt::kMaxKernelStatus) {
+    return static_cast<uint32_t>(EventStatus::kBarrierDivergence);
+  }
+  return static_cast<uint32_t>(EventStatus::kKernelStatusBase) + fail_status;
+}
+
+absl::Status CheckKernelMetadata(const KernelMetadata& kmd, const GpuModel& gpu) {
+  for (const auto& status : {CheckDimension("grid.x", kmd.grid.x, kMaxGridX),
+                             CheckDimension("grid.y", kmd.grid.y, kMaxGridYZ),
+                             CheckDimension("grid.z", kmd.grid.z, kMaxGridYZ),
+                             CheckDimension("block.x", kmd.block.x, kMaxBlockXY),
+                             CheckDimension("block.y", kmd.block.y, kMaxBlockXY),
+                             CheckDimension("block.z", kmd.block.z, kMaxBlockZ)}) {
+    if (!status.ok()) return status;
+  }
+  const uint64_t threads = uint64_t{kmd.block.x} * kmd.block.y * kmd.block.z;
+  if (threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        fmt::format("block {}x{}x{} has {} threads: the limit is {}", kmd.block.x, kmd.block.y,
+                    kmd.block.z, threads, kMaxThreads));
+  }
+  // In two steps: the sum of two u32 must not wrap.
+  if (kmd.shared_bytes > gpu.shared_bytes_per_sm ||
+      kmd.kernel->static_shared_bytes > gpu.shared_bytes_per_sm - kmd.shared_bytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} + {} bytes of shared memory: an SM has {}", kmd.shared_bytes,
+                    kmd.kernel->static_shared_bytes, gpu.shared_bytes_per_sm));
+  }
+  const BlockCost cost = CostOf(static_cast<uint32_t>(threads), kmd.kernel->registers_per_thread,
+                                kmd.total_shared());
+  if (!SmOccupancy(gpu).Fits(cost)) {
+    return absl::InvalidArgumentError(
+        fmt::format("one thread block needs {} threads and {} registers: an SM has {} and {}",
+                    cost.threads, cost.registers, gpu.threads_per_sm, gpu.registers_per_sm));
+  }
+  return absl::OkStatus();
+}
+
+std::string_view StageName(Stage stage) {
+  switch (stage) {
+    case Stage::kRungToSeen:
+      return "rung_to_seen";
+    case Stage::kSeenToDispatched:
+      return "seen_to_dispatched";
+    case Stage::kDispatchedToFinished:
+      return "dispatched_to_finished";
+    case Stage::kRungToFinished:
+      return "rung_to_finished";
+  }
+  return "unknown";
+}
+
+EventKernel::EventKernel(Registration registration, std::shared_ptr<DeviceMemory> memory,
+                         const shm::RingLayout& layout, uint32_t ekt_index)
+    : registration_(std::move(registration)),
+      memory_(std::move(memory)),
+      ring_(layout, &memory_->submission(), &memory_->completion()),
+      ekt_index_(ekt_index),
+      validate_each_launch_(NeedsValidation(registration_)),
+      rings_taken_(ring_.LoadDoorbell()),
+      slots_(layout.entries) {
+  for (auto& stage : stages_) stage = std::vector<std::atomic<uint64_t>>(shm::kHistogramBuckets);
+  std::atomic_ref<uint32_t>(memory_->completion().ring_states()[layout.doorbell.value()])
+      .store(static_cast<uint32_t>(shm::RingState::kOpen), std::memory_order_release);
+}
+
+uint32_t EventKernel::PendingRings(bool* violation) {
+  const uint32_t rings =
+      ring_.LoadDoorbell() + scheduled_.load(std::memory_order_acquire) - rings_taken_;
+  if (rings == 0) return 0;
+  AdvanceCompleted();
+  const uint64_t free = ring_.layout().entries - (launched() - completed_in_order());
+  *violation = rings > free;
+  return rings;
+}
+
+Sequence EventKernel::TakeRing() {
+  ++rings_taken_;
+  const Sequence sequence(launched() + 1);
+  slots_[ring_.layout().SlotOf(sequence)].store(SlotState::kLaunched, std::memory_order_relaxed);
+  launched_.store(sequence.value(), std::memory_order_relaxed);
+  return sequence;
+}
+
+void EventKernel::AdvanceCompleted() {
+  Sequence next(completed_in_order() + 1);
+  while (next.value() <= launched()) {
+    auto& slot = slots_[ring_.layout().SlotOf(next)];
+    if (slot.load(std::memory_order_acquire) != SlotState::kFinished) break;
+    slot.store(SlotState::kFree, std::memory_order_relaxed);
+    ++next;
+  }
+  completed_.store(next.value() - 1, std::memory_order_relaxed);
+}
+
+bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status, bool refused,
+                         const shm::EventLife* life) {
+  auto& slot = slots_[ring_.layout().SlotOf(sequence)];
+  auto expected = SlotState::kLaunched;
+  if (!slot.compare_exchange_strong(expected, SlotState::kFinishing,
+                                    std::memory_order_acq_rel)) {
+    return false;
+  }
+  if (life != nullptr) {
+    ring_.life(sequence) = *life;
+    const auto add = [&](Stage stage, uint64_t from, uint64_t to) {
+      if (from == 0 || to < from) return;
+      stages_[static_cast<size_t>(stage)][shm::HistogramBucket(to - from)].fetch_add(
+          1, std::memory_order_relaxed);
+    };
+    add(Stage::kRungToSeen, life->rung_ns, life->seen_ns);
+    add(Stage::kSeenToDispatched, life->seen_ns, life->dispatched_ns);
+    add(Stage::kDispatchedToFinished, life->dispatched_ns, life->finished_ns);
+    add(Stage::kRungToFinished, life->rung_ns, life->finished_ns);
+  }
+  if (state == EventState::kFailed) {
+    last_failed_sequence_.store(sequence.value(), std::memory_order_relaxed);
+    last_failed_status_.store(status, std::memory_order_relaxed);
+    if (refused) refused_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ring_.Complete(sequence, state, status);
+  slot.store(SlotState::kFinished, std::memory_order_release);
+  // Last: once in_flight() is 0, nobody writes to the ring any more.
+  auto& counter = state == EventState::kDone     ? done_
+                  : state == EventState::kFailed ? failed_
+                                                 : aborted_;
+  counter.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+uint64_t EventKernel::AbortUnfinished(EventStatus why) {
+  uint64_t aborted = 0;
+  const uint64_t last = launched();
+  const uint64_t entries = ring_.layout().entries;
+  for (uint64_t s = last > entries ? last - entries + 1 : 1; s <= last; ++s) {
+    if (Finish(Sequence(s), EventState::kAborted, static_cast<uint32_t>(why), false, nullptr)) {
+      ++aborted;
+    }
+  }
+  return aborted;
+}
+
+void EventKernel::CloseRing() {
+  closed_.store(true, std::memory_order_release);
+  std::atomic_ref<uint32_t>(
+      memory_->completion().ring_states()[ring_.layout().doorbell.value()])
+      .store(static_cast<uint32_t>(shm::RingState::kClosed), std::memory_order_release);
+}
+
+EventCounts EventKernel::counts() const {
+  EventCounts counts;
+  counts.done = done_.load(std::memory_order_acquire);
+  counts.failed = failed_.load(std::memory_order_acquire);
+  counts.aborted = aborted_.load(std::memory_order_acquire);
+  counts.refused = refused_.load(std::memory_order_relaxed);
+  // After the others, so that in flight is never negative.
+  counts.rung = launched();
+  return counts;
+}
+
+uint64_t EventKernel::in_flight() const {
+  const EventCounts now = counts();
+  return now.rung - now.done - now.failed - now.aborted;
+}
+
+shm::HistogramSnapshot EventKernel::stage(Stage stage) const {
+  shm::HistogramSnapshot snapshot;
+  const auto& cells = stages_[static_cast<size_t>(stage)];
+  for (uint32_t i = 0; i < cells.size(); ++i) {
+    snapshot.AddBucket(i, cells[i].load(std::memory_order_relaxed));
+  }
+  return snapshot;
+}
+
+void EventKernel::ResetStages() {
+  for (auto& cells : stages_) {
+    for (auto& cell : cells) cell.store(0, std::memory_order_relaxed);
+  }
+}
+
+void EventKernel::AddShortPathSample(shm::Nanoseconds duration) {
+  short_path_samples_[short_path_count_++ % short_path_samples_.size()] = duration;
+  if (short_path_count_ >= short_path_samples_.size()) {
+    short_path_ns_ = *std::min_element(short_path_samples_.begin(), short_path_samples_.end());
+  }
+}
+
+}  // namespace carillon::gpud

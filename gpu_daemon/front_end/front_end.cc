@@ -1,0 +1,342 @@
+#include "gpu_daemon/front_end/front_end.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
+#include "shm/clock.h"
+#include "shm/waiting.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::NowNs;
+using shm::Sequence;
+
+// Events of one kernel that are served before the others are looked at again.
+constexpr uint32_t kBurst = 32;
+// Sleeping gpud looks around this often whatever happens.
+constexpr std::chrono::milliseconds kLongestSleep{500};
+constexpr shm::Nanoseconds kFirstSpinNs = 5'000;
+
+// gpud's private copy of an ESQ entry.
+struct EntryCopy {
+  alignas(64) std::byte bytes[sizeof(shm::EsqEntryHeader) + sizeof(shm::KmdOverride) +
+                              shm::kMaxParameterBytes];
+
+  shm::EsqEntryHeader header() const {
+    shm::EsqEntryHeader header;
+    std::memcpy(&header, bytes, sizeof(header));
+    return header;
+  }
+  shm::KmdOverride kmd() const {
+    shm::KmdOverride kmd;
+    std::memcpy(&kmd, bytes + sizeof(shm::EsqEntryHeader), sizeof(kmd));
+    return kmd;
+  }
+};
+
+EventStatus CheckHeader(const shm::EsqEntryHeader& header, Sequence sequence,
+                        const EventKernel& event) {
+  if (header.generation != event.ring().layout().generation.value()) {
+    return EventStatus::kStaleGeneration;
+  }
+  if (header.sequence != sequence.value()) return EventStatus::kBadSequence;
+  if ((header.flags & ~shm::kEsqKmdOverride) != 0) return EventStatus::kBadFlags;
+  if ((header.flags & shm::kEsqKmdOverride) != 0 && !event.modifyable()) {
+    return EventStatus::kBadFlags;
+  }
+  return EventStatus::kOk;
+}
+
+}  // namespace
+
+FrontEnd::FrontEnd(Options options, Kmu* kmu)
+    : options_(std::move(options)), kmu_(kmu), tracing_(options_.tracing) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+FrontEnd::~FrontEnd() { Stop(); }
+
+void FrontEnd::Stop() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_seq_cst);
+  Wake();
+  thread_.join();
+  RunMailbox();
+}
+
+void FrontEnd::Wake() {
+  mailbox_word_.fetch_add(1, std::memory_order_seq_cst);
+  shm::FutexWakeAll(reinterpret_cast<const uint32_t*>(&mailbox_word_));
+}
+
+void FrontEnd::Call(std::function<void()> action) {
+  std::mutex mutex;
+  std::condition_variable done;
+  bool ran = false;
+  {
+    std::lock_guard lock(mailbox_mutex_);
+    mailbox_.push_back([&] {
+      action();
+      std::lock_guard done_lock(mutex);
+      ran = true;
+      done.notify_one();
+    });
+  }
+  if (stop_.load(std::memory_order_seq_cst)) {
+    RunMailbox();  // no thread any more, or its last RunMailbox() is still to come
+  } else {
+    Wake();
+  }
+  std::unique_lock lock(mutex);
+  done.wait(lock, [&] { return ran; });
+}
+
+void FrontEnd::RunMailbox() {
+  std::vector<std::function<void()>> calls;
+  {
+    std::lock_guard lock(mailbox_mutex_);
+    calls.swap(mailbox_);
+  }
+  for (auto& call : calls) call();
+}
+
+void FrontEnd::Add(std::shared_ptr<EventKernel> event) {
+  Call([&] {
+    const auto place =
+        std::upper_bound(events_.begin(), events_.end(), event->priority(),
+                         [](uint32_t p, const auto& other) { return p > other->priority(); });
+    events_.insert(place, event);
+    CollectDevices();
+    std::atomic_ref<uint32_t>(event->memory().completion().completion_control().tracing)
+        .store(tracing() ? 1 : 0, std::memory_order_relaxed);
+  });
+}
+
+void FrontEnd::Remove(const std::shared_ptr<EventKernel>& event) {
+  Call([&] {
+    std::erase(events_, event);
+    event->CloseRing();
+    CollectDevices();
+  });
+}
+
+std::vector<std::shared_ptr<EventKernel>> FrontEnd::RemoveDevice(const DeviceMemory* memory) {
+  std::vector<std::shared_ptr<EventKernel>> removed;
+  Call([&] { removed = TakeEventsOf(memory); });
+  return removed;
+}
+
+std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(const DeviceMemory* memory) {
+  std::vector<std::shared_ptr<EventKernel>> taken;
+  for (auto& event : events_) {
+    if (&event->memory() != memory) continue;
+    event->CloseRing();
+    taken.push_back(std::move(event));
+  }
+  std::erase(events_, nullptr);
+  CollectDevices();
+  return taken;
+}
+
+void FrontEnd::CollectDevices() {
+  devices_.clear();
+  for (const auto& event : events_) {
+    if (std::find(devices_.begin(), devices_.end(), event->shared_memory()) == devices_.end()) {
+      devices_.push_back(event->shared_memory());
+    }
+  }
+}
+
+void FrontEnd::SetTracing(bool on) {
+  Call([&] {
+    tracing_.store(on, std::memory_order_relaxed);
+    for (const auto& device : devices_) {
+      std::atomic_ref<uint32_t>(device->completion().completion_control().tracing)
+          .store(on ? 1 : 0, std::memory_order_relaxed);
+    }
+  });
+}
+
+void FrontEnd::Run() {
+  pthread_setname_np(pthread_self(), "gpud-front-end");
+  uint32_t mailbox_seen = 0;
+  while (!stop_.load(std::memory_order_acquire)) {
+    const uint32_t mailbox = mailbox_word_.load(std::memory_order_acquire);
+    if (mailbox != mailbox_seen) {
+      mailbox_seen = mailbox;
+      RunMailbox();
+    }
+    if (PollOnce()) {
+      idle_since_ns_ = 0;
+      continue;
+    }
+    shm::CpuRelax();
+    // A look costs less than the clock: read it now and then.
+    if (++idle_polls_ % 32 != 0) continue;
+    const shm::Nanoseconds now = NowNs();
+    if (idle_since_ns_ == 0) idle_since_ns_ = now;
+    if (now - idle_since_ns_ >= spin_ns_) {
+      Sleep(mailbox_seen);
+      idle_since_ns_ = 0;
+    }
+  }
+  RunMailbox();
+}
+
+bool FrontEnd::PollOnce() {
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const bool highest_first = kmu_->highest_doorbell_first();
+  bool launched = false;
+  for (size_t i = 0; i < events_.size(); ++i) {
+    // events_ is sorted: a lower priority waits until all above it have nothing left.
+    if (launched && highest_first && events_[i]->priority() < events_[i - 1]->priority()) break;
+    EventKernel& event = *events_[i];
+    bool violation = false;
+    const uint32_t pending = event.PendingRings(&violation);
+    if (pending == 0) continue;
+    if (violation) {
+      Evict(event.shared_memory(),
+            fmt::format("doorbell of event {} ('{}') jumped by {} beyond the ring's free slots",
+                        event.event_id(), event.kmd().kernel->name, pending));
+      return true;
+    }
+    Serve(events_[i], std::min(pending, kBurst));
+    launched = true;
+  }
+  return launched;
+}
+
+void FrontEnd::Evict(std::shared_ptr<DeviceMemory> memory, std::string reason) {
+  TakeEventsOf(memory.get());
+  if (options_.on_violation) options_.on_violation(memory, std::move(reason));
+}
+
+void FrontEnd::Serve(const std::shared_ptr<EventKernel>& event, uint32_t count) {
+  const shm::Nanoseconds seen_ns = tracing() ? NowNs() : 0;
+  bool ended = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    const Sequence sequence = event->TakeRing();
+    if (i + 1 < count) event->ring().Prefetch(sequence + 1);
+    ended |= LaunchOne(event, sequence, seen_ns);
+  }
+  if (ended) event->memory().bell().Signal();
+}
+
+bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event, Sequence sequence,
+                         shm::Nanoseconds seen_ns) {
+  const shm::RingLayout& layout = event->ring().layout();
+  EntryCopy entry;
+  event->ring().CopyEntry(sequence, entry.bytes, layout.parameter_offset + layout.parameter_bytes);
+  const shm::EsqEntryHeader header = entry.header();
+  shm::EventLife life{};
+  life.seen_ns = seen_ns;
+
+  const auto refuse = [&](EventStatus why) {
+    return event->Finish(sequence, EventState::kFailed, static_cast<uint32_t>(why), true,
+                         nullptr);
+  };
+  if (const EventStatus status = CheckHeader(header, sequence, *event);
+      status != EventStatus::kOk) {
+    return refuse(status);
+  }
+  life.rung_ns = seen_ns != 0 ? header.rung_ns : 0;
+
+  KernelMetadata kmd = event->kmd();
+  if ((header.flags & shm::kEsqKmdOverride) != 0) {
+    const shm::KmdOverride own = entry.kmd();
+    kmd.grid = {own.grid[0], own.grid[1], own.grid[2]};
+    kmd.block = {own.block[0], own.block[1], own.block[2]};
+    kmd.shared_bytes = own.shared_bytes;
+    if (!CheckKernelMetadata(kmd, options_.gpu).ok()) return refuse(EventStatus::kBadKmd);
+  }
+
+  ArgumentBlock args;
+  if (const EventStatus status =
+          event->arguments().Build(layout.SlotOf(sequence),
+                                   entry.bytes + layout.parameter_offset, args.data());
+      status != EventStatus::kOk) {
+    return refuse(status);
+  }
+  if (event->validate_each_launch() &&
+      kmd.kernel->validate({kmd.grid, kmd.block, kmd.total_shared()}, args.data()) != nullptr) {
+    return refuse(EventStatus::kBadParameter);
+  }
+  if (seen_ns != 0) life.queued_ns = NowNs();
+
+  if (kmd.single_warp() && event->fits_short_path()) {
+    RunShortPath(*event, sequence, kmd, args.data(), life);
+    return true;
+  }
+  auto launch = std::make_unique<KernelLaunch>();
+  launch->kmd = kmd;
+  launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread, kmd.total_shared());
+  launch->priority = event->priority();
+  launch->args = std::make_unique<std::byte[]>(kmd.kernel->args_size);
+  std::memcpy(launch->args.get(), args.data(), kmd.kernel->args_size);
+  launch->memory = event->shared_memory();
+  launch->event = event;
+  launch->sequence = sequence;
+  launch->life = life;
+  kmu_->Submit(std::move(launch));
+  return false;
+}
+
+void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence, const KernelMetadata& kmd,
+                            const std::byte* args, shm::EventLife life) {
+  const bool traced = life.seen_ns != 0;
+  const bool sampled = event.wants_sample();
+  if (traced || sampled) life.dispatched_ns = NowNs();
+  uint32_t fail_status = 0;
+  RunBlock(kmd, 0, args, &fail_status);
+  if (traced || sampled) {
+    life.finished_ns = NowNs();
+    if (sampled) event.AddShortPathSample(life.finished_ns - life.dispatched_ns);
+  }
+  event.Finish(sequence, fail_status == 0 ? EventState::kDone : EventState::kFailed,
+               CompletionStatus(fail_status), false, traced ? &life : nullptr);
+}
+
+void FrontEnd::Sleep(uint32_t mailbox_seen) {
+  std::array<shm::FutexWord, shm::kMaxFutexWords> words;
+  size_t count = 0;
+  words[count++] = {reinterpret_cast<const uint32_t*>(&mailbox_word_), mailbox_seen};
+  // waiting.h: arm, read the summary words, look again, sleep.
+  for (const auto& device : devices_) SetArmed(*device, 1);
+  for (const auto& device : devices_) {
+    uint32_t& summary = device->submission().submission_control().summary;
+    words[count++] = {&summary,
+                      std::atomic_ref<uint32_t>(summary).load(std::memory_order_seq_cst)};
+  }
+  const bool work = std::any_of(events_.begin(), events_.end(), [](const auto& event) {
+    bool violation = false;
+    return event->PendingRings(&violation) != 0;
+  });
+  if (!work) {
+    sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const shm::Nanoseconds start = NowNs();
+    shm::FutexWait({words.data(), count}, kLongestSleep);
+    // As KVM's halt polling: spin as long as that would have caught the last wake-up.
+    if (NowNs() - start < options_.max_spin_ns) {
+      spin_ns_ = std::min(options_.max_spin_ns, std::max(kFirstSpinNs, spin_ns_ * 2));
+    } else {
+      spin_ns_ /= 2;
+    }
+  }
+  for (const auto& device : devices_) SetArmed(*device, 0);
+}
+
+void FrontEnd::SetArmed(const DeviceMemory& device, uint32_t armed) {
+  std::atomic_ref<uint32_t>(device.completion().completion_control().gpud_armed)
+      .store(armed, std::memory_order_seq_cst);
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,237 @@
+#include "gpu_daemon/kmu/kmu.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shm/clock.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+
+constexpr int kHostQueue = 0;
+constexpr int kEventQueue = 1;
+
+int QueueOf(const KernelLaunch& launch) { return launch.is_event() ? kEventQueue : kHostQueue; }
+
+}  // namespace
+
+Kmu::Kmu(const GpuModel& model, std::unique_ptr<SharingPolicy> policy)
+    : model_(model), sms_(model) {
+  SetPolicy(std::move(policy));
+}
+
+Kmu::~Kmu() { Stop(); }
+
+void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
+  std::lock_guard lock(mutex_);
+  highest_doorbell_first_.store(policy->HighestDoorbellFirst(), std::memory_order_relaxed);
+  policy_ = std::move(policy);
+}
+
+std::string Kmu::policy_name() const {
+  std::lock_guard lock(mutex_);
+  return std::string(policy_->name());
+}
+
+void Kmu::Submit(LaunchPtr launch) {
+  if (!launch->is_event()) background_kernels_.fetch_add(1, std::memory_order_relaxed);
+  {
+    std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      launch->arrival = ++arrivals_;
+      pending_[QueueOf(*launch)][launch->priority].push_back(std::move(launch));
+      FillKdu();
+    }
+  }
+  if (launch != nullptr) {
+    End(std::move(launch), EventState::kAborted, static_cast<uint32_t>(EventStatus::kShutdown));
+    return;
+  }
+  work_.notify_one();
+}
+
+// Moves launches from the pending queues to the KDU while it has room: by priority, or by
+// arrival under a policy that knows no priorities. Lock held.
+void Kmu::FillKdu() {
+  while (kdu_.size() < kKduEntries) {
+    std::deque<LaunchPtr>* best = nullptr;
+    for (int priority = kPriorities - 1; priority >= 0; --priority) {
+      for (auto& queues : pending_) {
+        auto& queue = queues[priority];
+        if (!queue.empty() &&
+            (best == nullptr || queue.front()->arrival < best->front()->arrival)) {
+          best = &queue;
+        }
+      }
+      if (best != nullptr && policy_->HighestDoorbellFirst()) break;
+    }
+    if (best == nullptr) return;
+    // Kept in the order of arrival, which is what policies are told.
+    const auto place = std::upper_bound(
+        kdu_.begin(), kdu_.end(), best->front()->arrival,
+        [](uint64_t arrival, const LaunchPtr& other) { return arrival < other->arrival; });
+    kdu_.insert(place, std::move(best->front()));
+    best->pop_front();
+  }
+}
+
+std::optional<DispatchedBlock> Kmu::NextBlock() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (stopping_) return std::nullopt;
+    waiting_.clear();
+    for (const LaunchPtr& launch : kdu_) {
+      if (!launch->cancelled && launch->next_block < launch->kmd.blocks()) {
+        waiting_.push_back(launch.get());
+      }
+    }
+    if (!waiting_.empty()) {
+      policy_->Rank(waiting_, order_);
+      for (const size_t index : order_) {
+        KernelLaunch* launch = waiting_[index];
+        const auto sm = sms_.Place(launch->cost);
+        if (!sm) continue;
+        if (launch->next_block == 0) launch->life.dispatched_ns = shm::NowNs();
+        const uint64_t block = launch->next_block++;
+        if (!launch->is_event()) background_blocks_.fetch_add(1, std::memory_order_relaxed);
+        // Another worker may find a block too.
+        if (waiting_.size() > 1 || launch->next_block < launch->kmd.blocks()) work_.notify_one();
+        return DispatchedBlock{launch, block, *sm};
+      }
+    }
+    work_.wait(lock);
+  }
+}
+
+void Kmu::EndBlock(const DispatchedBlock& block) {
+  LaunchPtr ended;
+  bool cancelled = false;
+  {
+    std::lock_guard lock(mutex_);
+    KernelLaunch* launch = block.launch;
+    sms_.Release(block.sm, launch->cost);
+    ++launch->ended_blocks;
+    cancelled = launch->cancelled && launch->next_block < launch->kmd.blocks();
+    const uint64_t last = cancelled ? launch->next_block : launch->kmd.blocks();
+    if (launch->ended_blocks == last) {
+      const auto place = std::find_if(kdu_.begin(), kdu_.end(),
+                                      [&](const LaunchPtr& p) { return p.get() == launch; });
+      ended = std::move(*place);
+      kdu_.erase(place);
+      FillKdu();
+    }
+  }
+  work_.notify_one();
+  if (ended == nullptr) return;
+  const uint32_t status = std::atomic_ref<uint32_t>(ended->fail_status).load();
+  if (cancelled) {
+    End(std::move(ended), EventState::kAborted, static_cast<uint32_t>(EventStatus::kUnregistered));
+  } else if (status != 0) {
+    End(std::move(ended), EventState::kFailed, CompletionStatus(status));
+  } else {
+    End(std::move(ended), EventState::kDone, 0);
+  }
+}
+
+void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
+  launch->life.finished_ns = shm::NowNs();
+  if (launch->is_event()) {
+    const bool stamped = launch->life.rung_ns != 0 || launch->life.seen_ns != 0;
+    if (launch->event->Finish(launch->sequence, state, status, false,
+                              stamped ? &launch->life : nullptr)) {
+      launch->memory->bell().Signal();
+    }
+    return;
+  }
+  launch->on_end({.state = state,
+                  .status = status,
+                  .queued_ns = launch->queued_ns,
+                  .dispatched_ns = launch->life.dispatched_ns,
+                  .finished_ns = launch->life.finished_ns});
+}
+
+template <class Match>
+uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
+  std::vector<LaunchPtr> ended;
+  uint64_t cut = 0;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& queues : pending_) {
+      for (auto& queue : queues) {
+        for (auto& launch : queue) {
+          if (match(*launch)) ended.push_back(std::move(launch));
+        }
+        std::erase(queue, nullptr);
+      }
+    }
+    for (auto& launch : kdu_) {
+      if (!match(*launch) || launch->cancelled) continue;
+      const bool unplaced = launch->next_block < launch->kmd.blocks();
+      if (!unplaced) continue;  // all blocks run already: it ends as it ends
+      launch->cancelled = true;
+      if (launch->next_block == launch->ended_blocks) {
+        ended.push_back(std::move(launch));
+      } else {
+        ++cut;
+      }
+    }
+    std::erase(kdu_, nullptr);
+    FillKdu();
+  }
+  cut += ended.size();
+  for (LaunchPtr& launch : ended) {
+    End(std::move(launch), EventState::kAborted, static_cast<uint32_t>(why));
+  }
+  work_.notify_all();
+  return cut;
+}
+
+uint64_t Kmu::Cancel(const DeviceMemory* memory, EventStatus why) {
+  return CancelMatching([&](const KernelLaunch& l) { return l.memory.get() == memory; }, why);
+}
+
+uint64_t Kmu::Cancel(const EventKernel* event, EventStatus why) {
+  return CancelMatching([&](const KernelLaunch& l) { return l.event.get() == event; }, why);
+}
+
+uint64_t Kmu::CancelLaunch(uint64_t token, EventStatus why) {
+  return CancelMatching([&](const KernelLaunch& l) { return token != 0 && l.token == token; },
+                        why);
+}
+
+std::vector<QueueLength> Kmu::queue_lengths() const {
+  std::lock_guard lock(mutex_);
+  std::vector<QueueLength> lengths;
+  for (const int queue : {kEventQueue, kHostQueue}) {
+    for (uint32_t priority = 0; priority < kPriorities; ++priority) {
+      lengths.push_back({.event = queue == kEventQueue,
+                         .priority = priority,
+                         .kernels = static_cast<uint32_t>(pending_[queue][priority].size())});
+    }
+  }
+  return lengths;
+}
+
+uint32_t Kmu::resident_blocks() const {
+  std::lock_guard lock(mutex_);
+  return sms_.resident_blocks();
+}
+
+bool Kmu::idle() const {
+  std::lock_guard lock(mutex_);
+  return kdu_.empty();
+}
+
+void Kmu::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  CancelMatching([](const KernelLaunch&) { return true; }, EventStatus::kShutdown);
+  work_.notify_all();
+}
+
+}  // namespace carillon::gpud
