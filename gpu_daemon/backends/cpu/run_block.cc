@@ -24,6 +24,7 @@ void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
   simt::BlockLaunch launch;
   launch.grid = kmd.grid;
   launch.block = kmd.block;
+  launch.block_index = {0, 0, 0};
   if (block != 0) {
     launch.block_index.x = static_cast<uint32_t>(block % kmd.grid.x);
     launch.block_index.y = static_cast<uint32_t>(block / kmd.grid.x % kmd.grid.y);

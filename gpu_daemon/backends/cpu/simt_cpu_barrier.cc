@@ -82,15 +82,14 @@ class BlockRunner {
   BlockRunner& operator=(const BlockRunner&) = delete;
 
   void Run() {
-    const uint64_t count = context_.block.count();
-    if (count == 0 || count > kMaxThreadsPerBlock) {
+    if (!IsValidBlock(context_.block)) {
       internal::ReportFailure(
           context_, kFailBadLaunch,
           "a block of %ux%ux%u threads; it must have 1 to %u", context_.block.x,
           context_.block.y, context_.block.z, kMaxThreadsPerBlock);
       return;
     }
-    thread_count_ = static_cast<uint32_t>(count);
+    thread_count_ = static_cast<uint32_t>(context_.block.count());
     threads_ = static_cast<BarrierThread*>(
         context_.arena->Allocate(thread_count_ * sizeof(BarrierThread)));
     if (threads_ == nullptr) {

@@ -219,8 +219,12 @@ struct BarrierTask {
     template <class Args>
     promise_type(const Args&, BarrierThread& self) : self(&self) {}
 
-    template <class Args>
-    static void* operator new(size_t bytes, const Args&,
+    // Not a template: gcc 12 takes one for no match of operator delete.
+    struct AnyArgs {
+      template <class Args>
+      AnyArgs(const Args&) {}  // NOLINT: stands for every kernel's arguments
+    };
+    static void* operator new(size_t bytes, AnyArgs,
                               BarrierThread& self) noexcept {
       return self.arena().Allocate(bytes);
     }

@@ -1,0 +1,317 @@
+#include "gpu_daemon/front_end/front_end.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <numeric>
+#include <optional>
+
+#include "gpu_daemon/backends/cpu/cpu_workers.h"
+#include "gpu_daemon/front_end/test_device.h"
+#include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/kmu/gate_kernel.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::Completion;
+using shm::EventState;
+using shm::EventStatus;
+
+ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
+ParameterBinding WritableValue() { return {.writable = true}; }
+
+class FrontEndTest : public testing::Test {
+ protected:
+  FrontEndTest() { Restart("first_come"); }
+  ~FrontEndTest() override {
+    gate_.LetPass(100'000);
+    Stop();
+  }
+
+  void Restart(std::string_view policy, bool tracing = false) {
+    Stop();
+    kmu_ = std::make_unique<Kmu>(GpuModel{}, *MakePolicy(policy));
+    workers_.emplace(1, kmu_.get());
+    front_end_.emplace(
+        FrontEnd::Options{.tracing = tracing,
+                          .on_violation =
+                              [this](const std::shared_ptr<DeviceMemory>& memory,
+                                     std::string reason) {
+                                violator_.set_value(memory->name() + ": " + reason);
+                              }},
+        kmu_.get());
+  }
+  void Stop() {
+    if (front_end_) front_end_->Stop();
+    if (kmu_) kmu_->Stop();
+    workers_.reset();
+    front_end_.reset();
+  }
+
+  TestDevice::Event Add(TestDevice::Spec spec) {
+    auto event = device_.Register(spec);
+    front_end_->Add(event.kernel);
+    return event;
+  }
+  const simt::KernelInfo* Kernel(std::string_view name) { return simt::FindKernel(name); }
+  std::vector<ParameterBinding> GateBindings(uint64_t tag) {
+    return {Constant(reinterpret_cast<uint64_t>(&gate_)), Constant(tag)};
+  }
+  static void ExpectFailed(const Completion& completion, EventStatus status) {
+    EXPECT_EQ(completion.state, EventState::kFailed);
+    EXPECT_EQ(completion.status, static_cast<uint32_t>(status));
+  }
+
+  Gate gate_;
+  std::promise<std::string> violator_;
+  std::unique_ptr<Kmu> kmu_;
+  std::optional<CpuWorkers> workers_;
+  std::optional<FrontEnd> front_end_;
+  TestDevice device_;
+};
+
+TEST_F(FrontEndTest, ARungEventRunsOnceAndCompletesWithItsSequence) {
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  for (uint64_t sequence = 1; sequence <= 1000; ++sequence) {
+    event.ring->Commit();
+    event.ring->Ring();
+    const Completion completion = device_.Wait(*event.ring);
+    ASSERT_EQ(completion.state, EventState::kDone);
+    ASSERT_EQ(completion.sequence.value(), sequence);
+  }
+  const EventCounts counts = event.kernel->counts();
+  EXPECT_EQ(counts.rung, 1000u);
+  EXPECT_EQ(counts.done, 1000u);
+  EXPECT_EQ(event.kernel->in_flight(), 0u);
+}
+
+TEST_F(FrontEndTest, NoRingIsLostWhenManyAreRungAtOnce) {
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}, .entries = 1024});
+  uint64_t consumed = 0;
+  for (uint64_t rung = 0; consumed < 20'000;) {
+    while (rung < 20'000 && event.ring->free_slots() > 0) {
+      event.ring->Commit();
+      ++rung;
+    }
+    event.ring->Ring();
+    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+    ++consumed;
+  }
+  EXPECT_EQ(event.kernel->counts().done, 20'000u);
+}
+
+TEST_F(FrontEndTest, WritableParametersComeFromTheEntryAndFixedOnesFromTheRegistration) {
+  const uint64_t input = *device_.submission_heap->Allocate(4096);
+  const uint64_t output = *device_.completion_heap->Allocate(8 * 256);
+  std::byte* in = device_.memory->submission().At(input);
+  std::byte* out = device_.memory->completion().At(output);
+  auto event = Add({.kernel = Kernel("echo"),
+                    .bindings = {{.writable = true, .buffer = {in, 4096}},
+                                 {.buffer = {out, 256}, .slot_stride = 256}}});
+  for (int i = 0; i < 20; ++i) {
+    const shm::BufferRef ref{.offset = uint64_t(i), .length = 100};
+    std::memset(in + i, 'a' + i, 100);
+    const uint32_t slot = event.ring->next_slot();
+    std::memcpy(event.ring->parameters(), &ref, sizeof(ref));
+    event.ring->Commit();
+    event.ring->Ring();
+    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+    EXPECT_EQ(std::memcmp(out + slot * 256, in + i, 100), 0) << i;
+  }
+}
+
+TEST_F(FrontEndTest, ABufferReferenceOutsideItsBufferFailsThatEventOnly) {
+  const uint64_t input = *device_.submission_heap->Allocate(4096);
+  const uint64_t output = *device_.completion_heap->Allocate(4096);
+  auto event = Add({.kernel = Kernel("echo"),
+                    .bindings = {{.writable = true,
+                                  .buffer = {device_.memory->submission().At(input), 4096}},
+                                 {.buffer = {device_.memory->completion().At(output), 4096}}}});
+  const auto ring = [&](shm::BufferRef ref) {
+    std::memcpy(event.ring->parameters(), &ref, sizeof(ref));
+    event.ring->Commit();
+    event.ring->Ring();
+    return device_.Wait(*event.ring);
+  };
+  ExpectFailed(ring({.offset = 4000, .length = 97}), EventStatus::kBadBufferRef);
+  ExpectFailed(ring({.offset = ~uint64_t{0}, .length = 2}), EventStatus::kBadBufferRef);
+  ExpectFailed(ring({.offset = 0, .length = ~uint64_t{0}}), EventStatus::kBadBufferRef);
+  EXPECT_EQ(ring({.offset = 4000, .length = 96}).state, EventState::kDone);
+  EXPECT_EQ(event.kernel->counts().refused, 3u);
+}
+
+TEST_F(FrontEndTest, AnEntryWithAStaleGenerationSequenceOrFlagsIsRefused) {
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  const auto ring_with = [&](auto change) {
+    auto* entry = event.ring->parameters() - sizeof(shm::EsqEntryHeader);
+    event.ring->Commit();
+    shm::EsqEntryHeader header;
+    std::memcpy(&header, entry, sizeof(header));
+    change(header);
+    std::memcpy(entry, &header, sizeof(header));
+    event.ring->Ring();
+    return device_.Wait(*event.ring);
+  };
+  ExpectFailed(ring_with([](auto& h) { h.generation ^= 1; }), EventStatus::kStaleGeneration);
+  ExpectFailed(ring_with([](auto& h) { h.sequence += 8; }), EventStatus::kBadSequence);
+  ExpectFailed(ring_with([](auto& h) { h.flags = 2; }), EventStatus::kBadFlags);
+  ExpectFailed(ring_with([](auto& h) { h.flags = shm::kEsqKmdOverride; }),
+               EventStatus::kBadFlags);
+  EXPECT_EQ(ring_with([](auto&) {}).state, EventState::kDone);
+}
+
+TEST_F(FrontEndTest, AModifyableEventRunsWithTheDimensionsOfItsEntry) {
+  auto event = Add({.kernel = &kGateKernel,
+                    .bindings = GateBindings(5),
+                    .modifyable = true});
+  gate_.LetPass(6);
+  const shm::KmdOverride six{.grid = {3, 2, 1}, .block = {64, 1, 1}, .shared_bytes = 0};
+  event.ring->Commit(&six);
+  event.ring->Ring();
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(gate_.entered().size(), 6u);
+
+  const shm::KmdOverride huge{.grid = {1, 1, 1}, .block = {2048, 1, 1}, .shared_bytes = 0};
+  event.ring->Commit(&huge);
+  event.ring->Ring();
+  ExpectFailed(device_.Wait(*event.ring), EventStatus::kBadKmd);
+}
+
+TEST_F(FrontEndTest, AFailingKernelReportsItsOwnStatus) {
+  auto event = Add({.kernel = Kernel("fail_if"), .bindings = {WritableValue()}});
+  const uint32_t code = 42;
+  std::memcpy(event.ring->parameters(), &code, sizeof(code));
+  event.ring->Commit();
+  event.ring->Ring();
+  const Completion completion = device_.Wait(*event.ring);
+  EXPECT_EQ(completion.state, EventState::kFailed);
+  EXPECT_EQ(completion.status, static_cast<uint32_t>(EventStatus::kKernelStatusBase) + 42);
+}
+
+TEST_F(FrontEndTest, EventsOfSeveralBlocksGoThroughTheKmu) {
+  auto event = Add({.kernel = Kernel("null_event"),
+                    .bindings = {Constant(0)},
+                    .grid = {10, 3, 2},
+                    .block = {128, 1, 1}});
+  for (int i = 0; i < 100; ++i) {
+    event.ring->Commit();
+    event.ring->Ring();
+    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  }
+}
+
+TEST_F(FrontEndTest, ScheduledEventsAndRungEventsAddUp) {
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  event.ring->Commit();
+  event.kernel->AddScheduled(event.ring->TakeScheduled());
+  front_end_->Wake();
+  EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), 1u);
+  event.ring->Commit();
+  event.ring->Ring();
+  EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), 2u);
+}
+
+TEST_F(FrontEndTest, ADoorbellThatJumpsBeyondTheFreeSlotsEvictsItsDevice) {
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}, .entries = 8});
+  TestDevice other("other0");
+  auto innocent = other.Register({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  front_end_->Add(innocent.kernel);
+  // What DeviceRing::Ring() does, with a count that it would never store.
+  std::atomic_ref<uint32_t>(device_.memory->submission().doorbells()[0]).store(9);
+  shm::BumpAndWake(&device_.memory->submission().submission_control().summary);
+  auto violation = violator_.get_future();
+  ASSERT_EQ(violation.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(violation.get().substr(0, 6), "test0:");
+  EXPECT_TRUE(event.kernel->closed());
+  EXPECT_EQ(event.kernel->launched(), 0u);
+
+  innocent.ring->Commit();
+  innocent.ring->Ring();
+  EXPECT_EQ(other.Wait(*innocent.ring).state, EventState::kDone);
+}
+
+TEST_F(FrontEndTest, UnderThePriorityPolicyAHigherDoorbellOvertakesAFloodOfLowerOnes) {
+  Restart("priority");
+  // Both on the short path. The gate holds the front-end inside the first low event while both
+  // rings fill up.
+  auto low = Add({.kernel = &kGateKernel, .bindings = GateBindings(1), .entries = 128});
+  auto high = Add({.kernel = &kGateKernel, .bindings = GateBindings(2), .priority = 7});
+  for (int i = 0; i < 100; ++i) low.ring->Commit();
+  low.ring->Ring();
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  high.ring->Commit();
+  high.ring->Ring();
+  gate_.LetPass(101);
+  ASSERT_EQ(device_.Wait(*high.ring).state, EventState::kDone);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(device_.Wait(*low.ring).state, EventState::kDone);
+  const auto order = gate_.entered();
+  const auto place = std::find(order.begin(), order.end(), 2u) - order.begin();
+  EXPECT_LE(place, 32) << "the higher doorbell must not wait for more than one burst";
+}
+
+TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
+  auto slow = Add({.kernel = Kernel("busy"), .bindings = {Constant(300'000)}, .block = {1, 1, 1}});
+  for (int i = 0; i < 64; ++i) {
+    slow.ring->Commit();
+    slow.ring->Ring();
+    ASSERT_EQ(device_.Wait(*slow.ring).state, EventState::kDone);
+  }
+  EXPECT_FALSE(slow.kernel->fits_short_path());
+}
+
+TEST_F(FrontEndTest, ARemovedEventIsPolledNoMoreAndItsUnfinishedEventsCanBeAborted) {
+  auto event = Add({.kernel = &kGateKernel,
+                    .bindings = GateBindings(1),
+                    .grid = {2, 1, 1},
+                    .entries = 8});
+  for (int i = 0; i < 3; ++i) event.ring->Commit();
+  event.ring->Ring();
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  front_end_->Remove(event.kernel);
+  EXPECT_TRUE(event.kernel->closed());
+  kmu_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+  event.kernel->AbortUnfinished(EventStatus::kUnregistered);
+  EXPECT_EQ(event.kernel->in_flight(), 0u);
+  for (int i = 0; i < 3; ++i) {
+    const Completion completion = device_.Wait(*event.ring);
+    EXPECT_EQ(completion.state, EventState::kAborted);
+    EXPECT_EQ(completion.status, static_cast<uint32_t>(EventStatus::kUnregistered));
+  }
+  // The block that ran on ends now: its event has ended already and must not end twice.
+  gate_.LetPass(10);
+  Stop();
+  EXPECT_EQ(event.kernel->counts().aborted, 3u);
+  EXPECT_EQ(event.kernel->counts().done, 0u);
+}
+
+TEST_F(FrontEndTest, TracedEventsCarryTheirLifeInOrder) {
+  Restart("first_come", /*tracing=*/true);
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  event.ring->Commit(nullptr, shm::NowNs());
+  event.ring->Ring();
+  ASSERT_TRUE(device_.waiter->WaitUntil([&] { return event.ring->Poll().has_value(); },
+                                        std::chrono::seconds(10), std::chrono::microseconds(5)));
+  const shm::EventLife life = event.ring->life();
+  EXPECT_GT(life.rung_ns, 0u);
+  EXPECT_LE(life.rung_ns, life.seen_ns);
+  EXPECT_LE(life.seen_ns, life.queued_ns);
+  EXPECT_LE(life.queued_ns, life.dispatched_ns);
+  EXPECT_LE(life.dispatched_ns, life.finished_ns);
+  EXPECT_EQ(event.kernel->stage(Stage::kRungToFinished).count(), 1u);
+}
+
+TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  for (int round = 0; round < 200; ++round) {
+    // Bounded by the test's own time limit: a lost wake-up would cost kLongestSleep each.
+    const uint64_t sleeps = front_end_->sleeps();
+    while (front_end_->sleeps() == sleeps) std::this_thread::yield();
+    event.ring->Commit();
+    event.ring->Ring();
+    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  }
+}
+
+}  // namespace
+}  // namespace carillon::gpud
