@@ -2,13 +2,20 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/interprocess/exceptions.hpp>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,6 +27,8 @@ namespace {
 namespace bip = boost::interprocess;
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+// Linux 6.3; not yet in Debian 12's headers.
+constexpr unsigned kNoExecSeal = 0x0008U;
 
 // What boost::interprocess::mapped_region asks of a mappable thing.
 class FdMapping {
@@ -65,6 +74,16 @@ absl::Status Mismatch(std::string_view field, uint64_t found,
                   field, found, expected));
 }
 
+bool IsDoorbellCount(uint32_t count) {
+  return count != 0 && count <= kMaxDoorbells && count % kDoorbellsPerLine == 0;
+}
+
+std::string WhyNotDoorbellCount(uint32_t count) {
+  return fmt::format(
+      "doorbell count {}: must be a multiple of {} from {} to {}", count,
+      kDoorbellsPerLine, kDoorbellsPerLine, kMaxDoorbells);
+}
+
 absl::Status CheckHeader(const RegionHeader& header, uint64_t magic,
                          uint64_t file_size, RegionKind kind,
                          Generation generation) {
@@ -88,11 +107,70 @@ absl::Status CheckHeader(const RegionHeader& header, uint64_t magic,
     return Mismatch("heap size", header.heap_size,
                     file_size - header.heap_offset);
   }
-  if (header.doorbell_count == 0 || header.doorbell_count > kMaxDoorbells ||
-      header.doorbell_count % kDoorbellsPerLine != 0) {
-    return Mismatch("doorbell count", header.doorbell_count, kDoorbellsPerLine);
+  if (!IsDoorbellCount(header.doorbell_count)) {
+    return absl::FailedPreconditionError(
+        fmt::format("this is not a valid aperture: {}",
+                    WhyNotDoorbellCount(header.doorbell_count)));
   }
   return absl::OkStatus();
+}
+
+// Bytes that the machine can give without swapping, or nothing if it does not
+// say.
+std::optional<uint64_t> AvailableMemory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string field;
+  uint64_t kibibytes;
+  while (meminfo >> field >> kibibytes) {
+    if (field == "MemAvailable:") return kibibytes * 1024;
+    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+// Takes `size` bytes for the file, so that a full machine is an error here and
+// not a SIGBUS later. What cannot be there is refused before it is tried: the
+// kernel would kill somebody to make room for it.
+absl::Status Reserve(int fd, uint64_t size, std::string_view kind) {
+  const auto refused = [&](std::string_view why) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "cannot reserve {} bytes of shared memory for a {} aperture: {}", size,
+        kind, why));
+  };
+  const auto available = AvailableMemory();
+  if (available.has_value() && size > *available / 8 * 7) {
+    return refused(fmt::format(
+        "this machine has {} available, and an eighth stays free; ask for less",
+        *available));
+  }
+  rlimit limit;
+  // Beyond it, the kernel would send SIGXFSZ.
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      size > limit.rlim_cur) {
+    return refused(fmt::format("the file size limit (ulimit -f) is {} bytes",
+                               limit.rlim_cur));
+  }
+  // In pieces: a signal undoes the piece that it interrupts, and a large one
+  // would never get done under a timer.
+  constexpr uint64_t kPiece = uint64_t{16} << 20;
+  for (uint64_t done = 0; done < size; done += kPiece) {
+    int error;
+    do {
+      error =
+          posix_fallocate(fd, static_cast<off_t>(done),
+                          static_cast<off_t>(std::min(kPiece, size - done)));
+    } while (error == EINTR);
+    if (error != 0) return refused(std::strerror(error));
+  }
+  return absl::OkStatus();
+}
+
+UniqueFd MakeMemFd(const char* name) {
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  UniqueFd fd(memfd_create(name, kFlags | kNoExecSeal));
+  // Linux before 6.3 does not know the seal.
+  if (!fd && errno == EINVAL) fd.reset(memfd_create(name, kFlags));
+  return fd;
 }
 
 }  // namespace
@@ -108,12 +186,8 @@ Aperture::Aperture(UniqueFd fd, bip::mapped_region region,
       heap_size_(header.heap_size) {}
 
 absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
-  if (spec.doorbell_count == 0 || spec.doorbell_count > kMaxDoorbells ||
-      spec.doorbell_count % kDoorbellsPerLine != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("doorbell count {}: must be a multiple of {} from {} to {}",
-                    spec.doorbell_count, kDoorbellsPerLine, kDoorbellsPerLine,
-                    kMaxDoorbells));
+  if (!IsDoorbellCount(spec.doorbell_count)) {
+    return absl::InvalidArgumentError(WhyNotDoorbellCount(spec.doorbell_count));
   }
   if (spec.generation == Generation()) {
     return absl::InvalidArgumentError("generation 0 is reserved for 'none'");
@@ -127,19 +201,15 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
   const uint64_t size =
       HeapOffset(spec.kind) + AlignUp(spec.heap_bytes, kPageSize);
 
-  UniqueFd fd(memfd_create(KindName(spec.kind).data(),
-                           MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd fd = MakeMemFd(KindName(spec.kind).data());
   if (!fd) {
     return absl::ResourceExhaustedError(fmt::format(
-        "memfd_create: {}; raise the descriptor limit", std::strerror(errno)));
+        "memfd_create: {}; raise the limit on open files (ulimit -n)",
+        std::strerror(errno)));
   }
-  // posix_fallocate, not ftruncate: a full machine is an error here, not a
-  // SIGBUS later.
-  if (const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size));
-      error != 0) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "cannot reserve {} bytes of shared memory for a {} aperture: {}", size,
-        KindName(spec.kind), std::strerror(error)));
+  if (auto status = Reserve(fd.get(), size, KindName(spec.kind));
+      !status.ok()) {
+    return status;
   }
   auto region = MapFd(fd.get(), bip::read_write, size);
   if (!region.ok()) return region.status();
@@ -172,6 +242,9 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
 
 absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
                                        Generation generation) {
+  if (generation == Generation()) {
+    return absl::FailedPreconditionError("generation 0 is reserved for 'none'");
+  }
   struct stat info;
   if (fstat(fd.get(), &info) != 0) {
     return absl::FailedPreconditionError(fmt::format(
@@ -198,9 +271,13 @@ absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
       std::atomic_ref<uint64_t>(shared->magic).load(std::memory_order_acquire);
   RegionHeader header;
   std::memcpy(&header, shared, sizeof(header));
+  // Keeps the compiler from reading the shared header again in place of the
+  // copy.
+  asm volatile("" ::: "memory");
   if (auto status = CheckHeader(header, magic, size, kind, generation);
-      !status.ok())
+      !status.ok()) {
     return status;
+  }
   return Aperture(std::move(fd), *std::move(region), header);
 }
 

@@ -2,34 +2,56 @@
 #ifndef CARILLON_SHM_BELLS_H_
 #define CARILLON_SHM_BELLS_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "shm/aperture.h"
 #include "shm/clock.h"
 #include "shm/layout.h"
+#include "shm/unique_fd.h"
 #include "shm/waiting.h"
 
 namespace carillon::shm {
+
+// What wakes a device that sleeps in epoll: gpud writes, the device polls and
+// drains. Not an eventfd: all who hold one share its O_NONBLOCK and its
+// counter, so a device could clear the one, fill the other and hold up gpud's
+// next write for ever. The ends of a pipe are apart.
+struct CompletionEvent {
+  // Both non-blocking and close-on-exec.
+  UniqueFd writer;  // stays in gpud
+  // A copy goes to the device. gpud keeps its own open for as long as it
+  // writes: a pipe without readers raises SIGPIPE.
+  UniqueFd reader;
+
+  // Errors: ResourceExhausted (descriptors).
+  static absl::StatusOr<CompletionEvent> Create();
+};
+
+// The device's side of a CompletionEvent: makes it unreadable until the next
+// completion. Never blocks.
+void DrainCompletionEvent(int reader);
 
 // gpud's side of a device's completions: wakes the device if it sleeps. Thread
 // safe.
 class CompletionBell {
  public:
-  // `event_fd` is the device's completion eventfd (its copy went to the
-  // device), or -1.
+  // `event_writer` is CompletionEvent::writer, or -1 for a device that has
+  // none.
   CompletionBell(const Aperture* submission, const Aperture* completion,
-                 int event_fd)
+                 int event_writer)
       : armed_(&submission->submission_control().completion_armed),
         summary_(&completion->completion_control().summary),
-        event_fd_(event_fd) {}
+        event_writer_(event_writer) {}
 
   // After any number of GpuRing::Complete(). Costs one fence and one load when
   // the device is awake.
   void Signal() const {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    FullFence();
     const uint32_t armed =
         std::atomic_ref<uint32_t>(*armed_).load(std::memory_order_relaxed);
     if (armed != 0) Wake(armed);
@@ -42,11 +64,11 @@ class CompletionBell {
 
   uint32_t* const armed_;    // writer: the device
   uint32_t* const summary_;  // writer: gpud
-  const int event_fd_;
+  const int event_writer_;
 };
 
-// Thread-local closed flag of a device process: the watcher that sees gpud die
-// sets it, every waiter of the process looks at it and sleeps on it.
+// A device process's own flag that gpud is gone: its watcher of gpud sets it,
+// every waiter of the process looks at it and sleeps on it. Never cleared.
 class ClosedWord {
  public:
   bool closed() const { return word_.load(std::memory_order_acquire) != 0; }
@@ -73,28 +95,34 @@ class CompletionWaiter {
         closed_(closed) {}
 
   // Returns true as soon as ready() is true; false when the aperture or the
-  // peer is closed or `timeout` has passed first. Spins for `spin`, then
-  // sleeps. ready() may run any number of times.
+  // peer is closed or `timeout` has passed first. Spins for `spin` (at most
+  // `timeout`), then sleeps; neither needs to be positive. ready() may run any
+  // number of times, and once more after the end came.
   template <class Ready>
   bool WaitUntil(Ready ready, std::chrono::nanoseconds timeout,
                  std::chrono::nanoseconds spin) {
     const Nanoseconds start = NowNs();
+    timeout = std::max(timeout, std::chrono::nanoseconds(0));
+    spin = std::clamp(spin, std::chrono::nanoseconds(0), timeout);
     for (uint32_t turn = 1;; ++turn) {
       if (ready()) return true;
       CpuRelax();
       // The clock costs more than a look; and a spin must end when the other
       // side ended.
       if (turn % 64 == 0 &&
-          (closed() || NowNs() - start >= Nanoseconds(spin.count())))
+          (closed() || NowNs() - start >= Nanoseconds(spin.count()))) {
         break;
+      }
     }
     std::atomic_ref<uint32_t> armed(*armed_);
     armed.fetch_add(1, std::memory_order_seq_cst);
     bool found = false;
     while (true) {
       const uint32_t summary = LoadSummary();
+      // The end is looked at first: what was completed before it still counts.
+      const bool ended = closed();
       found = ready();
-      if (found || closed()) break;
+      if (found || ended) break;
       const Nanoseconds spent = NowNs() - start;
       if (spent >= Nanoseconds(timeout.count())) break;
       const std::array<FutexWord, 2> words = {
@@ -106,8 +134,8 @@ class CompletionWaiter {
   }
 
   // For devices that sleep in epoll: after ArmEventFd(), every completion makes
-  // the completion eventfd readable. The caller looks at its rings once more
-  // before it sleeps, drains the eventfd after it, and disarms.
+  // the CompletionEvent readable. The caller looks at its rings once more
+  // before it sleeps, drains the event after it, and disarms.
   void ArmEventFd() {
     std::atomic_ref<uint32_t>(*armed_).fetch_or(kArmedEventFd,
                                                 std::memory_order_seq_cst);

@@ -2,13 +2,16 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
+#include <vector>
 
 #include "fmt/format.h"
+#include "shm/clock.h"
 #include "shm/layout.h"
 
 namespace carillon::shm {
@@ -16,15 +19,79 @@ namespace {
 
 constexpr int kDescriptors = 3;
 
-absl::Status WaitReadable(int fd, std::chrono::milliseconds timeout) {
+// How long `timeout` still lasts, and when it is over, whatever happens on the
+// way.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::milliseconds timeout)
+      : timeout_(std::clamp(timeout, std::chrono::milliseconds(0), kLongest)),
+        end_ns_(NowNs() + std::chrono::nanoseconds(timeout_).count()) {}
+
+  // Rounded up: 0 only when it is over.
+  int left_ms() const {
+    const Nanoseconds now = NowNs();
+    return now >= end_ns_
+               ? 0
+               : static_cast<int>((end_ns_ - now + 999'999) / 1'000'000);
+  }
+  absl::Status Exceeded() const {
+    return absl::DeadlineExceededError(fmt::format(
+        "no answer on the hand-over socket within {} ms", timeout_.count()));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24);
+  const std::chrono::milliseconds timeout_;
+  const Nanoseconds end_ns_;
+};
+
+absl::Status WaitReadable(int fd, const Deadline& deadline) {
   pollfd waiter{.fd = fd, .events = POLLIN, .revents = 0};
-  int ready;
-  do {
-    ready = poll(&waiter, 1, static_cast<int>(timeout.count()));
-  } while (ready < 0 && errno == EINTR);
-  if (ready > 0) return absl::OkStatus();
-  return absl::DeadlineExceededError(fmt::format(
-      "no answer on the hand-over socket within {} ms", timeout.count()));
+  while (true) {
+    const int ready = poll(&waiter, 1, deadline.left_ms());
+    if (ready > 0) return absl::OkStatus();
+    if (ready == 0) {
+      if (deadline.left_ms() == 0) return deadline.Exceeded();
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(fmt::format(
+          "cannot wait on the hand-over socket: {}", std::strerror(errno)));
+    }
+  }
+}
+
+absl::StatusOr<UniqueFd> Connect(const std::string& socket_path,
+                                 const Deadline& deadline) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // An empty path would be an abstract address, which anybody can take.
+  if (socket_path.empty() || socket_path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "socket path '{}' has {} characters: must be 1 to {}", socket_path,
+        socket_path.size(), sizeof(address.sun_path) - 1));
+  }
+  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size() + 1);
+  UniqueFd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  while (connection) {
+    // connect() and send() wait while gpud's backlog is full, for this long.
+    const int left_ms = deadline.left_ms();
+    if (left_ms == 0) return deadline.Exceeded();
+    const timeval left{.tv_sec = left_ms / 1000,
+                       .tv_usec = left_ms % 1000 * 1000};
+    setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &left, sizeof(left));
+    if (connect(connection.get(), reinterpret_cast<sockaddr*>(&address),
+                sizeof(address)) == 0) {
+      return connection;
+    }
+    if (errno != EINTR && errno != EAGAIN) break;
+  }
+  return absl::UnavailableError(
+      fmt::format("cannot reach gpud at {}: {}; is the testbed up?",
+                  socket_path, std::strerror(errno)));
+}
+
+absl::Status Closed() {
+  return absl::UnavailableError(
+      "gpud closed the hand-over socket; is it shutting down?");
 }
 
 HandoverReply MakeReply(absl::StatusCode code, const std::string& message) {
@@ -41,33 +108,21 @@ HandoverReply MakeReply(absl::StatusCode code, const std::string& message) {
 absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
                                           const Ticket& ticket,
                                           std::chrono::milliseconds timeout) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "socket path {} has {} characters; the limit is {}", socket_path,
-        socket_path.size(), sizeof(address.sun_path) - 1));
-  }
-  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size() + 1);
-  UniqueFd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!connection ||
-      connect(connection.get(), reinterpret_cast<sockaddr*>(&address),
-              sizeof(address)) != 0) {
-    return absl::UnavailableError(
-        fmt::format("cannot reach gpud at {}: {}; is the testbed up?",
-                    socket_path, std::strerror(errno)));
-  }
+  const Deadline deadline(timeout);
+  auto connected = Connect(socket_path, deadline);
+  if (!connected.ok()) return connected.status();
+  UniqueFd connection = *std::move(connected);
   const HandoverRequest request{.magic = kMagic,
                                 .layout_version = kLayoutVersion,
                                 .reserved = 0,
                                 .ticket = ticket};
   if (send(connection.get(), &request, sizeof(request), MSG_NOSIGNAL) !=
       sizeof(request)) {
-    return absl::UnavailableError(fmt::format(
-        "gpud closed the hand-over socket: {}", std::strerror(errno)));
+    return Closed();
   }
-  if (auto status = WaitReadable(connection.get(), timeout); !status.ok())
+  if (auto status = WaitReadable(connection.get(), deadline); !status.ok()) {
     return status;
+  }
 
   HandoverReply reply{};
   iovec payload{.iov_base = &reply, .iov_len = sizeof(reply)};
@@ -78,34 +133,36 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   const ssize_t received =
-      recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC);
-  if (received == 0)
-    return absl::UnavailableError("gpud closed the hand-over socket");
+      recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (received <= 0) return Closed();
 
-  // Own what came before any check, so that no refusal leaks a descriptor.
-  std::array<UniqueFd, kDescriptors> descriptors;
-  size_t count = 0;
+  // Own all that came before any check, so that no refusal leaks a descriptor:
+  // the buffer's alignment may leave room for more than were asked for.
+  std::vector<UniqueFd> descriptors;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
       continue;
-    for (size_t i = 0; i < (part->cmsg_len - CMSG_LEN(0)) / sizeof(int) &&
-                       count < kDescriptors;
-         ++i) {
+    }
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      descriptors[count++].reset(fd);
+      descriptors.emplace_back(fd);
     }
   }
-  if (received != sizeof(reply) || reply.magic != kMagic) {
-    return absl::FailedPreconditionError(
-        fmt::format("malformed hand-over reply of {} bytes", received));
+  if (received != sizeof(reply) || (message.msg_flags & MSG_TRUNC) != 0 ||
+      reply.magic != kMagic) {
+    return absl::FailedPreconditionError(fmt::format(
+        "malformed hand-over reply: {} bytes{} with magic {:#x}, expected {} "
+        "with {:#x}; is that socket gpud's?",
+        received, (message.msg_flags & MSG_TRUNC) != 0 ? " or more" : "",
+        reply.magic, sizeof(reply), kMagic));
   }
   if (reply.layout_version != kLayoutVersion) {
     return absl::FailedPreconditionError(
         fmt::format("gpud speaks layout version {}, this device {}; build both "
-                    "from the same "
-                    "source",
+                    "from the same source",
                     reply.layout_version, kLayoutVersion));
   }
   if (reply.status != static_cast<uint32_t>(absl::StatusCode::kOk)) {
@@ -113,12 +170,14 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
     return absl::Status(static_cast<absl::StatusCode>(reply.status),
                         reply.message);
   }
-  if (count != kDescriptors || (message.msg_flags & MSG_CTRUNC) != 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("the hand-over carried {} descriptors, expected {}; is "
-                    "this process out of "
-                    "descriptors?",
-                    count, kDescriptors));
+  if (descriptors.size() != kDescriptors ||
+      (message.msg_flags & MSG_CTRUNC) != 0) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the hand-over carried {} descriptors{}, expected {}; is this process "
+        "out of descriptors (ulimit -n)?",
+        descriptors.size(),
+        (message.msg_flags & MSG_CTRUNC) != 0 ? " and lost some" : "",
+        kDescriptors));
   }
   HandedOver result;
   result.device_id = reply.device_id;
@@ -132,11 +191,15 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
 
 absl::StatusOr<Ticket> ReceiveTicket(int connection,
                                      std::chrono::milliseconds timeout) {
-  if (auto status = WaitReadable(connection, timeout); !status.ok())
+  if (auto status = WaitReadable(connection, Deadline(timeout)); !status.ok()) {
     return status;
+  }
   HandoverRequest request{};
   const ssize_t received =
       recv(connection, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
+  if (received <= 0) {
+    return absl::UnavailableError("the device left before it sent its ticket");
+  }
   if (received != sizeof(request)) {
     return absl::InvalidArgumentError(fmt::format(
         "a hand-over request has {} bytes, not {}", sizeof(request), received));
@@ -149,8 +212,7 @@ absl::StatusOr<Ticket> ReceiveTicket(int connection,
   if (request.layout_version != kLayoutVersion) {
     return absl::InvalidArgumentError(
         fmt::format("the device speaks layout version {}, gpud {}; build both "
-                    "from the same "
-                    "source",
+                    "from the same source",
                     request.layout_version, kLayoutVersion));
   }
   return request.ticket;

@@ -42,23 +42,26 @@ struct HandedOver {
   Generation generation;
   UniqueFd submission;
   UniqueFd completion;
-  UniqueFd completion_event;  // eventfd
+  UniqueFd completion_event;  // CompletionEvent::reader
   UniqueFd connection;        // readable end-of-file when gpud is gone
 };
 
 // Device side: connects, presents the ticket, receives. Waits at most
-// `timeout`. Errors: Unavailable (no gpud there), PermissionDenied (ticket
-// refused: the sentence says why), DeadlineExceeded, FailedPrecondition (other
-// layout version, malformed reply).
+// `timeout`. Thread safe. Errors: Unavailable (no gpud there, or it closed),
+// DeadlineExceeded, InvalidArgument (socket path), FailedPrecondition (other
+// layout version, malformed reply, descriptors lost at this process's limit),
+// and whatever gpud refuses the ticket with (its code, its sentence).
 absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
                                           const Ticket& ticket,
                                           std::chrono::milliseconds timeout);
 
 // gpud side. Reads the one request of a fresh connection (blocking for at most
-// `timeout`). Errors: DeadlineExceeded, InvalidArgument (size, magic or
-// version; message says which).
+// `timeout`); descriptors that come with it are dropped. Errors:
+// DeadlineExceeded, Unavailable (the device left), InvalidArgument (size, magic
+// or version; message says which).
 absl::StatusOr<Ticket> ReceiveTicket(int connection,
                                      std::chrono::milliseconds timeout);
+// Sends copies of the three descriptors; never blocks. Errors: Unavailable.
 absl::Status SendApertures(int connection, uint32_t device_id,
                            Generation generation, int submission,
                            int completion, int completion_event);

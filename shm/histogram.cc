@@ -4,6 +4,12 @@
 #include <cmath>
 
 namespace carillon::shm {
+namespace {
+
+// Exact as a double, so that Percentile() never leaves the integers.
+constexpr uint64_t kMaxCount = uint64_t{1} << 53;
+
+}  // namespace
 
 void HistogramSnapshot::Merge(const HistogramCells& cells) {
   for (uint32_t i = 0; i < kHistogramBuckets; ++i) {
@@ -22,7 +28,10 @@ void HistogramSnapshot::Merge(const HistogramSnapshot& other) {
 }
 
 void HistogramSnapshot::AddBucket(uint32_t bucket, uint64_t count) {
-  buckets_[std::min(bucket, kHistogramBuckets - 1)] += count;
+  uint64_t& cell = buckets_[std::min(bucket, kHistogramBuckets - 1)];
+  // The counts may come from another process: any value must be harmless.
+  count = std::min(count, kMaxCount - count_);
+  cell += count;
   count_ += count;
 }
 

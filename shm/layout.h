@@ -71,7 +71,8 @@ struct SubmissionControl {
   // armed.
   alignas(128) uint32_t summary;
   // How the device waits for completions: kArmedFutexMask counts threads in a
-  // futex, kArmedEventFd says that the completion eventfd must be written.
+  // futex, kArmedEventFd says that the CompletionEvent (bells.h) must be
+  // written.
   alignas(128) uint32_t completion_armed;
   // The device's lease: when it last said that it is alive.
   alignas(128) uint64_t heartbeat_ns;

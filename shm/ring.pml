@@ -13,7 +13,7 @@
  *      ends, and the device sees it;
  *   4. no endless sleep: whoever sleeps with work, or with a dead peer, wakes.
  *
- * Switches: EVENT_FD   the device sleeps in epoll instead of in a futex
+ * Switches: EPOLL      the device sleeps in epoll instead of in a futex
  *           WORKERS    threads of gpud that end events (in any order)
  *   each a mistake that must be found; 1 = towards gpud, 2 = towards the device:
  *           WAKER_CLEARS, NO_RECHECK, SUMMARY_LATE, PUBLISH_FIRST, NO_FENCE,
@@ -72,8 +72,8 @@ byte device_summary;
 bool gpud_armed;
 bool closed;
 
-/* The completion eventfd. */
-bool event_fd;
+/* The CompletionEvent is readable. */
+bool event;
 
 /* Private words that each process's watcher sets when its peer has died. */
 bool gpud_sees_death;
@@ -140,7 +140,7 @@ inline ring() {
 #define COMPLETED (ecq_sequence[SLOT(tail + 1)] == tail + 1)
 #define ENDED (closed || device_sees_death)
 
-/* CompletionWaiter::WaitUntil, after its spin; or the eventfd flavour. */
+/* CompletionWaiter::WaitUntil, after its spin; or the flavour for epoll. */
 inline device_sleep() {
 #if SUMMARY_LATE != DEVICE
   device_armed = true;
@@ -157,19 +157,19 @@ inline device_sleep() {
 #if SUMMARY_LATE == DEVICE
      value = device_summary;
 #endif
-#ifdef EVENT_FD
+#ifdef EPOLL
      /* The connection's end-of-file is in the same epoll. */
 #if NO_WAKE_ON_DEATH == DEVICE
-     event_fd;
+     event;
 #else
-     event_fd || gpud_dead;
+     event || gpud_dead;
 #endif
 #else
      futex_wait(device_summary, value, device_sees_death, device_asleep)
 #endif
   fi;
-#ifdef EVENT_FD
-  event_fd = false;
+#ifdef EPOLL
+  event = false;
 #endif
   atomic { device_armed = false; value = 0 }
 }
@@ -276,8 +276,8 @@ active [WORKERS] proctype Worker() {
 #endif
        if
        :: armed ->
-#ifdef EVENT_FD
-          event_fd = true;
+#ifdef EPOLL
+          event = true;
 #else
           bump_and_wake(device_summary, device_asleep);
 #endif
@@ -304,8 +304,8 @@ active proctype GpudWatcher() {
 }
 
 inline tell_device_that_it_is_closed() {
-#ifdef EVENT_FD
-  event_fd = true;
+#ifdef EPOLL
+  event = true;
 #else
   bump_and_wake(device_summary, device_asleep);
 #endif

@@ -1,6 +1,7 @@
 #include "shm/ring_layout.h"
 
 #include <bit>
+#include <string_view>
 
 #include "fmt/format.h"
 
@@ -31,40 +32,63 @@ RingLayout MakeRingLayout(uint32_t entries, uint32_t parameter_bytes,
 absl::Status CheckRingLayout(const RingLayout& layout,
                              const Aperture& submission,
                              const Aperture& completion) {
-  if (auto status = CheckRingEntries(layout.entries); !status.ok())
-    return status;
-  const auto bad = [](std::string_view field, uint64_t value) {
-    return absl::FailedPreconditionError(
-        fmt::format("invalid ring layout: {} is {}", field, value));
+  const auto bad = [](std::string_view field, uint64_t value,
+                      std::string_view rule) {
+    return absl::FailedPreconditionError(fmt::format(
+        "invalid ring layout: {} is {}, must be {}; do gpud and the device "
+        "come from the same build?",
+        field, value, rule));
   };
-  if (layout.doorbell.value() >= submission.doorbell_count()) {
-    return bad("doorbell", layout.doorbell.value());
+  if (!CheckRingEntries(layout.entries).ok()) {
+    return bad("entries", layout.entries,
+               fmt::format("a power of two up to {}", kMaxRingEntries));
   }
-  if (layout.parameter_offset != sizeof(EsqEntryHeader) &&
-      layout.parameter_offset != sizeof(EsqEntryHeader) + sizeof(KmdOverride)) {
-    return bad("parameter offset", layout.parameter_offset);
+  if (layout.generation == Generation())
+    return bad("generation", 0, "1 or more");
+  if (layout.doorbell.value() >= submission.doorbell_count()) {
+    return bad("doorbell", layout.doorbell.value(),
+               fmt::format("below {}", submission.doorbell_count()));
+  }
+  constexpr uint32_t kPlain = sizeof(EsqEntryHeader);
+  constexpr uint32_t kModifyable = kPlain + sizeof(KmdOverride);
+  if (layout.parameter_offset != kPlain &&
+      layout.parameter_offset != kModifyable) {
+    return bad("parameter offset", layout.parameter_offset,
+               fmt::format("{} or {}", kPlain, kModifyable));
   }
   if (layout.parameter_bytes > kMaxParameterBytes) {
-    return bad("parameter bytes", layout.parameter_bytes);
+    return bad("parameter bytes", layout.parameter_bytes,
+               fmt::format("at most {}", kMaxParameterBytes));
   }
-  if (layout.entry_bytes % kCacheLine != 0 ||
-      layout.entry_bytes < layout.parameter_offset + layout.parameter_bytes) {
-    return bad("entry size", layout.entry_bytes);
+  const uint32_t used = layout.parameter_offset + layout.parameter_bytes;
+  if (layout.entry_bytes % kCacheLine != 0 || layout.entry_bytes < used) {
+    return bad("entry size", layout.entry_bytes,
+               fmt::format("a multiple of {} from {} on", kCacheLine, used));
   }
-  if (layout.esq_offset % kCacheLine != 0 ||
-      layout.esq_offset < submission.heap_offset() ||
-      !submission.Contains(layout.esq_offset, layout.esq_bytes())) {
-    return bad("ESQ offset", layout.esq_offset);
+  const auto check_place = [&](std::string_view field, uint64_t offset,
+                               uint64_t bytes, const Aperture& aperture) {
+    if (offset % kCacheLine == 0 && offset >= aperture.heap_offset() &&
+        aperture.Contains(offset, bytes)) {
+      return absl::OkStatus();
+    }
+    return bad(
+        field, offset,
+        fmt::format("a multiple of {} with {} bytes inside {}..{}", kCacheLine,
+                    bytes, aperture.heap_offset(), aperture.size()));
+  };
+  for (const auto& status : {check_place("ESQ offset", layout.esq_offset,
+                                         layout.esq_bytes(), submission),
+                             check_place("ECQ offset", layout.ecq_offset,
+                                         layout.ecq_bytes(), completion),
+                             check_place("life offset", layout.life_offset,
+                                         layout.life_bytes(), completion)}) {
+    if (!status.ok()) return status;
   }
-  if (layout.ecq_offset % kCacheLine != 0 ||
-      layout.ecq_offset < completion.heap_offset() ||
-      !completion.Contains(layout.ecq_offset, layout.ecq_bytes())) {
-    return bad("ECQ offset", layout.ecq_offset);
-  }
-  if (layout.life_offset % kCacheLine != 0 ||
-      layout.life_offset < completion.heap_offset() ||
-      !completion.Contains(layout.life_offset, layout.life_bytes())) {
-    return bad("life offset", layout.life_offset);
+  if (layout.life_offset < layout.ecq_offset + layout.ecq_bytes() &&
+      layout.ecq_offset < layout.life_offset + layout.life_bytes()) {
+    return bad("life offset", layout.life_offset,
+               fmt::format("outside the ECQ, {} bytes at {}",
+                           layout.ecq_bytes(), layout.ecq_offset));
   }
   return absl::OkStatus();
 }

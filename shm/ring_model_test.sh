@@ -46,15 +46,15 @@ breaks() {
   fi
 }
 
-for flavour in '' -DEVENT_FD; do
+for flavour in '' -DEPOLL; do
   holds -DSLOTS=1 -DEVENTS=2 $flavour
   holds -DSLOTS=2 -DEVENTS=2 $flavour
 done
 if [ "${1:-}" = full ]; then
   holds -DSLOTS=2 -DEVENTS=3
-  holds -DSLOTS=2 -DEVENTS=3 -DEVENT_FD
+  holds -DSLOTS=2 -DEVENTS=3 -DEPOLL
   holds -DSLOTS=2 -DEVENTS=2 -DWORKERS=2
-  holds -DSLOTS=2 -DEVENTS=2 -DWORKERS=2 -DEVENT_FD
+  holds -DSLOTS=2 -DEVENTS=2 -DWORKERS=2 -DEPOLL
 fi
 
 # An endless sleep shows as a device or front-end that never leaves.
@@ -65,12 +65,12 @@ for mistake in WAKER_CLEARS NO_RECHECK SUMMARY_LATE NO_FENCE NO_WAKE_ON_DEATH; d
   breaks "$endless" -D$mistake=2
 done
 for mistake in WAKER_CLEARS NO_RECHECK NO_FENCE NO_WAKE_ON_DEATH; do
-  breaks "$endless" -D$mistake=2 -DEVENT_FD
+  breaks "$endless" -D$mistake=2 -DEPOLL
 done
 breaks "$torn" -DPUBLISH_FIRST=1
 breaks "$torn" -DPUBLISH_FIRST=2
 breaks "$torn|doorbell-seen" -DNO_FREE_CHECK=1
 breaks "$endless" -DCLOSE_LATE=1
-breaks "$endless" -DCLOSE_LATE=1 -DEVENT_FD
+breaks "$endless" -DCLOSE_LATE=1 -DEPOLL
 
 exit $((failures > 0))

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -13,23 +14,30 @@ namespace carillon::shm {
 
 WaitResult FutexWait(std::span<const FutexWord> words,
                      std::chrono::nanoseconds timeout) {
-  std::array<futex_waitv, kMaxFutexWords> waiters;
-  const size_t count =
-      words.size() < kMaxFutexWords ? words.size() : kMaxFutexWords;
-  for (size_t i = 0; i < count; ++i) {
-    waiters[i] = {
-        .val = words[i].expected,
-        .uaddr = reinterpret_cast<uintptr_t>(words[i].word),
-        .flags =
-            FUTEX_32,  // not private: the word is shared with other processes
-        .__reserved = 0};
+  if (words.empty() || words.size() > kMaxFutexWords) {
+    return WaitResult::kWoken;
   }
+  std::array<futex_waitv, kMaxFutexWords> waiters;
+  for (size_t i = 0; i < words.size(); ++i) {
+    // Not FUTEX_PRIVATE_FLAG: other processes wake these words.
+    waiters[i] = {.val = words[i].expected,
+                  .uaddr = reinterpret_cast<uintptr_t>(words[i].word),
+                  .flags = FUTEX_32,
+                  .__reserved = 0};
+  }
+  // Seconds and nanoseconds apart, so that no timeout overflows; an absolute
+  // deadline, so that a kernel-side restart does not prolong it.
+  timeout = std::max(timeout, std::chrono::nanoseconds(0));
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(timeout);
   timespec deadline;
   clock_gettime(CLOCK_MONOTONIC, &deadline);
-  const auto total = std::chrono::nanoseconds(deadline.tv_nsec) + timeout;
-  deadline.tv_sec += total / std::chrono::seconds(1);
-  deadline.tv_nsec = (total % std::chrono::seconds(1)).count();
-  const long result = syscall(SYS_futex_waitv, waiters.data(), count, 0,
+  deadline.tv_sec += seconds.count();
+  deadline.tv_nsec += (timeout - seconds).count();
+  if (deadline.tv_nsec >= 1'000'000'000) {
+    deadline.tv_nsec -= 1'000'000'000;
+    ++deadline.tv_sec;
+  }
+  const long result = syscall(SYS_futex_waitv, waiters.data(), words.size(), 0,
                               &deadline, CLOCK_MONOTONIC);
   return result < 0 && errno == ETIMEDOUT ? WaitResult::kTimedOut
                                           : WaitResult::kWoken;
@@ -40,8 +48,10 @@ void FutexWakeAll(const uint32_t* word) {
 }
 
 bool FutexWaitvSupported() {
+  // No words: EINVAL from a kernel that has it, ENOSYS from one that has not,
+  // and whatever a seccomp filter likes from a sandbox.
   return syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, 0) < 0 &&
-         errno != ENOSYS;
+         errno == EINVAL;
 }
 
 }  // namespace carillon::shm

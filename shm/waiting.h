@@ -39,8 +39,10 @@ struct FutexWord {
 };
 
 // Sleeps until one of 1..kMaxFutexWords words is woken or no longer holds its
-// expected value, or until `timeout` has passed. May wake without cause. Thread
-// safe.
+// expected value, or until `timeout` has passed (at once if it is not
+// positive). May wake without cause: by a signal, and always when it is given
+// too many words or none, since sleeping on some of them could miss a wake-up.
+// Thread safe.
 WaitResult FutexWait(std::span<const FutexWord> words,
                      std::chrono::nanoseconds timeout);
 
@@ -48,7 +50,21 @@ WaitResult FutexWait(std::span<const FutexWord> words,
 // read-only.
 void FutexWakeAll(const uint32_t* word);
 
-// True when this kernel has futex_waitv.
+// Orders every access before it before every access after it, as seen by all
+// threads and processes: the waker's half of the Dekker pair above.
+inline void FullFence() {
+#if defined(__SANITIZE_THREAD__)
+  // TSan does not know fences; an atomic read-modify-write is one on every
+  // machine that TSan runs on.
+  static std::atomic<uint32_t> unused{0};
+  unused.fetch_add(0, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+// True when this kernel has futex_waitv and lets us use it (a sandbox may
+// not); FutexWait() never sleeps without.
 bool FutexWaitvSupported();
 
 // Step 3 of the waker.
