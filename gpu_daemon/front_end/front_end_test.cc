@@ -303,14 +303,21 @@ TEST_F(FrontEndTest, TracedEventsCarryTheirLifeInOrder) {
 
 TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  uint64_t sleeps = 0;
+  int late = 0;
   for (int round = 0; round < 200; ++round) {
-    // Bounded by the test's own time limit: a lost wake-up would cost kLongestSleep each.
-    const uint64_t sleeps = front_end_->sleeps();
     while (front_end_->sleeps() == sleeps) std::this_thread::yield();
+    sleeps = front_end_->sleeps();
     event.ring->Commit();
     event.ring->Ring();
+    // A lost wake-up would end only with the front-end's longest sleep.
+    const shm::Nanoseconds start = shm::NowNs();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+    late += shm::NowNs() - start > 400'000'000;
   }
+  // A machine that is that busy now and then is no reason to fail; a protocol that loses
+  // wake-ups is late nearly always.
+  EXPECT_LT(late, 20);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "gpu_daemon/front_end/argument_plan.h"
 #include "gpu_daemon/front_end/event_kernel.h"
@@ -47,7 +48,8 @@ struct KernelLaunch {
   uint64_t arrival = 0;      // order of submission
   uint64_t next_block = 0;   // first block not yet given out
   uint64_t ended_blocks = 0;
-  bool cancelled = false;    // gives out no further blocks
+  // Set: gives out no further blocks, and ends as aborted for this reason.
+  std::optional<shm::EventStatus> cancelled;
 
   // Written by kernels through BlockLaunch::fail_status.
   uint32_t fail_status = 0;

@@ -108,14 +108,14 @@ std::optional<DispatchedBlock> Kmu::NextBlock() {
 
 void Kmu::EndBlock(const DispatchedBlock& block) {
   LaunchPtr ended;
-  bool cancelled = false;
+  bool cut_short = false;
   {
     std::lock_guard lock(mutex_);
     KernelLaunch* launch = block.launch;
     sms_.Release(block.sm, launch->cost);
     ++launch->ended_blocks;
-    cancelled = launch->cancelled && launch->next_block < launch->kmd.blocks();
-    const uint64_t last = cancelled ? launch->next_block : launch->kmd.blocks();
+    cut_short = launch->cancelled && launch->next_block < launch->kmd.blocks();
+    const uint64_t last = cut_short ? launch->next_block : launch->kmd.blocks();
     if (launch->ended_blocks == last) {
       const auto place = std::find_if(kdu_.begin(), kdu_.end(),
                                       [&](const LaunchPtr& p) { return p.get() == launch; });
@@ -127,8 +127,9 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
   work_.notify_one();
   if (ended == nullptr) return;
   const uint32_t status = std::atomic_ref<uint32_t>(ended->fail_status).load();
-  if (cancelled) {
-    End(std::move(ended), EventState::kAborted, static_cast<uint32_t>(EventStatus::kUnregistered));
+  if (cut_short) {
+    const auto why = static_cast<uint32_t>(*ended->cancelled);
+    End(std::move(ended), EventState::kAborted, why);
   } else if (status != 0) {
     End(std::move(ended), EventState::kFailed, CompletionStatus(status));
   } else {
@@ -171,7 +172,7 @@ uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
       if (!match(*launch) || launch->cancelled) continue;
       const bool unplaced = launch->next_block < launch->kmd.blocks();
       if (!unplaced) continue;  // all blocks run already: it ends as it ends
-      launch->cancelled = true;
+      launch->cancelled = why;
       if (launch->next_block == launch->ended_blocks) {
         ended.push_back(std::move(launch));
       } else {

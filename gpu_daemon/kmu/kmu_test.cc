@@ -132,7 +132,9 @@ TEST_F(KmuTest, ACancelledLaunchRunsNoFurtherBlocksAndEndsAsAborted) {
   EXPECT_EQ(second.status, static_cast<uint32_t>(EventStatus::kDeviceGone));
   EXPECT_EQ(kmu_->CancelLaunch(11, EventStatus::kDeviceGone), 1u);
   gate_.LetPass(1);
-  EXPECT_EQ(Get(std::move(running)).state, EventState::kAborted);
+  const LaunchResult first = Get(std::move(running));
+  EXPECT_EQ(first.state, EventState::kAborted);
+  EXPECT_EQ(first.status, static_cast<uint32_t>(EventStatus::kDeviceGone));
   EXPECT_EQ(gate_.entered().size(), 1u);
   EXPECT_TRUE(kmu_->idle());
 }

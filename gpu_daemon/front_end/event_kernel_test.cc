@@ -1,0 +1,147 @@
+#include "gpu_daemon/front_end/event_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include "gpu_daemon/front_end/test_device.h"
+#include "gpu_daemon/kernels/registry.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+
+std::string Check(simt::Dim3 grid, simt::Dim3 block, uint32_t shared = 0) {
+  return std::string(CheckKernelMetadata({.kernel = simt::FindKernel("null_event"),
+                                          .grid = grid,
+                                          .block = block,
+                                          .shared_bytes = shared},
+                                         GpuModel{})
+                         .message());
+}
+
+TEST(KernelMetadataTest, EveryDimensionOutOfRangeIsNamedWithItsLimit) {
+  EXPECT_EQ(Check({1, 1, 1}, {32, 1, 1}), "");
+  EXPECT_EQ(Check({0, 1, 1}, {32, 1, 1}), "grid.x is 0: must be from 1 to 2147483647");
+  EXPECT_EQ(Check({1, 65536, 1}, {32, 1, 1}), "grid.y is 65536: must be from 1 to 65535");
+  EXPECT_EQ(Check({1, 1, 65536}, {32, 1, 1}), "grid.z is 65536: must be from 1 to 65535");
+  EXPECT_EQ(Check({1, 1, 1}, {1025, 1, 1}), "block.x is 1025: must be from 1 to 1024");
+  EXPECT_EQ(Check({1, 1, 1}, {1, 0, 1}), "block.y is 0: must be from 1 to 1024");
+  EXPECT_EQ(Check({1, 1, 1}, {1, 1, 65}), "block.z is 65: must be from 1 to 64");
+  EXPECT_EQ(Check({1, 1, 1}, {64, 32, 1}), "block 64x32x1 has 2048 threads: the limit is 1024");
+  EXPECT_EQ(Check({1, 1, 1}, {32, 1, 1}, 49153), "49153 + 0 bytes of shared memory: an SM has 49152");
+}
+
+TEST(KernelMetadataTest, ABlockThatNoSmCouldHoldIsRefused) {
+  const auto status = CheckKernelMetadata(
+      {.kernel = simt::FindKernel("null_event"), .grid = {1, 1, 1}, .block = {64, 1, 1}},
+      GpuModel{.threads_per_sm = 32});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(KernelMetadataTest, OnlyOneWarpWithoutSharedMemoryTakesTheShortPath) {
+  const auto* kernel = simt::FindKernel("null_event");
+  EXPECT_TRUE((KernelMetadata{kernel, {1, 1, 1}, {32, 1, 1}, 0}.single_warp()));
+  EXPECT_TRUE((KernelMetadata{kernel, {1, 1, 1}, {4, 4, 2}, 0}.single_warp()));
+  EXPECT_FALSE((KernelMetadata{kernel, {1, 1, 1}, {33, 1, 1}, 0}.single_warp()));
+  EXPECT_FALSE((KernelMetadata{kernel, {2, 1, 1}, {32, 1, 1}, 0}.single_warp()));
+  EXPECT_FALSE((KernelMetadata{kernel, {1, 1, 1}, {32, 1, 1}, 4}.single_warp()));
+}
+
+class EventKernelTest : public testing::Test {
+ protected:
+  TestDevice device_;
+  TestDevice::Event event_ = device_.Register(
+      {.kernel = simt::FindKernel("null_event"), .bindings = {{.constant_bits = 0}}, .entries = 4});
+
+  uint32_t Pending() {
+    bool violation = false;
+    const uint32_t pending = event_.kernel->PendingRings(&violation);
+    EXPECT_FALSE(violation);
+    return pending;
+  }
+  void Ring(int count) {
+    for (int i = 0; i < count; ++i) event_.ring->Commit();
+    event_.ring->Ring();
+  }
+};
+
+TEST_F(EventKernelTest, AnEventEndsOnceWhoeverTriesToEndItAgain) {
+  Ring(1);
+  ASSERT_EQ(Pending(), 1u);
+  const auto sequence = event_.kernel->TakeRing();
+  EXPECT_TRUE(event_.kernel->Finish(sequence, EventState::kDone, 0, false, nullptr));
+  EXPECT_FALSE(event_.kernel->Finish(sequence, EventState::kAborted, 7, false, nullptr));
+  EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
+  EXPECT_EQ(event_.kernel->counts().aborted, 0u);
+}
+
+TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {
+  Ring(4);
+  ASSERT_EQ(Pending(), 4u);
+  for (int i = 0; i < 4; ++i) event_.kernel->TakeRing();
+  // The second ends first: its slot stays taken until the first ends.
+  event_.kernel->Finish(shm::Sequence(2), EventState::kDone, 0, false, nullptr);
+  EXPECT_FALSE(event_.ring->Poll().has_value());
+  event_.kernel->AddScheduled(1);
+  bool violation = false;
+  event_.kernel->PendingRings(&violation);
+  EXPECT_TRUE(violation);
+  event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false, nullptr);
+  violation = false;
+  event_.kernel->PendingRings(&violation);
+  EXPECT_FALSE(violation);
+  EXPECT_EQ(event_.kernel->completed_in_order(), 2u);
+}
+
+TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
+  Ring(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 3; ++i) event_.kernel->TakeRing();
+  event_.kernel->Finish(shm::Sequence(2), EventState::kFailed, 1001, false, nullptr);
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 2u);
+  const EventCounts counts = event_.kernel->counts();
+  EXPECT_EQ(counts.rung, 3u);
+  EXPECT_EQ(counts.failed, 1u);
+  EXPECT_EQ(counts.aborted, 2u);
+  EXPECT_EQ(event_.kernel->in_flight(), 0u);
+  EXPECT_EQ(event_.kernel->last_failed_status(), 1001u);
+}
+
+TEST_F(EventKernelTest, ADoorbellUsedBeforeRegistrationDoesNotLaunchAnything) {
+  // The next registration gets doorbell 1, whose counter an earlier life left at 5.
+  device_.memory->submission().doorbells()[1] = 5;
+  auto reused = device_.Register(
+      {.kernel = simt::FindKernel("null_event"), .bindings = {{.constant_bits = 0}}});
+  bool violation = false;
+  EXPECT_EQ(reused.kernel->PendingRings(&violation), 0u);
+  reused.ring->Commit();
+  reused.ring->Ring();
+  EXPECT_EQ(reused.kernel->PendingRings(&violation), 1u);
+  EXPECT_FALSE(violation);
+}
+
+TEST(ArgumentPlanTest, BindingsThatCannotWorkAreRefusedByName) {
+  const auto* echo = simt::FindKernel("echo");
+  alignas(16) std::byte bytes[64];
+  const auto message = [&](std::vector<ParameterBinding> bindings) {
+    return std::string(ArgumentPlan::Make(*echo, bindings).status().message());
+  };
+  EXPECT_EQ(message({}), "kernel 'echo' has 2 parameters, 0 were given");
+  EXPECT_EQ(message({{.buffer = {bytes, 64}}, {}}),
+            "parameter 'out' is a buffer and needs a buffer id");
+  EXPECT_EQ(message({{.writable = true, .buffer = {bytes, 64}, .slot_stride = 8},
+                     {.buffer = {bytes, 64}}}),
+            "parameter 'in' is writable: it cannot have a slot stride");
+  const auto* add = simt::FindKernel("vector_add");
+  std::vector<ParameterBinding> odd(add->params.size());
+  for (auto& binding : odd) binding.buffer = {bytes, 63};
+  EXPECT_EQ(std::string(ArgumentPlan::Make(*add, odd).status().message()),
+            "parameter 'a': 63 bytes is not a whole number of 4-byte elements");
+  for (auto& binding : odd) binding.buffer = {bytes + 2, 60};
+  EXPECT_EQ(std::string(ArgumentPlan::Make(*add, odd).status().message()),
+            "parameter 'a': offset and slot stride must be multiples of 4");
+}
+
+}  // namespace
+}  // namespace carillon::gpud
