@@ -1,0 +1,147 @@
+#include "tools/cli/topology/keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+constexpr uint64_t kKiB = 1 << 10;
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kTiB = uint64_t{1} << 40;
+
+const std::vector<Key>& GpuTable() {
+  static const auto* const keys = new std::vector<Key>{
+      {.name = "backend",
+       .type = KeyType::kChoice,
+       .choices = {"auto", "cpu", "cuda"},
+       .flag = "--backend",
+       .fallback = "auto",
+       .help = "who runs the kernels; auto takes cuda where there is a GPU"},
+      {.name = "workers",
+       .type = KeyType::kInteger,
+       .min = 1,
+       .max = 256,
+       .flag = "--workers",
+       .fallback = "by the cores",
+       .help = "threads that run thread blocks (cpu back-end)"},
+      {.name = "ekt_entries",
+       .type = KeyType::kInteger,
+       .min = 1,
+       .max = 1024,
+       .flag = "--ekt-entries",
+       .fallback = "32",
+       .help = "event kernels that can be registered at once"},
+      {.name = "policy",
+       .type = KeyType::kChoice,
+       .choices = {"first_come", "priority"},
+       .flag = "--policy",
+       .fallback = "first_come",
+       .help = "who gets the next free thread-block slot"},
+      {.name = "memory",
+       .type = KeyType::kSize,
+       .min = kMiB,
+       .max = kTiB,
+       .flag = "--memory",
+       .fallback = "256MiB",
+       .help = "GPU memory and apertures of all devices together"},
+      {.name = "trace",
+       .type = KeyType::kBoolean,
+       .flag = "--trace",
+       .fallback = "false",
+       .help = "stamp every stage of an event's life"},
+      {.name = "log_level",
+       .type = KeyType::kChoice,
+       .choices = {"trace", "debug", "info", "warn", "error"},
+       .flag = "--log-level",
+       .fallback = "info",
+       .help = "what gpud writes to its log"},
+  };
+  return *keys;
+}
+
+const std::vector<Key>& ModelTable() {
+  static const auto* const keys = new std::vector<Key>{
+      {.name = "sms",
+       .type = KeyType::kInteger,
+       .min = 1,
+       .max = 1024,
+       .flag = "--sms",
+       .fallback = "16",
+       .help = "streaming multiprocessors"},
+      {.name = "blocks_per_sm",
+       .type = KeyType::kInteger,
+       .min = 1,
+       .max = 1024,
+       .flag = "--blocks-per-sm",
+       .fallback = "16",
+       .help = "thread blocks resident on an SM at once"},
+      {.name = "threads_per_sm",
+       .type = KeyType::kInteger,
+       .min = 32,
+       .max = 65536,
+       .flag = "--threads-per-sm",
+       .fallback = "2048",
+       .help = "threads resident on an SM at once"},
+      {.name = "registers_per_sm",
+       .type = KeyType::kInteger,
+       .min = 1024,
+       .max = 16777216,
+       .flag = "--registers-per-sm",
+       .fallback = "65536",
+       .help = "32-bit registers of an SM"},
+      {.name = "shared_bytes_per_sm",
+       .type = KeyType::kSize,
+       .min = kKiB,
+       .max = 64 * kMiB,
+       .flag = "--shared-per-sm",
+       .fallback = "48KiB",
+       .help = "shared memory of an SM"},
+  };
+  return *keys;
+}
+
+}  // namespace
+
+std::span<const Key> GpuKeys() { return GpuTable(); }
+std::span<const Key> GpuModelKeys() { return ModelTable(); }
+
+const DeviceKind* FindDeviceKind(std::string_view name) {
+  for (const DeviceKind& kind : DeviceKinds()) {
+    if (kind.name == name) return &kind;
+  }
+  return nullptr;
+}
+
+const Key* FindKey(std::span<const Key> keys, std::string_view name) {
+  const auto found =
+      std::find_if(keys.begin(), keys.end(),
+                   [&](const Key& key) { return key.name == name; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+std::string AllowedValues(const Key& key) {
+  switch (key.type) {
+    case KeyType::kBoolean:
+      return "true or false";
+    case KeyType::kInteger:
+      return fmt::format("{}{} to {}",
+                         key.power_of_two ? "a power of two, " : "", key.min,
+                         key.max);
+    case KeyType::kSize:
+      return fmt::format("{} to {}", FormatExactSize(key.min),
+                         FormatExactSize(key.max));
+    case KeyType::kText:
+      return fmt::format("{} to {} characters", key.min, key.max);
+    case KeyType::kChoice:
+      return fmt::format("{}", fmt::join(key.choices, ", "));
+    case KeyType::kDimensions:
+      return fmt::format("WIDTHxHEIGHT, each {} to {}", key.min, key.max);
+  }
+  return "";
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,68 @@
+// Every key of a topology file: its type, its limits, the flag that it becomes,
+// and what it means. The reader, the JSON schema and the documentation are made
+// from these tables, so a new key is one line and a new kind of device one
+// table.
+#ifndef CARILLON_TOOLS_CLI_TOPOLOGY_KEYS_H_
+#define CARILLON_TOOLS_CLI_TOPOLOGY_KEYS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace carillon::cli {
+
+enum class KeyType {
+  kBoolean,
+  kInteger,     // min to max
+  kSize,        // bytes, min to max, with units
+  kText,        // min to max bytes
+  kChoice,      // one of `choices`
+  kDimensions,  // WIDTHxHEIGHT, each min to max
+};
+
+struct Key {
+  std::string_view name;
+  KeyType type;
+  uint64_t min = 0;
+  uint64_t max = 0;
+  bool power_of_two = false;
+  std::vector<std::string_view> choices = {};
+  // "--udp-port"; a boolean is passed as the bare flag when it is true.
+  std::string_view flag = {};
+  // The program's own default, for the documentation.
+  std::string_view fallback = {};
+  std::string_view help = {};
+};
+
+// What a kind of device is started as.
+struct DeviceKind {
+  std::string_view name;
+  std::string_view summary;
+  // Below the folder of programs: "devices/nic/nic".
+  std::string_view program;
+  std::vector<Key> keys;
+};
+
+// Keys of `gpu:`, and of `gpu: model:`.
+std::span<const Key> GpuKeys();
+std::span<const Key> GpuModelKeys();
+
+std::span<const DeviceKind> DeviceKinds();
+// Null for a kind that there is not.
+const DeviceKind* FindDeviceKind(std::string_view name);
+// The kind of a user's own device, which is started by its `command`.
+inline constexpr std::string_view kExecKind = "exec";
+
+inline constexpr uint64_t kMaxDevices = 256;
+inline constexpr uint64_t kMaxNameLength = 32;
+
+const Key* FindKey(std::span<const Key> keys, std::string_view name);
+
+// "1 to 1024", "4 KiB to 1 TiB", "a power of two, 1 to 65536", "cpu or cuda".
+std::string AllowedValues(const Key& key);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TOPOLOGY_KEYS_H_

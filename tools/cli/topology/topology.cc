@@ -1,0 +1,58 @@
+#include "tools/cli/topology/topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+
+std::vector<std::string> Setting::ToFlags() const {
+  switch (key->type) {
+    case KeyType::kBoolean:
+      if (number == 0) return {};
+      return {std::string(key->flag)};
+    case KeyType::kInteger:
+    case KeyType::kSize:
+      return {fmt::format("{}={}", key->flag, number)};
+    default:
+      return {fmt::format("{}={}", key->flag, text)};
+  }
+}
+
+void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value) {
+  const Key* const wanted = FindKey(device.kind->keys, key);
+  if (wanted == nullptr) return;
+  const auto same = std::find_if(
+      device.settings.begin(), device.settings.end(),
+      [&](const Setting& setting) { return setting.key == wanted; });
+  if (same != device.settings.end()) {
+    same->number = value;
+  } else {
+    Setting setting;
+    setting.key = wanted;
+    setting.number = value;
+    device.settings.push_back(std::move(setting));
+  }
+}
+
+std::string CheckName(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  if (name.empty() || name.size() > kMaxNameLength ||
+      !std::all_of(name.begin(), name.end(), allowed)) {
+    return fmt::format("{} is no name; allowed: 1 to {} of a-z, 0-9, '_', '-'",
+                       Quote(name), kMaxNameLength);
+  }
+  // Their logs lie beside the devices'.
+  if (name == "gpud" || name == "supervisor") {
+    return fmt::format("{} is a name that Carillon uses itself", Quote(name));
+  }
+  return "";
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,51 @@
+// A testbed as a file describes it: the GPU and the devices around it.
+#ifndef CARILLON_TOOLS_CLI_TOPOLOGY_TOPOLOGY_H_
+#define CARILLON_TOOLS_CLI_TOPOLOGY_TOPOLOGY_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/cli/topology/keys.h"
+
+namespace carillon::cli {
+
+// A key and its value.
+struct Setting {
+  const Key* key = nullptr;
+  uint64_t number = 0;  // kInteger, kSize, kBoolean (0 or 1)
+  std::string text;     // the other types
+
+  // As the program's flag takes it: {} for false, {"--trace"} for true, else
+  // {"--ring=64"}.
+  std::vector<std::string> ToFlags() const;
+};
+
+struct DeviceEntry {
+  std::string name;
+  const DeviceKind* kind = nullptr;
+  std::vector<Setting> settings;
+  // exec only: program and arguments. A program with a slash in it is relative
+  // to the topology file's folder, others are found in PATH.
+  std::vector<std::string> command;
+  // Bring-up waits until the device reports that it is ready.
+  bool wait_ready = true;
+};
+
+struct Topology {
+  std::string name;
+  std::vector<Setting> gpu;  // of gpu and of gpu.model
+  std::vector<DeviceEntry> devices;
+};
+
+// Sets `key` (which the kind must have) in place of what was there.
+void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value);
+
+// 1 to 32 characters of [a-z0-9_-], and not one that Carillon uses itself.
+// Returns what is wrong, or nothing.
+std::string CheckName(std::string_view name);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TOPOLOGY_TOPOLOGY_H_

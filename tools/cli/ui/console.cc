@@ -1,0 +1,88 @@
+#include "tools/cli/ui/console.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace carillon::cli {
+namespace {
+
+void Write(FILE* stream, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+}
+
+bool ColourWanted() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  if (no_colour != nullptr && *no_colour != '\0') return false;
+  const char* terminal = std::getenv("TERM");
+  return terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+std::string Dump(const Json& document, int indent) {
+  return document.dump(indent, ' ', false, Json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace
+
+Console::Console(FILE* out, FILE* err)
+    : out_(out),
+      err_(err),
+      out_is_terminal_(isatty(fileno(out)) == 1),
+      err_is_terminal_(isatty(fileno(err)) == 1),
+      colour_(out_is_terminal_ && ColourWanted()) {}
+
+void Console::EndLineInPlace() {
+  if (!in_place_) return;
+  Write(err_, "\r\x1b[K");
+  in_place_ = false;
+}
+
+void Console::Print(std::string_view text) {
+  EndLineInPlace();
+  Write(out_, text);
+}
+
+void Console::Print(const Table& table) { Print(table.ToString(colour_)); }
+
+void Console::PrintDocument(const Json& document) {
+  document_printed_ = true;
+  Print(Dump(document, 2));
+}
+
+void Console::PrintJsonLine(const Json& document) {
+  document_printed_ = true;
+  Print(Dump(document, -1));
+}
+
+void Console::Say(std::string_view line) {
+  EndLineInPlace();
+  Write(err_, fmt::format("{}\n", line));
+}
+
+void Console::SayInPlace(std::string_view line) {
+  if (!err_is_terminal_) return;
+  Write(err_, fmt::format("\r\x1b[K{}", line));
+  in_place_ = true;
+}
+
+std::string Console::Coloured(const char* code, std::string_view text) const {
+  if (!colour_) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+std::string Console::Bold(std::string_view text) const {
+  return Coloured("1", text);
+}
+std::string Console::Good(std::string_view text) const {
+  return Coloured("32", text);
+}
+std::string Console::Bad(std::string_view text) const {
+  return Coloured("31", text);
+}
+
+bool Console::out_ok() const { return std::ferror(out_) == 0; }
+
+}  // namespace carillon::cli

@@ -1,0 +1,105 @@
+#include "tools/cli/ui/console.h"
+
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tools/cli/ui/exit_code.h"
+
+namespace carillon::cli {
+namespace {
+
+std::string Contents(FILE* file) {
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  return text;
+}
+
+struct Files {
+  FILE* out = std::tmpfile();
+  FILE* err = std::tmpfile();
+  ~Files() {
+    std::fclose(out);
+    std::fclose(err);
+  }
+};
+
+TEST(Console, KeepsResultsAndMessagesApart) {
+  Files files;
+  Console console(files.out, files.err);
+  console.Say("working");
+  console.Print("result\n");
+  console.SayInPlace("50 %");
+  EXPECT_EQ(Contents(files.out), "result\n");
+  EXPECT_EQ(Contents(files.err), "working\n");
+}
+
+TEST(Console, PrintsDocumentsThatAlwaysParse) {
+  Files files;
+  Console console(files.out, files.err);
+  console.PrintDocument({{"note", "\xff bytes"}, {"count", UINT64_MAX}});
+  EXPECT_TRUE(console.document_printed());
+  const auto parsed = Json::parse(Contents(files.out), nullptr, false);
+  ASSERT_FALSE(parsed.is_discarded());
+  EXPECT_EQ(parsed["count"], UINT64_MAX);
+}
+
+TEST(Console, PrintsAStreamAsOneObjectALine) {
+  Files files;
+  Console console(files.out, files.err);
+  console.PrintJsonLine({{"a", 1}});
+  console.PrintJsonLine({{"a", 2}});
+  EXPECT_EQ(Contents(files.out), "{\"a\":1}\n{\"a\":2}\n");
+}
+
+TEST(Console, HasNoColourInAFile) {
+  Files files;
+  Console console(files.out, files.err);
+  EXPECT_EQ(console.Bad("x"), "x");
+}
+
+TEST(Console, HasColourOnATerminalUnlessNoColorIsSet) {
+  int primary;
+  int secondary;
+  ASSERT_EQ(openpty(&primary, &secondary, nullptr, nullptr, nullptr), 0);
+  FILE* terminal = fdopen(secondary, "w");
+  setenv("TERM", "xterm", 1);
+  unsetenv("NO_COLOR");
+  EXPECT_EQ(Console(terminal, terminal).Bad("x"), "\x1b[31mx\x1b[0m");
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_EQ(Console(terminal, terminal).Bad("x"), "x");
+  unsetenv("NO_COLOR");
+  setenv("TERM", "dumb", 1);
+  EXPECT_EQ(Console(terminal, terminal).Bad("x"), "x");
+  std::fclose(terminal);
+  close(primary);
+}
+
+TEST(ExitCode, FollowsTheKindOfFailure) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), ExitCode::kOk);
+  EXPECT_EQ(ExitCodeOf(absl::InternalError("")), ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeOf(absl::FailedPreconditionError("")), ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeOf(absl::InvalidArgumentError("")), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeOf(absl::NotFoundError("")), ExitCode::kNotFound);
+  EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), ExitCode::kUnavailable);
+  EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")),
+            ExitCode::kUnavailable);
+  EXPECT_EQ(ExitCodeOf(absl::PermissionDeniedError("")), ExitCode::kDenied);
+  EXPECT_EQ(ExitCodeOf(absl::DataLossError("")), ExitCode::kViolated);
+}
+
+TEST(Hint, TravelsWithTheStatus) {
+  const absl::Status status =
+      WithHint(absl::NotFoundError("no testbed is up"), "carillon up");
+  EXPECT_EQ(HintOf(status), "carillon up");
+  EXPECT_EQ(status.message(), "no testbed is up");
+  EXPECT_EQ(HintOf(absl::NotFoundError("x")), "");
+}
+
+}  // namespace
+}  // namespace carillon::cli

@@ -1,0 +1,40 @@
+// A table for people: aligned columns, a header line, no lines drawn.
+#ifndef CARILLON_TOOLS_CLI_UI_TABLE_H_
+#define CARILLON_TOOLS_CLI_UI_TABLE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace carillon::cli {
+
+enum class Align { kLeft, kRight };
+
+struct Column {
+  std::string header;
+  Align align = Align::kLeft;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // Missing cells are empty; more than there are columns are dropped.
+  void AddRow(std::vector<std::string> cells);
+  bool empty() const { return rows_.empty(); }
+
+  // Lines end in '\n' and never in spaces. `bold_header`: with the terminal's
+  // codes for bold.
+  std::string ToString(bool bold_header) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Columns that UTF-8 text takes on a terminal, one a character.
+size_t DisplayWidth(std::string_view text);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_UI_TABLE_H_
