@@ -6,6 +6,7 @@
 #include "gpu_daemon/kernels/bfs_level.cuh"
 #include "gpu_daemon/kernels/busy.cuh"
 #include "gpu_daemon/kernels/conv5x5.cuh"
+#include "gpu_daemon/kernels/crc32.cuh"
 #include "gpu_daemon/kernels/dct8x8.cuh"
 #include "gpu_daemon/kernels/echo.cuh"
 #include "gpu_daemon/kernels/fail_if.cuh"
