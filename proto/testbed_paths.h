@@ -1,5 +1,6 @@
-// Where the processes of one testbed meet: names inside the testbed's directory, which is
-// mode 0700 and belongs to the user who brought the testbed up.
+// Where the processes of one testbed meet: names inside the testbed's
+// directory, which is mode 0700 and belongs to the user who brought the testbed
+// up.
 #ifndef CARILLON_PROTO_TESTBED_PATHS_H_
 #define CARILLON_PROTO_TESTBED_PATHS_H_
 
@@ -10,13 +11,22 @@ namespace carillon {
 
 class TestbedPaths {
  public:
-  explicit TestbedPaths(std::string directory) : directory_(std::move(directory)) {}
+  explicit TestbedPaths(std::string directory)
+      : directory_(std::move(directory)) {}
 
   const std::string& directory() const { return directory_; }
-  std::string control_socket() const { return directory_ + "/control.sock"; }    // gRPC
-  std::string handover_socket() const { return directory_ + "/handover.sock"; }  // apertures
-  std::string bus_socket() const { return directory_ + "/bus.sock"; }            // ZeroMQ PUB
-  std::string lock_file() const { return directory_ + "/lock"; }    // flock: the testbed is up
+  std::string control_socket() const {
+    return directory_ + "/control.sock";
+  }  // gRPC
+  std::string handover_socket() const {
+    return directory_ + "/handover.sock";
+  }  // apertures
+  std::string bus_socket() const {
+    return directory_ + "/bus.sock";
+  }  // ZeroMQ PUB
+  std::string lock_file() const {
+    return directory_ + "/lock";
+  }  // flock: the testbed is up
   std::string state_file() const { return directory_ + "/state.json"; }
   std::string log_directory() const { return directory_ + "/logs"; }
 

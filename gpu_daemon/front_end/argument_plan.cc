@@ -23,43 +23,46 @@ uint32_t EntryBytes(const ParamInfo& info) {
   return info.is_buffer() ? sizeof(shm::BufferRef) : info.element_size;
 }
 
-absl::Status CheckBuffer(const ParamInfo& info, const ParameterBinding& binding) {
+absl::Status CheckBuffer(const ParamInfo& info,
+                         const ParameterBinding& binding) {
   const auto& buffer = binding.buffer;
   if (buffer.data == nullptr) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameter '{}' is a buffer and needs a buffer id", info.name));
+    return absl::InvalidArgumentError(fmt::format(
+        "parameter '{}' is a buffer and needs a buffer id", info.name));
   }
   if (buffer.bytes % info.element_size != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameter '{}': {} bytes is not a whole number of {}-byte elements",
-                    info.name, buffer.bytes, info.element_size));
+    return absl::InvalidArgumentError(fmt::format(
+        "parameter '{}': {} bytes is not a whole number of {}-byte elements",
+        info.name, buffer.bytes, info.element_size));
   }
   const auto address = reinterpret_cast<uintptr_t>(buffer.data);
-  if (address % info.element_align != 0 || binding.slot_stride % info.element_align != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameter '{}': offset and slot stride must be multiples of {}", info.name,
-                    info.element_align));
+  if (address % info.element_align != 0 ||
+      binding.slot_stride % info.element_align != 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "parameter '{}': offset and slot stride must be multiples of {}",
+        info.name, info.element_align));
   }
   if (binding.writable && binding.slot_stride != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameter '{}' is writable: it cannot have a slot stride", info.name));
+    return absl::InvalidArgumentError(fmt::format(
+        "parameter '{}' is writable: it cannot have a slot stride", info.name));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(const simt::KernelInfo& kernel,
-                                                const std::vector<ParameterBinding>& bindings) {
+absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(
+    const simt::KernelInfo& kernel,
+    const std::vector<ParameterBinding>& bindings) {
   if (bindings.size() != kernel.params.size()) {
     return absl::InvalidArgumentError(
         fmt::format("kernel '{}' has {} parameters, {} were given", kernel.name,
                     kernel.params.size(), bindings.size()));
   }
   if (kernel.args_size > shm::kMaxParameterBytes) {
-    return absl::InvalidArgumentError(fmt::format("kernel '{}' has {} bytes of arguments; the limit is {}",
-                                                  kernel.name, kernel.args_size,
-                                                  shm::kMaxParameterBytes));
+    return absl::InvalidArgumentError(
+        fmt::format("kernel '{}' has {} bytes of arguments; the limit is {}",
+                    kernel.name, kernel.args_size, shm::kMaxParameterBytes));
   }
   ArgumentPlan plan;
   plan.fixed_.resize(kernel.args_size);
@@ -71,8 +74,8 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(const simt::KernelInfo& kernel,
     }
     if (binding.writable) {
       const uint32_t bytes = EntryBytes(info);
-      const auto offset = static_cast<uint32_t>(
-          shm::AlignUp(plan.entry_parameter_bytes_, info.is_buffer() ? 8 : bytes));
+      const auto offset = static_cast<uint32_t>(shm::AlignUp(
+          plan.entry_parameter_bytes_, info.is_buffer() ? 8 : bytes));
       plan.entry_parameter_bytes_ = offset + bytes;
       plan.writable_.push_back({i, offset});
       if (info.is_buffer()) {
@@ -85,13 +88,16 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(const simt::KernelInfo& kernel,
         plan.values_.push_back({info.offset, offset, bytes});
       }
     } else if (info.is_buffer()) {
-      const SpanImage span{binding.buffer.data, binding.buffer.bytes / info.element_size};
+      const SpanImage span{binding.buffer.data,
+                           binding.buffer.bytes / info.element_size};
       std::memcpy(plan.fixed_.data() + info.offset, &span, sizeof(span));
       if (binding.slot_stride != 0) {
-        plan.stepped_.push_back({info.offset, binding.buffer.data, binding.slot_stride});
+        plan.stepped_.push_back(
+            {info.offset, binding.buffer.data, binding.slot_stride});
       }
     } else {
-      std::memcpy(plan.fixed_.data() + info.offset, &binding.constant_bits, info.element_size);
+      std::memcpy(plan.fixed_.data() + info.offset, &binding.constant_bits,
+                  info.element_size);
     }
   }
   if (plan.entry_parameter_bytes_ > shm::kMaxParameterBytes) {
@@ -120,11 +126,14 @@ shm::EventStatus ArgumentPlan::Build(uint32_t slot, const std::byte* parameters,
   for (const WritableBuffer& buffer : buffers_) {
     shm::BufferRef ref;
     std::memcpy(&ref, parameters + buffer.entry_offset, sizeof(ref));
-    if (ref.offset > buffer.range.bytes || ref.length > buffer.range.bytes - ref.offset ||
-        ref.offset % buffer.element_align != 0 || ref.length % buffer.element_bytes != 0) {
+    if (ref.offset > buffer.range.bytes ||
+        ref.length > buffer.range.bytes - ref.offset ||
+        ref.offset % buffer.element_align != 0 ||
+        ref.length % buffer.element_bytes != 0) {
       return shm::EventStatus::kBadBufferRef;
     }
-    const SpanImage span{buffer.range.data + ref.offset, ref.length / buffer.element_bytes};
+    const SpanImage span{buffer.range.data + ref.offset,
+                         ref.length / buffer.element_bytes};
     std::memcpy(args + buffer.args_offset, &span, sizeof(span));
   }
   return shm::EventStatus::kOk;

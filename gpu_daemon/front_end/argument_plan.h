@@ -1,5 +1,6 @@
-// How the arguments of one launch are made from what was registered and from one ESQ entry:
-// constants are copied, per-slot buffers stepped, writable parameters range-checked.
+// How the arguments of one launch are made from what was registered and from
+// one ESQ entry: constants are copied, per-slot buffers stepped, writable
+// parameters range-checked.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_ARGUMENT_PLAN_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_ARGUMENT_PLAN_H_
 
@@ -20,14 +21,17 @@ struct BufferRange {
   uint64_t bytes = 0;
 };
 
-// One parameter as the device bound it; exactly one per KernelInfo::params, in order.
+// One parameter as the device bound it; exactly one per KernelInfo::params, in
+// order.
 struct ParameterBinding {
   bool writable = false;
-  // Values: the constant's bytes, least significant first (ignored if writable).
+  // Values: the constant's bytes, least significant first (ignored if
+  // writable).
   uint64_t constant_bits = 0;
   // Buffers: the whole range (writable), or what slot 0 sees (fixed).
   BufferRange buffer;
-  // Fixed buffers: how far slot i + 1 is from slot i; 0 for one buffer that all slots share.
+  // Fixed buffers: how far slot i + 1 is from slot i; 0 for one buffer that all
+  // slots share.
   uint64_t slot_stride = 0;
 };
 
@@ -50,19 +54,22 @@ struct WritableSlot {
 // Immutable after Make(): safe to use from any thread.
 class ArgumentPlan {
  public:
-  // The caller has checked that every slot's buffer lies in the device's own memory.
-  // Errors: InvalidArgument, naming the parameter.
-  static absl::StatusOr<ArgumentPlan> Make(const simt::KernelInfo& kernel,
-                                           const std::vector<ParameterBinding>& bindings);
+  // The caller has checked that every slot's buffer lies in the device's own
+  // memory. Errors: InvalidArgument, naming the parameter.
+  static absl::StatusOr<ArgumentPlan> Make(
+      const simt::KernelInfo& kernel,
+      const std::vector<ParameterBinding>& bindings);
 
-  // Bytes that the writable parameters take in an ESQ entry, packed with natural alignment in
-  // the kernel's order.
+  // Bytes that the writable parameters take in an ESQ entry, packed with
+  // natural alignment in the kernel's order.
   uint32_t entry_parameter_bytes() const { return entry_parameter_bytes_; }
   const std::vector<WritableSlot>& writable() const { return writable_; }
 
-  // Writes the arguments for slot `slot`; `parameters` is gpud's private copy of the entry's
-  // parameter bytes. kOk, or kBadBufferRef if a writable buffer leaves its range.
-  shm::EventStatus Build(uint32_t slot, const std::byte* parameters, std::byte* args) const;
+  // Writes the arguments for slot `slot`; `parameters` is gpud's private copy
+  // of the entry's parameter bytes. kOk, or kBadBufferRef if a writable buffer
+  // leaves its range.
+  shm::EventStatus Build(uint32_t slot, const std::byte* parameters,
+                         std::byte* args) const;
 
  private:
   struct SteppedBuffer {
@@ -83,7 +90,8 @@ class ArgumentPlan {
     BufferRange range;
   };
 
-  std::vector<std::byte> fixed_;  // the argument block with all that never changes
+  std::vector<std::byte>
+      fixed_;  // the argument block with all that never changes
   std::vector<SteppedBuffer> stepped_;
   std::vector<WritableValue> values_;
   std::vector<WritableBuffer> buffers_;

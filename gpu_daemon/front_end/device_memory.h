@@ -1,5 +1,5 @@
-// Everything of a device that outlives its session until the last kernel that touches it has
-// ended: apertures, GPU memory, and how to wake it.
+// Everything of a device that outlives its session until the last kernel that
+// touches it has ended: apertures, GPU memory, and how to wake it.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_DEVICE_MEMORY_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_DEVICE_MEMORY_H_
 
@@ -13,12 +13,13 @@
 
 namespace carillon::gpud {
 
-// Shared between the control plane (which makes it), the front-end (which polls its doorbells)
-// and kernel launches (which keep it alive). Immutable but for the memory that it maps.
+// Shared between the control plane (which makes it), the front-end (which polls
+// its doorbells) and kernel launches (which keep it alive). Immutable but for
+// the memory that it maps.
 class DeviceMemory {
  public:
-  DeviceMemory(std::string name, shm::Aperture submission, shm::Aperture completion,
-               shm::UniqueFd completion_event)
+  DeviceMemory(std::string name, shm::Aperture submission,
+               shm::Aperture completion, shm::UniqueFd completion_event)
       : name_(std::move(name)),
         submission_(std::move(submission)),
         completion_(std::move(completion)),
@@ -33,7 +34,8 @@ class DeviceMemory {
   int completion_event() const { return completion_event_.get(); }
   const shm::CompletionBell& bell() const { return bell_; }
 
-  // Tells the device that its aperture is closed, and wakes it. The first reason stays.
+  // Tells the device that its aperture is closed, and wakes it. The first
+  // reason stays.
   void Close(shm::CloseReason reason) const {
     uint32_t open = 0;
     std::atomic_ref<uint32_t>(completion_.completion_control().closed)

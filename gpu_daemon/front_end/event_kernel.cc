@@ -20,7 +20,8 @@ constexpr uint32_t kMaxBlockXY = 1024;
 constexpr uint32_t kMaxBlockZ = 64;
 constexpr uint32_t kMaxThreads = 1024;
 
-absl::Status CheckDimension(std::string_view name, uint32_t value, uint32_t limit) {
+absl::Status CheckDimension(std::string_view name, uint32_t value,
+                            uint32_t limit) {
   if (value >= 1 && value <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{} is {}: must be from 1 to {}", name, value, limit));
@@ -28,7 +29,8 @@ absl::Status CheckDimension(std::string_view name, uint32_t value, uint32_t limi
 
 bool NeedsValidation(const EventKernel::Registration& registration) {
   return registration.kmd.kernel->validate != nullptr &&
-         (registration.modifyable || !registration.arguments.writable().empty());
+         (registration.modifyable ||
+          !registration.arguments.writable().empty());
 }
 
 }  // namespace
@@ -41,34 +43,40 @@ uint32_t CompletionStatus(uint32_t fail_status) {
   return static_cast<uint32_t>(EventStatus::kKernelStatusBase) + fail_status;
 }
 
-absl::Status CheckKernelMetadata(const KernelMetadata& kmd, const GpuModel& gpu) {
-  for (const auto& status : {CheckDimension("grid.x", kmd.grid.x, kMaxGridX),
-                             CheckDimension("grid.y", kmd.grid.y, kMaxGridYZ),
-                             CheckDimension("grid.z", kmd.grid.z, kMaxGridYZ),
-                             CheckDimension("block.x", kmd.block.x, kMaxBlockXY),
-                             CheckDimension("block.y", kmd.block.y, kMaxBlockXY),
-                             CheckDimension("block.z", kmd.block.z, kMaxBlockZ)}) {
+absl::Status CheckKernelMetadata(const KernelMetadata& kmd,
+                                 const GpuModel& gpu) {
+  for (const auto& status :
+       {CheckDimension("grid.x", kmd.grid.x, kMaxGridX),
+        CheckDimension("grid.y", kmd.grid.y, kMaxGridYZ),
+        CheckDimension("grid.z", kmd.grid.z, kMaxGridYZ),
+        CheckDimension("block.x", kmd.block.x, kMaxBlockXY),
+        CheckDimension("block.y", kmd.block.y, kMaxBlockXY),
+        CheckDimension("block.z", kmd.block.z, kMaxBlockZ)}) {
     if (!status.ok()) return status;
   }
   const uint64_t threads = uint64_t{kmd.block.x} * kmd.block.y * kmd.block.z;
   if (threads > kMaxThreads) {
-    return absl::InvalidArgumentError(
-        fmt::format("block {}x{}x{} has {} threads: the limit is {}", kmd.block.x, kmd.block.y,
-                    kmd.block.z, threads, kMaxThreads));
+    return absl::InvalidArgumentError(fmt::format(
+        "block {}x{}x{} has {} threads: the limit is {}", kmd.block.x,
+        kmd.block.y, kmd.block.z, threads, kMaxThreads));
   }
   // In two steps: the sum of two u32 must not wrap.
   if (kmd.shared_bytes > gpu.shared_bytes_per_sm ||
-      kmd.kernel->static_shared_bytes > gpu.shared_bytes_per_sm - kmd.shared_bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} + {} bytes of shared memory: an SM has {}", kmd.shared_bytes,
-                    kmd.kernel->static_shared_bytes, gpu.shared_bytes_per_sm));
+      kmd.kernel->static_shared_bytes >
+          gpu.shared_bytes_per_sm - kmd.shared_bytes) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} + {} bytes of shared memory: an SM has {}", kmd.shared_bytes,
+        kmd.kernel->static_shared_bytes, gpu.shared_bytes_per_sm));
   }
-  const BlockCost cost = CostOf(static_cast<uint32_t>(threads), kmd.kernel->registers_per_thread,
-                                kmd.total_shared());
+  const BlockCost cost =
+      CostOf(static_cast<uint32_t>(threads), kmd.kernel->registers_per_thread,
+             kmd.total_shared());
   if (!SmOccupancy(gpu).Fits(cost)) {
     return absl::InvalidArgumentError(
-        fmt::format("one thread block needs {} threads and {} registers: an SM has {} and {}",
-                    cost.threads, cost.registers, gpu.threads_per_sm, gpu.registers_per_sm));
+        fmt::format("one thread block needs {} threads and {} registers: an SM "
+                    "has {} and {}",
+                    cost.threads, cost.registers, gpu.threads_per_sm,
+                    gpu.registers_per_sm));
   }
   return absl::OkStatus();
 }
@@ -87,7 +95,8 @@ std::string_view StageName(Stage stage) {
   return "unknown";
 }
 
-EventKernel::EventKernel(Registration registration, std::shared_ptr<DeviceMemory> memory,
+EventKernel::EventKernel(Registration registration,
+                         std::shared_ptr<DeviceMemory> memory,
                          const shm::RingLayout& layout, uint32_t ekt_index)
     : registration_(std::move(registration)),
       memory_(std::move(memory)),
@@ -96,17 +105,22 @@ EventKernel::EventKernel(Registration registration, std::shared_ptr<DeviceMemory
       validate_each_launch_(NeedsValidation(registration_)),
       rings_taken_(ring_.LoadDoorbell()),
       slots_(layout.entries) {
-  for (auto& stage : stages_) stage = std::vector<std::atomic<uint64_t>>(shm::kHistogramBuckets);
-  std::atomic_ref<uint32_t>(memory_->completion().ring_states()[layout.doorbell.value()])
-      .store(static_cast<uint32_t>(shm::RingState::kOpen), std::memory_order_release);
+  for (auto& stage : stages_)
+    stage = std::vector<std::atomic<uint64_t>>(shm::kHistogramBuckets);
+  std::atomic_ref<uint32_t>(
+      memory_->completion().ring_states()[layout.doorbell.value()])
+      .store(static_cast<uint32_t>(shm::RingState::kOpen),
+             std::memory_order_release);
 }
 
 uint32_t EventKernel::PendingRings(bool* violation) {
-  const uint32_t rings =
-      ring_.LoadDoorbell() + scheduled_.load(std::memory_order_acquire) - rings_taken_;
+  const uint32_t rings = ring_.LoadDoorbell() +
+                         scheduled_.load(std::memory_order_acquire) -
+                         rings_taken_;
   if (rings == 0) return 0;
   AdvanceCompleted();
-  const uint64_t free = ring_.layout().entries - (launched() - completed_in_order());
+  const uint64_t free =
+      ring_.layout().entries - (launched() - completed_in_order());
   *violation = rings > free;
   return rings;
 }
@@ -114,7 +128,8 @@ uint32_t EventKernel::PendingRings(bool* violation) {
 Sequence EventKernel::TakeRing() {
   ++rings_taken_;
   const Sequence sequence(launched() + 1);
-  slots_[ring_.layout().SlotOf(sequence)].store(SlotState::kLaunched, std::memory_order_relaxed);
+  slots_[ring_.layout().SlotOf(sequence)].store(SlotState::kLaunched,
+                                                std::memory_order_relaxed);
   launched_.store(sequence.value(), std::memory_order_relaxed);
   return sequence;
 }
@@ -130,8 +145,8 @@ void EventKernel::AdvanceCompleted() {
   completed_.store(next.value() - 1, std::memory_order_relaxed);
 }
 
-bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status, bool refused,
-                         const shm::EventLife* life) {
+bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status,
+                         bool refused, const shm::EventLife* life) {
   auto& slot = slots_[ring_.layout().SlotOf(sequence)];
   auto expected = SlotState::kLaunched;
   if (!slot.compare_exchange_strong(expected, SlotState::kFinishing,
@@ -142,8 +157,8 @@ bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status, b
     ring_.life(sequence) = *life;
     const auto add = [&](Stage stage, uint64_t from, uint64_t to) {
       if (from == 0 || to < from) return;
-      stages_[static_cast<size_t>(stage)][shm::HistogramBucket(to - from)].fetch_add(
-          1, std::memory_order_relaxed);
+      stages_[static_cast<size_t>(stage)][shm::HistogramBucket(to - from)]
+          .fetch_add(1, std::memory_order_relaxed);
     };
     add(Stage::kRungToSeen, life->rung_ns, life->seen_ns);
     add(Stage::kSeenToDispatched, life->seen_ns, life->dispatched_ns);
@@ -170,7 +185,8 @@ uint64_t EventKernel::AbortUnfinished(EventStatus why) {
   const uint64_t last = launched();
   const uint64_t entries = ring_.layout().entries;
   for (uint64_t s = last > entries ? last - entries + 1 : 1; s <= last; ++s) {
-    if (Finish(Sequence(s), EventState::kAborted, static_cast<uint32_t>(why), false, nullptr)) {
+    if (Finish(Sequence(s), EventState::kAborted, static_cast<uint32_t>(why),
+               false, nullptr)) {
       ++aborted;
     }
   }
@@ -181,7 +197,8 @@ void EventKernel::CloseRing() {
   closed_.store(true, std::memory_order_release);
   std::atomic_ref<uint32_t>(
       memory_->completion().ring_states()[ring_.layout().doorbell.value()])
-      .store(static_cast<uint32_t>(shm::RingState::kClosed), std::memory_order_release);
+      .store(static_cast<uint32_t>(shm::RingState::kClosed),
+             std::memory_order_release);
 }
 
 EventCounts EventKernel::counts() const {
@@ -216,9 +233,11 @@ void EventKernel::ResetStages() {
 }
 
 void EventKernel::AddShortPathSample(shm::Nanoseconds duration) {
-  short_path_samples_[short_path_count_++ % short_path_samples_.size()] = duration;
+  short_path_samples_[short_path_count_++ % short_path_samples_.size()] =
+      duration;
   if (short_path_count_ >= short_path_samples_.size()) {
-    short_path_ns_ = *std::min_element(short_path_samples_.begin(), short_path_samples_.end());
+    short_path_ns_ = *std::min_element(short_path_samples_.begin(),
+                                       short_path_samples_.end());
   }
 }
 

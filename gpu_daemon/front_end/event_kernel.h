@@ -1,5 +1,5 @@
-// One entry of the event kernel table (EDGE III-C): what was registered, the ring that
-// triggers it, and its ledger.
+// One entry of the event kernel table (EDGE III-C): what was registered, the
+// ring that triggers it, and its ledger.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_
 
@@ -31,19 +31,31 @@ struct KernelMetadata {
 
   uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
   uint32_t threads() const { return block.x * block.y * block.z; }
-  uint32_t total_shared() const { return shared_bytes + kernel->static_shared_bytes; }
+  uint32_t total_shared() const {
+    return shared_bytes + kernel->static_shared_bytes;
+  }
   // EDGE IV-C: at most a warp, no shared memory.
-  bool single_warp() const { return blocks() == 1 && threads() <= 32 && total_shared() == 0; }
+  bool single_warp() const {
+    return blocks() == 1 && threads() <= 32 && total_shared() == 0;
+  }
 };
 
-// What a completion carries for a kernel that ended with this fail status (0: it did not fail).
+// What a completion carries for a kernel that ended with this fail status (0:
+// it did not fail).
 uint32_t CompletionStatus(uint32_t fail_status);
 
 // Errors: InvalidArgument, naming the dimension, its value and the limit.
-absl::Status CheckKernelMetadata(const KernelMetadata& kmd, const GpuModel& gpu);
+absl::Status CheckKernelMetadata(const KernelMetadata& kmd,
+                                 const GpuModel& gpu);
 
-// The stages of an event's life that are kept as histograms while tracing is on.
-enum class Stage { kRungToSeen, kSeenToDispatched, kDispatchedToFinished, kRungToFinished };
+// The stages of an event's life that are kept as histograms while tracing is
+// on.
+enum class Stage {
+  kRungToSeen,
+  kSeenToDispatched,
+  kDispatchedToFinished,
+  kRungToFinished
+};
 inline constexpr uint32_t kStages = 4;
 std::string_view StageName(Stage stage);
 
@@ -55,8 +67,9 @@ struct EventCounts {
   uint64_t refused = 0;  // among the failed: bad entries
 };
 
-// Made by the control plane, polled by the front-end, finished by whoever runs it. Threads:
-// the front-end alone calls the launching side; Finish() and the figures are for any thread.
+// Made by the control plane, polled by the front-end, finished by whoever runs
+// it. Threads: the front-end alone calls the launching side; Finish() and the
+// figures are for any thread.
 class EventKernel {
  public:
   struct Registration {
@@ -67,7 +80,8 @@ class EventKernel {
     ArgumentPlan arguments;
   };
 
-  // The layout was placed by the control plane in memory's apertures; its ECQ must be zeroed.
+  // The layout was placed by the control plane in memory's apertures; its ECQ
+  // must be zeroed.
   EventKernel(Registration registration, std::shared_ptr<DeviceMemory> memory,
               const shm::RingLayout& layout, uint32_t ekt_index);
 
@@ -84,8 +98,8 @@ class EventKernel {
 
   // --- Launching side: the front-end's thread only.
 
-  // Rings (doorbell and scheduled) not yet launched. Sets `violation` if there are more than
-  // the ring has free slots: the device broke the protocol.
+  // Rings (doorbell and scheduled) not yet launched. Sets `violation` if there
+  // are more than the ring has free slots: the device broke the protocol.
   uint32_t PendingRings(bool* violation);
   // The next ring's sequence; counts it as launched.
   shm::Sequence TakeRing();
@@ -93,11 +107,13 @@ class EventKernel {
   // --- Any thread.
 
   // More rings, from edgeScheduleEvent.
-  void AddScheduled(uint32_t count) { scheduled_.fetch_add(count, std::memory_order_release); }
-  // Ends an event: exactly one call per sequence has an effect and returns true. The caller
-  // then signals the device's bell. `life` may be null.
-  bool Finish(shm::Sequence sequence, shm::EventState state, uint32_t status, bool refused,
-              const shm::EventLife* life);
+  void AddScheduled(uint32_t count) {
+    scheduled_.fetch_add(count, std::memory_order_release);
+  }
+  // Ends an event: exactly one call per sequence has an effect and returns
+  // true. The caller then signals the device's bell. `life` may be null.
+  bool Finish(shm::Sequence sequence, shm::EventState state, uint32_t status,
+              bool refused, const shm::EventLife* life);
   // Ends every launched event that has not ended as aborted. Returns how many.
   uint64_t AbortUnfinished(shm::EventStatus why);
   // Refuses new launches (the front-end skips it) and tells the device.
@@ -105,9 +121,13 @@ class EventKernel {
   bool closed() const { return closed_.load(std::memory_order_acquire); }
 
   EventCounts counts() const;
-  uint64_t launched() const { return launched_.load(std::memory_order_relaxed); }
+  uint64_t launched() const {
+    return launched_.load(std::memory_order_relaxed);
+  }
   // Events ended in order, as last seen by the front-end.
-  uint64_t completed_in_order() const { return completed_.load(std::memory_order_relaxed); }
+  uint64_t completed_in_order() const {
+    return completed_.load(std::memory_order_relaxed);
+  }
   uint64_t in_flight() const;
   // The last failure, for telemetry.
   uint64_t last_failed_sequence() const {
@@ -119,12 +139,13 @@ class EventKernel {
   shm::HistogramSnapshot stage(Stage stage) const;
   void ResetStages();
 
-  // Whether launches that need it get KernelInfo::validate(): not if nothing can change after
-  // registration.
+  // Whether launches that need it get KernelInfo::validate(): not if nothing
+  // can change after registration.
   bool validate_each_launch() const { return validate_each_launch_; }
 
-  // The front-end's memory of how long this kernel takes on the short path: the shortest of the
-  // last few samples, so that being descheduled once does not count.
+  // The front-end's memory of how long this kernel takes on the short path: the
+  // shortest of the last few samples, so that being descheduled once does not
+  // count.
   bool fits_short_path() const { return short_path_ns_ <= kLongestShortPathNs; }
   bool wants_sample() const { return (launched() & 15) == 1; }
   void AddShortPathSample(shm::Nanoseconds duration);
@@ -132,7 +153,8 @@ class EventKernel {
  private:
   enum class SlotState : uint8_t { kFree, kLaunched, kFinishing, kFinished };
 
-  // A longer kernel would keep the other doorbells waiting: it goes to a worker.
+  // A longer kernel would keep the other doorbells waiting: it goes to a
+  // worker.
   static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
 
   void AdvanceCompleted();
@@ -143,18 +165,20 @@ class EventKernel {
   const uint32_t ekt_index_;
   const bool validate_each_launch_;
 
-  // Front-end only: doorbell + scheduled count (modulo 2^32) up to which events were launched.
+  // Front-end only: doorbell + scheduled count (modulo 2^32) up to which events
+  // were launched.
   uint32_t rings_taken_;
   std::array<shm::Nanoseconds, 4> short_path_samples_{};
   uint32_t short_path_count_ = 0;
   shm::Nanoseconds short_path_ns_ = 0;
 
-  std::atomic<uint32_t> scheduled_{0};  // writer: control plane; reader: front-end
+  std::atomic<uint32_t> scheduled_{
+      0};  // writer: control plane; reader: front-end
   std::atomic<uint64_t> launched_{0};   // writer: front-end
   std::atomic<uint64_t> completed_{0};  // writer: front-end
   std::atomic<bool> closed_{false};
-  // One per slot: whoever moves kLaunched to kFinishing owns the completion; the front-end
-  // frees the slot once it and all before it are finished.
+  // One per slot: whoever moves kLaunched to kFinishing owns the completion;
+  // the front-end frees the slot once it and all before it are finished.
   std::vector<std::atomic<SlotState>> slots_;
 
   std::atomic<uint64_t> done_{0};

@@ -12,30 +12,41 @@ using shm::EventState;
 using shm::EventStatus;
 
 std::string Check(simt::Dim3 grid, simt::Dim3 block, uint32_t shared = 0) {
-  return std::string(CheckKernelMetadata({.kernel = simt::FindKernel("null_event"),
-                                          .grid = grid,
-                                          .block = block,
-                                          .shared_bytes = shared},
-                                         GpuModel{})
-                         .message());
+  return std::string(
+      CheckKernelMetadata({.kernel = simt::FindKernel("null_event"),
+                           .grid = grid,
+                           .block = block,
+                           .shared_bytes = shared},
+                          GpuModel{})
+          .message());
 }
 
 TEST(KernelMetadataTest, EveryDimensionOutOfRangeIsNamedWithItsLimit) {
   EXPECT_EQ(Check({1, 1, 1}, {32, 1, 1}), "");
-  EXPECT_EQ(Check({0, 1, 1}, {32, 1, 1}), "grid.x is 0: must be from 1 to 2147483647");
-  EXPECT_EQ(Check({1, 65536, 1}, {32, 1, 1}), "grid.y is 65536: must be from 1 to 65535");
-  EXPECT_EQ(Check({1, 1, 65536}, {32, 1, 1}), "grid.z is 65536: must be from 1 to 65535");
-  EXPECT_EQ(Check({1, 1, 1}, {1025, 1, 1}), "block.x is 1025: must be from 1 to 1024");
-  EXPECT_EQ(Check({1, 1, 1}, {1, 0, 1}), "block.y is 0: must be from 1 to 1024");
-  EXPECT_EQ(Check({1, 1, 1}, {1, 1, 65}), "block.z is 65: must be from 1 to 64");
-  EXPECT_EQ(Check({1, 1, 1}, {64, 32, 1}), "block 64x32x1 has 2048 threads: the limit is 1024");
-  EXPECT_EQ(Check({1, 1, 1}, {32, 1, 1}, 49153), "49153 + 0 bytes of shared memory: an SM has 49152");
+  EXPECT_EQ(Check({0, 1, 1}, {32, 1, 1}),
+            "grid.x is 0: must be from 1 to 2147483647");
+  EXPECT_EQ(Check({1, 65536, 1}, {32, 1, 1}),
+            "grid.y is 65536: must be from 1 to 65535");
+  EXPECT_EQ(Check({1, 1, 65536}, {32, 1, 1}),
+            "grid.z is 65536: must be from 1 to 65535");
+  EXPECT_EQ(Check({1, 1, 1}, {1025, 1, 1}),
+            "block.x is 1025: must be from 1 to 1024");
+  EXPECT_EQ(Check({1, 1, 1}, {1, 0, 1}),
+            "block.y is 0: must be from 1 to 1024");
+  EXPECT_EQ(Check({1, 1, 1}, {1, 1, 65}),
+            "block.z is 65: must be from 1 to 64");
+  EXPECT_EQ(Check({1, 1, 1}, {64, 32, 1}),
+            "block 64x32x1 has 2048 threads: the limit is 1024");
+  EXPECT_EQ(Check({1, 1, 1}, {32, 1, 1}, 49153),
+            "49153 + 0 bytes of shared memory: an SM has 49152");
 }
 
 TEST(KernelMetadataTest, ABlockThatNoSmCouldHoldIsRefused) {
-  const auto status = CheckKernelMetadata(
-      {.kernel = simt::FindKernel("null_event"), .grid = {1, 1, 1}, .block = {64, 1, 1}},
-      GpuModel{.threads_per_sm = 32});
+  const auto status =
+      CheckKernelMetadata({.kernel = simt::FindKernel("null_event"),
+                           .grid = {1, 1, 1},
+                           .block = {64, 1, 1}},
+                          GpuModel{.threads_per_sm = 32});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -43,16 +54,21 @@ TEST(KernelMetadataTest, OnlyOneWarpWithoutSharedMemoryTakesTheShortPath) {
   const auto* kernel = simt::FindKernel("null_event");
   EXPECT_TRUE((KernelMetadata{kernel, {1, 1, 1}, {32, 1, 1}, 0}.single_warp()));
   EXPECT_TRUE((KernelMetadata{kernel, {1, 1, 1}, {4, 4, 2}, 0}.single_warp()));
-  EXPECT_FALSE((KernelMetadata{kernel, {1, 1, 1}, {33, 1, 1}, 0}.single_warp()));
-  EXPECT_FALSE((KernelMetadata{kernel, {2, 1, 1}, {32, 1, 1}, 0}.single_warp()));
-  EXPECT_FALSE((KernelMetadata{kernel, {1, 1, 1}, {32, 1, 1}, 4}.single_warp()));
+  EXPECT_FALSE(
+      (KernelMetadata{kernel, {1, 1, 1}, {33, 1, 1}, 0}.single_warp()));
+  EXPECT_FALSE(
+      (KernelMetadata{kernel, {2, 1, 1}, {32, 1, 1}, 0}.single_warp()));
+  EXPECT_FALSE(
+      (KernelMetadata{kernel, {1, 1, 1}, {32, 1, 1}, 4}.single_warp()));
 }
 
 class EventKernelTest : public testing::Test {
  protected:
   TestDevice device_;
-  TestDevice::Event event_ = device_.Register(
-      {.kernel = simt::FindKernel("null_event"), .bindings = {{.constant_bits = 0}}, .entries = 4});
+  TestDevice::Event event_ =
+      device_.Register({.kernel = simt::FindKernel("null_event"),
+                        .bindings = {{.constant_bits = 0}},
+                        .entries = 4});
 
   uint32_t Pending() {
     bool violation = false;
@@ -70,8 +86,10 @@ TEST_F(EventKernelTest, AnEventEndsOnceWhoeverTriesToEndItAgain) {
   Ring(1);
   ASSERT_EQ(Pending(), 1u);
   const auto sequence = event_.kernel->TakeRing();
-  EXPECT_TRUE(event_.kernel->Finish(sequence, EventState::kDone, 0, false, nullptr));
-  EXPECT_FALSE(event_.kernel->Finish(sequence, EventState::kAborted, 7, false, nullptr));
+  EXPECT_TRUE(
+      event_.kernel->Finish(sequence, EventState::kDone, 0, false, nullptr));
+  EXPECT_FALSE(
+      event_.kernel->Finish(sequence, EventState::kAborted, 7, false, nullptr));
   EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
   EXPECT_EQ(event_.kernel->counts().aborted, 0u);
 }
@@ -98,7 +116,8 @@ TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
   Ring(3);
   ASSERT_EQ(Pending(), 3u);
   for (int i = 0; i < 3; ++i) event_.kernel->TakeRing();
-  event_.kernel->Finish(shm::Sequence(2), EventState::kFailed, 1001, false, nullptr);
+  event_.kernel->Finish(shm::Sequence(2), EventState::kFailed, 1001, false,
+                        nullptr);
   EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 2u);
   const EventCounts counts = event_.kernel->counts();
   EXPECT_EQ(counts.rung, 3u);
@@ -109,10 +128,11 @@ TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
 }
 
 TEST_F(EventKernelTest, ADoorbellUsedBeforeRegistrationDoesNotLaunchAnything) {
-  // The next registration gets doorbell 1, whose counter an earlier life left at 5.
+  // The next registration gets doorbell 1, whose counter an earlier life left
+  // at 5.
   device_.memory->submission().doorbells()[1] = 5;
-  auto reused = device_.Register(
-      {.kernel = simt::FindKernel("null_event"), .bindings = {{.constant_bits = 0}}});
+  auto reused = device_.Register({.kernel = simt::FindKernel("null_event"),
+                                  .bindings = {{.constant_bits = 0}}});
   bool violation = false;
   EXPECT_EQ(reused.kernel->PendingRings(&violation), 0u);
   reused.ring->Commit();
@@ -130,9 +150,10 @@ TEST(ArgumentPlanTest, BindingsThatCannotWorkAreRefusedByName) {
   EXPECT_EQ(message({}), "kernel 'echo' has 2 parameters, 0 were given");
   EXPECT_EQ(message({{.buffer = {bytes, 64}}, {}}),
             "parameter 'out' is a buffer and needs a buffer id");
-  EXPECT_EQ(message({{.writable = true, .buffer = {bytes, 64}, .slot_stride = 8},
-                     {.buffer = {bytes, 64}}}),
-            "parameter 'in' is writable: it cannot have a slot stride");
+  EXPECT_EQ(
+      message({{.writable = true, .buffer = {bytes, 64}, .slot_stride = 8},
+               {.buffer = {bytes, 64}}}),
+      "parameter 'in' is writable: it cannot have a slot stride");
   const auto* add = simt::FindKernel("vector_add");
   std::vector<ParameterBinding> odd(add->params.size());
   for (auto& binding : odd) binding.buffer = {bytes, 63};

@@ -28,8 +28,9 @@ constexpr shm::Nanoseconds kFirstSpinNs = 5'000;
 
 // gpud's private copy of an ESQ entry.
 struct EntryCopy {
-  alignas(64) std::byte bytes[sizeof(shm::EsqEntryHeader) + sizeof(shm::KmdOverride) +
-                              shm::kMaxParameterBytes];
+  alignas(
+      64) std::byte bytes[sizeof(shm::EsqEntryHeader) +
+                          sizeof(shm::KmdOverride) + shm::kMaxParameterBytes];
 
   shm::EsqEntryHeader header() const {
     shm::EsqEntryHeader header;
@@ -49,7 +50,8 @@ EventStatus CheckHeader(const shm::EsqEntryHeader& header, Sequence sequence,
     return EventStatus::kStaleGeneration;
   }
   if (header.sequence != sequence.value()) return EventStatus::kBadSequence;
-  if ((header.flags & ~shm::kEsqKmdOverride) != 0) return EventStatus::kBadFlags;
+  if ((header.flags & ~shm::kEsqKmdOverride) != 0)
+    return EventStatus::kBadFlags;
   if ((header.flags & shm::kEsqKmdOverride) != 0 && !event.modifyable()) {
     return EventStatus::kBadFlags;
   }
@@ -92,7 +94,8 @@ void FrontEnd::Call(std::function<void()> action) {
     });
   }
   if (stop_.load(std::memory_order_seq_cst)) {
-    RunMailbox();  // no thread any more, or its last RunMailbox() is still to come
+    RunMailbox();  // no thread any more, or its last RunMailbox() is still to
+                   // come
   } else {
     Wake();
   }
@@ -111,12 +114,13 @@ void FrontEnd::RunMailbox() {
 
 void FrontEnd::Add(std::shared_ptr<EventKernel> event) {
   Call([&] {
-    const auto place =
-        std::upper_bound(events_.begin(), events_.end(), event->priority(),
-                         [](uint32_t p, const auto& other) { return p > other->priority(); });
+    const auto place = std::upper_bound(
+        events_.begin(), events_.end(), event->priority(),
+        [](uint32_t p, const auto& other) { return p > other->priority(); });
     events_.insert(place, event);
     CollectDevices();
-    std::atomic_ref<uint32_t>(event->memory().completion().completion_control().tracing)
+    std::atomic_ref<uint32_t>(
+        event->memory().completion().completion_control().tracing)
         .store(tracing() ? 1 : 0, std::memory_order_relaxed);
   });
 }
@@ -129,13 +133,15 @@ void FrontEnd::Remove(const std::shared_ptr<EventKernel>& event) {
   });
 }
 
-std::vector<std::shared_ptr<EventKernel>> FrontEnd::RemoveDevice(const DeviceMemory* memory) {
+std::vector<std::shared_ptr<EventKernel>> FrontEnd::RemoveDevice(
+    const DeviceMemory* memory) {
   std::vector<std::shared_ptr<EventKernel>> removed;
   Call([&] { removed = TakeEventsOf(memory); });
   return removed;
 }
 
-std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(const DeviceMemory* memory) {
+std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(
+    const DeviceMemory* memory) {
   std::vector<std::shared_ptr<EventKernel>> taken;
   for (auto& event : events_) {
     if (&event->memory() != memory) continue;
@@ -150,7 +156,8 @@ std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(const DeviceMem
 void FrontEnd::CollectDevices() {
   devices_.clear();
   for (const auto& event : events_) {
-    if (std::find(devices_.begin(), devices_.end(), event->shared_memory()) == devices_.end()) {
+    if (std::find(devices_.begin(), devices_.end(), event->shared_memory()) ==
+        devices_.end()) {
       devices_.push_back(event->shared_memory());
     }
   }
@@ -160,7 +167,8 @@ void FrontEnd::SetTracing(bool on) {
   Call([&] {
     tracing_.store(on, std::memory_order_relaxed);
     for (const auto& device : devices_) {
-      std::atomic_ref<uint32_t>(device->completion().completion_control().tracing)
+      std::atomic_ref<uint32_t>(
+          device->completion().completion_control().tracing)
           .store(on ? 1 : 0, std::memory_order_relaxed);
     }
   });
@@ -193,19 +201,24 @@ void FrontEnd::Run() {
 }
 
 bool FrontEnd::PollOnce() {
-  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1,
+               std::memory_order_relaxed);
   const bool highest_first = kmu_->highest_doorbell_first();
   bool launched = false;
   for (size_t i = 0; i < events_.size(); ++i) {
-    // events_ is sorted: a lower priority waits until all above it have nothing left.
-    if (launched && highest_first && events_[i]->priority() < events_[i - 1]->priority()) break;
+    // events_ is sorted: a lower priority waits until all above it have nothing
+    // left.
+    if (launched && highest_first &&
+        events_[i]->priority() < events_[i - 1]->priority())
+      break;
     EventKernel& event = *events_[i];
     bool violation = false;
     const uint32_t pending = event.PendingRings(&violation);
     if (pending == 0) continue;
     if (violation) {
       Evict(event.shared_memory(),
-            fmt::format("doorbell of event {} ('{}') jumped by {} beyond the ring's free slots",
+            fmt::format("doorbell of event {} ('{}') jumped by {} beyond the "
+                        "ring's free slots",
                         event.event_id(), event.kmd().kernel->name, pending));
       return true;
     }
@@ -220,7 +233,8 @@ void FrontEnd::Evict(std::shared_ptr<DeviceMemory> memory, std::string reason) {
   if (options_.on_violation) options_.on_violation(memory, std::move(reason));
 }
 
-void FrontEnd::Serve(const std::shared_ptr<EventKernel>& event, uint32_t count) {
+void FrontEnd::Serve(const std::shared_ptr<EventKernel>& event,
+                     uint32_t count) {
   const shm::Nanoseconds seen_ns = tracing() ? NowNs() : 0;
   bool ended = false;
   for (uint32_t i = 0; i < count; ++i) {
@@ -231,18 +245,19 @@ void FrontEnd::Serve(const std::shared_ptr<EventKernel>& event, uint32_t count) 
   if (ended) event->memory().bell().Signal();
 }
 
-bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event, Sequence sequence,
-                         shm::Nanoseconds seen_ns) {
+bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event,
+                         Sequence sequence, shm::Nanoseconds seen_ns) {
   const shm::RingLayout& layout = event->ring().layout();
   EntryCopy entry;
-  event->ring().CopyEntry(sequence, entry.bytes, layout.parameter_offset + layout.parameter_bytes);
+  event->ring().CopyEntry(sequence, entry.bytes,
+                          layout.parameter_offset + layout.parameter_bytes);
   const shm::EsqEntryHeader header = entry.header();
   shm::EventLife life{};
   life.seen_ns = seen_ns;
 
   const auto refuse = [&](EventStatus why) {
-    return event->Finish(sequence, EventState::kFailed, static_cast<uint32_t>(why), true,
-                         nullptr);
+    return event->Finish(sequence, EventState::kFailed,
+                         static_cast<uint32_t>(why), true, nullptr);
   };
   if (const EventStatus status = CheckHeader(header, sequence, *event);
       status != EventStatus::kOk) {
@@ -256,18 +271,20 @@ bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event, Sequence seq
     kmd.grid = {own.grid[0], own.grid[1], own.grid[2]};
     kmd.block = {own.block[0], own.block[1], own.block[2]};
     kmd.shared_bytes = own.shared_bytes;
-    if (!CheckKernelMetadata(kmd, options_.gpu).ok()) return refuse(EventStatus::kBadKmd);
+    if (!CheckKernelMetadata(kmd, options_.gpu).ok())
+      return refuse(EventStatus::kBadKmd);
   }
 
   ArgumentBlock args;
-  if (const EventStatus status =
-          event->arguments().Build(layout.SlotOf(sequence),
-                                   entry.bytes + layout.parameter_offset, args.data());
+  if (const EventStatus status = event->arguments().Build(
+          layout.SlotOf(sequence), entry.bytes + layout.parameter_offset,
+          args.data());
       status != EventStatus::kOk) {
     return refuse(status);
   }
   if (event->validate_each_launch() &&
-      kmd.kernel->validate({kmd.grid, kmd.block, kmd.total_shared()}, args.data()) != nullptr) {
+      kmd.kernel->validate({kmd.grid, kmd.block, kmd.total_shared()},
+                           args.data()) != nullptr) {
     return refuse(EventStatus::kBadParameter);
   }
   if (seen_ns != 0) life.queued_ns = NowNs();
@@ -278,7 +295,8 @@ bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event, Sequence seq
   }
   auto launch = std::make_unique<KernelLaunch>();
   launch->kmd = kmd;
-  launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread, kmd.total_shared());
+  launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
+                        kmd.total_shared());
   launch->priority = event->priority();
   launch->args = std::make_unique<std::byte[]>(kmd.kernel->args_size);
   std::memcpy(launch->args.get(), args.data(), kmd.kernel->args_size);
@@ -290,8 +308,9 @@ bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event, Sequence seq
   return false;
 }
 
-void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence, const KernelMetadata& kmd,
-                            const std::byte* args, shm::EventLife life) {
+void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence,
+                            const KernelMetadata& kmd, const std::byte* args,
+                            shm::EventLife life) {
   const bool traced = life.seen_ns != 0;
   const bool sampled = event.wants_sample();
   if (traced || sampled) life.dispatched_ns = NowNs();
@@ -299,34 +318,41 @@ void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence, const KernelM
   RunBlock(kmd, 0, args, &fail_status);
   if (traced || sampled) {
     life.finished_ns = NowNs();
-    if (sampled) event.AddShortPathSample(life.finished_ns - life.dispatched_ns);
+    if (sampled)
+      event.AddShortPathSample(life.finished_ns - life.dispatched_ns);
   }
-  event.Finish(sequence, fail_status == 0 ? EventState::kDone : EventState::kFailed,
+  event.Finish(sequence,
+               fail_status == 0 ? EventState::kDone : EventState::kFailed,
                CompletionStatus(fail_status), false, traced ? &life : nullptr);
 }
 
 void FrontEnd::Sleep(uint32_t mailbox_seen) {
   std::array<shm::FutexWord, shm::kMaxFutexWords> words;
   size_t count = 0;
-  words[count++] = {reinterpret_cast<const uint32_t*>(&mailbox_word_), mailbox_seen};
+  words[count++] = {reinterpret_cast<const uint32_t*>(&mailbox_word_),
+                    mailbox_seen};
   // waiting.h: arm, read the summary words, look again, sleep.
   for (const auto& device : devices_) SetArmed(*device, 1);
   for (const auto& device : devices_) {
     uint32_t& summary = device->submission().submission_control().summary;
-    words[count++] = {&summary,
-                      std::atomic_ref<uint32_t>(summary).load(std::memory_order_seq_cst)};
+    words[count++] = {&summary, std::atomic_ref<uint32_t>(summary).load(
+                                    std::memory_order_seq_cst)};
   }
-  const bool work = std::any_of(events_.begin(), events_.end(), [](const auto& event) {
-    bool violation = false;
-    return event->PendingRings(&violation) != 0;
-  });
+  const bool work =
+      std::any_of(events_.begin(), events_.end(), [](const auto& event) {
+        bool violation = false;
+        return event->PendingRings(&violation) != 0;
+      });
   if (!work) {
-    sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1,
+                  std::memory_order_relaxed);
     const shm::Nanoseconds start = NowNs();
     shm::FutexWait({words.data(), count}, kLongestSleep);
-    // As KVM's halt polling: spin as long as that would have caught the last wake-up.
+    // As KVM's halt polling: spin as long as that would have caught the last
+    // wake-up.
     if (NowNs() - start < options_.max_spin_ns) {
-      spin_ns_ = std::min(options_.max_spin_ns, std::max(kFirstSpinNs, spin_ns_ * 2));
+      spin_ns_ =
+          std::min(options_.max_spin_ns, std::max(kFirstSpinNs, spin_ns_ * 2));
     } else {
       spin_ns_ /= 2;
     }

@@ -1,6 +1,6 @@
-// The GPU's front-end: one thread that watches every device's doorbells, reads the event
-// kernel table, runs single-warp events itself (the short path) and hands the others to the
-// KMU.
+// The GPU's front-end: one thread that watches every device's doorbells, reads
+// the event kernel table, runs single-warp events itself (the short path) and
+// hands the others to the KMU.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
 
@@ -19,11 +19,12 @@
 
 namespace carillon::gpud {
 
-// Public calls are thread safe and return when the front-end's thread has carried them out;
-// they must not come from that thread.
+// Public calls are thread safe and return when the front-end's thread has
+// carried them out; they must not come from that thread.
 class FrontEnd {
  public:
-  // As many as one futex_waitv can wait for, less the mailbox. The caller keeps to it.
+  // As many as one futex_waitv can wait for, less the mailbox. The caller keeps
+  // to it.
   static constexpr size_t kMaxDevices = shm::kMaxFutexWords - 1;
 
   struct Options {
@@ -31,9 +32,11 @@ class FrontEnd {
     bool tracing = false;
     // Longest spin for a doorbell before sleeping; the spin adapts below it.
     shm::Nanoseconds max_spin_ns = 50'000;
-    // Called, on the front-end's thread, once for a device that broke the protocol; its event
-    // kernels are closed by then. Must not block.
-    std::function<void(const std::shared_ptr<DeviceMemory>&, std::string reason)> on_violation;
+    // Called, on the front-end's thread, once for a device that broke the
+    // protocol; its event kernels are closed by then. Must not block.
+    std::function<void(const std::shared_ptr<DeviceMemory>&,
+                       std::string reason)>
+        on_violation;
   };
 
   FrontEnd(Options options, Kmu* kmu);
@@ -41,11 +44,12 @@ class FrontEnd {
 
   // Polls the event kernel's doorbell from now on.
   void Add(std::shared_ptr<EventKernel> event);
-  // Closes its ring and never touches it again. Events that are in the KMU are the caller's to
-  // cancel or to wait for.
+  // Closes its ring and never touches it again. Events that are in the KMU are
+  // the caller's to cancel or to wait for.
   void Remove(const std::shared_ptr<EventKernel>& event);
   // Remove() for all of a device, in one step. Returns them.
-  std::vector<std::shared_ptr<EventKernel>> RemoveDevice(const DeviceMemory* memory);
+  std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
+      const DeviceMemory* memory);
   // Wakes the front-end to look at AddScheduled().
   void Wake();
 
@@ -62,14 +66,16 @@ class FrontEnd {
   bool PollOnce();
   void Serve(const std::shared_ptr<EventKernel>& event, uint32_t count);
   // True if the event has ended by now: run on the short path, or refused.
-  bool LaunchOne(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
-                 shm::Nanoseconds seen_ns);
-  void RunShortPath(EventKernel& event, shm::Sequence sequence, const KernelMetadata& kmd,
-                    const std::byte* args, shm::EventLife life);
+  bool LaunchOne(const std::shared_ptr<EventKernel>& event,
+                 shm::Sequence sequence, shm::Nanoseconds seen_ns);
+  void RunShortPath(EventKernel& event, shm::Sequence sequence,
+                    const KernelMetadata& kmd, const std::byte* args,
+                    shm::EventLife life);
   void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
   void Sleep(uint32_t mailbox_seen);
   static void SetArmed(const DeviceMemory& device, uint32_t armed);
-  std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(const DeviceMemory* memory);
+  std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(
+      const DeviceMemory* memory);
   void CollectDevices();
   // Runs `action` on the front-end's thread and waits for it.
   void Call(std::function<void()> action);

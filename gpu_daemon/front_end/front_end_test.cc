@@ -34,12 +34,13 @@ class FrontEndTest : public testing::Test {
     kmu_ = std::make_unique<Kmu>(GpuModel{}, *MakePolicy(policy));
     workers_.emplace(1, kmu_.get());
     front_end_.emplace(
-        FrontEnd::Options{.tracing = tracing,
-                          .on_violation =
-                              [this](const std::shared_ptr<DeviceMemory>& memory,
-                                     std::string reason) {
-                                violator_.set_value(memory->name() + ": " + reason);
-                              }},
+        FrontEnd::Options{
+            .tracing = tracing,
+            .on_violation =
+                [this](const std::shared_ptr<DeviceMemory>& memory,
+                       std::string reason) {
+                  violator_.set_value(memory->name() + ": " + reason);
+                }},
         kmu_.get());
   }
   void Stop() {
@@ -54,7 +55,9 @@ class FrontEndTest : public testing::Test {
     front_end_->Add(event.kernel);
     return event;
   }
-  const simt::KernelInfo* Kernel(std::string_view name) { return simt::FindKernel(name); }
+  const simt::KernelInfo* Kernel(std::string_view name) {
+    return simt::FindKernel(name);
+  }
   std::vector<ParameterBinding> GateBindings(uint64_t tag) {
     return {Constant(reinterpret_cast<uint64_t>(&gate_)), Constant(tag)};
   }
@@ -87,7 +90,9 @@ TEST_F(FrontEndTest, ARungEventRunsOnceAndCompletesWithItsSequence) {
 }
 
 TEST_F(FrontEndTest, NoRingIsLostWhenManyAreRungAtOnce) {
-  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}, .entries = 1024});
+  auto event = Add({.kernel = Kernel("null_event"),
+                    .bindings = {Constant(0)},
+                    .entries = 1024});
   uint64_t consumed = 0;
   for (uint64_t rung = 0; consumed < 20'000;) {
     while (rung < 20'000 && event.ring->free_slots() > 0) {
@@ -101,7 +106,8 @@ TEST_F(FrontEndTest, NoRingIsLostWhenManyAreRungAtOnce) {
   EXPECT_EQ(event.kernel->counts().done, 20'000u);
 }
 
-TEST_F(FrontEndTest, WritableParametersComeFromTheEntryAndFixedOnesFromTheRegistration) {
+TEST_F(FrontEndTest,
+       WritableParametersComeFromTheEntryAndFixedOnesFromTheRegistration) {
   const uint64_t input = *device_.submission_heap->Allocate(4096);
   const uint64_t output = *device_.completion_heap->Allocate(8 * 256);
   std::byte* in = device_.memory->submission().At(input);
@@ -124,19 +130,24 @@ TEST_F(FrontEndTest, WritableParametersComeFromTheEntryAndFixedOnesFromTheRegist
 TEST_F(FrontEndTest, ABufferReferenceOutsideItsBufferFailsThatEventOnly) {
   const uint64_t input = *device_.submission_heap->Allocate(4096);
   const uint64_t output = *device_.completion_heap->Allocate(4096);
-  auto event = Add({.kernel = Kernel("echo"),
-                    .bindings = {{.writable = true,
-                                  .buffer = {device_.memory->submission().At(input), 4096}},
-                                 {.buffer = {device_.memory->completion().At(output), 4096}}}});
+  auto event =
+      Add({.kernel = Kernel("echo"),
+           .bindings = {
+               {.writable = true,
+                .buffer = {device_.memory->submission().At(input), 4096}},
+               {.buffer = {device_.memory->completion().At(output), 4096}}}});
   const auto ring = [&](shm::BufferRef ref) {
     std::memcpy(event.ring->parameters(), &ref, sizeof(ref));
     event.ring->Commit();
     event.ring->Ring();
     return device_.Wait(*event.ring);
   };
-  ExpectFailed(ring({.offset = 4000, .length = 97}), EventStatus::kBadBufferRef);
-  ExpectFailed(ring({.offset = ~uint64_t{0}, .length = 2}), EventStatus::kBadBufferRef);
-  ExpectFailed(ring({.offset = 0, .length = ~uint64_t{0}}), EventStatus::kBadBufferRef);
+  ExpectFailed(ring({.offset = 4000, .length = 97}),
+               EventStatus::kBadBufferRef);
+  ExpectFailed(ring({.offset = ~uint64_t{0}, .length = 2}),
+               EventStatus::kBadBufferRef);
+  ExpectFailed(ring({.offset = 0, .length = ~uint64_t{0}}),
+               EventStatus::kBadBufferRef);
   EXPECT_EQ(ring({.offset = 4000, .length = 96}).state, EventState::kDone);
   EXPECT_EQ(event.kernel->counts().refused, 3u);
 }
@@ -153,8 +164,10 @@ TEST_F(FrontEndTest, AnEntryWithAStaleGenerationSequenceOrFlagsIsRefused) {
     event.ring->Ring();
     return device_.Wait(*event.ring);
   };
-  ExpectFailed(ring_with([](auto& h) { h.generation ^= 1; }), EventStatus::kStaleGeneration);
-  ExpectFailed(ring_with([](auto& h) { h.sequence += 8; }), EventStatus::kBadSequence);
+  ExpectFailed(ring_with([](auto& h) { h.generation ^= 1; }),
+               EventStatus::kStaleGeneration);
+  ExpectFailed(ring_with([](auto& h) { h.sequence += 8; }),
+               EventStatus::kBadSequence);
   ExpectFailed(ring_with([](auto& h) { h.flags = 2; }), EventStatus::kBadFlags);
   ExpectFailed(ring_with([](auto& h) { h.flags = shm::kEsqKmdOverride; }),
                EventStatus::kBadFlags);
@@ -166,27 +179,31 @@ TEST_F(FrontEndTest, AModifyableEventRunsWithTheDimensionsOfItsEntry) {
                     .bindings = GateBindings(5),
                     .modifyable = true});
   gate_.LetPass(6);
-  const shm::KmdOverride six{.grid = {3, 2, 1}, .block = {64, 1, 1}, .shared_bytes = 0};
+  const shm::KmdOverride six{
+      .grid = {3, 2, 1}, .block = {64, 1, 1}, .shared_bytes = 0};
   event.ring->Commit(&six);
   event.ring->Ring();
   EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(gate_.entered().size(), 6u);
 
-  const shm::KmdOverride huge{.grid = {1, 1, 1}, .block = {2048, 1, 1}, .shared_bytes = 0};
+  const shm::KmdOverride huge{
+      .grid = {1, 1, 1}, .block = {2048, 1, 1}, .shared_bytes = 0};
   event.ring->Commit(&huge);
   event.ring->Ring();
   ExpectFailed(device_.Wait(*event.ring), EventStatus::kBadKmd);
 }
 
 TEST_F(FrontEndTest, AFailingKernelReportsItsOwnStatus) {
-  auto event = Add({.kernel = Kernel("fail_if"), .bindings = {WritableValue()}});
+  auto event =
+      Add({.kernel = Kernel("fail_if"), .bindings = {WritableValue()}});
   const uint32_t code = 42;
   std::memcpy(event.ring->parameters(), &code, sizeof(code));
   event.ring->Commit();
   event.ring->Ring();
   const Completion completion = device_.Wait(*event.ring);
   EXPECT_EQ(completion.state, EventState::kFailed);
-  EXPECT_EQ(completion.status, static_cast<uint32_t>(EventStatus::kKernelStatusBase) + 42);
+  EXPECT_EQ(completion.status,
+            static_cast<uint32_t>(EventStatus::kKernelStatusBase) + 42);
 }
 
 TEST_F(FrontEndTest, EventsOfSeveralBlocksGoThroughTheKmu) {
@@ -213,15 +230,20 @@ TEST_F(FrontEndTest, ScheduledEventsAndRungEventsAddUp) {
 }
 
 TEST_F(FrontEndTest, ADoorbellThatJumpsBeyondTheFreeSlotsEvictsItsDevice) {
-  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}, .entries = 8});
+  auto event = Add({.kernel = Kernel("null_event"),
+                    .bindings = {Constant(0)},
+                    .entries = 8});
   TestDevice other("other0");
-  auto innocent = other.Register({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  auto innocent = other.Register(
+      {.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   front_end_->Add(innocent.kernel);
   // What DeviceRing::Ring() does, with a count that it would never store.
-  std::atomic_ref<uint32_t>(device_.memory->submission().doorbells()[0]).store(9);
+  std::atomic_ref<uint32_t>(device_.memory->submission().doorbells()[0])
+      .store(9);
   shm::BumpAndWake(&device_.memory->submission().submission_control().summary);
   auto violation = violator_.get_future();
-  ASSERT_EQ(violation.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  ASSERT_EQ(violation.wait_for(std::chrono::seconds(10)),
+            std::future_status::ready);
   EXPECT_EQ(violation.get().substr(0, 6), "test0:");
   EXPECT_TRUE(event.kernel->closed());
   EXPECT_EQ(event.kernel->launched(), 0u);
@@ -231,12 +253,15 @@ TEST_F(FrontEndTest, ADoorbellThatJumpsBeyondTheFreeSlotsEvictsItsDevice) {
   EXPECT_EQ(other.Wait(*innocent.ring).state, EventState::kDone);
 }
 
-TEST_F(FrontEndTest, UnderThePriorityPolicyAHigherDoorbellOvertakesAFloodOfLowerOnes) {
+TEST_F(FrontEndTest,
+       UnderThePriorityPolicyAHigherDoorbellOvertakesAFloodOfLowerOnes) {
   Restart("priority");
-  // Both on the short path. The gate holds the front-end inside the first low event while both
-  // rings fill up.
-  auto low = Add({.kernel = &kGateKernel, .bindings = GateBindings(1), .entries = 128});
-  auto high = Add({.kernel = &kGateKernel, .bindings = GateBindings(2), .priority = 7});
+  // Both on the short path. The gate holds the front-end inside the first low
+  // event while both rings fill up.
+  auto low = Add(
+      {.kernel = &kGateKernel, .bindings = GateBindings(1), .entries = 128});
+  auto high =
+      Add({.kernel = &kGateKernel, .bindings = GateBindings(2), .priority = 7});
   for (int i = 0; i < 100; ++i) low.ring->Commit();
   low.ring->Ring();
   ASSERT_TRUE(gate_.WaitEntered(1));
@@ -244,14 +269,18 @@ TEST_F(FrontEndTest, UnderThePriorityPolicyAHigherDoorbellOvertakesAFloodOfLower
   high.ring->Ring();
   gate_.LetPass(101);
   ASSERT_EQ(device_.Wait(*high.ring).state, EventState::kDone);
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(device_.Wait(*low.ring).state, EventState::kDone);
+  for (int i = 0; i < 100; ++i)
+    ASSERT_EQ(device_.Wait(*low.ring).state, EventState::kDone);
   const auto order = gate_.entered();
   const auto place = std::find(order.begin(), order.end(), 2u) - order.begin();
-  EXPECT_LE(place, 32) << "the higher doorbell must not wait for more than one burst";
+  EXPECT_LE(place, 32)
+      << "the higher doorbell must not wait for more than one burst";
 }
 
 TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
-  auto slow = Add({.kernel = Kernel("busy"), .bindings = {Constant(300'000)}, .block = {1, 1, 1}});
+  auto slow = Add({.kernel = Kernel("busy"),
+                   .bindings = {Constant(300'000)},
+                   .block = {1, 1, 1}});
   for (int i = 0; i < 64; ++i) {
     slow.ring->Commit();
     slow.ring->Ring();
@@ -260,7 +289,8 @@ TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
   EXPECT_FALSE(slow.kernel->fits_short_path());
 }
 
-TEST_F(FrontEndTest, ARemovedEventIsPolledNoMoreAndItsUnfinishedEventsCanBeAborted) {
+TEST_F(FrontEndTest,
+       ARemovedEventIsPolledNoMoreAndItsUnfinishedEventsCanBeAborted) {
   auto event = Add({.kernel = &kGateKernel,
                     .bindings = GateBindings(1),
                     .grid = {2, 1, 1},
@@ -276,9 +306,11 @@ TEST_F(FrontEndTest, ARemovedEventIsPolledNoMoreAndItsUnfinishedEventsCanBeAbort
   for (int i = 0; i < 3; ++i) {
     const Completion completion = device_.Wait(*event.ring);
     EXPECT_EQ(completion.state, EventState::kAborted);
-    EXPECT_EQ(completion.status, static_cast<uint32_t>(EventStatus::kUnregistered));
+    EXPECT_EQ(completion.status,
+              static_cast<uint32_t>(EventStatus::kUnregistered));
   }
-  // The block that ran on ends now: its event has ended already and must not end twice.
+  // The block that ran on ends now: its event has ended already and must not
+  // end twice.
   gate_.LetPass(10);
   Stop();
   EXPECT_EQ(event.kernel->counts().aborted, 3u);
@@ -290,8 +322,9 @@ TEST_F(FrontEndTest, TracedEventsCarryTheirLifeInOrder) {
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   event.ring->Commit(nullptr, shm::NowNs());
   event.ring->Ring();
-  ASSERT_TRUE(device_.waiter->WaitUntil([&] { return event.ring->Poll().has_value(); },
-                                        std::chrono::seconds(10), std::chrono::microseconds(5)));
+  ASSERT_TRUE(device_.waiter->WaitUntil(
+      [&] { return event.ring->Poll().has_value(); }, std::chrono::seconds(10),
+      std::chrono::microseconds(5)));
   const shm::EventLife life = event.ring->life();
   EXPECT_GT(life.rung_ns, 0u);
   EXPECT_LE(life.rung_ns, life.seen_ns);
@@ -315,8 +348,8 @@ TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
     late += shm::NowNs() - start > 400'000'000;
   }
-  // A machine that is that busy now and then is no reason to fail; a protocol that loses
-  // wake-ups is late nearly always.
+  // A machine that is that busy now and then is no reason to fail; a protocol
+  // that loses wake-ups is late nearly always.
   EXPECT_LT(late, 20);
 }
 

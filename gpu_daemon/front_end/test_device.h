@@ -1,5 +1,5 @@
-// A device in the test's own process: apertures, rings, and both ends of them, without a
-// control plane.
+// A device in the test's own process: apertures, rings, and both ends of them,
+// without a control plane.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_TEST_DEVICE_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_TEST_DEVICE_H_
 
@@ -21,16 +21,19 @@ namespace carillon::gpud {
 
 class TestDevice {
  public:
-  explicit TestDevice(std::string name = "test0", uint64_t heap_bytes = 1 << 20) {
-    auto submission = shm::Aperture::Create({.kind = shm::RegionKind::kSubmission,
-                                             .heap_bytes = heap_bytes,
-                                             .generation = shm::Generation(1)});
-    auto completion = shm::Aperture::Create({.kind = shm::RegionKind::kCompletion,
-                                             .heap_bytes = heap_bytes,
-                                             .generation = shm::Generation(1)});
-    memory = std::make_shared<DeviceMemory>(std::move(name), *std::move(submission),
-                                            *std::move(completion),
-                                            shm::UniqueFd(eventfd(0, EFD_NONBLOCK)));
+  explicit TestDevice(std::string name = "test0",
+                      uint64_t heap_bytes = 1 << 20) {
+    auto submission =
+        shm::Aperture::Create({.kind = shm::RegionKind::kSubmission,
+                               .heap_bytes = heap_bytes,
+                               .generation = shm::Generation(1)});
+    auto completion =
+        shm::Aperture::Create({.kind = shm::RegionKind::kCompletion,
+                               .heap_bytes = heap_bytes,
+                               .generation = shm::Generation(1)});
+    memory = std::make_shared<DeviceMemory>(
+        std::move(name), *std::move(submission), *std::move(completion),
+        shm::UniqueFd(eventfd(0, EFD_NONBLOCK)));
     submission_heap.emplace(memory->submission().heap_offset(), heap_bytes);
     completion_heap.emplace(memory->completion().heap_offset(), heap_bytes);
     waiter.emplace(&memory->submission(), &memory->completion(), &closed);
@@ -54,7 +57,8 @@ class TestDevice {
 
   Event Register(const Spec& spec) {
     auto plan = ArgumentPlan::Make(*spec.kernel, spec.bindings);
-    auto layout = shm::MakeRingLayout(spec.entries, plan->entry_parameter_bytes(), spec.modifyable);
+    auto layout = shm::MakeRingLayout(
+        spec.entries, plan->entry_parameter_bytes(), spec.modifyable);
     layout.doorbell = shm::DoorbellIndex(next_doorbell++);
     layout.generation = shm::Generation(7);
     layout.esq_offset = *submission_heap->Allocate(layout.esq_bytes());
@@ -62,19 +66,21 @@ class TestDevice {
     layout.life_offset = *completion_heap->Allocate(layout.life_bytes());
     Event event;
     event.kernel = std::make_shared<EventKernel>(
-        EventKernel::Registration{
-            .kmd = {.kernel = spec.kernel, .grid = spec.grid, .block = spec.block},
-            .priority = spec.priority,
-            .modifyable = spec.modifyable,
-            .label = "",
-            .arguments = *plan},
+        EventKernel::Registration{.kmd = {.kernel = spec.kernel,
+                                          .grid = spec.grid,
+                                          .block = spec.block},
+                                  .priority = spec.priority,
+                                  .modifyable = spec.modifyable,
+                                  .label = "",
+                                  .arguments = *plan},
         memory, layout, layout.doorbell.value());
-    event.ring = std::make_unique<shm::DeviceRing>(layout, &memory->submission(),
-                                                   &memory->completion());
+    event.ring = std::make_unique<shm::DeviceRing>(
+        layout, &memory->submission(), &memory->completion());
     return event;
   }
 
-  // The oldest completion, waiting for at most ten seconds; state kNone if there was none.
+  // The oldest completion, waiting for at most ten seconds; state kNone if
+  // there was none.
   shm::Completion Wait(shm::DeviceRing& ring) {
     std::optional<shm::Completion> completion;
     waiter->WaitUntil([&] { return (completion = ring.Poll()).has_value(); },

@@ -1,5 +1,5 @@
-// A kernel for tests of scheduling: its blocks say that they run, and wait until they are let
-// go on.
+// A kernel for tests of scheduling: its blocks say that they run, and wait
+// until they are let go on.
 #ifndef CARILLON_GPU_DAEMON_KMU_GATE_KERNEL_H_
 #define CARILLON_GPU_DAEMON_KMU_GATE_KERNEL_H_
 
@@ -58,8 +58,9 @@ struct GateArgs {
   uint64_t tag;
 };
 
-inline constexpr simt::ParamInfo kGateParams[] = {CARILLON_PARAM(GateArgs, gate, "which gate"),
-                                                  CARILLON_PARAM(GateArgs, tag, "what to note")};
+inline constexpr simt::ParamInfo kGateParams[] = {
+    CARILLON_PARAM(GateArgs, gate, "which gate"),
+    CARILLON_PARAM(GateArgs, tag, "what to note")};
 
 inline constexpr simt::KernelInfo kGateKernel = {
     .name = "gate",

@@ -24,14 +24,16 @@ struct BlockCost {
   uint32_t shared_bytes = 0;
 };
 
-BlockCost CostOf(uint32_t threads, uint32_t registers_per_thread, uint32_t shared_bytes);
+BlockCost CostOf(uint32_t threads, uint32_t registers_per_thread,
+                 uint32_t shared_bytes);
 
 // Which blocks are resident where. Not thread safe.
 class SmOccupancy {
  public:
   explicit SmOccupancy(const GpuModel& model);
 
-  // Takes room on the SM with the fewest resident blocks that has enough; nothing if none has.
+  // Takes room on the SM with the fewest resident blocks that has enough;
+  // nothing if none has.
   std::optional<uint32_t> Place(const BlockCost& cost);
   void Release(uint32_t sm, const BlockCost& cost);
   // Whether an empty SM could hold the block.

@@ -1,4 +1,5 @@
-// One launch on its way through the KMU: an event, or a background (ordinary) kernel.
+// One launch on its way through the KMU: an event, or a background (ordinary)
+// kernel.
 #ifndef CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_
 #define CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_
 
@@ -24,8 +25,8 @@ struct LaunchResult {
   shm::Nanoseconds finished_ns = 0;
 };
 
-// Made by the front-end or the control plane, then owned by the KMU until its last block has
-// ended. Fields without a remark never change after Submit().
+// Made by the front-end or the control plane, then owned by the KMU until its
+// last block has ended. Fields without a remark never change after Submit().
 struct KernelLaunch {
   KernelMetadata kmd;
   BlockCost cost;
@@ -45,8 +46,8 @@ struct KernelLaunch {
   shm::Nanoseconds queued_ns = 0;
 
   // Under the KMU's lock.
-  uint64_t arrival = 0;      // order of submission
-  uint64_t next_block = 0;   // first block not yet given out
+  uint64_t arrival = 0;     // order of submission
+  uint64_t next_block = 0;  // first block not yet given out
   uint64_t ended_blocks = 0;
   // Set: gives out no further blocks, and ends as aborted for this reason.
   std::optional<shm::EventStatus> cancelled;

@@ -14,7 +14,9 @@ using shm::EventStatus;
 constexpr int kHostQueue = 0;
 constexpr int kEventQueue = 1;
 
-int QueueOf(const KernelLaunch& launch) { return launch.is_event() ? kEventQueue : kHostQueue; }
+int QueueOf(const KernelLaunch& launch) {
+  return launch.is_event() ? kEventQueue : kHostQueue;
+}
 
 }  // namespace
 
@@ -27,7 +29,8 @@ Kmu::~Kmu() { Stop(); }
 
 void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
   std::lock_guard lock(mutex_);
-  highest_doorbell_first_.store(policy->HighestDoorbellFirst(), std::memory_order_relaxed);
+  highest_doorbell_first_.store(policy->HighestDoorbellFirst(),
+                                std::memory_order_relaxed);
   policy_ = std::move(policy);
 }
 
@@ -37,7 +40,8 @@ std::string Kmu::policy_name() const {
 }
 
 void Kmu::Submit(LaunchPtr launch) {
-  if (!launch->is_event()) background_kernels_.fetch_add(1, std::memory_order_relaxed);
+  if (!launch->is_event())
+    background_kernels_.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard lock(mutex_);
     if (!stopping_) {
@@ -47,22 +51,23 @@ void Kmu::Submit(LaunchPtr launch) {
     }
   }
   if (launch != nullptr) {
-    End(std::move(launch), EventState::kAborted, static_cast<uint32_t>(EventStatus::kShutdown));
+    End(std::move(launch), EventState::kAborted,
+        static_cast<uint32_t>(EventStatus::kShutdown));
     return;
   }
   work_.notify_one();
 }
 
-// Moves launches from the pending queues to the KDU while it has room: by priority, or by
-// arrival under a policy that knows no priorities. Lock held.
+// Moves launches from the pending queues to the KDU while it has room: by
+// priority, or by arrival under a policy that knows no priorities. Lock held.
 void Kmu::FillKdu() {
   while (kdu_.size() < kKduEntries) {
     std::deque<LaunchPtr>* best = nullptr;
     for (int priority = kPriorities - 1; priority >= 0; --priority) {
       for (auto& queues : pending_) {
         auto& queue = queues[priority];
-        if (!queue.empty() &&
-            (best == nullptr || queue.front()->arrival < best->front()->arrival)) {
+        if (!queue.empty() && (best == nullptr || queue.front()->arrival <
+                                                      best->front()->arrival)) {
           best = &queue;
         }
       }
@@ -70,9 +75,11 @@ void Kmu::FillKdu() {
     }
     if (best == nullptr) return;
     // Kept in the order of arrival, which is what policies are told.
-    const auto place = std::upper_bound(
-        kdu_.begin(), kdu_.end(), best->front()->arrival,
-        [](uint64_t arrival, const LaunchPtr& other) { return arrival < other->arrival; });
+    const auto place =
+        std::upper_bound(kdu_.begin(), kdu_.end(), best->front()->arrival,
+                         [](uint64_t arrival, const LaunchPtr& other) {
+                           return arrival < other->arrival;
+                         });
     kdu_.insert(place, std::move(best->front()));
     best->pop_front();
   }
@@ -96,9 +103,11 @@ std::optional<DispatchedBlock> Kmu::NextBlock() {
         if (!sm) continue;
         if (launch->next_block == 0) launch->life.dispatched_ns = shm::NowNs();
         const uint64_t block = launch->next_block++;
-        if (!launch->is_event()) background_blocks_.fetch_add(1, std::memory_order_relaxed);
+        if (!launch->is_event())
+          background_blocks_.fetch_add(1, std::memory_order_relaxed);
         // Another worker may find a block too.
-        if (waiting_.size() > 1 || launch->next_block < launch->kmd.blocks()) work_.notify_one();
+        if (waiting_.size() > 1 || launch->next_block < launch->kmd.blocks())
+          work_.notify_one();
         return DispatchedBlock{launch, block, *sm};
       }
     }
@@ -117,8 +126,9 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
     cut_short = launch->cancelled && launch->next_block < launch->kmd.blocks();
     const uint64_t last = cut_short ? launch->next_block : launch->kmd.blocks();
     if (launch->ended_blocks == last) {
-      const auto place = std::find_if(kdu_.begin(), kdu_.end(),
-                                      [&](const LaunchPtr& p) { return p.get() == launch; });
+      const auto place =
+          std::find_if(kdu_.begin(), kdu_.end(),
+                       [&](const LaunchPtr& p) { return p.get() == launch; });
       ended = std::move(*place);
       kdu_.erase(place);
       FillKdu();
@@ -191,16 +201,19 @@ uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
 }
 
 uint64_t Kmu::Cancel(const DeviceMemory* memory, EventStatus why) {
-  return CancelMatching([&](const KernelLaunch& l) { return l.memory.get() == memory; }, why);
+  return CancelMatching(
+      [&](const KernelLaunch& l) { return l.memory.get() == memory; }, why);
 }
 
 uint64_t Kmu::Cancel(const EventKernel* event, EventStatus why) {
-  return CancelMatching([&](const KernelLaunch& l) { return l.event.get() == event; }, why);
+  return CancelMatching(
+      [&](const KernelLaunch& l) { return l.event.get() == event; }, why);
 }
 
 uint64_t Kmu::CancelLaunch(uint64_t token, EventStatus why) {
-  return CancelMatching([&](const KernelLaunch& l) { return token != 0 && l.token == token; },
-                        why);
+  return CancelMatching(
+      [&](const KernelLaunch& l) { return token != 0 && l.token == token; },
+      why);
 }
 
 std::vector<QueueLength> Kmu::queue_lengths() const {
@@ -208,9 +221,10 @@ std::vector<QueueLength> Kmu::queue_lengths() const {
   std::vector<QueueLength> lengths;
   for (const int queue : {kEventQueue, kHostQueue}) {
     for (uint32_t priority = 0; priority < kPriorities; ++priority) {
-      lengths.push_back({.event = queue == kEventQueue,
-                         .priority = priority,
-                         .kernels = static_cast<uint32_t>(pending_[queue][priority].size())});
+      lengths.push_back(
+          {.event = queue == kEventQueue,
+           .priority = priority,
+           .kernels = static_cast<uint32_t>(pending_[queue][priority].size())});
     }
   }
   return lengths;
@@ -231,7 +245,8 @@ void Kmu::Stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  CancelMatching([](const KernelLaunch&) { return true; }, EventStatus::kShutdown);
+  CancelMatching([](const KernelLaunch&) { return true; },
+                 EventStatus::kShutdown);
   work_.notify_all();
 }
 

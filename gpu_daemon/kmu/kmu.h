@@ -1,5 +1,5 @@
-// The kernel management unit: launches wait here, by class and priority, until their thread
-// blocks find room on an SM and a worker of the back-end.
+// The kernel management unit: launches wait here, by class and priority, until
+// their thread blocks find room on an SM and a worker of the back-end.
 #ifndef CARILLON_GPU_DAEMON_KMU_KMU_H_
 #define CARILLON_GPU_DAEMON_KMU_KMU_H_
 
@@ -19,8 +19,8 @@
 
 namespace carillon::gpud {
 
-// Kernels whose blocks are being placed at once; the others wait in the pending queues
-// (Hyper-Q's 32, as in EDGE Fig. 2).
+// Kernels whose blocks are being placed at once; the others wait in the pending
+// queues (Hyper-Q's 32, as in EDGE Fig. 2).
 inline constexpr size_t kKduEntries = 32;
 
 // A thread block that a worker must run and then report.
@@ -42,8 +42,8 @@ class Kmu {
   Kmu(const GpuModel& model, std::unique_ptr<SharingPolicy> policy);
   ~Kmu();
 
-  // Takes a launch over; it ends exactly once, as done, failed or aborted. The block must fit
-  // an SM (CheckKernelMetadata).
+  // Takes a launch over; it ends exactly once, as done, failed or aborted. The
+  // block must fit an SM (CheckKernelMetadata).
   void Submit(std::unique_ptr<KernelLaunch> launch);
 
   // The next block to run: waits for one. Nothing after Stop().
@@ -51,9 +51,9 @@ class Kmu {
   // The block has run.
   void EndBlock(const DispatchedBlock& block);
 
-  // Takes back the launches of one device (memory) or of one event kernel: blocks not yet
-  // given out never run, and a launch with none running ends now as aborted. Running blocks
-  // go on. Returns how many launches were cut short.
+  // Takes back the launches of one device (memory) or of one event kernel:
+  // blocks not yet given out never run, and a launch with none running ends now
+  // as aborted. Running blocks go on. Returns how many launches were cut short.
   uint64_t Cancel(const DeviceMemory* memory, shm::EventStatus why);
   uint64_t Cancel(const EventKernel* event, shm::EventStatus why);
   // The same for one background kernel, by its KernelLaunch::token.

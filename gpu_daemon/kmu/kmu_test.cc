@@ -15,13 +15,16 @@ namespace {
 using shm::EventState;
 using shm::EventStatus;
 
-std::unique_ptr<SharingPolicy> Policy(std::string_view name) { return *MakePolicy(name); }
+std::unique_ptr<SharingPolicy> Policy(std::string_view name) {
+  return *MakePolicy(name);
+}
 
-std::unique_ptr<KernelLaunch> GateLaunch(Gate* gate, uint64_t tag, uint32_t blocks,
-                                         uint32_t priority,
-                                         std::function<void(const LaunchResult&)> on_end) {
+std::unique_ptr<KernelLaunch> GateLaunch(
+    Gate* gate, uint64_t tag, uint32_t blocks, uint32_t priority,
+    std::function<void(const LaunchResult&)> on_end) {
   auto launch = std::make_unique<KernelLaunch>();
-  launch->kmd = {.kernel = &kGateKernel, .grid = {blocks, 1, 1}, .block = {64, 1, 1}};
+  launch->kmd = {
+      .kernel = &kGateKernel, .grid = {blocks, 1, 1}, .block = {64, 1, 1}};
   launch->cost = CostOf(64, kGateKernel.registers_per_thread, 0);
   launch->priority = priority;
   launch->args = std::make_unique<std::byte[]>(sizeof(GateArgs));
@@ -37,11 +40,12 @@ class KmuTest : public testing::Test {
     kmu_ = std::make_unique<Kmu>(model, Policy(policy));
     workers_.emplace(workers, kmu_.get());
   }
-  std::future<LaunchResult> Submit(uint64_t tag, uint32_t blocks, uint32_t priority = 0,
-                                   uint64_t token = 0) {
+  std::future<LaunchResult> Submit(uint64_t tag, uint32_t blocks,
+                                   uint32_t priority = 0, uint64_t token = 0) {
     auto promise = std::make_shared<std::promise<LaunchResult>>();
-    auto launch = GateLaunch(&gate_, tag, blocks, priority,
-                             [promise](const LaunchResult& r) { promise->set_value(r); });
+    auto launch =
+        GateLaunch(&gate_, tag, blocks, priority,
+                   [promise](const LaunchResult& r) { promise->set_value(r); });
     launch->token = token;
     kmu_->Submit(std::move(launch));
     return promise->get_future();
@@ -58,7 +62,8 @@ class KmuTest : public testing::Test {
 };
 
 LaunchResult Get(std::future<LaunchResult> result) {
-  if (result.wait_for(std::chrono::seconds(10)) != std::future_status::ready) return {};
+  if (result.wait_for(std::chrono::seconds(10)) != std::future_status::ready)
+    return {};
   return result.get();
 }
 
@@ -111,14 +116,16 @@ TEST_F(KmuTest, PriorityServesTheHighestNextAndDisturbsNothingThatRuns) {
 TEST_F(KmuTest, MoreLaunchesThanKduEntriesWaitInThePendingQueues) {
   Start({}, "first_come", 1);
   std::vector<std::future<LaunchResult>> results;
-  for (uint64_t i = 0; i < kKduEntries + 5; ++i) results.push_back(Submit(i, 1, 2));
+  for (uint64_t i = 0; i < kKduEntries + 5; ++i)
+    results.push_back(Submit(i, 1, 2));
   uint32_t waiting = 0;
   for (const QueueLength& queue : kmu_->queue_lengths()) {
     if (queue.priority == 2 && !queue.event) waiting = queue.kernels;
   }
   EXPECT_EQ(waiting, 5u);
   gate_.LetPass(results.size());
-  for (auto& result : results) EXPECT_EQ(Get(std::move(result)).state, EventState::kDone);
+  for (auto& result : results)
+    EXPECT_EQ(Get(std::move(result)).state, EventState::kDone);
 }
 
 TEST_F(KmuTest, ACancelledLaunchRunsNoFurtherBlocksAndEndsAsAborted) {
@@ -183,7 +190,8 @@ TEST(SmOccupancyTest, ReleaseMakesRoomAgain) {
 TEST(PolicyTest, AnUnknownPolicyIsRefusedWithTheListOfThoseThereAre) {
   const auto policy = MakePolicy("fastest");
   ASSERT_EQ(policy.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_NE(policy.status().message().find("first_come, priority"), absl::string_view::npos);
+  EXPECT_NE(policy.status().message().find("first_come, priority"),
+            absl::string_view::npos);
 }
 
 }  // namespace

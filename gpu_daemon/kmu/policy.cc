@@ -14,18 +14,21 @@ namespace {
 class FirstCome : public SharingPolicy {
  public:
   std::string_view name() const override { return "first_come"; }
-  void Rank(std::span<KernelLaunch* const> waiting, std::vector<size_t>& order) const override {
+  void Rank(std::span<KernelLaunch* const> waiting,
+            std::vector<size_t>& order) const override {
     order.resize(waiting.size());
     std::iota(order.begin(), order.end(), size_t{0});
   }
   bool HighestDoorbellFirst() const override { return false; }
 };
 
-// The highest priority that fits, the oldest among equals; nothing running is disturbed.
+// The highest priority that fits, the oldest among equals; nothing running is
+// disturbed.
 class Priority : public SharingPolicy {
  public:
   std::string_view name() const override { return "priority"; }
-  void Rank(std::span<KernelLaunch* const> waiting, std::vector<size_t>& order) const override {
+  void Rank(std::span<KernelLaunch* const> waiting,
+            std::vector<size_t>& order) const override {
     order.resize(waiting.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -44,18 +47,21 @@ struct PolicyEntry {
 };
 
 constexpr PolicyEntry kPolicies[] = {
-    {"first_come", [] { return std::unique_ptr<SharingPolicy>(new FirstCome); }},
+    {"first_come",
+     [] { return std::unique_ptr<SharingPolicy>(new FirstCome); }},
     {"priority", [] { return std::unique_ptr<SharingPolicy>(new Priority); }},
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(std::string_view name) {
+absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(
+    std::string_view name) {
   for (const PolicyEntry& entry : kPolicies) {
     if (entry.name == name) return entry.make();
   }
-  return absl::NotFoundError(fmt::format("no sharing policy '{}'; there are: {}", name,
-                                         fmt::join(PolicyNames(), ", ")));
+  return absl::NotFoundError(
+      fmt::format("no sharing policy '{}'; there are: {}", name,
+                  fmt::join(PolicyNames(), ", ")));
 }
 
 std::vector<std::string> PolicyNames() {

@@ -1,5 +1,5 @@
-// Who gets the next free thread-block slot, and whose doorbell is answered first. A sharing
-// policy is one class and one line in policy.cc.
+// Who gets the next free thread-block slot, and whose doorbell is answered
+// first. A sharing policy is one class and one line in policy.cc.
 #ifndef CARILLON_GPU_DAEMON_KMU_POLICY_H_
 #define CARILLON_GPU_DAEMON_KMU_POLICY_H_
 
@@ -20,17 +20,21 @@ class SharingPolicy {
   virtual ~SharingPolicy() = default;
   virtual std::string_view name() const = 0;
 
-  // The launches that have blocks left to place, in the order of arrival (never empty).
-  // Returns the indices to try, best first, in `order`; one that is left out must wait. Called
-  // under the KMU's lock: no blocking, no allocation beyond `order`.
-  virtual void Rank(std::span<KernelLaunch* const> waiting, std::vector<size_t>& order) const = 0;
+  // The launches that have blocks left to place, in the order of arrival (never
+  // empty). Returns the indices to try, best first, in `order`; one that is
+  // left out must wait. Called under the KMU's lock: no blocking, no allocation
+  // beyond `order`.
+  virtual void Rank(std::span<KernelLaunch* const> waiting,
+                    std::vector<size_t>& order) const = 0;
 
-  // Whether a doorbell of a higher priority is answered before the rest of a lower one's rings.
+  // Whether a doorbell of a higher priority is answered before the rest of a
+  // lower one's rings.
   virtual bool HighestDoorbellFirst() const = 0;
 };
 
 // "first_come" or "priority". NotFound, naming the nearest.
-absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(std::string_view name);
+absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(
+    std::string_view name);
 std::vector<std::string> PolicyNames();
 
 }  // namespace carillon::gpud

@@ -11,13 +11,15 @@
 namespace carillon::gpud {
 namespace {
 
-// Blocks are long compared with what the front-end and the devices do on a core: on a machine
-// with few of them, a worker gives way but still gets its share.
+// Blocks are long compared with what the front-end and the devices do on a
+// core: on a machine with few of them, a worker gives way but still gets its
+// share.
 constexpr int kWorkerNice = 5;
 
 void Work(Kmu* kmu) {
   pthread_setname_np(pthread_self(), "gpud-worker");
-  setpriority(PRIO_PROCESS, 0, kWorkerNice);  // of this thread; harmless if refused
+  setpriority(PRIO_PROCESS, 0,
+              kWorkerNice);  // of this thread; harmless if refused
   while (const auto block = kmu->NextBlock()) {
     KernelLaunch& launch = *block->launch;
     RunBlock(launch.kmd, block->block, launch.args.get(), &launch.fail_status);
@@ -30,12 +32,15 @@ void Work(Kmu* kmu) {
 uint32_t DefaultWorkers() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  const int cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  const int cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0
+                        ? CPU_COUNT(&allowed)
+                        : 1;
   return static_cast<uint32_t>(std::max(1, cores - 1));
 }
 
 CpuWorkers::CpuWorkers(uint32_t count, Kmu* kmu) {
-  for (uint32_t i = 0; i < std::max(count, 1u); ++i) threads_.emplace_back(Work, kmu);
+  for (uint32_t i = 0; i < std::max(count, 1u); ++i)
+    threads_.emplace_back(Work, kmu);
 }
 
 CpuWorkers::~CpuWorkers() {

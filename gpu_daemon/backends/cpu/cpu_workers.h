@@ -1,4 +1,5 @@
-// The CPU back-end's cores: threads that run the thread blocks that the KMU gives out.
+// The CPU back-end's cores: threads that run the thread blocks that the KMU
+// gives out.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_WORKERS_H_
 
@@ -10,7 +11,8 @@
 
 namespace carillon::gpud {
 
-// One core is the front-end's: as many workers as this process has others, at least one.
+// One core is the front-end's: as many workers as this process has others, at
+// least one.
 uint32_t DefaultWorkers();
 
 class CpuWorkers {

@@ -6,7 +6,8 @@
 namespace carillon::gpud {
 namespace {
 
-// Shared memory of the block that this thread runs; grows to the largest ever asked for.
+// Shared memory of the block that this thread runs; grows to the largest ever
+// asked for.
 std::byte* SharedMemory(uint32_t bytes) {
   struct alignas(64) Line {
     std::byte bytes[64];
@@ -27,11 +28,14 @@ void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
   launch.block_index = {0, 0, 0};
   if (block != 0) {
     launch.block_index.x = static_cast<uint32_t>(block % kmd.grid.x);
-    launch.block_index.y = static_cast<uint32_t>(block / kmd.grid.x % kmd.grid.y);
-    launch.block_index.z = static_cast<uint32_t>(block / kmd.grid.x / kmd.grid.y);
+    launch.block_index.y =
+        static_cast<uint32_t>(block / kmd.grid.x % kmd.grid.y);
+    launch.block_index.z =
+        static_cast<uint32_t>(block / kmd.grid.x / kmd.grid.y);
   }
   launch.shared_bytes = kmd.total_shared();
-  if (launch.shared_bytes != 0) launch.shared = SharedMemory(launch.shared_bytes);
+  if (launch.shared_bytes != 0)
+    launch.shared = SharedMemory(launch.shared_bytes);
   launch.fail_status = fail_status;
   kmd.kernel->run_block(launch, args);
 }

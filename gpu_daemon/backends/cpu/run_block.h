@@ -7,9 +7,11 @@
 
 namespace carillon::gpud {
 
-// Runs one thread block (`block`: flattened index, x fastest) in the calling thread; its shared
-// memory comes from an arena of that thread. `fail_status` is the launch's, 0 at first.
-void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args, uint32_t* fail_status);
+// Runs one thread block (`block`: flattened index, x fastest) in the calling
+// thread; its shared memory comes from an arena of that thread. `fail_status`
+// is the launch's, 0 at first.
+void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
+              uint32_t* fail_status);
 
 }  // namespace carillon::gpud
 
