@@ -1,0 +1,47 @@
+// A get of many keys over TCP, answered in pieces: a request has to fit into a
+// packet buffer and its reply into a reply buffer, a get line does not.
+#ifndef CARILLON_DEVICES_NIC_MULTI_GET_H_
+#define CARILLON_DEVICES_NIC_MULTI_GET_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace carillon::nic {
+
+// A place in a get or gets line. Not thread safe.
+class MultiGet {
+ public:
+  // `line` is a whole get or gets line with its end. Nothing if it has no key,
+  // or one that no kernel would take: answered with an error as a whole.
+  static std::optional<MultiGet> Parse(std::string_view line);
+
+  // The next piece: "get k1 k2 ...\r\n", at most `max_bytes` long (which must
+  // leave room for a line with one key). Empty when all keys were asked for.
+  std::string Next(size_t max_bytes);
+  // The reply to the last piece did not fit: the next one begins where that
+  // one did, and has at most half as many keys. False if it had only one.
+  bool Halve();
+  bool done() const { return at_ >= keys_.size(); }
+
+  // The part of a piece's reply that goes to the client: the END line is for
+  // the last piece alone. Sets `failed` if the reply is an error: it answers
+  // the whole request then.
+  std::string_view Trim(std::string_view reply, bool* failed) const;
+
+ private:
+  MultiGet(std::string verb, std::string keys)
+      : verb_(std::move(verb)), keys_(std::move(keys)) {}
+
+  std::string verb_;  // "get" or "gets"
+  std::string keys_;  // separated by one space each
+  size_t at_ = 0;     // where the next piece begins
+  size_t last_ = 0;   // where the last piece began
+  size_t last_keys_ = 0;
+  size_t max_keys_ = SIZE_MAX;
+};
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_MULTI_GET_H_

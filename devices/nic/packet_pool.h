@@ -1,0 +1,64 @@
+// The NIC's packet buffers (003 4.1.2: free, registered, busy): where datagrams
+// land, inside an input buffer of the submission aperture, so that an event
+// kernel reads them where the kernel of the operating system put them.
+#ifndef CARILLON_DEVICES_NIC_PACKET_POOL_H_
+#define CARILLON_DEVICES_NIC_PACKET_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "devices/nic/request.h"
+
+namespace carillon::nic {
+
+// A fixed number of buffers of kPacketBytes. Not thread safe.
+class PacketPool {
+ public:
+  // As many buffers as fit into `memory`, which must outlive the pool.
+  explicit PacketPool(std::span<std::byte> memory) : memory_(memory) {
+    const auto count = static_cast<uint32_t>(memory.size() / kPacketBytes);
+    taken_.resize(count);
+    // The lowest index first.
+    for (uint32_t i = count; i > 0; --i) free_.push_back(i - 1);
+  }
+
+  uint32_t size() const { return static_cast<uint32_t>(taken_.size()); }
+  uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
+
+  // A buffer for the caller's use; nothing when all are in use. The one given
+  // back last comes first: it is the one in the cache.
+  std::optional<BufferIndex> Take() {
+    if (free_.empty()) return std::nullopt;
+    const BufferIndex buffer = free_.back();
+    free_.pop_back();
+    taken_[buffer] = true;
+    return buffer;
+  }
+
+  // False, and nothing changed, if the buffer is not in use.
+  bool Give(BufferIndex buffer) {
+    if (buffer >= taken_.size() || !taken_[buffer]) return false;
+    taken_[buffer] = false;
+    free_.push_back(buffer);
+    return true;
+  }
+
+  // Requires buffer < size().
+  std::span<std::byte> bytes(BufferIndex buffer) const {
+    return memory_.subspan(OffsetOf(buffer), kPacketBytes);
+  }
+  // Of the buffer's first byte in the pool's memory.
+  static uint32_t OffsetOf(BufferIndex buffer) { return buffer * kPacketBytes; }
+
+ private:
+  const std::span<std::byte> memory_;
+  std::vector<BufferIndex> free_;
+  std::vector<bool> taken_;
+};
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_PACKET_POOL_H_

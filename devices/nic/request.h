@@ -1,0 +1,37 @@
+// A request on its way through the NIC: from a packet or a TCP connection into
+// a batch, through an event, and back.
+#ifndef CARILLON_DEVICES_NIC_REQUEST_H_
+#define CARILLON_DEVICES_NIC_REQUEST_H_
+
+#include <cstdint>
+
+#include "shm/types.h"
+
+namespace carillon::nic {
+
+// A buffer holds one packet: GNoM's GRXBs have the same size (003 4.1.2).
+inline constexpr uint32_t kPacketBytes = 2048;
+
+// Requests are batched by type, so that the threads of a warp do alike
+// (003 4.1.1). memc_get answers the first, memc_set everything else.
+enum class RequestType : uint32_t { kGet = 0, kSet = 1 };
+inline constexpr uint32_t kRequestTypes = 2;
+
+// A packet buffer, by its index in the pool.
+using BufferIndex = uint32_t;
+// A TCP connection; not used again before its last request has been answered.
+using ConnectionIndex = uint32_t;
+
+struct Request {
+  enum class Origin : uint32_t { kDatagram, kStream };
+  Origin origin = Origin::kDatagram;
+  // kDatagram: the BufferIndex. kStream: the ConnectionIndex.
+  uint32_t index = 0;
+  uint32_t length = 0;  // bytes, a datagram's frame header included
+  RequestType type = RequestType::kGet;
+  shm::Nanoseconds received_ns = 0;
+};
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_REQUEST_H_

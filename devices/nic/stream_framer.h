@@ -1,0 +1,59 @@
+// Cuts the byte stream of a TCP connection into memcached requests: a command
+// line, and for a storage command the data block behind it. It follows
+// memcached 1.6.18 (proto_text.c); what a well-framed command means is for the
+// event kernels to say.
+#ifndef CARILLON_DEVICES_NIC_STREAM_FRAMER_H_
+#define CARILLON_DEVICES_NIC_STREAM_FRAMER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace carillon::nic {
+
+// Longest command line, its end included, of anything but get and gets; a
+// client that sends more without a newline is not speaking memcached.
+inline constexpr size_t kMaxLine = 2048;
+// The same for get and gets (memcached has no limit).
+inline constexpr size_t kMaxGetLine = 1 << 20;
+inline constexpr size_t kMaxKey = 250;
+
+struct Frame {
+  enum class Kind {
+    kIncomplete,  // more bytes are needed; consume none
+    kCommand,     // a whole request
+    kTooLarge,    // a storage command's line, whose value nobody will store
+    kSkip,        // bytes that mean nothing (the data block of kTooLarge)
+    kHangUp,      // as memcached does: close without a word
+  };
+  Kind kind = Kind::kIncomplete;
+  size_t bytes = 0;  // to consume
+  // kTooLarge: the client asked for no reply.
+  bool noreply = false;
+  // kTooLarge of a set: memcached forgets the key's old value.
+  std::string_view forget_key;
+};
+
+// One per connection. Not thread safe.
+class StreamFramer {
+ public:
+  // max_value: most bytes of a data block, without its line end.
+  explicit StreamFramer(uint32_t max_value) : max_value_(max_value) {}
+
+  // What stands at the beginning of `data`: all that was received and not yet
+  // consumed. After kIncomplete the next call must see the same bytes and more.
+  Frame Next(std::string_view data);
+
+ private:
+  Frame NextLine(std::string_view data);
+
+  const uint32_t max_value_;
+  size_t scanned_ = 0;  // bytes of `data` known to hold no newline
+  size_t needed_ = 0;   // size of the request at the front, once known
+  uint64_t skip_ = 0;   // bytes of a data block still to come
+  bool first_ = true;
+};
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_STREAM_FRAMER_H_
