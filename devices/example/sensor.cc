@@ -1,8 +1,8 @@
 // A device in under 60 lines: a sensor that has the GPU checksum its messages,
-// 32 an event, and compares every checksum with one of its own. README.md walks
-// through it.
+// 32 an event, and compares every checksum with its own. See README.md.
 #include <boost/crc.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
 #include "devices/sdk/edge.h"
@@ -10,57 +10,49 @@
 namespace edge = carillon::edge;
 
 constexpr uint32_t kMessageBytes = 64;
-constexpr uint32_t kMessages = 32;  // one warp
-constexpr uint32_t kSlots = 8;
+constexpr uint32_t kMessages = 32;                   // one warp
+constexpr uint64_t kIn = kMessages * kMessageBytes;  // bytes an event
+constexpr uint64_t kOut = kMessages * sizeof(uint32_t);
+constexpr uint32_t kSlots = 8, kEvents = 1000;
 
-absl::Status Run(uint32_t events) {
+template <class T>
+T Must(absl::StatusOr<T> result) {
+  if (result.ok()) return *std::move(result);
+  std::fprintf(stderr, "sensor0: %s\n", result.status().ToString().c_str());
+  std::exit(1);
+}
+
+int main() {
   // Joins the testbed in $CARILLON_TESTBED_DIR.
-  auto device = edge::Device::Attach({.name = "sensor0", .kind = "sensor"});
-  if (!device.ok()) return device.status();
+  auto device =
+      Must(edge::Device::Attach({.name = "sensor0", .kind = "sensor"}));
   // One input and one output area for each slot of the ring.
-  auto input = (*device)->AllocateBuffer(edge::Place::kInput,
-                                         kSlots * kMessages * kMessageBytes);
-  if (!input.ok()) return input.status();
-  auto output =
-      (*device)->AllocateBuffer(edge::Place::kOutput, kSlots * kMessages * 4);
-  if (!output.ok()) return output.status();
-  const uint64_t in = kMessages * kMessageBytes, out = kMessages * 4;
-  auto queue = edgeRegisterEvent(
-      **device,
+  auto in = Must(device->AllocateBuffer(edge::Place::kInput, kSlots * kIn));
+  auto out = Must(device->AllocateBuffer(edge::Place::kOutput, kSlots * kOut));
+  auto* queue = Must(edgeRegisterEvent(
+      *device,
       {.kernel = "crc32",
        .block = {kMessages, 1, 1},
        .max_in_flight = kSlots,
        .parameters = {
-           edge::Fixed("messages", *input, {.length = in, .slot_stride = in}),
+           edge::Fixed("messages", in, {.length = kIn, .slot_stride = kIn}),
            edge::Constant("message_bytes", kMessageBytes),
-           edge::Fixed("crcs", *output, {.length = out, .slot_stride = out})}});
-  if (!queue.ok()) return queue.status();
+           edge::Fixed("crcs", out, {.length = kOut, .slot_stride = kOut})}}));
 
   std::mt19937 noise;
-  for (uint32_t event = 0; event < events; ++event) {
-    const auto messages = input->bytes.subspan((*queue)->next_slot() * in, in);
+  for (uint32_t event = 0; event < kEvents; ++event) {
+    const uint32_t slot = queue->next_slot();
+    const auto messages = in.bytes.subspan(slot * kIn, kIn);
     for (auto& byte : messages) byte = std::byte(noise());
-    const auto sequence = (*queue)->RingDoorbell();
-    auto done = (*queue)->Wait(std::chrono::seconds(5));
-    if (!done.ok()) return done.status();
-    const auto* crcs = reinterpret_cast<const uint32_t*>(
-        output->bytes.data() + (*queue)->SlotOf(sequence) * out);
+    queue->RingDoorbell();
+    Must(queue->Wait(std::chrono::seconds(5)));
+    const auto* crcs = (const uint32_t*)(out.bytes.data() + slot * kOut);
     for (uint32_t i = 0; i < kMessages; ++i) {
       boost::crc_32_type own;
-      own.process_bytes(messages.data() + i * kMessageBytes, kMessageBytes);
-      if (crcs[i] != own.checksum())
-        return absl::DataLossError("wrong checksum");
+      own.process_bytes(&messages[i * kMessageBytes], kMessageBytes);
+      if (crcs[i] != own.checksum()) Must<int>(absl::DataLossError("bad CRC"));
     }
-    (*queue)->Free();
+    queue->Free();
   }
-  std::printf("%u events, %u checksums, all right\n", events,
-              events * kMessages);
-  return absl::OkStatus();
-}
-
-int main() {
-  const absl::Status status = Run(1000);
-  if (!status.ok())
-    std::fprintf(stderr, "sensor0: %s\n", status.ToString().c_str());
-  return status.ok() ? 0 : 1;
+  std::printf("%u events, all checksums right\n", kEvents);
 }
