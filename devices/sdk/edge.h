@@ -1,10 +1,13 @@
-// The EDGE API for devices (000 Table I, 003 Table 5.1): attach to a testbed, register event
-// kernels, and launch them by ringing doorbells. This header is all that a device needs.
+// The EDGE API for devices (000 Table I, 003 Table 5.1): attach to a testbed,
+// register event kernels, and launch them by ringing doorbells. This header is
+// all that a device needs.
 //
 //   auto device = edge::Device::Attach({.name = "nic0", .kind = "nic", ...});
 //   auto input = (*device)->AllocateBuffer(edge::Place::kInput, 64 * 2048);
-//   auto event = edgeRegisterEvent(**device, {.kernel = "echo", ..., .parameters = {
-//       edge::Fixed("input", *input, {.slot_stride = 2048}), edge::Writable("bytes"), ...}});
+//   auto event = edgeRegisterEvent(**device, {.kernel = "echo", ...,
+//   .parameters = {
+//       edge::Fixed("input", *input, {.slot_stride = 2048}),
+//       edge::Writable("bytes"), ...}});
 //   while (...) {                                    // EDGE Fig. 8c
 //     if ((*event)->free_slots() > 0) {              // check free
 //       (*event)->Set<uint32_t>(bytes, n);           // write arguments
@@ -61,14 +64,23 @@ enum class Place {
 struct Buffer {
   uint32_t id = 0;
   Place place = Place::kInput;
-  // Empty for kGpuMemory. The bytes of a kOutput buffer are mapped read-only: writing faults.
+  // Empty for kGpuMemory. The bytes of a kOutput buffer are mapped read-only:
+  // writing faults.
   std::span<std::byte> bytes;
 };
 
-// How one parameter of an event kernel is bound, by the parameter's name in the kernel's
-// signature (`carillon kernels` lists them). The helpers below make them.
+// How one parameter of an event kernel is bound, by the parameter's name in the
+// kernel's signature (`carillon kernels` lists them). The helpers below make
+// them.
 struct Parameter {
-  enum class Kind { kUnsigned, kSigned, kFloat, kBuffer, kWritableValue, kWritableBuffer };
+  enum class Kind {
+    kUnsigned,
+    kSigned,
+    kFloat,
+    kBuffer,
+    kWritableValue,
+    kWritableBuffer
+  };
   std::string name;
   Kind kind = Kind::kUnsigned;
   uint64_t unsigned_value = 0;
@@ -90,8 +102,8 @@ Parameter Constant(std::string name, uint64_t value);
 Parameter ConstantSigned(std::string name, int64_t value);
 Parameter ConstantFloat(std::string name, double value);
 Parameter Fixed(std::string name, const Buffer& buffer, BufferPart part = {});
-// Filled in by the device for every event: a value of the kernel's type, or (WritableBuffer) a
-// shm::BufferRef inside `buffer`.
+// Filled in by the device for every event: a value of the kernel's type, or
+// (WritableBuffer) a shm::BufferRef inside `buffer`.
 Parameter Writable(std::string name);
 Parameter WritableBuffer(std::string name, const Buffer& buffer);
 
@@ -115,24 +127,30 @@ class EventQueue {
   uint32_t event_id() const { return ring_.layout().doorbell.value(); }
   const std::string& kernel() const { return kernel_; }
 
-  // A writable parameter's place in the entry. NotFound, naming those that there are.
+  // A writable parameter's place in the entry. NotFound, naming those that
+  // there are.
   absl::StatusOr<uint32_t> ParameterOffset(std::string_view name) const;
 
   uint32_t free_slots() const { return ring_.free_slots(); }
   uint32_t in_flight() const { return ring_.in_flight(); }
-  // Ring slot of the entry that is being written now: finds its per-slot buffers.
+  // Ring slot of the entry that is being written now: finds its per-slot
+  // buffers.
   uint32_t next_slot() const { return ring_.next_slot(); }
-  uint32_t SlotOf(shm::Sequence sequence) const { return ring_.layout().SlotOf(sequence); }
+  uint32_t SlotOf(shm::Sequence sequence) const {
+    return ring_.layout().SlotOf(sequence);
+  }
 
-  // Writes an argument of the next event. T must be the parameter's type (shm::BufferRef for
-  // buffers), `offset` from ParameterOffset(). Requires free_slots() > 0.
+  // Writes an argument of the next event. T must be the parameter's type
+  // (shm::BufferRef for buffers), `offset` from ParameterOffset(). Requires
+  // free_slots() > 0.
   template <class T>
   void Set(uint32_t offset, const T& value) {
     std::memcpy(ring_.parameters() + offset, &value, sizeof(T));
   }
 
-  // Ends the entry without ringing: several events can be rung at once. Requires
-  // free_slots() > 0. `kmd`: this launch's own dimensions (modifyable event kernels).
+  // Ends the entry without ringing: several events can be rung at once.
+  // Requires free_slots() > 0. `kmd`: this launch's own dimensions (modifyable
+  // event kernels).
   shm::Sequence Commit(const KmdOverride* kmd = nullptr) {
     return ring_.Commit(kmd, tracing() ? shm::NowNs() : 0);
   }
@@ -149,14 +167,16 @@ class EventQueue {
   std::optional<Completion> Poll() const { return ring_.Poll(); }
   // The stages of the event that Poll() returned; zeros when tracing is off.
   EventLife life() const { return ring_.life(); }
-  // Frees the event that Poll() returned: its slot and output buffers may be used again.
+  // Frees the event that Poll() returned: its slot and output buffers may be
+  // used again.
   void Free() { ring_.Consume(); }
 
-  // Poll(), waiting for at most `timeout`: spins for `spin` first. Errors: DeadlineExceeded;
-  // Unavailable when the testbed closed the device or gpud is gone (PEER_DEAD, with pid and
-  // the last sequence consumed).
-  absl::StatusOr<Completion> Wait(std::chrono::nanoseconds timeout,
-                                  std::chrono::nanoseconds spin = std::chrono::microseconds(20));
+  // Poll(), waiting for at most `timeout`: spins for `spin` first. Errors:
+  // DeadlineExceeded; Unavailable when the testbed closed the device or gpud is
+  // gone (PEER_DEAD, with pid and the last sequence consumed).
+  absl::StatusOr<Completion> Wait(
+      std::chrono::nanoseconds timeout,
+      std::chrono::nanoseconds spin = std::chrono::microseconds(20));
 
   bool tracing() const;
 
@@ -189,19 +209,23 @@ struct AttachOptions {
   // Room for this device's rings and buffers.
   uint64_t submission_bytes = 1 << 20;
   uint64_t completion_bytes = 1 << 20;
-  std::vector<std::string> counter_names;    // at most shm::kMaxTelemetryCounters
-  std::vector<std::string> histogram_names;  // at most shm::kMaxTelemetryHistograms
+  std::vector<std::string> counter_names;  // at most shm::kMaxTelemetryCounters
+  std::vector<std::string>
+      histogram_names;  // at most shm::kMaxTelemetryHistograms
   std::chrono::milliseconds timeout{5000};
 };
 
-// A device's session with gpud. Control-plane calls (everything that returns a Status) are
-// thread safe, take a bounded time, and fail with Unavailable once gpud is gone. Detaches when
-// destroyed. Never fork() in a process that has attached: gRPC does not survive it.
+// A device's session with gpud. Control-plane calls (everything that returns a
+// Status) are thread safe, take a bounded time, and fail with Unavailable once
+// gpud is gone. Detaches when destroyed. Never fork() in a process that has
+// attached: gRPC does not survive it.
 class Device {
  public:
-  // Errors: Unavailable (no gpud), AlreadyExists (name), PermissionDenied (other user),
-  // ResourceExhausted (no memory), FailedPrecondition (other layout version).
-  static absl::StatusOr<std::unique_ptr<Device>> Attach(const AttachOptions& options);
+  // Errors: Unavailable (no gpud), AlreadyExists (name), PermissionDenied
+  // (other user), ResourceExhausted (no memory), FailedPrecondition (other
+  // layout version).
+  static absl::StatusOr<std::unique_ptr<Device>> Attach(
+      const AttachOptions& options);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -215,7 +239,8 @@ class Device {
   absl::Status FreeBuffer(const Buffer& buffer);
   absl::StatusOr<std::vector<KernelDescription>> ListKernels();
 
-  // Tells `carillon up` that the device serves; `note` says where ("udp 127.0.0.1:11211").
+  // Tells `carillon up` that the device serves; `note` says where ("udp
+  // 127.0.0.1:11211").
   absl::Status ReportReady(const std::string& note);
 
   // A background kernel, as a CPU host launches it: returns when it has ended.
@@ -232,38 +257,42 @@ class Device {
     uint64_t dispatched_ns = 0;  // from the launch to its first thread block
     uint64_t finished_ns = 0;    // from the launch to its end
   };
-  // Errors: as edgeRegisterEvent; Aborted when it was cut short; Internal with the kernel's
-  // own failure code.
+  // Errors: as edgeRegisterEvent; Aborted when it was cut short; Internal with
+  // the kernel's own failure code.
   absl::StatusOr<LaunchTimes> LaunchKernel(const LaunchSpec& spec);
 
-  // Telemetry (writer: this process): shown by `carillon ps` and the demo's report.
+  // Telemetry (writer: this process): shown by `carillon ps` and the demo's
+  // report.
   void SetCounter(uint32_t index, uint64_t value);
   void AddToCounter(uint32_t index, uint64_t delta);
   shm::HistogramWriter histogram(uint32_t index);
 
-  // Waits, for at most `timeout`, until `ready()` is true after some completion of any queue.
-  // False: timed out or closed; ask status().
+  // Waits, for at most `timeout`, until `ready()` is true after some completion
+  // of any queue. False: timed out or closed; ask status().
   template <class Ready>
-  bool WaitForCompletion(Ready ready, std::chrono::nanoseconds timeout,
-                         std::chrono::nanoseconds spin = std::chrono::microseconds(20)) {
+  bool WaitForCompletion(
+      Ready ready, std::chrono::nanoseconds timeout,
+      std::chrono::nanoseconds spin = std::chrono::microseconds(20)) {
     return waiter().WaitUntil(ready, timeout, spin);
   }
-  // For devices that sleep in epoll/poll: arm, look at the queues once more, sleep on
-  // completion_fd() and on connection_fd(), then disarm (which also drains the fd).
+  // For devices that sleep in epoll/poll: arm, look at the queues once more,
+  // sleep on completion_fd() and on connection_fd(), then disarm (which also
+  // drains the fd).
   void ArmCompletionFd();
   void DisarmCompletionFd();
   int completion_fd() const;
   // Becomes readable (end-of-file) when gpud is gone or has closed the session.
   int connection_fd() const;
 
-  // OK while attached; otherwise why not: Unavailable with PEER_DEAD, pid and signal when known,
-  // or what gpud gave as its reason (evicted, shut down).
+  // OK while attached; otherwise why not: Unavailable with PEER_DEAD, pid and
+  // signal when known, or what gpud gave as its reason (evicted, shut down).
   absl::Status status() const;
   bool tracing() const;
 
  private:
   friend class EventQueue;
-  friend absl::StatusOr<EventQueue*> edgeRegisterEvent(Device&, const EventSpec&);
+  friend absl::StatusOr<EventQueue*> edgeRegisterEvent(Device&,
+                                                       const EventSpec&);
   friend absl::Status edgeUnregisterEvent(Device&, EventQueue*);
   friend absl::Status edgeScheduleEvent(Device&, EventQueue*);
   friend absl::Status edgeReleaseBarrier(Device&, EventQueue*);
@@ -277,22 +306,24 @@ class Device {
 
 // --- The EDGE API by its paper names.
 
-// edgeRegisterEvent (Table I): stores the event kernel in the EKT and allocates its ESQ; the
-// queue's event_id() is the doorbell. The queue belongs to the device and lives until
-// edgeUnregisterEvent. On an error nothing has changed: NotFound (kernel, parameter, buffer),
-// InvalidArgument (dimensions, parameter kinds, ring size), ResourceExhausted (EKT full, no
-// memory for the ESQ).
-absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device, const EventSpec& spec);
+// edgeRegisterEvent (Table I): stores the event kernel in the EKT and allocates
+// its ESQ; the queue's event_id() is the doorbell. The queue belongs to the
+// device and lives until edgeUnregisterEvent. On an error nothing has changed:
+// NotFound (kernel, parameter, buffer), InvalidArgument (dimensions, parameter
+// kinds, ring size), ResourceExhausted (EKT full, no memory for the ESQ).
+absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device,
+                                              const EventSpec& spec);
 
-// Waits for the events in flight for at most a second, aborts the rest, frees ring and entry.
-// `queue` is gone afterwards.
+// Waits for the events in flight for at most a second, aborts the rest, frees
+// ring and entry. `queue` is gone afterwards.
 absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue);
 
-// Launches the committed entries through the control plane instead of the doorbell.
+// Launches the committed entries through the control plane instead of the
+// doorbell.
 absl::Status edgeScheduleEvent(Device& device, EventQueue* queue);
 
-// Releases the threads of the event kernel that wait in a wait-release barrier. Unimplemented on
-// back-ends without one.
+// Releases the threads of the event kernel that wait in a wait-release barrier.
+// Unimplemented on back-ends without one.
 absl::Status edgeReleaseBarrier(Device& device, EventQueue* queue);
 
 }  // namespace carillon::edge

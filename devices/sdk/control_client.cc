@@ -1,0 +1,43 @@
+#include "devices/sdk/control_client.h"
+
+#include <grpc/grpc.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <cctype>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace carillon::edge {
+
+std::string UnixTarget(const std::string& socket_path) {
+  // The target is a URI: a path with a space or a % in it would not parse.
+  std::string target = "unix:";
+  for (const char c : socket_path) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '/' ||
+        c == '-' || c == '_' || c == '.') {
+      target += c;
+    } else {
+      target += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return target;
+}
+
+ControlClient::ControlClient(std::string socket_path,
+                             std::chrono::milliseconds timeout)
+    : socket_path_(std::move(socket_path)), timeout_(timeout) {
+  grpc::ChannelArguments arguments;
+  // A connection of its own: another device of this process may have left the
+  // shared one in back-off, and would make this one fail although gpud is
+  // there.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto channel = grpc::CreateCustomChannel(
+      UnixTarget(socket_path_), grpc::InsecureChannelCredentials(), arguments);
+  devices_ = v1::Devices::NewStub(channel);
+  events_ = v1::Events::NewStub(channel);
+}
+
+}  // namespace carillon::edge

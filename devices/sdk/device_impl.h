@@ -1,0 +1,92 @@
+// What an attached device holds.
+#ifndef CARILLON_DEVICES_SDK_DEVICE_IMPL_H_
+#define CARILLON_DEVICES_SDK_DEVICE_IMPL_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "devices/sdk/control_client.h"
+#include "devices/sdk/edge.h"
+#include "devices/sdk/peer_watch.h"
+
+namespace carillon::edge {
+
+class Device::Impl {
+ public:
+  // The hand-over of a session that Attach opened; `control` is the caller's to
+  // set. Errors: as Device::Attach.
+  static absl::StatusOr<std::unique_ptr<Impl>> Make(
+      const AttachOptions& options, const std::string& handover_socket,
+      const v1::AttachResponse& attached);
+
+  // Calls `method` of the control plane with the session filled in. The
+  // session's end wins over whatever gRPC says of a broken connection.
+  template <class Stub, class Request, class Response>
+  absl::StatusOr<Response> Call(
+      Stub& stub,
+      grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                   Response*),
+      std::string_view name, Request request,
+      std::chrono::milliseconds timeout) const {
+    if (auto ended = status(); !ended.ok()) return ended;
+    request.set_session(session);
+    auto response = control->Call(stub, method, name, request, timeout);
+    if (absl::IsUnavailable(response.status()) &&
+        watch->WaitForEnd(kEndAfterFailedCall)) {
+      if (auto ended = status(); !ended.ok()) return ended;
+    }
+    return response;
+  }
+  template <class Stub, class Request, class Response>
+  absl::StatusOr<Response> Call(
+      Stub& stub,
+      grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                   Response*),
+      std::string_view name, Request request) const {
+    return Call(stub, method, name, std::move(request), control->timeout());
+  }
+
+  // As Device::status(), with the last completed sequence of every event
+  // kernel.
+  absl::Status status() const;
+  // The same with one ring's.
+  absl::Status status(const shm::RingLayout& ring) const;
+
+  // Makes the queue that gpud's answer describes. Errors: FailedPrecondition if
+  // it says what cannot be.
+  absl::StatusOr<EventQueue*> AddQueue(Device* device, const EventSpec& spec,
+                                       const v1::RegisterEventResponse& answer);
+  // Takes a queue out; null if it is not this device's.
+  std::unique_ptr<EventQueue> TakeQueue(const EventQueue* queue);
+  static shm::DeviceRing& RingOf(EventQueue& queue) { return queue.ring_; }
+
+  std::string name;
+  uint32_t device_id = 0;
+  shm::Generation generation;
+  std::string session;
+  std::unique_ptr<ControlClient> control;
+  shm::Aperture submission;
+  shm::Aperture completion;
+  shm::UniqueFd completion_event;
+  shm::UniqueFd connection;
+  std::unique_ptr<PeerWatch> watch;  // after all that it looks at
+  std::unique_ptr<shm::CompletionWaiter> waiter;
+
+  mutable std::mutex mutex;                                // of `queues`
+  std::map<uint32_t, std::unique_ptr<EventQueue>> queues;  // by event id
+
+ private:
+  // How long after a broken call the end of the session may take to be noticed.
+  static constexpr std::chrono::milliseconds kEndAfterFailedCall{500};
+
+  Impl() = default;
+  absl::StatusOr<shm::RingLayout> CheckAnswer(
+      const EventSpec& spec, const v1::RegisterEventResponse& answer) const;
+  shm::Sequence LastCompleted(const shm::RingLayout& ring) const;
+};
+
+}  // namespace carillon::edge
+
+#endif  // CARILLON_DEVICES_SDK_DEVICE_IMPL_H_

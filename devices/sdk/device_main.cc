@@ -1,0 +1,110 @@
+#include "devices/sdk/device_main.h"
+
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "fmt/format.h"
+#include "proto/testbed_paths.h"
+
+namespace carillon::edge {
+namespace {
+
+// What a signal handler may touch.
+std::atomic<bool> stop_requested{false};
+std::atomic<int> stop_fd{-1};
+
+void OnStopSignal(int) {
+  const int saved = errno;
+  stop_requested.store(true, std::memory_order_release);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written =
+      write(stop_fd.load(std::memory_order_acquire), &one, sizeof(one));
+  errno = saved;
+}
+
+void HandleSignals() {
+  struct sigaction action {};
+  action.sa_handler = OnStopSignal;
+  // Not restarting: a wait in the main thread should end.
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitUsage;
+    case absl::StatusCode::kUnavailable:
+      return kExitTestbedLost;
+    default:
+      return kExitFailed;
+  }
+}
+
+}  // namespace
+
+bool StopRequest::requested() const {
+  return stop_requested.load(std::memory_order_acquire);
+}
+
+int DeviceMain(CLI::App& app, int argc, char** argv,
+               std::string_view default_name,
+               const std::function<absl::Status(const DeviceContext&)>& run) {
+  std::string directory;
+  std::string name(default_name);
+  auto level = spdlog::level::info;
+  app.add_option("--dir", directory, "Directory of the testbed to attach to")
+      ->envname(kTestbedDirectoryVariable)
+      ->required();
+  app.add_option("--name", name,
+                 "Name of this device in the testbed, [a-z0-9_-]{1,32}")
+      ->capture_default_str();
+  const std::map<std::string, spdlog::level::level_enum> levels = {
+      {"trace", spdlog::level::trace}, {"debug", spdlog::level::debug},
+      {"info", spdlog::level::info},   {"warn", spdlog::level::warn},
+      {"error", spdlog::level::err},   {"off", spdlog::level::off}};
+  app.add_option("--log-level", level, "How much is logged to stderr")
+      ->transform(CLI::CheckedTransformer(levels, CLI::ignore_case))
+      ->default_str("info");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk
+                                : kExitUsage;  // --help is such an "error" too
+  }
+
+  auto logger = spdlog::stderr_color_mt(name);
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v");
+  logger->set_level(level);
+  spdlog::set_default_logger(logger);
+
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) {
+    spdlog::error("eventfd: {}; raise the descriptor limit",
+                  std::strerror(errno));
+    return kExitFailed;
+  }
+  stop_fd.store(fd, std::memory_order_release);
+  HandleSignals();
+  const StopRequest stop(fd);
+  const absl::Status status = run(DeviceContext{directory, name, stop});
+  if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+  // Left open: the handler may still run.
+  return ExitCodeOf(status);
+}
+
+}  // namespace carillon::edge

@@ -1,0 +1,67 @@
+// What every device's main() has in common: flags, log, signals, exit codes.
+//
+//   int main(int argc, char** argv) {
+//     CLI::App app("Streams images to event kernels.");
+//     Options options;
+//     app.add_option("--fps", options.fps, "Frames a second");
+//     return edge::DeviceMain(app, argc, argv, "fpga0", [&](const
+//     edge::DeviceContext& context) {
+//       return Run(context, options);
+//     });
+//   }
+#ifndef CARILLON_DEVICES_SDK_DEVICE_MAIN_H_
+#define CARILLON_DEVICES_SDK_DEVICE_MAIN_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace carillon::edge {
+
+enum DeviceExit : int {
+  kExitOk = 0,
+  kExitFailed = 1,
+  kExitUsage = 2,
+  kExitTestbedLost = 4,  // there is no testbed, or it went away
+};
+
+// Set by SIGTERM or SIGINT. A second one ends the process at once. Thread safe.
+class StopRequest {
+ public:
+  bool requested() const;
+  // Readable once a stop is requested, and for ever after: for poll and epoll.
+  // Not to be read.
+  int fd() const { return fd_; }
+
+ private:
+  friend int DeviceMain(
+      CLI::App&, int, char**, std::string_view,
+      const std::function<absl::Status(const struct DeviceContext&)>&);
+  explicit StopRequest(int fd) : fd_(fd) {}
+  const int fd_;
+};
+
+struct DeviceContext {
+  std::string directory;  // the testbed's; never empty
+  std::string name;
+  const StopRequest& stop;
+};
+
+// Adds --dir (default: $CARILLON_TESTBED_DIR), --name and --log-level to `app`,
+// parses, logs to stderr through spdlog's default logger, and calls `run` until
+// it returns: OK gives kExitOk, InvalidArgument kExitUsage, Unavailable
+// kExitTestbedLost, all else kExitFailed, with the message logged. To be called
+// once, from main().
+int DeviceMain(CLI::App& app, int argc, char** argv,
+               std::string_view default_name,
+               const std::function<absl::Status(const DeviceContext&)>& run);
+
+}  // namespace carillon::edge
+
+#endif  // CARILLON_DEVICES_SDK_DEVICE_MAIN_H_

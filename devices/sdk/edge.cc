@@ -1,0 +1,344 @@
+#include "devices/sdk/edge.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "devices/sdk/control_client.h"
+#include "devices/sdk/device_impl.h"
+#include "devices/sdk/parameters.h"
+#include "fmt/format.h"
+#include "proto/testbed_paths.h"
+
+namespace carillon::edge {
+namespace {
+
+void SetDim3(const Dim3& from, v1::Dim3* to) {
+  to->set_x(from.x);
+  to->set_y(from.y);
+  to->set_z(from.z);
+}
+
+v1::BufferPlace ToProto(Place place) {
+  switch (place) {
+    case Place::kInput:
+      return v1::INPUT;
+    case Place::kOutput:
+      return v1::OUTPUT;
+    case Place::kGpuMemory:
+      return v1::GPU_MEMORY;
+  }
+  return v1::BUFFER_PLACE_UNSPECIFIED;
+}
+
+// A caller's mistake that no status can carry.
+void RequireIndex(std::string_view what, uint32_t index, uint32_t limit) {
+  if (index < limit) return;
+  fmt::print(stderr, "{} {}: a device has {} of them\n", what, index, limit);
+  std::abort();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
+    const AttachOptions& options) {
+  std::string directory = options.testbed_directory;
+  if (directory.empty()) {
+    const char* from_environment = std::getenv(kTestbedDirectoryVariable);
+    if (from_environment == nullptr || *from_environment == '\0') {
+      return absl::InvalidArgumentError(
+          fmt::format("no testbed was named; give its directory or set {}",
+                      kTestbedDirectoryVariable));
+    }
+    directory = from_environment;
+  }
+  const TestbedPaths paths(directory);
+  auto control =
+      std::make_unique<ControlClient>(paths.control_socket(), options.timeout);
+  const ControlClient& client = *control;
+
+  v1::AttachRequest request;
+  request.set_name(options.name);
+  request.set_kind(options.kind);
+  request.set_submission_bytes(options.submission_bytes);
+  request.set_completion_bytes(options.completion_bytes);
+  for (const std::string& name : options.counter_names)
+    request.add_counter_names(name);
+  for (const std::string& name : options.histogram_names)
+    request.add_histogram_names(name);
+  request.set_layout_version(shm::kLayoutVersion);
+  const auto attached =
+      client.Call(client.devices(), &v1::Devices::Stub::Attach, "Attach",
+                  request, options.timeout);
+  if (!attached.ok()) return attached.status();
+
+  auto impl = Impl::Make(options, paths.handover_socket(), *attached);
+  if (!impl.ok()) {
+    // gpud would keep the name until the ticket expires.
+    v1::DetachRequest detach;
+    detach.set_session(attached->session());
+    (void)client.Call(client.devices(), &v1::Devices::Stub::Detach, "Detach",
+                      detach, options.timeout);
+    return impl.status();
+  }
+  (*impl)->control = std::move(control);
+  return std::unique_ptr<Device>(new Device(*std::move(impl)));
+}
+
+Device::Device(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Device::~Device() {
+  // Errors have nobody to go to: if gpud is gone or stuck, it frees the session
+  // by itself when the connection closes.
+  (void)impl_->Call(impl_->control->devices(), &v1::Devices::Stub::Detach,
+                    "Detach", v1::DetachRequest());
+}
+
+const std::string& Device::name() const { return impl_->name; }
+uint32_t Device::device_id() const { return impl_->device_id; }
+shm::Generation Device::generation() const { return impl_->generation; }
+
+absl::StatusOr<Buffer> Device::AllocateBuffer(Place place, uint64_t bytes) {
+  v1::AllocateBufferRequest request;
+  request.set_place(ToProto(place));
+  request.set_bytes(bytes);
+  const auto answer =
+      impl_->Call(impl_->control->events(), &v1::Events::Stub::AllocateBuffer,
+                  "AllocateBuffer", request);
+  if (!answer.ok()) return answer.status();
+  Buffer buffer{.id = answer->buffer_id(), .place = place, .bytes = {}};
+  if (place == Place::kGpuMemory) return buffer;
+  const shm::Aperture& aperture =
+      place == Place::kInput ? impl_->submission : impl_->completion;
+  if (answer->offset() < aperture.heap_offset() ||
+      !aperture.Contains(answer->offset(), bytes)) {
+    (void)FreeBuffer(buffer);
+    return absl::FailedPreconditionError(
+        fmt::format("gpud placed a buffer of {} bytes at offset {} of an "
+                    "aperture of {} bytes; do "
+                    "gpud and the device come from the same build?",
+                    bytes, answer->offset(), aperture.size()));
+  }
+  buffer.bytes = {aperture.At(answer->offset()), bytes};
+  return buffer;
+}
+
+absl::Status Device::FreeBuffer(const Buffer& buffer) {
+  v1::FreeBufferRequest request;
+  request.set_buffer_id(buffer.id);
+  return impl_
+      ->Call(impl_->control->events(), &v1::Events::Stub::FreeBuffer,
+             "FreeBuffer", request)
+      .status();
+}
+
+absl::StatusOr<std::vector<KernelDescription>> Device::ListKernels() {
+  if (auto ended = status(); !ended.ok()) return ended;
+  const ControlClient& control = *impl_->control;
+  const auto answer =
+      control.Call(control.events(), &v1::Events::Stub::ListKernels,
+                   "ListKernels", v1::ListKernelsRequest(), control.timeout());
+  if (!answer.ok()) return answer.status();
+  std::vector<KernelDescription> kernels;
+  for (const v1::Kernel& kernel : answer->kernels()) {
+    kernels.push_back({kernel.name(), kernel.summary()});
+  }
+  return kernels;
+}
+
+absl::Status Device::ReportReady(const std::string& note) {
+  v1::ReportReadyRequest request;
+  request.set_note(note);
+  return impl_
+      ->Call(impl_->control->devices(), &v1::Devices::Stub::ReportReady,
+             "ReportReady", request)
+      .status();
+}
+
+absl::StatusOr<Device::LaunchTimes> Device::LaunchKernel(
+    const LaunchSpec& spec) {
+  v1::LaunchKernelRequest request;
+  request.set_kernel(spec.kernel);
+  SetDim3(spec.grid, request.mutable_grid());
+  SetDim3(spec.block, request.mutable_block());
+  request.set_shared_bytes(spec.shared_bytes);
+  request.set_priority(spec.priority);
+  if (auto status = ToBindings(spec.parameters, /*ring=*/false,
+                               request.mutable_parameters());
+      !status.ok()) {
+    return status;
+  }
+  const auto answer =
+      impl_->Call(impl_->control->events(), &v1::Events::Stub::LaunchKernel,
+                  "LaunchKernel", request, spec.timeout);
+  if (!answer.ok()) return answer.status();
+  if (answer->status() != 0) {
+    return absl::InternalError(fmt::format("kernel '{}' failed with status {}",
+                                           spec.kernel, answer->status()));
+  }
+  return LaunchTimes{.dispatched_ns = answer->dispatched_ns(),
+                     .finished_ns = answer->finished_ns()};
+}
+
+void Device::SetCounter(uint32_t index, uint64_t value) {
+  RequireIndex("counter", index, shm::kMaxTelemetryCounters);
+  std::atomic_ref<uint64_t>(impl_->submission.telemetry().counters[index])
+      .store(value, std::memory_order_relaxed);
+}
+
+void Device::AddToCounter(uint32_t index, uint64_t delta) {
+  RequireIndex("counter", index, shm::kMaxTelemetryCounters);
+  std::atomic_ref<uint64_t>(impl_->submission.telemetry().counters[index])
+      .fetch_add(delta, std::memory_order_relaxed);
+}
+
+shm::HistogramWriter Device::histogram(uint32_t index) {
+  RequireIndex("histogram", index, shm::kMaxTelemetryHistograms);
+  return shm::HistogramWriter(&impl_->submission.telemetry().histograms[index]);
+}
+
+void Device::ArmCompletionFd() { impl_->waiter->ArmEventFd(); }
+
+void Device::DisarmCompletionFd() {
+  impl_->waiter->DisarmEventFd();
+  shm::DrainCompletionEvent(impl_->completion_event.get());
+}
+
+int Device::completion_fd() const { return impl_->completion_event.get(); }
+int Device::connection_fd() const { return impl_->connection.get(); }
+
+absl::Status Device::status() const { return impl_->status(); }
+
+bool Device::tracing() const {
+  // Writer: gpud. No order needed: an event that straddles the switch has half
+  // a life.
+  return std::atomic_ref<uint32_t>(
+             impl_->completion.completion_control().tracing)
+             .load(std::memory_order_relaxed) != 0;
+}
+
+shm::CompletionWaiter& Device::waiter() { return *impl_->waiter; }
+
+EventQueue::EventQueue(Device* device, std::string kernel,
+                       const shm::RingLayout& layout,
+                       std::vector<WritableParameter> writable)
+    : device_(device),
+      kernel_(std::move(kernel)),
+      writable_(std::move(writable)),
+      ring_(layout, &device->impl_->submission, &device->impl_->completion) {}
+
+absl::StatusOr<uint32_t> EventQueue::ParameterOffset(
+    std::string_view name) const {
+  std::string names;
+  for (const WritableParameter& parameter : writable_) {
+    if (parameter.name == name) return parameter.offset;
+    names += (names.empty() ? "" : ", ") + parameter.name;
+  }
+  return absl::NotFoundError(
+      fmt::format("event kernel '{}' was registered without a writable "
+                  "parameter '{}'; writable: {}",
+                  kernel_, name, names.empty() ? "none" : names));
+}
+
+absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
+                                            std::chrono::nanoseconds spin) {
+  timeout = std::max(timeout, std::chrono::nanoseconds(0));
+  std::optional<Completion> done;
+  device_->waiter().WaitUntil(
+      [&] {
+        done = ring_.Poll();
+        return done.has_value();
+      },
+      timeout, std::min(spin, timeout));
+  if (done) return *done;
+  if (auto ended = device_->impl_->status(ring_.layout()); !ended.ok())
+    return ended;
+  return absl::DeadlineExceededError(fmt::format(
+      "no event of '{}' (event {}) ended within {} us; {} in flight", kernel_,
+      event_id(),
+      std::chrono::duration_cast<std::chrono::microseconds>(timeout).count(),
+      in_flight()));
+}
+
+bool EventQueue::tracing() const { return device_->tracing(); }
+
+absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device,
+                                              const EventSpec& spec) {
+  Device::Impl& impl = *device.impl_;
+  v1::RegisterEventRequest request;
+  request.set_kernel(spec.kernel);
+  SetDim3(spec.grid, request.mutable_grid());
+  SetDim3(spec.block, request.mutable_block());
+  request.set_shared_bytes(spec.shared_bytes);
+  request.set_max_in_flight(spec.max_in_flight);
+  request.set_priority(spec.priority);
+  request.set_modifyable(spec.modifyable);
+  request.set_label(spec.label);
+  if (auto status = ToBindings(spec.parameters, /*ring=*/true,
+                               request.mutable_parameters());
+      !status.ok()) {
+    return status;
+  }
+  const auto answer =
+      impl.Call(impl.control->events(), &v1::Events::Stub::RegisterEvent,
+                "RegisterEvent", request);
+  if (!answer.ok()) return answer.status();
+
+  auto queue = impl.AddQueue(&device, spec, *answer);
+  if (!queue.ok()) {
+    v1::UnregisterEventRequest undo;
+    undo.set_event_id(answer->event_id());
+    (void)impl.Call(impl.control->events(), &v1::Events::Stub::UnregisterEvent,
+                    "UnregisterEvent", undo);
+  }
+  return queue;
+}
+
+absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue) {
+  Device::Impl& impl = *device.impl_;
+  const std::unique_ptr<EventQueue> owned = impl.TakeQueue(queue);
+  if (owned == nullptr) {
+    return absl::InvalidArgumentError(
+        "this event queue does not belong to this device");
+  }
+  v1::UnregisterEventRequest request;
+  request.set_event_id(owned->event_id());
+  return impl
+      .Call(impl.control->events(), &v1::Events::Stub::UnregisterEvent,
+            "UnregisterEvent", request)
+      .status();
+}
+
+absl::Status edgeScheduleEvent(Device& device, EventQueue* queue) {
+  Device::Impl& impl = *device.impl_;
+  shm::DeviceRing& ring = Device::Impl::RingOf(*queue);
+  const uint32_t committed =
+      ring.layout().entries - ring.free_slots() - ring.in_flight();
+  if (committed == 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("nothing to schedule for '{}': Commit() an entry first",
+                    queue->kernel()));
+  }
+  v1::ScheduleEventRequest request;
+  request.set_event_id(queue->event_id());
+  request.set_count(committed);
+  const auto answer =
+      impl.Call(impl.control->events(), &v1::Events::Stub::ScheduleEvent,
+                "ScheduleEvent", request);
+  // A refused schedule leaves the entries committed: they can be rung, or
+  // scheduled again.
+  if (answer.ok()) ring.TakeScheduled();
+  return answer.status();
+}
+
+absl::Status edgeReleaseBarrier(Device& device, EventQueue* queue) {
+  Device::Impl& impl = *device.impl_;
+  v1::ReleaseBarrierRequest request;
+  request.set_event_id(queue->event_id());
+  return impl
+      .Call(impl.control->events(), &v1::Events::Stub::ReleaseBarrier,
+            "ReleaseBarrier", request)
+      .status();
+}
+
+}  // namespace carillon::edge

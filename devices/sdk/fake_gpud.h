@@ -1,0 +1,132 @@
+// A stand-in for gpud inside a test: it answers the control plane and hands
+// real apertures over, and can be told to answer wrongly, which the real one
+// never does. The test plays the GPU with ring().
+#ifndef CARILLON_DEVICES_SDK_FAKE_GPUD_H_
+#define CARILLON_DEVICES_SDK_FAKE_GPUD_H_
+
+#include <grpcpp/server.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/devices.grpc.pb.h"
+#include "proto/events.grpc.pb.h"
+#include "shm/aperture.h"
+#include "shm/bells.h"
+#include "shm/gpu_ring.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::edge {
+
+// Serves one device at a time.
+class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
+ public:
+  // What comes back instead of an answer.
+  struct Refusal {
+    grpc::StatusCode code = grpc::StatusCode::OK;
+    std::string message;
+    std::string trailer;  // raw bytes of "carillon-error-bin"; none if empty
+  };
+  struct Behaviour {
+    Refusal refusal;  // of every call but Attach and Detach
+    std::chrono::milliseconds answer_after{0};  // delay of the same calls
+    std::function<void(v1::AttachResponse*)> change_attach;
+    std::function<void(v1::AllocateBufferResponse*)> change_buffer;
+    std::function<void(v1::RegisterEventResponse*)> change_registration;
+  };
+
+  // Listens in `directory`, which must exist.
+  explicit FakeGpud(const std::string& directory);
+  ~FakeGpud() override;
+
+  void Behave(Behaviour behaviour);
+
+  // The attached device, as gpud sees it.
+  const shm::Aperture& submission() const { return submission_; }
+  const shm::Aperture& completion() const { return completion_; }
+  const shm::CompletionBell& bell() const { return *bell_; }
+  // The ring that was registered last.
+  shm::GpuRing ring() const {
+    return shm::GpuRing(layout_, &submission_, &completion_);
+  }
+
+  // Ends the device's session as gpud does: reason, wake-up, end of file.
+  void Close(shm::CloseReason reason);
+  // Cuts the hand-over connection without a word.
+  void HangUp();
+
+  // The last request of each kind.
+  v1::AttachRequest attach_request() const;
+  v1::RegisterEventRequest register_request() const;
+  v1::LaunchKernelRequest launch_request() const;
+  std::vector<std::string> calls() const;  // names, in order
+  uint32_t scheduled() const;
+
+ private:
+  grpc::Status Attach(grpc::ServerContext*, const v1::AttachRequest*,
+                      v1::AttachResponse*) override;
+  grpc::Status ReportReady(grpc::ServerContext*, const v1::ReportReadyRequest*,
+                           v1::ReportReadyResponse*) override;
+  grpc::Status Detach(grpc::ServerContext*, const v1::DetachRequest*,
+                      v1::DetachResponse*) override;
+  grpc::Status ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest*,
+                           v1::ListKernelsResponse*) override;
+  grpc::Status AllocateBuffer(grpc::ServerContext*,
+                              const v1::AllocateBufferRequest*,
+                              v1::AllocateBufferResponse*) override;
+  grpc::Status FreeBuffer(grpc::ServerContext*, const v1::FreeBufferRequest*,
+                          v1::FreeBufferResponse*) override;
+  grpc::Status RegisterEvent(grpc::ServerContext*,
+                             const v1::RegisterEventRequest*,
+                             v1::RegisterEventResponse*) override;
+  grpc::Status UnregisterEvent(grpc::ServerContext*,
+                               const v1::UnregisterEventRequest*,
+                               v1::UnregisterEventResponse*) override;
+  grpc::Status ScheduleEvent(grpc::ServerContext*,
+                             const v1::ScheduleEventRequest*,
+                             v1::ScheduleEventResponse*) override;
+  grpc::Status ReleaseBarrier(grpc::ServerContext*,
+                              const v1::ReleaseBarrierRequest*,
+                              v1::ReleaseBarrierResponse*) override;
+  grpc::Status LaunchKernel(grpc::ServerContext*,
+                            const v1::LaunchKernelRequest*,
+                            v1::LaunchKernelResponse*) override;
+
+  // Notes the call; what it should fail with.
+  grpc::Status Enter(const std::string& name, grpc::ServerContext* context);
+  void ServeHandover();
+  uint64_t Place(uint64_t* heap_used, const shm::Aperture& aperture,
+                 uint64_t bytes);
+
+  const std::string directory_;
+  shm::UniqueFd listener_;
+  shm::Aperture submission_;
+  shm::Aperture completion_;
+  shm::CompletionEvent event_;
+  std::unique_ptr<shm::CompletionBell> bell_;
+
+  mutable std::mutex mutex_;  // of all below
+  Behaviour behaviour_;
+  shm::UniqueFd connection_;
+  shm::RingLayout layout_;
+  uint64_t submission_used_ = 0;
+  uint64_t completion_used_ = 0;
+  uint32_t last_id_ = 0;
+  uint32_t scheduled_ = 0;
+  v1::AttachRequest attach_request_;
+  v1::RegisterEventRequest register_request_;
+  v1::LaunchKernelRequest launch_request_;
+  std::vector<std::string> calls_;
+
+  std::unique_ptr<grpc::Server> server_;
+  std::thread handover_;
+};
+
+}  // namespace carillon::edge
+
+#endif  // CARILLON_DEVICES_SDK_FAKE_GPUD_H_

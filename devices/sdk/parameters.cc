@@ -1,0 +1,112 @@
+#include "devices/sdk/parameters.h"
+
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace carillon::edge {
+
+Parameter Constant(std::string name, uint64_t value) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.kind = Parameter::Kind::kUnsigned;
+  parameter.unsigned_value = value;
+  return parameter;
+}
+
+Parameter ConstantSigned(std::string name, int64_t value) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.kind = Parameter::Kind::kSigned;
+  parameter.signed_value = value;
+  return parameter;
+}
+
+Parameter ConstantFloat(std::string name, double value) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.kind = Parameter::Kind::kFloat;
+  parameter.float_value = value;
+  return parameter;
+}
+
+Parameter Fixed(std::string name, const Buffer& buffer, BufferPart part) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.kind = Parameter::Kind::kBuffer;
+  parameter.buffer_id = buffer.id;
+  parameter.offset = part.offset;
+  parameter.length = part.length;
+  parameter.slot_stride = part.slot_stride;
+  return parameter;
+}
+
+Parameter Writable(std::string name) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.kind = Parameter::Kind::kWritableValue;
+  return parameter;
+}
+
+Parameter WritableBuffer(std::string name, const Buffer& buffer) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.kind = Parameter::Kind::kWritableBuffer;
+  parameter.buffer_id = buffer.id;
+  return parameter;
+}
+
+absl::Status ToBindings(
+    std::span<const Parameter> parameters, bool ring,
+    google::protobuf::RepeatedPtrField<v1::ParameterBinding>* bindings) {
+  std::set<std::string_view> names;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.name.empty()) {
+      return absl::InvalidArgumentError(
+          "a parameter without a name; `carillon kernels` lists the names of "
+          "each kernel");
+    }
+    if (!names.insert(parameter.name).second) {
+      return absl::InvalidArgumentError(
+          fmt::format("parameter '{}' is bound twice; bind each parameter once",
+                      parameter.name));
+    }
+    const bool writable = parameter.kind == Parameter::Kind::kWritableValue ||
+                          parameter.kind == Parameter::Kind::kWritableBuffer;
+    if (!ring && (writable || parameter.slot_stride != 0)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "parameter '{}' {}, but a background kernel has no ring; use "
+          "Constant, or "
+          "Fixed without a slot stride",
+          parameter.name, writable ? "is writable" : "has a slot stride"));
+    }
+    v1::ParameterBinding& binding = *bindings->Add();
+    binding.set_name(parameter.name);
+    binding.set_writable(writable);
+    switch (parameter.kind) {
+      case Parameter::Kind::kUnsigned:
+        binding.set_unsigned_value(parameter.unsigned_value);
+        break;
+      case Parameter::Kind::kSigned:
+        binding.set_signed_value(parameter.signed_value);
+        break;
+      case Parameter::Kind::kFloat:
+        binding.set_float_value(parameter.float_value);
+        break;
+      case Parameter::Kind::kBuffer:
+      case Parameter::Kind::kWritableBuffer:
+        binding.set_buffer_id(parameter.buffer_id);
+        binding.set_offset(parameter.offset);
+        binding.set_length(parameter.length);
+        binding.set_slot_stride(parameter.slot_stride);
+        break;
+      case Parameter::Kind::kWritableValue:
+        break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace carillon::edge

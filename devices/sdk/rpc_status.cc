@@ -1,0 +1,65 @@
+#include "devices/sdk/rpc_status.h"
+
+#include <optional>
+
+#include "absl/strings/cord.h"
+#include "fmt/format.h"
+#include "proto/common.pb.h"
+
+namespace carillon::edge {
+namespace {
+
+constexpr char kTrailer[] = "carillon-error-bin";
+constexpr char kPayload[] = "carillon.v1.ErrorDetail";
+
+std::optional<v1::ErrorDetail> DetailOf(const grpc::ClientContext& context) {
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto found = trailers.find(kTrailer);
+  if (found == trailers.end()) return std::nullopt;
+  v1::ErrorDetail detail;
+  if (!detail.ParseFromArray(found->second.data(),
+                             static_cast<int>(found->second.size()))) {
+    return std::nullopt;
+  }
+  return detail;
+}
+
+}  // namespace
+
+absl::Status ToStatus(const grpc::Status& status,
+                      const grpc::ClientContext& context, const RpcCall& call) {
+  if (status.ok()) return absl::OkStatus();
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  if (const auto detail = DetailOf(context)) {
+    absl::Status result(
+        code,
+        detail->hint().empty()
+            ? status.error_message()
+            : fmt::format("{}; {}", status.error_message(), detail->hint()));
+    result.SetPayload(kPayload, absl::Cord(detail->SerializeAsString()));
+    return result;
+  }
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+      return absl::UnavailableError(fmt::format(
+          "cannot reach gpud at {}: {}; is the testbed up? (carillon ps)",
+          call.socket, status.error_message()));
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return absl::DeadlineExceededError(
+          fmt::format("gpud at {} did not answer {} within {} ms; is it "
+                      "stopped or overloaded?",
+                      call.socket, call.method, call.timeout.count()));
+    default:
+      return absl::Status(
+          code, fmt::format("{}: {}", call.method, status.error_message()));
+  }
+}
+
+std::string ErrorReason(const absl::Status& status) {
+  const auto payload = status.GetPayload(kPayload);
+  v1::ErrorDetail detail;
+  if (!payload || !detail.ParseFromString(std::string(*payload))) return "";
+  return detail.reason();
+}
+
+}  // namespace carillon::edge
