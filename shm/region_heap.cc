@@ -9,7 +9,7 @@ namespace carillon::shm {
 
 RegionHeap::RegionHeap(uint64_t offset, uint64_t size) {
   const uint64_t begin = AlignUp(offset, kAlignment);
-  const uint64_t end = offset + size;
+  const uint64_t end = (offset + size) & ~(kAlignment - 1);
   if (begin >= end) return;
   free_[begin] = end - begin;
   free_bytes_ = end - begin;

@@ -1,0 +1,318 @@
+#include "shm/bells.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "shm/event_pattern.h"
+#include "shm/ring_fixture.h"
+
+namespace carillon::shm {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// A wait that takes this long has missed its wake-up.
+constexpr nanoseconds kBound = std::chrono::seconds(30);
+
+std::unique_ptr<RingFixture> MakeRings(const RingFixture::Options& options) {
+  auto rings = RingFixture::Make(options);
+  EXPECT_TRUE(rings.ok()) << rings.status();
+  return rings.ok() ? *std::move(rings) : nullptr;
+}
+
+bool Readable(int fd, int timeout_ms) {
+  pollfd waiter{.fd = fd, .events = POLLIN, .revents = 0};
+  int ready;
+  do {
+    ready = poll(&waiter, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+class BellsTest : public testing::Test {
+ protected:
+  std::unique_ptr<RingFixture> rings_ = MakeRings({});
+  DeviceRing device_ = rings_->device_ring(0);
+  const GpuRing gpu_ = rings_->gpu_ring(0);
+  const CompletionBell bell_ = rings_->bell();
+  ClosedWord closed_;
+  CompletionWaiter waiter_ = rings_->waiter(&closed_);
+
+  bool Ready() const { return device_.Poll().has_value(); }
+  void RingOne() {
+    device_.Commit();
+    device_.Ring();
+  }
+  void CloseByGpud(CloseReason reason) {
+    std::atomic_ref<uint32_t>(
+        rings_->gpud_completion().completion_control().closed)
+        .store(static_cast<uint32_t>(reason));
+    bell_.SignalAlways();
+  }
+  uint32_t armed() const {
+    return rings_->gpud_submission().submission_control().completion_armed;
+  }
+};
+
+TEST_F(BellsTest, WhatIsReadyIsFoundWithoutWaiting) {
+  RingOne();
+  gpu_.Complete(Sequence(1), EventState::kDone, 0);
+  EXPECT_TRUE(waiter_.WaitUntil([&] { return Ready(); }, nanoseconds(0),
+                                nanoseconds(0)));
+}
+
+TEST_F(BellsTest, TimeoutsThatAreOverEndTheWait) {
+  RingOne();
+  for (const nanoseconds timeout :
+       {nanoseconds::min(), nanoseconds(-1), nanoseconds(0), nanoseconds(1)}) {
+    EXPECT_FALSE(waiter_.WaitUntil([&] { return Ready(); }, timeout, kBound));
+    EXPECT_FALSE(waiter_.WaitUntil([&] { return Ready(); }, timeout,
+                                   nanoseconds::min()));
+  }
+  EXPECT_EQ(armed(), 0u);
+}
+
+TEST_F(BellsTest, NobodyIsWokenWhoDidNotAsk) {
+  RingOne();
+  gpu_.Complete(Sequence(1), EventState::kDone, 0);
+  const uint32_t before =
+      rings_->gpud_completion().completion_control().summary;
+  bell_.Signal();
+  EXPECT_EQ(rings_->gpud_completion().completion_control().summary, before);
+  EXPECT_FALSE(Readable(rings_->event().reader.get(), 0));
+}
+
+TEST_F(BellsTest, AClosedApertureEndsEveryWaitAndSaysWhy) {
+  RingOne();
+  std::atomic<int> found{0};
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.emplace_back([&] {
+      if (waiter_.WaitUntil([] { return false; }, kBound, nanoseconds(0))) {
+        ++found;
+      }
+    });
+  }
+  CloseByGpud(CloseReason::kEvicted);
+  for (auto& thread : waiting) thread.join();
+  EXPECT_EQ(found, 0);
+  EXPECT_EQ(waiter_.close_reason(), CloseReason::kEvicted);
+  EXPECT_EQ(armed(), 0u);
+}
+
+TEST_F(BellsTest, GpudsDeathEndsEveryWait) {
+  std::thread waiting([&] {
+    EXPECT_FALSE(
+        waiter_.WaitUntil([] { return false; }, kBound, nanoseconds(0)));
+  });
+  closed_.Close();
+  waiting.join();
+  EXPECT_EQ(waiter_.close_reason(), CloseReason::kPeerDied);
+}
+
+TEST_F(BellsTest, AClosedApertureEndsTheSpinToo) {
+  CloseByGpud(CloseReason::kShutdown);
+  EXPECT_FALSE(waiter_.WaitUntil([] { return false; }, nanoseconds::max(),
+                                 nanoseconds::max()));
+}
+
+TEST_F(BellsTest, WhatWasCompletedBeforeTheEndStillCounts) {
+  RingOne();
+  CloseByGpud(CloseReason::kShutdown);
+  // Completed between the first look and the last.
+  bool first = true;
+  EXPECT_TRUE(waiter_.WaitUntil(
+      [&] {
+        if (!first) return Ready();
+        first = false;
+        gpu_.Complete(Sequence(1), EventState::kAborted, 0);
+        return false;
+      },
+      kBound, kBound));
+}
+
+TEST_F(BellsTest, AnArmedEventTurnsReadableAndDrains) {
+  RingOne();
+  waiter_.ArmEventFd();
+  EXPECT_FALSE(Readable(rings_->event().reader.get(), 0));
+  gpu_.Complete(Sequence(1), EventState::kDone, 0);
+  bell_.Signal();
+  bell_.Signal();
+  EXPECT_TRUE(Readable(rings_->event().reader.get(), 0));
+  DrainCompletionEvent(rings_->event().reader.get());
+  EXPECT_FALSE(Readable(rings_->event().reader.get(), 0));
+  waiter_.DisarmEventFd();
+  bell_.Signal();
+  EXPECT_FALSE(Readable(rings_->event().reader.get(), 0));
+}
+
+TEST_F(BellsTest, ADeviceThatNeverDrainsItsEventDoesNotHoldGpudUp) {
+  waiter_.ArmEventFd();
+  // The device makes its end blocking, as far as it can.
+  const int reader = rings_->event().reader.get();
+  ASSERT_EQ(fcntl(reader, F_SETFL, fcntl(reader, F_GETFL) & ~O_NONBLOCK), 0);
+  for (int i = 0; i < 50'000; ++i) bell_.Signal();
+  EXPECT_TRUE(Readable(reader, 0));
+  ASSERT_EQ(fcntl(reader, F_SETFL, fcntl(reader, F_GETFL) | O_NONBLOCK), 0);
+  DrainCompletionEvent(reader);
+  EXPECT_FALSE(Readable(reader, 0));
+}
+
+// --- The hunt for lost wake-ups: both sides sleep whenever they can, after
+// spins of random length around that of a wake-up.
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kSlowdown = 10;
+#else
+constexpr uint64_t kSlowdown = 1;
+#endif
+
+enum class Sleep { kFutex, kEvent };
+
+struct Hunt {
+  Sleep sleep;
+  uint32_t rings;    // one device thread each, all sharing one armed word
+  uint32_t entries;  // pipeline depth
+  uint64_t events;   // each ring
+  int64_t max_spin_ns;
+};
+
+void PrintTo(const Hunt& hunt, std::ostream* out) {
+  *out << (hunt.sleep == Sleep::kFutex ? "futex, " : "event, ") << hunt.rings
+       << " rings of " << hunt.entries << ", spins up to " << hunt.max_spin_ns
+       << " ns";
+}
+
+class LostWakeUpTest : public testing::TestWithParam<Hunt> {
+ protected:
+  // One device thread: rings in random batches, waits for each completion.
+  void RunDevice(uint32_t index) {
+    const Hunt hunt = GetParam();
+    DeviceRing ring = rings_->device_ring(index);
+    CompletionWaiter waiter = rings_->waiter(&closed_);
+    std::minstd_rand random(index + 1);
+    const uint64_t events = hunt.events / kSlowdown;
+    uint64_t rung = 0;
+    while (ring.last_consumed() < Sequence(events)) {
+      uint64_t batch = random() % hunt.entries + 1;
+      for (; batch > 0 && ring.free_slots() > 0 && rung < events; --batch) {
+        ++rung;
+        EventPattern::FillParameters(ring.parameters(), rung);
+        ring.Commit();
+      }
+      ring.Ring();
+      const auto ready = [&] { return ring.Poll().has_value(); };
+      if (hunt.sleep == Sleep::kFutex) {
+        const nanoseconds spin(random() % (hunt.max_spin_ns + 1));
+        if (!waiter.WaitUntil(ready, kBound, spin)) return Fail("futex");
+      } else {
+        while (!ready()) {
+          waiter.ArmEventFd();
+          if (!ready() &&
+              !Readable(
+                  rings_->event().reader.get(),
+                  static_cast<int>(kBound / std::chrono::milliseconds(1)))) {
+            return Fail("event");
+          }
+          DrainCompletionEvent(rings_->event().reader.get());
+          waiter.DisarmEventFd();
+        }
+      }
+      while (const auto completion = ring.Poll()) {
+        if (completion->status !=
+            EventPattern::Status(completion->sequence.value())) {
+          return Fail("status");
+        }
+        ring.Consume();
+      }
+    }
+  }
+
+  // gpud: one thread for all rings. Signals after a random number of
+  // completions, but always before it sleeps.
+  void RunGpud() {
+    const Hunt hunt = GetParam();
+    std::vector<GpuRing> rings;
+    std::vector<uint32_t> seen;
+    std::vector<uint64_t> ended(hunt.rings, 0);
+    for (uint32_t i = 0; i < hunt.rings; ++i) {
+      rings.push_back(rings_->gpu_ring(i));
+      seen.push_back(0);
+    }
+    const CompletionBell bell = rings_->bell();
+    DoorbellWaiter waiter(*rings_, &gpud_closed_);
+    std::minstd_rand random(99);
+    const auto rung = [&] {
+      for (uint32_t i = 0; i < hunt.rings; ++i) {
+        if (rings[i].LoadDoorbell() != seen[i]) return true;
+      }
+      return false;
+    };
+    uint64_t left = hunt.rings * (hunt.events / kSlowdown);
+    while (left > 0) {
+      const nanoseconds spin(random() % (hunt.max_spin_ns + 1));
+      if (!waiter.WaitUntil(rung, kBound, spin)) return Fail("gpud");
+      for (uint32_t i = 0; i < hunt.rings; ++i) {
+        const uint32_t doorbell = rings[i].LoadDoorbell();
+        for (; seen[i] != doorbell; ++seen[i], --left) {
+          ++ended[i];
+          EventPattern::Entry entry;
+          rings[i].CopyEntry(Sequence(ended[i]), &entry, sizeof(entry));
+          if (!EventPattern::Matches(entry, ended[i])) return Fail("entry");
+          rings[i].Complete(Sequence(ended[i]), EventState::kDone,
+                            EventPattern::Status(ended[i]));
+          if (random() % 2 == 0) bell.Signal();
+        }
+      }
+      bell.Signal();
+    }
+  }
+
+  // Ends the other threads as well.
+  void Fail(const char* where) {
+    if (closed_.closed()) return;
+    ADD_FAILURE() << "lost: " << where;
+    closed_.Close();
+    gpud_closed_.Close();
+  }
+
+  const std::unique_ptr<RingFixture> rings_ =
+      MakeRings({.entries = GetParam().entries,
+                 .rings = GetParam().rings,
+                 .one_mapping = true});
+  ClosedWord closed_;
+  ClosedWord gpud_closed_;
+};
+
+TEST_P(LostWakeUpTest, WhoeverSleepsWithWorkWakes) {
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] { RunGpud(); });
+  for (uint32_t i = 0; i < GetParam().rings; ++i) {
+    threads.emplace_back([&, i] { RunDevice(i); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(rings_->gpud_submission().submission_control().completion_armed,
+            0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Hunt, LostWakeUpTest,
+    testing::Values(Hunt{Sleep::kFutex, 1, 1, 60'000, 0},
+                    Hunt{Sleep::kFutex, 1, 4, 60'000, 3'000},
+                    Hunt{Sleep::kFutex, 3, 2, 30'000, 20'000},
+                    Hunt{Sleep::kEvent, 1, 1, 60'000, 0},
+                    Hunt{Sleep::kEvent, 1, 4, 60'000, 3'000}));
+
+}  // namespace
+}  // namespace carillon::shm
