@@ -11,16 +11,23 @@ std::optional<MultiGet> MultiGet::Parse(std::string_view line) {
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) {
     line.remove_suffix(1);
   }
-  std::string verb;
+  std::string start;
   std::string keys;
+  bool exptime_next = false;
   size_t at = 0;
   while ((at = line.find_first_not_of(' ', at)) != std::string_view::npos) {
     const size_t end = std::min(line.find(' ', at), line.size());
     const std::string_view word = line.substr(at, end - at);
     at = end;
-    if (verb.empty()) {
-      if (word != "get" && word != "gets") return std::nullopt;
-      verb = word;
+    if (start.empty()) {
+      exptime_next = word == "gat" || word == "gats";
+      if (!exptime_next && word != "get" && word != "gets") return std::nullopt;
+      start = word;
+      continue;
+    }
+    if (exptime_next) {
+      start.append(" ").append(word);
+      exptime_next = false;
       continue;
     }
     if (word.size() > kMaxKey) return std::nullopt;
@@ -28,14 +35,14 @@ std::optional<MultiGet> MultiGet::Parse(std::string_view line) {
     keys += word;
   }
   if (keys.empty()) return std::nullopt;
-  return MultiGet(std::move(verb), std::move(keys));
+  return MultiGet(std::move(start), std::move(keys));
 }
 
 std::string MultiGet::Next(size_t max_bytes) {
   if (done()) return {};
   last_ = at_;
   last_keys_ = 0;
-  std::string piece = verb_;
+  std::string piece = start_;
   while (!done() && last_keys_ < max_keys_) {
     const size_t end = std::min(keys_.find(' ', at_), keys_.size());
     if (piece.size() + 1 + (end - at_) + 2 > max_bytes) break;

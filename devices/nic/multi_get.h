@@ -10,11 +10,11 @@
 
 namespace carillon::nic {
 
-// A place in a get or gets line. Not thread safe.
+// A place in the line of a get, gets, gat or gats. Not thread safe.
 class MultiGet {
  public:
-  // `line` is a whole get or gets line with its end. Nothing if it has no key,
-  // or one that no kernel would take: answered with an error as a whole.
+  // `line` is a whole line with its end. Nothing if it is no such command, has
+  // no key, or one that no kernel would take: it is answered as a whole then.
   static std::optional<MultiGet> Parse(std::string_view line);
 
   // The next piece: "get k1 k2 ...\r\n", at most `max_bytes` long (which must
@@ -31,13 +31,13 @@ class MultiGet {
   std::string_view Trim(std::string_view reply, bool* failed) const;
 
  private:
-  MultiGet(std::string verb, std::string keys)
-      : verb_(std::move(verb)), keys_(std::move(keys)) {}
+  MultiGet(std::string start, std::string keys)
+      : start_(std::move(start)), keys_(std::move(keys)) {}
 
-  std::string verb_;  // "get" or "gets"
-  std::string keys_;  // separated by one space each
-  size_t at_ = 0;     // where the next piece begins
-  size_t last_ = 0;   // where the last piece began
+  std::string start_;  // "get", "gets", "gat 0": what every piece begins with
+  std::string keys_;   // separated by one space each
+  size_t at_ = 0;      // where the next piece begins
+  size_t last_ = 0;    // where the last piece began
   size_t last_keys_ = 0;
   size_t max_keys_ = SIZE_MAX;
 };

@@ -31,12 +31,21 @@ TEST(MultiGet, PiecesAskForEveryKeyOnceInOrder) {
 TEST(MultiGet, RefusesWhatIsNoGoodGetLine) {
   EXPECT_FALSE(MultiGet::Parse("get\r\n").has_value());
   EXPECT_FALSE(MultiGet::Parse("get  \r\n").has_value());
-  EXPECT_FALSE(MultiGet::Parse("gat 0 k\r\n").has_value());
+  EXPECT_FALSE(MultiGet::Parse("gat 0\r\n").has_value());
+  EXPECT_FALSE(MultiGet::Parse("delete k\r\n").has_value());
   EXPECT_FALSE(MultiGet::Parse("").has_value());
   EXPECT_FALSE(
       MultiGet::Parse("get a " + std::string(251, 'k') + "\r\n").has_value());
   EXPECT_TRUE(
       MultiGet::Parse("get a " + std::string(250, 'k') + "\n").has_value());
+}
+
+TEST(MultiGet, EveryPieceOfAGatCarriesTheExptime) {
+  auto get = MultiGet::Parse("gats 60 a b\r\n");
+  ASSERT_TRUE(get.has_value());
+  EXPECT_EQ(get->Next(12), "gats 60 a\r\n");
+  EXPECT_EQ(get->Next(12), "gats 60 b\r\n");
+  EXPECT_TRUE(get->done());
 }
 
 TEST(MultiGet, HalvesDownToOneKey) {

@@ -89,18 +89,11 @@ bool StartsLikeGet(std::string_view data) {
   return data.starts_with("get ") || data.starts_with("gets ");
 }
 
-// "GET / HTTP/1.0": a web browser, or somebody who misuses one.
-bool LooksLikeHttp(const Words& words) {
-  return words.count >= 2 && words.word[0][0] >= 'A' &&
-         words.word[0][0] <= 'Z' &&
-         words.word[words.count - 1].starts_with("HTTP/");
-}
-
 }  // namespace
 
 Frame StreamFramer::Next(std::string_view data) {
   if (data.empty()) return {};
-  if (skip_ > 0) {
+  if (needed_ == 0 && skip_ > 0) {
     const size_t bytes =
         static_cast<size_t>(std::min<uint64_t>(skip_, data.size()));
     skip_ -= bytes;
@@ -133,18 +126,10 @@ Frame StreamFramer::NextLine(std::string_view data) {
   }
   std::string_view line = data.substr(0, newline);
   if (line.ends_with('\r')) line.remove_suffix(1);
-  const Words words = SplitLine(line);
-  if (LooksLikeHttp(words)) return {.kind = Frame::Kind::kHangUp};
-  const std::optional<uint32_t> bytes = DataBytes(words);
-  if (bytes && *bytes > max_value_) {
-    skip_ = uint64_t{*bytes} + 2;
-    return {.kind = Frame::Kind::kTooLarge,
-            .bytes = line_bytes,
-            .noreply = words.word[words.count - 1] == "noreply",
-            .forget_key =
-                words.word[0] == "set" ? words.word[1] : std::string_view()};
-  }
-  needed_ = line_bytes + (bytes ? *bytes + 2 : 0);
+  const std::optional<uint32_t> bytes = DataBytes(SplitLine(line));
+  needed_ = line_bytes;
+  if (bytes && *bytes <= max_value_) needed_ += *bytes + 2;
+  if (bytes && *bytes > max_value_) skip_ = uint64_t{*bytes} + 2;
   return {};
 }
 

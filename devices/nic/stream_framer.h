@@ -1,7 +1,7 @@
 // Cuts the byte stream of a TCP connection into memcached requests: a command
 // line, and for a storage command the data block behind it. It follows
-// memcached 1.6.18 (proto_text.c); what a well-framed command means is for the
-// event kernels to say.
+// memcached 1.6.18 (proto_text.c); what a command means, if anything, is for
+// the event kernels to say.
 #ifndef CARILLON_DEVICES_NIC_STREAM_FRAMER_H_
 #define CARILLON_DEVICES_NIC_STREAM_FRAMER_H_
 
@@ -22,22 +22,18 @@ struct Frame {
   enum class Kind {
     kIncomplete,  // more bytes are needed; consume none
     kCommand,     // a whole request
-    kTooLarge,    // a storage command's line, whose value nobody will store
-    kSkip,        // bytes that mean nothing (the data block of kTooLarge)
+    kSkip,        // the data block of a value that nobody will store
     kHangUp,      // as memcached does: close without a word
   };
   Kind kind = Kind::kIncomplete;
   size_t bytes = 0;  // to consume
-  // kTooLarge: the client asked for no reply.
-  bool noreply = false;
-  // kTooLarge of a set: memcached forgets the key's old value.
-  std::string_view forget_key;
 };
 
 // One per connection. Not thread safe.
 class StreamFramer {
  public:
-  // max_value: most bytes of a data block, without its line end.
+  // max_value: most bytes of a data block, without its line end. The line of a
+  // larger one is a request of its own, which is refused by the kernel.
   explicit StreamFramer(uint32_t max_value) : max_value_(max_value) {}
 
   // What stands at the beginning of `data`: all that was received and not yet

@@ -7,9 +7,10 @@ namespace carillon::nic {
 RequestType TypeOfRequest(std::string_view text) {
   // memcached takes leading spaces.
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  return text.starts_with("get ") || text.starts_with("gets ")
-             ? RequestType::kGet
-             : RequestType::kSet;
+  for (const std::string_view verb : {"get ", "gets ", "gat ", "gats "}) {
+    if (text.starts_with(verb)) return RequestType::kGet;
+  }
+  return RequestType::kSet;
 }
 
 }  // namespace carillon::nic

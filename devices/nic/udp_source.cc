@@ -1,0 +1,260 @@
+#include "devices/nic/udp_source.h"
+
+#include <fmt/format.h>
+#include <netinet/udp.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+// Linux 4.18; older C libraries lack the name.
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+namespace carillon::nic {
+namespace {
+
+// Bounds how long Send() waits for room in the kernel's queue.
+constexpr int kRoomAttempts = 4;
+constexpr int kRoomWaitMs = 1;
+// What the kernel keeps for us while this process does not run.
+constexpr int kSocketBufferBytes = 4 << 20;
+
+void SetBuffer(int fd, int forced, int plain) {
+  // Beyond the system's limit with the privilege for it, up to it without.
+  if (setsockopt(fd, SOL_SOCKET, forced, &kSocketBufferBytes,
+                 sizeof(kSocketBufferBytes)) != 0) {
+    setsockopt(fd, SOL_SOCKET, plain, &kSocketBufferBytes,
+               sizeof(kSocketBufferBytes));
+  }
+}
+
+bool HasSegmentation(int fd) {
+  int size = 0;
+  socklen_t bytes = sizeof(size);
+  return getsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, &bytes) == 0;
+}
+
+}  // namespace
+
+bool UdpSource::Peer::operator==(const Peer& other) const {
+  return bytes == other.bytes && std::memcmp(&v6, &other.v6, bytes) == 0;
+}
+
+uint32_t UdpSource::Peer::Hash() const {
+  // The port and the end of the address tell most peers apart.
+  uint32_t address = v4.sin_addr.s_addr;
+  if (v4.sin_family == AF_INET6) {
+    std::memcpy(&address, v6.sin6_addr.s6_addr + 12, sizeof(address));
+  }
+  const uint32_t mixed = (address ^ v4.sin_port * 0x9e3779b1u) * 0x85ebca6bu;
+  return mixed >> 24;
+}
+
+absl::StatusOr<std::unique_ptr<UdpSource>> UdpSource::Open(
+    const SocketAddress& address, PacketPool* pool) {
+  auto fd = BindSocket(address, SOCK_DGRAM);
+  if (!fd.ok()) return fd.status();
+  SetBuffer(fd->get(), SO_RCVBUFFORCE, SO_RCVBUF);
+  SetBuffer(fd->get(), SO_SNDBUFFORCE, SO_SNDBUF);
+  const SocketAddress bound = SocketAddress::OfSocket(fd->get());
+  return std::unique_ptr<UdpSource>(new UdpSource(std::move(*fd), bound, pool));
+}
+
+UdpSource::UdpSource(shm::UniqueFd fd, const SocketAddress& address,
+                     PacketPool* pool)
+    : fd_(std::move(fd)),
+      address_(address),
+      pool_(pool),
+      segmentation_(HasSegmentation(fd_.get())),
+      peers_(pool->size()),
+      messages_(kMaxMessages) {
+  static_assert(kPeerTable == 256);  // Peer::Hash() gives eight bits
+}
+
+UdpSource::~UdpSource() {
+  for (uint32_t i = 0; i < armed_; ++i) pool_->Give(slot_buffer_[i]);
+}
+
+std::string UdpSource::Describe() const {
+  return fmt::format("udp {}", address_.ToString());
+}
+
+bool UdpSource::Arm(uint32_t slot) {
+  const std::optional<BufferIndex> buffer = pool_->Take();
+  if (!buffer) return false;
+  Arm(slot, *buffer);
+  return true;
+}
+
+void UdpSource::Arm(uint32_t slot, BufferIndex buffer) {
+  slot_buffer_[slot] = buffer;
+  const std::span<std::byte> bytes = pool_->bytes(buffer);
+  slot_part_[slot] = {bytes.data(), bytes.size()};
+  msghdr& header = slot_message_[slot].msg_hdr;
+  header = {};
+  header.msg_name = &peers_[buffer].v6;
+  header.msg_namelen = sizeof(peers_[buffer].v6);
+  header.msg_iov = &slot_part_[slot];
+  header.msg_iovlen = 1;
+}
+
+bool UdpSource::Receive(std::vector<Packet>* packets) {
+  while (armed_ < kReceiveBurst && Arm(armed_)) ++armed_;
+  if (armed_ == 0) return Discard();
+  // MSG_TRUNC: the length is that of the datagram, not of what fitted.
+  const int result = recvmmsg(fd_.get(), slot_message_.data(), armed_,
+                              MSG_DONTWAIT | MSG_TRUNC, nullptr);
+  if (result <= 0) return false;
+  const auto received = static_cast<uint32_t>(result);
+  const bool more = received == armed_;
+  for (uint32_t slot = 0; slot < received; ++slot) {
+    const BufferIndex buffer = slot_buffer_[slot];
+    const uint32_t length = slot_message_[slot].msg_len;
+    peers_[buffer].bytes = slot_message_[slot].msg_hdr.msg_namelen;
+    if (length > kPacketBytes) {
+      ++counts_.oversized;
+      Arm(slot, buffer);
+      continue;
+    }
+    packets->push_back({buffer, length});
+    slot_buffer_[slot] = kNoBuffer;
+  }
+  // From the end, so that a slot that stays empty can take the last one's
+  // place.
+  for (uint32_t slot = received; slot-- > 0;) {
+    if (slot_buffer_[slot] != kNoBuffer || Arm(slot)) continue;
+    --armed_;
+    if (slot < armed_) Arm(slot, slot_buffer_[armed_]);
+  }
+  return more;
+}
+
+bool UdpSource::Discard() {
+  std::array<mmsghdr, kReceiveBurst> messages{};
+  const int result = recvmmsg(fd_.get(), messages.data(), kReceiveBurst,
+                              MSG_DONTWAIT, nullptr);
+  if (result <= 0) return false;
+  counts_.no_buffer += static_cast<uint32_t>(result);
+  return result == static_cast<int>(kReceiveBurst);
+}
+
+UdpSource::Message* UdpSource::MessageFor(const Peer& peer, uint32_t length) {
+  const uint32_t hash = peer.Hash();
+  if (const uint16_t index = open_message_[hash]; index != 0) {
+    Message* message = &messages_[index - 1];
+    if (message->open && length <= message->segment &&
+        message->bytes + length <= kMaxMessageBytes && *message->peer == peer) {
+      return message;
+    }
+  }
+  if (message_count_ == kMaxMessages) Flush();
+  Message* message = &messages_[message_count_++];
+  message->peer = &peer;
+  message->segment = length;
+  message->parts = 0;
+  message->bytes = 0;
+  message->open = true;
+  open_message_[hash] = static_cast<uint16_t>(message_count_);
+  return message;
+}
+
+void UdpSource::Send(std::span<const ReplyDatagram> datagrams) {
+  for (const ReplyDatagram& datagram : datagrams) {
+    Message* message = MessageFor(peers_[datagram.buffer], datagram.length);
+    message->part[message->parts++] = {const_cast<std::byte*>(datagram.data),
+                                       datagram.length};
+    message->bytes += datagram.length;
+    // Only the last segment may be shorter.
+    message->open = segmentation_ && datagram.length == message->segment &&
+                    message->parts < kMaxSegments;
+  }
+  Flush();
+}
+
+void UdpSource::FillHeader(Message* message, msghdr* header) {
+  *header = {};
+  header->msg_name = const_cast<sockaddr_in6*>(&message->peer->v6);
+  header->msg_namelen = message->peer->bytes;
+  header->msg_iov = message->part.data();
+  header->msg_iovlen = message->parts;
+  if (message->parts == 1) return;
+  header->msg_control = message->control.data();
+  header->msg_controllen = message->control.size();
+  cmsghdr* control = CMSG_FIRSTHDR(header);
+  control->cmsg_level = IPPROTO_UDP;
+  control->cmsg_type = UDP_SEGMENT;
+  control->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+  const auto segment = static_cast<uint16_t>(message->segment);
+  std::memcpy(CMSG_DATA(control), &segment, sizeof(segment));
+}
+
+void UdpSource::Flush() {
+  for (uint32_t i = 0; i < message_count_; ++i) {
+    FillHeader(&messages_[i], &send_header_[i].msg_hdr);
+  }
+  int attempts = 0;
+  uint32_t done = 0;
+  while (done < message_count_) {
+    ++counts_.send_calls;
+    const int sent = sendmmsg(fd_.get(), send_header_.data() + done,
+                              message_count_ - done, MSG_DONTWAIT);
+    if (sent > 0) {
+      for (int i = 0; i < sent; ++i) {
+        counts_.datagrams_sent += messages_[done++].parts;
+      }
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == ENOBUFS) {
+      if (WaitForRoom(&attempts)) continue;
+      while (done < message_count_) {
+        counts_.send_failed += messages_[done++].parts;
+      }
+      break;
+    }
+    // EIO: the interface cannot do it at all. EINVAL and EMSGSIZE may be this
+    // message's alone.
+    const Message& failed = messages_[done++];
+    if (failed.parts > 1) {
+      if (errno == EIO || errno == EOPNOTSUPP) segmentation_ = false;
+      SendParts(failed);
+    } else {
+      ++counts_.send_failed;
+    }
+  }
+  message_count_ = 0;
+  open_message_.fill(0);
+}
+
+bool UdpSource::WaitForRoom(int* attempts) const {
+  if (++*attempts > kRoomAttempts) return false;
+  pollfd room = {fd_.get(), POLLOUT, 0};
+  poll(&room, 1, kRoomWaitMs);
+  return true;
+}
+
+void UdpSource::SendParts(const Message& message) {
+  int attempts = 0;
+  for (uint32_t i = 0; i < message.parts; ++i) {
+    msghdr header{};
+    header.msg_name = const_cast<sockaddr_in6*>(&message.peer->v6);
+    header.msg_namelen = message.peer->bytes;
+    header.msg_iov = const_cast<iovec*>(&message.part[i]);
+    header.msg_iovlen = 1;
+    ssize_t sent;
+    do {
+      ++counts_.send_calls;
+      sent = sendmsg(fd_.get(), &header, MSG_DONTWAIT);
+    } while (sent < 0 &&
+             (errno == EINTR || ((errno == EAGAIN || errno == ENOBUFS) &&
+                                 WaitForRoom(&attempts))));
+    ++(sent >= 0 ? counts_.datagrams_sent : counts_.send_failed);
+  }
+}
+
+}  // namespace carillon::nic

@@ -1,0 +1,114 @@
+// UDP as the NIC's packet source: recvmmsg puts datagrams into the pool's
+// buffers, sendmmsg takes replies from wherever they were built. Nothing is
+// copied in this process.
+#ifndef CARILLON_DEVICES_NIC_UDP_SOURCE_H_
+#define CARILLON_DEVICES_NIC_UDP_SOURCE_H_
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "devices/nic/packet_pool.h"
+#include "devices/nic/packet_source.h"
+#include "devices/nic/socket_address.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::nic {
+
+// Replies of one length to one receiver leave as one message that the kernel
+// cuts up (UDP_SEGMENT: the stack is walked once for up to 64 datagrams); where
+// that is not to be had, as one message each.
+class UdpSource : public PacketSource {
+ public:
+  // `pool` must outlive the source. Port 0: any. Errors: AlreadyExists (the
+  // port is in use) and the others of BindSocket.
+  static absl::StatusOr<std::unique_ptr<UdpSource>> Open(
+      const SocketAddress& address, PacketPool* pool);
+  ~UdpSource() override;
+
+  const SocketAddress& address() const { return address_; }
+  bool segmentation() const { return segmentation_; }
+  // For tests: as if the kernel had no UDP_SEGMENT.
+  void DisableSegmentation() { segmentation_ = false; }
+
+  int fd() const override { return fd_.get(); }
+  std::string Describe() const override;
+  bool Receive(std::vector<Packet>* packets) override;
+  void Send(std::span<const ReplyDatagram> datagrams) override;
+  const SourceCounts& counts() const override { return counts_; }
+
+ private:
+  static constexpr uint32_t kReceiveBurst = 64;
+  static constexpr uint32_t kMaxMessages = 64;  // of one sendmmsg
+  static constexpr uint32_t kMaxSegments =
+      64;  // UDP_MAX_SEGMENTS of old kernels
+  static constexpr uint32_t kMaxMessageBytes = 65000;
+  static constexpr uint32_t kPeerTable = 256;
+  static constexpr BufferIndex kNoBuffer = ~BufferIndex{0};
+
+  // The sender of the packet in a buffer.
+  struct Peer {
+    union {
+      sockaddr_in v4;
+      sockaddr_in6 v6;
+    };
+    socklen_t bytes;
+    bool operator==(const Peer& other) const;
+    uint32_t Hash() const;
+  };
+
+  // Datagrams to one receiver that go out together: all but the last one are
+  // `segment` bytes long.
+  struct Message {
+    const Peer* peer;
+    uint32_t segment;
+    uint32_t parts;
+    uint32_t bytes;
+    bool open;
+    std::array<iovec, kMaxSegments> part;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(uint16_t))> control;
+  };
+
+  UdpSource(shm::UniqueFd fd, const SocketAddress& address, PacketPool* pool);
+
+  // Gives receive slot a buffer: a fresh one (false: there is none), or this.
+  bool Arm(uint32_t slot);
+  void Arm(uint32_t slot, BufferIndex buffer);
+  // Receives without a buffer.
+  bool Discard();
+  Message* MessageFor(const Peer& peer, uint32_t length);
+  void Flush();
+  bool WaitForRoom(int* attempts) const;
+  void SendParts(const Message& message);
+  void FillHeader(Message* message, msghdr* header);
+
+  const shm::UniqueFd fd_;
+  const SocketAddress address_;
+  PacketPool* const pool_;
+  bool segmentation_ = false;
+  SourceCounts counts_;
+
+  // Receiving: slots [0, armed_) have a buffer each.
+  uint32_t armed_ = 0;
+  std::array<BufferIndex, kReceiveBurst> slot_buffer_{};
+  std::array<iovec, kReceiveBurst> slot_part_{};
+  std::array<mmsghdr, kReceiveBurst> slot_message_{};
+  std::vector<Peer> peers_;  // by buffer
+
+  // Sending.
+  std::vector<Message> messages_;
+  uint32_t message_count_ = 0;
+  std::array<mmsghdr, kMaxMessages> send_header_{};
+  std::array<uint16_t, kPeerTable>
+      open_message_{};  // index + 1, by Peer::Hash()
+};
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_UDP_SOURCE_H_
