@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -57,10 +56,6 @@ int ExitCodeOf(const absl::Status& status) {
 
 }  // namespace
 
-bool StopRequest::requested() const {
-  return stop_requested.load(std::memory_order_acquire);
-}
-
 int DeviceMain(CLI::App& app, int argc, char** argv,
                std::string_view default_name,
                const std::function<absl::Status(const DeviceContext&)>& run) {
@@ -100,7 +95,7 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
   }
   stop_fd.store(fd, std::memory_order_release);
   HandleSignals();
-  const StopRequest stop(fd);
+  const StopRequest stop(&stop_requested, fd);
   const absl::Status status = run(DeviceContext{directory, name, stop});
   if (!status.ok()) spdlog::error("{}", std::string(status.message()));
   // Left open: the handler may still run.

@@ -12,6 +12,7 @@
 #ifndef CARILLON_DEVICES_SDK_DEVICE_MAIN_H_
 #define CARILLON_DEVICES_SDK_DEVICE_MAIN_H_
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -34,16 +35,16 @@ enum DeviceExit : int {
 // Set by SIGTERM or SIGINT. A second one ends the process at once. Thread safe.
 class StopRequest {
  public:
-  bool requested() const;
+  // `requested` and `fd` must outlive it.
+  StopRequest(const std::atomic<bool>* requested, int fd)
+      : requested_(requested), fd_(fd) {}
+  bool requested() const { return requested_->load(std::memory_order_acquire); }
   // Readable once a stop is requested, and for ever after: for poll and epoll.
   // Not to be read.
   int fd() const { return fd_; }
 
  private:
-  friend int DeviceMain(
-      CLI::App&, int, char**, std::string_view,
-      const std::function<absl::Status(const struct DeviceContext&)>&);
-  explicit StopRequest(int fd) : fd_(fd) {}
+  const std::atomic<bool>* const requested_;  // writer: the signal handler
   const int fd_;
 };
 

@@ -92,6 +92,10 @@ void FakeGpud::HangUp() {
   connection_.reset();
 }
 
+std::span<std::byte> FakeGpud::buffer(uint32_t id) const {
+  std::lock_guard lock(mutex_);
+  return buffers_.at(id);
+}
 v1::AttachRequest FakeGpud::attach_request() const {
   std::lock_guard lock(mutex_);
   return attach_request_;
@@ -211,12 +215,13 @@ grpc::Status FakeGpud::AllocateBuffer(grpc::ServerContext* context,
     return status;
   std::lock_guard lock(mutex_);
   response->set_buffer_id(++last_id_);
-  if (request->place() == v1::INPUT) {
-    response->set_offset(
-        Place(&submission_used_, submission_, request->bytes()));
-  } else if (request->place() == v1::OUTPUT) {
-    response->set_offset(
-        Place(&completion_used_, completion_, request->bytes()));
+  if (request->place() != v1::GPU_MEMORY) {
+    const bool input = request->place() == v1::INPUT;
+    const shm::Aperture& aperture = input ? submission_ : completion_;
+    const uint64_t offset = Place(input ? &submission_used_ : &completion_used_,
+                                  aperture, request->bytes());
+    response->set_offset(offset);
+    buffers_[last_id_] = {aperture.At(offset), request->bytes()};
   }
   if (behaviour_.change_buffer) behaviour_.change_buffer(response);
   return grpc::Status::OK;

@@ -8,8 +8,10 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,6 +56,9 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   shm::GpuRing ring() const {
     return shm::GpuRing(layout_, &submission_, &completion_);
   }
+
+  // A buffer that was allocated in one of the apertures.
+  std::span<std::byte> buffer(uint32_t id) const;
 
   // Ends the device's session as gpud does: reason, wake-up, end of file.
   void Close(shm::CloseReason reason);
@@ -100,8 +105,8 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   // Notes the call; what it should fail with.
   grpc::Status Enter(const std::string& name, grpc::ServerContext* context);
   void ServeHandover();
-  uint64_t Place(uint64_t* heap_used, const shm::Aperture& aperture,
-                 uint64_t bytes);
+  static uint64_t Place(uint64_t* heap_used, const shm::Aperture& aperture,
+                        uint64_t bytes);
 
   const std::string directory_;
   shm::UniqueFd listener_;
@@ -116,6 +121,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   shm::RingLayout layout_;
   uint64_t submission_used_ = 0;
   uint64_t completion_used_ = 0;
+  std::map<uint32_t, std::span<std::byte>> buffers_;
   uint32_t last_id_ = 0;
   uint32_t scheduled_ = 0;
   v1::AttachRequest attach_request_;

@@ -1,0 +1,63 @@
+// What the device knows of each image kernel: how to register it for frames,
+// what its results must be, and how to look at them. A kernel is one class and
+// one line in MakeFrameKernel().
+#ifndef CARILLON_DEVICES_FPGA_FRAME_KERNEL_H_
+#define CARILLON_DEVICES_FPGA_FRAME_KERNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "devices/fpga/image.h"
+#include "devices/sdk/edge.h"
+
+namespace carillon::fpga {
+
+// Where the frames of a ring lie: slot i reads frame i of `frames`, writes
+// result i of `results`.
+struct FrameBuffers {
+  edge::Buffer frames;
+  edge::Buffer results;
+  uint64_t frame_stride = 0;
+  uint64_t result_stride = 0;
+};
+
+// For one size of frame. Not thread safe.
+class FrameKernel {
+ public:
+  virtual ~FrameKernel() = default;
+  // Bytes of one frame's result.
+  virtual uint64_t result_bytes() const = 0;
+  // Beside the frames, what the kernel's own input buffers take in the
+  // submission aperture.
+  virtual uint64_t extra_input_bytes() const { return 0; }
+  // Sets kernel, grid, block and parameters of `spec`; may allocate buffers.
+  virtual absl::Status Prepare(edge::Device& device,
+                               const FrameBuffers& buffers,
+                               edge::EventSpec* spec) = 0;
+  // Compares a result with the plain reference. Empty if it is right, otherwise
+  // the first difference in words.
+  virtual std::string Check(const GreyImage& frame,
+                            std::span<const std::byte> result) const = 0;
+  // The processed image that a result stands for.
+  virtual GreyImage ToImage(std::span<const std::byte> result) const = 0;
+  // The result itself as a picture; the same as ToImage() where it is one.
+  virtual GreyImage ToPicture(std::span<const std::byte> result) const {
+    return ToImage(result);
+  }
+};
+
+std::vector<std::string> FrameKernelNames();
+
+// Errors: NotFound, naming those that there are.
+absl::StatusOr<std::unique_ptr<FrameKernel>> MakeFrameKernel(
+    const std::string& name, uint32_t width, uint32_t height);
+
+}  // namespace carillon::fpga
+
+#endif  // CARILLON_DEVICES_FPGA_FRAME_KERNEL_H_

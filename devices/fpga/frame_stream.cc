@@ -1,0 +1,247 @@
+#include "devices/fpga/frame_stream.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "fmt/format.h"
+#include "shm/clock.h"
+#include "shm/layout.h"
+
+namespace carillon::fpga {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Longest sleep: a stop request is seen this late at worst.
+constexpr milliseconds kLongestSleep{50};
+// How long the last events may take.
+constexpr milliseconds kDrainTime{10'000};
+// How many wrong frames are described in the log.
+constexpr uint64_t kMismatchesLogged = 5;
+
+// Frames and results start on lines of their own.
+uint64_t Stride(uint64_t bytes) { return shm::AlignUp(bytes, 128); }
+
+}  // namespace
+
+std::vector<std::string> FrameStream::CounterNames() {
+  return {"frames_sent", "frames_done", "mismatches",       "events_failed",
+          "dropped",     "activations", "activation_errors"};
+}
+
+std::vector<std::string> FrameStream::HistogramNames() {
+  return {"frame_latency"};
+}
+
+uint64_t FrameStream::SubmissionBytes(const FrameKernel& kernel,
+                                      uint64_t frame_bytes, uint32_t ring) {
+  // The ESQ has no writable parameters: a line an entry.
+  return ring * (Stride(frame_bytes) + shm::kCacheLine) +
+         Stride(kernel.extra_input_bytes()) + shm::kPageSize;
+}
+
+uint64_t FrameStream::CompletionBytes(const FrameKernel& kernel,
+                                      uint32_t ring) {
+  return ring * (Stride(kernel.result_bytes()) + sizeof(shm::EcqEntry) +
+                 sizeof(shm::EventLife)) +
+         shm::kPageSize;
+}
+
+FrameStream::FrameStream(edge::Device* device, FrameSource* source,
+                         FrameKernel* kernel, const StreamOptions& options)
+    : device_(device),
+      source_(source),
+      kernel_(kernel),
+      options_(options),
+      in_flight_(options.ring),
+      counts_(CounterNames().size()) {
+  if (options.check && source->wave() != nullptr) map_.emplace(source->wave());
+}
+
+absl::StatusOr<std::unique_ptr<FrameStream>> FrameStream::Make(
+    edge::Device* device, FrameSource* source, FrameKernel* kernel,
+    const StreamOptions& options) {
+  auto stream = std::unique_ptr<FrameStream>(
+      new FrameStream(device, source, kernel, options));
+  FrameBuffers& buffers = stream->buffers_;
+  buffers.frame_stride = Stride(uint64_t{source->width()} * source->height());
+  buffers.result_stride = Stride(kernel->result_bytes());
+  auto frames = device->AllocateBuffer(edge::Place::kInput,
+                                       options.ring * buffers.frame_stride);
+  if (!frames.ok()) return frames.status();
+  buffers.frames = *frames;
+  auto results = device->AllocateBuffer(edge::Place::kOutput,
+                                        options.ring * buffers.result_stride);
+  if (!results.ok()) return results.status();
+  buffers.results = *results;
+
+  edge::EventSpec spec;
+  spec.max_in_flight = options.ring;
+  spec.priority = options.priority;
+  spec.label = fmt::format("frames {}x{}", source->width(), source->height());
+  if (auto status = kernel->Prepare(*device, buffers, &spec); !status.ok())
+    return status;
+  auto queue = edge::edgeRegisterEvent(*device, spec);
+  if (!queue.ok()) return queue.status();
+  stream->queue_ = *queue;
+  return stream;
+}
+
+void FrameStream::Count(Counter counter, uint64_t n) {
+  counts_[counter] += n;
+  device_->SetCounter(counter, counts_[counter]);
+}
+
+shm::Nanoseconds FrameStream::NextDue() const {
+  if (options_.fps == 0) return 0;
+  return start_ns_ +
+         static_cast<shm::Nanoseconds>(std::llround(
+             static_cast<double>(next_frame_) * 1e9 / options_.fps));
+}
+
+void FrameStream::Send(uint64_t frame) {
+  const uint32_t slot = queue_->next_slot();
+  const auto at = buffers_.frames.bytes.subspan(slot * buffers_.frame_stride);
+  source_->Render(frame, {reinterpret_cast<uint8_t*>(at.data()),
+                          uint64_t{source_->width()} * source_->height()});
+  in_flight_[slot] = {.frame = frame, .rung_ns = shm::NowNs()};
+  queue_->RingDoorbell();
+  Count(kFramesSent);
+}
+
+void FrameStream::SendDue() {
+  while (!AllSent()) {
+    if (options_.fps == 0) {
+      if (queue_->free_slots() == 0) return;
+      Send(next_frame_++);
+      // Results wait while frames are made: look at them in between.
+      if (queue_->Poll()) return;
+      continue;
+    }
+    if (NextDue() > shm::NowNs()) return;
+    if (queue_->free_slots() > 0) {
+      Send(next_frame_);
+    } else {
+      // A camera does not wait.
+      Count(kDropped);
+    }
+    ++next_frame_;
+  }
+}
+
+absl::Status FrameStream::TakeResult(const InFlight& sent, uint32_t slot) {
+  const std::span<const std::byte> result = buffers_.results.bytes.subspan(
+      slot * buffers_.result_stride, kernel_->result_bytes());
+  if (options_.check) {
+    GreyImage frame{
+        .width = source_->width(), .height = source_->height(), .pixels = {}};
+    const auto* pixels = reinterpret_cast<const uint8_t*>(
+        buffers_.frames.bytes.subspan(slot * buffers_.frame_stride).data());
+    frame.pixels.assign(pixels, pixels + uint64_t{frame.width} * frame.height);
+    if (const std::string wrong = kernel_->Check(frame, result);
+        !wrong.empty()) {
+      Count(kMismatches);
+      if (counts_[kMismatches] <= kMismatchesLogged) {
+        spdlog::error("frame {}: {}", sent.frame, wrong);
+      }
+    }
+  }
+  if (map_) {
+    const uint64_t activations = map_->activations();
+    const uint64_t errors = map_->errors();
+    map_->Add(sent.frame, kernel_->ToImage(result).pixels);
+    Count(kActivations, map_->activations() - activations);
+    Count(kActivationErrors, map_->errors() - errors);
+  }
+  if (!options_.store.empty()) {
+    return WritePgm(
+        fmt::format("{}/frame_{:06}.pgm", options_.store, sent.frame),
+        options_.store_picture ? kernel_->ToPicture(result)
+                               : kernel_->ToImage(result));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FrameStream::TakeResults() {
+  while (const auto done = queue_->Poll()) {
+    const uint32_t slot = queue_->SlotOf(done->sequence);
+    const InFlight sent = in_flight_[slot];
+    device_->histogram(kFrameLatency).Add(shm::NowNs() - sent.rung_ns);
+    absl::Status taken;
+    if (done->state == edge::EventState::kDone) {
+      taken = TakeResult(sent, slot);
+    } else {
+      Count(kEventsFailed);
+      if (counts_[kEventsFailed] <= kMismatchesLogged) {
+        spdlog::error("frame {}: its event {} with status {}", sent.frame,
+                      done->state == edge::EventState::kAborted ? "was aborted"
+                                                                : "failed",
+                      done->status);
+      }
+    }
+    queue_->Free();
+    Count(kFramesDone);
+    if (!taken.ok()) return taken;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FrameStream::Drain() {
+  while (queue_->in_flight() > 0) {
+    const auto done = queue_->Wait(kDrainTime);
+    if (!done.ok()) return done.status();
+    if (auto status = TakeResults(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FrameStream::Run(const edge::StopRequest& stop) {
+  start_ns_ = shm::NowNs();
+  while (!stop.requested() && !AllSent()) {
+    SendDue();
+    if (auto status = TakeResults(); !status.ok()) return status;
+    if (AllSent()) break;
+    const shm::Nanoseconds now = shm::NowNs();
+    const shm::Nanoseconds due = NextDue();
+    if (options_.fps == 0 ? queue_->free_slots() > 0 : due <= now) continue;
+    auto sleep = std::chrono::nanoseconds(kLongestSleep);
+    if (options_.fps != 0)
+      sleep = std::min(sleep, std::chrono::nanoseconds(due - now));
+    device_->WaitForCompletion(
+        [&] { return queue_->Poll().has_value() || stop.requested(); }, sleep);
+    if (auto status = device_->status(); !status.ok()) return status;
+  }
+  if (auto status = Drain(); !status.ok()) return status;
+
+  const double seconds = static_cast<double>(shm::NowNs() - start_ns_) * 1e-9;
+  spdlog::info(
+      "{} frames in {:.3f} s ({:.1f} a second), {} dropped, {} failed{}",
+      counts_[kFramesDone], seconds,
+      static_cast<double>(counts_[kFramesDone]) / std::max(seconds, 1e-9),
+      counts_[kDropped], counts_[kEventsFailed],
+      options_.check ? fmt::format(", {} wrong", counts_[kMismatches]) : "");
+  if (map_) {
+    spdlog::info(
+        "{} activations recovered, {} wrong, largest error {:.2f} frames",
+        map_->activations(), map_->errors(), map_->largest_error());
+  }
+  return Verdict();
+}
+
+absl::Status FrameStream::Verdict() const {
+  if (counts_[kMismatches] + counts_[kEventsFailed] +
+          counts_[kActivationErrors] ==
+      0) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      fmt::format("of {} frames {} were wrong and {} failed; {} activation "
+                  "times were wrong",
+                  counts_[kFramesDone], counts_[kMismatches],
+                  counts_[kEventsFailed], counts_[kActivationErrors]));
+}
+
+}  // namespace carillon::fpga

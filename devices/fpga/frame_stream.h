@@ -1,0 +1,106 @@
+// Streams frames from a source to an event kernel, one event a frame, and takes
+// the results.
+#ifndef CARILLON_DEVICES_FPGA_FRAME_STREAM_H_
+#define CARILLON_DEVICES_FPGA_FRAME_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "devices/fpga/activation_map.h"
+#include "devices/fpga/frame_kernel.h"
+#include "devices/fpga/frame_source.h"
+#include "devices/sdk/device_main.h"
+#include "devices/sdk/edge.h"
+
+namespace carillon::fpga {
+
+struct StreamOptions {
+  double fps = 0;       // 0: as fast as the ring allows
+  uint64_t frames = 0;  // 0: until stopped
+  bool check = false;   // compare every result with the reference
+  std::string store;    // directory for the results; empty: none
+  bool store_picture =
+      false;  // the result itself rather than the image that it stands for
+  uint32_t ring = 8;
+  uint32_t priority = 0;
+};
+
+// Not thread safe.
+class FrameStream {
+ public:
+  // Indices into the device's telemetry; names in CounterNames() and
+  // HistogramNames().
+  enum Counter : uint32_t {
+    kFramesSent,
+    kFramesDone,
+    kMismatches,
+    kEventsFailed,
+    kDropped,      // the ring was full at the frame's time
+    kActivations,  // of the map, with --check and cardiac frames
+    kActivationErrors,
+  };
+  enum Histogram : uint32_t { kFrameLatency };  // rung to completion seen
+  static std::vector<std::string> CounterNames();
+  static std::vector<std::string> HistogramNames();
+
+  // Room that a device needs in its apertures.
+  static uint64_t SubmissionBytes(const FrameKernel& kernel,
+                                  uint64_t frame_bytes, uint32_t ring);
+  static uint64_t CompletionBytes(const FrameKernel& kernel, uint32_t ring);
+
+  // Allocates and registers. All must outlive the stream. Errors: as
+  // edgeRegisterEvent.
+  static absl::StatusOr<std::unique_ptr<FrameStream>> Make(
+      edge::Device* device, FrameSource* source, FrameKernel* kernel,
+      const StreamOptions& options);
+
+  // Streams until all frames are done or a stop is requested; events in flight
+  // are waited for then. Errors: Unavailable (testbed gone), DataLoss
+  // (mismatches, failed events, wrong activation times: how many),
+  // DeadlineExceeded (events in flight did not end within 10 s of the last
+  // one), Internal (a result cannot be stored).
+  absl::Status Run(const edge::StopRequest& stop);
+
+ private:
+  struct InFlight {
+    uint64_t frame = 0;
+    shm::Nanoseconds rung_ns = 0;
+  };
+
+  FrameStream(edge::Device* device, FrameSource* source, FrameKernel* kernel,
+              const StreamOptions& options);
+  bool AllSent() const {
+    return options_.frames != 0 && next_frame_ >= options_.frames;
+  }
+  // When frame `next_frame_` is due; 0 for "now" without a rate.
+  shm::Nanoseconds NextDue() const;
+  void SendDue();
+  void Send(uint64_t frame);
+  // Takes every result that is there.
+  absl::Status TakeResults();
+  absl::Status TakeResult(const InFlight& sent, uint32_t slot);
+  absl::Status Drain();
+  absl::Status Verdict() const;
+  void Count(Counter counter, uint64_t n = 1);
+
+  edge::Device* const device_;
+  FrameSource* const source_;
+  FrameKernel* const kernel_;
+  const StreamOptions options_;
+  FrameBuffers buffers_;
+  edge::EventQueue* queue_ = nullptr;
+  std::vector<InFlight> in_flight_;  // by slot
+  std::optional<ActivationMap> map_;
+  shm::Nanoseconds start_ns_ = 0;
+  uint64_t next_frame_ = 0;
+  std::vector<uint64_t> counts_;
+};
+
+}  // namespace carillon::fpga
+
+#endif  // CARILLON_DEVICES_FPGA_FRAME_STREAM_H_
