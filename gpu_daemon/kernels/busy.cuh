@@ -11,21 +11,27 @@ struct BusyArgs {
   uint64_t iterations;
 };
 
-CARILLON_KERNEL(busy, BusyArgs, args, self) {
-  // xorshift64: a chain of dependent steps that never reaches 0 from elsewhere,
-  // which no compiler knows; so the test keeps the loop from being removed.
-  uint64_t state = self.global_linear() + 1;
-  for (uint64_t i = 0; i < args.iterations; ++i) {
+// xorshift64: a chain of dependent steps. From any other state than 0 it never
+// reaches 0.
+CARILLON_DEVICE uint64_t BusySteps(uint64_t state, uint64_t steps) {
+  for (uint64_t i = 0; i < steps; ++i) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
   }
-  if (state == 0) self.Fail(simt::kMaxKernelStatus);
+  return state;
+}
+
+CARILLON_KERNEL(busy, BusyArgs, args, self) {
+  // No compiler knows that this cannot be, so it has to take the steps.
+  if (BusySteps(self.global_linear() + 1, args.iterations) == 0) {
+    self.Fail(simt::kMaxKernelStatus);
+  }
 }
 
 CARILLON_KERNEL_INFO(busy, BusyArgs,
                      "computes for a given number of steps a thread",
-                     simt::Registers(14),
+                     simt::Registers(12),
                      CARILLON_PARAM(BusyArgs, iterations,
                                     "steps of each thread, some ns each"));
 

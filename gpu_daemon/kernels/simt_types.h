@@ -30,6 +30,14 @@ struct Dim3 {
   friend constexpr bool operator==(const Dim3&, const Dim3&) = default;
 };
 
+// Whether a block of these dimensions may be launched at all.
+CARILLON_HOST_DEVICE constexpr bool IsValidBlock(const Dim3& block) {
+  // One by one first: the product of three 32-bit numbers may wrap.
+  return block.x <= kMaxThreadsPerBlock && block.y <= kMaxThreadsPerBlock &&
+         block.z <= kMaxThreadsPerBlock && block.count() != 0 &&
+         block.count() <= kMaxThreadsPerBlock;
+}
+
 // A buffer parameter: `size` elements of T at `data`. The daemon builds it from
 // a checked offset into the device's aperture, so data[0, size) is always
 // readable (writable for non-const T); everything beyond it is for the kernel

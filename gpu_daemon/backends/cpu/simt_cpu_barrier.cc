@@ -37,11 +37,6 @@ FrameArena::~FrameArena() {
 void FrameArena::Release(const Mark& mark) {
   chunk_ = mark.chunk;
   next_ = mark.next;
-  if (chunk_ == nullptr) {
-    // Taken before the first allocation: start over with the first chunk.
-    chunk_ = first_;
-    next_ = chunk_ == nullptr ? nullptr : chunk_->begin();
-  }
   end_ = chunk_ == nullptr ? nullptr : chunk_->end();
 }
 

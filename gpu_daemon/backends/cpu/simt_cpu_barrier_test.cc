@@ -112,6 +112,9 @@ CARILLON_BARRIER_KERNEL(stuck, WordsArgs, args, self) {
       }
       CARILLON_SYNC_THREADS(self);
       break;
+    case 6:  // a mask of nobody
+      CARILLON_SYNC_WARP_MASK(self, 0);
+      break;
   }
   args.words[me] = 1;
 }
@@ -121,7 +124,8 @@ CARILLON_KERNEL_INFO(stuck, WordsArgs, "test", Registers(1),
 TEST(BarrierKernel, WaitingForThreadsThatDoNotComeFailsTheEvent) {
   const std::vector<uint32_t> expected{
       kFailBarrierDeadlock, kFailBarrierDeadlock, kFailWarpDeadlock,
-      kFailWarpDeadlock,    kFailWarpDeadlock,    kFailBarrierDeadlock};
+      kFailWarpDeadlock,    kFailWarpDeadlock,    kFailBarrierDeadlock,
+      kFailWarpDeadlock};
   for (uint32_t mode = 0; mode < expected.size(); ++mode) {
     std::vector<uint32_t> words(70);
     const GridResult result = RunGrid(stuck_info, {2, 1, 1}, {70, 1, 1},
@@ -146,6 +150,29 @@ TEST(BarrierKernel, ADeadlockIsExplainedByTwoThreadsAndTheirLines) {
   EXPECT_NE(message.find("thread 3 at the block barrier in line "),
             std::string::npos)
       << message;
+}
+
+// Lane 1 shuffles with itself before it joins lane 0.
+CARILLON_BARRIER_KERNEL(join_late, WordsArgs, args, self) {
+  uint32_t value = 7;
+  if (self.lane() == 1) {
+    value = 100;
+    const auto own = CARILLON_SHFL_MASK(self, 0x2, value, 0);
+    value = 2 * own;
+  }
+  const auto other = CARILLON_SHFL_MASK(self, 0x3, value, self.lane() ^ 1);
+  args.words[self.lane()] = other;
+}
+CARILLON_KERNEL_INFO(join_late, WordsArgs, "test", Registers(1),
+                     CARILLON_PARAM(WordsArgs, words, ""));
+
+TEST(BarrierKernel, AWarpOperationWaitsForLanesThatNameTheSameMask) {
+  std::vector<uint32_t> words(2);
+  const GridResult result =
+      RunGrid(join_late_info, {}, {2, 1, 1}, WordsArgs{Writable(words), 0});
+  ASSERT_EQ(result.status, kFailNone) << result.message;
+  EXPECT_EQ(words[0], 200u);
+  EXPECT_EQ(words[1], 7u);
 }
 
 // On GPUs since Volta a barrier waits only for threads that still live.

@@ -1,0 +1,78 @@
+// The single source proved: every kernel also has a CUDA form, with the same
+// arguments and the register count that its KernelInfo says.
+#include "gpu_daemon/kernels/cuda_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+
+#include "gpu_daemon/kernels/registry.h"
+
+namespace carillon::simt {
+namespace {
+
+std::string report_path;
+std::string cuda_release;
+
+// Registers by kernel, from the output of nvcc -Xptxas -v.
+std::map<std::string, uint32_t> RegistersInReport() {
+  std::map<std::string, uint32_t> registers;
+  std::ifstream report(report_path);
+  const std::regex entry("Compiling entry function 'carillon_(\\w+)'");
+  const std::regex used("Used (\\d+) registers");
+  std::string kernel;
+  for (std::string line; std::getline(report, line);) {
+    std::smatch match;
+    if (std::regex_search(line, match, entry)) kernel = match[1];
+    if (std::regex_search(line, match, used)) {
+      registers[kernel] = static_cast<uint32_t>(std::stoul(match[1]));
+    }
+  }
+  return registers;
+}
+
+TEST(CudaKernels, EveryKernelHasACudaFormWithTheSameArguments) {
+  for (const KernelInfo* info : AllKernels()) {
+    const CudaKernelRegistration* cuda =
+        CudaKernelRegistration::Find(info->name);
+    ASSERT_NE(cuda, nullptr) << info->name;
+    EXPECT_EQ(cuda->args_size(), info->args_size) << info->name;
+    EXPECT_NE(cuda->function(), nullptr) << info->name;
+  }
+  for (const CudaKernelRegistration* cuda = CudaKernelRegistration::head();
+       cuda != nullptr; cuda = cuda->next()) {
+    EXPECT_NE(FindKernel(cuda->name()), nullptr) << cuda->name();
+  }
+  EXPECT_EQ(CudaKernelRegistration::Find("no_such_kernel"), nullptr);
+}
+
+TEST(CudaKernels, RegisterCountsAreThoseOfTheCompiler) {
+  const std::map<std::string, uint32_t> registers = RegistersInReport();
+  ASSERT_FALSE(registers.empty()) << report_path;
+  for (const KernelInfo* info : AllKernels()) {
+    const auto found = registers.find(std::string(info->name));
+    ASSERT_NE(found, registers.end()) << info->name;
+    if (cuda_release == "13.0") {
+      EXPECT_EQ(info->registers_per_thread, found->second)
+          << info->name << ": put ptxas's number into CARILLON_KERNEL_INFO";
+    } else {
+      // Another compiler allocates a little differently.
+      EXPECT_LE(info->registers_per_thread, 2 * found->second) << info->name;
+      EXPECT_LE(found->second, 2 * info->registers_per_thread) << info->name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace carillon::simt
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 3) return 2;  // ptxas's report, release of the toolkit
+  carillon::simt::report_path = argv[1];
+  carillon::simt::cuda_release = argv[2];
+  return RUN_ALL_TESTS();
+}
