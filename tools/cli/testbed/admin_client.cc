@@ -1,0 +1,222 @@
+#include "tools/cli/testbed/admin_client.h"
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "devices/sdk/rpc_status.h"
+#include "tools/cli/testbed/health.grpc.pb.h"
+
+namespace carillon::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kProbeTimeout{1000};
+constexpr milliseconds kWatchTick{100};
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  // Bring-up asks again at once; a second's back-off would be felt.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 10);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
+  // No channel is shared with another client of this process.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(
+      "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+}
+
+void SetDeadline(grpc::ClientContext& context, milliseconds timeout) {
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
+}
+
+}  // namespace
+
+AdminClient::AdminClient(const TestbedPaths& paths, milliseconds timeout)
+    : socket_(paths.control_socket()),
+      timeout_(timeout),
+      channel_(Connect(socket_)),
+      admin_(v1::Admin::NewStub(channel_)),
+      events_(v1::Events::NewStub(channel_)) {}
+
+template <class Stub, class Request, class Response>
+absl::Status AdminClient::Call(
+    Stub& stub,
+    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                 Response*),
+    const char* name, const Request& request, Response* response,
+    milliseconds timeout) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  const grpc::Status status = (stub.*method)(&context, request, response);
+  return edge::ToStatus(status, context, {name, socket_, timeout});
+}
+
+absl::Status AdminClient::CheckHealth() {
+  // Not asked for as long as there is no socket: a failed attempt to connect
+  // costs a back-off.
+  if (access(socket_.c_str(), F_OK) != 0) {
+    return absl::UnavailableError(fmt::format("there is no {}", socket_));
+  }
+  using grpc::health::v1::Health;
+  const auto stub = Health::NewStub(channel_);
+  grpc::health::v1::HealthCheckResponse response;
+  const absl::Status status =
+      Call(*stub, &Health::Stub::Check, "Check",
+           grpc::health::v1::HealthCheckRequest(), &response, timeout_);
+  if (!status.ok()) return status;
+  if (response.status() != grpc::health::v1::HealthCheckResponse::SERVING) {
+    return absl::UnavailableError("gpud answers that it does not serve");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
+  v1::GetStatusResponse response;
+  absl::Status status = Call(*admin_, &v1::Admin::Stub::GetStatus, "GetStatus",
+                             v1::GetStatusRequest(), &response, timeout_);
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<v1::ListDevicesResponse> AdminClient::ListDevices() {
+  v1::ListDevicesResponse response;
+  absl::Status status =
+      Call(*admin_, &v1::Admin::Stub::ListDevices, "ListDevices",
+           v1::ListDevicesRequest(), &response, timeout_);
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<v1::ListEktResponse> AdminClient::ListEkt() {
+  v1::ListEktResponse response;
+  absl::Status status = Call(*admin_, &v1::Admin::Stub::ListEkt, "ListEkt",
+                             v1::ListEktRequest(), &response, timeout_);
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<v1::ListRingsResponse> AdminClient::ListRings() {
+  v1::ListRingsResponse response;
+  absl::Status status = Call(*admin_, &v1::Admin::Stub::ListRings, "ListRings",
+                             v1::ListRingsRequest(), &response, timeout_);
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<v1::ListQueuesResponse> AdminClient::ListQueues() {
+  v1::ListQueuesResponse response;
+  absl::Status status =
+      Call(*admin_, &v1::Admin::Stub::ListQueues, "ListQueues",
+           v1::ListQueuesRequest(), &response, timeout_);
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<v1::ListKernelsResponse> AdminClient::ListKernels() {
+  v1::ListKernelsResponse response;
+  absl::Status status =
+      Call(*events_, &v1::Events::Stub::ListKernels, "ListKernels",
+           v1::ListKernelsRequest(), &response, timeout_);
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<std::string> AdminClient::SetPolicy(const std::string& policy) {
+  v1::SetPolicyRequest request;
+  request.set_policy(policy);
+  v1::SetPolicyResponse response;
+  absl::Status status = Call(*admin_, &v1::Admin::Stub::SetPolicy, "SetPolicy",
+                             request, &response, timeout_);
+  if (!status.ok()) return status;
+  return response.previous();
+}
+
+absl::Status AdminClient::SetTracing(bool on) {
+  v1::SetTracingRequest request;
+  request.set_on(on);
+  v1::SetTracingResponse response;
+  return Call(*admin_, &v1::Admin::Stub::SetTracing, "SetTracing", request,
+              &response, timeout_);
+}
+
+absl::Status AdminClient::ResetStatistics() {
+  v1::ResetStatisticsResponse response;
+  return Call(*admin_, &v1::Admin::Stub::ResetStatistics, "ResetStatistics",
+              v1::ResetStatisticsRequest(), &response, timeout_);
+}
+
+absl::Status AdminClient::Drain(milliseconds limit) {
+  v1::DrainRequest request;
+  request.set_timeout_ms(static_cast<uint32_t>(limit.count()));
+  v1::DrainResponse response;
+  return Call(*admin_, &v1::Admin::Stub::Drain, "Drain", request, &response,
+              limit + timeout_);
+}
+
+absl::Status AdminClient::Watch(
+    const std::function<bool(const v1::TelemetryEvent*)>& on_event) {
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto stream =
+      admin_->AsyncWatch(&context, v1::WatchRequest(), &queue, nullptr);
+  v1::TelemetryEvent event;
+  bool started = false;
+  bool wanted = true;
+  for (;;) {
+    void* tag;
+    bool ok = false;
+    const auto next = queue.AsyncNext(
+        &tag, &ok, std::chrono::system_clock::now() + kWatchTick);
+    if (next == grpc::CompletionQueue::TIMEOUT) {
+      if (wanted && !on_event(nullptr)) {
+        wanted = false;
+        context.TryCancel();
+      }
+      continue;
+    }
+    if (!ok) break;
+    if (started && wanted && !on_event(&event)) {
+      wanted = false;
+      context.TryCancel();
+    }
+    started = true;
+    stream->Read(&event, nullptr);
+  }
+  grpc::Status status;
+  stream->Finish(&status, nullptr);
+  void* tag;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  if (!wanted) return absl::OkStatus();
+  return edge::ToStatus(status, context, {"Watch", socket_, milliseconds(0)});
+}
+
+GrpcReadinessProbe::GrpcReadinessProbe(const TestbedPaths& paths)
+    : paths_(paths), client_(paths, kProbeTimeout) {}
+
+absl::Status GrpcReadinessProbe::Gpud(std::string* note) {
+  if (absl::Status status = client_.CheckHealth(); !status.ok()) return status;
+  const auto status = client_.GetStatus();
+  if (!status.ok()) return status.status();
+  *note = fmt::format("{} back-end, {} worker{}, policy {}", status->backend(),
+                      status->workers(), status->workers() == 1 ? "" : "s",
+                      status->policy());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, DeviceReadiness>>
+GrpcReadinessProbe::Devices() {
+  const auto devices = client_.ListDevices();
+  if (!devices.ok()) return devices.status();
+  std::map<std::string, DeviceReadiness> readiness;
+  for (const v1::Device& device : devices->devices()) {
+    readiness[device.name()] = {device.state() == "ready", device.note()};
+  }
+  return readiness;
+}
+
+}  // namespace carillon::cli

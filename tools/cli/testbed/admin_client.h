@@ -1,0 +1,77 @@
+// The control plane as the command line sees it.
+#ifndef CARILLON_TOOLS_CLI_TESTBED_ADMIN_CLIENT_H_
+#define CARILLON_TOOLS_CLI_TESTBED_ADMIN_CLIENT_H_
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/admin.grpc.pb.h"
+#include "proto/events.grpc.pb.h"
+#include "proto/testbed_paths.h"
+#include "tools/cli/testbed/readiness.h"
+
+namespace carillon::cli {
+
+// Every call takes at most `timeout`. Errors: Unavailable (nobody serves),
+// DeadlineExceeded, or what gpud answers. Thread safe.
+class AdminClient {
+ public:
+  explicit AdminClient(
+      const TestbedPaths& paths,
+      std::chrono::milliseconds timeout = std::chrono::seconds(5));
+
+  // OK when the health service says SERVING.
+  absl::Status CheckHealth();
+
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  absl::StatusOr<v1::ListDevicesResponse> ListDevices();
+  absl::StatusOr<v1::ListEktResponse> ListEkt();
+  absl::StatusOr<v1::ListRingsResponse> ListRings();
+  absl::StatusOr<v1::ListQueuesResponse> ListQueues();
+  absl::StatusOr<v1::ListKernelsResponse> ListKernels();
+  // Returns the policy before.
+  absl::StatusOr<std::string> SetPolicy(const std::string& policy);
+  absl::Status SetTracing(bool on);
+  absl::Status ResetStatistics();
+  // Waits on gpud's side for at most `limit`.
+  absl::Status Drain(std::chrono::milliseconds limit);
+  // Calls `on_event` until it returns false (then OK) or the stream ends.
+  // `on_event` also gets a null pointer about every 100 ms.
+  absl::Status Watch(
+      const std::function<bool(const v1::TelemetryEvent*)>& on_event);
+
+ private:
+  template <class Stub, class Request, class Response>
+  absl::Status Call(Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                 const Request&, Response*),
+                    const char* name, const Request& request,
+                    Response* response, std::chrono::milliseconds timeout);
+
+  const std::string socket_;
+  const std::chrono::milliseconds timeout_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Admin::Stub> admin_;
+  const std::unique_ptr<v1::Events::Stub> events_;
+};
+
+// Asks gpud over gRPC.
+class GrpcReadinessProbe : public ReadinessProbe {
+ public:
+  explicit GrpcReadinessProbe(const TestbedPaths& paths);
+  absl::Status Gpud(std::string* note) override;
+  absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() override;
+
+ private:
+  const TestbedPaths paths_;
+  AdminClient client_;
+};
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TESTBED_ADMIN_CLIENT_H_

@@ -1,0 +1,70 @@
+// A testbed's directory: made for one owner, locked while the testbed is up,
+// and removed with exactly what a testbed puts there.
+#ifndef CARILLON_TOOLS_CLI_TESTBED_DIRECTORY_H_
+#define CARILLON_TOOLS_CLI_TESTBED_DIRECTORY_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/testbed_paths.h"
+#include "shm/unique_fd.h"
+#include "tools/cli/testbed/process_identity.h"
+
+namespace carillon::cli {
+
+// RuntimeDirectory()/name.
+TestbedPaths PathsOf(const std::string& name);
+
+// InvalidArgument when a socket of the testbed would have a path that is longer
+// than a Unix socket's may be.
+absl::Status CheckSocketPaths(const TestbedPaths& paths);
+
+// PermissionDenied when the directory is somebody else's, a link, or open to
+// others' writing; NotFound.
+absl::Status CheckDirectoryOwner(const std::string& directory);
+
+// Who holds the testbed up, by its lock file; nothing when nobody does.
+std::optional<ProcessIdentity> SupervisorOf(const TestbedPaths& paths);
+// Whether the directory carries a testbed's mark (its lock file's first line).
+bool IsTestbedDirectory(const TestbedPaths& paths);
+
+// The files there that a testbed makes: sockets, locks, state, logs.
+std::vector<std::string> TestbedFiles(const TestbedPaths& paths);
+
+// A directory that this process has locked.
+class LockedDirectory {
+ public:
+  // Makes the directory (mode 0700) and those above it as needed, and clears
+  // what a dead testbed of that name left. Errors: AlreadyExists (it is up;
+  // names the pid), PermissionDenied, InvalidArgument (path too long),
+  // FailedPrecondition (it holds files that no testbed makes).
+  static absl::StatusOr<LockedDirectory> Create(const TestbedPaths& paths);
+  // Locks the directory of a dead testbed, as it is. Errors: AlreadyExists (it
+  // is up), NotFound, PermissionDenied.
+  static absl::StatusOr<LockedDirectory> TakeOver(const TestbedPaths& paths);
+
+  const TestbedPaths& paths() const { return paths_; }
+
+  // The files in it that no testbed makes.
+  std::vector<std::string> ForeignFiles() const;
+  // Removes what a testbed makes, and the directory, and the one above it if it
+  // is empty and the default one. FailedPrecondition, naming the files, when it
+  // holds others: they stay.
+  absl::Status Remove();
+  // Removes the sockets, keeps logs and state for people to read.
+  void RemoveSockets();
+
+ private:
+  LockedDirectory(TestbedPaths paths, shm::UniqueFd lock)
+      : paths_(std::move(paths)), lock_(std::move(lock)) {}
+  void RemoveContents(bool logs);
+
+  TestbedPaths paths_;
+  shm::UniqueFd lock_;
+};
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TESTBED_DIRECTORY_H_

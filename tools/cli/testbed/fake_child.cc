@@ -1,0 +1,86 @@
+// A process of a testbed that behaves as its arguments say, for the tests:
+//   exit CODE [TEXT]   prints TEXT and ends
+//   wait               ends with exit code 0 on SIGTERM
+//   stubborn           ignores SIGTERM
+//   crash              ends with SIGSEGV
+//   leave              leaves a process behind and ends
+//   parent PROGRAM     starts PROGRAM as ChildProcess does, prints its pid,
+//   waits describe           prints what it was started with, and ends
+// Those that wait print "waiting" first.
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tools/cli/testbed/child_process.h"
+
+namespace {
+
+void WaitForSigterm() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  fmt::print("waiting\n");
+  std::fflush(stdout);
+  int signal;
+  sigwait(&signals, &signal);
+}
+
+void Stay() {
+  signal(SIGTERM, SIG_IGN);
+  fmt::print("waiting\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
+void Describe() {
+  sigset_t blocked;
+  sigprocmask(SIG_BLOCK, nullptr, &blocked);
+  int parent_death_signal = 0;
+  prctl(PR_GET_PDEATHSIG, &parent_death_signal);
+  const char* const variable = getenv("CARILLON_DEVICE_NAME");
+  fmt::print(
+      "leads its group: {}\nblocks SIGTERM: {}\nignores SIGPIPE: {}\n"
+      "dies with: {}\ndevice name: {}\n",
+      getpgrp() == getpid(), sigismember(&blocked, SIGTERM) == 1,
+      signal(SIGPIPE, SIG_DFL) == SIG_IGN, parent_death_signal,
+      variable != nullptr ? variable : "none");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "exit") {
+    if (argc > 3) fmt::print("{}\n", argv[3]);
+    return atoi(argv[2]);
+  }
+  if (what == "wait") {
+    WaitForSigterm();
+    return 0;
+  }
+  if (what == "stubborn") Stay();
+  if (what == "crash") raise(SIGSEGV);
+  if (what == "leave") {
+    if (fork() == 0) Stay();
+    return 0;
+  }
+  if (what == "describe") {
+    Describe();
+    return 0;
+  }
+  if (what == "parent") {
+    const auto child =
+        carillon::cli::ChildProcess::Spawn({.argv = {argv[2], "wait"}});
+    if (!child.ok()) return 1;
+    fmt::print("{}\n", child->identity().pid);
+    WaitForSigterm();
+    return 0;
+  }
+  return 2;
+}

@@ -1,0 +1,35 @@
+// What tells a testbed's processes from all others: an environment variable
+// that only a supervisor sets. Names of programs tell nothing.
+#ifndef CARILLON_TOOLS_CLI_TESTBED_MARKS_H_
+#define CARILLON_TOOLS_CLI_TESTBED_MARKS_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "proto/testbed_paths.h"
+#include "tools/cli/testbed/process_identity.h"
+
+namespace carillon::cli {
+
+// The device's name, for exec devices.
+inline constexpr char kDeviceNameVariable[] = "CARILLON_DEVICE_NAME";
+// Directory and supervisor of the testbed that a process belongs to.
+inline constexpr char kSupervisorVariable[] = "CARILLON_SUPERVISOR";
+
+// The variable's value for children of `supervisor`.
+std::string SupervisorMark(const TestbedPaths& paths,
+                           const ProcessIdentity& supervisor);
+
+// The living processes of this user that carry a mark for the directory, by
+// whichever supervisor.
+std::vector<ProcessIdentity> MarkedProcesses(const TestbedPaths& paths);
+
+// SIGKILL to those processes, and waits until they are gone (bounded). Returns
+// how many there were.
+int KillMarkedProcesses(const TestbedPaths& paths);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TESTBED_MARKS_H_

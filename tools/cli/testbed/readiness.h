@@ -1,0 +1,30 @@
+// How a supervisor learns that what it started serves.
+#ifndef CARILLON_TOOLS_CLI_TESTBED_READINESS_H_
+#define CARILLON_TOOLS_CLI_TESTBED_READINESS_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace carillon::cli {
+
+struct DeviceReadiness {
+  bool ready = false;
+  std::string note;  // where it serves
+};
+
+// Calls take at most about a second and may fail as long as nobody serves.
+class ReadinessProbe {
+ public:
+  virtual ~ReadinessProbe() = default;
+  // OK once gpud answers its health check. `note`: what it is, for people.
+  virtual absl::Status Gpud(std::string* note) = 0;
+  // The attached devices by name.
+  virtual absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() = 0;
+};
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TESTBED_READINESS_H_

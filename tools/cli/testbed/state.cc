@@ -1,0 +1,131 @@
+#include "tools/cli/testbed/state.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "absl/status/status.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+
+Json ExitToJson(const std::optional<ExitReport>& exit) {
+  if (!exit) return nullptr;
+  if (exit->signal != 0)
+    return {{"signal", SignalName(exit->signal)}, {"number", exit->signal}};
+  return {{"code", exit->code}};
+}
+
+std::optional<ExitReport> ExitFromJson(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return ExitReport{.code = json.value("code", 0),
+                    .signal = json.value("number", 0)};
+}
+
+TestbedState FromJson(const Json& json) {
+  TestbedState state;
+  state.testbed = json.at("testbed");
+  state.phase = json.at("phase");
+  state.topology_file = json.at("topology_file");
+  state.started_unix = json.at("started_unix");
+  state.supervisor = {json.at("supervisor").at("pid"),
+                      json.at("supervisor").at("start_ticks")};
+  for (const Json& process : json.at("processes")) {
+    ProcessRecord record;
+    record.name = process.at("name");
+    record.kind = process.at("kind");
+    record.command = process.at("command").get<std::vector<std::string>>();
+    record.identity = {process.at("pid"), process.at("start_ticks")};
+    record.state = process.at("state");
+    record.exit = ExitFromJson(process.at("exit"));
+    record.note = process.at("note");
+    record.log = process.at("log");
+    state.processes.push_back(std::move(record));
+  }
+  return state;
+}
+
+}  // namespace
+
+ProcessRecord* TestbedState::Find(const std::string& name) {
+  const auto found =
+      std::find_if(processes.begin(), processes.end(),
+                   [&](const auto& record) { return record.name == name; });
+  return found == processes.end() ? nullptr : &*found;
+}
+
+Json ToJson(const TestbedState& state) {
+  Json processes = Json::array();
+  for (const ProcessRecord& record : state.processes) {
+    processes.push_back({{"name", record.name},
+                         {"kind", record.kind},
+                         {"state", record.state},
+                         {"pid", record.identity.pid},
+                         {"start_ticks", record.identity.start_ticks},
+                         {"exit", ExitToJson(record.exit)},
+                         {"note", record.note},
+                         {"log", record.log},
+                         {"command", record.command}});
+  }
+  return {{"version", kVersion},
+          {"testbed", state.testbed},
+          {"phase", state.phase},
+          {"topology_file", state.topology_file},
+          {"started_unix", state.started_unix},
+          {"supervisor",
+           {{"pid", state.supervisor.pid},
+            {"start_ticks", state.supervisor.start_ticks}}},
+          {"processes", std::move(processes)}};
+}
+
+absl::Status WriteState(const std::string& path, const TestbedState& state) {
+  const std::string text =
+      ToJson(state).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string temporary = path + ".tmp";
+  const shm::UniqueFd fd(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) {
+    return absl::PermissionDeniedError(
+        fmt::format("cannot write {}: {}", temporary, strerror(errno)));
+  }
+  if (write(fd.get(), text.data(), text.size()) !=
+          static_cast<ssize_t>(text.size()) ||
+      rename(temporary.c_str(), path.c_str()) != 0) {
+    return absl::ResourceExhaustedError(
+        fmt::format("cannot write {}: {}", path, strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TestbedState> ReadState(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return absl::NotFoundError(
+        fmt::format("cannot read {}: {}", path, strerror(errno)));
+  }
+  // nlohmann throws; nothing of it leaves this function.
+  try {
+    const Json json = Json::parse(file);
+    if (json.at("version") != kVersion) {
+      return absl::FailedPreconditionError(
+          fmt::format("{} is of version {}; this carillon reads {}", path,
+                      json.at("version").dump(), kVersion));
+    }
+    return FromJson(json);
+  } catch (const Json::exception& error) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is damaged: {}", path, error.what()));
+  }
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,57 @@
+// What a supervisor tells other processes about its testbed: state.json in the
+// testbed's directory.
+#ifndef CARILLON_TOOLS_CLI_TESTBED_STATE_H_
+#define CARILLON_TOOLS_CLI_TESTBED_STATE_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/cli/testbed/child_process.h"
+#include "tools/cli/testbed/process_identity.h"
+
+namespace carillon::cli {
+
+struct ProcessRecord {
+  std::string name;
+  std::string kind;
+  std::vector<std::string> command;
+  ProcessIdentity identity;
+  // "starting", "ready", "running" (not waited for), "ended".
+  std::string state = "starting";
+  std::optional<ExitReport> exit;
+  // What it said with its readiness: "udp 127.0.0.1:11211".
+  std::string note;
+  std::string log;
+
+  // The supervisor's own, not in the file.
+  bool was_ready = false;  // before it ended
+  bool killed = false;     // by the supervisor
+};
+
+struct TestbedState {
+  std::string testbed;
+  // "starting", "up", "stopping", "failed".
+  std::string phase = "starting";
+  std::string topology_file;
+  ProcessIdentity supervisor;
+  int64_t started_unix = 0;  // seconds
+  std::vector<ProcessRecord> processes;
+
+  ProcessRecord* Find(const std::string& name);
+};
+
+nlohmann::ordered_json ToJson(const TestbedState& state);
+
+// Replaces the file in one step. Errors: ResourceExhausted, PermissionDenied.
+absl::Status WriteState(const std::string& path, const TestbedState& state);
+// Errors: NotFound; FailedPrecondition when the file is not what WriteState()
+// writes.
+absl::StatusOr<TestbedState> ReadState(const std::string& path);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TESTBED_STATE_H_

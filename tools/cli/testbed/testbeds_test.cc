@@ -1,0 +1,144 @@
+#include "tools/cli/testbed/testbeds.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/cli/testbed/directory.h"
+#include "tools/cli/testbed/marks.h"
+#include "tools/cli/testbed/test_util.h"
+#include "tools/cli/ui/exit_code.h"
+
+namespace carillon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class TestbedsTest : public ::testing::Test {
+ protected:
+  // A directory as a supervisor that was killed leaves it.
+  void MakeDead(const std::string& name) {
+    const TestbedPaths paths = PathsOf(name);
+    mkdir(paths.directory().c_str(), 0700);
+    mkdir(paths.log_directory().c_str(), 0700);
+    std::ofstream(paths.lock_file()) << "carillon testbed\n999999999 1\n";
+    std::ofstream(paths.log_directory() + "/gpud.log") << "x";
+  }
+  LockedDirectory MakeUp(const std::string& name) {
+    auto directory = LockedDirectory::Create(PathsOf(name));
+    EXPECT_TRUE(directory.ok()) << directory.status();
+    return *std::move(directory);
+  }
+
+  TestFolder folder_;
+};
+
+TEST_F(TestbedsTest, AreListedByNameWithThoseThatAreDead) {
+  MakeDead("old");
+  const auto up = MakeUp("lab");
+  mkdir((folder_.path() + "/other").c_str(), 0700);
+  const auto testbeds = ListTestbeds();
+  ASSERT_TRUE(testbeds.ok()) << testbeds.status();
+  ASSERT_THAT(*testbeds, SizeIs(2));
+  EXPECT_EQ((*testbeds)[0].name, "lab");
+  EXPECT_TRUE((*testbeds)[0].supervisor);
+  EXPECT_EQ((*testbeds)[1].name, "old");
+  EXPECT_FALSE((*testbeds)[1].supervisor);
+}
+
+TEST_F(TestbedsTest, AreNoneWhereThereIsNoRuntimeDirectory) {
+  setenv("CARILLON_RUNTIME_DIR", "/no/such/folder", 1);
+  const auto testbeds = ListTestbeds();
+  ASSERT_TRUE(testbeds.ok()) << testbeds.status();
+  EXPECT_THAT(*testbeds, IsEmpty());
+}
+
+TEST_F(TestbedsTest, TheOnlyOneThatIsUpNeedsNoName) {
+  MakeDead("old");
+  const auto none = ChooseTestbed("");
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(none.status().message(), "no testbed is up");
+  EXPECT_EQ(HintOf(none.status()), "start one with: carillon up");
+
+  const auto lab = MakeUp("lab");
+  const auto one = ChooseTestbed("");
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->name, "lab");
+
+  const auto lab2 = MakeUp("lab2");
+  const auto two = ChooseTestbed("");
+  EXPECT_EQ(two.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(two.status().message(), "2 testbeds are up: lab and lab2");
+  EXPECT_EQ(ChooseTestbed("lab2")->name, "lab2");
+  EXPECT_EQ(ChooseTestbed("lba").status().message(),
+            "there is no testbed 'lba'; did you mean 'lab'?");
+}
+
+TEST_F(TestbedsTest, ADeadOneIsClearedAwayWithItsProcesses) {
+  MakeDead("old");
+  const TestbedPaths paths = PathsOf("old");
+  auto orphan = ChildProcess::Spawn(
+      {.argv = {FakeChild(), "stubborn"},
+       .environment = {std::string(kSupervisorVariable) + "=" +
+                       SupervisorMark(paths, {999999999, 1})}});
+  auto stranger = ChildProcess::Spawn({.argv = {FakeChild(), "stubborn"}});
+  ASSERT_TRUE(orphan.ok() && stranger.ok());
+  auto testbed = ChooseTestbed("old");
+  ASSERT_TRUE(testbed.ok()) << testbed.status();
+  ASSERT_TRUE(
+      Eventually([&] { return LeftoversOf(*testbed).processes.size() == 1; }));
+  const Leftovers leftovers = LeftoversOf(*testbed);
+  EXPECT_EQ(leftovers.processes[0], orphan->identity());
+  EXPECT_THAT(
+      leftovers.files,
+      ElementsAre(paths.lock_file(), paths.log_directory() + "/gpud.log"));
+  // Looking changes nothing.
+  EXPECT_TRUE(IsAlive(orphan->identity()));
+  EXPECT_TRUE(fs::exists(paths.lock_file()));
+
+  EXPECT_TRUE(ClearDead(*testbed).ok());
+  EXPECT_FALSE(IsAlive(orphan->identity()));
+  EXPECT_TRUE(IsAlive(stranger->identity()));
+  EXPECT_FALSE(fs::exists(paths.directory()));
+  EXPECT_TRUE(ClearDead(*testbed).ok());
+}
+
+TEST_F(TestbedsTest, OneThatIsUpIsNotClearedAway) {
+  const auto lab = MakeUp("lab");
+  const auto testbed = ChooseTestbed("lab");
+  ASSERT_TRUE(testbed.ok());
+  EXPECT_EQ(ClearDead(*testbed).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(fs::exists(PathsOf("lab").lock_file()));
+}
+
+TEST_F(TestbedsTest, ASupervisorThatDoesNotEndIsKilled) {
+  // The stubborn child stands in for the supervisor.
+  const std::string log = folder_.path() + "/x.log";
+  auto stubborn =
+      ChildProcess::Spawn({.argv = {FakeChild(), "stubborn"}, .log_path = log});
+  ASSERT_TRUE(stubborn.ok());
+  ASSERT_TRUE(Eventually([&] { return FileText(log) == "waiting\n"; }));
+  MakeDead("lab");
+  std::ofstream(PathsOf("lab").lock_file())
+      << fmt::format("carillon testbed\n{} {}\n", stubborn->identity().pid,
+                     stubborn->identity().start_ticks);
+  const auto testbed = ChooseTestbed("lab");
+  ASSERT_TRUE(testbed.ok() && testbed->supervisor);
+  std::string said;
+  EXPECT_TRUE(EndTestbed(*testbed, std::chrono::milliseconds(100),
+                         [&](const std::string& line) { said += line; })
+                  .ok());
+  EXPECT_EQ(said, fmt::format("the supervisor of 'lab' (pid {}) did not end "
+                              "within 0 s: killed",
+                              stubborn->identity().pid));
+  EXPECT_FALSE(IsAlive(stubborn->identity()));
+  EXPECT_FALSE(fs::exists(PathsOf("lab").directory()));
+}
+
+}  // namespace
+}  // namespace carillon::cli
