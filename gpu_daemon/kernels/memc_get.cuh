@@ -1,0 +1,51 @@
+// memc_get: memcached's retrieval commands (get, gets, gat, gats), a request a
+// thread. See memc_request.cuh for the arguments, shm/memc_wire.h for what a
+// NIC writes and reads, and docs/decisions/011-memcached-kernels.md for why.
+#ifndef CARILLON_GPU_DAEMON_KERNELS_MEMC_GET_CUH_
+#define CARILLON_GPU_DAEMON_KERNELS_MEMC_GET_CUH_
+
+#include "gpu_daemon/kernels/memc_request.cuh"
+#include "gpu_daemon/kernels/memc_retrieve.cuh"
+#include "gpu_daemon/kernels/simt.h"
+
+namespace carillon::kernels {
+
+namespace memc {
+
+struct ExecuteGet {
+  CARILLON_DEVICE shm::MemcOutcome operator()(Command& command,
+                                              const Token& verb) const {
+    shm::MemcOutcome outcome;
+    if (TryRetrieve(command, verb, &outcome)) return outcome;
+    return shm::MemcOutcome::kWrongKernel;
+  }
+};
+
+// For KernelTraits: the same sentence that the kernel would fail silently for.
+inline const char* CheckLaunch(const simt::LaunchShape&, const MemcArgs& args) {
+  return CheckArgs(args);
+}
+
+}  // namespace memc
+
+CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
+  memc::ServeBatch(args, self, memc::ExecuteGet{});
+}
+
+CARILLON_KERNEL_INFO(
+    memc_get, MemcArgs, "memcached get, gets, gat and gats, a request a thread",
+    simt::Registers(80).Validate<&memc::CheckLaunch>(),
+    CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),
+    CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),
+    CARILLON_PARAM(MemcArgs, replies, "receives replies, reply_stride apart"),
+    CARILLON_PARAM(MemcArgs, results, "receives one MemcReply each"),
+    CARILLON_PARAM(MemcArgs, table, "hash table, zeros at first"),
+    CARILLON_PARAM(MemcArgs, store, "value store, zeros at first"),
+    CARILLON_PARAM(MemcArgs, now_s, "seconds since 1970"),
+    CARILLON_PARAM(MemcArgs, count, "requests in this batch"),
+    CARILLON_PARAM(MemcArgs, reply_stride,
+                   "bytes for one reply, a multiple of 64"));
+
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_GPU_DAEMON_KERNELS_MEMC_GET_CUH_

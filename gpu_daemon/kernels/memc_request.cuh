@@ -1,0 +1,206 @@
+// What memc_get and memc_set have in common: their arguments, and how one
+// thread takes a request in and gives its reply out.
+#ifndef CARILLON_GPU_DAEMON_KERNELS_MEMC_REQUEST_CUH_
+#define CARILLON_GPU_DAEMON_KERNELS_MEMC_REQUEST_CUH_
+
+#include <cstdint>
+
+#include "gpu_daemon/kernels/memc_bytes.cuh"
+#include "gpu_daemon/kernels/memc_line.cuh"
+#include "gpu_daemon/kernels/memc_reply.cuh"
+#include "gpu_daemon/kernels/memc_table.cuh"
+#include "gpu_daemon/kernels/simt.h"
+#include "shm/memc_wire.h"
+
+namespace carillon::kernels {
+
+// One event: `count` requests, one a thread; with fewer threads each takes
+// several. Any grid and block (32 threads a warp-event).
+struct MemcArgs {
+  simt::Span<const uint8_t> packets;
+  simt::Span<const shm::MemcRequest> requests;
+  simt::Span<uint8_t> replies;
+  simt::Span<shm::MemcReply> results;
+  simt::Span<uint8_t> table;
+  simt::Span<uint8_t> store;
+  uint64_t now_s;
+  uint32_t count;
+  uint32_t reply_stride;
+};
+
+namespace memc {
+
+// The event's status when table or store hold what these kernels never write.
+inline constexpr uint32_t kFailCorrupt = 100;
+
+// Room for every reply of one line.
+inline constexpr uint32_t kMinReplyStride = 128;
+
+// nullptr, or what is wrong with the arguments that stay the same for all
+// events.
+CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
+  if (args.reply_stride < kMinReplyStride || args.reply_stride % 64 != 0) {
+    return "reply_stride must be a multiple of 64, at least 128";
+  }
+  if (args.replies.size > 0xffffffff) {
+    return "replies must be smaller than 4 GiB";
+  }
+  if (args.table.size < kMinTableBytes ||
+      reinterpret_cast<uintptr_t>(args.table.data) % alignof(Set) != 0) {
+    return "table must have at least 1408 bytes, aligned to 128";
+  }
+  if (!Store(args.store).usable() ||
+      reinterpret_cast<uintptr_t>(args.store.data) % kBlockUnit != 0) {
+    return "store must have at least 66720 bytes and at most 256 GiB, aligned "
+           "to 64";
+  }
+  return nullptr;
+}
+
+// One request while its command is carried out.
+struct Command {
+  const uint8_t* text;  // without frame header; the device may change it
+  uint32_t length;
+  bool largest_stride;
+  uint32_t stripe;  // of the counters
+  Table table;
+  LineReader line;
+  ReplyWriter reply;
+  uint8_t flags = 0;  // MemcReplyFlags
+  uint32_t hits = 0;
+  uint32_t misses = 0;
+
+  // Makes `words` (with their line end) the whole reply.
+  CARILLON_MEMC_CALL shm::MemcOutcome Say(const char* words,
+                                          bool noreply = false) {
+    if (noreply) return shm::MemcOutcome::kSilent;
+    uint32_t count = 0;
+    while (words[count] != 0) ++count;
+    reply.Clear();
+    reply.Put(reinterpret_cast<const uint8_t*>(words), count);
+    return shm::MemcOutcome::kAnswered;
+  }
+};
+
+CARILLON_DEVICE uint16_t Saturate16(uint64_t n) {
+  return static_cast<uint16_t>(n > 0xffff ? 0xffff : n);
+}
+
+// A CPU runs the threads in turn: let the packet of one be on its way while
+// those before it are worked on.
+CARILLON_DEVICE void PrefetchRequest([[maybe_unused]] const MemcArgs& args,
+                                     [[maybe_unused]] uint64_t i) {
+#if !defined(__CUDACC__)
+  if (i >= args.count || i >= args.requests.size) return;
+  const uint64_t offset = LoadRelaxed(&args.requests[i].offset);
+  if (offset >= args.packets.size) return;
+  PrefetchForLater(args.packets.data + offset);
+#endif
+}
+
+// Carries out request i. `Execute(Command&, verb)` returns a MemcOutcome:
+// kAnswered when it has built a reply.
+template <class Execute>
+CARILLON_DEVICE shm::MemcReply Serve(const MemcArgs& args, uint64_t i,
+                                     Execute execute) {
+  using shm::MemcOutcome;
+  shm::MemcReply result{};
+  // Two loads, each once: the device may change the descriptor meanwhile.
+  const uint64_t* descriptor =
+      reinterpret_cast<const uint64_t*>(&args.requests[i]);
+  const uint64_t place = LoadRelaxed(descriptor);
+  const uint64_t offset = static_cast<uint32_t>(place);
+  uint32_t length = static_cast<uint32_t>(place >> 32);
+  const uint32_t flags = static_cast<uint32_t>(LoadRelaxed(descriptor + 1));
+  const uint64_t reply_offset = i * args.reply_stride;
+  if (!args.packets.InBounds(offset, length) ||
+      !args.replies.InBounds(reply_offset, args.reply_stride)) {
+    result.outcome = MemcOutcome::kBadDescriptor;
+    return result;
+  }
+  const uint8_t* text = args.packets.data + offset;
+  uint64_t room = args.packets.size - offset;
+  const bool stream = (flags & shm::kMemcStream) != 0;
+  uint16_t frame_id = 0;
+  if (!stream) {
+    // Sequence and reserved are ignored, as memcached does; memcaslap sends
+    // reserved = 0x0100.
+    alignas(8) uint8_t frame[shm::kMemcFrameBytes];
+    if (length < sizeof(frame)) {
+      result.outcome = MemcOutcome::kDropped;
+      return result;
+    }
+    CopyFromDevice(frame, text, sizeof(frame), room);
+    if (frame[4] != 0 || frame[5] != 1) {
+      result.outcome = MemcOutcome::kDropped;
+      return result;
+    }
+    frame_id = static_cast<uint16_t>(frame[0] << 8 | frame[1]);
+    text += sizeof(frame);
+    room -= sizeof(frame);
+    length -= sizeof(frame);
+  }
+
+  Command command{text,
+                  length,
+                  (flags & shm::kMemcLargestStride) != 0,
+                  static_cast<uint32_t>(i),
+                  Table(args.table, args.store, args.now_s),
+                  LineReader(text, length, room),
+                  ReplyWriter(args.replies.data + reply_offset,
+                              args.reply_stride, stream, frame_id)};
+  result.outcome = command.table.Open() ? execute(command, command.line.Next())
+                                        : MemcOutcome::kCorrupt;
+  ReplyWriter& reply = command.reply;
+  if (result.outcome == MemcOutcome::kAnswered && !reply.fits()) {
+    if (!command.largest_stride && reply.datagrams() <= 0xffff) {
+      result.outcome = MemcOutcome::kTooLarge;
+      result.length = reply.length() > 0xffffffff
+                          ? 0xffffffff
+                          : static_cast<uint32_t>(reply.length());
+      return result;
+    }
+    command.Say("SERVER_ERROR out of memory writing get response\r\n");
+  }
+  if (!command.table.ok()) result.outcome = MemcOutcome::kCorrupt;
+  result.flags = command.flags;
+  if (result.outcome != MemcOutcome::kAnswered) return result;
+  result.hits = Saturate16(command.hits);
+  result.misses = Saturate16(command.misses);
+  reply.Finish();
+  result.offset = static_cast<uint32_t>(reply_offset);
+  result.length = static_cast<uint32_t>(reply.length());
+  result.datagrams = static_cast<uint16_t>(reply.datagrams());
+  return result;
+}
+
+// The whole kernel: `execute` as for Serve().
+template <class Thread, class Execute>
+CARILLON_DEVICE void ServeBatch(const MemcArgs& args, const Thread& self,
+                                Execute execute) {
+  if (CheckArgs(args) != nullptr) {
+    self.Fail(simt::kFailBadArguments);
+    return;
+  }
+  uint64_t count = args.count;
+  if (count > args.requests.size) count = args.requests.size;
+  if (count > args.results.size) count = args.results.size;
+  constexpr uint64_t kAhead = 4;
+  const uint64_t first = self.global_linear();
+  if (first == 0) {
+    for (uint64_t i = 1; i < kAhead; ++i) PrefetchRequest(args, i);
+  }
+  for (uint64_t i = first; i < count; i += self.grid_threads()) {
+    PrefetchRequest(args, i + kAhead);
+    const shm::MemcReply result = Serve(args, i, execute);
+    if (result.outcome == shm::MemcOutcome::kCorrupt) {
+      self.Fail(kFailCorrupt);
+    }
+    args.results[i] = result;
+  }
+}
+
+}  // namespace memc
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_GPU_DAEMON_KERNELS_MEMC_REQUEST_CUH_
