@@ -39,6 +39,16 @@ inline constexpr uint32_t kMemcSmallReplyStride = 1408;
 // One value of kMemcMaxValueBytes with the longest key, in 754 datagrams.
 inline constexpr uint32_t kMemcLargeReplyStride = 1055616;
 
+// The hash table: 16-way sets behind a header (003 4.2.2).
+inline constexpr uint32_t kMemcTableWays = 16;
+inline constexpr uint64_t kMemcTableHeaderBytes = 1280;
+inline constexpr uint64_t kMemcTableSetBytes = 128;
+// What the buffer `table` must have so that `entries` keys fit.
+constexpr uint64_t MemcTableBytes(uint64_t entries) {
+  return kMemcTableHeaderBytes +
+         (entries + kMemcTableWays - 1) / kMemcTableWays * kMemcTableSetBytes;
+}
+
 enum MemcRequestFlags : uint32_t {
   // Not a datagram: no frame header in the request, none in the reply.
   kMemcStream = 1,

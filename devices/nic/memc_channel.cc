@@ -1,0 +1,199 @@
+#include "devices/nic/memc_channel.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "shm/layout.h"
+
+namespace carillon::nic {
+namespace {
+
+constexpr uint32_t kWarp = 32;
+// An ESQ or ECQ entry with all that belongs to it, and more.
+constexpr uint64_t kRingBytesPerSlot = 256;
+// Allocations are aligned.
+constexpr uint64_t kSlack = 4096;
+
+uint64_t SecondsSinceEpoch() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return static_cast<uint64_t>(now.tv_sec);
+}
+
+uint64_t DescriptorBytes(const MemcChannel::Options& options) {
+  return uint64_t{options.batch} * sizeof(shm::MemcRequest);
+}
+uint64_t ResultBytes(const MemcChannel::Options& options) {
+  return uint64_t{options.batch} * sizeof(shm::MemcReply);
+}
+uint64_t ReplyBytes(const MemcChannel::Options& options) {
+  return uint64_t{options.batch} * options.reply_stride;
+}
+
+}  // namespace
+
+uint64_t MemcChannel::SubmissionBytes(const Options& options) {
+  return options.ring * (DescriptorBytes(options) + options.slot_packet_bytes +
+                         kRingBytesPerSlot) +
+         kSlack;
+}
+
+uint64_t MemcChannel::CompletionBytes(const Options& options) {
+  return options.ring *
+             (ResultBytes(options) + ReplyBytes(options) + kRingBytesPerSlot) +
+         kSlack;
+}
+
+absl::StatusOr<std::unique_ptr<MemcChannel>> MemcChannel::Open(
+    edge::Device* device, const Options& options) {
+  std::unique_ptr<MemcChannel> channel(new MemcChannel(options));
+  if (auto status = channel->Register(device); !status.ok()) return status;
+  return channel;
+}
+
+absl::Status MemcChannel::Register(edge::Device* device) {
+  using edge::Place;
+  const uint64_t ring = options_.ring;
+  const auto allocate = [device](Place place, uint64_t bytes,
+                                 edge::Buffer* buffer) {
+    auto allocated = device->AllocateBuffer(place, bytes);
+    if (allocated.ok()) *buffer = *allocated;
+    return allocated.status();
+  };
+  absl::Status status;
+  if (options_.packets == nullptr) {
+    status = allocate(Place::kInput, ring * options_.slot_packet_bytes,
+                      &slot_packets_);
+    if (!status.ok()) return status;
+  }
+  status =
+      allocate(Place::kInput, ring * DescriptorBytes(options_), &descriptors_);
+  if (!status.ok()) return status;
+  status = allocate(Place::kOutput, ring * ReplyBytes(options_), &replies_);
+  if (!status.ok()) return status;
+  status = allocate(Place::kOutput, ring * ResultBytes(options_), &results_);
+  if (!status.ok()) return status;
+
+  const auto by_slot = [](uint64_t bytes) {
+    return edge::BufferPart{.offset = 0, .length = bytes, .slot_stride = bytes};
+  };
+  const uint32_t warps = (options_.batch + kWarp - 1) / kWarp;
+  const edge::EventSpec spec = {
+      .kernel = options_.kernel,
+      .block = {options_.batch == 1 ? 1 : warps * kWarp, 1, 1},
+      .max_in_flight = options_.ring,
+      .priority = options_.priority,
+      .label = options_.label,
+      .parameters = {
+          options_.packets != nullptr
+              ? edge::Fixed("packets", *options_.packets)
+              : edge::Fixed("packets", slot_packets_,
+                            by_slot(options_.slot_packet_bytes)),
+          edge::Fixed("requests", descriptors_,
+                      by_slot(DescriptorBytes(options_))),
+          edge::Fixed("replies", replies_, by_slot(ReplyBytes(options_))),
+          edge::Fixed("results", results_, by_slot(ResultBytes(options_))),
+          edge::Fixed("table", *options_.table),
+          edge::Fixed("store", *options_.store), edge::Writable("now_s"),
+          edge::Writable("count"),
+          edge::Constant("reply_stride", options_.reply_stride)}};
+  auto queue = edge::edgeRegisterEvent(*device, spec);
+  if (!queue.ok()) return queue.status();
+  queue_ = *queue;
+  for (const auto& [name, offset] :
+       {std::pair("now_s", &now_offset_), std::pair("count", &count_offset_)}) {
+    auto found = queue_->ParameterOffset(name);
+    if (!found.ok()) return found.status();
+    *offset = *found;
+  }
+  slots_.resize(options_.ring);
+  requests_.resize(ring * options_.batch);
+  return absl::OkStatus();
+}
+
+void MemcChannel::WriteRequest(uint32_t slot, uint32_t i,
+                               const Request& request, uint32_t offset) {
+  const uint64_t at = uint64_t{slot} * options_.batch + i;
+  requests_[at] = request;
+  const bool stream = request.origin == Request::Origin::kStream;
+  const shm::MemcRequest descriptor = {
+      .offset = offset,
+      .length = request.length,
+      // A stream's reply can be asked for in pieces instead.
+      .flags = stream             ? uint32_t{shm::kMemcStream}
+               : options_.largest ? uint32_t{shm::kMemcLargestStride}
+                                  : 0,
+      .reserved = 0};
+  std::memcpy(descriptors_.bytes.data() + at * sizeof(descriptor), &descriptor,
+              sizeof(descriptor));
+}
+
+void MemcChannel::Ring(uint32_t slot, uint32_t count, shm::Nanoseconds now) {
+  slots_[slot] = {count, now};
+  queue_->Set<uint64_t>(now_offset_, SecondsSinceEpoch());
+  queue_->Set<uint32_t>(count_offset_, count);
+  queue_->RingDoorbell();
+}
+
+void MemcChannel::Submit(std::span<const PlacedRequest> requests,
+                         shm::Nanoseconds now) {
+  const uint32_t slot = queue_->next_slot();
+  for (uint32_t i = 0; i < requests.size(); ++i) {
+    WriteRequest(slot, i, requests[i].request, requests[i].offset);
+  }
+  Ring(slot, static_cast<uint32_t>(requests.size()), now);
+}
+
+void MemcChannel::SubmitCopy(const Request& request, std::string_view bytes,
+                             shm::Nanoseconds now) {
+  const uint32_t slot = queue_->next_slot();
+  std::memcpy(
+      slot_packets_.bytes.data() + uint64_t{slot} * options_.slot_packet_bytes,
+      bytes.data(), bytes.size());
+  Request copied = request;
+  copied.length = static_cast<uint32_t>(bytes.size());
+  WriteRequest(slot, 0, copied, 0);
+  Ring(slot, 1, now);
+}
+
+std::optional<FinishedBatch> MemcChannel::Poll() const {
+  const std::optional<edge::Completion> done = queue_->Poll();
+  if (!done) return std::nullopt;
+  const uint32_t slot = queue_->SlotOf(done->sequence);
+  return FinishedBatch{
+      .state = done->state,
+      .status = done->status,
+      .requests = std::span(requests_).subspan(size_t{slot} * options_.batch,
+                                               slots_[slot].count),
+      .rung_ns = slots_[slot].rung_ns,
+      .finished_ns = queue_->tracing() ? queue_->life().finished_ns : 0,
+      .slot = slot};
+}
+
+RequestResult MemcChannel::ResultOf(const FinishedBatch& batch,
+                                    uint32_t i) const {
+  shm::MemcReply reply;
+  std::memcpy(&reply,
+              results_.bytes.data() +
+                  (uint64_t{batch.slot} * options_.batch + i) * sizeof(reply),
+              sizeof(reply));
+  RequestResult result = {.outcome = reply.outcome,
+                          .quit = (reply.flags & shm::kMemcQuit) != 0,
+                          .hits = reply.hits,
+                          .misses = reply.misses,
+                          .reply = {}};
+  if (reply.outcome != shm::MemcOutcome::kAnswered) return result;
+  const uint64_t room = ReplyBytes(options_);
+  if (reply.offset > room || reply.length > room - reply.offset) {
+    result.outcome = shm::MemcOutcome::kCorrupt;
+    return result;
+  }
+  result.reply = replies_.bytes.subspan(
+      uint64_t{batch.slot} * room + reply.offset, reply.length);
+  return result;
+}
+
+}  // namespace carillon::nic

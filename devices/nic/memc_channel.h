@@ -1,0 +1,119 @@
+// One registration of a memcached event kernel: a ring whose every slot has its
+// request descriptors, its reply buffer and its results (shm/memc_wire.h).
+#ifndef CARILLON_DEVICES_NIC_MEMC_CHANNEL_H_
+#define CARILLON_DEVICES_NIC_MEMC_CHANNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "devices/nic/request.h"
+#include "devices/sdk/edge.h"
+#include "shm/memc_wire.h"
+#include "shm/types.h"
+
+namespace carillon::nic {
+
+// A request and where a kernel finds it.
+struct PlacedRequest {
+  Request request;
+  uint32_t offset = 0;  // in the channel's packets
+};
+
+// An event that has ended. Valid until MemcChannel::Free().
+struct FinishedBatch {
+  edge::EventState state = edge::EventState::kNone;
+  uint32_t status = 0;
+  std::span<const Request> requests;
+  shm::Nanoseconds rung_ns = 0;
+  shm::Nanoseconds finished_ns = 0;  // 0 unless gpud traces
+  uint32_t slot = 0;
+};
+
+// What became of one request, checked against the memory that it names.
+struct RequestResult {
+  shm::MemcOutcome outcome = shm::MemcOutcome::kNone;
+  bool quit = false;
+  uint32_t hits = 0;
+  uint32_t misses = 0;
+  std::span<const std::byte> reply;
+};
+
+// Not thread safe.
+class MemcChannel {
+ public:
+  struct Options {
+    std::string kernel;  // memc_get or memc_set
+    std::string label;
+    uint32_t batch = shm::kMemcWarpBatch;  // requests of an event, at most
+    uint32_t ring = 64;                    // a power of two
+    uint32_t priority = 0;
+    uint32_t reply_stride = shm::kMemcSmallReplyStride;
+    // No larger reply buffer exists (kMemcLargestStride, for datagrams).
+    bool largest = false;
+    // Where the requests lie: a buffer that all slots share, or, if null, one
+    // of slot_packet_bytes for each slot.
+    const edge::Buffer* packets = nullptr;
+    uint32_t slot_packet_bytes = 0;
+    const edge::Buffer* table = nullptr;
+    const edge::Buffer* store = nullptr;
+  };
+  // What Open() allocates in each aperture, rings included.
+  static uint64_t SubmissionBytes(const Options& options);
+  static uint64_t CompletionBytes(const Options& options);
+
+  // `device` must outlive the channel. Errors: those of AllocateBuffer and
+  // edgeRegisterEvent.
+  static absl::StatusOr<std::unique_ptr<MemcChannel>> Open(
+      edge::Device* device, const Options& options);
+
+  bool CanSubmit() const { return queue_->free_slots() > 0; }
+  uint32_t in_flight() const { return queue_->in_flight(); }
+  uint32_t batch() const { return options_.batch; }
+
+  // Writes an event for 1..batch() requests and rings the doorbell. Requires
+  // CanSubmit().
+  void Submit(std::span<const PlacedRequest> requests, shm::Nanoseconds now);
+  // The same for one request, whose bytes are copied into the slot's own
+  // packets. Requires slot_packet_bytes >= bytes.size().
+  void SubmitCopy(const Request& request, std::string_view bytes,
+                  shm::Nanoseconds now);
+
+  // The oldest event in flight, if it has ended.
+  std::optional<FinishedBatch> Poll() const;
+  // Of batch.requests[i].
+  RequestResult ResultOf(const FinishedBatch& batch, uint32_t i) const;
+  void Free() { queue_->Free(); }
+
+ private:
+  struct Slot {
+    uint32_t count = 0;
+    shm::Nanoseconds rung_ns = 0;
+  };
+  explicit MemcChannel(const Options& options) : options_(options) {}
+
+  absl::Status Register(edge::Device* device);
+  void WriteRequest(uint32_t slot, uint32_t i, const Request& request,
+                    uint32_t offset);
+  void Ring(uint32_t slot, uint32_t count, shm::Nanoseconds now);
+
+  const Options options_;
+  edge::EventQueue* queue_ = nullptr;
+  uint32_t now_offset_ = 0;
+  uint32_t count_offset_ = 0;
+  edge::Buffer slot_packets_;
+  edge::Buffer descriptors_;  // by slot: MemcRequest[batch]
+  edge::Buffer replies_;      // by slot: reply_stride bytes x batch
+  edge::Buffer results_;      // by slot: MemcReply[batch]
+  std::vector<Slot> slots_;
+  std::vector<Request> requests_;  // by slot: batch each
+};
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_MEMC_CHANNEL_H_

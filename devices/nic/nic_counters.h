@@ -1,0 +1,57 @@
+// The NIC's own figures, as `carillon ps` shows them.
+#ifndef CARILLON_DEVICES_NIC_NIC_COUNTERS_H_
+#define CARILLON_DEVICES_NIC_NIC_COUNTERS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace carillon::nic {
+
+enum class Counter : uint32_t {
+  kUdpRequests,      // datagrams that went into a batch
+  kUdpReplies,       // of these, answered
+  kUdpDatagramsOut,  // that the answers took
+  kTcpCommands,
+  kTcpConnections,  // open now
+  kGetHits,         // keys
+  kGetMisses,
+  kSets,            // requests that memc_set carried out
+  kDropsNoBuffer,   // datagrams: all packet buffers in use
+  kDropsOversized,  // datagrams longer than a packet buffer
+  kDropsMalformed,  // datagrams that deserve no reply
+  kDropsSend,       // reply datagrams that the kernel did not take
+  kBatches,         // events
+  kBatchRequests,   // requests in them
+  kReroutes,        // requests sent to memc_set after memc_get refused them
+  kLargeReplies,    // requests asked again with a large reply buffer
+  kEventsFailed,
+  kCount,
+};
+inline constexpr uint32_t kCounters = static_cast<uint32_t>(Counter::kCount);
+
+inline std::vector<std::string> CounterNames() {
+  return {"udp_requests",      "udp_replies",
+          "udp_datagrams_out", "tcp_commands",
+          "tcp_connections",   "get_hits",
+          "get_misses",        "sets",
+          "drops_no_buffer",   "drops_oversized",
+          "drops_malformed",   "drops_send",
+          "batches",           "batch_requests",
+          "reroutes",          "large_replies",
+          "events_failed"};
+}
+
+enum class Histogram : uint32_t {
+  kRequestLatency,     // datagram received -> reply handed to the kernel
+  kCompletionLatency,  // event finished -> seen; while gpud traces
+  kEventLatency,       // doorbell rung -> completion seen
+};
+inline std::vector<std::string> HistogramNames() {
+  return {"request_latency", "completion_latency", "event_latency"};
+}
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_NIC_COUNTERS_H_
