@@ -1,0 +1,38 @@
+// Computes without memory or result: a load of chosen length.
+#include "devices/cpu_host/workload.h"
+
+namespace carillon::cpu_host {
+namespace {
+
+class Busy : public Workload {
+ public:
+  explicit Busy(const WorkloadOptions& options) {
+    spec_.kernel = "busy";
+    spec_.grid = {32, 1, 1};
+    spec_.block = {128, 1, 1};
+    spec_.priority = options.priority;
+    spec_.parameters = {edge::Constant("iterations", options.size)};
+  }
+
+  uint64_t submission_bytes() const override { return shm::kPageSize; }
+  uint64_t completion_bytes() const override { return shm::kPageSize; }
+  absl::Status Prepare(edge::Device&) override { return absl::OkStatus(); }
+  absl::StatusOr<RunFigures> Run(edge::Device& device) override {
+    RunFigures figures;
+    if (auto status = LaunchAndCount(device, spec_, &figures); !status.ok())
+      return status;
+    return figures;
+  }
+  std::string Verify() const override { return ""; }
+
+ private:
+  edge::Device::LaunchSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> MakeBusy(const WorkloadOptions& options) {
+  return std::make_unique<Busy>(options);
+}
+
+}  // namespace carillon::cpu_host

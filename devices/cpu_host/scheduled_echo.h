@@ -1,0 +1,56 @@
+// An event that the host starts itself, now and then, through the control plane
+// (edgeScheduleEvent): it echoes a message, and the answer is compared.
+#ifndef CARILLON_DEVICES_CPU_HOST_SCHEDULED_ECHO_H_
+#define CARILLON_DEVICES_CPU_HOST_SCHEDULED_ECHO_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "devices/sdk/edge.h"
+
+namespace carillon::cpu_host {
+
+// Works on a thread of its own from Make() to its destruction.
+class ScheduledEcho {
+ public:
+  struct Telemetry {
+    uint32_t events;  // counter of those that ended
+    uint32_t
+        failures;  // counter of those that failed, or answered something else
+    uint32_t histogram;  // from the call to the completion seen
+  };
+  static constexpr uint64_t kMessageBytes = 64;
+  // Room that it needs in each aperture.
+  static constexpr uint64_t kApertureBytes = 4096;
+
+  // `device` must outlive it. Errors: as edgeRegisterEvent.
+  static absl::StatusOr<std::unique_ptr<ScheduledEcho>> Make(
+      edge::Device* device, std::chrono::milliseconds period,
+      const Telemetry& telemetry);
+
+ private:
+  ScheduledEcho(edge::Device* device, std::chrono::milliseconds period,
+                const Telemetry& telemetry, const edge::Buffer& in,
+                const edge::Buffer& out, edge::EventQueue* queue);
+  void Run(std::stop_token stop);
+  absl::Status Echo(uint64_t number);
+
+  edge::Device* const device_;
+  const std::chrono::milliseconds period_;
+  const Telemetry telemetry_;
+  const edge::Buffer in_;
+  const edge::Buffer out_;
+  edge::EventQueue* const queue_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: uses all of the above
+};
+
+}  // namespace carillon::cpu_host
+
+#endif  // CARILLON_DEVICES_CPU_HOST_SCHEDULED_ECHO_H_

@@ -1,0 +1,65 @@
+// The background kernels that a CPU host launches, with their data and the
+// check of their results. A workload is one class in its own file and one line
+// in MakeWorkload().
+#ifndef CARILLON_DEVICES_CPU_HOST_WORKLOAD_H_
+#define CARILLON_DEVICES_CPU_HOST_WORKLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "devices/sdk/edge.h"
+
+namespace carillon::cpu_host {
+
+struct WorkloadOptions {
+  uint32_t size = 0;  // 0: the workload's own default
+  uint64_t seed = 1;
+  uint32_t priority = 0;
+};
+
+// What one run launched.
+struct RunFigures {
+  uint32_t launches = 0;
+  uint64_t blocks = 0;
+  shm::Nanoseconds kernel_ns = 0;  // sum over the launches, queueing included
+};
+
+// Not thread safe.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  // Room that it needs in the device's apertures.
+  virtual uint64_t submission_bytes() const = 0;
+  virtual uint64_t completion_bytes() const = 0;
+  // Allocates and fills buffers. Errors: as AllocateBuffer.
+  virtual absl::Status Prepare(edge::Device& device) = 0;
+  // One piece of work, always of the same length. Errors: as LaunchKernel.
+  virtual absl::StatusOr<RunFigures> Run(edge::Device& device) = 0;
+  // Compares the last run's result with a plain computation. Empty if right,
+  // otherwise the first difference in words.
+  virtual std::string Verify() const = 0;
+};
+
+std::vector<std::string> WorkloadNames();
+
+// Errors: NotFound, InvalidArgument (size).
+absl::StatusOr<std::unique_ptr<Workload>> MakeWorkload(
+    const std::string& name, const WorkloadOptions& options);
+
+// Launches one kernel and adds it to `figures`.
+absl::Status LaunchAndCount(edge::Device& device,
+                            const edge::Device::LaunchSpec& spec,
+                            RunFigures* figures);
+
+// One per file. `size` is checked and never 0.
+std::unique_ptr<Workload> MakeMatmul(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeBfs(const WorkloadOptions& options);
+std::unique_ptr<Workload> MakeBusy(const WorkloadOptions& options);
+
+}  // namespace carillon::cpu_host
+
+#endif  // CARILLON_DEVICES_CPU_HOST_WORKLOAD_H_
