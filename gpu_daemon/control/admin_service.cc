@@ -1,0 +1,214 @@
+#include "gpu_daemon/control/admin_service.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/control/describe.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/watch_stream.h"
+#include "gpu_daemon/kmu/policy.h"
+#include "shm/clock.h"
+
+namespace carillon::gpud {
+namespace {
+
+// Each holds one of gRPC's threads.
+constexpr size_t kMostStreams = 32;
+// How long a caller that missed a change may take to hear of it.
+constexpr shm::Nanoseconds kStuckNs = 5'000'000'000;
+constexpr uint32_t kDefaultDrainMs = 5000;
+constexpr uint32_t kLongestDrainMs = 60'000;
+
+}  // namespace
+
+grpc::Status AdminService::GetStatus(grpc::ServerContext*,
+                                     const v1::GetStatusRequest*,
+                                     v1::GetStatusResponse* response) {
+  response->set_testbed(about_.testbed);
+  response->set_pid(static_cast<uint32_t>(getpid()));
+  response->set_uptime_ns(shm::NowNs() - about_.started_ns);
+  response->set_backend(about_.backend);
+  response->set_policy(daemon_->kmu->policy_name());
+  response->set_workers(about_.workers);
+  response->set_ekt_entries(daemon_->ekt->capacity());
+  response->set_ekt_used(daemon_->ekt->used());
+  response->set_devices(static_cast<uint32_t>(sessions_->All().size()));
+  v1::GpuModel* gpu = response->mutable_gpu();
+  gpu->set_sms(daemon_->gpu.sms);
+  gpu->set_blocks_per_sm(daemon_->gpu.blocks_per_sm);
+  gpu->set_threads_per_sm(daemon_->gpu.threads_per_sm);
+  gpu->set_registers_per_sm(daemon_->gpu.registers_per_sm);
+  gpu->set_shared_bytes_per_sm(daemon_->gpu.shared_bytes_per_sm);
+  gpu->set_resident_blocks(daemon_->kmu->resident_blocks());
+  response->set_memory_bytes(daemon_->budget->total());
+  response->set_memory_used(daemon_->budget->used());
+  response->set_tracing(daemon_->front_end->tracing());
+  Describe(daemon_->ekt->totals(), response->mutable_events());
+  response->set_telemetry_sent(daemon_->bus->sent());
+  response->set_telemetry_dropped(daemon_->bus->dropped());
+  response->set_frontend_polls(daemon_->front_end->polls());
+  response->set_frontend_sleeps(daemon_->front_end->sleeps());
+  response->set_background_kernels(daemon_->kmu->background_kernels());
+  response->set_background_blocks(daemon_->kmu->background_blocks());
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ListDevices(grpc::ServerContext*,
+                                       const v1::ListDevicesRequest*,
+                                       v1::ListDevicesResponse* response) {
+  const shm::Nanoseconds now = shm::NowNs();
+  for (const auto& session : sessions_->All()) {
+    Describe(*session, now, response->add_devices());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ListEkt(grpc::ServerContext*,
+                                   const v1::ListEktRequest*,
+                                   v1::ListEktResponse* response) {
+  response->set_capacity(daemon_->ekt->capacity());
+  for (const auto& event : daemon_->ekt->events()) {
+    Describe(*event, response->add_entries());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ListRings(grpc::ServerContext*,
+                                     const v1::ListRingsRequest*,
+                                     v1::ListRingsResponse* response) {
+  for (const auto& event : daemon_->ekt->events()) {
+    Describe(*event, response->add_rings());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ListQueues(grpc::ServerContext*,
+                                      const v1::ListQueuesRequest*,
+                                      v1::ListQueuesResponse* response) {
+  for (const QueueLength& length : daemon_->kmu->queue_lengths()) {
+    v1::Queue* queue = response->add_queues();
+    queue->set_name(length.event ? "event" : "host");
+    queue->set_priority(length.priority);
+    queue->set_kernels(length.kernels);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::Watch(
+    grpc::ServerContext* context, const v1::WatchRequest*,
+    grpc::ServerWriter<v1::TelemetryEvent>* writer) {
+  std::list<Stream>::iterator stream;
+  {
+    std::lock_guard lock(streams_mutex_);
+    if (streams_.size() >= kMostStreams) {
+      return ToGrpc(
+          Error(absl::StatusCode::kResourceExhausted,
+                fmt::format("{} calls watch already: that is the limit; use "
+                            "the event bus instead",
+                            kMostStreams),
+                reason::kTooMany, "watchers"),
+          context);
+    }
+    stream =
+        streams_.insert(streams_.end(), {context, daemon_->bus->Subscribe()});
+  }
+  const absl::Status status =
+      StreamChanges(context, *stream->watcher, *sessions_, writer);
+  std::lock_guard lock(streams_mutex_);
+  streams_.erase(stream);
+  return ToGrpc(status, context);
+}
+
+void AdminService::CancelStuckStreams(shm::Nanoseconds now) {
+  std::lock_guard lock(streams_mutex_);
+  for (const Stream& stream : streams_) {
+    const shm::Nanoseconds since = stream.watcher->overflowed_ns();
+    if (since != 0 && now > since + kStuckNs) stream.context->TryCancel();
+  }
+}
+
+grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
+                                     const v1::SetPolicyRequest* request,
+                                     v1::SetPolicyResponse* response) {
+  auto policy = MakePolicy(request->policy());
+  if (!policy.ok()) {
+    return ToGrpc(
+        WithDetail(policy.status(), reason::kUnknownPolicy, request->policy()),
+        context);
+  }
+  const std::string previous = daemon_->kmu->policy_name();
+  daemon_->kmu->SetPolicy(*std::move(policy));
+  response->set_previous(previous);
+  v1::TelemetryEvent message;
+  message.mutable_policy_changed()->set_from(previous);
+  message.mutable_policy_changed()->set_to(request->policy());
+  daemon_->bus->Publish(std::move(message));
+  spdlog::info("policy: {} instead of {}", request->policy(), previous);
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ResetStatistics(grpc::ServerContext*,
+                                           const v1::ResetStatisticsRequest*,
+                                           v1::ResetStatisticsResponse*) {
+  for (const auto& event : daemon_->ekt->events()) event->ResetStages();
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::SetTracing(grpc::ServerContext*,
+                                      const v1::SetTracingRequest* request,
+                                      v1::SetTracingResponse*) {
+  daemon_->front_end->SetTracing(request->on());
+  return grpc::Status::OK;
+}
+
+uint64_t AdminService::InFlight() const {
+  uint64_t in_flight = 0;
+  for (const auto& event : daemon_->ekt->events()) {
+    in_flight += event->in_flight();
+  }
+  return in_flight;
+}
+
+grpc::Status AdminService::Drain(grpc::ServerContext* context,
+                                 const v1::DrainRequest* request,
+                                 v1::DrainResponse*) {
+  using std::chrono::steady_clock;
+  const uint32_t asked =
+      request->timeout_ms() == 0 ? kDefaultDrainMs : request->timeout_ms();
+  const std::chrono::milliseconds limit(std::min(asked, kLongestDrainMs));
+  const auto deadline = steady_clock::now() + limit;
+  while (true) {
+    const uint64_t in_flight = InFlight();
+    const bool idle = daemon_->kmu->idle();
+    if (in_flight == 0 && idle) return grpc::Status::OK;
+    if (context->IsCancelled()) {
+      return ToGrpc(absl::CancelledError("the caller gave up"), context);
+    }
+    if (steady_clock::now() >= deadline) {
+      return ToGrpc(
+          Error(absl::StatusCode::kDeadlineExceeded,
+                fmt::format("{} events are in flight and kernels {} after {} "
+                            "ms; stop the devices that ring, or wait longer",
+                            in_flight, idle ? "do not run" : "still run",
+                            limit.count()),
+                reason::kNotDrained, "timeout_ms", "carillon rings"),
+          context);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+grpc::Status AdminService::Shutdown(grpc::ServerContext*,
+                                    const v1::ShutdownRequest*,
+                                    v1::ShutdownResponse*) {
+  request_shutdown_();
+  return grpc::Status::OK;
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,95 @@
+#ifndef CARILLON_GPU_DAEMON_CONTROL_ADMIN_SERVICE_H_
+#define CARILLON_GPU_DAEMON_CONTROL_ADMIN_SERVICE_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "gpu_daemon/control/daemon.h"
+#include "gpu_daemon/control/session_table.h"
+#include "gpu_daemon/control/telemetry_bus.h"
+#include "proto/admin.grpc.pb.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// carillon.v1.Admin: see proto/admin.proto. Every figure is read where it is
+// kept, at the moment of the call.
+class AdminService final : public v1::Admin::Service {
+ public:
+  struct About {
+    std::string testbed;
+    std::string backend;
+    uint32_t workers = 0;
+    shm::Nanoseconds started_ns = 0;
+  };
+
+  // `request_shutdown` returns at once.
+  AdminService(About about, Daemon* daemon, SessionTable* sessions,
+               std::function<void()> request_shutdown)
+      : about_(std::move(about)),
+        daemon_(daemon),
+        sessions_(sessions),
+        request_shutdown_(std::move(request_shutdown)) {}
+
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::GetStatusRequest* request,
+                         v1::GetStatusResponse* response) override;
+  grpc::Status ListDevices(grpc::ServerContext* context,
+                           const v1::ListDevicesRequest* request,
+                           v1::ListDevicesResponse* response) override;
+  grpc::Status ListEkt(grpc::ServerContext* context,
+                       const v1::ListEktRequest* request,
+                       v1::ListEktResponse* response) override;
+  grpc::Status ListRings(grpc::ServerContext* context,
+                         const v1::ListRingsRequest* request,
+                         v1::ListRingsResponse* response) override;
+  grpc::Status ListQueues(grpc::ServerContext* context,
+                          const v1::ListQueuesRequest* request,
+                          v1::ListQueuesResponse* response) override;
+  grpc::Status Watch(grpc::ServerContext* context,
+                     const v1::WatchRequest* request,
+                     grpc::ServerWriter<v1::TelemetryEvent>* writer) override;
+  grpc::Status SetPolicy(grpc::ServerContext* context,
+                         const v1::SetPolicyRequest* request,
+                         v1::SetPolicyResponse* response) override;
+  grpc::Status ResetStatistics(grpc::ServerContext* context,
+                               const v1::ResetStatisticsRequest* request,
+                               v1::ResetStatisticsResponse* response) override;
+  grpc::Status SetTracing(grpc::ServerContext* context,
+                          const v1::SetTracingRequest* request,
+                          v1::SetTracingResponse* response) override;
+  grpc::Status Drain(grpc::ServerContext* context,
+                     const v1::DrainRequest* request,
+                     v1::DrainResponse* response) override;
+  grpc::Status Shutdown(grpc::ServerContext* context,
+                        const v1::ShutdownRequest* request,
+                        v1::ShutdownResponse* response) override;
+
+  // Ends the calls to Watch whose callers stopped reading: a blocked write ends
+  // no other way.
+  void CancelStuckStreams(shm::Nanoseconds now);
+
+ private:
+  // A call to Watch in progress.
+  struct Stream {
+    grpc::ServerContext* context = nullptr;
+    std::shared_ptr<TelemetryBus::Watcher> watcher;
+  };
+
+  uint64_t InFlight() const;
+
+  const About about_;
+  Daemon* const daemon_;
+  SessionTable* const sessions_;
+  const std::function<void()> request_shutdown_;
+  std::mutex streams_mutex_;
+  std::list<Stream> streams_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_ADMIN_SERVICE_H_

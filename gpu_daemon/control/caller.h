@@ -1,0 +1,36 @@
+// What every handler asks first: who calls, and for which session?
+#ifndef CARILLON_GPU_DAEMON_CONTROL_CALLER_H_
+#define CARILLON_GPU_DAEMON_CONTROL_CALLER_H_
+
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/control/peer.h"
+#include "gpu_daemon/control/session_table.h"
+
+namespace carillon::gpud {
+
+// Thread safe.
+class Callers {
+ public:
+  Callers(const PeerTable* peers, const SessionTable* sessions)
+      : peers_(peers), sessions_(sessions) {}
+
+  // Errors: PermissionDenied UNKNOWN_PEER.
+  absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
+      const grpc::ServerContext& context) const;
+  // Errors: as above and as SessionTable::Find().
+  absl::StatusOr<std::shared_ptr<Session>> SessionOf(
+      const grpc::ServerContext& context, const std::string& token) const;
+
+ private:
+  const PeerTable* const peers_;
+  const SessionTable* const sessions_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_CALLER_H_

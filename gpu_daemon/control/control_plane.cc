@@ -1,0 +1,207 @@
+#include "gpu_daemon/control/control_plane.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_builder.h>
+#include <grpcpp/server_posix.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/kmu/policy.h"
+#include "proto/testbed_paths.h"
+#include "shm/clock.h"
+#include "shm/waiting.h"
+
+namespace carillon::gpud {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{200};
+// Calls that are still running when gpud goes down get this long.
+constexpr std::chrono::milliseconds kLastCalls{500};
+// Watch streams, launches that are waited for, drains, and some to spare.
+constexpr int kMostThreads = 256;
+
+absl::Status CheckOptions(const ControlPlane::Options& options) {
+  if (options.ekt_entries < 1 || options.ekt_entries > shm::kMaxDoorbells) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} EKT entries: must be from 1 to {}", options.ekt_entries,
+                    shm::kMaxDoorbells));
+  }
+  if (!shm::FutexWaitvSupported()) {
+    return absl::FailedPreconditionError(
+        "this kernel has no futex_waitv: gpud needs Linux 5.16 or newer");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControlPlane>> ControlPlane::Start(
+    Options options) {
+  if (auto status = CheckOptions(options); !status.ok()) return status;
+  std::unique_ptr<ControlPlane> plane(new ControlPlane(std::move(options)));
+  if (auto status = plane->Open(); !status.ok()) return status;
+  return plane;
+}
+
+ControlPlane::ControlPlane(Options options)
+    : options_(std::move(options)),
+      budget_(options_.memory_bytes != 0 ? options_.memory_bytes
+                                         : DefaultMemoryBudget()),
+      ekt_(options_.ekt_entries),
+      sessions_(&daemon_, &tickets_),
+      callers_(&peers_, &sessions_),
+      devices_(&callers_, &sessions_),
+      events_(&callers_) {}
+
+ControlPlane::~ControlPlane() {
+  ShutDown();
+  workers_.reset();
+}
+
+absl::Status ControlPlane::Open() {
+  const TestbedPaths paths(options_.directory);
+  for (const std::string& path :
+       {paths.control_socket(), paths.handover_socket(), paths.bus_socket()}) {
+    if (auto status = CheckSocketPath(path); !status.ok()) return status;
+  }
+  auto policy = MakePolicy(options_.policy);
+  if (!policy.ok()) return policy.status();
+  if (auto status = PrepareDirectory(options_.directory); !status.ok()) {
+    return status;
+  }
+  auto lock = DaemonLock::Take(options_.directory, options_.testbed);
+  if (!lock.ok()) return lock.status();
+  lock_ = *std::move(lock);
+
+  auto loop = EventLoop::Create();
+  if (!loop.ok()) return loop.status();
+  loop_ = *std::move(loop);
+  auto bus =
+      TelemetryBus::Start({.socket_path = paths.bus_socket(),
+                           .watcher_capacity = options_.watcher_capacity});
+  if (!bus.ok()) return bus.status();
+  bus_ = *std::move(bus);
+
+  kmu_ = std::make_unique<Kmu>(options_.gpu, *std::move(policy));
+  workers_ = std::make_unique<CpuWorkers>(
+      options_.workers != 0 ? options_.workers : DefaultWorkers(), kmu_.get());
+  front_end_ = std::make_unique<FrontEnd>(
+      FrontEnd::Options{
+          .gpu = options_.gpu,
+          .tracing = options_.tracing,
+          .on_violation =
+              [this](const std::shared_ptr<DeviceMemory>& memory,
+                     std::string reason) {
+                loop_->Post([this, memory, reason = std::move(reason)] {
+                  sessions_.EndDevice(memory.get(), Ending::kEvicted, reason);
+                });
+              }},
+      kmu_.get());
+  daemon_.gpu = options_.gpu;
+  daemon_.budget = &budget_;
+  daemon_.ekt = &ekt_;
+  daemon_.bus = bus_.get();
+  daemon_.loop = loop_.get();
+  daemon_.kmu = kmu_.get();
+  daemon_.front_end = front_end_.get();
+  admin_.emplace(AdminService::About{.testbed = options_.testbed,
+                                     .backend = "cpu",
+                                     .workers = workers_->count(),
+                                     .started_ns = shm::NowNs()},
+                 &daemon_, &sessions_, [this] { RequestShutdown(); });
+  if (auto status = StartServer(); !status.ok()) return status;
+  if (auto status = OpenSockets(); !status.ok()) return status;
+  return StartClock();
+}
+
+absl::Status ControlPlane::StartServer() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("gpud").SetMaxThreads(kMostThreads));
+  builder.RegisterService(&devices_);
+  builder.RegisterService(&events_);
+  builder.RegisterService(&*admin_);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    return absl::UnavailableError("cannot start the gRPC server");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ControlPlane::OpenSockets() {
+  const TestbedPaths paths(options_.directory);
+  auto desk = HandoverDesk::Open(paths.handover_socket(), loop_.get(),
+                                 &tickets_, &sessions_);
+  if (!desk.ok()) return desk.status();
+  handover_desk_ = *std::move(desk);
+  // Last: who finds this socket finds all.
+  auto door = ControlSocket::Open(
+      paths.control_socket(), loop_.get(), &peers_,
+      {.on_connection =
+           [this](int connection) {
+             grpc::AddInsecureChannelFromFd(server_.get(), connection);
+           },
+       .on_death = [this](const Peer& peer) { sessions_.PeerDied(peer); }});
+  if (!door.ok()) return door.status();
+  control_socket_ = *std::move(door);
+  return absl::OkStatus();
+}
+
+absl::Status ControlPlane::StartClock() {
+  if (options_.stop_fd >= 0) {
+    auto watch = loop_->Watch(options_.stop_fd, [this] { RequestShutdown(); });
+    if (!watch.ok()) return watch.status();
+  }
+  return loop_->Every(kTick, [this] { Tick(); });
+}
+
+void ControlPlane::Tick() {
+  const shm::Nanoseconds now = shm::NowNs();
+  handover_desk_->Expire(now);
+  for (const auto& session : sessions_.All()) session->Tick(now);
+  admin_->CancelStuckStreams(now);
+}
+
+void ControlPlane::RequestShutdown() { loop_->Stop(); }
+
+void ControlPlane::Run() {
+  spdlog::info("testbed {} is up in {}: {} workers, {} EKT entries, {} bytes",
+               options_.testbed, options_.directory, workers_->count(),
+               ekt_.capacity(), budget_.total());
+  loop_->Run();
+}
+
+void ControlPlane::ShutDown() {
+  if (std::exchange(down_, true)) return;
+  if (control_socket_ != nullptr) {
+    spdlog::info("testbed {} goes down", options_.testbed);
+  }
+  if (server_ != nullptr) {
+    server_->GetHealthCheckService()->SetServingStatus(false);
+  }
+  control_socket_.reset();
+  handover_desk_.reset();
+  if (bus_ != nullptr) {
+    v1::TelemetryEvent message;
+    message.mutable_shutting_down();
+    bus_->Publish(std::move(message));
+  }
+  sessions_.Shutdown();
+  // Ends the Watch streams, once they have sent what they have.
+  if (bus_ != nullptr) bus_->Close();
+  if (server_ != nullptr) {
+    server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
+    server_->Wait();
+  }
+  if (front_end_ != nullptr) front_end_->Stop();
+  if (kmu_ != nullptr) kmu_->Stop();
+}
+
+}  // namespace carillon::gpud

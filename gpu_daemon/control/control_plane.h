@@ -1,0 +1,104 @@
+// gpud, whole: the GPU's parts and the sockets through which processes reach
+// them.
+//
+//   control.sock   gRPC: Devices, Events, Admin, health, reflection
+//   handover.sock  apertures against tickets
+//   bus.sock       ZeroMQ: telemetry
+#ifndef CARILLON_GPU_DAEMON_CONTROL_CONTROL_PLANE_H_
+#define CARILLON_GPU_DAEMON_CONTROL_CONTROL_PLANE_H_
+
+#include <grpcpp/server.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/cpu/cpu_workers.h"
+#include "gpu_daemon/control/admin_service.h"
+#include "gpu_daemon/control/caller.h"
+#include "gpu_daemon/control/control_socket.h"
+#include "gpu_daemon/control/daemon.h"
+#include "gpu_daemon/control/daemon_lock.h"
+#include "gpu_daemon/control/devices_service.h"
+#include "gpu_daemon/control/events_service.h"
+#include "gpu_daemon/control/handover_desk.h"
+#include "gpu_daemon/control/memory_budget.h"
+#include "gpu_daemon/control/peer.h"
+#include "gpu_daemon/control/session_table.h"
+#include "gpu_daemon/control/telemetry_bus.h"
+#include "gpu_daemon/control/ticket_office.h"
+#include "gpu_daemon/kmu/gpu_model.h"
+
+namespace carillon::gpud {
+
+class ControlPlane {
+ public:
+  struct Options {
+    std::string directory;
+    std::string testbed = "default";
+    GpuModel gpu;
+    std::string policy = "first_come";
+    uint32_t workers = 0;       // 0: DefaultWorkers()
+    uint32_t ekt_entries = 32;  // 1 to shm::kMaxDoorbells
+    uint64_t memory_bytes = 0;  // 0: DefaultMemoryBudget()
+    bool tracing = false;
+    // For tests: how much a slow reader of telemetry may be behind.
+    size_t watcher_capacity = 1024;
+    // Readable when gpud is to go down (a signalfd); -1: none.
+    int stop_fd = -1;
+  };
+
+  // Locks the directory, starts the GPU and opens the sockets. Clients are
+  // served once Run() runs. Errors: AlreadyExists (the testbed is up, a socket
+  // is served on), FailedPrecondition (directory, kernel without futex_waitv),
+  // InvalidArgument (options, path), NotFound (policy), ResourceExhausted,
+  // Unavailable.
+  static absl::StatusOr<std::unique_ptr<ControlPlane>> Start(Options options);
+  ~ControlPlane();  // shuts down, and waits for kernels that still run
+
+  // Serves until RequestShutdown(), Admin.Shutdown or stop_fd.
+  void Run();
+  // Thread safe; returns at once.
+  void RequestShutdown();
+  // After Run(): ends everything in order: health NOT_SERVING, ShuttingDown
+  // published, sessions closed, calls ended, sockets unlinked. Running kernels
+  // are not waited for.
+  void ShutDown();
+
+ private:
+  explicit ControlPlane(Options options);
+  absl::Status Open();
+  absl::Status StartServer();
+  absl::Status OpenSockets();
+  absl::Status StartClock();
+  void Tick();
+
+  const Options options_;
+  std::optional<DaemonLock> lock_;
+  // What sessions and launches refer to comes first: it goes last.
+  MemoryBudget budget_;
+  EventKernelTable ekt_;
+  PeerTable peers_;
+  TicketOffice tickets_;
+  Daemon daemon_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<TelemetryBus> bus_;
+  std::unique_ptr<Kmu> kmu_;
+  std::unique_ptr<CpuWorkers> workers_;
+  std::unique_ptr<FrontEnd> front_end_;
+  SessionTable sessions_;
+  Callers callers_;
+  DevicesService devices_;
+  EventsService events_;
+  std::optional<AdminService> admin_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ControlSocket> control_socket_;
+  std::unique_ptr<HandoverDesk> handover_desk_;
+  bool down_ = false;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_CONTROL_PLANE_H_

@@ -1,0 +1,51 @@
+// The parts of gpud that a device's session works with.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_DAEMON_H_
+#define CARILLON_GPU_DAEMON_CONTROL_DAEMON_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "gpu_daemon/control/event_kernel_table.h"
+#include "gpu_daemon/control/event_loop.h"
+#include "gpu_daemon/control/memory_budget.h"
+#include "gpu_daemon/control/telemetry_bus.h"
+#include "gpu_daemon/front_end/front_end.h"
+#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/kmu/kmu.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// Every part outlives every session and is thread safe.
+struct Daemon {
+  GpuModel gpu;
+  MemoryBudget* budget = nullptr;
+  EventKernelTable* ekt = nullptr;
+  TelemetryBus* bus = nullptr;
+  EventLoop* loop = nullptr;
+  Kmu* kmu = nullptr;
+  FrontEnd* front_end = nullptr;
+
+  // A new generation for an aperture or ring; never 0.
+  shm::Generation NextGeneration() {
+    uint32_t generation = 0;
+    while (generation == 0) {
+      generation = generations_.fetch_add(1, std::memory_order_relaxed) + 1;
+    }
+    return shm::Generation(generation);
+  }
+  // A name for Kmu::CancelLaunch(); never 0.
+  uint64_t NextLaunchToken() {
+    return launch_tokens_.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+  // Background launches that some caller waits for.
+  std::atomic<uint32_t> waiting_launches{0};
+
+ private:
+  std::atomic<uint32_t> generations_{0};
+  std::atomic<uint64_t> launch_tokens_{0};
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_DAEMON_H_

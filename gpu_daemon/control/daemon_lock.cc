@@ -1,0 +1,97 @@
+#include "gpu_daemon/control/daemon_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fmt/format.h"
+
+namespace carillon::gpud {
+namespace {
+
+// The pid that the holder wrote; "?" when it has not done so yet.
+std::string ReadHolder(int fd) {
+  char text[32] = {};
+  const ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
+  std::string holder;
+  for (ssize_t i = 0; i < length && text[i] >= '0' && text[i] <= '9'; ++i) {
+    holder += text[i];
+  }
+  return holder.empty() ? "?" : holder;
+}
+
+bool IsAt(int fd, const std::string& path) {
+  struct stat open_file;
+  struct stat named;
+  return fstat(fd, &open_file) == 0 && stat(path.c_str(), &named) == 0 &&
+         open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
+}  // namespace
+
+absl::Status PrepareDirectory(const std::string& directory) {
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::UnavailableError(
+        fmt::format("cannot make the testbed's directory {}: {}", directory,
+                    std::strerror(errno)));
+  }
+  struct stat info;
+  if (stat(directory.c_str(), &info) != 0) {
+    return absl::UnavailableError(
+        fmt::format("cannot look at the testbed's directory {}: {}", directory,
+                    std::strerror(errno)));
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is not a directory", directory));
+  }
+  if (info.st_uid != geteuid() || (info.st_mode & 0022) != 0) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the testbed's directory {} belongs to uid {} with mode {:o}: it must "
+        "be uid {}'s own and writable to nobody else (chmod 700)",
+        directory, info.st_uid, info.st_mode & 07777, geteuid()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DaemonLock> DaemonLock::Take(const std::string& directory,
+                                            const std::string& testbed) {
+  const std::string path = directory + "/gpud.lock";
+  shm::UniqueFd file;
+  // The one who had the lock removes the file: what was opened may be gone by
+  // the time it is locked, and the next gpud would lock another one.
+  do {
+    file.reset(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!file) {
+      return absl::UnavailableError(
+          fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+    }
+    if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) {
+        return absl::UnavailableError(
+            fmt::format("cannot lock {}: {}", path, std::strerror(errno)));
+      }
+      return absl::AlreadyExistsError(
+          fmt::format("testbed {} is already up (pid {}) in {}", testbed,
+                      ReadHolder(file.get()), directory));
+    }
+  } while (!IsAt(file.get(), path));
+  const std::string pid = fmt::format("{}\n", getpid());
+  if (ftruncate(file.get(), 0) != 0 ||
+      pwrite(file.get(), pid.data(), pid.size(), 0) !=
+          static_cast<ssize_t>(pid.size())) {
+    return absl::UnavailableError(
+        fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  }
+  return DaemonLock(path, std::move(file));
+}
+
+DaemonLock::~DaemonLock() {
+  if (file_ && IsAt(file_.get(), path_)) unlink(path_.c_str());
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,40 @@
+// One gpud a directory.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_DAEMON_LOCK_H_
+#define CARILLON_GPU_DAEMON_CONTROL_DAEMON_LOCK_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::gpud {
+
+// Makes the directory (mode 0700) if it is missing. Errors: FailedPrecondition
+// when it belongs to somebody else or others may write to it; Unavailable with
+// the system's reason.
+absl::Status PrepareDirectory(const std::string& directory);
+
+// Holds <directory>/gpud.lock until destroyed; the kernel gives it back when
+// the process dies.
+class DaemonLock {
+ public:
+  // Errors: AlreadyExists "testbed NAME is already up (pid N)"; Unavailable
+  // with the system's reason.
+  static absl::StatusOr<DaemonLock> Take(const std::string& directory,
+                                         const std::string& testbed);
+
+  DaemonLock(DaemonLock&&) = default;
+  DaemonLock& operator=(DaemonLock&&) = default;
+  ~DaemonLock();
+
+ private:
+  DaemonLock(std::string path, shm::UniqueFd file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+  std::string path_;
+  shm::UniqueFd file_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_DAEMON_LOCK_H_

@@ -1,0 +1,24 @@
+// What Admin shows of each thing.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_
+#define CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_
+
+#include "gpu_daemon/control/session.h"
+#include "gpu_daemon/front_end/event_kernel.h"
+#include "proto/admin.pb.h"
+#include "shm/histogram.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+void Describe(const EventCounts& counts, v1::EventCounts* out);
+void Describe(const EventKernel& event, v1::EktEntry* out);
+void Describe(const EventKernel& event, v1::Ring* out);
+// Counters and histograms come from the device's telemetry page: it may hold
+// anything.
+void Describe(const Session& session, shm::Nanoseconds now, v1::Device* out);
+void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
+              v1::Histogram* out);
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_

@@ -1,0 +1,44 @@
+#include "gpu_daemon/control/event_status_text.h"
+
+#include "fmt/format.h"
+#include "shm/layout.h"
+
+namespace carillon::gpud {
+
+std::string EventStatusText(uint32_t status) {
+  using shm::EventStatus;
+  switch (static_cast<EventStatus>(status)) {
+    case EventStatus::kOk:
+      return "ok";
+    case EventStatus::kStaleGeneration:
+      return "the entry is of another generation of the ring";
+    case EventStatus::kBadSequence:
+      return "the entry was not written for this ring of the doorbell";
+    case EventStatus::kBadBufferRef:
+      return "a buffer reference leaves its buffer";
+    case EventStatus::kBadKmd:
+      return "the entry's own dimensions or shared memory are out of range";
+    case EventStatus::kBadFlags:
+      return "unknown flag, or own dimensions for a kernel that is not "
+             "modifyable";
+    case EventStatus::kBadParameter:
+      return "the kernel refused its arguments";
+    case EventStatus::kUnregistered:
+      return "the event kernel was unregistered first";
+    case EventStatus::kDeviceGone:
+      return "the device is gone";
+    case EventStatus::kShutdown:
+      return "gpud went down first";
+    case EventStatus::kBarrierDivergence:
+      return "the kernel's threads did not reach a barrier together";
+    case EventStatus::kKernelStatusBase:
+      break;
+  }
+  constexpr auto kBase = static_cast<uint32_t>(EventStatus::kKernelStatusBase);
+  if (status >= kBase) {
+    return fmt::format("the kernel failed with code {}", status - kBase);
+  }
+  return fmt::format("unknown status {}", status);
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,119 @@
+#include "gpu_daemon/control/handover_desk.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "fmt/format.h"
+#include "shm/clock.h"
+#include "shm/handover.h"
+
+namespace carillon::gpud {
+absl::StatusOr<std::unique_ptr<HandoverDesk>> HandoverDesk::Open(
+    const std::string& path, EventLoop* loop, TicketOffice* tickets,
+    SessionTable* sessions) {
+  auto listener = UnixListener::Listen(path, SOCK_SEQPACKET);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<HandoverDesk> desk(
+      new HandoverDesk(*std::move(listener), loop, tickets, sessions));
+  auto watch = loop->Watch(desk->listener_.fd(),
+                           [self = desk.get()] { self->Accept(); });
+  if (!watch.ok()) return watch.status();
+  desk->listener_watch_ = *watch;
+  return desk;
+}
+
+HandoverDesk::HandoverDesk(UnixListener listener, EventLoop* loop,
+                           TicketOffice* tickets, SessionTable* sessions)
+    : listener_(std::move(listener)),
+      loop_(loop),
+      tickets_(tickets),
+      sessions_(sessions) {}
+
+HandoverDesk::~HandoverDesk() {
+  loop_->Unwatch(listener_watch_);
+  for (const auto& [id, visitor] : visitors_) loop_->Unwatch(visitor.watch);
+}
+
+void HandoverDesk::Accept() {
+  shm::UniqueFd connection = listener_.Accept();
+  if (!connection) return;
+  auto credentials = CredentialsOf(connection.get());
+  absl::Status status = credentials.status();
+  if (status.ok()) status = CheckUser(credentials->uid, geteuid());
+  if (status.ok() && visitors_.size() >= kMostVisitors) {
+    status = absl::ResourceExhaustedError(fmt::format(
+        "{} processes wait for a hand-over: try again", visitors_.size()));
+  }
+  if (!status.ok()) {
+    spdlog::warn("hand-over refused: {}", std::string(status.message()));
+    shm::SendRefusal(connection.get(), status);
+    return;
+  }
+  const uint64_t id = next_visitor_++;
+  auto watch = loop_->Watch(connection.get(), [this, id] { Serve(id); });
+  if (!watch.ok()) {
+    shm::SendRefusal(connection.get(), watch.status());
+    return;
+  }
+  visitors_[id] = {.connection = std::move(connection),
+                   .watch = *watch,
+                   .credentials = *credentials,
+                   .deadline_ns = shm::NowNs() + TicketOffice::kValidNs};
+}
+
+void HandoverDesk::Serve(uint64_t id) {
+  const auto found = visitors_.find(id);
+  if (found == visitors_.end()) return;
+  Visitor visitor = std::move(found->second);
+  visitors_.erase(found);
+  loop_->Unwatch(visitor.watch);
+  if (auto status = HandOver(visitor); !status.ok()) {
+    spdlog::warn("hand-over to process {} refused: {}", visitor.credentials.pid,
+                 std::string(status.message()));
+    if (visitor.connection) {
+      shm::SendRefusal(visitor.connection.get(), status);
+    }
+  }
+}
+
+absl::Status HandoverDesk::HandOver(Visitor& visitor) {
+  // Readable already: waits for nothing.
+  auto ticket = shm::ReceiveTicket(visitor.connection.get(),
+                                   std::chrono::milliseconds(0));
+  if (!ticket.ok()) return ticket.status();
+  auto device_id = tickets_->Redeem(*ticket, visitor.credentials, shm::NowNs());
+  if (!device_id.ok()) return device_id.status();
+  const auto session = sessions_->FindDevice(*device_id);
+  if (session == nullptr) {
+    return absl::PermissionDeniedError(
+        "the session of this ticket has ended; attach again");
+  }
+  auto status = session->HandOver(
+      std::move(visitor.connection),
+      [sessions = sessions_, device_id = *device_id] {
+        const auto session = sessions->FindDevice(device_id);
+        if (session != nullptr && session->ConnectionAtEnd()) {
+          sessions->End(session, Ending::kDied);
+        }
+      });
+  // The ticket is spent: a session without apertures would be of no use.
+  if (!status.ok()) sessions_->End(session, Ending::kNeverFetched);
+  return status;
+}
+
+void HandoverDesk::Expire(shm::Nanoseconds now) {
+  for (const uint32_t device_id : tickets_->TakeExpired(now)) {
+    sessions_->EndDevice(device_id, Ending::kNeverFetched);
+  }
+  std::erase_if(visitors_, [&](auto& entry) {
+    if (now <= entry.second.deadline_ns) return false;
+    loop_->Unwatch(entry.second.watch);
+    return true;
+  });
+}
+
+}  // namespace carillon::gpud

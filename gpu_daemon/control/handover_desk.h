@@ -1,0 +1,62 @@
+// Where devices fetch their apertures: one Unix socket, one message in, one
+// out, and then the connection stands for the session.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_HANDOVER_DESK_H_
+#define CARILLON_GPU_DAEMON_CONTROL_HANDOVER_DESK_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/control/event_loop.h"
+#include "gpu_daemon/control/peer.h"
+#include "gpu_daemon/control/session_table.h"
+#include "gpu_daemon/control/ticket_office.h"
+#include "gpu_daemon/control/unix_listener.h"
+#include "shm/types.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::gpud {
+
+// Not thread safe: everything happens on the main loop's thread.
+class HandoverDesk {
+ public:
+  // Errors: as UnixListener::Listen().
+  static absl::StatusOr<std::unique_ptr<HandoverDesk>> Open(
+      const std::string& path, EventLoop* loop, TicketOffice* tickets,
+      SessionTable* sessions);
+  ~HandoverDesk();
+
+  // Ends the sessions whose tickets have expired, and closes connections that
+  // never presented one.
+  void Expire(shm::Nanoseconds now);
+
+ private:
+  // A connection that has not presented its ticket yet.
+  struct Visitor {
+    shm::UniqueFd connection;
+    EventLoop::WatchId watch = 0;
+    PeerCredentials credentials;
+    shm::Nanoseconds deadline_ns = 0;
+  };
+  static constexpr size_t kMostVisitors = 64;
+
+  HandoverDesk(UnixListener listener, EventLoop* loop, TicketOffice* tickets,
+               SessionTable* sessions);
+  void Accept();
+  void Serve(uint64_t visitor);
+  absl::Status HandOver(Visitor& visitor);
+
+  UnixListener listener_;
+  EventLoop* const loop_;
+  TicketOffice* const tickets_;
+  SessionTable* const sessions_;
+  EventLoop::WatchId listener_watch_ = 0;
+  uint64_t next_visitor_ = 1;
+  std::map<uint64_t, Visitor> visitors_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_HANDOVER_DESK_H_

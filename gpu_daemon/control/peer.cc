@@ -1,0 +1,142 @@
+#include "gpu_daemon/control/peer.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+namespace carillon::gpud {
+namespace {
+
+bool IsDead(int pidfd) {
+  pollfd look{.fd = pidfd, .events = POLLIN, .revents = 0};
+  return poll(&look, 1, 0) != 0;
+}
+
+// Field 22 of /proc/<pid>/stat, counted from behind the command's name, which
+// may hold anything.
+std::optional<uint64_t> StartTime(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  size_t at = line.rfind(')');
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) {
+    at = line.find(' ', at + 1);
+  }
+  if (at == std::string::npos) return std::nullopt;
+  uint64_t ticks = 0;
+  const char* const begin = line.data() + at + 1;
+  const auto parsed = std::from_chars(begin, line.data() + line.size(), ticks);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  return ticks;
+}
+
+absl::Status Gone(pid_t pid) {
+  return absl::UnavailableError(
+      fmt::format("process {} connected and is gone", pid));
+}
+
+}  // namespace
+
+bool Peer::alive() const { return !IsDead(pidfd.get()); }
+
+absl::StatusOr<PeerCredentials> CredentialsOf(int connection) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &size) !=
+      0) {
+    return absl::InternalError(
+        fmt::format("SO_PEERCRED: {}", std::strerror(errno)));
+  }
+  return PeerCredentials{credentials.pid, credentials.uid};
+}
+
+absl::Status CheckUser(uid_t peer, uid_t own) {
+  if (peer == own || peer == 0) return absl::OkStatus();
+  return Error(
+      absl::StatusCode::kPermissionDenied,
+      fmt::format("this testbed belongs to uid {}; uid {} may not use it", own,
+                  peer),
+      reason::kUnknownPeer);
+}
+
+absl::StatusOr<shm::UniqueFd> PidfdOf(int connection, pid_t pid) {
+  int raw = -1;
+  socklen_t size = sizeof(raw);
+  shm::UniqueFd pidfd;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &raw, &size) == 0) {
+    pidfd.reset(raw);
+  } else if (errno == ENOPROTOOPT) {
+    const auto before = StartTime(pid);
+    pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!before || !pidfd || StartTime(pid) != before) return Gone(pid);
+  }
+  if (!pidfd || IsDead(pidfd.get())) return Gone(pid);
+  return pidfd;
+}
+
+absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
+                                                             bool* is_new) {
+  *is_new = false;
+  auto credentials = CredentialsOf(connection);
+  if (!credentials.ok()) return credentials.status();
+  if (auto status = CheckUser(credentials->uid, geteuid()); !status.ok()) {
+    return status;
+  }
+  auto pidfd = PidfdOf(connection, credentials->pid);
+  if (!pidfd.ok()) return pidfd.status();
+
+  std::lock_guard lock(mutex_);
+  auto& peer = by_pid_[credentials->pid];
+  if (peer == nullptr || !peer->alive()) {
+    *is_new = true;
+    peer = std::make_shared<const Peer>(
+        Peer{credentials->pid, credentials->uid, *std::move(pidfd)});
+  }
+  by_connection_[connection] = peer;
+  return peer;
+}
+
+void PeerTable::Forget(const Peer& peer) {
+  std::lock_guard lock(mutex_);
+  const auto is_peer = [&](const auto& entry) {
+    return entry.second.get() == &peer;
+  };
+  std::erase_if(by_connection_, is_peer);
+  std::erase_if(by_pid_, is_peer);
+}
+
+std::shared_ptr<const Peer> PeerTable::Find(std::string_view grpc_peer) const {
+  constexpr std::string_view kPrefix = "fd:";
+  if (!grpc_peer.starts_with(kPrefix)) return nullptr;
+  int connection = -1;
+  const char* const end = grpc_peer.data() + grpc_peer.size();
+  const auto parsed =
+      std::from_chars(grpc_peer.data() + kPrefix.size(), end, connection);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return nullptr;
+  std::lock_guard lock(mutex_);
+  const auto found = by_connection_.find(connection);
+  return found == by_connection_.end() ? nullptr : found->second;
+}
+
+size_t PeerTable::size() const {
+  std::lock_guard lock(mutex_);
+  return by_pid_.size();
+}
+
+}  // namespace carillon::gpud

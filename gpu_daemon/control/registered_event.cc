@@ -1,0 +1,132 @@
+#include "gpu_daemon/control/registered_event.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/event_status_text.h"
+#include "gpu_daemon/control/kernel_request.h"
+#include "gpu_daemon/control/names.h"
+
+namespace carillon::gpud {
+
+absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
+    const v1::RegisterEventRequest& request, const Placement& placement,
+    const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
+    const GpuModel& gpu) {
+  auto kmd = MakeKernelMetadata(
+      request.kernel(), request.has_grid() ? &request.grid() : nullptr,
+      request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
+      gpu);
+  if (!kmd.ok()) return kmd.status();
+  if (auto status = shm::CheckRingEntries(request.max_in_flight());
+      !status.ok()) {
+    return WithDetail(status, reason::kBadRingSize, "max_in_flight");
+  }
+  if (auto status = CheckPriority(request.priority()); !status.ok()) {
+    return status;
+  }
+  if (auto status = CheckText("label", request.label(), kMaxLabelLength);
+      !status.ok()) {
+    return status;
+  }
+  auto bound = BindParameters(*kmd->kernel, request.parameters(),
+                              request.max_in_flight(), find_buffer);
+  if (!bound.ok()) return bound.status();
+  auto plan = ArgumentPlan::Make(*kmd->kernel, bound->bindings);
+  if (!plan.ok()) {
+    return WithDetail(plan.status(), reason::kBadBinding, request.kernel());
+  }
+  if (plan->writable().empty() && !request.modifyable()) {
+    if (auto status = CheckFixedArguments(*kmd, *plan); !status.ok()) {
+      return status;
+    }
+  }
+
+  shm::RingLayout layout =
+      shm::MakeRingLayout(request.max_in_flight(),
+                          plan->entry_parameter_bytes(), request.modifyable());
+  layout.doorbell = placement.doorbell;
+  layout.generation = placement.generation;
+  auto esq = space->AllocateRange(shm::RegionKind::kSubmission,
+                                  layout.esq_bytes(), "the ESQ");
+  if (!esq.ok()) return esq.status();
+  const uint64_t life_at = shm::AlignUp(layout.ecq_bytes(), shm::kCacheLine);
+  const uint64_t completion_bytes = life_at + layout.life_bytes();
+  auto completions = space->AllocateRange(shm::RegionKind::kCompletion,
+                                          completion_bytes, "the ECQ");
+  if (!completions.ok()) return completions.status();
+  layout.esq_offset = esq->offset();
+  layout.ecq_offset = completions->offset();
+  layout.life_offset = completions->offset() + life_at;
+  // A sequence that an earlier ring left here would look like a completion.
+  std::memset(completions->data(), 0, completion_bytes);
+
+  return std::shared_ptr<RegisteredEvent>(new RegisteredEvent(
+      {*std::move(esq), *std::move(completions), std::move(bound->buffers)},
+      {.kmd = *kmd,
+       .priority = request.priority(),
+       .modifyable = request.modifyable(),
+       .label = request.label(),
+       .arguments = *std::move(plan)},
+      space->memory(), layout, placement.ekt_index));
+}
+
+RegisteredEvent::RegisteredEvent(Memory memory,
+                                 EventKernel::Registration registration,
+                                 std::shared_ptr<DeviceMemory> device,
+                                 const shm::RingLayout& layout,
+                                 uint32_t ekt_index)
+    : memory_(std::move(memory)),
+      event_(std::move(registration), std::move(device), layout, ekt_index) {}
+
+bool RegisteredEvent::Uses(const Buffer& buffer) const {
+  return std::any_of(memory_.buffers.begin(), memory_.buffers.end(),
+                     [&](const auto& used) { return used.get() == &buffer; });
+}
+
+v1::RegisterEventResponse RegisteredEvent::Describe() const {
+  const shm::RingLayout& layout = event_.ring().layout();
+  v1::RegisterEventResponse response;
+  response.set_event_id(event_.event_id());
+  response.set_generation(layout.generation.value());
+  response.set_entries(layout.entries);
+  response.set_entry_bytes(layout.entry_bytes);
+  response.set_parameter_offset(layout.parameter_offset);
+  response.set_parameter_bytes(layout.parameter_bytes);
+  response.set_esq_offset(layout.esq_offset);
+  response.set_ecq_offset(layout.ecq_offset);
+  response.set_life_offset(layout.life_offset);
+  for (const WritableSlot& slot : event_.arguments().writable()) {
+    const simt::ParamInfo& info = event_.kmd().kernel->params[slot.parameter];
+    v1::WritableParameter* writable = response.add_writable();
+    writable->set_name(std::string(info.name));
+    writable->set_kind(ProtoKind(info.kind));
+    writable->set_offset(slot.offset);
+  }
+  return response;
+}
+
+void RegisteredEvent::PublishFailures(TelemetryBus* bus) {
+  const uint64_t failed = event_.counts().failed;
+  uint64_t before = published_failures_.load(std::memory_order_relaxed);
+  do {
+    if (failed <= before) return;
+  } while (!published_failures_.compare_exchange_weak(
+      before, failed, std::memory_order_relaxed));
+  v1::TelemetryEvent message;
+  v1::EventFailed* event = message.mutable_event_failed();
+  event->set_device(event_.memory().name());
+  event->set_event_id(event_.event_id());
+  event->set_kernel(std::string(event_.kmd().kernel->name));
+  event->set_sequence(event_.last_failed_sequence());
+  event->set_status(event_.last_failed_status());
+  event->set_reason(EventStatusText(event_.last_failed_status()));
+  event->set_count(failed - before);
+  bus->Publish(std::move(message));
+}
+
+}  // namespace carillon::gpud

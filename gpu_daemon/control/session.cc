@@ -1,0 +1,448 @@
+#include "gpu_daemon/control/session.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/names.h"
+#include "shm/clock.h"
+#include "shm/handover.h"
+
+namespace carillon::gpud {
+namespace {
+
+constexpr size_t kMostBuffers = 4096;
+// Hyper-Q's 32 streams a process, and as many calls as gpud has threads to
+// spare.
+constexpr size_t kMostLaunches = 32;
+constexpr uint32_t kMostWaitingLaunches = 128;
+constexpr uint32_t kDefaultDrainMs = 1000;
+constexpr uint32_t kLongestDrainMs = 60'000;
+
+// Waits until nothing of `event` is in flight.
+void WaitUntilDrained(const EventKernel& event, std::chrono::milliseconds limit,
+                      const GivenUp& given_up) {
+  using std::chrono::steady_clock;
+  const auto deadline = steady_clock::now() + limit;
+  std::chrono::microseconds nap{20};
+  while (event.in_flight() != 0 && steady_clock::now() < deadline &&
+         !given_up()) {
+    std::this_thread::sleep_for(nap);
+    nap = std::min(nap * 2, std::chrono::microseconds{1000});
+  }
+}
+
+v1::TelemetryEvent RegisteredMessage(const EventKernel& event) {
+  v1::TelemetryEvent message;
+  v1::EventRegistered* registered = message.mutable_event_registered();
+  registered->set_device(event.memory().name());
+  registered->set_event_id(event.event_id());
+  registered->set_kernel(std::string(event.kmd().kernel->name));
+  registered->set_priority(event.priority());
+  return message;
+}
+
+}  // namespace
+
+std::string_view SessionStateName(SessionState state) {
+  switch (state) {
+    case SessionState::kAttaching:
+      return "attaching";
+    case SessionState::kAttached:
+      return "attached";
+    case SessionState::kReady:
+      return "ready";
+    case SessionState::kClosing:
+      return "closing";
+  }
+  return "unknown";
+}
+
+Session::Session(Identity identity, std::shared_ptr<DeviceSpace> space,
+                 Daemon* daemon)
+    : identity_(std::move(identity)),
+      space_(std::move(space)),
+      daemon_(daemon) {}
+
+SessionState Session::state() const {
+  std::lock_guard lock(mutex_);
+  return state_;
+}
+
+std::string Session::note() const {
+  std::lock_guard lock(mutex_);
+  return note_;
+}
+
+uint64_t Session::gpu_memory_bytes() const {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [id, buffer] : buffers_) {
+    if (buffer->place() == v1::GPU_MEMORY) bytes += buffer->bytes();
+  }
+  return bytes;
+}
+
+std::vector<std::shared_ptr<EventKernel>> Session::events() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<EventKernel>> events;
+  for (const auto& [id, registration] : registrations_) {
+    events.push_back(registration.event->event());
+  }
+  return events;
+}
+
+absl::Status Session::CheckOpen() const {
+  switch (state_) {
+    case SessionState::kAttaching:
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   fmt::format("device '{}' has not fetched its apertures: "
+                               "present the ticket on the hand-over socket "
+                               "first",
+                               identity_.name),
+                   reason::kNotAttached, identity_.name);
+    case SessionState::kClosing:
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   fmt::format("the session of device '{}' has ended; attach "
+                               "again",
+                               identity_.name),
+                   reason::kSessionEnded, identity_.name);
+    case SessionState::kAttached:
+    case SessionState::kReady:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::HandOver(shm::UniqueFd&& connection,
+                               std::function<void()> on_readable) {
+  std::lock_guard lock(mutex_);
+  if (state_ != SessionState::kAttaching) {
+    return absl::FailedPreconditionError(
+        fmt::format("device '{}' is {}: its apertures were handed over before",
+                    identity_.name, SessionStateName(state_)));
+  }
+  auto watch = daemon_->loop->Watch(connection.get(), std::move(on_readable));
+  if (!watch.ok()) return watch.status();
+  const DeviceMemory& memory = space_->device_memory();
+  if (auto status = shm::SendApertures(
+          connection.get(), identity_.device_id, identity_.generation,
+          memory.submission().fd(), memory.completion().fd(),
+          memory.completion_event());
+      !status.ok()) {
+    daemon_->loop->Unwatch(*watch);
+    return status;
+  }
+  connection_ = std::move(connection);
+  connection_watch_ = *watch;
+  state_ = SessionState::kAttached;
+  v1::TelemetryEvent message;
+  v1::DeviceAttached* attached = message.mutable_device_attached();
+  attached->set_device(identity_.name);
+  attached->set_kind(identity_.kind);
+  attached->set_pid(static_cast<uint32_t>(identity_.owner->pid));
+  daemon_->bus->Publish(std::move(message));
+  return absl::OkStatus();
+}
+
+bool Session::ConnectionAtEnd() {
+  std::lock_guard lock(mutex_);
+  if (!connection_) return false;
+  char ignored[256];
+  const ssize_t received =
+      recv(connection_.get(), ignored, sizeof(ignored), MSG_DONTWAIT);
+  return received == 0 || (received < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+absl::Status Session::ReportReady(const std::string& note) {
+  if (auto status = CheckText("note", note, kMaxNoteLength); !status.ok()) {
+    return status;
+  }
+  std::lock_guard lock(mutex_);
+  if (auto status = CheckOpen(); !status.ok()) return status;
+  state_ = SessionState::kReady;
+  note_ = note;
+  v1::TelemetryEvent message;
+  message.mutable_device_ready()->set_device(identity_.name);
+  message.mutable_device_ready()->set_note(note);
+  daemon_->bus->Publish(std::move(message));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
+    v1::BufferPlace place, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (auto status = CheckOpen(); !status.ok()) return status;
+  if (buffers_.size() >= kMostBuffers) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 fmt::format("device '{}' has {} buffers: that is the limit",
+                             identity_.name, buffers_.size()),
+                 reason::kTooMany, "buffers");
+  }
+  auto buffer = space_->AllocateBuffer(place, bytes);
+  if (!buffer.ok()) return buffer.status();
+  const uint32_t id = next_buffer_id_++;
+  v1::AllocateBufferResponse response;
+  response.set_buffer_id(id);
+  response.set_offset((*buffer)->offset());
+  buffers_[id] = *std::move(buffer);
+  return response;
+}
+
+absl::Status Session::FreeBuffer(uint32_t buffer_id) {
+  std::shared_ptr<Buffer> buffer;  // may unmap: not under the lock
+  std::lock_guard lock(mutex_);
+  if (auto status = CheckOpen(); !status.ok()) return status;
+  const auto found = buffers_.find(buffer_id);
+  if (found == buffers_.end()) {
+    return Error(
+        absl::StatusCode::kNotFound,
+        fmt::format("device '{}' has no buffer {}", identity_.name, buffer_id),
+        reason::kUnknownBuffer, "buffer_id");
+  }
+  for (const auto& [event_id, registration] : registrations_) {
+    if (!registration.event->Uses(*found->second)) continue;
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 fmt::format("buffer {} is a parameter of event kernel {}: "
+                             "unregister that first",
+                             buffer_id, event_id),
+                 reason::kBufferInUse, "buffer_id");
+  }
+  for (const auto& weak : launches_) {
+    const auto launch = weak.lock();
+    if (launch == nullptr || !launch->Uses(*found->second)) continue;
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 fmt::format("buffer {} is a parameter of a kernel that runs; "
+                             "wait for its end",
+                             buffer_id),
+                 reason::kBufferInUse, "buffer_id");
+  }
+  buffer = std::move(found->second);
+  buffers_.erase(found);
+  return absl::OkStatus();
+}
+
+FindBuffer Session::BufferFinder() const {
+  return [this](uint32_t id) -> std::shared_ptr<Buffer> {
+    const auto found = buffers_.find(id);
+    return found == buffers_.end() ? nullptr : found->second;
+  };
+}
+
+absl::StatusOr<shm::DoorbellIndex> Session::FreeDoorbell() const {
+  uint32_t doorbell = 0;
+  for (const auto& [taken, registration] : registrations_) {
+    if (taken != doorbell) break;  // sorted: the first gap
+    ++doorbell;
+  }
+  if (doorbell < memory().submission().doorbell_count()) {
+    return shm::DoorbellIndex(doorbell);
+  }
+  return Error(absl::StatusCode::kResourceExhausted,
+               fmt::format("all {} doorbells of device '{}' are taken",
+                           doorbell, identity_.name),
+               reason::kEktFull, "ekt_entries", "carillon ekt");
+}
+
+absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
+    const v1::RegisterEventRequest& request) {
+  std::lock_guard lock(mutex_);
+  if (auto status = CheckOpen(); !status.ok()) return status;
+  auto doorbell = FreeDoorbell();
+  if (!doorbell.ok()) return doorbell.status();
+  auto slot = daemon_->ekt->Reserve();
+  if (!slot.ok()) return slot.status();
+  auto event = RegisteredEvent::Create(request,
+                                       {.doorbell = *doorbell,
+                                        .generation = daemon_->NextGeneration(),
+                                        .ekt_index = slot->index()},
+                                       space_, BufferFinder(), daemon_->gpu);
+  if (!event.ok()) return event.status();
+
+  slot->Fill((*event)->event());
+  daemon_->front_end->Add((*event)->event());
+  const v1::RegisterEventResponse response = (*event)->Describe();
+  daemon_->bus->Publish(RegisteredMessage(*(*event)->event()));
+  registrations_[doorbell->value()] = {.event = *std::move(event),
+                                       .slot = *std::move(slot)};
+  return response;
+}
+
+absl::Status Session::UnknownEvent(uint32_t event_id) const {
+  return Error(absl::StatusCode::kNotFound,
+               fmt::format("device '{}' has no event kernel {}", identity_.name,
+                           event_id),
+               reason::kUnknownEvent, "event_id", "carillon ekt");
+}
+
+absl::StatusOr<Session::RegistrationMap::iterator> Session::FindEvent(
+    uint32_t event_id) {
+  if (auto status = CheckOpen(); !status.ok()) return status;
+  const auto found = registrations_.find(event_id);
+  if (found == registrations_.end() || found->second.closing) {
+    return UnknownEvent(event_id);
+  }
+  return found;
+}
+
+absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
+                                                  uint32_t drain_ms,
+                                                  const GivenUp& given_up) {
+  std::shared_ptr<RegisteredEvent> registered;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = FindEvent(event_id);
+    if (!found.ok()) return found.status();
+    (*found)->second.closing = true;
+    registered = (*found)->second.event;
+  }
+  const auto event = registered->event();
+  const uint64_t aborted_before = event->counts().aborted;
+  daemon_->front_end->Remove(event);
+  const uint32_t limit = drain_ms == 0 ? kDefaultDrainMs : drain_ms;
+  WaitUntilDrained(*event,
+                   std::chrono::milliseconds(std::min(limit, kLongestDrainMs)),
+                   given_up);
+  daemon_->kmu->Cancel(event.get(), shm::EventStatus::kUnregistered);
+  event->AbortUnfinished(shm::EventStatus::kUnregistered);
+  event->memory().bell().Signal();
+  const uint64_t aborted = event->counts().aborted - aborted_before;
+  registered->PublishFailures(daemon_->bus);
+
+  Registration gone;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = registrations_.find(event_id);
+    // The session may have ended meanwhile, and has freed it then.
+    if (found == registrations_.end() || found->second.event != registered) {
+      return aborted;
+    }
+    gone = std::move(found->second);
+    registrations_.erase(found);
+  }
+  v1::TelemetryEvent message;
+  message.mutable_event_unregistered()->set_device(identity_.name);
+  message.mutable_event_unregistered()->set_event_id(event_id);
+  message.mutable_event_unregistered()->set_aborted(aborted);
+  daemon_->bus->Publish(std::move(message));
+  return aborted;
+}
+
+absl::Status Session::ScheduleEvent(uint32_t event_id, uint32_t count) {
+  std::lock_guard lock(mutex_);
+  auto found = FindEvent(event_id);
+  if (!found.ok()) return found.status();
+  const auto event = (*found)->second.event->event();
+  const uint32_t entries = event->ring().layout().entries;
+  if (count < 1 || count > entries) {
+    return Error(absl::StatusCode::kInvalidArgument,
+                 fmt::format("{} events to schedule: must be from 1 to the "
+                             "ring's {} entries",
+                             count, entries),
+                 reason::kBadCount, "count");
+  }
+  event->AddScheduled(count);
+  daemon_->front_end->Wake();
+  return absl::OkStatus();
+}
+
+absl::Status Session::CheckEvent(uint32_t event_id) const {
+  std::lock_guard lock(mutex_);
+  if (auto status = CheckOpen(); !status.ok()) return status;
+  return registrations_.contains(event_id) ? absl::OkStatus()
+                                           : UnknownEvent(event_id);
+}
+
+absl::StatusOr<LaunchResult> Session::LaunchKernel(
+    const v1::LaunchKernelRequest& request, const GivenUp& given_up) {
+  std::shared_ptr<BackgroundLaunch> launch;
+  {
+    std::lock_guard lock(mutex_);
+    if (auto status = CheckOpen(); !status.ok()) return status;
+    std::erase_if(launches_, [](const auto& weak) { return weak.expired(); });
+    if (launches_.size() >= kMostLaunches ||
+        daemon_->waiting_launches.load() >= kMostWaitingLaunches) {
+      return Error(absl::StatusCode::kResourceExhausted,
+                   fmt::format("{} kernels of device '{}' and {} in all wait "
+                               "or run: the limits are {} and {}; launch again "
+                               "when one has ended",
+                               launches_.size(), identity_.name,
+                               daemon_->waiting_launches.load(), kMostLaunches,
+                               kMostWaitingLaunches),
+                   reason::kTooMany, "launches");
+    }
+    auto created =
+        BackgroundLaunch::Create(request, space_, BufferFinder(), daemon_);
+    if (!created.ok()) return created.status();
+    launch = *std::move(created);
+    launches_.push_back(launch);
+    daemon_->waiting_launches.fetch_add(1);
+    launch->Submit();
+  }
+  const auto result = launch->Wait(given_up);
+  daemon_->waiting_launches.fetch_sub(1);
+  if (!result) {
+    return absl::CancelledError(
+        "the caller gave up; what ran of the kernel runs to its end");
+  }
+  if (result->state == shm::EventState::kAborted) {
+    return Error(absl::StatusCode::kAborted,
+                 fmt::format("the kernel was cut short: the session of device "
+                             "'{}' or gpud ended",
+                             identity_.name),
+                 reason::kSessionEnded, identity_.name);
+  }
+  return *result;
+}
+
+void Session::Tick(shm::Nanoseconds now) {
+  std::lock_guard lock(mutex_);
+  if (state_ == SessionState::kClosing) return;
+  std::atomic_ref<uint64_t>(
+      memory().completion().completion_control().heartbeat_ns)
+      .store(now, std::memory_order_relaxed);
+  for (const auto& [id, registration] : registrations_) {
+    registration.event->PublishFailures(daemon_->bus);
+  }
+}
+
+uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
+  RegistrationMap registrations;
+  std::map<uint32_t, std::shared_ptr<Buffer>> buffers;
+  shm::UniqueFd connection;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == SessionState::kClosing) return 0;
+    state_ = SessionState::kClosing;
+    registrations.swap(registrations_);
+    buffers.swap(buffers_);
+    connection = std::move(connection_);
+    if (connection_watch_) daemon_->loop->Unwatch(*connection_watch_);
+  }
+  uint64_t aborted_before = 0;
+  for (const auto& [id, registration] : registrations) {
+    aborted_before += registration.event->event()->counts().aborted;
+  }
+  daemon_->front_end->RemoveDevice(&memory());
+  daemon_->kmu->Cancel(&memory(), why);
+  uint64_t aborted_after = 0;
+  for (const auto& [id, registration] : registrations) {
+    const auto event = registration.event->event();
+    event->AbortUnfinished(why);
+    aborted_after += event->counts().aborted;
+    registration.event->PublishFailures(daemon_->bus);
+  }
+  // After the completions: a device that sees the word has seen all that there
+  // will be.
+  memory().Close(close);
+  return aborted_after - aborted_before;
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,140 @@
+// A device's session: from Attach to its end, everything that it has taken from
+// gpud.
+//
+//   attaching  the ticket is out       attached  it holds its apertures
+//   ready      it says that it serves  closing   it has ended; what it took is
+//   being freed
+#ifndef CARILLON_GPU_DAEMON_CONTROL_SESSION_H_
+#define CARILLON_GPU_DAEMON_CONTROL_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/control/background_launch.h"
+#include "gpu_daemon/control/daemon.h"
+#include "gpu_daemon/control/device_space.h"
+#include "gpu_daemon/control/event_kernel_table.h"
+#include "gpu_daemon/control/peer.h"
+#include "gpu_daemon/control/registered_event.h"
+#include "proto/events.pb.h"
+#include "shm/layout.h"
+#include "shm/types.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::gpud {
+
+enum class SessionState { kAttaching, kAttached, kReady, kClosing };
+std::string_view SessionStateName(SessionState state);
+
+// True when the caller of an RPC has gone away or its deadline has passed.
+using GivenUp = std::function<bool()>;
+
+// Thread safe. Every call is bounded. After the end, every call fails with
+// FailedPrecondition SESSION_ENDED.
+class Session {
+ public:
+  // What never changes.
+  struct Identity {
+    uint32_t device_id = 0;
+    std::string name;
+    std::string kind;
+    shm::Generation generation;
+    std::string token;
+    std::shared_ptr<const Peer> owner;
+    std::vector<std::string> counter_names;
+    std::vector<std::string> histogram_names;
+    shm::Nanoseconds attached_ns = 0;
+  };
+
+  Session(Identity identity, std::shared_ptr<DeviceSpace> space,
+          Daemon* daemon);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const Identity& identity() const { return identity_; }
+  const DeviceMemory& memory() const { return space_->device_memory(); }
+  SessionState state() const;
+  std::string note() const;
+  uint64_t gpu_memory_bytes() const;
+  std::vector<std::shared_ptr<EventKernel>> events() const;
+
+  // Sends the apertures over `connection` and, if that succeeds, keeps it;
+  // `on_readable` runs on the main loop when it has something to say. Errors:
+  // FailedPrecondition (not attaching), Unavailable (the device is gone
+  // already).
+  absl::Status HandOver(shm::UniqueFd&& connection,
+                        std::function<void()> on_readable);
+  // True when the device has closed the connection. Reads and ignores whatever
+  // else it sends.
+  bool ConnectionAtEnd();
+  absl::Status ReportReady(const std::string& note);
+
+  absl::StatusOr<v1::AllocateBufferResponse> AllocateBuffer(
+      v1::BufferPlace place, uint64_t bytes);
+  // Errors: NotFound, FailedPrecondition BUFFER_IN_USE.
+  absl::Status FreeBuffer(uint32_t buffer_id);
+
+  // Leaves nothing behind when it fails.
+  absl::StatusOr<v1::RegisterEventResponse> RegisterEvent(
+      const v1::RegisterEventRequest& request);
+  // Returns how many events were aborted.
+  absl::StatusOr<uint64_t> UnregisterEvent(uint32_t event_id, uint32_t drain_ms,
+                                           const GivenUp& given_up);
+  absl::Status ScheduleEvent(uint32_t event_id, uint32_t count);
+  // NotFound if there is no such event kernel.
+  absl::Status CheckEvent(uint32_t event_id) const;
+
+  // Errors: as RegisterEvent; Aborted when the session ended first, Cancelled
+  // when the caller gave up. A kernel that failed is a result with its status.
+  absl::StatusOr<LaunchResult> LaunchKernel(
+      const v1::LaunchKernelRequest& request, const GivenUp& given_up);
+
+  // Every few hundred milliseconds: gpud's sign of life for the device, and
+  // telemetry.
+  void Tick(shm::Nanoseconds now);
+
+  // Ends it: no further launch, everything unfinished is aborted with `why`,
+  // the device is told `close`, all that it had is freed. Returns how many
+  // events were aborted. Only the first call does anything.
+  uint64_t End(shm::CloseReason close, shm::EventStatus why);
+
+ private:
+  struct Registration {
+    std::shared_ptr<RegisteredEvent> event;
+    EventKernelTable::Slot slot;
+    bool closing = false;  // UnregisterEvent waits for it
+  };
+  using RegistrationMap = std::map<uint32_t, Registration>;
+
+  // Lock held:
+  absl::Status CheckOpen() const;
+  absl::StatusOr<RegistrationMap::iterator> FindEvent(uint32_t event_id);
+  absl::Status UnknownEvent(uint32_t event_id) const;
+  absl::StatusOr<shm::DoorbellIndex> FreeDoorbell() const;
+  FindBuffer BufferFinder() const;
+
+  const Identity identity_;
+  const std::shared_ptr<DeviceSpace> space_;
+  Daemon* const daemon_;
+
+  mutable std::mutex mutex_;
+  SessionState state_ = SessionState::kAttaching;
+  std::string note_;
+  shm::UniqueFd connection_;
+  std::optional<EventLoop::WatchId> connection_watch_;
+  uint32_t next_buffer_id_ = 1;
+  std::map<uint32_t, std::shared_ptr<Buffer>> buffers_;
+  RegistrationMap registrations_;  // by event id
+  std::vector<std::weak_ptr<BackgroundLaunch>> launches_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_SESSION_H_

@@ -1,0 +1,202 @@
+#include "gpu_daemon/control/telemetry_bus.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <zmq.hpp>
+
+#include "fmt/format.h"
+#include "gpu_daemon/control/unix_listener.h"
+#include "shm/clock.h"
+
+namespace carillon::gpud {
+namespace {
+
+uint64_t RealtimeNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string TopicOf(const v1::TelemetryEvent& event) {
+  const auto* descriptor = event.GetDescriptor();
+  const auto* field = descriptor->FindFieldByNumber(event.what_case());
+  return field == nullptr ? "unknown" : field->name();
+}
+
+// ZeroMQ's part; its exceptions end here.
+class TelemetryBus::Socket {
+ public:
+  static absl::StatusOr<std::unique_ptr<Socket>> Bind(const Options& options) {
+    try {
+      std::unique_ptr<Socket> socket(new Socket());
+      socket->socket_.set(zmq::sockopt::sndhwm, options.subscriber_capacity);
+      // Long enough for the last message to reach those who read.
+      socket->socket_.set(zmq::sockopt::linger, 200);
+      socket->socket_.bind("ipc://" + options.socket_path);
+      return socket;
+    } catch (const zmq::error_t& error) {
+      return absl::Status(error.num() == EADDRINUSE
+                              ? absl::StatusCode::kAlreadyExists
+                              : absl::StatusCode::kUnavailable,
+                          fmt::format("cannot bind the event bus to {}: {}",
+                                      options.socket_path, error.what()));
+    }
+  }
+
+  // False if a subscriber had no room. The others have got the message: a plain
+  // PUB socket drops silently and one with NODROP refuses for everybody, so
+  // this asks the second kind and then sends as the first. One stuck subscriber
+  // costs nobody else a message.
+  bool Send(const std::string& topic, const std::string& body) {
+    try {
+      socket_.set(zmq::sockopt::xpub_nodrop, true);
+      bool whole = TrySend(topic, zmq::send_flags::sndmore);
+      if (!whole) {
+        socket_.set(zmq::sockopt::xpub_nodrop, false);
+        TrySend(topic, zmq::send_flags::sndmore);
+      }
+      return TrySend(body, zmq::send_flags::none) && whole;
+    } catch (const zmq::error_t&) {
+      return false;
+    }
+  }
+
+ private:
+  Socket() : context_(1), socket_(context_, zmq::socket_type::pub) {}
+
+  bool TrySend(const std::string& part, zmq::send_flags flags) {
+    return socket_.send(zmq::buffer(part), flags | zmq::send_flags::dontwait)
+        .has_value();
+  }
+
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+};
+
+TelemetryBus::Watcher::Outcome TelemetryBus::Watcher::Next(
+    std::chrono::milliseconds timeout, v1::TelemetryEvent* event) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, timeout, [this] {
+    return overflowed_ns_ != 0 || closed_ || !queue_.empty();
+  });
+  if (overflowed_ns_ != 0) return Outcome::kOverflowed;
+  if (!queue_.empty()) {
+    *event = *queue_.front();
+    queue_.pop_front();
+    return Outcome::kEvent;
+  }
+  return closed_ ? Outcome::kClosed : Outcome::kTimedOut;
+}
+
+shm::Nanoseconds TelemetryBus::Watcher::overflowed_ns() const {
+  std::lock_guard lock(mutex_);
+  return overflowed_ns_;
+}
+
+absl::StatusOr<std::unique_ptr<TelemetryBus>> TelemetryBus::Start(
+    Options options) {
+  if (auto status = CheckSocketPath(options.socket_path); !status.ok()) {
+    return status;
+  }
+  // ZeroMQ would take a path over from a process that still serves on it.
+  if (auto status = RemoveStaleSocket(options.socket_path, SOCK_STREAM);
+      !status.ok()) {
+    return status;
+  }
+  auto socket = Socket::Bind(options);
+  if (!socket.ok()) return socket.status();
+  if (chmod(options.socket_path.c_str(), 0600) != 0) {
+    return absl::UnavailableError(fmt::format(
+        "cannot chmod {}: {}", options.socket_path, std::strerror(errno)));
+  }
+  return std::unique_ptr<TelemetryBus>(
+      new TelemetryBus(std::move(options), *std::move(socket)));
+}
+
+TelemetryBus::TelemetryBus(Options options, std::unique_ptr<Socket> socket)
+    : options_(std::move(options)), socket_(std::move(socket)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+TelemetryBus::~TelemetryBus() { Close(); }
+
+void TelemetryBus::Publish(v1::TelemetryEvent event) {
+  std::lock_guard lock(mutex_);
+  if (closing_) return;
+  event.set_number(++number_);
+  event.set_time_ns(RealtimeNs());
+  const auto shared =
+      std::make_shared<const v1::TelemetryEvent>(std::move(event));
+  if (queue_.size() < options_.queue_capacity) {
+    queue_.push_back(shared);
+    work_.notify_one();
+  } else {
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+  }
+  std::erase_if(watchers_, [&](const std::weak_ptr<Watcher>& weak) {
+    const auto watcher = weak.lock();
+    if (watcher == nullptr) return true;
+    std::lock_guard watcher_lock(watcher->mutex_);
+    if (watcher->queue_.size() < options_.watcher_capacity) {
+      watcher->queue_.push_back(shared);
+    } else {
+      watcher->overflowed_ns_ = shm::NowNs();
+    }
+    watcher->changed_.notify_one();
+    return watcher->overflowed_ns_ != 0;
+  });
+}
+
+std::shared_ptr<TelemetryBus::Watcher> TelemetryBus::Subscribe() {
+  auto watcher = std::make_shared<Watcher>();
+  std::lock_guard lock(mutex_);
+  watcher->start_number_ = number_;
+  watcher->closed_ = closing_;
+  watchers_.push_back(watcher);
+  return watcher;
+}
+
+void TelemetryBus::Run() {
+  pthread_setname_np(pthread_self(), "gpud-bus");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const EventPtr event = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    const bool whole =
+        socket_->Send(TopicOf(*event), event->SerializeAsString());
+    (whole ? sent_ : dropped_).fetch_add(1, std::memory_order_relaxed);
+    lock.lock();
+  }
+}
+
+void TelemetryBus::Close() {
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) return;
+    closing_ = true;
+    for (const auto& weak : watchers_) {
+      if (const auto watcher = weak.lock()) {
+        std::lock_guard watcher_lock(watcher->mutex_);
+        watcher->closed_ = true;
+        watcher->changed_.notify_one();
+      }
+    }
+  }
+  work_.notify_one();
+  thread_.join();
+  socket_.reset();
+  unlink(options_.socket_path.c_str());
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,107 @@
+// The testbed's news: a ZeroMQ PUB socket for any process, and bounded queues
+// for Admin.Watch.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_TELEMETRY_BUS_H_
+#define CARILLON_GPU_DAEMON_CONTROL_TELEMETRY_BUS_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/telemetry.pb.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// The name of the field of `what` that is set: a bus message's topic.
+std::string TopicOf(const v1::TelemetryEvent& event);
+
+// Thread safe. Publishing never waits: neither for the bus's thread nor for any
+// reader.
+class TelemetryBus {
+ public:
+  struct Options {
+    std::string socket_path;
+    // Messages that wait for the bus's thread.
+    size_t queue_capacity = 4096;
+    // Messages that ZeroMQ keeps for one subscriber that does not read.
+    int subscriber_capacity = 1000;
+    // Messages that wait for one watcher.
+    size_t watcher_capacity = 1024;
+  };
+
+  // One reader in this process, from the moment of Subscribe() on.
+  class Watcher {
+   public:
+    enum class Outcome { kEvent, kTimedOut, kOverflowed, kClosed };
+    // The next message; kOverflowed for ever once one did not fit; kClosed
+    // after the last message when the bus has closed.
+    Outcome Next(std::chrono::milliseconds timeout, v1::TelemetryEvent* event);
+    // The number of the last message before the first that Next() gives.
+    uint64_t start_number() const { return start_number_; }
+    // When a message did not fit; 0 as long as all did.
+    shm::Nanoseconds overflowed_ns() const;
+
+   private:
+    friend class TelemetryBus;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::shared_ptr<const v1::TelemetryEvent>> queue_;
+    uint64_t start_number_ = 0;
+    shm::Nanoseconds overflowed_ns_ = 0;
+    bool closed_ = false;
+  };
+
+  // Binds ipc://<socket_path>, mode 0600; a stale socket is removed. Errors:
+  // AlreadyExists, InvalidArgument (path), Unavailable (ZeroMQ's reason).
+  static absl::StatusOr<std::unique_ptr<TelemetryBus>> Start(Options options);
+  ~TelemetryBus();  // closes
+
+  // Gives the message its number and time, and sends it to everybody who still
+  // has room.
+  void Publish(v1::TelemetryEvent event);
+
+  std::shared_ptr<Watcher> Subscribe();
+
+  // Sends what waits, for a bounded time, then closes the socket and all
+  // watchers.
+  void Close();
+
+  // Messages that ZeroMQ took for every subscriber, and those that the queue or
+  // a subscriber had no room for. ZeroMQ tells this of a subscriber's first
+  // lost message; how many more it lost until it reads again, the subscriber
+  // knows from the numbers.
+  uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
+  uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+
+ private:
+  class Socket;
+  using EventPtr = std::shared_ptr<const v1::TelemetryEvent>;
+
+  TelemetryBus(Options options, std::unique_ptr<Socket> socket);
+  void Run();
+
+  const Options options_;
+  std::unique_ptr<Socket> socket_;  // the bus's thread only
+  std::atomic<uint64_t> sent_{0};
+  std::atomic<uint64_t> dropped_{0};
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  uint64_t number_ = 0;
+  std::deque<EventPtr> queue_;
+  std::vector<std::weak_ptr<Watcher>> watchers_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_TELEMETRY_BUS_H_

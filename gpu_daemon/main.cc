@@ -1,0 +1,147 @@
+// gpud: the GPU daemon.
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "gpu_daemon/control/control_plane.h"
+#include "shm/layout.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::gpud {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr std::chrono::seconds kLongestShutdown{5};
+
+struct Settings {
+  ControlPlane::Options plane;
+  std::string backend = "auto";
+  std::string log_level = "info";
+};
+
+void AddOptions(CLI::App& app, Settings& settings) {
+  ControlPlane::Options& plane = settings.plane;
+  app.add_option("--dir", plane.directory,
+                 "The testbed's directory: made if missing, private to you")
+      ->required();
+  app.add_option("--testbed", plane.testbed, "The testbed's name")
+      ->capture_default_str();
+  app.add_option("--backend", settings.backend, "What runs the kernels")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--workers", plane.workers,
+                 "Threads that run thread blocks; 0: the cores but one")
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
+  app.add_option("--ekt-entries", plane.ekt_entries,
+                 "Size of the event kernel table")
+      ->check(CLI::Range(1u, shm::kMaxDoorbells))
+      ->capture_default_str();
+  app.add_option("--policy", plane.policy,
+                 "Sharing policy: first_come or priority")
+      ->capture_default_str();
+  app.add_option("--memory", plane.memory_bytes,
+                 "Memory for all apertures and GPU memory (512M, 4G); 0: half "
+                 "of what is "
+                 "available, at most 4 GiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_flag("--trace", plane.tracing, "Stamp the stages of every event");
+  app.add_option("--log-level", settings.log_level, "How much is logged")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+
+  GpuModel& gpu = plane.gpu;
+  const std::string group = "The emulated GPU (defaults: EDGE Table II)";
+  const auto limit = [&](const char* name, uint32_t& value, uint32_t most,
+                         const char* what) {
+    app.add_option(name, value, what)
+        ->check(CLI::Range(1u, most))
+        ->capture_default_str()
+        ->group(group);
+  };
+  limit("--sms", gpu.sms, 1024, "SMs");
+  limit("--blocks-per-sm", gpu.blocks_per_sm, 64, "Thread blocks of an SM");
+  limit("--threads-per-sm", gpu.threads_per_sm, 4096, "Threads of an SM");
+  limit("--registers-per-sm", gpu.registers_per_sm, 1u << 20,
+        "Registers of an SM");
+  limit("--shared-per-sm", gpu.shared_bytes_per_sm, 1u << 20,
+        "Bytes of shared memory of an SM");
+}
+
+// Readable when SIGTERM or SIGINT arrives. Before any thread starts: they
+// inherit the mask.
+shm::UniqueFd BlockStopSignals() {
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  sigaddset(&stop, SIGINT);
+  sigprocmask(SIG_BLOCK, &stop, nullptr);
+  return shm::UniqueFd(signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+void StartLogging(const std::string& level) {
+  auto logger = spdlog::stderr_color_mt("gpud");
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// No kernel can be stopped on a CPU core: one that runs too long does not keep
+// gpud up.
+void ExitAnyway(const std::atomic<bool>* closed) {
+  std::thread([closed] {
+    std::this_thread::sleep_for(kLongestShutdown);
+    spdlog::warn("a kernel still runs after {} s: going down without it",
+                 kLongestShutdown.count());
+    std::_Exit(*closed ? 0 : kFailed);
+  }).detach();
+}
+
+int Main(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("gpud: the GPU daemon of a Carillon testbed.", "gpud");
+  AddOptions(app, settings);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  StartLogging(settings.log_level);
+  if (settings.backend == "cuda") {
+    spdlog::error("the CUDA back-end is not built in yet; use --backend cpu");
+    return kFailed;
+  }
+  umask(0077);
+  signal(SIGPIPE, SIG_IGN);
+  const shm::UniqueFd stop = BlockStopSignals();
+  settings.plane.stop_fd = stop.get();
+  auto plane = ControlPlane::Start(settings.plane);
+  if (!plane.ok()) {
+    spdlog::error("{}", std::string(plane.status().message()));
+    return kFailed;
+  }
+  (*plane)->Run();
+  static std::atomic<bool> closed{false};
+  ExitAnyway(&closed);
+  (*plane)->ShutDown();
+  closed = true;
+  plane->reset();
+  return 0;
+}
+
+}  // namespace
+}  // namespace carillon::gpud
+
+int main(int argc, char** argv) { return carillon::gpud::Main(argc, argv); }
