@@ -11,6 +11,8 @@
 #include "gpu_daemon/kernels/echo.cuh"
 #include "gpu_daemon/kernels/fail_if.cuh"
 #include "gpu_daemon/kernels/matmul.cuh"
+#include "gpu_daemon/kernels/memc_get.cuh"
+#include "gpu_daemon/kernels/memc_set.cuh"
 #include "gpu_daemon/kernels/null_event.cuh"
 #include "gpu_daemon/kernels/reduce.cuh"
 #include "gpu_daemon/kernels/vector_add.cuh"

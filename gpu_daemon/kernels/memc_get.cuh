@@ -34,7 +34,7 @@ CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
 
 CARILLON_KERNEL_INFO(
     memc_get, MemcArgs, "memcached get, gets, gat and gats, a request a thread",
-    simt::Registers(80).Validate<&memc::CheckLaunch>(),
+    simt::Registers(72).Validate<&memc::CheckLaunch>(),
     CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),
     CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),
     CARILLON_PARAM(MemcArgs, replies, "receives replies, reply_stride apart"),

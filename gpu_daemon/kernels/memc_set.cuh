@@ -32,7 +32,7 @@ CARILLON_KERNEL_INFO(
     memc_set, MemcArgs,
     "memcached set and every other command, a request a "
     "thread",
-    simt::Registers(96).Validate<&memc::CheckLaunch>(),
+    simt::Registers(82).Validate<&memc::CheckLaunch>(),
     CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),
     CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),
     CARILLON_PARAM(MemcArgs, replies, "receives replies, reply_stride apart"),

@@ -67,7 +67,7 @@ CARILLON_HOST_DEVICE constexpr uint64_t ItemBytes(uint32_t key_length,
   return sizeof(Item) + key_length + value_length;
 }
 
-inline constexpr uint32_t kWays = 16;
+inline constexpr uint32_t kWays = shm::kMemcTableWays;
 
 //   0      8          24         64        128
 //   +------+----------+----------+---------+
@@ -79,7 +79,7 @@ struct alignas(128) Set {
   uint8_t reserved[40];
   BlockRef ref[kWays];  // 0: the way is free
 };
-static_assert(sizeof(Set) == 128);
+static_assert(sizeof(Set) == shm::kMemcTableSetBytes);
 static_assert(offsetof(Set, ref) == 64);
 
 // Counted by every request, hence striped over lines. Only sums mean anything.
@@ -129,7 +129,7 @@ struct TableHeader {
 static_assert(offsetof(TableHeader, last_cas) == 64);
 static_assert(offsetof(TableHeader, rare) == 128);
 static_assert(offsetof(TableHeader, counters) == 256);
-static_assert(sizeof(TableHeader) == 1280);
+static_assert(sizeof(TableHeader) == shm::kMemcTableHeaderBytes);
 
 inline constexpr uint64_t kMinTableBytes = sizeof(TableHeader) + sizeof(Set);
 
