@@ -247,12 +247,23 @@ constexpr uint64_t kSlowdown = 20;
 constexpr uint64_t kSlowdown = 1;
 #endif
 
-// A turn of a loop that found nothing to do: two spinning threads must also get
-// on when they share a core.
-void Idle(uint32_t turn) {
-  CpuRelax();
-  if (turn % 64 == 0) sched_yield();
-}
+// Of a loop that may find nothing to do for a while, but not for ever.
+class Patience {
+ public:
+  void Progress() { since_ = NowNs(); }
+  // A turn without progress: two spinning threads must also get on when they
+  // share a core. False once there was none for half a minute.
+  bool Idle() {
+    CpuRelax();
+    if (++turns_ % 64 != 0) return true;
+    sched_yield();
+    return NowNs() - since_ < 30'000'000'000;
+  }
+
+ private:
+  Nanoseconds since_ = NowNs();
+  uint32_t turns_ = 0;
+};
 
 struct Load {
   uint32_t entries;
@@ -285,9 +296,14 @@ TEST_P(RingLoadTest, EveryEventArrivesWholeInOrderAndOnce) {
   std::thread gpud([&] {
     uint64_t launched = 0;
     uint64_t completed = 0;
-    for (uint32_t turn = 1; completed < events; ++turn) {
+    Patience patience;
+    while (completed < events && broken == 0) {
       const uint32_t doorbell = gpu.LoadDoorbell();
-      if (doorbell == seen) Idle(turn);
+      if (doorbell != seen) {
+        patience.Progress();
+      } else if (!patience.Idle()) {
+        ++broken;
+      }
       if (doorbell - seen > load.entries) ++broken;
       for (; seen != doorbell; ++seen) {
         ++launched;
@@ -312,7 +328,8 @@ TEST_P(RingLoadTest, EveryEventArrivesWholeInOrderAndOnce) {
   std::minstd_rand random(load.entries);
   uint64_t rung = 0;
   uint64_t consumed = 0;
-  for (uint32_t turn = 1; consumed < events; ++turn) {
+  Patience patience;
+  while (consumed < events && broken == 0) {
     bool moved = false;
     // Batches of any size up to the ring's.
     uint64_t batch = random() % load.entries + 1;
@@ -336,7 +353,11 @@ TEST_P(RingLoadTest, EveryEventArrivesWholeInOrderAndOnce) {
       }
       device.Consume();
     }
-    if (!moved) Idle(turn);
+    if (moved) {
+      patience.Progress();
+    } else if (!patience.Idle()) {
+      ++broken;
+    }
   }
   gpud.join();
   EXPECT_EQ(broken, 0u);
