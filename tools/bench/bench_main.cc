@@ -1,0 +1,152 @@
+#include "tools/bench/bench_main.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "tools/bench/roles.h"
+
+namespace carillon::bench {
+namespace {
+
+constexpr std::chrono::milliseconds kQuick{50};
+
+std::string Describe(const Measurement& measurement) {
+  std::string text;
+  const auto add = [&](const char* path, double scale, const char* format) {
+    const Json::json_pointer pointer{std::string(path)};
+    if (!measurement.result.contains(pointer)) return;
+    text += fmt::format(fmt::runtime(format),
+                        measurement.result[pointer].get<double>() * scale);
+  };
+  add("/round_trip_ns/p50", 1e-3, " p50 {:.2f} us");
+  add("/round_trip_ns/p99", 1e-3, " p99 {:.2f} us");
+  add("/pipelined/per_second", 1e-6, " {:.3f} M/s");
+  return text;
+}
+
+std::optional<std::string_view> BaseOf(const BenchResult& result,
+                                       const std::string& part) {
+  for (const auto& [name, base] : result.bases) {
+    if (name == part) return base;
+  }
+  return std::nullopt;
+}
+
+int Report(const BenchRun& run, const BenchResult& result,
+           std::string_view name, const std::string& command, bool json,
+           const std::string& out) {
+  Json document = MakeDocument(name, run.session, result.parts, result.figures);
+  document["command"] = command;
+  document["quick"] = run.quick;
+  if (json) {
+    fmt::print("{}\n", document.dump(2));
+  } else {
+    for (const Part& part : result.parts) {
+      fmt::print("{}\n{}\n", part.name(),
+                 part.Table(BaseOf(result, part.name())));
+    }
+    fmt::print("{}", FigureTable(result.figures));
+  }
+  if (out.empty()) return 0;
+  std::vector<std::string> written;
+  const absl::Status status = WriteDocument(out, document, &written);
+  for (const std::string& path : written) {
+    fmt::print(stderr, "wrote {}\n", path);
+  }
+  if (status.ok()) return 0;
+  fmt::print(stderr, "{}\n", std::string(status.message()));
+  return 1;
+}
+
+}  // namespace
+
+absl::StatusOr<Part> BenchRun::Measure(
+    std::string name, std::vector<Contender> contenders) const {
+  if (quick) {
+    for (Contender& contender : contenders) {
+      ClientJob& job = contender.job;
+      job.round_trip_time = std::min(job.round_trip_time, kQuick);
+      job.pipeline_time = std::min(job.pipeline_time, kQuick);
+      job.idle_time = std::min(job.idle_time, kQuick);
+    }
+  }
+  fmt::print(stderr, "{}\n", name);
+  auto measurements = RunSession(
+      contenders, session, [&](const Contender& contender, const auto& one) {
+        fmt::print(
+            stderr,
+            "  round {} {:<18}{}  (probe {:.0f} ns, others {:.0f} %{})\n",
+            one.round + 1, contender.name, Describe(one), one.probe_ns,
+            one.foreign * 100, one.disturbed ? ", disturbed" : "");
+      });
+  if (!measurements.ok()) return measurements.status();
+  return Part(std::move(name), std::move(contenders), *std::move(measurements));
+}
+
+int BenchMain(int argc, char** argv, std::string_view name,
+              std::string_view summary, RunBench run) {
+  if (const auto played = PlayRole(argc, argv)) return *played;
+  BenchRun bench;
+  SessionOptions& session = bench.session;
+  session.gpud = Runfile("gpu_daemon/gpud");
+  std::string output = "table";
+  std::string out;
+  int64_t patience_s = 20;
+  double max_foreign_percent = 5;
+  CLI::App app{std::string(summary), std::string(name)};
+  app.add_option("-o,--output", output, "What is printed")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  app.add_option("--out", out, "Also write JSON and a plot (PNG) there");
+  app.add_option("--rounds", session.rounds,
+                 "Rounds; each measures everything twice, there and back")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--quick", bench.quick, "One short round: a look, no figures");
+  app.add_option("--gpud", session.gpud, "The GPU daemon's program");
+  app.add_option("--max-foreign", max_foreign_percent,
+                 "Percent of the machine that others may use before a "
+                 "measurement counts as disturbed")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--attempts", session.attempts,
+                 "How often a disturbed measurement is taken again")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app.add_option("--patience", patience_s,
+                 "Seconds to wait for a quiet moment before each measurement")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
+  app.add_flag("--realtime", session.realtime,
+               "Give what is measured real-time priority (needs root): for a "
+               "machine that others use");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  session.patience = std::chrono::seconds(patience_s);
+  session.max_foreign = max_foreign_percent / 100;
+  if (bench.quick) {
+    session.rounds = 1;
+    session.attempts = 1;
+    session.patience = {};
+  }
+  // The arguments alone: the program's path says nothing to a reader.
+  std::string command(name);
+  for (int i = 1; i < argc; ++i) command += fmt::format(" {}", argv[i]);
+
+  const auto result = run(bench);
+  if (!result.ok()) {
+    fmt::print(stderr, "{}\n", std::string(result.status().message()));
+    return 1;
+  }
+  return Report(bench, *result, name, command, output == "json", out);
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,40 @@
+// What the bench binaries share: their options and how they end.
+#ifndef CARILLON_TOOLS_BENCH_BENCH_MAIN_H_
+#define CARILLON_TOOLS_BENCH_BENCH_MAIN_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/bench/report.h"
+#include "tools/bench/session.h"
+
+namespace carillon::bench {
+
+struct BenchRun {
+  SessionOptions session;
+  bool quick = false;  // one short round: shows that it works, measures little
+  // Runs a session, with a line on stderr for every measurement.
+  absl::StatusOr<Part> Measure(std::string name,
+                               std::vector<Contender> contenders) const;
+};
+
+struct BenchResult {
+  std::vector<Part> parts;
+  std::vector<Figure> figures;
+  // Table() of each part is shown against it; parts without a name in here too.
+  std::vector<std::pair<std::string, std::string>> bases;  // part, contender
+};
+
+using RunBench = absl::StatusOr<BenchResult> (*)(const BenchRun& run);
+
+// The main() of a bench binary: a role (roles.h), or options, run(), tables or
+// JSON on stdout, files under --out. Exit codes: 0 measured (whatever the
+// figures say), 1 failed, 2 usage.
+int BenchMain(int argc, char** argv, std::string_view name,
+              std::string_view summary, RunBench run);
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_BENCH_MAIN_H_

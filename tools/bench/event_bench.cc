@@ -1,0 +1,183 @@
+// What an event costs: a null event (32 threads) from a device process through
+// gpud and back, beside the bare things that it is made of.
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/bench/bench_main.h"
+#include "tools/bench/transports/transport.h"
+
+namespace carillon::bench {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::string_view kP50 = "/round_trip_ns/p50";
+constexpr std::string_view kRate = "/pipelined/per_second";
+// What a device of the SDK does without being told.
+constexpr microseconds kDefaultSpin{20};
+
+Contender Make(std::string_view transport, std::string name,
+               std::string label) {
+  Contender contender;
+  contender.name = std::move(name);
+  contender.label = std::move(label);
+  contender.job.transport = transport;
+  return contender;
+}
+
+std::vector<Contender> Spinning() {
+  std::vector<Contender> all = {
+      Make("ring_null", "ring", "Carillon ring, bare"),
+      Make("event_null", "event", "null event"),
+      Make("plain_ring", "plain_ring", "textbook SPSC ring, 64 bytes"),
+      Make("ring_null", "ring_again", "Carillon ring, bare (control)")};
+  for (Contender& contender : all) contender.job.pipeline_time = {};
+  return all;
+}
+
+std::vector<Contender> FromIdle() {
+  std::vector<Contender> all = {
+      Make("futex_wake", "futex", "futex wake each way"),
+      Make("event_null", "event", "null event, the SDK's spin of 20 us"),
+      Make("event_null", "event_no_spin", "null event, the device never spins"),
+      Make("futex_wake", "futex_again", "futex wake each way (control)")};
+  all[1].job.spin = kDefaultSpin;
+  all[2].job.spin = microseconds(0);
+  for (Contender& contender : all) {
+    contender.job.gap = milliseconds(2);
+    contender.job.round_trips = 400;
+    contender.job.round_trip_time = seconds(3);
+    contender.job.pipeline_time = {};
+  }
+  return all;
+}
+
+std::vector<Contender> Pipelined() {
+  std::vector<Contender> all = {
+      Make("event_null", "one_device", "one device"),
+      Make("event_null", "four_devices", "four devices, in all"),
+      Make("ring_null", "ring", "Carillon ring, bare"),
+      Make("event_null", "one_device_again", "one device (control)")};
+  for (Contender& contender : all) {
+    contender.job.round_trips = 0;
+    contender.job.pipeline_time = milliseconds(1000);
+    contender.job.spin = kDefaultSpin;
+    // Four devices and gpud share the same two CPUs, so nobody has one alone.
+    contender.pinned = contender.name != "four_devices";
+  }
+  all[1].clients = 4;
+  return all;
+}
+
+std::vector<Contender> Idle() {
+  Contender contender =
+      Make("event_null", "idle", "gpud and four devices, idle");
+  contender.clients = 4;
+  contender.pinned = false;
+  contender.job.idle_time = seconds(5);
+  contender.job.round_trips = 0;
+  contender.job.pipeline_time = {};
+  return {contender};
+}
+
+Range IdlePercent(const Part& part) {
+  std::vector<double> percent;
+  for (const Measurement& measurement : part.measurements()) {
+    percent.push_back((measurement.client_cpu + measurement.server_cpu) * 100);
+  }
+  return RangeOf(std::move(percent));
+}
+
+Range Scaled(Range range, double by) {
+  return {range.runs, range.median * by, range.low * by, range.high * by};
+}
+
+absl::StatusOr<BenchResult> Run(const BenchRun& run) {
+  const auto spinning =
+      run.Measure("null event, both sides spinning", Spinning());
+  if (!spinning.ok()) return spinning.status();
+  const auto from_idle = run.Measure("null event, from idle", FromIdle());
+  if (!from_idle.ok()) return from_idle.status();
+  const auto pipelined = run.Measure("pipelined null events", Pipelined());
+  if (!pipelined.ok()) return pipelined.status();
+  const auto idle = run.Measure("idle", Idle());
+  if (!idle.ok()) return idle.status();
+
+  using Wish = Figure::Wish;
+  BenchResult result;
+  result.figures = {
+      {.name = "control_spinning",
+       .what = "control: the same ring twice, p50",
+       .unit = "x",
+       .value = spinning->Ratio("ring_again", "ring", kP50)},
+      {.name = "null_event_over_ring_p50",
+       .what = "null event / bare ring, p50, spinning",
+       .unit = "x",
+       .value = spinning->Ratio("event", "ring", kP50),
+       .wish = Wish::kAtMost,
+       .target = 2.5},
+      {.name = "null_event_over_plain_ring_p50",
+       .what = "null event / textbook ring, p50, spinning",
+       .unit = "x",
+       .value = spinning->Ratio("event", "plain_ring", kP50),
+       .wish = Wish::kAtMost,
+       .target = 2.5},
+      {.name = "control_from_idle",
+       .what = "control: the same futex wake twice, p50",
+       .unit = "x",
+       .value = from_idle->Ratio("futex_again", "futex", kP50)},
+      {.name = "null_event_over_futex_p50",
+       .what = "null event / futex wake, p50, from idle",
+       .unit = "x",
+       .value = from_idle->Ratio("event", "futex", kP50),
+       .wish = Wish::kAtMost,
+       .target = 1.5},
+      {.name = "null_event_no_spin_over_futex_p50",
+       .what = "the same, the device never spins",
+       .unit = "x",
+       .value = from_idle->Ratio("event_no_spin", "futex", kP50),
+       .wish = Wish::kAtMost,
+       .target = 1.5},
+      {.name = "control_pipelined",
+       .what = "control: one device twice, rate",
+       .unit = "x",
+       .value = pipelined->Ratio("one_device_again", "one_device", kRate)},
+      {.name = "pipelined_one_device",
+       .what = "pipelined null events, one device",
+       .unit = "M/s",
+       .value = Scaled(pipelined->Value("one_device", kRate), 1e-6),
+       .wish = Wish::kAtLeast,
+       .target = 5},
+      {.name = "four_devices_over_one",
+       .what = "four devices on the same CPUs / one, rate",
+       .unit = "x",
+       .value = pipelined->Ratio("four_devices", "one_device", kRate),
+       .wish = Wish::kAtLeast,
+       .target = 0.9},
+      {.name = "idle_percent",
+       .what = "gpud and four idle devices",
+       .unit = "% of a core",
+       .value = IdlePercent(*idle),
+       .wish = Wish::kAtMost,
+       .target = 1},
+  };
+  result.parts = {*spinning, *from_idle, *pipelined, *idle};
+  result.bases = {{spinning->name(), "ring"}, {from_idle->name(), "futex"}};
+  return result;
+}
+
+}  // namespace
+}  // namespace carillon::bench
+
+int main(int argc, char** argv) {
+  return carillon::bench::BenchMain(
+      argc, argv, "event",
+      "What an event costs: a null event through gpud and back, spinning, from "
+      "idle and pipelined.",
+      &carillon::bench::Run);
+}

@@ -1,0 +1,83 @@
+// What a bench says: a document (JSON), tables for people, a plot.
+#ifndef CARILLON_TOOLS_BENCH_REPORT_H_
+#define CARILLON_TOOLS_BENCH_REPORT_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/bench/session.h"
+#include "tools/bench/stats.h"
+
+namespace carillon::bench {
+
+// A number with what the project wants of it. Measured on a machine that others
+// may share, so it is shown, never a test's verdict.
+struct Figure {
+  std::string name;  // null_event_over_ring_p50
+  std::string what;  // one line for people
+  std::string unit;  // "x", "M/s", "% of a core"
+  Range value;
+  // The wish, if there is one: at most (or at least) `target`.
+  enum class Wish { kNone, kAtMost, kAtLeast };
+  Wish wish = Wish::kNone;
+  double target = 0;
+
+  bool met() const;
+};
+
+// One session: its contenders, measurements, and summaries of the latter.
+class Part {
+ public:
+  Part(std::string name, std::vector<Contender> contenders,
+       std::vector<Measurement> measurements)
+      : name_(std::move(name)),
+        contenders_(std::move(contenders)),
+        measurements_(std::move(measurements)) {}
+
+  const std::string& name() const { return name_; }
+  const std::vector<Measurement>& measurements() const { return measurements_; }
+
+  // By contender name; they must exist.
+  std::vector<RoundValues> Values(std::string_view contender,
+                                  std::string_view path) const;
+  Range Value(std::string_view contender, std::string_view path) const;
+  // PairRatios() of two contenders' values.
+  Range Ratio(std::string_view of, std::string_view to,
+              std::string_view path) const;
+
+  // {"name", "contenders", "measurements", "summary": by contender}
+  Json ToJson() const;
+  // Round trips in us, rates in M/s; medians [lowest..highest] of the runs.
+  // With `base`: the ratio of the medians of round trips to it, in interleaved
+  // pairs.
+  std::string Table(std::optional<std::string_view> base) const;
+
+ private:
+  size_t IndexOf(std::string_view contender) const;
+
+  std::string name_;
+  std::vector<Contender> contenders_;
+  std::vector<Measurement> measurements_;
+};
+
+// The whole document: what was measured, when, how and on what.
+Json MakeDocument(std::string_view bench, const SessionOptions& options,
+                  const std::vector<Part>& parts,
+                  const std::vector<Figure>& figures);
+std::string FigureTable(const std::vector<Figure>& figures);
+
+// Writes <directory>/<bench>.json and, with tools/report/plot_bench.py,
+// <bench>.png; makes the directory. `written` receives the paths. Errors:
+// PermissionDenied and the like; Unavailable when only the plot failed.
+absl::Status WriteDocument(const std::string& directory, const Json& document,
+                           std::vector<std::string>* written);
+
+// A file of this binary's runfiles ("gpu_daemon/gpud"); empty if it has none.
+std::string Runfile(std::string_view path);
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_REPORT_H_

@@ -1,0 +1,224 @@
+#include "tools/bench/roles.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <string_view>
+#include <thread>
+
+#include "shm/clock.h"
+#include "tools/bench/stats.h"
+
+namespace carillon::bench {
+namespace {
+
+constexpr std::string_view kServe = "--serve";
+constexpr std::string_view kAsk = "--ask";
+constexpr uint64_t kWarmUp = 1000;
+
+Message MakeRequest(uint64_t sequence) {
+  Message request{.sequence = sequence};
+  std::fill(std::begin(request.payload), std::end(request.payload),
+            static_cast<uint8_t>(sequence));
+  return request;
+}
+
+absl::Status WrongReply(uint64_t got, uint64_t wanted) {
+  return absl::DataLossError(
+      fmt::format("the reply is for request {}, not {}", got, wanted));
+}
+
+absl::Status OneRoundTrip(Client* client, uint64_t sequence, uint32_t* ns) {
+  const Message request = MakeRequest(sequence);
+  Message reply;
+  const shm::Nanoseconds start = shm::NowNs();
+  auto status = client->RoundTrip(request, &reply);
+  *ns = static_cast<uint32_t>(
+      std::min<shm::Nanoseconds>(shm::NowNs() - start, UINT32_MAX));
+  if (status.ok() && reply.sequence != sequence) {
+    status = WrongReply(reply.sequence, sequence);
+  }
+  return status;
+}
+
+// Keeps `window` requests in flight: half of them are sent together, then the
+// oldest half is awaited. Replies may come in any order, so their sequences are
+// added up.
+absl::Status Pipeline(Client* client, const ClientJob& job, uint64_t first,
+                      ClientResult* result) {
+  const uint32_t half = std::max(job.window / 2, 1u);
+  const shm::Nanoseconds start = shm::NowNs();
+  const shm::Nanoseconds limit =
+      std::chrono::nanoseconds(job.pipeline_time).count();
+  uint64_t sent = first;
+  uint64_t received = first;
+  uint64_t sum_sent = 0;
+  uint64_t sum_received = 0;
+  const auto send_half = [&] {
+    for (uint32_t i = 0; i < half; ++i, ++sent) {
+      sum_sent += sent;
+      if (auto status = client->Send(MakeRequest(sent)); !status.ok()) {
+        return status;
+      }
+    }
+    return client->Flush();
+  };
+  const auto receive_half = [&] {
+    for (uint32_t i = 0; i < half; ++i, ++received) {
+      Message reply;
+      if (auto status = client->Receive(&reply); !status.ok()) return status;
+      sum_received += reply.sequence;
+    }
+    return absl::OkStatus();
+  };
+  if (auto status = send_half(); !status.ok()) return status;
+  while (shm::NowNs() - start < limit) {
+    if (auto status = send_half(); !status.ok()) return status;
+    if (auto status = receive_half(); !status.ok()) return status;
+  }
+  if (auto status = receive_half(); !status.ok()) return status;
+  result->pipelined_seconds = static_cast<double>(shm::NowNs() - start) * 1e-9;
+  result->pipelined = received - first;
+  if (sum_received != sum_sent) return WrongReply(sum_received, sum_sent);
+  return absl::OkStatus();
+}
+
+int Fail(std::string_view role, const absl::Status& why) {
+  fmt::print(stderr, "{}: {}\n", role, why.ToString());
+  return 1;
+}
+
+int Serve(const std::string& name, const std::string& directory) {
+  const Transport* transport = FindTransport(name);
+  if (transport == nullptr || transport->serve == nullptr) {
+    return Fail("server", absl::NotFoundError(name));
+  }
+  const absl::Status status =
+      transport->serve(directory, [](const std::string& endpoint) {
+        fmt::print("ready {}\n", endpoint);
+        std::fflush(stdout);
+      });
+  return status.ok() ? 0 : Fail(name, status);
+}
+
+ClientJob ParseJob(const Json& json) {
+  ClientJob job;
+  job.transport = json.at("transport").get<std::string>();
+  job.endpoint = json.at("endpoint").get<std::string>();
+  job.round_trips = json.at("round_trips").get<uint64_t>();
+  job.round_trip_time =
+      std::chrono::milliseconds(json.at("round_trip_ms").get<int64_t>());
+  job.idle_time = std::chrono::milliseconds(json.at("idle_ms").get<int64_t>());
+  job.gap = std::chrono::microseconds(json.at("gap_us").get<int64_t>());
+  job.spin = std::chrono::nanoseconds(json.at("spin_ns").get<int64_t>());
+  job.pipeline_time =
+      std::chrono::milliseconds(json.at("pipeline_ms").get<int64_t>());
+  job.window = json.at("window").get<uint32_t>();
+  return job;
+}
+
+int Ask(const std::string& argument) {
+  const Json json = Json::parse(argument, nullptr, false);
+  if (json.is_discarded()) {
+    return Fail("client", absl::InvalidArgumentError(argument));
+  }
+  const ClientJob job = ParseJob(json);
+  const Transport* transport = FindTransport(job.transport);
+  if (transport == nullptr) {
+    return Fail("client", absl::NotFoundError(job.transport));
+  }
+  const auto client = transport->connect(job.endpoint, job.spin);
+  if (!client.ok()) return Fail(job.transport, client.status());
+  fmt::print("ready\n");
+  std::fflush(stdout);
+  std::string go;
+  if (!std::getline(std::cin, go)) return 1;
+  auto result = RunJob(client->get(), job);
+  if (!result.ok()) return Fail(job.transport, result.status());
+  fmt::print("{}\n", ToJson(*std::move(result)).dump());
+  std::fflush(stdout);
+  // Lives until it was looked at: a process that has ended has no CPU clock.
+  std::getline(std::cin, go);
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<ClientResult> RunJob(Client* client, const ClientJob& job) {
+  // Otherwise the kernel adds 50 us to every gap.
+  prctl(PR_SET_TIMERSLACK, 1);
+  ClientResult result;
+  if (job.idle_time.count() > 0) client->Idle(job.idle_time);
+  uint64_t sequence = 0;
+  uint32_t ns = 0;
+  const auto limit = std::chrono::nanoseconds(job.round_trip_time).count();
+  shm::Nanoseconds start = shm::NowNs();
+  for (uint64_t i = 0; i < kWarmUp && job.round_trips > 0; ++i) {
+    if (auto status = OneRoundTrip(client, sequence++, &ns); !status.ok()) {
+      return status;
+    }
+    if (shm::NowNs() - start > shm::Nanoseconds(limit) / 10) break;
+  }
+  result.round_trips_ns.reserve(job.round_trips);
+  start = shm::NowNs();
+  while (result.round_trips_ns.size() < job.round_trips) {
+    if (job.gap.count() > 0) std::this_thread::sleep_for(job.gap);
+    if (auto status = OneRoundTrip(client, sequence++, &ns); !status.ok()) {
+      return status;
+    }
+    result.round_trips_ns.push_back(ns);
+    if (shm::NowNs() - start > shm::Nanoseconds(limit)) break;
+  }
+  if (job.pipeline_time.count() > 0) {
+    if (auto status = Pipeline(client, job, sequence, &result); !status.ok()) {
+      return status;
+    }
+  }
+  return result;
+}
+
+Json ToJson(ClientResult result) {
+  Json json = Json::object();
+  if (!result.round_trips_ns.empty()) {
+    const Percentiles p = PercentilesOf(result.round_trips_ns);
+    json["round_trip_ns"] = {{"samples", p.samples}, {"min", p.min},
+                             {"p50", p.p50},         {"p90", p.p90},
+                             {"p99", p.p99},         {"max", p.max}};
+  }
+  if (result.pipelined > 0) {
+    json["pipelined"] = {{"messages", result.pipelined},
+                         {"seconds", result.pipelined_seconds},
+                         {"per_second", static_cast<double>(result.pipelined) /
+                                            result.pipelined_seconds}};
+  }
+  return json;
+}
+
+std::vector<std::string> ServerArguments(const std::string& transport,
+                                         const std::string& directory) {
+  return {OwnProgram(), std::string(kServe), transport, directory};
+}
+
+std::vector<std::string> ClientArguments(const ClientJob& job) {
+  const Json json = {{"transport", job.transport},
+                     {"endpoint", job.endpoint},
+                     {"round_trips", job.round_trips},
+                     {"round_trip_ms", job.round_trip_time.count()},
+                     {"idle_ms", job.idle_time.count()},
+                     {"gap_us", job.gap.count()},
+                     {"spin_ns", job.spin.count()},
+                     {"pipeline_ms", job.pipeline_time.count()},
+                     {"window", job.window}};
+  return {OwnProgram(), std::string(kAsk), json.dump()};
+}
+
+std::optional<int> PlayRole(int argc, char** argv) {
+  if (argc == 4 && argv[1] == kServe) return Serve(argv[2], argv[3]);
+  if (argc == 3 && argv[1] == kAsk) return Ask(argv[2]);
+  return std::nullopt;
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,316 @@
+#include "tools/bench/session.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "fmt/format.h"
+#include "shm/clock.h"
+#include "tools/bench/child.h"
+#include "tools/bench/transports/transport.h"
+
+namespace carillon::bench {
+namespace {
+
+constexpr std::chrono::milliseconds kAnswerTime{20'000};
+constexpr std::chrono::milliseconds kGrace{2'000};
+
+// A new empty directory, removed with all that is in it at the end.
+class ScratchDirectory {
+ public:
+  static absl::StatusOr<ScratchDirectory> Make() {
+    std::string path =
+        (std::filesystem::temp_directory_path() / "carillon-bench-XXXXXX")
+            .string();
+    if (mkdtemp(path.data()) == nullptr) {
+      return absl::InternalError(
+          fmt::format("cannot make a directory in {}",
+                      std::filesystem::temp_directory_path().string()));
+    }
+    return ScratchDirectory(std::move(path));
+  }
+  ScratchDirectory(ScratchDirectory&& other) noexcept
+      : path_(std::exchange(other.path_, {})) {}
+  ScratchDirectory& operator=(ScratchDirectory&&) = delete;
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// The server of one measurement: a child of ours, or gpud.
+class Server {
+ public:
+  static absl::StatusOr<Server> Start(const Transport& transport, int cpu,
+                                      const SessionOptions& options) {
+    auto directory = ScratchDirectory::Make();
+    if (!directory.ok()) return directory.status();
+    if (transport.serve == nullptr) {
+      return StartGpud(transport, *std::move(directory), cpu, options);
+    }
+    auto child =
+        Child::Spawn({.argv = ServerArguments(std::string(transport.name),
+                                              directory->path()),
+                      .cpu = cpu,
+                      .realtime = options.realtime});
+    if (!child.ok()) return child.status();
+    Server server(transport, *std::move(directory), *std::move(child));
+    const auto line = server.child_.ReadLine(kAnswerTime);
+    if (!line.ok()) return line.status();
+    constexpr std::string_view kReady = "ready ";
+    if (!line->starts_with(kReady)) {
+      return absl::InternalError(fmt::format("the server says '{}'", *line));
+    }
+    server.endpoint_ = line->substr(kReady.size());
+    return server;
+  }
+  Server(Server&&) = default;
+  Server& operator=(Server&&) = delete;
+  ~Server() {
+    // gpud tidies up; the others have nothing to.
+    child_.End(transport_->serve == nullptr ? SIGTERM : SIGKILL, kGrace);
+    if (transport_->clean_up != nullptr && !directory_.path().empty()) {
+      transport_->clean_up(directory_.path());
+    }
+  }
+
+  const std::string& endpoint() const { return endpoint_; }
+  uint64_t CpuNs() const { return child_.CpuNs(); }
+
+ private:
+  Server(const Transport& transport, ScratchDirectory directory, Child child)
+      : transport_(&transport),
+        directory_(std::move(directory)),
+        child_(std::move(child)) {}
+
+  static absl::StatusOr<Server> StartGpud(const Transport& transport,
+                                          ScratchDirectory directory, int cpu,
+                                          const SessionOptions& options) {
+    if (options.gpud.empty()) {
+      return absl::FailedPreconditionError(
+          "this measurement needs gpud: say where it is with --gpud");
+    }
+    const std::string testbed = directory.path() + "/testbed";
+    auto child =
+        Child::Spawn({.argv = {options.gpud, "--dir", testbed, "--backend",
+                               "cpu", "--log-level", "warn"},
+                      .cpu = cpu,
+                      .realtime = options.realtime,
+                      .log_path = directory.path() + "/gpud.log"});
+    if (!child.ok()) return child.status();
+    Server server(transport, std::move(directory), *std::move(child));
+    server.endpoint_ = testbed;
+    return server;
+  }
+
+  const Transport* transport_;
+  ScratchDirectory directory_;
+  Child child_;
+  std::string endpoint_;
+};
+
+// CPU time that neither the given processes nor this one used, as a share of
+// all CPUs.
+class ForeignMeter {
+ public:
+  void Start(uint64_t ours_ns) {
+    start_ns_ = shm::NowNs();
+    start_ = Total();
+    ours_ns_ = ours_ns + OwnCpuNs();
+  }
+  double Stop(uint64_t ours_ns) const {
+    const double elapsed = static_cast<double>(shm::NowNs() - start_ns_);
+    const double all = static_cast<double>(Total() - start_);
+    const double ours = static_cast<double>(ours_ns + OwnCpuNs() - ours_ns_);
+    const auto cpus = std::max(1u, std::thread::hardware_concurrency());
+    return std::max(0.0, all - ours) / elapsed / cpus;
+  }
+
+ private:
+  static uint64_t Total() {
+    const MachineTime time = ReadMachineTime();
+    return time.busy_ns + time.stolen_ns;
+  }
+  uint64_t start_ns_ = 0;
+  uint64_t start_ = 0;
+  uint64_t ours_ns_ = 0;
+};
+
+void WaitForQuiet(const SessionOptions& options) {
+  const shm::Nanoseconds deadline =
+      shm::NowNs() + std::chrono::nanoseconds(options.patience).count();
+  while (shm::NowNs() < deadline) {
+    ForeignMeter meter;
+    meter.Start(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (meter.Stop(0) <= options.max_foreign) return;
+  }
+}
+
+uint64_t SumCpu(const std::vector<Child>& children) {
+  uint64_t sum = 0;
+  for (const Child& child : children) sum += child.CpuNs();
+  return sum;
+}
+
+// Adds one client's result to what others of the same measurement found.
+void AddResult(const Json& one, Json* all) {
+  if (all->is_null()) {
+    *all = one;
+    return;
+  }
+  if (!one.contains("pipelined") || !all->contains("pipelined")) return;
+  Json& sum = (*all)["pipelined"];
+  const Json& more = one["pipelined"];
+  sum["messages"] =
+      sum["messages"].get<uint64_t>() + more["messages"].get<uint64_t>();
+  sum["per_second"] =
+      sum["per_second"].get<double>() + more["per_second"].get<double>();
+}
+
+absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
+                                        const SessionOptions& options,
+                                        const std::vector<int>& cpus) {
+  const Transport* transport = FindTransport(contender.job.transport);
+  if (transport == nullptr) return absl::NotFoundError(contender.job.transport);
+  const bool pinned = contender.pinned && cpus.size() >= 2;
+  Measurement measurement;
+  // First: a spinning server would keep the probe from its CPU.
+  if (cpus.size() >= 2) {
+    measurement.probe_ns = PlacementProbeNs(cpus[0], cpus[1]);
+  }
+  auto server = Server::Start(*transport, pinned ? cpus[1] : -1, options);
+  if (!server.ok()) return server.status();
+
+  ClientJob job = contender.job;
+  job.endpoint = server->endpoint();
+  std::vector<Child> clients;
+  for (size_t i = 0; i < contender.clients; ++i) {
+    auto client = Child::Spawn({.argv = ClientArguments(job),
+                                .cpu = pinned ? cpus[0] : -1,
+                                .realtime = options.realtime});
+    if (!client.ok()) return client.status();
+    clients.push_back(*std::move(client));
+  }
+  for (Child& client : clients) {
+    if (auto line = client.ReadLine(kAnswerTime); !line.ok()) {
+      return line.status();
+    }
+  }
+
+  ForeignMeter foreign;
+  const uint64_t client_start = SumCpu(clients);
+  const uint64_t server_start = server->CpuNs();
+  foreign.Start(client_start + server_start);
+  const shm::Nanoseconds start = shm::NowNs();
+  for (Child& client : clients) {
+    if (auto status = client.WriteLine("go"); !status.ok()) return status;
+  }
+  uint64_t client_end = 0;
+  for (Child& client : clients) {
+    const auto line = client.ReadLine(kAnswerTime);
+    if (!line.ok()) return line.status();
+    const Json result = Json::parse(*line, nullptr, false);
+    if (!result.is_object()) {
+      return absl::InternalError(fmt::format("a client says '{}'", *line));
+    }
+    AddResult(result, &measurement.result);
+  }
+  client_end = SumCpu(clients);
+  const uint64_t server_end = server->CpuNs();
+  measurement.foreign = foreign.Stop(client_end + server_end);
+  const auto elapsed = static_cast<double>(shm::NowNs() - start);
+  measurement.client_cpu =
+      static_cast<double>(client_end - client_start) / elapsed;
+  measurement.server_cpu =
+      static_cast<double>(server_end - server_start) / elapsed;
+  measurement.disturbed = measurement.foreign > options.max_foreign;
+  // They leave by themselves, and say goodbye to gpud.
+  for (Child& client : clients) client.End(0, kGrace);
+  return measurement;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Measurement>> RunSession(
+    const std::vector<Contender>& contenders, const SessionOptions& options,
+    const std::function<void(const Contender&, const Measurement&)>& progress) {
+  const std::vector<int> cpus = UsableCpus();
+  std::vector<Measurement> measurements;
+  for (size_t round = 0; round < options.rounds; ++round) {
+    for (const size_t index : RoundOrder(contenders.size(), round)) {
+      const Contender& contender = contenders[index];
+      for (size_t attempt = 1;; ++attempt) {
+        WaitForQuiet(options);
+        auto measured = MeasureOnce(contender, options, cpus);
+        if (!measured.ok()) {
+          return absl::Status(
+              measured.status().code(),
+              fmt::format("{}: {}", contender.name,
+                          std::string(measured.status().message())));
+        }
+        measured->contender = index;
+        measured->round = round;
+        progress(contender, *measured);
+        const bool good = !measured->disturbed || attempt >= options.attempts;
+        measurements.push_back(*std::move(measured));
+        if (good) break;
+      }
+    }
+  }
+  return measurements;
+}
+
+std::vector<RoundValues> ValuesOf(const std::vector<Measurement>& measurements,
+                                  size_t contender, std::string_view path) {
+  const bool any_quiet = std::ranges::any_of(measurements, [&](const auto& m) {
+    return m.contender == contender && !m.disturbed;
+  });
+  const Json::json_pointer pointer{std::string(path)};
+  std::vector<RoundValues> rounds;
+  for (const Measurement& m : measurements) {
+    if (m.contender != contender || (m.disturbed && any_quiet)) continue;
+    if (!m.result.contains(pointer)) continue;
+    if (rounds.size() <= m.round) rounds.resize(m.round + 1);
+    rounds[m.round].push_back(m.result[pointer].get<double>());
+  }
+  return rounds;
+}
+
+Json ToJson(const Contender& contender) {
+  return {{"name", contender.name},
+          {"label", contender.label},
+          {"transport", contender.job.transport},
+          {"clients", contender.clients},
+          {"pinned", contender.pinned},
+          {"gap_us", contender.job.gap.count()},
+          {"spin_ns", contender.job.spin.count()},
+          {"window", contender.job.window}};
+}
+
+Json ToJson(const Measurement& measurement,
+            const std::vector<Contender>& contenders) {
+  Json json = {{"contender", contenders[measurement.contender].name},
+               {"round", measurement.round + 1},
+               {"probe_ns", measurement.probe_ns},
+               {"foreign_share", measurement.foreign},
+               {"disturbed", measurement.disturbed},
+               {"client_cpus", measurement.client_cpu},
+               {"server_cpus", measurement.server_cpu}};
+  json.update(measurement.result);
+  return json;
+}
+
+}  // namespace carillon::bench

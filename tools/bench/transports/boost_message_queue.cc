@@ -1,0 +1,98 @@
+#include <boost/date_time/posix_time/posix_time_types.hpp>
+#include <boost/interprocess/exceptions.hpp>
+#include <boost/interprocess/ipc/message_queue.hpp>
+
+#include "fmt/format.h"
+#include "tools/bench/transports/transports.h"
+
+namespace carillon::bench {
+namespace {
+
+namespace bip = boost::interprocess;
+
+// The queues have names under /dev/shm, made from the server's directory.
+std::string QueueName(const std::string& directory, const char* which) {
+  const size_t slash = directory.rfind('/');
+  return fmt::format("{}-{}", directory.substr(slash + 1), which);
+}
+
+absl::Status Failed(const bip::interprocess_exception& error) {
+  return absl::InternalError(fmt::format("message_queue: {}", error.what()));
+}
+
+absl::Status Serve(const std::string& directory, AnnounceReady ready) {
+  try {
+    bip::message_queue requests(bip::create_only,
+                                QueueName(directory, "requests").c_str(),
+                                kMaxWindow, sizeof(Message));
+    bip::message_queue replies(bip::create_only,
+                               QueueName(directory, "replies").c_str(),
+                               kMaxWindow, sizeof(Message));
+    ready(directory);
+    while (true) {
+      Message message;
+      bip::message_queue::size_type size;
+      unsigned priority;
+      requests.receive(&message, sizeof(message), size, priority);
+      replies.send(&message, size, priority);
+    }
+  } catch (const bip::interprocess_exception& error) {
+    return Failed(error);
+  }
+}
+
+class QueueClient final : public Client {
+ public:
+  explicit QueueClient(const std::string& directory)
+      : requests_(bip::open_only, QueueName(directory, "requests").c_str()),
+        replies_(bip::open_only, QueueName(directory, "replies").c_str()) {}
+
+  absl::Status Send(const Message& request) override {
+    requests_.send(&request, sizeof(request), 0);
+    return absl::OkStatus();
+  }
+  absl::Status Receive(Message* reply) override {
+    bip::message_queue::size_type size;
+    unsigned priority;
+    // Only as the last resort with a deadline: a look at the clock each time.
+    if (replies_.try_receive(reply, sizeof(*reply), size, priority)) {
+      return absl::OkStatus();
+    }
+    const auto deadline = boost::posix_time::microsec_clock::universal_time() +
+                          boost::posix_time::seconds(kPatience.count());
+    return replies_.timed_receive(reply, sizeof(*reply), size, priority,
+                                  deadline)
+               ? absl::OkStatus()
+               : absl::DeadlineExceededError("the other side does not answer");
+  }
+
+ private:
+  bip::message_queue requests_;
+  bip::message_queue replies_;
+};
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
+                                                std::chrono::nanoseconds) {
+  try {
+    return std::make_unique<QueueClient>(endpoint);
+  } catch (const bip::interprocess_exception& error) {
+    return Failed(error);
+  }
+}
+
+void CleanUp(const std::string& directory) {
+  bip::message_queue::remove(QueueName(directory, "requests").c_str());
+  bip::message_queue::remove(QueueName(directory, "replies").c_str());
+}
+
+}  // namespace
+
+Transport BoostMessageQueue() {
+  return {.name = "boost_mq",
+          .label = "Boost message_queue (comparison only)",
+          .serve = &Serve,
+          .connect = &Connect,
+          .clean_up = &CleanUp};
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,234 @@
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "shm/bells.h"
+#include "shm/device_ring.h"
+#include "shm/gpu_ring.h"
+#include "shm/region_heap.h"
+#include "tools/bench/transports/memory.h"
+#include "tools/bench/transports/transports.h"
+
+namespace carillon::bench {
+namespace {
+
+constexpr uint32_t kEntries = 256;
+static_assert(kEntries > kMaxWindow);
+constexpr uint64_t kHeapBytes = 256 * 1024;
+constexpr shm::Generation kGeneration{1};
+// As gpud's longest.
+constexpr shm::Nanoseconds kServerSpinNs = 50'000;
+
+enum class Payload { kMessage, kNull };
+enum class Wait { kSpin, kSpinThenFutex };
+
+// Both sides come to the same layout by themselves.
+struct Geometry {
+  shm::RingLayout ring;
+  uint64_t replies;  // in the completion aperture: 64 bytes a slot
+};
+Geometry GeometryFor(const shm::Aperture& submission,
+                     const shm::Aperture& completion, Payload payload) {
+  shm::RegionHeap in(submission.heap_offset(), submission.heap_size());
+  shm::RegionHeap out(completion.heap_offset(), completion.heap_size());
+  Geometry geometry;
+  geometry.ring = shm::MakeRingLayout(
+      kEntries, payload == Payload::kMessage ? sizeof(Message) : 8, false);
+  geometry.ring.generation = kGeneration;
+  geometry.ring.esq_offset = *in.Allocate(geometry.ring.esq_bytes());
+  geometry.ring.ecq_offset = *out.Allocate(geometry.ring.ecq_bytes());
+  geometry.ring.life_offset = *out.Allocate(geometry.ring.life_bytes());
+  geometry.replies = *out.Allocate(kEntries * sizeof(Message));
+  return geometry;
+}
+
+// What gpud does for a ring, and nothing of what it does for an event.
+template <Payload kPayload, Wait kWait>
+class Server {
+ public:
+  Server(const shm::Aperture& submission, const shm::Aperture& completion)
+      : geometry_(GeometryFor(submission, completion, kPayload)),
+        ring_(geometry_.ring, &submission, &completion),
+        bell_(&submission, &completion, -1),
+        replies_(completion.At(geometry_.replies)),
+        summary_(&submission.submission_control().summary),
+        armed_(completion.completion_control().gpud_armed) {}
+
+  [[noreturn]] void Run() {
+    while (true) {
+      WaitForRings();
+      while (seen_ != rung_) {
+        ++seen_;
+        Answer(++sequence_);
+      }
+      if constexpr (kWait == Wait::kSpinThenFutex) bell_.Signal();
+    }
+  }
+
+ private:
+  bool Rung() {
+    rung_ = ring_.LoadDoorbell();
+    return rung_ != seen_;
+  }
+  void Answer(shm::Sequence sequence) {
+    const shm::RingLayout& layout = ring_.layout();
+    alignas(64) std::byte entry[128];
+    ring_.CopyEntry(sequence, entry,
+                    layout.parameter_offset + layout.parameter_bytes);
+    if constexpr (kPayload == Payload::kMessage) {
+      std::memcpy(replies_ + layout.SlotOf(sequence) * sizeof(Message),
+                  entry + layout.parameter_offset, sizeof(Message));
+    }
+    ring_.Complete(sequence, shm::EventState::kDone, 0);
+  }
+  void WaitForRings() {
+    if constexpr (kWait == Wait::kSpin) {
+      while (!Rung()) shm::CpuRelax();
+    } else {
+      const shm::Nanoseconds start = shm::NowNs();
+      for (uint32_t turn = 1;; ++turn) {
+        if (Rung()) return;
+        shm::CpuRelax();
+        if (turn % 64 == 0 && shm::NowNs() - start > kServerSpinNs) break;
+      }
+      // waiting.h: arm, read the summary word, look again, sleep.
+      armed_.store(1, std::memory_order_seq_cst);
+      while (true) {
+        const uint32_t summary = std::atomic_ref<uint32_t>(*summary_).load(
+            std::memory_order_seq_cst);
+        if (Rung()) break;
+        const std::array<shm::FutexWord, 1> words = {
+            shm::FutexWord{summary_, summary}};
+        shm::FutexWait(words, kPatience);
+      }
+      armed_.store(0, std::memory_order_relaxed);
+    }
+  }
+
+  const Geometry geometry_;
+  const shm::GpuRing ring_;
+  const shm::CompletionBell bell_;
+  std::byte* const replies_;
+  uint32_t* const summary_;
+  std::atomic_ref<uint32_t> armed_;
+  uint32_t seen_ = 0;
+  uint32_t rung_ = 0;
+  shm::Sequence sequence_;
+};
+
+template <Payload kPayload, Wait kWait>
+absl::Status Serve(const std::string&, AnnounceReady ready) {
+  const auto submission =
+      shm::Aperture::Create({.kind = shm::RegionKind::kSubmission,
+                             .heap_bytes = kHeapBytes,
+                             .generation = kGeneration});
+  if (!submission.ok()) return submission.status();
+  const auto completion =
+      shm::Aperture::Create({.kind = shm::RegionKind::kCompletion,
+                             .heap_bytes = kHeapBytes,
+                             .generation = kGeneration});
+  if (!completion.ok()) return completion.status();
+  Server<kPayload, kWait> server(*submission, *completion);
+  ready(fmt::format("{} {}", PathOfDescriptor(submission->fd()),
+                    PathOfDescriptor(completion->fd())));
+  server.Run();
+}
+
+template <Payload kPayload, Wait kWait>
+class RingClient final : public Client {
+ public:
+  RingClient(shm::Aperture submission, shm::Aperture completion,
+             std::chrono::nanoseconds spin)
+      : submission_(std::move(submission)),
+        completion_(std::move(completion)),
+        geometry_(GeometryFor(submission_, completion_, kPayload)),
+        ring_(geometry_.ring, &submission_, &completion_),
+        waiter_(&submission_, &completion_, &closed_),
+        spin_(spin) {}
+
+  absl::Status Send(const Message& request) override {
+    std::memcpy(ring_.parameters(), &request,
+                kPayload == Payload::kMessage ? sizeof(request) : 8);
+    ring_.Commit();
+    return absl::OkStatus();
+  }
+  absl::Status Flush() override {
+    ring_.Ring();
+    return absl::OkStatus();
+  }
+  absl::Status Receive(Message* reply) override {
+    std::optional<shm::Completion> completion;
+    const auto ready = [&] { return (completion = ring_.Poll()).has_value(); };
+    if constexpr (kWait == Wait::kSpin) {
+      if (auto status = SpinUntil(ready); !status.ok()) return status;
+    } else if (!waiter_.WaitUntil(ready, kPatience, spin_)) {
+      return absl::DeadlineExceededError("the other side does not answer");
+    }
+    if constexpr (kPayload == Payload::kMessage) {
+      const uint32_t slot = geometry_.ring.SlotOf(completion->sequence);
+      std::memcpy(reply,
+                  completion_.At(geometry_.replies) + slot * sizeof(Message),
+                  sizeof(*reply));
+    } else {
+      reply->sequence = completion->sequence.value() - 1;
+    }
+    ring_.Consume();
+    return absl::OkStatus();
+  }
+
+ private:
+  const shm::Aperture submission_;
+  const shm::Aperture completion_;
+  const Geometry geometry_;
+  shm::DeviceRing ring_;
+  shm::ClosedWord closed_;
+  shm::CompletionWaiter waiter_;
+  const std::chrono::nanoseconds spin_;
+};
+
+template <Payload kPayload, Wait kWait>
+absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
+                                                std::chrono::nanoseconds spin) {
+  const size_t space = endpoint.find(' ');
+  if (space == std::string::npos) {
+    return absl::InvalidArgumentError("an endpoint of a ring is two paths");
+  }
+  auto in = OpenDescriptor(endpoint.substr(0, space), true);
+  if (!in.ok()) return in.status();
+  auto out = OpenDescriptor(endpoint.substr(space + 1), false);
+  if (!out.ok()) return out.status();
+  auto submission = shm::Aperture::Map(
+      *std::move(in), shm::RegionKind::kSubmission, kGeneration);
+  if (!submission.ok()) return submission.status();
+  auto completion = shm::Aperture::Map(
+      *std::move(out), shm::RegionKind::kCompletion, kGeneration);
+  if (!completion.ok()) return completion.status();
+  return std::make_unique<RingClient<kPayload, kWait>>(
+      *std::move(submission), *std::move(completion), spin);
+}
+
+template <Payload kPayload, Wait kWait>
+Transport Make(std::string_view name, std::string_view label) {
+  return {.name = name,
+          .label = label,
+          .serve = &Serve<kPayload, kWait>,
+          .connect = &Connect<kPayload, kWait>};
+}
+
+}  // namespace
+
+Transport RingSpin() {
+  return Make<Payload::kMessage, Wait::kSpin>("ring_spin",
+                                              "Carillon ring, spinning");
+}
+Transport RingSpinThenFutex() {
+  return Make<Payload::kMessage, Wait::kSpinThenFutex>(
+      "ring_futex", "Carillon ring, spin then futex");
+}
+Transport RingNull() {
+  return Make<Payload::kNull, Wait::kSpin>(
+      "ring_null", "Carillon ring, no payload, spinning");
+}
+
+}  // namespace carillon::bench

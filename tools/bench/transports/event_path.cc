@@ -1,0 +1,159 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "devices/sdk/edge.h"
+#include "fmt/format.h"
+#include "tools/bench/transports/memory.h"
+#include "tools/bench/transports/transports.h"
+
+namespace carillon::bench {
+namespace {
+
+constexpr uint32_t kEntries = 256;
+static_assert(kEntries > kMaxWindow);
+
+enum class Kernel { kEcho, kNull };
+
+// A device like any other.
+template <Kernel kKernel>
+class EventClient final : public Client {
+ public:
+  EventClient(std::unique_ptr<edge::Device> device, edge::EventQueue* queue,
+              uint32_t token, edge::Buffer in, edge::Buffer out,
+              std::chrono::nanoseconds spin)
+      : device_(std::move(device)),
+        queue_(queue),
+        token_(token),
+        in_(in),
+        out_(out),
+        spin_(spin) {}
+
+  absl::Status Send(const Message& request) override {
+    if constexpr (kKernel == Kernel::kEcho) {
+      std::memcpy(in_.bytes.data() + queue_->next_slot() * sizeof(request),
+                  &request, sizeof(request));
+    } else {
+      queue_->Set<uint64_t>(token_, request.sequence);
+    }
+    queue_->Commit();
+    return absl::OkStatus();
+  }
+  absl::Status Flush() override {
+    queue_->Ring();
+    return absl::OkStatus();
+  }
+  absl::Status Receive(Message* reply) override {
+    std::optional<edge::Completion> completion;
+    if (spin_ < std::chrono::nanoseconds(0)) {
+      const auto status =
+          SpinUntil([&] { return (completion = queue_->Poll()).has_value(); });
+      if (!status.ok()) return status;
+    } else {
+      auto waited = queue_->Wait(kPatience, spin_);
+      if (!waited.ok()) return waited.status();
+      completion = *waited;
+    }
+    if (completion->state != edge::EventState::kDone) {
+      return absl::InternalError(
+          fmt::format("event {} ended in state {} with status {}",
+                      completion->sequence.value(),
+                      static_cast<int>(completion->state), completion->status));
+    }
+    if constexpr (kKernel == Kernel::kEcho) {
+      const uint32_t slot = queue_->SlotOf(completion->sequence);
+      std::memcpy(reply, out_.bytes.data() + slot * sizeof(*reply),
+                  sizeof(*reply));
+    } else {
+      reply->sequence = completion->sequence.value() - 1;
+    }
+    queue_->Free();
+    return absl::OkStatus();
+  }
+
+  void Idle(std::chrono::milliseconds time) override {
+    device_->WaitForCompletion([] { return false; }, time);
+  }
+
+ private:
+  const std::unique_ptr<edge::Device> device_;
+  edge::EventQueue* const queue_;
+  const uint32_t token_;
+  const edge::Buffer in_;
+  const edge::Buffer out_;
+  const std::chrono::nanoseconds spin_;
+};
+
+// gpud was started a moment ago: it may still be coming up.
+absl::StatusOr<std::unique_ptr<edge::Device>> AttachTo(
+    const std::string& testbed) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    auto device =
+        edge::Device::Attach({.testbed_directory = testbed,
+                              .name = fmt::format("bench-{}", getpid()),
+                              .kind = "bench"});
+    if (!absl::IsUnavailable(device.status()) ||
+        std::chrono::steady_clock::now() >= deadline) {
+      return device;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+template <Kernel kKernel>
+absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
+                                                std::chrono::nanoseconds spin) {
+  auto device = AttachTo(testbed);
+  if (!device.ok()) return device.status();
+  edge::EventSpec spec{.max_in_flight = kEntries};
+  edge::Buffer in, out;
+  if constexpr (kKernel == Kernel::kEcho) {
+    auto input = (*device)->AllocateBuffer(edge::Place::kInput,
+                                           kEntries * sizeof(Message));
+    if (!input.ok()) return input.status();
+    auto output = (*device)->AllocateBuffer(edge::Place::kOutput,
+                                            kEntries * sizeof(Message));
+    if (!output.ok()) return output.status();
+    in = *input;
+    out = *output;
+    const edge::BufferPart slots{.length = sizeof(Message),
+                                 .slot_stride = sizeof(Message)};
+    spec.kernel = "echo";
+    spec.parameters = {edge::Fixed("in", in, slots),
+                       edge::Fixed("out", out, slots)};
+  } else {
+    spec.kernel = "null_event";
+    spec.parameters = {edge::Writable("token")};
+  }
+  auto queue = edge::edgeRegisterEvent(**device, spec);
+  if (!queue.ok()) return queue.status();
+  uint32_t token = 0;
+  if constexpr (kKernel == Kernel::kNull) {
+    auto offset = (*queue)->ParameterOffset("token");
+    if (!offset.ok()) return offset.status();
+    token = *offset;
+  }
+  return std::make_unique<EventClient<kKernel>>(*std::move(device), *queue,
+                                                token, in, out, spin);
+}
+
+}  // namespace
+
+Transport EventEcho() {
+  return {.name = "event_echo",
+          .label = "Carillon event (device, gpud, echo kernel)",
+          .serve = nullptr,
+          .connect = &Connect<Kernel::kEcho>};
+}
+Transport EventNull() {
+  return {.name = "event_null",
+          .label = "Carillon null event (device, gpud, kernel)",
+          .serve = nullptr,
+          .connect = &Connect<Kernel::kNull>};
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,58 @@
+#include "tools/bench/transports/memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fmt/format.h"
+
+namespace carillon::bench {
+namespace {
+
+absl::StatusOr<void*> MapAll(int fd, size_t bytes) {
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        fmt::format("mmap of {} bytes: {}", bytes, std::strerror(errno)));
+  }
+  return memory;
+}
+
+}  // namespace
+
+std::string PathOfDescriptor(int fd) {
+  return fmt::format("/proc/{}/fd/{}", getpid(), fd);
+}
+
+absl::StatusOr<shm::UniqueFd> OpenDescriptor(const std::string& path,
+                                             bool writable) {
+  shm::UniqueFd fd(
+      open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
+  if (fd) return fd;
+  return absl::NotFoundError(
+      fmt::format("cannot open the server's memory: {}", std::strerror(errno)));
+}
+
+absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path) {
+  shm::UniqueFd fd(memfd_create("carillon-bench", MFD_CLOEXEC));
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return absl::ResourceExhaustedError(
+        fmt::format("memfd of {} bytes: {}", bytes, std::strerror(errno)));
+  }
+  auto memory = MapAll(fd.get(), bytes);
+  // Stays open for the client; the process ends with it.
+  if (memory.ok()) *path = PathOfDescriptor(fd.release());
+  return memory;
+}
+
+absl::StatusOr<void*> MapSharedMemory(const std::string& path, size_t bytes) {
+  const auto fd = OpenDescriptor(path, true);
+  if (!fd.ok()) return fd.status();
+  return MapAll(fd->get(), bytes);
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,94 @@
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "shm/unique_fd.h"
+#include "tools/bench/transports/transports.h"
+
+namespace carillon::bench {
+namespace {
+
+absl::Status Failed(const char* call) {
+  return absl::InternalError(fmt::format("{}: {}", call, std::strerror(errno)));
+}
+
+absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' is too long for a socket's name", path));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+absl::Status Serve(const std::string& directory, AnnounceReady ready) {
+  const std::string path = directory + "/seqpacket";
+  const auto address = AddressOf(path);
+  if (!address.ok()) return address.status();
+  const shm::UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address),
+           sizeof(*address)) != 0 ||
+      listen(listener.get(), 1) != 0) {
+    return Failed("bind");
+  }
+  ready(path);
+  const shm::UniqueFd client(accept(listener.get(), nullptr, nullptr));
+  if (!client) return Failed("accept");
+  Message message;
+  while (recv(client.get(), &message, sizeof(message), 0) == sizeof(message)) {
+    if (send(client.get(), &message, sizeof(message), MSG_NOSIGNAL) < 0) break;
+  }
+  return absl::OkStatus();
+}
+
+class SeqpacketClient final : public Client {
+ public:
+  explicit SeqpacketClient(shm::UniqueFd socket) : socket_(std::move(socket)) {}
+
+  absl::Status Send(const Message& request) override {
+    return send(socket_.get(), &request, sizeof(request), MSG_NOSIGNAL) ==
+                   sizeof(request)
+               ? absl::OkStatus()
+               : Failed("send");
+  }
+  absl::Status Receive(Message* reply) override {
+    return recv(socket_.get(), reply, sizeof(*reply), 0) == sizeof(*reply)
+               ? absl::OkStatus()
+               : Failed("recv");
+  }
+
+ private:
+  const shm::UniqueFd socket_;
+};
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
+                                                std::chrono::nanoseconds) {
+  const auto address = AddressOf(endpoint);
+  if (!address.ok()) return address.status();
+  shm::UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address),
+              sizeof(*address)) != 0) {
+    return Failed("connect");
+  }
+  return std::make_unique<SeqpacketClient>(std::move(fd));
+}
+
+}  // namespace
+
+Transport UnixSeqpacket() {
+  return {.name = "unix_seqpacket",
+          .label = "Unix socket, seqpacket",
+          .serve = &Serve,
+          .connect = &Connect};
+}
+
+}  // namespace carillon::bench
