@@ -71,7 +71,9 @@ class MemcClient {
  private:
   struct Slot;
   struct Buffers;
-  MemcClient(const Workload& workload, std::string host);
+  MemcClient(const Workload& workload, std::string host, uint16_t port);
+
+  absl::Status StoreOne(uint32_t key, const std::string& request);
 
   std::string_view Key(uint32_t key) const {
     return {keys_.data() + size_t{key} * workload_.key_bytes,
@@ -91,6 +93,7 @@ class MemcClient {
 
   const Workload workload_;
   const std::string host_;
+  const std::string address_;
   uint32_t slot_bits_ = 0;
   KeyChoice choice_;
   uint64_t random_;
