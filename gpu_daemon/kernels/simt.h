@@ -47,9 +47,10 @@
 // them as a statement, or as the whole initialiser of a variable ("const auto v
 // = CARILLON_SHFL(...);"), never inside a condition, a larger expression, a
 // lambda or a called function, and not two on a line: on a CPU they are
-// co_await expressions, some of which gcc 12 miscompiles elsewhere.
-// A barrier that its participants do not all reach fails the event with
-// kFailBarrierDeadlock or kFailWarpDeadlock on a CPU; on a GPU it may hang.
+// co_await expressions, and gcc 12 is known to miscompile some of these
+// elsewhere. A barrier that its participants do not all reach fails the event
+// with kFailBarrierDeadlock or kFailWarpDeadlock on a CPU; on a GPU it may
+// hang.
 //
 // Atomics work on uint32_t, int32_t and uint64_t in global and shared memory,
 // relaxed, and return the old value: AtomicAdd (also float) AtomicSub AtomicMin
