@@ -76,7 +76,8 @@ TEST_F(BellsTest, TimeoutsThatAreOverEndTheWait) {
   RingOne();
   for (const nanoseconds timeout :
        {nanoseconds::min(), nanoseconds(-1), nanoseconds(0), nanoseconds(1)}) {
-    EXPECT_FALSE(waiter_.WaitUntil([&] { return Ready(); }, timeout, kBound));
+    EXPECT_FALSE(waiter_.WaitUntil([&] { return Ready(); }, timeout,
+                                   nanoseconds::max()));
     EXPECT_FALSE(waiter_.WaitUntil([&] { return Ready(); }, timeout,
                                    nanoseconds::min()));
   }
@@ -140,6 +141,20 @@ TEST_F(BellsTest, WhatWasCompletedBeforeTheEndStillCounts) {
         return false;
       },
       kBound, kBound));
+}
+
+TEST_F(BellsTest, WhatWasCompletedJustBeforeTheEndStillCounts) {
+  RingOne();
+  // Completed and closed between a look at the ring and one at the end.
+  int looks = 0;
+  EXPECT_TRUE(waiter_.WaitUntil(
+      [&] {
+        if (++looks != 2) return Ready();
+        gpu_.Complete(Sequence(1), EventState::kAborted, 0);
+        CloseByGpud(CloseReason::kShutdown);
+        return false;
+      },
+      kBound, nanoseconds(0)));
 }
 
 TEST_F(BellsTest, AnArmedEventTurnsReadableAndDrains) {

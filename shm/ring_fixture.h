@@ -104,9 +104,14 @@ class DoorbellWaiter {
   bool WaitUntil(Ready ready, std::chrono::nanoseconds timeout,
                  std::chrono::nanoseconds spin) {
     const Nanoseconds start = NowNs();
-    while (NowNs() - start < Nanoseconds(spin.count())) {
-      if (ready()) return true;
+    if (ready()) return true;
+    for (uint32_t turn = 1; spin.count() > 0; ++turn) {
       CpuRelax();
+      if (ready()) return true;
+      if (turn % 64 == 0 &&
+          (closed_->closed() || NowNs() - start >= Nanoseconds(spin.count()))) {
+        break;
+      }
     }
     std::atomic_ref<uint32_t> armed(*armed_);
     armed.store(1, std::memory_order_seq_cst);

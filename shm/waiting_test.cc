@@ -93,6 +93,8 @@ TEST(FutexTest, AnyOfManyWordsWakes) {
   for (size_t i = 0; i < kMaxFutexWords; ++i) {
     all.push_back({words.read_only() + i, 0});
   }
+  ASSERT_EQ(FutexWait(all, milliseconds(1)), WaitResult::kTimedOut)
+      << "nothing to wake it";
   for (const size_t woken : {size_t{0}, size_t{63}, kMaxFutexWords - 1}) {
     std::atomic<bool> done{false};
     bool timed_out = false;
