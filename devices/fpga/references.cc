@@ -7,7 +7,12 @@
 namespace carillon::fpga {
 namespace {
 
-using Basis = std::array<std::array<double, 8>, 8>;  // [frequency][sample]
+// cos of each frequency at each sample, scaled; and the same the other way
+// round, because innermost loops go along what lies together.
+struct Basis {
+  double by_frequency[8][8];  // [frequency][sample]
+  double by_sample[8][8];     // [sample][frequency]
+};
 
 const Basis& DctBasis() {
   static const Basis basis = [] {
@@ -15,7 +20,8 @@ const Basis& DctBasis() {
     for (int k = 0; k < 8; ++k) {
       const double scale = k == 0 ? std::sqrt(1.0 / 8) : std::sqrt(2.0 / 8);
       for (int n = 0; n < 8; ++n) {
-        b[k][n] = scale * std::cos(std::numbers::pi * (2 * n + 1) * k / 16);
+        b.by_frequency[k][n] = b.by_sample[n][k] =
+            scale * std::cos(std::numbers::pi * (2 * n + 1) * k / 16);
       }
     }
     return b;
@@ -72,18 +78,21 @@ std::vector<double> Dct8x8(const GreyImage& image) {
       double rows[8][8] = {};  // [sample][horizontal frequency]
       for (int y = 0; y < 8; ++y) {
         const uint8_t* pixels = padded.at(left, top + y);
-        for (int u = 0; u < 8; ++u) {
-          for (int x = 0; x < 8; ++x)
-            rows[y][u] += basis[u][x] * (pixels[x] - 128.0);
+        for (int x = 0; x < 8; ++x) {
+          for (int u = 0; u < 8; ++u) {
+            rows[y][u] += basis.by_sample[x][u] * (pixels[x] - 128.0);
+          }
         }
       }
+      double block[8][8] = {};
       for (int v = 0; v < 8; ++v) {
-        for (int u = 0; u < 8; ++u) {
-          double sum = 0;
-          for (int y = 0; y < 8; ++y) sum += basis[v][y] * rows[y][u];
-          coefficients.push_back(sum);
+        for (int y = 0; y < 8; ++y) {
+          for (int u = 0; u < 8; ++u) {
+            block[v][u] += basis.by_frequency[v][y] * rows[y][u];
+          }
         }
       }
+      coefficients.insert(coefficients.end(), &block[0][0], &block[0][0] + 64);
     }
   }
   return coefficients;
@@ -99,19 +108,23 @@ GreyImage InverseDct8x8(uint32_t width, uint32_t height,
     const uint64_t left = block % blocks_x * 8;
     const uint64_t top = block / blocks_x * 8;
     const float* in = coefficients + block * 64;
-    double columns[8][8];
+    double columns[8][8] = {};  // [sample][horizontal frequency]
     for (int y = 0; y < 8; ++y) {
-      for (int u = 0; u < 8; ++u) {
-        columns[y][u] = 0;
-        for (int v = 0; v < 8; ++v)
-          columns[y][u] += basis[v][y] * in[v * 8 + u];
+      for (int v = 0; v < 8; ++v) {
+        for (int u = 0; u < 8; ++u) {
+          columns[y][u] += basis.by_sample[y][v] * in[v * 8 + u];
+        }
       }
     }
     for (uint64_t y = 0; y < 8 && top + y < height; ++y) {
+      double row[8] = {};
+      for (int u = 0; u < 8; ++u) {
+        for (int x = 0; x < 8; ++x) {
+          row[x] += basis.by_frequency[u][x] * columns[y][u];
+        }
+      }
       for (uint64_t x = 0; x < 8 && left + x < width; ++x) {
-        double sum = 128;
-        for (int u = 0; u < 8; ++u) sum += basis[u][x] * columns[y][u];
-        image.pixels[(top + y) * width + left + x] = ToSample(sum);
+        image.pixels[(top + y) * width + left + x] = ToSample(row[x] + 128);
       }
     }
   }

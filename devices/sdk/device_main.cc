@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
-#include <map>
 
 #include "fmt/format.h"
 #include "proto/testbed_paths.h"
@@ -61,20 +60,15 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
                const std::function<absl::Status(const DeviceContext&)>& run) {
   std::string directory;
   std::string name(default_name);
-  auto level = spdlog::level::info;
+  std::string level = "info";
   app.add_option("--dir", directory, "Directory of the testbed to attach to")
-      ->envname(kTestbedDirectoryVariable)
-      ->required();
+      ->envname(kTestbedDirectoryVariable);
   app.add_option("--name", name,
                  "Name of this device in the testbed, [a-z0-9_-]{1,32}")
       ->capture_default_str();
-  const std::map<std::string, spdlog::level::level_enum> levels = {
-      {"trace", spdlog::level::trace}, {"debug", spdlog::level::debug},
-      {"info", spdlog::level::info},   {"warn", spdlog::level::warn},
-      {"error", spdlog::level::err},   {"off", spdlog::level::off}};
   app.add_option("--log-level", level, "How much is logged to stderr")
-      ->transform(CLI::CheckedTransformer(levels, CLI::ignore_case))
-      ->default_str("info");
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -82,9 +76,17 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
                                 : kExitUsage;  // --help is such an "error" too
   }
 
+  if (directory.empty()) {
+    fmt::print(stderr,
+               "no testbed was named: give --dir or set {} (carillon up starts "
+               "a testbed)\n",
+               kTestbedDirectoryVariable);
+    return kExitUsage;
+  }
+
   auto logger = spdlog::stderr_color_mt(name);
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v");
-  logger->set_level(level);
+  logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(logger);
 
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -1,6 +1,10 @@
 #include "devices/sdk/edge.h"
 
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -31,6 +35,23 @@ v1::BufferPlace ToProto(Place place) {
   return v1::BUFFER_PLACE_UNSPECIFIED;
 }
 
+// What gRPC would only call "unavailable".
+absl::Status CheckSocket(const std::string& path) {
+  constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() > kLongest) {
+    return absl::InvalidArgumentError(
+        fmt::format("the path {} has {} characters, a socket's {} at most; "
+                    "give the testbed a "
+                    "shorter directory",
+                    path, path.size(), kLongest));
+  }
+  if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
+    return absl::PermissionDeniedError(
+        fmt::format("the testbed at {} belongs to another user", path));
+  }
+  return absl::OkStatus();
+}
+
 // A caller's mistake that no status can carry.
 void RequireIndex(std::string_view what, uint32_t index, uint32_t limit) {
   if (index < limit) return;
@@ -53,6 +74,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
     directory = from_environment;
   }
   const TestbedPaths paths(directory);
+  if (auto status = CheckSocket(paths.control_socket()); !status.ok())
+    return status;
   auto control =
       std::make_unique<ControlClient>(paths.control_socket(), options.timeout);
   const ControlClient& client = *control;

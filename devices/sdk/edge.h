@@ -221,9 +221,9 @@ struct AttachOptions {
 // attached: gRPC does not survive it.
 class Device {
  public:
-  // Errors: Unavailable (no gpud), AlreadyExists (name), PermissionDenied
-  // (other user), ResourceExhausted (no memory), FailedPrecondition (other
-  // layout version).
+  // Errors: Unavailable (no gpud), AlreadyExists (name), InvalidArgument (name,
+  // directory, names of counters), PermissionDenied (other user),
+  // ResourceExhausted (no memory), FailedPrecondition (other layout version).
   static absl::StatusOr<std::unique_ptr<Device>> Attach(
       const AttachOptions& options);
   ~Device();
@@ -309,8 +309,8 @@ class Device {
 // edgeRegisterEvent (Table I): stores the event kernel in the EKT and allocates
 // its ESQ; the queue's event_id() is the doorbell. The queue belongs to the
 // device and lives until edgeUnregisterEvent. On an error nothing has changed:
-// NotFound (kernel, parameter, buffer), InvalidArgument (dimensions, parameter
-// kinds, ring size), ResourceExhausted (EKT full, no memory for the ESQ).
+// NotFound (kernel, buffer), InvalidArgument (dimensions, parameters, ring
+// size), ResourceExhausted (EKT full, no memory for the ESQ).
 absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device,
                                               const EventSpec& spec);
 

@@ -1,0 +1,291 @@
+#include "integration_tests/testbed_process.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace carillon::testing {
+namespace {
+
+using shm::UniqueFd;
+using std::chrono::milliseconds;
+
+std::chrono::system_clock::time_point In(milliseconds time) {
+  return std::chrono::system_clock::now() + time;
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  // A test that restarts gpud asks the new one at once.
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(
+      "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// grpc.health.v1.Health/Check of the whole server, as bytes: Debian ships no
+// C++ for it.
+bool Serves(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::GenericStub stub(channel);
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  context.set_deadline(In(milliseconds(1000)));
+  const grpc::Slice nothing;
+  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
+                                    grpc::ByteBuffer(&nothing, 1), &queue);
+  call->StartCall();
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  grpc::Slice bytes;
+  // HealthCheckResponse{status = SERVING}
+  return status.ok() && answer.DumpToSingleSlice(&bytes).ok() &&
+         bytes.size() == 2 && bytes.begin()[0] == 0x08 &&
+         bytes.begin()[1] == 0x01;
+}
+
+template <class Request, class Response>
+Response Ask(v1::Admin::Stub& admin,
+             grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*,
+                                                     const Request&,
+                                                     Response*)) {
+  grpc::ClientContext context;
+  context.set_deadline(In(milliseconds(5000)));
+  Response response;
+  const grpc::Status status = (admin.*method)(&context, Request(), &response);
+  EXPECT_TRUE(status.ok()) << "gpud does not answer: "
+                           << status.error_message();
+  return response;
+}
+
+}  // namespace
+
+bool Eventually(const std::function<bool()>& state, milliseconds bound) {
+  const auto end = std::chrono::steady_clock::now() + bound;
+  while (!state()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    poll(nullptr, 0, 2);
+  }
+  return true;
+}
+
+std::string Program(const std::string& path) {
+  return std::filesystem::absolute(path).string();
+}
+
+absl::StatusOr<std::unique_ptr<Process>> Process::Start(
+    const std::string& name, const std::vector<std::string>& argv,
+    const std::vector<std::string>& environment) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return absl::InternalError(fmt::format("pipe2: {}", std::strerror(errno)));
+  }
+  UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+  // setpriv: the process is killed when the test is. posix_spawn and not fork:
+  // gRPC's threads do not survive a copy.
+  std::vector<std::string> words = {"/usr/bin/setpriv", "--pdeathsig", "KILL",
+                                    "--"};
+  words.insert(words.end(), argv.begin(), argv.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::vector<std::string> variables = environment;
+  std::vector<char*> variable_list;
+  for (std::string& variable : variables)
+    variable_list.push_back(variable.data());
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variable_list.push_back(*variable);
+  }
+  variable_list.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), 1);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), 2);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, arguments[0], &actions, nullptr,
+                                arguments.data(), variable_list.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    return absl::InternalError(
+        fmt::format("cannot start {}: {}", name, std::strerror(error)));
+  }
+  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  return std::unique_ptr<Process>(
+      new Process(name, pid, std::move(pidfd), std::move(reader)));
+}
+
+Process::Process(std::string name, pid_t pid, UniqueFd pidfd, UniqueFd output)
+    : name_(std::move(name)),
+      pid_(pid),
+      pidfd_(std::move(pidfd)),
+      pipe_(std::move(output)),
+      reader_([this] { ReadOutput(); }) {}
+
+Process::~Process() {
+  Kill();
+  reader_.join();
+  if (::testing::Test::HasFailure()) {
+    fmt::print(stderr, "--- output of {} (pid {})\n{}--- end of {}\n", name_,
+               pid_, output_, name_);
+  }
+}
+
+void Process::ReadOutput() {
+  std::array<char, 4096> bytes;
+  while (true) {
+    const ssize_t got = read(pipe_.get(), bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    std::lock_guard lock(mutex_);
+    if (got <= 0) {
+      output_ended_ = true;
+      more_.notify_all();
+      return;
+    }
+    output_.append(bytes.data(), got);
+    more_.notify_all();
+  }
+}
+
+void Process::Signal(int signal) const {
+  // Through the pidfd: never to a process that got the number later.
+  syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0);
+}
+
+bool Process::ended() const {
+  pollfd waiter{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+  return poll(&waiter, 1, 0) > 0;
+}
+
+std::optional<Process::Exit> Process::Wait(milliseconds bound) {
+  pollfd waiter{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
+  if (poll(&waiter, 1, static_cast<int>(bound.count())) <= 0)
+    return std::nullopt;
+  std::lock_guard lock(mutex_);
+  if (!exit_) {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    exit_ = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  return exit_;
+}
+
+void Process::Kill() {
+  Signal(SIGKILL);
+  Wait();
+}
+
+std::string Process::output() const {
+  std::lock_guard lock(mutex_);
+  return output_;
+}
+
+bool Process::WaitForOutput(const std::string& text, milliseconds bound) {
+  std::unique_lock lock(mutex_);
+  const auto found = [&] { return output_.find(text) != std::string::npos; };
+  more_.wait_for(lock, bound, [&] { return found() || output_ended_; });
+  return found();
+}
+
+Testbed::Testbed(std::string directory)
+    : paths_(std::move(directory)),
+      channel_(Connect(paths_.control_socket())),
+      admin_(v1::Admin::NewStub(channel_)) {}
+
+Testbed::~Testbed() {
+  gpud_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(paths_.directory(), ignored);
+}
+
+absl::StatusOr<std::unique_ptr<Testbed>> Testbed::Start(
+    const std::vector<std::string>& flags) {
+  // Not the test's own directory: the path of a socket has 107 characters at
+  // most.
+  std::string directory = "/tmp/carillon-test-XXXXXX";
+  if (mkdtemp(directory.data()) == nullptr) {
+    return absl::InternalError(
+        fmt::format("{}: {}", directory, std::strerror(errno)));
+  }
+  std::unique_ptr<Testbed> testbed(new Testbed(directory));
+  if (auto status = testbed->RestartGpud(flags); !status.ok()) return status;
+  return testbed;
+}
+
+absl::Status Testbed::RestartGpud(const std::vector<std::string>& flags) {
+  gpud_.reset();
+  std::vector<std::string> argv = {Program("gpu_daemon/gpud"), "--dir",
+                                   directory()};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  auto gpud = Process::Start("gpud", argv);
+  if (!gpud.ok()) return gpud.status();
+  gpud_ = *std::move(gpud);
+  const bool up =
+      Eventually([&] { return gpud_->ended() || Serves(channel_); });
+  if (up && !gpud_->ended()) return absl::OkStatus();
+  return absl::InternalError(
+      fmt::format("gpud {}:\n{}", up ? "ended at once" : "does not serve",
+                  gpud_->output()));
+}
+
+absl::StatusOr<std::unique_ptr<Process>> Testbed::StartDevice(
+    const std::string& name, const std::string& program,
+    const std::vector<std::string>& flags) {
+  std::vector<std::string> argv = {Program(program), "--name", name};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  return Process::Start(
+      name, argv,
+      {fmt::format("{}={}", kTestbedDirectoryVariable, directory())});
+}
+
+v1::GetStatusResponse Testbed::Status() {
+  return Ask(*admin_, &v1::Admin::Stub::GetStatus);
+}
+v1::ListDevicesResponse Testbed::Devices() {
+  return Ask(*admin_, &v1::Admin::Stub::ListDevices);
+}
+v1::ListEktResponse Testbed::Ekt() {
+  return Ask(*admin_, &v1::Admin::Stub::ListEkt);
+}
+v1::ListRingsResponse Testbed::Rings() {
+  return Ask(*admin_, &v1::Admin::Stub::ListRings);
+}
+
+uint64_t Testbed::Counter(const std::string& device,
+                          const std::string& counter) {
+  const v1::ListDevicesResponse devices = Devices();
+  for (const v1::Device& candidate : devices.devices()) {
+    if (candidate.name() != device) continue;
+    for (const v1::Counter& known : candidate.counters()) {
+      if (known.name() == counter) return known.value();
+    }
+  }
+  return 0;
+}
+
+}  // namespace carillon::testing
