@@ -143,6 +143,13 @@ inline constexpr uint64_t kRingStateOffset =
 inline constexpr uint64_t kCompletionHeapOffset =
     AlignUp(kRingStateOffset + kMaxDoorbells * sizeof(uint32_t), kPageSize);
 
+// As drawn in docs/data_plane.md.
+static_assert(kDoorbellOffset == 0xd000);
+static_assert(kConsumedOffset == 0xe000);
+static_assert(kSubmissionHeapOffset == 0x10000);
+static_assert(kRingStateOffset == 0x1200);
+static_assert(kCompletionHeapOffset == 0x3000);
+
 // ESQ entry: this header, then a KmdOverride if the event kernel is modifyable,
 // then the parameters packed as registered; 64-byte stride.
 //
