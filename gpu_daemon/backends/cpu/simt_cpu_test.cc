@@ -10,6 +10,7 @@
 
 #include "gpu_daemon/kernels/kernel_test_util.h"
 #include "gpu_daemon/kernels/simt.h"
+#include "gpu_daemon/kernels/simt_surface.cuh"
 
 namespace carillon::simt {
 namespace {
@@ -144,42 +145,11 @@ TEST(PlainKernel, SharedMemoryBeyondTheLaunchFailsTheEventAndNothingElse) {
   }
 }
 
-struct AtomicArgs {
-  Span<uint32_t> u32;
-  Span<int32_t> i32;
-  Span<uint64_t> u64;
-  Span<float> f32;
-};
-CARILLON_KERNEL(use_atomics, AtomicArgs, args, self) {
-  const auto i = static_cast<uint32_t>(self.global_linear());
-  AtomicAdd(&args.u32[0], 1);
-  AtomicSub(&args.u32[1], 2);
-  AtomicMin(&args.u32[2], i + 5);
-  AtomicMax(&args.u32[3], i);
-  AtomicOr(&args.u32[4], 1u << (i % 32));
-  AtomicAnd(&args.u32[5], ~(1u << (i % 32)));
-  AtomicMin(&args.i32[0], -static_cast<int32_t>(i));
-  AtomicMax(&args.i32[1], -static_cast<int32_t>(i));
-  AtomicAdd(&args.u64[0], uint64_t{1} << 32);
-  AtomicAdd(&args.f32[0], 0.5f);
-  // A lock-free increment: right only if exactly one thread wins each value.
-  for (uint64_t seen = LoadRelaxed(&args.u64[1]);;) {
-    const uint64_t found = AtomicCas(&args.u64[1], seen, seen + 1);
-    if (found == seen) break;
-    seen = found;
-  }
-}
-CARILLON_KERNEL_INFO(use_atomics, AtomicArgs, "test", Registers(1),
-                     CARILLON_PARAM(AtomicArgs, u32, ""),
-                     CARILLON_PARAM(AtomicArgs, i32, ""),
-                     CARILLON_PARAM(AtomicArgs, u64, ""),
-                     CARILLON_PARAM(AtomicArgs, f32, ""));
-
 TEST(Atomics, ConcurrentBlocksLoseNoUpdate) {
   constexpr uint32_t kThreads = 64 * 128;
-  std::vector<uint32_t> u32{0, 0, 1000000, 0, 0, ~0u};
+  std::vector<uint32_t> u32{0, 0, 1000000, 0, 0, ~0u, ~0u, 0};
   std::vector<int32_t> i32{0, -1000000};
-  std::vector<uint64_t> u64{0, 0};
+  std::vector<uint64_t> u64{0, 0, 0};
   std::vector<float> f32{0};
   RunGrid(
       use_atomics_info, {64, 1, 1}, {128, 1, 1},
@@ -191,6 +161,7 @@ TEST(Atomics, ConcurrentBlocksLoseNoUpdate) {
   EXPECT_EQ(u32[3], kThreads - 1);
   EXPECT_EQ(u32[4], ~0u);
   EXPECT_EQ(u32[5], 0u);
+  EXPECT_LT(u32[6], kThreads);
   EXPECT_EQ(i32[0], 1 - static_cast<int32_t>(kThreads));
   EXPECT_EQ(i32[1], 0);
   EXPECT_EQ(u64[0], uint64_t{kThreads} << 32);
