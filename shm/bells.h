@@ -106,7 +106,6 @@ class CompletionWaiter {
     const Nanoseconds start = NowNs();
     timeout = std::max(timeout, std::chrono::nanoseconds(0));
     spin = std::clamp(spin, std::chrono::nanoseconds(0), timeout);
-    if (ready()) return true;
     for (uint32_t turn = 1; spin.count() > 0; ++turn) {
       CpuRelax();
       if (ready()) return true;

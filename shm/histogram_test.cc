@@ -42,5 +42,18 @@ TEST(HistogramTest, AnEmptyHistogramHasNoPercentile) {
   EXPECT_EQ(HistogramSnapshot().Percentile(0.5), 0u);
 }
 
+TEST(HistogramTest, CountsThatNobodyCanHaveReachedAreHarmless) {
+  HistogramCells cells;
+  for (uint64_t& cell : cells.buckets) cell = ~uint64_t{0};
+  HistogramSnapshot snapshot(cells);
+  snapshot.Merge(cells);
+  EXPECT_EQ(snapshot.count(), uint64_t{1} << 53);
+  for (const double fraction : {0.0, 0.5, 1.0}) {
+    EXPECT_EQ(snapshot.Percentile(fraction), 0u);
+  }
+  snapshot.AddBucket(~0u, 1);
+  EXPECT_EQ(snapshot.count(), uint64_t{1} << 53);
+}
+
 }  // namespace
 }  // namespace carillon::shm
