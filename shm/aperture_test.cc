@@ -82,7 +82,10 @@ TEST_P(ApertureTest, NobodyCanResizeOrResealIt) {
   EXPECT_NE(ftruncate(other.get(), size - 4096), 0);
   EXPECT_NE(ftruncate(other.get(), size + 4096), 0);
   EXPECT_NE(fallocate(other.get(), 0, size, 4096), 0);
-  EXPECT_NE(fcntl(other.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+  for (const int seal : {F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE,
+                         F_SEAL_FUTURE_WRITE}) {
+    EXPECT_NE(fcntl(other.get(), F_ADD_SEALS, seal), 0) << seal;
+  }
   const std::string path = "/proc/self/fd/" + std::to_string(other.get());
   EXPECT_FALSE(UniqueFd(open(path.c_str(), O_RDWR | O_TRUNC | O_CLOEXEC)));
   EXPECT_EQ(lseek(other.get(), 0, SEEK_END), size);

@@ -246,6 +246,9 @@ struct Waiting {
   uint32_t jitter;
 };
 constexpr Waiting kSleepsAtOnce{0, 400};
+// Arms only now and then, so that the other side still has the armed word of
+// last time in its cache.
+constexpr Waiting kSleepsNowAndThen{0, 2'000};
 constexpr Waiting kAnswersAtOnce{50'000, 0};
 constexpr Waiting kSpinsALittle{3'000, 400};
 
@@ -406,6 +409,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Hunt{Sleep::kFutex, 1, 1, 100'000, kSleepsAtOnce, kAnswersAtOnce},
         Hunt{Sleep::kFutex, 1, 1, 100'000, kAnswersAtOnce, kSleepsAtOnce},
+        Hunt{Sleep::kFutex, 1, 1, 100'000, kSleepsNowAndThen, kAnswersAtOnce},
+        Hunt{Sleep::kFutex, 1, 1, 100'000, kAnswersAtOnce, kSleepsNowAndThen},
         Hunt{Sleep::kFutex, 1, 1, 50'000, kSleepsAtOnce, kSleepsAtOnce},
         Hunt{Sleep::kFutex, 1, 4, 50'000, kSpinsALittle, kSpinsALittle},
         Hunt{Sleep::kFutex, 3, 2, 30'000, kSpinsALittle, kSpinsALittle},
