@@ -159,13 +159,17 @@ CARILLON_DEVICE uint32_t HashKey(const uint8_t* key, uint32_t length) {
     length -= 12;
   }
   // The last 1..12 bytes, zero-extended.
-  const uint32_t in_a = length < 4 ? length : 4;
-  const uint32_t in_b = length < 4 ? 0 : (length < 8 ? length - 4 : 4);
-  const uint32_t in_c = length < 8 ? 0 : length - 8;
-  const uint64_t one = 1;
-  a += Load32(key) & static_cast<uint32_t>((one << (8 * in_a)) - 1);
-  b += Load32(key + 4) & static_cast<uint32_t>((one << (8 * in_b)) - 1);
-  c += Load32(key + 8) & static_cast<uint32_t>((one << (8 * in_c)) - 1);
+  uint64_t low = Load64(key);
+  uint32_t high = Load32(key + 8);
+  if (length <= 8) {
+    low &= ~uint64_t{0} >> (64 - 8 * length);
+    high = 0;
+  } else {
+    high &= ~uint32_t{0} >> (96 - 8 * length);
+  }
+  a += static_cast<uint32_t>(low);
+  b += static_cast<uint32_t>(low >> 32);
+  c += high;
   c = (c ^ b) - RotateLeft(b, 14);
   a = (a ^ c) - RotateLeft(c, 11);
   b = (b ^ a) - RotateLeft(a, 25);

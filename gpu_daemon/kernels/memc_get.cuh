@@ -13,10 +13,10 @@ namespace carillon::kernels {
 namespace memc {
 
 struct ExecuteGet {
-  CARILLON_DEVICE shm::MemcOutcome operator()(Command& command,
-                                              const Token& verb) const {
+  CARILLON_DEVICE shm::MemcOutcome operator()(Command& command) const {
+    Token verb;
     shm::MemcOutcome outcome;
-    if (TryRetrieve(command, verb, &outcome)) return outcome;
+    if (TryRetrieve(command, &verb, &outcome)) return outcome;
     return shm::MemcOutcome::kWrongKernel;
   }
 };
@@ -34,7 +34,7 @@ CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
 
 CARILLON_KERNEL_INFO(
     memc_get, MemcArgs, "memcached get, gets, gat and gats, a request a thread",
-    simt::Registers(72).Validate<&memc::CheckLaunch>(),
+    simt::Registers(74).Validate<&memc::CheckLaunch>(),
     CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),
     CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),
     CARILLON_PARAM(MemcArgs, replies, "receives replies, reply_stride apart"),

@@ -84,6 +84,15 @@ class LineReader {
     }
   }
 
+  // When the line begins with "get ", moves behind it: Next() is then the key.
+  // Most requests do.
+  CARILLON_DEVICE bool SkipGet() {
+    constexpr uint32_t kGet = 'g' | 'e' << 8 | 't' << 16 | ' ' << 24;
+    if (valid_ < sizeof(kGet) || Load32(window_) != kGet) return false;
+    at_ = sizeof(kGet);
+    return true;
+  }
+
   // Begins again with the first word.
   CARILLON_DEVICE void Rewind() {
     complete_ = false;

@@ -20,7 +20,7 @@ using simt::LoadRelaxed;
 
 // Some hundred milliseconds on a CPU core that nobody else wants; holders need
 // microseconds, or their next time slice.
-inline constexpr uint32_t kMaxLockRounds = 1u << 22;
+inline constexpr uint32_t kMaxLockRounds = 1u << 23;
 
 // Read-modify-writes that carry an order. SIMT's own are relaxed.
 CARILLON_DEVICE uint64_t CasAcquire(uint64_t* address, uint64_t expected,
@@ -74,8 +74,9 @@ struct LockResult {
 };
 
 // Test-and-test-and-set, as in the paper.
-CARILLON_MEMC_CALL LockResult LockShared(uint64_t* lock) {
-  for (uint32_t round = 0; round < kMaxLockRounds; ++round) {
+CARILLON_MEMC_CALL LockResult LockShared(uint64_t* lock,
+                                         uint32_t max_rounds = kMaxLockRounds) {
+  for (uint32_t round = 0; round < max_rounds; ++round) {
     const uint64_t seen = LoadRelaxed(lock);
     if ((seen & (kLockSetHolds | kLockSetWaits)) == 0 &&
         (seen & kLockGets) != kLockGets) {
@@ -93,8 +94,9 @@ CARILLON_DEVICE void UnlockShared(uint64_t* lock) {
   AddRelease(lock, ~uint64_t{0});  // one GET fewer
 }
 
-CARILLON_MEMC_CALL LockResult LockExclusive(uint64_t* lock) {
-  for (uint32_t round = 0; round < kMaxLockRounds; ++round) {
+CARILLON_MEMC_CALL LockResult
+LockExclusive(uint64_t* lock, uint32_t max_rounds = kMaxLockRounds) {
+  for (uint32_t round = 0; round < max_rounds; ++round) {
     const uint64_t seen = LoadRelaxed(lock);
     if ((seen & (kLockSetHolds | kLockGets)) == 0) {
       // Clears "waits"; whoever else waits says so again in its next round.
@@ -118,8 +120,9 @@ CARILLON_DEVICE void UnlockExclusive(uint64_t* lock) {
 }
 
 // A plain mutual exclusion for the store's short critical sections.
-CARILLON_MEMC_CALL bool LockSpin(uint64_t* lock) {
-  for (uint32_t round = 0; round < kMaxLockRounds; ++round) {
+CARILLON_MEMC_CALL bool LockSpin(uint64_t* lock,
+                                 uint32_t max_rounds = kMaxLockRounds) {
+  for (uint32_t round = 0; round < max_rounds; ++round) {
     if (LoadRelaxed(lock) == 0 && CasAcquire(lock, 0, 1) == 0) return true;
     simt::SpinPause(round);
   }

@@ -24,6 +24,7 @@ class ReplyWriter {
   CARILLON_DEVICE void Clear() {
     length_ = stream_ ? 0 : shm::kMemcFrameBytes;
     datagram_end_ = stream_ ? ~uint64_t{0} : shm::kMemcDatagramBytes;
+    datagrams_ = 1;
   }
 
   // Appends; what does not fit is only counted.
@@ -34,9 +35,14 @@ class ReplyWriter {
       return;
     }
     while (n != 0) {
+      if (length_ > stride_) {
+        CountOnly(n);
+        return;
+      }
       if (length_ == datagram_end_) {
         length_ += shm::kMemcFrameBytes;
         datagram_end_ += shm::kMemcDatagramBytes;
+        ++datagrams_;
       }
       const uint64_t room = datagram_end_ - length_;
       const uint64_t part = n < room ? n : room;
@@ -49,6 +55,11 @@ class ReplyWriter {
 
   template <uint32_t N>
   CARILLON_DEVICE void PutText(const char (&text)[N]) {
+    if (uint8_t* to = Reserve(N - 1); to != nullptr) {
+      memcpy(to, text, N - 1);
+      Commit(to + N - 1);
+      return;
+    }
     Put(reinterpret_cast<const uint8_t*>(text), N - 1);
   }
   CARILLON_DEVICE void PutDecimal(uint64_t value) {
@@ -66,31 +77,39 @@ class ReplyWriter {
     length_ = static_cast<uint64_t>(end - base_);
   }
 
-  CARILLON_DEVICE bool empty() const {
-    return length_ == (stream_ ? 0 : shm::kMemcFrameBytes);
-  }
   CARILLON_DEVICE bool fits() const {
-    return length_ <= stride_ && datagrams() <= 0xffff;
+    return length_ <= stride_ && datagrams_ <= 0xffff;
   }
   // Of the whole reply, frame headers included, whether it fits or not.
   CARILLON_DEVICE uint64_t length() const { return length_; }
-  CARILLON_DEVICE uint64_t datagrams() const {
-    return stream_ ? 1 : datagram_end_ / shm::kMemcDatagramBytes;
-  }
+  CARILLON_DEVICE uint64_t datagrams() const { return datagrams_; }
 
   // Writes the frame headers. Only when it fits.
   CARILLON_DEVICE void Finish() {
     if (stream_) return;
-    const uint32_t total = static_cast<uint32_t>(datagrams());
+    const uint32_t total = static_cast<uint32_t>(datagrams_);
+    const uint64_t id_and_total = BigEndian(frame_id_) | BigEndian(total) << 32;
     for (uint32_t i = 0; i < total; ++i) {
-      const uint64_t header =
-          BigEndian(frame_id_) | BigEndian(i) << 16 | BigEndian(total) << 32;
+      const uint64_t header = id_and_total | BigEndian(i) << 16;
       Store64(base_ + static_cast<uint64_t>(i) * shm::kMemcDatagramBytes,
               header);
     }
   }
 
  private:
+  // In one step: a hostile get of many keys can ask for gigabytes.
+  CARILLON_DEVICE void CountOnly(uint64_t n) {
+    const uint64_t room = datagram_end_ - length_;
+    if (n > room) {
+      const uint64_t rest = n - room;
+      const uint64_t more =
+          (rest + shm::kMemcDatagramPayload - 1) / shm::kMemcDatagramPayload;
+      length_ += more * shm::kMemcFrameBytes;
+      datagram_end_ += more * shm::kMemcDatagramBytes;
+      datagrams_ += more;
+    }
+    length_ += n;
+  }
   CARILLON_DEVICE static uint64_t BigEndian(uint32_t half) {
     return (half >> 8 & 0xff) | (half & 0xff) << 8;
   }
@@ -100,7 +119,8 @@ class ReplyWriter {
   bool stream_;
   uint16_t frame_id_;
   uint64_t length_;
-  uint64_t datagram_end_;
+  uint64_t datagram_end_;  // where in the stride the last datagram must end
+  uint64_t datagrams_;
 };
 
 }  // namespace carillon::kernels::memc

@@ -59,16 +59,28 @@ CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
 
 // One request while its command is carried out.
 struct Command {
+  // A constructor, because an aggregate would be zeroed first, window and all.
+  CARILLON_DEVICE Command(const uint8_t* request_text, uint32_t request_length,
+                          uint64_t room, bool largest, uint32_t counter_stripe,
+                          Table* shared_table, const ReplyWriter& writer)
+      : text(request_text),
+        length(request_length),
+        largest_stride(largest),
+        stripe(counter_stripe),
+        table(*shared_table),
+        reply(writer),
+        line(request_text, request_length, room) {}
+
   const uint8_t* text;  // without frame header; the device may change it
   uint32_t length;
   bool largest_stride;
-  uint32_t stripe;  // of the counters
-  Table table;
-  LineReader line;
-  ReplyWriter reply;
   uint8_t flags = 0;  // MemcReplyFlags
+  uint32_t stripe;    // of the counters
   uint32_t hits = 0;
   uint32_t misses = 0;
+  Table& table;
+  ReplyWriter reply;
+  LineReader line;
 
   // Makes `words` (with their line end) the whole reply.
   CARILLON_MEMC_CALL shm::MemcOutcome Say(const char* words,
@@ -98,20 +110,18 @@ CARILLON_DEVICE void PrefetchRequest([[maybe_unused]] const MemcArgs& args,
 #endif
 }
 
-// Carries out request i. `Execute(Command&, verb)` returns a MemcOutcome:
-// kAnswered when it has built a reply.
+// Carries out request i. `execute(Command&)` returns a MemcOutcome: kAnswered
+// when it has built a reply.
 template <class Execute>
 CARILLON_DEVICE shm::MemcReply Serve(const MemcArgs& args, uint64_t i,
-                                     Execute execute) {
+                                     Table* table, Execute execute) {
   using shm::MemcOutcome;
   shm::MemcReply result{};
-  // Two loads, each once: the device may change the descriptor meanwhile.
-  const uint64_t* descriptor =
-      reinterpret_cast<const uint64_t*>(&args.requests[i]);
-  const uint64_t place = LoadRelaxed(descriptor);
-  const uint64_t offset = static_cast<uint32_t>(place);
-  uint32_t length = static_cast<uint32_t>(place >> 32);
-  const uint32_t flags = static_cast<uint32_t>(LoadRelaxed(descriptor + 1));
+  // Each word once: the device may change the descriptor meanwhile.
+  const shm::MemcRequest& request = args.requests[i];
+  const uint64_t offset = LoadRelaxed(&request.offset);
+  uint32_t length = LoadRelaxed(&request.length);
+  const uint32_t flags = LoadRelaxed(&request.flags);
   const uint64_t reply_offset = i * args.reply_stride;
   if (!args.packets.InBounds(offset, length) ||
       !args.replies.InBounds(reply_offset, args.reply_stride)) {
@@ -141,16 +151,11 @@ CARILLON_DEVICE shm::MemcReply Serve(const MemcArgs& args, uint64_t i,
     length -= sizeof(frame);
   }
 
-  Command command{text,
-                  length,
-                  (flags & shm::kMemcLargestStride) != 0,
-                  static_cast<uint32_t>(i),
-                  Table(args.table, args.store, args.now_s),
-                  LineReader(text, length, room),
+  Command command(text, length, room, (flags & shm::kMemcLargestStride) != 0,
+                  static_cast<uint32_t>(i), table,
                   ReplyWriter(args.replies.data + reply_offset,
-                              args.reply_stride, stream, frame_id)};
-  result.outcome = command.table.Open() ? execute(command, command.line.Next())
-                                        : MemcOutcome::kCorrupt;
+                              args.reply_stride, stream, frame_id));
+  result.outcome = execute(command);
   ReplyWriter& reply = command.reply;
   if (result.outcome == MemcOutcome::kAnswered && !reply.fits()) {
     if (!command.largest_stride && reply.datagrams() <= 0xffff) {
@@ -162,7 +167,7 @@ CARILLON_DEVICE shm::MemcReply Serve(const MemcArgs& args, uint64_t i,
     }
     command.Say("SERVER_ERROR out of memory writing get response\r\n");
   }
-  if (!command.table.ok()) result.outcome = MemcOutcome::kCorrupt;
+  if (!table->ok()) result.outcome = MemcOutcome::kCorrupt;
   result.flags = command.flags;
   if (result.outcome != MemcOutcome::kAnswered) return result;
   result.hits = Saturate16(command.hits);
@@ -185,6 +190,8 @@ CARILLON_DEVICE void ServeBatch(const MemcArgs& args, const Thread& self,
   uint64_t count = args.count;
   if (count > args.requests.size) count = args.requests.size;
   if (count > args.results.size) count = args.results.size;
+  Table table(args.table, args.store, args.now_s);
+  const bool open = table.Open();
   constexpr uint64_t kAhead = 4;
   const uint64_t first = self.global_linear();
   if (first == 0) {
@@ -192,10 +199,10 @@ CARILLON_DEVICE void ServeBatch(const MemcArgs& args, const Thread& self,
   }
   for (uint64_t i = first; i < count; i += self.grid_threads()) {
     PrefetchRequest(args, i + kAhead);
-    const shm::MemcReply result = Serve(args, i, execute);
-    if (result.outcome == shm::MemcOutcome::kCorrupt) {
-      self.Fail(kFailCorrupt);
-    }
+    shm::MemcReply result{};
+    result.outcome = shm::MemcOutcome::kCorrupt;
+    if (open) result = Serve(args, i, &table, execute);
+    if (result.outcome == shm::MemcOutcome::kCorrupt) self.Fail(kFailCorrupt);
     args.results[i] = result;
   }
 }

@@ -165,9 +165,16 @@ CARILLON_MEMC_CALL shm::MemcOutcome Retrieve(Command& command, bool with_cas,
   return shm::MemcOutcome::kAnswered;
 }
 
-// True when `verb` was one of this file's; *outcome is then set.
-CARILLON_DEVICE bool TryRetrieve(Command& command, const Token& verb,
+// True when the command is one of this file's; *outcome is then set. Otherwise
+// *first is the line's first word.
+CARILLON_DEVICE bool TryRetrieve(Command& command, Token* first,
                                  shm::MemcOutcome* outcome) {
+  if (command.line.SkipGet()) {
+    *outcome = Retrieve(command, false, false);
+    return true;
+  }
+  *first = command.line.Next();
+  const Token& verb = *first;
   if (verb.length < 3 || verb.data[0] != 'g') return false;
   if (verb.Is("get")) {
     *outcome = Retrieve(command, false, false);

@@ -14,10 +14,10 @@ namespace carillon::kernels {
 namespace memc {
 
 struct ExecuteAny {
-  CARILLON_DEVICE shm::MemcOutcome operator()(Command& command,
-                                              const Token& verb) const {
+  CARILLON_DEVICE shm::MemcOutcome operator()(Command& command) const {
+    Token verb;
     shm::MemcOutcome outcome;
-    if (TryRetrieve(command, verb, &outcome)) return outcome;
+    if (TryRetrieve(command, &verb, &outcome)) return outcome;
     return ExecuteOther(command, verb);
   }
 };
@@ -32,7 +32,7 @@ CARILLON_KERNEL_INFO(
     memc_set, MemcArgs,
     "memcached set and every other command, a request a "
     "thread",
-    simt::Registers(82).Validate<&memc::CheckLaunch>(),
+    simt::Registers(96).Validate<&memc::CheckLaunch>(),
     CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),
     CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),
     CARILLON_PARAM(MemcArgs, replies, "receives replies, reply_stride apart"),

@@ -307,12 +307,12 @@ class Store {
     }
   }
 
-  // The link lies behind what a thief of pages reads without a lock
-  // (Table::StealPages): an item's hash.
+  // Where an item has its last access: not where its hash was, which a thief of
+  // pages reads without a lock (Table::StealPages).
   CARILLON_DEVICE uint32_t* FreeLink(uint32_t page, uint32_t block,
                                      uint32_t units) const {
     return reinterpret_cast<uint32_t*>(
-        memory_.data + (RefOfPage(page) + block * units) * kBlockUnit + 8);
+        memory_.data + (RefOfPage(page) + block * units) * kBlockUnit + 4);
   }
 
   CARILLON_DEVICE void Link(ClassRecord* record, uint32_t page) const {
