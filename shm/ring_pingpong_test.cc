@@ -21,16 +21,16 @@ TEST_P(RingYardstickTest, MeasurementsInAnyOrderCountEverySample) {
       RingYardstick::Start({.child_process = GetParam(), .entries = 8});
   ASSERT_TRUE(yardstick.ok()) << yardstick.status();
   for (int round = 0; round < 2; ++round) {
-    const auto spinning = (*yardstick)->RoundTrips(1000);
+    const auto spinning = (*yardstick)->RoundTrips(200);
     ASSERT_TRUE(spinning.ok()) << spinning.status();
-    EXPECT_EQ(spinning->count(), 1000u);
+    EXPECT_EQ(spinning->count(), 200u);
     EXPECT_GT(spinning->Percentile(0.5), 0u);
-    const auto sleeping = (*yardstick)->SleepingRoundTrips(300);
+    const auto sleeping = (*yardstick)->SleepingRoundTrips(100);
     ASSERT_TRUE(sleeping.ok()) << sleeping.status();
-    EXPECT_EQ(sleeping->count(), 300u);
-    const auto futex = (*yardstick)->FutexRoundTrips(300);
+    EXPECT_EQ(sleeping->count(), 100u);
+    const auto futex = (*yardstick)->FutexRoundTrips(100);
     ASSERT_TRUE(futex.ok()) << futex.status();
-    EXPECT_EQ(futex->count(), 300u);
+    EXPECT_EQ(futex->count(), 100u);
     for (const uint32_t batch : {1u, 3u, 8u}) {
       const auto rate = (*yardstick)->EventsPerSecond(1001, batch);
       ASSERT_TRUE(rate.ok()) << rate.status();
