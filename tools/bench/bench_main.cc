@@ -94,14 +94,12 @@ int BenchMain(int argc, char** argv, std::string_view name,
   BenchRun bench;
   SessionOptions& session = bench.session;
   session.gpud = Runfile("gpu_daemon/gpud");
-  std::string output = "table";
+  bool json = false;
   std::string out;
   int64_t patience_s = 20;
   double max_foreign_percent = 5;
   CLI::App app{std::string(summary), std::string(name)};
-  app.add_option("-o,--output", output, "What is printed")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
+  app.add_flag("--json", json, "Print a JSON document instead of tables");
   app.add_option("--out", out, "Also write JSON and a plot (PNG) there");
   app.add_option("--rounds", session.rounds,
                  "Rounds; each measures everything twice, there and back")
@@ -146,7 +144,7 @@ int BenchMain(int argc, char** argv, std::string_view name,
     fmt::print(stderr, "{}\n", std::string(result.status().message()));
     return 1;
   }
-  return Report(bench, *result, name, command, output == "json", out);
+  return Report(bench, *result, name, command, json, out);
 }
 
 }  // namespace carillon::bench
