@@ -327,15 +327,21 @@ void Supervisor::EndAll(bool gpud, milliseconds grace) {
   while (any_left()) Step(milliseconds(1000));
 }
 
+void Supervisor::EndDevices() {
+  if (!ending_) {
+    ending_ = true;
+    state_.phase = "stopping";
+    SaveState();
+    options_.say(fmt::format(
+        "ending testbed '{}'{}", plan_.testbed,
+        end_requests_ > 0 ? "; once more sends SIGTERM to everything" : ""));
+  }
+  EndAll(/*gpud=*/false, options_.device_grace);
+}
+
 absl::Status Supervisor::TakeDown() {
   const Clock::time_point start = Clock::now();
-  ending_ = true;
-  state_.phase = "stopping";
-  SaveState();
-  options_.say(fmt::format(
-      "ending testbed '{}'{}", plan_.testbed,
-      end_requests_ > 0 ? "; once more sends SIGTERM to everything" : ""));
-  EndAll(/*gpud=*/false, options_.device_grace);
+  EndDevices();
   EndAll(/*gpud=*/true, options_.gpud_grace);
   const absl::Status status = directory_.Remove();
   options_.say(

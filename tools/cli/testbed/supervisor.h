@@ -27,7 +27,8 @@ class Supervisor {
     std::chrono::milliseconds ready_budget{15'000};
     // Between a process's SIGTERM and its SIGKILL.
     std::chrono::milliseconds device_grace{5'000};
-    std::chrono::milliseconds gpud_grace{5'000};
+    // gpud itself waits for at most 5 s for a kernel that runs too long.
+    std::chrono::milliseconds gpud_grace{8'000};
     std::string topology_file;
     // Takes one line of narration.
     std::function<void(const std::string&)> say;
@@ -47,6 +48,9 @@ class Supervisor {
   // to end.
   bool Watch(std::chrono::milliseconds timeout);
 
+  // The first part of TakeDown(): gpud goes on, with what the devices have left
+  // in its books.
+  void EndDevices();
   // Devices, then gpud, then the directory. A second end request sends SIGTERM
   // to all at once, a third SIGKILL. Errors: FailedPrecondition (the directory
   // holds foreign files).

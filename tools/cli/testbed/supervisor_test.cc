@@ -165,7 +165,7 @@ TEST_F(SupervisorTest, WaitsForReadinessWithABound) {
       Make({"wait"}, {Process("a", {"wait"}), Process("b", {"wait"})},
            {.ready_budget = milliseconds(300)});
   probe_.on_devices = [&] {
-    if (!IsWaiting("b")) usleep(1000);
+    EXPECT_TRUE(Eventually([&] { return IsWaiting("b"); }));
   };
   const absl::Status status = supervisor.BringUp();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);

@@ -9,7 +9,6 @@
 namespace carillon::cli {
 namespace {
 
-constexpr uint64_t kKiB = 1 << 10;
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kTiB = uint64_t{1} << 40;
 
@@ -23,11 +22,13 @@ const std::vector<Key>& GpuTable() {
        .help = "who runs the kernels; auto takes cuda where there is a GPU"},
       {.name = "workers",
        .type = KeyType::kInteger,
-       .min = 1,
-       .max = 256,
+       .min = 0,
+       .max = 1024,
        .flag = "--workers",
-       .fallback = "by the cores",
-       .help = "threads that run thread blocks (cpu back-end)"},
+       .fallback = "0",
+       .help =
+           "threads that run thread blocks (cpu back-end); 0: the cores but "
+           "one"},
       {.name = "ekt_entries",
        .type = KeyType::kInteger,
        .min = 1,
@@ -46,7 +47,7 @@ const std::vector<Key>& GpuTable() {
        .min = kMiB,
        .max = kTiB,
        .flag = "--memory",
-       .fallback = "256MiB",
+       .fallback = "half of what is free, at most 4GiB",
        .help = "GPU memory and apertures of all devices together"},
       {.name = "trace",
        .type = KeyType::kBoolean,
@@ -55,7 +56,7 @@ const std::vector<Key>& GpuTable() {
        .help = "stamp every stage of an event's life"},
       {.name = "log_level",
        .type = KeyType::kChoice,
-       .choices = {"trace", "debug", "info", "warn", "error"},
+       .choices = {"debug", "info", "warn", "error", "off"},
        .flag = "--log-level",
        .fallback = "info",
        .help = "what gpud writes to its log"},
@@ -75,28 +76,28 @@ const std::vector<Key>& ModelTable() {
       {.name = "blocks_per_sm",
        .type = KeyType::kInteger,
        .min = 1,
-       .max = 1024,
+       .max = 64,
        .flag = "--blocks-per-sm",
        .fallback = "16",
        .help = "thread blocks resident on an SM at once"},
       {.name = "threads_per_sm",
        .type = KeyType::kInteger,
-       .min = 32,
-       .max = 65536,
+       .min = 1,
+       .max = 4096,
        .flag = "--threads-per-sm",
        .fallback = "2048",
        .help = "threads resident on an SM at once"},
       {.name = "registers_per_sm",
        .type = KeyType::kInteger,
-       .min = 1024,
-       .max = 16777216,
+       .min = 1,
+       .max = 1 << 20,
        .flag = "--registers-per-sm",
        .fallback = "65536",
        .help = "32-bit registers of an SM"},
       {.name = "shared_bytes_per_sm",
        .type = KeyType::kSize,
-       .min = kKiB,
-       .max = 64 * kMiB,
+       .min = 1,
+       .max = kMiB,
        .flag = "--shared-per-sm",
        .fallback = "48KiB",
        .help = "shared memory of an SM"},
@@ -136,6 +137,10 @@ std::string AllowedValues(const Key& key) {
                          FormatExactSize(key.max));
     case KeyType::kText:
       return fmt::format("{} to {} characters", key.min, key.max);
+    case KeyType::kPath:
+      return key.choices.empty()
+                 ? "a path"
+                 : fmt::format("{} or a path", fmt::join(key.choices, ", "));
     case KeyType::kChoice:
       return fmt::format("{}", fmt::join(key.choices, ", "));
     case KeyType::kDimensions:

@@ -374,6 +374,27 @@ class Reader {
   std::map<std::string, int> device_lines_;
 };
 
+// Makes relative paths in the file relative to its folder.
+void AnchorPaths(const std::filesystem::path& folder, Topology& topology) {
+  const auto anchor = [&](std::string& path) {
+    path = (folder / path).lexically_normal().string();
+  };
+  for (DeviceEntry& device : topology.devices) {
+    // A program without a slash is found in PATH.
+    if (!device.command.empty() &&
+        device.command[0].find('/') != std::string::npos) {
+      anchor(device.command[0]);
+    }
+    for (Setting& setting : device.settings) {
+      const auto& words = setting.key->choices;
+      if (setting.key->type == KeyType::kPath &&
+          std::find(words.begin(), words.end(), setting.text) == words.end()) {
+        anchor(setting.text);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::string Problem::ToString(std::string_view file) const {
@@ -443,15 +464,8 @@ absl::StatusOr<TopologyReading> ReadTopologyFile(
   file.read(text.data(), text.size());
   text.resize(file.gcount());
   TopologyReading reading = ReadTopology(text, default_name);
-  const std::filesystem::path folder =
-      std::filesystem::absolute(path, error).parent_path();
-  for (DeviceEntry& device : reading.topology.devices) {
-    if (device.command.empty()) continue;
-    const std::string& program = device.command[0];
-    if (program.find('/') != std::string::npos && program[0] != '/') {
-      device.command[0] = (folder / program).lexically_normal().string();
-    }
-  }
+  AnchorPaths(std::filesystem::absolute(path, error).parent_path(),
+              reading.topology);
   return reading;
 }
 

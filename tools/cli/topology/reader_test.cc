@@ -133,11 +133,12 @@ constexpr BadFile kBadFiles[] = {
     {"OtherKindsKey", "devices:\n  - {name: f, kind: fpga, command: [x]}\n",
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
      "name, kind, count, wait_ready, source, kernel, size, fps, frames, check, "
-     "store, ring, priority, log_level"},
+     "store, store_raw, ring, priority, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
-     "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, backend, workers, "
+     "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, backend, "
+     "workers, "
      "ekt_entries, policy, memory, trace, log_level"},
     {"MapAsKey", "? {a: b}\n: 1\n",
      "t.yaml:1:3: a key of the topology is a map"},
@@ -155,9 +156,9 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:3: workers is a list, not a value"},
     {"GpuAsValue", "gpu: cpu\n", "t.yaml:1:1: gpu is a value, not a map"},
     {"WordAsNumber", "gpu: {workers: many}\n",
-     "t.yaml:1:16: workers: 'many' is not a whole number; allowed: 1 to 256"},
+     "t.yaml:1:16: workers: 'many' is not a whole number; allowed: 0 to 1024"},
     {"FractionAsNumber", "gpu: {workers: 1.5}\n",
-     "t.yaml:1:16: workers: '1.5' is not a whole number; allowed: 1 to 256"},
+     "t.yaml:1:16: workers: '1.5' is not a whole number; allowed: 0 to 1024"},
     {"NumberTooLarge", "gpu: {ekt_entries: 2048}\n",
      "t.yaml:1:20: ekt_entries: '2048' is out of range; allowed: 1 to 1024"},
     {"NumberNegative", "gpu: {ekt_entries: -1}\n",
@@ -181,7 +182,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:39: size: '64' is not WIDTHxHEIGHT, like 640x480"},
     {"DimensionsTooLarge", "devices: [{name: f, kind: fpga, size: 64x9999}]\n",
      "t.yaml:1:39: size: '64x9999' is out of range; allowed: WIDTHxHEIGHT, "
-     "each 8 to 8192"},
+     "each 1 to 8192"},
     {"ControlCharacter",
      "devices: [{name: n, kind: nic, listen: \"\\e[2J\"}]\n",
      "t.yaml:1:40: listen: '\\x1b[2J' holds a control character"},
@@ -303,6 +304,20 @@ TEST_F(TopologyFile, ThatIsNotThereIsNotFound) {
 TEST_F(TopologyFile, MayNotBeAFolder) {
   EXPECT_EQ(LoadTopology(folder_, "x").status().message(),
             folder_ + " is a folder, not a topology file");
+}
+
+TEST_F(TopologyFile, AnchorsPathsButNotWords) {
+  Write(
+      "devices:\n"
+      "  - {name: a, kind: fpga, source: frames/, store: ../out}\n"
+      "  - {name: b, kind: fpga, source: cardiac, store: /abs}\n");
+  const auto topology = LoadTopology(path_, "x");
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_THAT(
+      Flags(topology->devices[0].settings),
+      ElementsAre("--source=" + folder_ + "/frames/", "--store=/tmp/out"));
+  EXPECT_THAT(Flags(topology->devices[1].settings),
+              ElementsAre("--source=cardiac", "--store=/abs"));
 }
 
 TEST_F(TopologyFile, AnchorsTheProgramsOfExecDevices) {

@@ -37,6 +37,7 @@ Json KeySchema(const Key& key) {
              {"pattern", "^[0-9]+ *(B|KiB|MiB|GiB|TiB)?$"}}}}};
       break;
     case KeyType::kText:
+    case KeyType::kPath:
       schema = {
           {"type", "string"}, {"minLength", key.min}, {"maxLength", key.max}};
       break;

@@ -139,6 +139,7 @@ absl::StatusOr<Setting> ReadSetting(const Key& key, std::string_view text) {
     case KeyType::kSize:
       return NumberSetting(key, ReadSize(key, text));
     case KeyType::kText:
+    case KeyType::kPath:
       return TextSetting(key, ReadText(key, text));
     case KeyType::kChoice:
       return TextSetting(key, ReadChoice(key, text));

@@ -1,0 +1,183 @@
+#include "tools/cli/app.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "absl/status/status.h"
+#include "tools/cli/command.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+constexpr char kVersion[] = "carillon 0.1.0";
+
+constexpr char kShortHelp[] =
+    R"(Carillon, an event-driven GPU testbed: every device is a process, every launch is a doorbell.
+
+  carillon demo          bring up a GPU, a NIC, an FPGA and a CPU host; drive and report
+  carillon up -d         bring them up for you to play with
+  carillon status        see what the GPU does
+  carillon down          end it all
+
+)";
+
+void PrintHelp(Console& console, bool full) {
+  std::string text = kShortHelp;
+  std::string_view group;
+  for (const Command& command : Commands()) {
+    if (command.group.empty()) continue;
+    if (command.group != group) {
+      if (full && !group.empty()) text += "\n";
+      if (!full && !group.empty()) text += "\n";
+      group = command.group;
+      text += full ? fmt::format("{}:\n", group)
+                   : fmt::format("{:<20} ", fmt::format("{}:", group));
+    }
+    text += full ? fmt::format("  {:<10} {}\n", command.name, command.summary)
+                 : fmt::format(" {}", command.name);
+  }
+  text += full ? "\ncarillon help COMMAND says more; docs/cli.md says all.\n"
+               : "\n\ncarillon help lists the commands, carillon help COMMAND "
+                 "explains one.\n";
+  console.Print(text);
+}
+
+// Examples come first: they are what most people look for.
+std::string Description(const Command& command) {
+  std::string text = fmt::format("carillon {}: {}\n\nExamples:\n", command.name,
+                                 command.summary);
+  std::istringstream lines{std::string(command.examples)};
+  for (std::string line; std::getline(lines, line);) text += "  " + line + "\n";
+  return text;
+}
+
+absl::Status UsageError(const Command& command, const std::string& message) {
+  return WithHint(absl::InvalidArgumentError(message),
+                  fmt::format("carillon {} --help", command.name));
+}
+
+absl::Status ParseFailure(const Command& command, const CLI::App& app,
+                          const CLI::ParseError& error) {
+  if (error.get_name() != "ExtrasError") {
+    return UsageError(command, error.what());
+  }
+  const std::vector<std::string> extras = app.remaining();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  const std::string extra = extras.empty() ? "" : extras[0];
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  return UsageError(command,
+                    fmt::format("{} {}{}",
+                                extra.starts_with('-') ? "unknown option"
+                                                       : "unexpected argument",
+                                Quote(extra), DidYouMean(extra, candidates)));
+}
+
+// CLI11 throws; nothing of it leaves this function.
+absl::Status RunCommand(const Command& command,
+                        std::vector<std::string> arguments, Console& console) {
+  try {
+    CLI::App app(Description(command),
+                 fmt::format("carillon {}", command.name));
+    app.get_formatter()->column_width(26);
+    const Run run = command.make(app, console);
+    std::reverse(arguments.begin(), arguments.end());
+    try {
+      app.parse(std::move(arguments));
+    } catch (const CLI::CallForHelp&) {
+      console.Print(app.help());
+      return absl::OkStatus();
+    } catch (const CLI::ParseError& error) {
+      return ParseFailure(command, app, error);
+    }
+    return run();
+  } catch (const CLI::Error& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+absl::Status UnknownCommand(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : Commands()) {
+    if (!command.group.empty()) names.push_back(command.name);
+  }
+  return WithHint(
+      absl::InvalidArgumentError(fmt::format(
+          "unknown command {}{}", Quote(name), DidYouMean(name, names))),
+      "carillon help");
+}
+
+absl::Status Dispatch(const std::vector<std::string>& arguments,
+                      Console& console) {
+  if (arguments.empty()) {
+    PrintHelp(console, /*full=*/false);
+    return absl::OkStatus();
+  }
+  const std::string& first = arguments[0];
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (first == "--version" || first == "version") {
+    console.Print(fmt::format("{}\n", kVersion));
+    return absl::OkStatus();
+  }
+  if (first == "--help" || first == "-h" || first == "help") {
+    if (rest.empty()) {
+      PrintHelp(console, /*full=*/true);
+      return absl::OkStatus();
+    }
+    const Command* const command = FindCommand(rest[0]);
+    if (command == nullptr) return UnknownCommand(rest[0]);
+    return RunCommand(*command, {"--help"}, console);
+  }
+  const Command* const command = FindCommand(first);
+  if (command == nullptr) return UnknownCommand(first);
+  return RunCommand(*command, rest, console);
+}
+
+// -o json holds for errors too, even for those of parsing.
+bool WantsJson(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") break;
+    if (argument == "-ojson" || argument == "-o=json" ||
+        argument == "--output=json") {
+      return true;
+    }
+    if ((argument == "-o" || argument == "--output") &&
+        i + 1 < arguments.size() && arguments[i + 1] == "json") {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+int RunCommandLine(const std::vector<std::string>& arguments,
+                   Console& console) {
+  const absl::Status status = Dispatch(arguments, console);
+  const ExitCode code = ExitCodeOf(status);
+  const std::string message(status.message());
+  const std::string hint = HintOf(status);
+  if (!status.ok() && !message.empty()) {
+    console.Say(fmt::format("carillon: {}", message));
+    if (!hint.empty()) console.Say(fmt::format("  hint: {}", hint));
+  }
+  if (!status.ok() && WantsJson(arguments) && !console.document_printed()) {
+    console.PrintDocument({{"error",
+                            {{"code", ExitCodeName(code)},
+                             {"message", message},
+                             {"hint", hint}}}});
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,231 @@
+// The command line as such: help, suggestions, exit codes, errors as JSON. No
+// testbed is up.
+#include "tools/cli/app.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tools/cli/command.h"
+#include "tools/cli/testbed/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+std::string Contents(FILE* file) {
+  std::rewind(file);
+  std::string text(65536, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  return text;
+}
+
+Outcome RunLine(const std::vector<std::string>& arguments) {
+  FILE* const out = std::tmpfile();
+  FILE* const err = std::tmpfile();
+  Outcome outcome;
+  {
+    Console console(out, err);
+    outcome.code = RunCommandLine(arguments, console);
+  }
+  outcome.out = Contents(out);
+  outcome.err = Contents(err);
+  std::fclose(out);
+  std::fclose(err);
+  return outcome;
+}
+
+class AppTest : public ::testing::Test {
+ protected:
+  TestFolder folder_;
+};
+
+TEST_F(AppTest, BareCommandShowsExamplesAndEveryCommand) {
+  const Outcome outcome = RunLine({});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_LT(outcome.out.find("carillon up -d"), outcome.out.find("Run a"));
+  for (const Command& command : Commands()) {
+    if (command.group.empty()) {
+      EXPECT_THAT(outcome.out, Not(HasSubstr(std::string(command.name))));
+    } else {
+      EXPECT_THAT(outcome.out, HasSubstr(std::string(command.name)));
+    }
+  }
+}
+
+TEST_F(AppTest, HelpOfEveryCommandStartsWithExamples) {
+  for (const Command& command : Commands()) {
+    const std::string name(command.name);
+    for (const auto& line : {std::vector<std::string>{"help", name},
+                             std::vector<std::string>{name, "--help"}}) {
+      const Outcome outcome = RunLine(line);
+      EXPECT_EQ(outcome.code, 0);
+      EXPECT_THAT(outcome.out, StartsWith("carillon " + name + ": "));
+      EXPECT_LT(outcome.out.find("Examples:"), outcome.out.find("Usage:"));
+      EXPECT_THAT(outcome.out, HasSubstr(std::string(command.summary)));
+    }
+  }
+}
+
+TEST_F(AppTest, EveryCommandButTheHiddenOneTakesOutputJson) {
+  for (const Command& command : Commands()) {
+    if (command.group.empty()) continue;
+    EXPECT_THAT(RunLine({"help", std::string(command.name)}).out,
+                HasSubstr("--output"))
+        << command.name;
+  }
+}
+
+TEST_F(AppTest, NamesAreUniqueAndGroupsStayTogether) {
+  std::set<std::string_view> names;
+  std::set<std::string_view> groups;
+  std::string_view last;
+  for (const Command& command : Commands()) {
+    EXPECT_TRUE(names.insert(command.name).second) << command.name;
+    if (command.group != last) {
+      EXPECT_TRUE(groups.insert(command.group).second) << command.group;
+    }
+    last = command.group;
+  }
+}
+
+TEST_F(AppTest, SuggestsTheNearestCommand) {
+  const Outcome outcome = RunLine({"stauts"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err,
+            "carillon: unknown command 'stauts'; did you mean 'status'?\n"
+            "  hint: carillon help\n");
+  EXPECT_EQ(RunLine({"help", "uo"}).err,
+            "carillon: unknown command 'uo'; did you mean 'up'?\n"
+            "  hint: carillon help\n");
+}
+
+TEST_F(AppTest, SuggestsTheNearestOption) {
+  const Outcome outcome = RunLine({"up", "--detatch"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err,
+            "carillon: unknown option '--detatch'; did you mean '--detach'?\n"
+            "  hint: carillon up --help\n");
+  EXPECT_EQ(RunLine({"ps", "now"}).err,
+            "carillon: unexpected argument 'now'\n"
+            "  hint: carillon ps --help\n");
+}
+
+TEST_F(AppTest, RefusesWrongValuesOfOptions) {
+  const Outcome outcome = RunLine({"ps", "-o", "yaml"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("yaml not in {table,json}"));
+  EXPECT_EQ(RunLine({"demo", "--seconds", "0"}).code, 2);
+  EXPECT_EQ(RunLine({"trace", "maybe"}).code, 2);
+  EXPECT_EQ(RunLine({"up", "--name", "No Name"}).err,
+            "carillon: --name: 'No Name' is no name; allowed: 1 to 32 of a-z, "
+            "0-9, '_', '-'\n");
+}
+
+TEST_F(AppTest, SaysThatNoTestbedIsUp) {
+  for (const char* command : {"status", "devices", "ekt", "rings", "queues",
+                              "kernels", "watch", "policy", "logs"}) {
+    const Outcome outcome = RunLine({command});
+    EXPECT_EQ(outcome.code, 3) << command;
+    EXPECT_EQ(outcome.err,
+              "carillon: no testbed is up\n"
+              "  hint: start one with: carillon up\n");
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_EQ(RunLine({"status", "--name", "x"}).code, 3);
+}
+
+TEST_F(AppTest, PrintsErrorsAsADocumentToo) {
+  const Outcome outcome = RunLine({"status", "-o", "json"});
+  EXPECT_EQ(outcome.code, 3);
+  const Json json = Json::parse(outcome.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << outcome.out;
+  EXPECT_EQ(json["error"]["code"], "not_found");
+  EXPECT_EQ(json["error"]["message"], "no testbed is up");
+  EXPECT_EQ(json["error"]["hint"], "start one with: carillon up");
+  const Json usage =
+      Json::parse(RunLine({"ps", "--bad", "-o=json"}).out, nullptr, false);
+  EXPECT_EQ(usage["error"]["code"], "usage");
+}
+
+TEST_F(AppTest, EndingAndCleaningNothingIsNoError) {
+  EXPECT_EQ(RunLine({"down"}).code, 0);
+  EXPECT_EQ(RunLine({"down", "--name", "x"}).err, "testbed 'x' is not up\n");
+  EXPECT_EQ(RunLine({"down", "--all"}).code, 0);
+  EXPECT_EQ(RunLine({"cleanup"}).code, 0);
+  EXPECT_EQ(RunLine({"ps"}).code, 0);
+  for (const auto& line :
+       {std::vector<std::string>{"down", "-o", "json"},
+        std::vector<std::string>{"cleanup", "--dry-run", "-o", "json"},
+        std::vector<std::string>{"ps", "-o", "json"},
+        std::vector<std::string>{"bench", "--list", "-o", "json"}}) {
+    const Outcome outcome = RunLine(line);
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_FALSE(Json::parse(outcome.out, nullptr, false).is_discarded())
+        << line[0];
+  }
+}
+
+TEST_F(AppTest, ValidatesFiles) {
+  const std::string file = folder_.path() + "/t.yaml";
+  std::ofstream(file) << "name: lab\ndevices: [{name: a, kind: fpga}]\n";
+  Outcome outcome = RunLine({"validate", file});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, file + ": ok, testbed 'lab' with 1 device\n");
+
+  std::ofstream(file) << "nam: lab\ndevices: {}\n";
+  outcome = RunLine({"validate", file});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out,
+            file +
+                ":1:1: unknown key 'nam' of a topology; did you mean "
+                "'name'?\n" +
+                file + ":2:1: devices is a map, not a list\n");
+  EXPECT_EQ(outcome.err, "carillon: " + file + " has 2 problems\n");
+
+  outcome = RunLine({"validate", file, "-o", "json"});
+  const Json json = Json::parse(outcome.out, nullptr, false);
+  EXPECT_EQ(json["ok"], false);
+  EXPECT_EQ(json["problems"][1]["line"], 2);
+  EXPECT_EQ(RunLine({"validate", "/no/such/file"}).code, 3);
+  EXPECT_EQ(RunLine({"validate"}).code, 2);
+}
+
+TEST_F(AppTest, RefusesARuntimeDirectoryWithATooLongPath) {
+  setenv("CARILLON_RUNTIME_DIR",
+         (folder_.path() + "/" + std::string(90, 'x')).c_str(), 1);
+  // Any program will do: none is started.
+  for (const char* program : {"gpud", "nic", "fpga", "cpu_host"}) {
+    std::filesystem::create_symlink("/bin/true",
+                                    folder_.path() + "/" + program);
+  }
+  setenv("CARILLON_BIN_DIR", folder_.path().c_str(), 1);
+  const Outcome outcome = RunLine({"up"});
+  unsetenv("CARILLON_BIN_DIR");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("a Unix socket's may have 107"));
+  EXPECT_THAT(outcome.err, HasSubstr("hint: set CARILLON_RUNTIME_DIR"));
+}
+
+TEST_F(AppTest, SaysWhichProgramIsMissing) {
+  setenv("CARILLON_BIN_DIR", "/no/such/folder", 1);
+  const Outcome outcome = RunLine({"up"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("there is no gpud in /no/such/folder"));
+  unsetenv("CARILLON_BIN_DIR");
+}
+
+}  // namespace
+}  // namespace carillon::cli

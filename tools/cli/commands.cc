@@ -1,0 +1,94 @@
+#include "tools/cli/commands.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace carillon::cli {
+namespace {
+
+constexpr char kRun[] = "Run a testbed";
+constexpr char kLook[] = "Look into it";
+constexpr char kSteer[] = "Steer it";
+constexpr char kProve[] = "Measure and prove";
+
+constexpr Command kCommands[] = {
+    {"demo", kRun,
+     "bring up a testbed, serve memcached clients with it, report, take it "
+     "down",
+     "carillon demo\ncarillon demo --seconds 30 -o json", MakeDemo},
+    {"up", kRun, "bring a testbed up",
+     "carillon up -d                      the demo's devices, in the "
+     "background\n"
+     "carillon up -f lab.yaml             your own, until Ctrl-C",
+     MakeUp},
+    {"down", kRun, "end a testbed and leave nothing behind",
+     "carillon down\ncarillon down --all", MakeDown},
+    {"ps", kRun, "list the processes of all testbeds", "carillon ps", MakePs},
+    {"logs", kRun, "show what the processes have logged",
+     "carillon logs\ncarillon logs -f nic0", MakeLogs},
+    {"validate", kRun, "check a topology file",
+     "carillon validate lab.yaml\n"
+     "carillon validate --schema > topology.schema.json",
+     MakeValidate},
+    {"cleanup", kRun, "remove what dead testbeds have left",
+     "carillon cleanup --dry-run\ncarillon cleanup", MakeCleanup},
+
+    {"status", kLook, "the GPU at a glance: events, latencies, memory",
+     "carillon status\ncarillon status -o json", MakeStatus},
+    {"devices", kLook, "attached devices, with their own counters",
+     "carillon devices\ncarillon devices nic0", MakeDevices},
+    {"ekt", kLook, "the event kernel table", "carillon ekt", MakeEkt},
+    {"rings", kLook, "the ESQs and ECQs: doorbells, launched, completed",
+     "carillon rings", MakeRings},
+    {"queues", kLook, "what waits in the KMU", "carillon queues", MakeQueues},
+    {"kernels", kLook, "the kernels that devices can register",
+     "carillon kernels\ncarillon kernels memc_get", MakeKernels},
+    {"watch", kLook, "show changes as they happen",
+     "carillon watch\ncarillon watch -o json", MakeWatch},
+
+    {"policy", kSteer, "show or set the sharing policy",
+     "carillon policy\ncarillon policy priority", MakePolicy},
+    {"trace", kSteer, "stamp the stages of every event: on, off or reset",
+     "carillon trace on", MakeTrace},
+
+    {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
+    {"test", kProve, "run all tests",
+     "carillon test\ncarillon test --quick\n"
+     "carillon test -- --jobs=1",
+     MakeTest},
+    {"bench", kProve, "run the benchmarks",
+     "carillon bench --list\ncarillon bench --out results", MakeBench},
+
+    {"supervise", "", "what `carillon up -d` leaves running", "",
+     MakeSupervise},
+};
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+const Command* FindCommand(std::string_view name) {
+  const auto found = std::find_if(
+      std::begin(kCommands), std::end(kCommands),
+      [&](const Command& command) { return command.name == name; });
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+void AddOutputOption(CLI::App& app, Console& console) {
+  app.add_option_function<std::string>(
+         "-o,--output",
+         [&console](const std::string& format) {
+           console.json = format == "json";
+         },
+         "table for people, json for programs")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->type_name("FORMAT")
+      ->default_str("table");
+}
+
+void AddNameOption(CLI::App& app, std::string& name) {
+  app.add_option("--name", name, "The testbed; not needed when only one is up")
+      ->type_name("NAME");
+}
+
+}  // namespace carillon::cli

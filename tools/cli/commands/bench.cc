@@ -1,0 +1,163 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/testbed/child_process.h"
+#include "tools/cli/testbed/launch_plan.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/cli/ui/text.h"
+
+extern char** environ;
+
+namespace carillon::cli {
+namespace {
+
+// A program that measures something, prints a table to stdout (or, with
+// --json, one JSON document) and, with --out DIR, leaves files there. Exit code
+// 0: it could measure.
+struct Benchmark {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view program;  // "tools/bench/..."
+};
+
+// A new benchmark is one line here.
+const std::vector<Benchmark>& Benchmarks() {
+  static const auto* const benchmarks = new std::vector<Benchmark>{};
+  return *benchmarks;
+}
+
+struct Options {
+  std::vector<std::string> names;
+  std::string out;
+  bool list = false;
+};
+
+absl::Status List(Console& console) {
+  Json document = Json::array();
+  Table table({{"BENCHMARK"}, {"WHAT IT MEASURES"}});
+  for (const Benchmark& benchmark : Benchmarks()) {
+    document.push_back(
+        {{"name", benchmark.name}, {"summary", benchmark.summary}});
+    table.AddRow({std::string(benchmark.name), std::string(benchmark.summary)});
+  }
+  if (console.json) {
+    console.PrintDocument({{"benchmarks", std::move(document)}});
+  } else if (table.empty()) {
+    console.Say("there are no benchmarks yet");
+  } else {
+    console.Print(table);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
+  if (options.names.empty()) return Benchmarks();
+  std::vector<Benchmark> chosen;
+  std::vector<std::string_view> known;
+  for (const Benchmark& benchmark : Benchmarks()) {
+    known.push_back(benchmark.name);
+  }
+  for (const std::string& name : options.names) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end()) {
+      return WithHint(absl::NotFoundError(
+                          fmt::format("there is no benchmark {}{}", Quote(name),
+                                      DidYouMean(name, known))),
+                      "carillon bench --list");
+    }
+    chosen.push_back(Benchmarks()[found - known.begin()]);
+  }
+  return chosen;
+}
+
+// With this terminal; under -o json, what it prints is taken.
+absl::StatusOr<std::string> RunProgram(std::vector<std::string> arguments,
+                                       bool take_output) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  int fds[2] = {-1, -1};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  if (take_output) {
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+      return absl::InternalError(fmt::format("pipe: {}", strerror(errno)));
+    }
+    posix_spawn_file_actions_adddup2(&files, fds[1], 1);
+  }
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (take_output) close(fds[1]);
+  std::string output;
+  char bytes[4096];
+  for (ssize_t got; take_output && (got = read(fds[0], bytes, 4096)) > 0;) {
+    output.append(bytes, got);
+  }
+  if (take_output) close(fds[0]);
+  if (error != 0) {
+    return absl::InternalError(
+        fmt::format("cannot run {}: {}", arguments[0], strerror(error)));
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    const ExitReport report{
+        .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+        .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+    return absl::FailedPreconditionError(
+        fmt::format("{} failed ({})", arguments[0], report.ToString()));
+  }
+  return output;
+}
+
+absl::Status Bench(const Options& options, Console& console) {
+  if (options.list || Benchmarks().empty()) return List(console);
+  const auto chosen = Choose(options);
+  if (!chosen.ok()) return chosen.status();
+  Json results = Json::object();
+  for (const Benchmark& benchmark : *chosen) {
+    const auto program = FindCarillonProgram(benchmark.program);
+    if (!program.ok()) return program.status();
+    console.Say(fmt::format("{}: {}", benchmark.name, benchmark.summary));
+    std::vector<std::string> arguments = {*program};
+    if (!options.out.empty()) arguments.push_back("--out=" + options.out);
+    if (console.json) arguments.push_back("--json");
+    const auto output = RunProgram(std::move(arguments), console.json);
+    if (!output.ok()) return output.status();
+    if (!console.json) continue;
+    Json result = Json::parse(*output, nullptr, /*allow_exceptions=*/false);
+    if (result.is_discarded()) {
+      return absl::InternalError(
+          fmt::format("{} printed no JSON document", *program));
+    }
+    results[std::string(benchmark.name)] = std::move(result);
+  }
+  if (console.json) console.PrintDocument(results);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeBench(CLI::App& app, Console& console) {
+  auto options = std::make_shared<Options>();
+  app.add_option("benchmark", options->names, "Only these")->type_name("NAME");
+  app.add_flag("--list", options->list, "Say which there are");
+  app.add_option("--out", options->out, "Folder for result files and plots")
+      ->type_name("DIR");
+  AddOutputOption(app, console);
+  return [options, &console] { return Bench(*options, console); };
+}
+
+}  // namespace carillon::cli

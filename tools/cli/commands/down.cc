@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/testbed/testbeds.h"
+
+namespace carillon::cli {
+namespace {
+
+struct Options {
+  std::string name;
+  bool all = false;
+  // More than the supervisor gives its children.
+  double timeout_s = 20;
+};
+
+// Idempotent: that there is nothing to end is no error.
+absl::Status Down(const Options& options, Console& console) {
+  std::vector<Testbed> chosen;
+  if (options.all) {
+    auto testbeds = ListTestbeds();
+    if (!testbeds.ok()) return testbeds.status();
+    chosen = *std::move(testbeds);
+  } else {
+    auto testbed = ChooseTestbed(options.name);
+    if (testbed.ok()) {
+      chosen = {*std::move(testbed)};
+    } else if (!absl::IsNotFound(testbed.status())) {
+      return testbed.status();
+    }
+  }
+  Json ended = Json::array();
+  absl::Status result = absl::OkStatus();
+  for (const Testbed& testbed : chosen) {
+    const absl::Status status =
+        EndTestbed(testbed,
+                   std::chrono::milliseconds(
+                       static_cast<int64_t>(options.timeout_s * 1000)),
+                   [&](const std::string& line) { console.Say(line); });
+    if (status.ok()) {
+      console.Say(testbed.supervisor
+                      ? fmt::format("testbed '{}' is down", testbed.name)
+                      : fmt::format("testbed '{}' was dead; its remains are "
+                                    "removed",
+                                    testbed.name));
+      ended.push_back(testbed.name);
+    } else {
+      result = status;
+    }
+  }
+  if (chosen.empty()) {
+    console.Say(options.name.empty()
+                    ? "no testbed is up"
+                    : fmt::format("testbed '{}' is not up", options.name));
+  }
+  if (console.json) console.PrintDocument({{"ended", std::move(ended)}});
+  return result;
+}
+
+}  // namespace
+
+Run MakeDown(CLI::App& app, Console& console) {
+  auto options = std::make_shared<Options>();
+  AddNameOption(app, options->name);
+  app.add_flag("--all", options->all, "All testbeds of yours, dead ones too")
+      ->excludes("--name");
+  app.add_option("--timeout", options->timeout_s,
+                 "Seconds until a testbed that does not end is killed")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  AddOutputOption(app, console);
+  return [options, &console] { return Down(*options, console); };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect.h"
+#include "tools/cli/ui/proto_json.h"
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+std::string Flags(const v1::EktEntry& entry) {
+  std::string flags;
+  if (entry.single_warp()) flags += "single-warp";
+  if (entry.modifyable()) flags += flags.empty() ? "modifyable" : ",modifyable";
+  return flags;
+}
+
+absl::Status Show(OpenTestbed& open, Console& console) {
+  const auto ekt = open.client->ListEkt();
+  if (!ekt.ok()) return ekt.status();
+  if (console.json) {
+    console.PrintDocument(ToJson(*ekt));
+    return absl::OkStatus();
+  }
+  Table table({{"EKT", Align::kRight},
+               {"DEVICE"},
+               {"EVENT", Align::kRight},
+               {"KERNEL"},
+               {"GRID"},
+               {"BLOCK"},
+               {"SHARED", Align::kRight},
+               {"PRIO", Align::kRight},
+               {"RUNG", Align::kRight},
+               {"DONE", Align::kRight},
+               {"FAILED", Align::kRight},
+               {"ABORTED", Align::kRight},
+               {"IN FLIGHT", Align::kRight},
+               {"FLAGS"}});
+  for (const v1::EktEntry& entry : ekt->entries()) {
+    const v1::EventCounts& counts = entry.counts();
+    table.AddRow({fmt::format("{}", entry.ekt_index()), entry.device(),
+                  fmt::format("{}", entry.event_id()),
+                  entry.label().empty()
+                      ? entry.kernel()
+                      : fmt::format("{} ({})", entry.kernel(), entry.label()),
+                  FormatDim3(entry.grid()), FormatDim3(entry.block()),
+                  FormatBytes(entry.shared_bytes()),
+                  fmt::format("{}", entry.priority()),
+                  FormatCount(counts.rung()), FormatCount(counts.done()),
+                  FormatCount(counts.failed()), FormatCount(counts.aborted()),
+                  FormatCount(InFlight(counts)), Flags(entry)});
+  }
+  if (!table.empty()) console.Print(table);
+  console.Say(fmt::format("{} of {} entries used", ekt->entries_size(),
+                          ekt->capacity()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeEkt(CLI::App& app, Console& console) {
+  return MakeInspection(app, console, [&console](OpenTestbed& open) {
+    return Show(open, console);
+  });
+}
+
+}  // namespace carillon::cli

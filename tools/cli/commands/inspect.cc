@@ -1,0 +1,66 @@
+#include "tools/cli/commands/inspect.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "tools/cli/testbed/directory.h"
+
+namespace carillon::cli {
+
+TestbedOption::TestbedOption(CLI::App& app) {
+  AddNameOption(app, name_);
+  app.add_option("--dir", directory_,
+                 "Instead: the directory of a gpud that was started by hand")
+      ->type_name("DIR")
+      ->excludes("--name");
+}
+
+absl::StatusOr<OpenTestbed> TestbedOption::Open() const {
+  OpenTestbed open{.testbed = {"", TestbedPaths(directory_), {}}};
+  if (directory_.empty()) {
+    absl::StatusOr<Testbed> testbed = ChooseTestbed(name_);
+    if (!testbed.ok()) return testbed.status();
+    open.testbed = *std::move(testbed);
+  } else if (absl::Status status = CheckDirectoryOwner(directory_);
+             !status.ok()) {
+    return status;
+  }
+  open.client = std::make_unique<AdminClient>(open.testbed.paths);
+  return open;
+}
+
+Run MakeInspection(CLI::App& app, Console& console,
+                   std::function<absl::Status(OpenTestbed&)> show) {
+  auto option = std::make_shared<TestbedOption>(app);
+  AddOutputOption(app, console);
+  return [option, show = std::move(show)]() -> absl::Status {
+    auto open = option->Open();
+    if (!open.ok()) return open.status();
+    return show(*open);
+  };
+}
+
+std::string FormatDim3(const v1::Dim3& dim) {
+  if (dim.z() != 1) return fmt::format("{}x{}x{}", dim.x(), dim.y(), dim.z());
+  if (dim.y() != 1) return fmt::format("{}x{}", dim.x(), dim.y());
+  return fmt::format("{}", dim.x());
+}
+
+uint64_t InFlight(const v1::EventCounts& counts) {
+  const uint64_t ended = counts.done() + counts.failed() + counts.aborted();
+  return counts.rung() > ended ? counts.rung() - ended : 0;
+}
+
+absl::Status CheckLedger(const v1::EventCounts& counts) {
+  const uint64_t ended = counts.done() + counts.failed() + counts.aborted();
+  if (ended <= counts.rung()) return absl::OkStatus();
+  return absl::DataLossError(fmt::format(
+      "the ledger is wrong: {} events rung, but {} ended ({} done, {} failed, "
+      "{} aborted)",
+      counts.rung(), ended, counts.done(), counts.failed(), counts.aborted()));
+}
+
+}  // namespace carillon::cli

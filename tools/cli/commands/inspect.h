@@ -1,0 +1,49 @@
+// What the commands that look into a testbed share.
+#ifndef CARILLON_TOOLS_CLI_COMMANDS_INSPECT_H_
+#define CARILLON_TOOLS_CLI_COMMANDS_INSPECT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "proto/admin.pb.h"
+#include "proto/common.pb.h"
+#include "tools/cli/command.h"
+#include "tools/cli/testbed/admin_client.h"
+#include "tools/cli/testbed/testbeds.h"
+
+namespace carillon::cli {
+
+struct OpenTestbed {
+  Testbed testbed;
+  std::unique_ptr<AdminClient> client;
+};
+
+// The options that choose a testbed: --name, or --dir for a gpud that was
+// started by hand.
+class TestbedOption {
+ public:
+  explicit TestbedOption(CLI::App& app);
+  // Errors: NotFound, InvalidArgument (several are up).
+  absl::StatusOr<OpenTestbed> Open() const;
+
+ private:
+  std::string name_;
+  std::string directory_;
+};
+
+// Adds --name, --dir and -o, and runs `show` on the testbed that they choose.
+Run MakeInspection(CLI::App& app, Console& console,
+                   std::function<absl::Status(OpenTestbed&)> show);
+
+// "32", "4x4", "2x1x3": without the ones at the end.
+std::string FormatDim3(const v1::Dim3& dim);
+
+// rung - done - failed - aborted; 0 when that is negative.
+uint64_t InFlight(const v1::EventCounts& counts);
+// DataLoss when more events ended than were rung.
+absl::Status CheckLedger(const v1::EventCounts& counts);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_COMMANDS_INSPECT_H_

@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/testbed/admin_client.h"
+#include "tools/cli/testbed/process_identity.h"
+#include "tools/cli/testbed/state.h"
+#include "tools/cli/testbed/testbeds.h"
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kAnswer{1000};
+
+struct Process {
+  std::string name;
+  std::string kind;
+  std::string state;
+  std::string note;
+  pid_t pid = 0;
+  std::optional<ProcessFacts> facts;  // while it runs
+  std::optional<ExitReport> exit;
+};
+
+struct Listing {
+  std::string name;
+  std::string phase;
+  std::string directory;
+  pid_t supervisor = 0;
+  std::vector<Process> processes;
+};
+
+Process FromRecord(const ProcessRecord& record, bool supervised) {
+  Process process{.name = record.name,
+                  .kind = record.kind,
+                  .state = record.state,
+                  .note = record.note,
+                  .pid = record.identity.pid,
+                  .exit = record.exit};
+  if (record.exit) return process;
+  if (IsAlive(record.identity)) {
+    process.facts = LookAtProcess(record.identity.pid);
+    if (process.facts->state == 'T') process.state = "stopped";
+  } else {
+    // Nobody was there to see how it ended.
+    process.state = supervised ? "ending" : "dead";
+  }
+  return process;
+}
+
+// Devices that were started by hand are in no supervisor's books.
+void AddOthers(const Testbed& testbed, std::vector<Process>* processes) {
+  const auto devices = AdminClient(testbed.paths, kAnswer).ListDevices();
+  if (!devices.ok()) return;
+  for (const v1::Device& device : devices->devices()) {
+    if (std::any_of(
+            processes->begin(), processes->end(),
+            [&](const Process& p) { return p.name == device.name(); })) {
+      continue;
+    }
+    const auto pid = static_cast<pid_t>(device.pid());
+    processes->push_back({.name = device.name(),
+                          .kind = device.kind(),
+                          .state = device.state(),
+                          .note = device.note(),
+                          .pid = pid,
+                          .facts = LookAtProcess(pid)});
+  }
+}
+
+Listing List(const Testbed& testbed) {
+  Listing listing{.name = testbed.name,
+                  .phase = "dead",
+                  .directory = testbed.paths.directory()};
+  const auto state = ReadState(testbed.paths.state_file());
+  if (testbed.supervisor) {
+    listing.supervisor = testbed.supervisor->pid;
+    listing.phase = state.ok() ? state->phase : "starting";
+  } else if (state.ok() && state->phase == "failed") {
+    listing.phase = "failed";
+  }
+  if (state.ok()) {
+    for (const ProcessRecord& record : state->processes) {
+      listing.processes.push_back(
+          FromRecord(record, testbed.supervisor.has_value()));
+    }
+  }
+  if (testbed.supervisor) AddOthers(testbed, &listing.processes);
+  return listing;
+}
+
+Json ToJson(const Listing& listing) {
+  Json processes = Json::array();
+  for (const Process& process : listing.processes) {
+    Json exit;
+    if (process.exit) {
+      exit = {{"code", process.exit->code}, {"signal", process.exit->signal}};
+    }
+    const ProcessFacts facts = process.facts.value_or(ProcessFacts());
+    processes.push_back({{"name", process.name},
+                         {"kind", process.kind},
+                         {"state", process.state},
+                         {"pid", process.pid},
+                         {"exit", exit},
+                         {"age_ns", facts.age_ns},
+                         {"cpu_ns", facts.cpu_ns},
+                         {"resident_bytes", facts.resident_bytes},
+                         {"note", process.note}});
+  }
+  return {{"name", listing.name},
+          {"phase", listing.phase},
+          {"directory", listing.directory},
+          {"supervisor_pid", listing.supervisor},
+          {"processes", std::move(processes)}};
+}
+
+void AddRows(const Listing& listing, Table* table) {
+  std::string testbed =
+      listing.phase == "up"
+          ? listing.name
+          : fmt::format("{} ({})", listing.name, listing.phase);
+  if (listing.processes.empty()) table->AddRow({testbed});
+  for (const Process& process : listing.processes) {
+    const std::string state =
+        process.exit ? fmt::format("ended ({})", process.exit->ToString())
+                     : process.state;
+    std::vector<std::string> row = {testbed, process.name, process.kind, state,
+                                    fmt::format("{}", process.pid)};
+    if (process.facts) {
+      row.push_back(FormatAge(process.facts->age_ns));
+      row.push_back(FormatNanoseconds(process.facts->cpu_ns));
+      row.push_back(FormatBytes(process.facts->resident_bytes));
+    } else {
+      row.insert(row.end(), 3, "-");
+    }
+    row.push_back(process.note);
+    table->AddRow(std::move(row));
+  }
+}
+
+absl::Status ListAll(const std::string& name, Console& console) {
+  std::vector<Testbed> testbeds;
+  if (name.empty()) {
+    auto all = ListTestbeds();
+    if (!all.ok()) return all.status();
+    testbeds = *std::move(all);
+  } else {
+    auto one = ChooseTestbed(name);
+    if (!one.ok()) return one.status();
+    testbeds = {*std::move(one)};
+  }
+  Json document = Json::array();
+  Table table({{"TESTBED"},
+               {"PROCESS"},
+               {"KIND"},
+               {"STATE"},
+               {"PID", Align::kRight},
+               {"AGE", Align::kRight},
+               {"CPU", Align::kRight},
+               {"MEMORY", Align::kRight},
+               {"NOTE"}});
+  bool dead = false;
+  for (const Testbed& testbed : testbeds) {
+    const Listing listing = List(testbed);
+    document.push_back(ToJson(listing));
+    AddRows(listing, &table);
+    dead |= !testbed.supervisor;
+  }
+  if (console.json) {
+    console.PrintDocument({{"testbeds", std::move(document)}});
+    return absl::OkStatus();
+  }
+  if (table.empty()) {
+    console.Say("no testbed is up; start one with: carillon up");
+    return absl::OkStatus();
+  }
+  console.Print(table);
+  if (dead)
+    console.Say("what dead testbeds have left goes with: carillon cleanup");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakePs(CLI::App& app, Console& console) {
+  auto name = std::make_shared<std::string>();
+  app.add_option("--name", *name, "Only this testbed")->type_name("NAME");
+  AddOutputOption(app, console);
+  return [name, &console] { return ListAll(*name, console); };
+}
+
+}  // namespace carillon::cli

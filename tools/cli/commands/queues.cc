@@ -1,0 +1,43 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect.h"
+#include "tools/cli/ui/proto_json.h"
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+absl::Status Show(OpenTestbed& open, Console& console) {
+  const auto queues = open.client->ListQueues();
+  if (!queues.ok()) return queues.status();
+  if (console.json) {
+    console.PrintDocument(ToJson(*queues));
+    return absl::OkStatus();
+  }
+  Table table({{"QUEUE"},
+               {"PRIORITY", Align::kRight},
+               {"KERNELS WAITING", Align::kRight}});
+  for (const v1::Queue& queue : queues->queues()) {
+    table.AddRow({queue.name(), fmt::format("{}", queue.priority()),
+                  FormatCount(queue.kernels())});
+  }
+  if (table.empty()) {
+    console.Say("nothing waits in the KMU");
+  } else {
+    console.Print(table);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeQueues(CLI::App& app, Console& console) {
+  return MakeInspection(app, console, [&console](OpenTestbed& open) {
+    return Show(open, console);
+  });
+}
+
+}  // namespace carillon::cli

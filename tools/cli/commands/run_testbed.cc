@@ -1,0 +1,100 @@
+#include "tools/cli/commands/run_testbed.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/cli/testbed/admin_client.h"
+#include "tools/cli/topology/reader.h"
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+constexpr char kLocalFile[] = "carillon.yaml";
+constexpr char kDemoText[] =
+#include "tools/cli/demo_topology.inc"
+    ;
+
+absl::Status SetName(const std::string& name, Topology& topology) {
+  if (name.empty()) return absl::OkStatus();
+  if (const std::string wrong = CheckName(name); !wrong.empty()) {
+    return absl::InvalidArgumentError(fmt::format("--name: {}", wrong));
+  }
+  topology.name = name;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddUpOptions(CLI::App& app, UpOptions& options) {
+  app.add_option("-f,--file", options.file,
+                 "Topology; ./carillon.yaml if it is there, else the demo's")
+      ->type_name("FILE");
+  app.add_option("--name", options.name,
+                 "Of the testbed, instead of the topology's")
+      ->type_name("NAME");
+  app.add_option("--timeout", options.timeout_s,
+                 "Seconds that the next process may take to be ready")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+}
+
+std::vector<std::string> ToArguments(const UpOptions& options) {
+  return {"--file=" + options.file, "--name=" + options.name,
+          fmt::format("--timeout={}", options.timeout_s)};
+}
+
+Topology DemoTopology() { return ReadTopology(kDemoText, "demo").topology; }
+
+absl::StatusOr<Topology> ChooseTopology(const UpOptions& options,
+                                        std::string* source) {
+  *source = options.file;
+  if (source->empty() && access(kLocalFile, F_OK) == 0) *source = kLocalFile;
+  absl::StatusOr<Topology> topology =
+      source->empty() ? DemoTopology() : LoadTopology(*source, "default");
+  if (!topology.ok()) return topology.status();
+  if (source->empty()) *source = "the demo's topology";
+  if (absl::Status status = SetName(options.name, *topology); !status.ok()) {
+    return status;
+  }
+  return topology;
+}
+
+absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
+    const Topology& topology, const std::string& source,
+    const UpOptions& options, Say say) {
+  const TestbedPaths paths = PathsOf(topology.name);
+  auto plan = PlanLaunch(topology, paths);
+  if (!plan.ok()) return plan.status();
+  // Signals first: all threads inherit the mask.
+  std::unique_ptr<TestbedRun> run(new TestbedRun());
+  auto directory = LockedDirectory::Create(paths);
+  if (!directory.ok()) return directory.status();
+  run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
+  run->supervisor_ = std::make_unique<Supervisor>(
+      *std::move(plan), *std::move(directory), run->probe_.get(),
+      &run->requests_,
+      Supervisor::Options{.ready_budget = std::chrono::milliseconds(
+                              static_cast<int64_t>(options.timeout_s * 1000)),
+                          .topology_file = source,
+                          .say = std::move(say)});
+  return run;
+}
+
+Json UpDocument(const Supervisor& supervisor) {
+  Json document = ToJson(supervisor.state());
+  document["directory"] = supervisor.paths().directory();
+  return document;
+}
+
+absl::Status EndRun(Supervisor& supervisor) {
+  const absl::Status status = supervisor.TakeDown();
+  if (!status.ok() || supervisor.casualties().empty()) return status;
+  return absl::FailedPreconditionError(fmt::format(
+      "not everything went well: {}", JoinWords(supervisor.casualties())));
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,69 @@
+// Running a testbed: what `up`, `supervise` and `demo` share.
+#ifndef CARILLON_TOOLS_CLI_COMMANDS_RUN_TESTBED_H_
+#define CARILLON_TOOLS_CLI_COMMANDS_RUN_TESTBED_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/cli/command.h"
+#include "tools/cli/testbed/end_requests.h"
+#include "tools/cli/testbed/readiness.h"
+#include "tools/cli/testbed/supervisor.h"
+#include "tools/cli/topology/topology.h"
+
+namespace carillon::cli {
+
+// What to bring up.
+struct UpOptions {
+  // Empty: ./carillon.yaml if it is there, else the demo's topology.
+  std::string file;
+  // Empty: as the file says.
+  std::string name;
+  // Bring-up fails when nothing becomes ready for this long.
+  double timeout_s = 15;
+};
+
+void AddUpOptions(CLI::App& app, UpOptions& options);
+// The same as a command line.
+std::vector<std::string> ToArguments(const UpOptions& options);
+
+// tools/cli/topologies/demo.yaml.
+Topology DemoTopology();
+
+// `source`: which file it was. Errors: as LoadTopology().
+absl::StatusOr<Topology> ChooseTopology(const UpOptions& options,
+                                        std::string* source);
+
+using Say = std::function<void(const std::string&)>;
+
+// A supervisor with all that it needs. To be made before gRPC starts a thread.
+class TestbedRun {
+ public:
+  // Makes and locks the directory; starts nothing. Errors: as
+  // LockedDirectory::Create() and PlanLaunch().
+  static absl::StatusOr<std::unique_ptr<TestbedRun>> Make(
+      const Topology& topology, const std::string& source,
+      const UpOptions& options, Say say);
+
+  Supervisor& supervisor() { return *supervisor_; }
+  EndRequests& requests() { return requests_; }
+
+ private:
+  TestbedRun() = default;
+
+  EndRequests requests_;
+  std::unique_ptr<ReadinessProbe> probe_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+// What `up -o json` prints.
+Json UpDocument(const Supervisor& supervisor);
+
+// Takes the testbed down. FailedPrecondition when something in it had failed.
+absl::Status EndRun(Supervisor& supervisor);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_COMMANDS_RUN_TESTBED_H_

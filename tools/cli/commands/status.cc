@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "shm/histogram.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect.h"
+#include "tools/cli/testbed/state.h"
+#include "tools/cli/ui/proto_json.h"
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+// Stages over all event kernels, in the order in which they happen.
+std::vector<std::pair<std::string, shm::HistogramSnapshot>> MergeStages(
+    const v1::ListEktResponse& ekt) {
+  std::vector<std::pair<std::string, shm::HistogramSnapshot>> stages;
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    for (const v1::Histogram& stage : entry.stages()) {
+      auto known =
+          std::find_if(stages.begin(), stages.end(),
+                       [&](const auto& s) { return s.first == stage.name(); });
+      if (known == stages.end()) {
+        stages.push_back({stage.name(), {}});
+        known = stages.end() - 1;
+      }
+      known->second.Merge(ToSnapshot(stage));
+    }
+  }
+  return stages;
+}
+
+// What the supervisor knows of processes that have ended: nothing for a gpud
+// that was started by hand.
+std::vector<std::string> Dead(const Testbed& testbed) {
+  std::vector<std::string> dead;
+  const auto state = ReadState(testbed.paths.state_file());
+  if (!state.ok()) return dead;
+  for (const ProcessRecord& record : state->processes) {
+    if (record.exit) {
+      dead.push_back(
+          fmt::format("{} ({})", record.name, record.exit->ToString()));
+    }
+  }
+  return dead;
+}
+
+Json ToDocument(const v1::GetStatusResponse& status,
+                const v1::ListEktResponse& ekt,
+                const std::vector<std::string>& dead) {
+  Json document = ToJson(status);
+  document["events"]["in_flight"] = InFlight(status.events());
+  Json stages = Json::object();
+  for (const auto& [name, histogram] : MergeStages(ekt)) {
+    stages[name] = PercentilesToJson(histogram);
+  }
+  document["stages"] = std::move(stages);
+  Json kernels = Json::array();
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    kernels.push_back({{"device", entry.device()},
+                       {"event_id", entry.event_id()},
+                       {"kernel", entry.kernel()},
+                       {"stages", ToJson(entry)["stages"]}});
+  }
+  document["event_kernels"] = std::move(kernels);
+  document["ended_processes"] = dead;
+  return document;
+}
+
+std::string Overview(const v1::GetStatusResponse& status,
+                     const std::vector<std::string>& dead, Console& console) {
+  const v1::GpuModel& gpu = status.gpu();
+  const v1::EventCounts& events = status.events();
+  std::string text;
+  const auto line = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<12} {}\n", name, value);
+  };
+  line("testbed",
+       fmt::format("{}, up for {}, gpud pid {}", console.Bold(status.testbed()),
+                   FormatAge(status.uptime_ns()), status.pid()));
+  line("GPU", fmt::format("{} back-end, {} workers, policy {}",
+                          status.backend(), status.workers(), status.policy()));
+  line("", fmt::format("{} SMs, each {} blocks, {} threads, {} registers, {} "
+                       "shared; {} blocks resident",
+                       gpu.sms(), gpu.blocks_per_sm(), gpu.threads_per_sm(),
+                       FormatCount(gpu.registers_per_sm()),
+                       FormatBytes(gpu.shared_bytes_per_sm()),
+                       gpu.resident_blocks()));
+  line("devices",
+       fmt::format("{} attached, {} of {} EKT entries", status.devices(),
+                   status.ekt_used(), status.ekt_entries()));
+  line("memory", fmt::format("{} of {}", FormatBytes(status.memory_used()),
+                             FormatBytes(status.memory_bytes())));
+  line("events",
+       fmt::format("{} rung = {} done + {} failed + {} aborted + {} in flight",
+                   FormatCount(events.rung()), FormatCount(events.done()),
+                   FormatCount(events.failed()), FormatCount(events.aborted()),
+                   FormatCount(InFlight(events))));
+  if (events.refused() > 0) {
+    line("", fmt::format("{} of the failed were bad entries",
+                         FormatCount(events.refused())));
+  }
+  line("background", fmt::format("{} kernels, {} blocks",
+                                 FormatCount(status.background_kernels()),
+                                 FormatCount(status.background_blocks())));
+  line("front-end",
+       fmt::format("{} polls, {} sleeps", FormatCount(status.frontend_polls()),
+                   FormatCount(status.frontend_sleeps())));
+  line("telemetry", fmt::format("{} messages, {} dropped",
+                                FormatCount(status.telemetry_sent()),
+                                FormatCount(status.telemetry_dropped())));
+  if (!dead.empty()) line("ended", console.Bad(JoinWords(dead)));
+  return text;
+}
+
+Table LatencyTable(const v1::ListEktResponse& ekt) {
+  Table table({{"EVENT KERNEL"},
+               {"STAGE"},
+               {"COUNT", Align::kRight},
+               {"P50", Align::kRight},
+               {"P90", Align::kRight},
+               {"P99", Align::kRight},
+               {"P99.9", Align::kRight},
+               {"MAX", Align::kRight}});
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    std::string name = fmt::format("{} {}", entry.device(), entry.kernel());
+    for (const v1::Histogram& stage : entry.stages()) {
+      std::vector<std::string> row = {std::exchange(name, ""), stage.name()};
+      for (std::string& cell : PercentileCells(ToSnapshot(stage))) {
+        row.push_back(std::move(cell));
+      }
+      table.AddRow(std::move(row));
+    }
+  }
+  return table;
+}
+
+absl::Status Show(OpenTestbed& open, Console& console) {
+  const auto status = open.client->GetStatus();
+  if (!status.ok()) return status.status();
+  const auto ekt = open.client->ListEkt();
+  if (!ekt.ok()) return ekt.status();
+  const std::vector<std::string> dead = Dead(open.testbed);
+  if (console.json) {
+    console.PrintDocument(ToDocument(*status, *ekt, dead));
+    return CheckLedger(status->events());
+  }
+  console.Print(Overview(*status, dead, console));
+  if (const Table table = LatencyTable(*ekt); !table.empty()) {
+    console.Print("\n");
+    console.Print(table);
+  } else if (!status->tracing()) {
+    console.Say("tracing is off; for latencies: carillon trace on");
+  }
+  return CheckLedger(status->events());
+}
+
+}  // namespace
+
+Run MakeStatus(CLI::App& app, Console& console) {
+  return MakeInspection(app, console, [&console](OpenTestbed& open) {
+    return Show(open, console);
+  });
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,45 @@
+// What a machine must have for Carillon: one check a function, one line a check
+// in the table.
+#ifndef CARILLON_TOOLS_CLI_DOCTOR_CHECKS_H_
+#define CARILLON_TOOLS_CLI_DOCTOR_CHECKS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace carillon::cli {
+
+enum class Verdict {
+  kGood,
+  kFact,     // neither good nor bad: a GPU that is not there
+  kWarning,  // works, but not as well as it could
+  kProblem,  // something will not work
+};
+
+struct Finding {
+  Verdict verdict = Verdict::kGood;
+  std::string text;
+  // What to do; empty for kGood and kFact.
+  std::string advice;
+};
+
+struct Check {
+  std::string_view name;
+  Finding (*look)();
+};
+
+std::span<const Check> Checks();
+std::string_view VerdictName(Verdict verdict);
+
+// The verdicts on figures, apart from where the figures come from.
+Finding JudgeCores(int cores);
+Finding JudgeFreeMemory(uint64_t bytes);
+Finding JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes);
+Finding JudgeOpenFiles(uint64_t limit);
+// `path`: of the program, empty when it was not found.
+Finding JudgeClient(std::string_view program, const std::string& path);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_DOCTOR_CHECKS_H_

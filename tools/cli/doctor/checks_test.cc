@@ -1,0 +1,68 @@
+#include "tools/cli/doctor/checks.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <set>
+
+namespace carillon::cli {
+namespace {
+
+TEST(Doctor, LooksAtEverythingUnderAName) {
+  std::set<std::string_view> names;
+  for (const Check& check : Checks()) {
+    EXPECT_TRUE(names.insert(check.name).second) << check.name;
+    const Finding finding = check.look();
+    EXPECT_FALSE(finding.text.empty()) << check.name;
+    const bool needs_advice = finding.verdict == Verdict::kWarning ||
+                              finding.verdict == Verdict::kProblem;
+    EXPECT_EQ(!finding.advice.empty(), needs_advice) << check.name;
+  }
+  EXPECT_GE(names.size(), 10u);
+}
+
+TEST(Doctor, JudgesFigures) {
+  constexpr uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(JudgeCores(2).verdict, Verdict::kGood);
+  EXPECT_EQ(JudgeCores(1).verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgeFreeMemory(512 * kMiB).verdict, Verdict::kGood);
+  EXPECT_EQ(JudgeFreeMemory(511 * kMiB).verdict, Verdict::kProblem);
+  EXPECT_EQ(JudgeSharedMemory(kMiB, 0).verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgeSharedMemory(kMiB, 0).text, "0 B of 1 MiB free");
+  EXPECT_EQ(JudgeOpenFiles(1024).verdict, Verdict::kGood);
+  EXPECT_EQ(JudgeOpenFiles(64).verdict, Verdict::kWarning);
+  EXPECT_EQ(JudgeOpenFiles(64).advice, "ulimit -n 1024");
+}
+
+TEST(Doctor, SaysHowToGetAMissingClient) {
+  EXPECT_EQ(JudgeClient("memcaslap", "/usr/bin/memcaslap").verdict,
+            Verdict::kGood);
+  const Finding missing = JudgeClient("memcaslap", "");
+  EXPECT_EQ(missing.verdict, Verdict::kProblem);
+  EXPECT_EQ(missing.advice, "apt-get install libmemcached-tools");
+}
+
+Finding FindingOf(std::string_view name) {
+  for (const Check& check : Checks()) {
+    if (check.name == name) return check.look();
+  }
+  ADD_FAILURE() << "no check " << name;
+  return {};
+}
+
+TEST(Doctor, FindsProgramsAndFoldersThatAreNotThere) {
+  setenv("CARILLON_BIN_DIR", "/no/such/folder", 1);
+  EXPECT_EQ(FindingOf("programs").verdict, Verdict::kProblem);
+  EXPECT_EQ(FindingOf("programs").text,
+            "there is no gpud in /no/such/folder/gpud and none in "
+            "/no/such/folder/gpu_daemon/gpud");
+  unsetenv("CARILLON_BIN_DIR");
+  setenv("CARILLON_RUNTIME_DIR", std::string(100, 'x').c_str(), 1);
+  EXPECT_EQ(FindingOf("runtime directory").verdict, Verdict::kProblem);
+  unsetenv("CARILLON_RUNTIME_DIR");
+  setenv("PATH", "/no/such/folder", 1);
+  EXPECT_EQ(FindingOf("memcaslap").verdict, Verdict::kProblem);
+}
+
+}  // namespace
+}  // namespace carillon::cli

@@ -1,0 +1,344 @@
+// The carillon program over the real gpud and the real devices, as a user runs
+// it: what comes up, what can be seen, and that nothing stays.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "shm/unique_fd.h"
+#include "tools/cli/cli_runner.h"
+#include "tools/cli/testbed/directory.h"
+#include "tools/cli/testbed/marks.h"
+#include "tools/cli/testbed/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr char kTopology[] = R"(
+name: lab
+gpu: {backend: cpu, memory: 256MiB, trace: true}
+devices:
+  - {name: nic0, kind: nic, udp_port: 0, tcp_port: 0, store_bytes: 1MiB, table_entries: 1024}
+  - {name: fpga0, kind: fpga, size: 64x64, fps: 50, check: true}
+  - {name: host0, kind: cpu_host, kernel: matmul, size: 64, gap_us: 5000}
+)";
+constexpr char kEmptyTopology[] =
+    "name: empty\ngpu: {backend: cpu, memory: 16MiB}\n";
+
+class CliIntegration : public ::testing::Test {
+ protected:
+  void SetUp() override { file_ = Write("lab.yaml", kTopology); }
+  void TearDown() override {
+    RunCli({"down", "--all"});
+    EXPECT_THAT(Marked("lab"), IsEmpty());
+    EXPECT_THAT(Marked("empty"), IsEmpty());
+  }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = files_.path() + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  static std::vector<ProcessIdentity> Marked(const std::string& name) {
+    return MarkedProcesses(PathsOf(name));
+  }
+  static Json Processes(const std::string& name) {
+    const Json json = RunCli({"ps", "--name", name, "-o", "json"}).json();
+    return json.is_object() ? json["testbeds"][0]["processes"] : Json();
+  }
+  static pid_t PidOf(const std::string& testbed, const std::string& process) {
+    for (const Json& entry : Processes(testbed)) {
+      if (entry["name"] == process) return entry["pid"];
+    }
+    ADD_FAILURE() << "no process " << process;
+    return -1;
+  }
+  void Up(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> line = {"up", "-d", "-f", file_};
+    line.insert(line.end(), more.begin(), more.end());
+    const CliResult up = RunCli(line);
+    ASSERT_EQ(up.code, 0) << up.err;
+  }
+
+  // The second keeps the tests' files out of the runtime directory.
+  TestFolder files_;
+  TestFolder folder_;
+  std::string file_;
+};
+
+TEST_F(CliIntegration, UpNarratesAndDownLeavesNothing) {
+  const CliResult up = RunCli({"up", "-d", "-f", file_});
+  ASSERT_EQ(up.code, 0) << up.err;
+  EXPECT_EQ(up.out, "");
+  EXPECT_THAT(up.err, AllOf(HasSubstr("gpud"), HasSubstr("cpu back-end"),
+                            HasSubstr("nic0"), HasSubstr("fpga0"),
+                            HasSubstr("host0"), HasSubstr("up in ")));
+  EXPECT_THAT(Marked("lab"), SizeIs(4));
+  const Json processes = Processes("lab");
+  ASSERT_EQ(processes.size(), 4u);
+  for (const Json& process : processes) {
+    EXPECT_EQ(process["state"], "ready") << process;
+  }
+
+  const CliResult down = RunCli({"down"});
+  EXPECT_EQ(down.code, 0);
+  EXPECT_EQ(down.err, "testbed 'lab' is down\n");
+  EXPECT_THAT(Marked("lab"), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  const CliResult again = RunCli({"down"});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(again.err, "no testbed is up\n");
+}
+
+TEST_F(CliIntegration, EveryCommandAnswersInJson) {
+  const CliResult up = RunCli({"up", "-d", "-f", file_, "-o", "json"});
+  ASSERT_EQ(up.code, 0) << up.err;
+  EXPECT_EQ(up.json()["testbed"], "lab");
+  EXPECT_EQ(up.json()["processes"].size(), 4u);
+  for (const std::vector<std::string>& line :
+       std::vector<std::vector<std::string>>{{"ps"},
+                                             {"status"},
+                                             {"devices"},
+                                             {"devices", "nic0"},
+                                             {"ekt"},
+                                             {"rings"},
+                                             {"queues"},
+                                             {"kernels"},
+                                             {"kernels", "null_event"},
+                                             {"policy"},
+                                             {"policy", "priority"},
+                                             {"trace", "on"},
+                                             {"trace", "reset"},
+                                             {"logs"},
+                                             {"logs", "nic0", "-n", "1"},
+                                             {"validate", file_},
+                                             {"cleanup", "--dry-run"},
+                                             {"doctor"},
+                                             {"bench", "--list"},
+                                             {"down"}}) {
+    std::vector<std::string> arguments = line;
+    arguments.insert(arguments.end(), {"-o", "json"});
+    const CliResult result = RunCli(arguments);
+    // The doctor's verdict is about the machine.
+    if (line[0] != "doctor") EXPECT_EQ(result.code, 0) << line[0] << result.err;
+    EXPECT_FALSE(result.json().is_discarded()) << line[0] << result.out;
+  }
+}
+
+TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
+  Up();
+  // Frames have gone through: the ledger has moved.
+  ASSERT_TRUE(Eventually([&] {
+    const Json status = RunCli({"status", "-o", "json"}).json();
+    return status["events"]["done"] > 3;
+  }));
+  const Json status = RunCli({"status", "-o", "json"}).json();
+  EXPECT_EQ(status["devices"], 3);
+  EXPECT_EQ(status["backend"], "cpu");
+  EXPECT_EQ(status["events"]["failed"], 0);
+  EXPECT_EQ(status["events"]["rung"],
+            status["events"]["done"].get<uint64_t>() +
+                status["events"]["in_flight"].get<uint64_t>());
+  EXPECT_GT(status["stages"]["rung_to_finished"]["count"], 0);
+  const CliResult text = RunCli({"status"});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("rung = "), HasSubstr("fpga0 dct8x8"),
+                              HasSubstr("dispatched_to_finished")));
+  EXPECT_THAT(RunCli({"ekt"}).out, HasSubstr("memc_get"));
+  EXPECT_THAT(RunCli({"rings"}).out, HasSubstr("DOORBELL"));
+  EXPECT_THAT(RunCli({"devices", "fpga0"}).out, HasSubstr("frames_done"));
+  EXPECT_THAT(RunCli({"kernels"}).out, HasSubstr("dct8x8"));
+  EXPECT_THAT(RunCli({"logs", "fpga0"}).out, HasSubstr("streaming"));
+  const CliResult typo = RunCli({"kernels", "memc_gte"});
+  EXPECT_EQ(typo.code, 3);
+  EXPECT_EQ(typo.err,
+            "carillon: there is no kernel 'memc_gte'; did you mean "
+            "'memc_get'?\n");
+  const CliResult policy = RunCli({"policy", "priorty"});
+  EXPECT_EQ(policy.code, 3) << policy.err;
+}
+
+TEST_F(CliIntegration, TwoTestbedsAreUpAtOnce) {
+  Up();
+  Up({"--name", "lab2"});
+  EXPECT_EQ(RunCli({"status"}).code, 2);
+  EXPECT_EQ(RunCli({"status", "--name", "lab"}).code, 0);
+  EXPECT_EQ(RunCli({"status", "--name", "lab2"}).code, 0);
+  EXPECT_EQ(RunCli({"down", "--name", "lab"}).code, 0);
+  // The other does not notice.
+  const CliResult status = RunCli({"status", "-o", "json"});
+  EXPECT_EQ(status.code, 0);
+  EXPECT_EQ(status.json()["testbed"], "lab2");
+  EXPECT_EQ(status.json()["devices"], 3);
+  EXPECT_EQ(RunCli({"down", "--all"}).code, 0);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(CliIntegration, ASecondOfTheSameNameIsRefusedAndHarmsNobody) {
+  Up();
+  const CliResult second = RunCli({"up", "-d", "-f", file_});
+  EXPECT_EQ(second.code, 1);
+  EXPECT_THAT(second.err, HasSubstr("testbed 'lab' is already up (pid "));
+  EXPECT_THAT(second.err, HasSubstr("hint: carillon down --name lab"));
+  EXPECT_EQ(RunCli({"status"}).json().is_discarded(), true);
+  EXPECT_EQ(RunCli({"status"}).code, 0);
+  EXPECT_THAT(Marked("lab"), SizeIs(4));
+}
+
+TEST_F(CliIntegration, InTheForegroundCtrlCEndsItInOrder) {
+  CliRun up({"up", "-f", file_});
+  ASSERT_TRUE(Eventually([&] {
+    return up.err().find("end it with Ctrl-C") != std::string::npos;
+  })) << up.err();
+  kill(up.pid(), SIGINT);
+  const CliResult result = up.Wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("down in "));
+  EXPECT_LT(result.err.rfind("nic0 "), result.err.rfind("gpud "));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(CliIntegration, ADeviceThatDiesIsReportedAndTheRestGoesOn) {
+  Up();
+  kill(PidOf("lab", "host0"), SIGKILL);
+  ASSERT_TRUE(Eventually([&] {
+    return RunCli({"status"}).out.find("host0 (SIGKILL)") != std::string::npos;
+  }));
+  for (const Json& process : Processes("lab")) {
+    EXPECT_EQ(process["state"], process["name"] == "host0" ? "ended" : "ready");
+  }
+  EXPECT_THAT(RunCli({"logs", "supervisor"}).out,
+              HasSubstr("host0 has ended (SIGKILL)"));
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+}
+
+TEST_F(CliIntegration, AGpudThatDiesLeavesCommandsThatSaySo) {
+  Up();
+  kill(PidOf("lab", "gpud"), SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return RunCli({"status"}).code == 4; }));
+  const CliResult status = RunCli({"status", "-o", "json"});
+  EXPECT_EQ(status.code, 4);
+  EXPECT_EQ(status.json()["error"]["code"], "unavailable");
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+  EXPECT_THAT(Marked("lab"), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(CliIntegration, NothingOutlivesAKilledSupervisor) {
+  Up();
+  const auto supervisor = SupervisorOf(PathsOf("lab"));
+  ASSERT_TRUE(supervisor);
+  kill(supervisor->pid, SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return Marked("lab").empty(); }));
+  EXPECT_THAT(RunCli({"ps"}).out, HasSubstr("lab (dead)"));
+  const CliResult dry = RunCli({"cleanup", "--dry-run"});
+  EXPECT_THAT(dry.err, HasSubstr("would remove 'lab'"));
+  EXPECT_FALSE(fs::is_empty(folder_.path()));
+  EXPECT_EQ(RunCli({"cleanup"}).code, 0);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(CliIntegration, ATestbedComesUpOverTheRemainsOfADeadOne) {
+  Up();
+  kill(SupervisorOf(PathsOf("lab"))->pid, SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return Marked("lab").empty(); }));
+  Up();
+  EXPECT_EQ(RunCli({"status"}).code, 0);
+}
+
+// What is tested is that the CLI carries a device's own words to the user.
+TEST_F(CliIntegration, AFailedBringUpSaysWhyAndLeavesNoProcess) {
+  const shm::UniqueFd taken(socket(AF_INET, SOCK_DGRAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(taken.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(
+      getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &size),
+      0);
+  const int port = ntohs(address.sin_port);
+  file_ = Write("taken.yaml",
+                fmt::format("name: lab\ngpu: {{backend: cpu}}\ndevices:\n"
+                            "  - {{name: nic0, kind: nic, udp_port: {}, "
+                            "tcp_port: 0}}\n",
+                            port));
+  for (const bool detached : {true, false}) {
+    std::vector<std::string> line = {"up", "-f", file_, "-o", "json"};
+    if (detached) line.push_back("-d");
+    const CliResult up = RunCli(line);
+    EXPECT_EQ(up.code, 1) << up.err;
+    EXPECT_THAT(up.err, HasSubstr("nic0 ended during bring-up (exit code 1)"));
+    EXPECT_THAT(up.err, HasSubstr(fmt::format("{}", port)));
+    EXPECT_EQ(up.json()["error"]["code"], "failed");
+    EXPECT_THAT(Marked("lab"), IsEmpty());
+    EXPECT_THAT(RunCli({"ps"}).out, HasSubstr("lab (failed)"));
+    EXPECT_THAT(RunCli({"logs", "--name", "lab", "nic0"}).out,
+                HasSubstr(fmt::format("{}", port)));
+  }
+}
+
+TEST_F(CliIntegration, AnOwnDeviceIsStartedByItsCommand) {
+  file_ = Write("own.yaml",
+                "name: lab\ngpu: {backend: cpu}\ndevices:\n"
+                "  - {name: own, kind: exec, wait_ready: false, "
+                "command: [sh, -c, 'echo $CARILLON_TESTBED_DIR "
+                "$CARILLON_DEVICE_NAME; exec sleep 1000']}\n");
+  Up();
+  ASSERT_TRUE(Eventually([&] {
+    return RunCli({"logs", "own"}).out == PathsOf("lab").directory() + " own\n";
+  }));
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+}
+
+TEST_F(CliIntegration, ABadTopologyIsAUsageError) {
+  file_ = Write("bad.yaml", "devices: [{name: nic0, kind: nix}]\n");
+  const CliResult up = RunCli({"up", "-d", "-f", file_});
+  EXPECT_EQ(up.code, 2);
+  EXPECT_EQ(up.err, "carillon: " + file_ +
+                        ":1:30: kind: 'nix' is not known; did you mean 'nic'? "
+                        "(allowed: nic, fpga, cpu_host, exec)\n");
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(CliIntegration, WatchStreamsChanges) {
+  file_ = Write("empty.yaml", kEmptyTopology);
+  Up();
+  CliRun watch({"watch", "-o", "json"});
+  // A change that the stream must carry, however late it starts.
+  ASSERT_TRUE(Eventually([&] {
+    RunCli({"policy", "priority"});
+    const std::string text =
+        FileText(fmt::format("/proc/{}/fd/1", watch.pid()));
+    return text.find("\"policy_changed\"") != std::string::npos;
+  }));
+  kill(watch.pid(), SIGINT);
+  const CliResult result = watch.Wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_FALSE(Json::parse(line, nullptr, false).is_discarded()) << line;
+  }
+}
+
+TEST_F(CliIntegration, LogsAreFollowedToTheTestbedsEnd) {
+  Up();
+  CliRun logs({"logs", "-f", "fpga0"});
+  ASSERT_EQ(RunCli({"down"}).code, 0);
+  const CliResult result = logs.Wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+}  // namespace
+}  // namespace carillon::cli

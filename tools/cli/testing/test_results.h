@@ -1,0 +1,37 @@
+// Counts test targets in the build events that Bazel writes.
+#ifndef CARILLON_TOOLS_CLI_TESTING_TEST_RESULTS_H_
+#define CARILLON_TOOLS_CLI_TESTING_TEST_RESULTS_H_
+
+#include <istream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace carillon::cli {
+
+// What one `bazel test` did.
+struct TestRun {
+  std::string configuration;  // "" (the plain one), "asan", "tsan"
+  int exit_code = 0;          // Bazel's
+  // Label -> "PASSED", "FAILED", "TIMEOUT", "NOT RUN" (did not build), ...
+  std::map<std::string, std::string> targets;
+};
+
+// Reads --build_event_json_file. Lines that are not understood are skipped: a
+// target counts as "NOT RUN" until its summary was read.
+std::map<std::string, std::string> ReadBuildEvents(std::istream& events);
+
+struct Tally {
+  int passed = 0;
+  int failed = 0;
+  // "//shm:ring_test (tsan): TIMEOUT"
+  std::vector<std::string> failures;
+};
+
+// Every target of every run counts. A Bazel that failed although no test did
+// counts as one more failure.
+Tally CountTargets(const std::vector<TestRun>& runs);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TESTING_TEST_RESULTS_H_

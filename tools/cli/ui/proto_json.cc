@@ -1,0 +1,113 @@
+#include "tools/cli/ui/proto_json.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+
+#include "tools/cli/ui/text.h"
+
+namespace carillon::cli {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// One value of a field; `index` is -1 unless the field is repeated.
+Json ValueToJson(const Message& message, const FieldDescriptor* field,
+                 int index) {
+  const auto& reflection = *message.GetReflection();
+  const bool repeated = index >= 0;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return repeated ? reflection.GetRepeatedBool(message, field, index)
+                      : reflection.GetBool(message, field);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return repeated ? reflection.GetRepeatedInt32(message, field, index)
+                      : reflection.GetInt32(message, field);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return repeated ? reflection.GetRepeatedInt64(message, field, index)
+                      : reflection.GetInt64(message, field);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return repeated ? reflection.GetRepeatedUInt32(message, field, index)
+                      : reflection.GetUInt32(message, field);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return repeated ? reflection.GetRepeatedUInt64(message, field, index)
+                      : reflection.GetUInt64(message, field);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return repeated ? reflection.GetRepeatedFloat(message, field, index)
+                      : reflection.GetFloat(message, field);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return repeated ? reflection.GetRepeatedDouble(message, field, index)
+                      : reflection.GetDouble(message, field);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return repeated ? reflection.GetRepeatedString(message, field, index)
+                      : reflection.GetString(message, field);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return repeated
+                 ? reflection.GetRepeatedEnum(message, field, index)->name()
+                 : reflection.GetEnum(message, field)->name();
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return ToJson(repeated
+                        ? reflection.GetRepeatedMessage(message, field, index)
+                        : reflection.GetMessage(message, field));
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Json ToJson(const Message& message) {
+  if (const auto* histogram = dynamic_cast<const v1::Histogram*>(&message)) {
+    Json json = {{"name", histogram->name()}};
+    json.update(PercentilesToJson(ToSnapshot(*histogram)));
+    return json;
+  }
+  Json json = Json::object();
+  const auto& descriptor = *message.GetDescriptor();
+  const auto& reflection = *message.GetReflection();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor* const field = descriptor.field(i);
+    if (field->is_repeated()) {
+      Json values = Json::array();
+      for (int j = 0; j < reflection.FieldSize(message, field); ++j) {
+        values.push_back(ValueToJson(message, field, j));
+      }
+      json[field->name()] = std::move(values);
+    } else if (field->containing_oneof() == nullptr ||
+               reflection.HasField(message, field)) {
+      json[field->name()] = ValueToJson(message, field, -1);
+    }
+  }
+  return json;
+}
+
+shm::HistogramSnapshot ToSnapshot(const v1::Histogram& histogram) {
+  shm::HistogramSnapshot snapshot;
+  const int buckets = std::min(histogram.bucket_size(), histogram.count_size());
+  for (int i = 0; i < buckets; ++i) {
+    snapshot.AddBucket(histogram.bucket(i), histogram.count(i));
+  }
+  return snapshot;
+}
+
+Json PercentilesToJson(const shm::HistogramSnapshot& histogram) {
+  return {{"count", histogram.count()},
+          {"p50_ns", histogram.Percentile(0.5)},
+          {"p90_ns", histogram.Percentile(0.9)},
+          {"p99_ns", histogram.Percentile(0.99)},
+          {"p999_ns", histogram.Percentile(0.999)},
+          {"max_ns", histogram.Percentile(1)}};
+}
+
+std::vector<std::string> PercentileCells(
+    const shm::HistogramSnapshot& histogram) {
+  std::vector<std::string> cells = {FormatCount(histogram.count())};
+  for (const double fraction : {0.5, 0.9, 0.99, 0.999, 1.0}) {
+    cells.push_back(histogram.count() == 0
+                        ? "-"
+                        : FormatNanoseconds(histogram.Percentile(fraction)));
+  }
+  return cells;
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,31 @@
+// Messages of the control plane as -o json shows them.
+#ifndef CARILLON_TOOLS_CLI_UI_PROTO_JSON_H_
+#define CARILLON_TOOLS_CLI_UI_PROTO_JSON_H_
+
+#include <google/protobuf/message.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/common.pb.h"
+#include "shm/histogram.h"
+#include "tools/cli/ui/console.h"
+
+namespace carillon::cli {
+
+// Every field under its name in proto/, set or not (those of a oneof: the one
+// that is set); 64-bit numbers as numbers; a Histogram as its percentiles.
+Json ToJson(const google::protobuf::Message& message);
+
+shm::HistogramSnapshot ToSnapshot(const v1::Histogram& histogram);
+
+// {"count": .., "p50_ns": .., "p90_ns", "p99_ns", "p999_ns", "max_ns"}
+Json PercentilesToJson(const shm::HistogramSnapshot& histogram);
+// The same six as table cells.
+std::vector<std::string> PercentileCells(
+    const shm::HistogramSnapshot& histogram);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_UI_PROTO_JSON_H_
