@@ -43,8 +43,12 @@ void AddUpOptions(CLI::App& app, UpOptions& options) {
 }
 
 std::vector<std::string> ToArguments(const UpOptions& options) {
-  return {"--file=" + options.file, "--name=" + options.name,
-          fmt::format("--timeout={}", options.timeout_s)};
+  std::vector<std::string> arguments = {
+      fmt::format("--timeout={}", options.timeout_s)};
+  // CLI11 reads "--name=" as an option whose value comes next.
+  if (!options.file.empty()) arguments.push_back("--file=" + options.file);
+  if (!options.name.empty()) arguments.push_back("--name=" + options.name);
+  return arguments;
 }
 
 Topology DemoTopology() { return ReadTopology(kDemoText, "demo").topology; }
