@@ -170,7 +170,7 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext*,
 uint64_t AdminService::InFlight() const {
   uint64_t in_flight = 0;
   for (const auto& event : daemon_->ekt->events()) {
-    in_flight += event->in_flight();
+    in_flight += event->in_flight() + event->waiting_rings();
   }
   return in_flight;
 }

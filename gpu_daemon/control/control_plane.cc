@@ -53,6 +53,7 @@ ControlPlane::ControlPlane(Options options)
       budget_(options_.memory_bytes != 0 ? options_.memory_bytes
                                          : DefaultMemoryBudget()),
       ekt_(options_.ekt_entries),
+      tickets_(options_.ticket_valid_ns),
       sessions_(&daemon_, &tickets_),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),

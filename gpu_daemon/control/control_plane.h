@@ -44,7 +44,8 @@ class ControlPlane {
     uint32_t ekt_entries = 32;  // 1 to shm::kMaxDoorbells
     uint64_t memory_bytes = 0;  // 0: DefaultMemoryBudget()
     bool tracing = false;
-    // For tests: how much a slow reader of telemetry may be behind.
+    // How long a ticket is good, and how many messages a watcher may be behind.
+    shm::Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
     size_t watcher_capacity = 1024;
     // Readable when gpud is to go down (a signalfd); -1: none.
     int stop_fd = -1;

@@ -26,14 +26,14 @@ constexpr uint32_t kMostWaitingLaunches = 128;
 constexpr uint32_t kDefaultDrainMs = 1000;
 constexpr uint32_t kLongestDrainMs = 60'000;
 
-// Waits until nothing of `event` is in flight.
+// Waits until everything that was rung has ended.
 void WaitUntilDrained(const EventKernel& event, std::chrono::milliseconds limit,
                       const GivenUp& given_up) {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + limit;
   std::chrono::microseconds nap{20};
-  while (event.in_flight() != 0 && steady_clock::now() < deadline &&
-         !given_up()) {
+  while ((event.waiting_rings() != 0 || event.in_flight() != 0) &&
+         steady_clock::now() < deadline && !given_up()) {
     std::this_thread::sleep_for(nap);
     nap = std::min(nap * 2, std::chrono::microseconds{1000});
   }
@@ -305,11 +305,11 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   }
   const auto event = registered->event();
   const uint64_t aborted_before = event->counts().aborted;
-  daemon_->front_end->Remove(event);
   const uint32_t limit = drain_ms == 0 ? kDefaultDrainMs : drain_ms;
   WaitUntilDrained(*event,
                    std::chrono::milliseconds(std::min(limit, kLongestDrainMs)),
                    given_up);
+  daemon_->front_end->Remove(event);
   daemon_->kmu->Cancel(event.get(), shm::EventStatus::kUnregistered);
   event->AbortUnfinished(shm::EventStatus::kUnregistered);
   event->memory().bell().Signal();

@@ -198,7 +198,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
   v1::AttachResponse response;
   response.set_session(token);
   response.set_ticket(ticket->data(), ticket->size());
-  response.set_ticket_valid_ms(TicketOffice::kValidNs / 1'000'000);
+  response.set_ticket_valid_ms(tickets_->valid_ns() / 1'000'000);
   response.set_device_id(device_id);
   response.set_generation((*session)->identity().generation.value());
   return response;

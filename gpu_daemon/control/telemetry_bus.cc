@@ -60,6 +60,12 @@ class TelemetryBus::Socket {
       socket_.set(zmq::sockopt::xpub_nodrop, true);
       bool whole = TrySend(topic, zmq::send_flags::sndmore);
       if (!whole) {
+        // A send looks only now and then for what subscribers have read; this
+        // always does.
+        static_cast<void>(socket_.get(zmq::sockopt::events));
+        whole = TrySend(topic, zmq::send_flags::sndmore);
+      }
+      if (!whole) {
         socket_.set(zmq::sockopt::xpub_nodrop, false);
         TrySend(topic, zmq::send_flags::sndmore);
       }

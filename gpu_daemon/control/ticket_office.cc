@@ -27,7 +27,7 @@ absl::StatusOr<shm::Ticket> TicketOffice::Issue(uint32_t device_id,
   std::lock_guard lock(mutex_);
   tickets_[*ticket] = {.device_id = device_id,
                        .owner = owner,
-                       .expires_ns = now + kValidNs,
+                       .expires_ns = now + valid_ns_,
                        .state = State::kOpen};
   return ticket;
 }
@@ -58,7 +58,7 @@ absl::StatusOr<uint32_t> TicketOffice::Redeem(const shm::Ticket& ticket,
     return absl::PermissionDeniedError(
         fmt::format("this ticket has expired: it was good for {} ms; attach "
                     "again",
-                    kValidNs / 1'000'000));
+                    valid_ns_ / 1'000'000));
   }
   entry.state = State::kUsed;
   return entry.device_id;

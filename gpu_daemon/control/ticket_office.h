@@ -22,8 +22,12 @@ class TicketOffice {
  public:
   static constexpr shm::Nanoseconds kValidNs = 5'000'000'000;
 
+  explicit TicketOffice(shm::Nanoseconds valid_ns = kValidNs)
+      : valid_ns_(valid_ns) {}
+  shm::Nanoseconds valid_ns() const { return valid_ns_; }
+
   // A fresh random ticket with which the process `owner` may fetch the
-  // apertures of device `device_id` once, until now + kValidNs. Errors:
+  // apertures of device `device_id` once, until now + valid_ns(). Errors:
   // Internal (no randomness).
   absl::StatusOr<shm::Ticket> Issue(uint32_t device_id,
                                     const PeerCredentials& owner,
@@ -54,6 +58,7 @@ class TicketOffice {
   // again.
   static constexpr shm::Nanoseconds kRememberNs = 60'000'000'000;
 
+  const shm::Nanoseconds valid_ns_;
   std::mutex mutex_;
   std::map<shm::Ticket, Entry> tickets_;
 };

@@ -129,6 +129,13 @@ class EventKernel {
     return completed_.load(std::memory_order_relaxed);
   }
   uint64_t in_flight() const;
+  // Rings that were not launched when this looked.
+  uint32_t waiting_rings() const {
+    // In this order, so that it is never negative.
+    const auto launched_rings = static_cast<uint32_t>(launched());
+    return ring_.LoadDoorbell() + scheduled_.load(std::memory_order_acquire) -
+           first_ring_ - launched_rings;
+  }
   // The last failure, for telemetry.
   uint64_t last_failed_sequence() const {
     return last_failed_sequence_.load(std::memory_order_relaxed);
@@ -168,6 +175,7 @@ class EventKernel {
   // Front-end only: doorbell + scheduled count (modulo 2^32) up to which events
   // were launched.
   uint32_t rings_taken_;
+  const uint32_t first_ring_ = rings_taken_;  // the doorbell at registration
   std::array<shm::Nanoseconds, 4> short_path_samples_{};
   uint32_t short_path_count_ = 0;
   shm::Nanoseconds short_path_ns_ = 0;

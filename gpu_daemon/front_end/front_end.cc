@@ -127,8 +127,7 @@ void FrontEnd::Add(std::shared_ptr<EventKernel> event) {
 
 void FrontEnd::Remove(const std::shared_ptr<EventKernel>& event) {
   Call([&] {
-    std::erase(events_, event);
-    event->CloseRing();
+    if (std::erase(events_, event) != 0) CloseEvent(*event);
     CollectDevices();
   });
 }
@@ -145,12 +144,21 @@ std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(
   std::vector<std::shared_ptr<EventKernel>> taken;
   for (auto& event : events_) {
     if (&event->memory() != memory) continue;
-    event->CloseRing();
+    CloseEvent(*event);
     taken.push_back(std::move(event));
   }
   std::erase(events_, nullptr);
   CollectDevices();
   return taken;
+}
+
+// Rings that nobody will serve any more become events in flight, which end as
+// all the others do: the caller aborts them.
+void FrontEnd::CloseEvent(EventKernel& event) {
+  bool violation = false;
+  const uint32_t pending = event.PendingRings(&violation);
+  for (uint32_t i = 0; i < pending && !violation; ++i) event.TakeRing();
+  event.CloseRing();
 }
 
 void FrontEnd::CollectDevices() {

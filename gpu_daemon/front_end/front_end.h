@@ -45,7 +45,8 @@ class FrontEnd {
   // Polls the event kernel's doorbell from now on.
   void Add(std::shared_ptr<EventKernel> event);
   // Closes its ring and never touches it again. Events that are in the KMU are
-  // the caller's to cancel or to wait for.
+  // the caller's to cancel or to wait for; rings that were not launched yet
+  // count as in flight from now on, for the caller to abort.
   void Remove(const std::shared_ptr<EventKernel>& event);
   // Remove() for all of a device, in one step. Returns them.
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
@@ -76,6 +77,7 @@ class FrontEnd {
   static void SetArmed(const DeviceMemory& device, uint32_t armed);
   std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(
       const DeviceMemory* memory);
+  static void CloseEvent(EventKernel& event);
   void CollectDevices();
   // Runs `action` on the front-end's thread and waits for it.
   void Call(std::function<void()> action);

@@ -1,0 +1,323 @@
+// What people and tools see of a testbed, and how they steer it.
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/test_testbed.h"
+
+namespace carillon::gpud {
+namespace {
+
+using grpc::StatusCode;
+
+// The answer of one call with `message` as its request, whatever the method.
+std::string RawCall(const std::shared_ptr<grpc::Channel>& channel,
+                    const std::string& method, const std::string& message,
+                    grpc::Status* status) {
+  grpc::GenericStub stub(channel);
+  const auto context = Within();
+  grpc::CompletionQueue queue;
+  void* tag;
+  bool ok;
+  auto call = stub.PrepareCall(context.get(), method, &queue);
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  grpc::Slice slice(message);
+  call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+  queue.Next(&tag, &ok);
+  grpc::ByteBuffer answer;
+  std::string bytes;
+  call->Read(&answer, nullptr);
+  queue.Next(&tag, &ok);
+  std::vector<grpc::Slice> slices;
+  if (ok && answer.Dump(&slices).ok()) {
+    for (const auto& part : slices) {
+      bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+    }
+  }
+  call->Finish(status, nullptr);
+  queue.Next(&tag, &ok);
+  return bytes;
+}
+
+TEST(Admin, StatusTellsHowTheTestbedIs) {
+  TestTestbed testbed({.testbed = "lab",
+                       .gpu = {.sms = 3},
+                       .policy = "priority",
+                       .workers = 2,
+                       .ekt_entries = 64,
+                       .memory_bytes = 32 << 20});
+  const auto status = testbed.Status();
+  EXPECT_EQ(status.testbed(), "lab");
+  EXPECT_EQ(status.pid(), static_cast<uint32_t>(getpid()));
+  EXPECT_GT(status.uptime_ns(), 0u);
+  EXPECT_EQ(status.backend(), "cpu");
+  EXPECT_EQ(status.policy(), "priority");
+  EXPECT_EQ(status.workers(), 2u);
+  EXPECT_EQ(status.ekt_entries(), 64u);
+  EXPECT_EQ(status.gpu().sms(), 3u);
+  EXPECT_EQ(status.gpu().shared_bytes_per_sm(), 48u << 10);
+  EXPECT_EQ(status.memory_bytes(), 32u << 20);
+  EXPECT_FALSE(status.tracing());
+}
+
+TEST(Admin, HealthAndReflectionAnswer) {
+  TestTestbed testbed;
+  grpc::Status status;
+  // HealthCheckResponse{status: SERVING}
+  EXPECT_EQ(
+      RawCall(testbed.channel(), "/grpc.health.v1.Health/Check", "", &status),
+      std::string("\x08\x01"));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  // ServerReflectionRequest{list_services: "*"}
+  const std::string services =
+      RawCall(testbed.channel(),
+              "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+              std::string("\x3a\x01*"), &status);
+  for (const char* service :
+       {"carillon.v1.Devices", "carillon.v1.Events", "carillon.v1.Admin"}) {
+    EXPECT_NE(services.find(service), std::string::npos) << service;
+  }
+}
+
+TEST(Admin, ErrorsCarryReasonSubjectAndHint) {
+  TestTestbed testbed;
+  TestDevice device(&testbed, "nic0");
+  auto request = device.NullEvent();
+  request.set_kernel("nul_event");
+  const auto context = Within();
+  v1::RegisterEventResponse response;
+  const grpc::Status status =
+      testbed.events().RegisterEvent(context.get(), request, &response);
+  EXPECT_EQ(status.error_code(), StatusCode::NOT_FOUND);
+  const v1::ErrorDetail detail = DetailIn(*context);
+  EXPECT_EQ(detail.reason(), "UNKNOWN_KERNEL");
+  EXPECT_EQ(detail.subject(), "nul_event");
+  EXPECT_EQ(detail.hint(), "carillon kernels");
+}
+
+TEST(Admin, PoliciesAreChangedByName) {
+  TestTestbed testbed;
+  v1::SetPolicyRequest request;
+  v1::SetPolicyResponse response;
+  request.set_policy("prioritty");
+  const Outcome unknown = TestTestbed::Call(
+      testbed.admin(), &v1::Admin::Stub::SetPolicy, request, &response);
+  EXPECT_EQ(unknown.status.error_code(), StatusCode::NOT_FOUND);
+  EXPECT_EQ(unknown.reason, reason::kUnknownPolicy);
+  EXPECT_EQ(testbed.Status().policy(), "first_come");
+  request.set_policy("priority");
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::SetPolicy,
+                                request, &response)
+                  .ok());
+  EXPECT_EQ(response.previous(), "first_come");
+  EXPECT_EQ(testbed.Status().policy(), "priority");
+}
+
+TEST(Admin, StagesAreStampedWhileTracingAndResetOnRequest) {
+  TestTestbed testbed;
+  TestDevice device(&testbed, "nic0");
+  shm::DeviceRing ring = device.Ring(device.NullEvent());
+  const auto ring_once = [&] {
+    ring.Commit(nullptr, shm::NowNs());
+    ring.Ring();
+    EXPECT_TRUE(TestDevice::Await(ring).has_value());
+  };
+  ring_once();
+  EXPECT_EQ(testbed.Ekt().entries(0).stages_size(), 0);
+  v1::SetTracingRequest tracing;
+  tracing.set_on(true);
+  v1::SetTracingResponse traced;
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::SetTracing,
+                                tracing, &traced)
+                  .ok());
+  EXPECT_TRUE(testbed.Status().tracing());
+  ring_once();
+  ring_once();
+  const auto ekt = testbed.Ekt();
+  ASSERT_EQ(ekt.entries(0).stages_size(), 4);
+  for (const auto& stage : ekt.entries(0).stages()) {
+    uint64_t events = 0;
+    for (const uint64_t count : stage.count()) events += count;
+    EXPECT_EQ(events, 2u) << stage.name();
+  }
+  v1::ResetStatisticsResponse reset;
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(),
+                                &v1::Admin::Stub::ResetStatistics,
+                                v1::ResetStatisticsRequest(), &reset)
+                  .ok());
+  EXPECT_EQ(testbed.Ekt().entries(0).stages_size(), 0);
+}
+
+TEST(Admin, ADevicesFiguresAreShownByTheNamesItGave) {
+  TestTestbed testbed;
+  v1::AttachRequest request = AttachRequestFor("nic0");
+  request.add_counter_names("rx");
+  request.add_counter_names("tx");
+  request.add_histogram_names("latency");
+  TestDevice device(&testbed, request);
+  shm::Telemetry& page = device.submission().telemetry();
+  page.counters[0] = 7;
+  page.counters[1] = ~uint64_t{0};
+  shm::HistogramWriter writer(&page.histograms[0]);
+  writer.Add(100);
+  writer.Add(100);
+  const auto listed = testbed.Devices();
+  ASSERT_EQ(listed.devices(0).counters_size(), 2);
+  EXPECT_EQ(listed.devices(0).counters(0).name(), "rx");
+  EXPECT_EQ(listed.devices(0).counters(0).value(), 7u);
+  EXPECT_EQ(listed.devices(0).counters(1).value(), ~uint64_t{0});
+  ASSERT_EQ(listed.devices(0).histograms_size(), 1);
+  EXPECT_EQ(listed.devices(0).histograms(0).name(), "latency");
+  ASSERT_EQ(listed.devices(0).histograms(0).bucket_size(), 1);
+  EXPECT_EQ(listed.devices(0).histograms(0).bucket(0),
+            shm::HistogramBucket(100));
+  EXPECT_EQ(listed.devices(0).histograms(0).count(0), 2u);
+}
+
+TEST(Admin, GarbageInATelemetryPageCannotMakeTheListTooLong) {
+  TestTestbed testbed;
+  v1::AttachRequest request = AttachRequestFor("rogue");
+  for (size_t i = 0; i < shm::kMaxTelemetryCounters; ++i) {
+    request.add_counter_names("counter" + std::string(30, 'x') +
+                              std::to_string(i));
+  }
+  for (size_t i = 0; i < shm::kMaxTelemetryHistograms; ++i) {
+    request.add_histogram_names("histogram" + std::to_string(i));
+  }
+  TestDevice device(&testbed, request);
+  std::memset(&device.submission().telemetry(), 0xff, sizeof(shm::Telemetry));
+  const auto listed = testbed.Devices();
+  ASSERT_EQ(listed.devices_size(), 1);
+  // gRPC's default limit of a message.
+  EXPECT_LT(listed.ByteSizeLong() * SessionTable::kMostSessions,
+            size_t{4} << 20);
+}
+
+TEST(Watch, StartsWithWhatIsThereAndGoesOnWithChanges) {
+  TestTestbed testbed;
+  TestDevice nic(&testbed, "nic0");
+  nic.Ring(nic.NullEvent());
+  const auto context = Within();
+  auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
+  v1::TelemetryEvent event;
+  ASSERT_TRUE(watch->Read(&event));
+  EXPECT_EQ(event.device_attached().device(), "nic0");
+  EXPECT_EQ(event.device_attached().pid(), static_cast<uint32_t>(getpid()));
+  ASSERT_TRUE(watch->Read(&event));
+  EXPECT_EQ(event.event_registered().kernel(), "null_event");
+  uint64_t last = event.number();
+
+  TestDevice fpga(&testbed, "fpga0");
+  fpga.Ring(fpga.NullEvent());
+  ASSERT_TRUE(fpga.Unregister(0, 0).ok());
+  ASSERT_TRUE(fpga.Detach().ok());
+  const auto next = [&] {
+    EXPECT_TRUE(watch->Read(&event));
+    EXPECT_EQ(event.number(), last + 1);
+    last = event.number();
+    return TopicOf(event);
+  };
+  EXPECT_EQ(next(), "device_attached");
+  EXPECT_EQ(event.device_attached().device(), "fpga0");
+  EXPECT_EQ(next(), "event_registered");
+  EXPECT_EQ(next(), "event_unregistered");
+  EXPECT_EQ(next(), "device_detached");
+  EXPECT_EQ(event.device_detached().device(), "fpga0");
+}
+
+TEST(Watch, EndsWithTheNewsThatGpudGoesDown) {
+  TestTestbed testbed;
+  TestDevice device(&testbed, "nic0");
+  const auto context = Within();
+  auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
+  v1::TelemetryEvent event;
+  ASSERT_TRUE(watch->Read(&event));
+  v1::ShutdownResponse response;
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::Shutdown,
+                                v1::ShutdownRequest(), &response)
+                  .ok());
+  while (watch->Read(&event)) {
+  }
+  EXPECT_TRUE(event.has_shutting_down()) << event.ShortDebugString();
+  EXPECT_TRUE(watch->Finish().ok());
+  EXPECT_TRUE(WaitUntil(
+      [&] { return device.close_reason() == shm::CloseReason::kShutdown; }));
+}
+
+TEST(Watch, AReaderThatFallsBehindIsToldSo) {
+  TestTestbed testbed({.watcher_capacity = 2});
+  TestDevice device(&testbed, "nic0");
+  const auto context = Within();
+  auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
+  v1::TelemetryEvent event;
+  ASSERT_TRUE(watch->Read(&event));
+  // More news at once than gRPC's windows and the watcher's queue hold
+  // together.
+  v1::ReportReadyRequest request;
+  request.set_session(device.session());
+  request.set_note(std::string(256, 'x'));
+  v1::ReportReadyResponse response;
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_TRUE(TestTestbed::Call(testbed.devices(),
+                                  &v1::Devices::Stub::ReportReady, request,
+                                  &response)
+                    .ok());
+  }
+  while (watch->Read(&event)) {
+  }
+  const grpc::Status status = watch->Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::RESOURCE_EXHAUSTED)
+      << status.error_message();
+  EXPECT_EQ(DetailIn(*context).reason(), reason::kSlowWatcher);
+}
+
+TEST(Drain, WaitsForAQuietGpuOrSaysWhatIsNot) {
+  TestTestbed testbed;
+  TestDevice device(&testbed, "nic0");
+  v1::DrainRequest request;
+  v1::DrainResponse response;
+  EXPECT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::Drain,
+                                request, &response)
+                  .ok());
+  auto busy = device.NullEvent();
+  busy.set_kernel("busy");
+  busy.mutable_parameters(0)->set_name("iterations");
+  busy.mutable_grid()->set_x(10'000'000);  // outlasts any test
+  busy.mutable_grid()->set_y(1);
+  busy.mutable_grid()->set_z(1);
+  busy.mutable_block()->set_x(1);
+  shm::DeviceRing ring = device.Ring(busy);
+  const uint64_t iterations = 1'000'000;
+  std::memcpy(ring.parameters(), &iterations, sizeof(iterations));
+  ring.Commit();
+  ring.Ring();
+  ASSERT_TRUE(WaitUntil([&] { return testbed.Status().events().rung() == 1; }));
+  request.set_timeout_ms(1);
+  const Outcome outcome = TestTestbed::Call(
+      testbed.admin(), &v1::Admin::Stub::Drain, request, &response);
+  EXPECT_EQ(outcome.status.error_code(), StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(outcome.reason, reason::kNotDrained);
+  EXPECT_NE(outcome.status.error_message().find("1 events are in flight"),
+            std::string::npos)
+      << outcome.status.error_message();
+}
+
+TEST(Queues, AreListedByClassAndPriority) {
+  TestTestbed testbed;
+  v1::ListQueuesResponse response;
+  ASSERT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::ListQueues,
+                                v1::ListQueuesRequest(), &response)
+                  .ok());
+  EXPECT_EQ(response.queues_size(), 16);
+  EXPECT_EQ(response.queues(0).name(), "event");
+  EXPECT_EQ(response.queues(15).name(), "host");
+}
+
+}  // namespace
+}  // namespace carillon::gpud

@@ -1,0 +1,214 @@
+#include "gpu_daemon/control/telemetry_bus.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+#include <zmq.hpp>
+
+#include "gpu_daemon/control/test_directory.h"
+
+namespace carillon::gpud {
+namespace {
+
+using Outcome = TelemetryBus::Watcher::Outcome;
+
+v1::TelemetryEvent Ready(const std::string& device) {
+  v1::TelemetryEvent event;
+  event.mutable_device_ready()->set_device(device);
+  return event;
+}
+
+// A process's end of the bus.
+class Subscriber {
+ public:
+  Subscriber(const std::string& path, const std::string& topic,
+             int capacity = 1000)
+      : context_(1), socket_(context_, zmq::socket_type::sub) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::rcvhwm, capacity);
+    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
+    socket_.set(zmq::sockopt::subscribe, topic);
+    socket_.connect("ipc://" + path);
+  }
+  // The next message; fails the test if none comes.
+  v1::TelemetryEvent Next(std::string* topic = nullptr) {
+    zmq::message_t first;
+    zmq::message_t second;
+    v1::TelemetryEvent event;
+    EXPECT_TRUE(socket_.recv(first).has_value());
+    EXPECT_TRUE(first.more());
+    EXPECT_TRUE(socket_.recv(second).has_value());
+    EXPECT_FALSE(second.more());
+    EXPECT_TRUE(
+        event.ParseFromArray(second.data(), static_cast<int>(second.size())));
+    if (topic != nullptr) *topic = first.to_string();
+    return event;
+  }
+  // Reads up to the message about `device`; false if it does not come.
+  bool ReadTo(const std::string& device) {
+    while (!::testing::Test::HasFailure()) {
+      if (Next().device_ready().device() == device) return true;
+    }
+    return false;
+  }
+  // Publishes until a first message arrives: a subscription takes its time.
+  void Join(TelemetryBus& bus) {
+    socket_.set(zmq::sockopt::rcvtimeo, 5);
+    zmq::message_t part;
+    for (int i = 0; i < 4000; ++i) {
+      bus.Publish(Ready("joining"));
+      if (socket_.recv(part).has_value()) break;
+    }
+    ASSERT_TRUE(part.size() > 0);
+    ASSERT_TRUE(socket_.recv(part).has_value());
+    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
+  }
+
+ private:
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+};
+
+class TelemetryBusTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<TelemetryBus> Start(TelemetryBus::Options options = {}) {
+    options.socket_path = path_;
+    auto bus = TelemetryBus::Start(std::move(options));
+    EXPECT_TRUE(bus.ok()) << bus.status();
+    return *std::move(bus);
+  }
+  TestDirectory directory_;
+  const std::string path_ = directory_.path() + "/bus.sock";
+};
+
+TEST_F(TelemetryBusTest, TheTopicIsTheNameOfTheFieldThatIsSet) {
+  EXPECT_EQ(TopicOf(Ready("nic0")), "device_ready");
+  v1::TelemetryEvent event;
+  event.mutable_shutting_down();
+  EXPECT_EQ(TopicOf(event), "shutting_down");
+}
+
+TEST_F(TelemetryBusTest, ASubscriberGetsItsTopicsInTwoPartsAndInOrder) {
+  auto bus = Start();
+  Subscriber subscriber(path_, "device_ready");
+  subscriber.Join(*bus);
+  v1::TelemetryEvent other;
+  other.mutable_policy_changed()->set_to("priority");
+  bus->Publish(other);
+  bus->Publish(Ready("nic0"));
+  uint64_t last = 0;
+  std::string topic;
+  v1::TelemetryEvent event;
+  do {
+    event = subscriber.Next(&topic);
+    EXPECT_EQ(topic, "device_ready");
+    EXPECT_GT(event.number(), last);
+    last = event.number();
+  } while (event.device_ready().device() != "nic0");
+  EXPECT_GT(event.time_ns(), uint64_t{1'600'000'000} * 1'000'000'000);
+}
+
+TEST_F(TelemetryBusTest, TheSocketIsPrivateAndGoesWithTheBus) {
+  {
+    auto bus = Start();
+    struct stat info;
+    ASSERT_EQ(stat(path_.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    auto second = TelemetryBus::Start({.socket_path = path_});
+    EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(TelemetryBusTest, AStuckSubscriberIsCountedAndCostsNobodyElseAMessage) {
+  auto bus = Start({.queue_capacity = 100'000, .subscriber_capacity = 4});
+  Subscriber reader(path_, "device_ready");
+  reader.Join(*bus);
+  Subscriber stuck(path_, "device_ready", 1);
+  stuck.Join(*bus);
+  // One at a time, so that the reader keeps up; larger than what a socket
+  // buffers.
+  const std::string large(64 << 10, 'x');
+  int published = 0;
+  while (bus->dropped() == 0 && published < 2000) {
+    const std::string name = std::to_string(++published) + large;
+    bus->Publish(Ready(name));
+    ASSERT_TRUE(reader.ReadTo(name)) << published;
+  }
+  EXPECT_GT(bus->dropped(), 0u);
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "after" + std::to_string(i);
+    bus->Publish(Ready(name));
+    EXPECT_EQ(reader.Next().device_ready().device(), name);
+  }
+}
+
+TEST_F(TelemetryBusTest, EveryMessageIsEitherSentOrDropped) {
+  auto bus = Start({.queue_capacity = 2});
+  constexpr uint64_t kMessages = 20'000;
+  for (uint64_t i = 0; i < kMessages; ++i) bus->Publish(Ready("nic0"));
+  bus->Close();
+  EXPECT_EQ(bus->sent() + bus->dropped(), kMessages);
+  EXPECT_GT(bus->dropped(), 0u);
+}
+
+TEST_F(TelemetryBusTest, AWatcherSeesEverythingFromItsStartOn) {
+  auto bus = Start();
+  bus->Publish(Ready("before"));
+  const auto watcher = bus->Subscribe();
+  EXPECT_EQ(watcher->start_number(), 1u);
+  bus->Publish(Ready("a"));
+  bus->Publish(Ready("b"));
+  v1::TelemetryEvent event;
+  for (const char* name : {"a", "b"}) {
+    ASSERT_EQ(watcher->Next(std::chrono::seconds(20), &event), Outcome::kEvent);
+    EXPECT_EQ(event.device_ready().device(), name);
+  }
+  EXPECT_EQ(event.number(), 3u);
+  EXPECT_EQ(watcher->Next(std::chrono::milliseconds(1), &event),
+            Outcome::kTimedOut);
+}
+
+TEST_F(TelemetryBusTest, AWatcherThatIsTooSlowIsToldSoAndNothingElse) {
+  auto bus = Start({.watcher_capacity = 3});
+  const auto slow = bus->Subscribe();
+  const auto fast = bus->Subscribe();
+  v1::TelemetryEvent event;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(slow->overflowed_ns(), 0u);
+    bus->Publish(Ready("nic0"));
+    EXPECT_EQ(fast->Next(std::chrono::seconds(20), &event), Outcome::kEvent);
+  }
+  EXPECT_NE(slow->overflowed_ns(), 0u);
+  EXPECT_EQ(slow->Next(std::chrono::seconds(20), &event), Outcome::kOverflowed);
+  EXPECT_EQ(slow->Next(std::chrono::seconds(20), &event), Outcome::kOverflowed);
+}
+
+TEST_F(TelemetryBusTest, ClosingEndsWatchersAfterTheLastMessage) {
+  auto bus = Start();
+  const auto watcher = bus->Subscribe();
+  bus->Publish(Ready("last"));
+  bus->Close();
+  bus->Publish(Ready("too late"));
+  v1::TelemetryEvent event;
+  EXPECT_EQ(watcher->Next(std::chrono::seconds(20), &event), Outcome::kEvent);
+  EXPECT_EQ(event.device_ready().device(), "last");
+  EXPECT_EQ(watcher->Next(std::chrono::seconds(20), &event), Outcome::kClosed);
+  EXPECT_EQ(bus->Subscribe()->Next(std::chrono::seconds(20), &event),
+            Outcome::kClosed);
+}
+
+TEST_F(TelemetryBusTest, APathTooLongForASocketIsAnError) {
+  auto bus = TelemetryBus::Start(
+      {.socket_path = directory_.path() + "/" + std::string(120, 'x')});
+  EXPECT_EQ(bus.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace carillon::gpud
