@@ -150,9 +150,9 @@ absl::Status Reserve(int fd, uint64_t size, std::string_view kind) {
     return refused(fmt::format("the file size limit (ulimit -f) is {} bytes",
                                limit.rlim_cur));
   }
-  // In pieces: a signal undoes the piece that it interrupts, and a large one
-  // would never get done under a timer.
-  constexpr uint64_t kPiece = uint64_t{16} << 20;
+  // In pieces: on kernels like Debian 12's a signal undoes the piece that it
+  // interrupts, and a large one would never get done under a timer.
+  constexpr uint64_t kPiece = uint64_t{256} << 10;
   for (uint64_t done = 0; done < size; done += kPiece) {
     int error;
     do {

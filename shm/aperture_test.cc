@@ -92,9 +92,15 @@ TEST_P(ApertureTest, NobodyCanResizeOrResealIt) {
 }
 
 TEST_P(ApertureTest, ItsSpaceIsReserved) {
-  struct stat info;
-  ASSERT_EQ(fstat(aperture_.fd(), &info), 0);
-  EXPECT_GE(static_cast<uint64_t>(info.st_blocks) * 512, aperture_.size());
+  ApertureSpec spec = Spec(GetParam());
+  for (const uint64_t heap_bytes : {0, 1, 4096, 3'000'000}) {
+    spec.heap_bytes = heap_bytes;
+    const auto made = Aperture::Create(spec);
+    ASSERT_TRUE(made.ok()) << made.status();
+    struct stat info;
+    ASSERT_EQ(fstat(made->fd(), &info), 0);
+    EXPECT_EQ(static_cast<uint64_t>(info.st_blocks) * 512, made->size());
+  }
 }
 
 TEST_P(ApertureTest, AScribbledHeaderChangesNothingForWhoHasMappedIt) {
