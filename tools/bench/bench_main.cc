@@ -43,6 +43,7 @@ int Report(const BenchRun& run, const BenchResult& result,
   Json document = MakeDocument(name, run.session, result.parts, result.figures);
   document["command"] = command;
   document["quick"] = run.quick;
+  document.update(result.extra);
   if (json) {
     fmt::print("{}\n", document.dump(2));
   } else {
@@ -50,7 +51,7 @@ int Report(const BenchRun& run, const BenchResult& result,
       fmt::print("{}\n{}\n", part.name(),
                  part.Table(BaseOf(result, part.name())));
     }
-    fmt::print("{}", FigureTable(result.figures));
+    fmt::print("{}{}", result.extra_table, FigureTable(result.figures));
   }
   if (out.empty()) return 0;
   std::vector<std::string> written;

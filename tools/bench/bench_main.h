@@ -23,8 +23,11 @@ struct BenchRun {
 struct BenchResult {
   std::vector<Part> parts;
   std::vector<Figure> figures;
-  // Table() of each part is shown against it; parts without a name in here too.
-  std::vector<std::pair<std::string, std::string>> bases;  // part, contender
+  // What a part's Table() compares with: part, contender.
+  std::vector<std::pair<std::string, std::string>> bases;
+  // What else the document holds, and what people see of it.
+  Json extra = Json::object();
+  std::string extra_table;
 };
 
 using RunBench = absl::StatusOr<BenchResult> (*)(const BenchRun& run);

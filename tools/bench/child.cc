@@ -114,6 +114,24 @@ Child::~Child() {
   if (pid_ > 0) End(SIGKILL, {});
 }
 
+absl::StatusOr<bool> Child::ReadMore(shm::Nanoseconds deadline) {
+  while (true) {
+    const shm::Nanoseconds now = shm::NowNs();
+    pollfd ready{from_.get(), POLLIN, 0};
+    const int wait_ms =
+        now >= deadline ? 0
+                        : static_cast<int>((deadline - now) / 1'000'000) + 1;
+    if (poll(&ready, 1, wait_ms) == 0) {
+      return absl::DeadlineExceededError(
+          fmt::format("process {} does not answer", pid_));
+    }
+    std::array<char, 4096> bytes;
+    const ssize_t got = read(from_.get(), bytes.data(), bytes.size());
+    if (got > 0) unread_.append(bytes.data(), static_cast<size_t>(got));
+    if (got >= 0 || errno != EINTR) return got > 0;
+  }
+}
+
 absl::StatusOr<std::string> Child::ReadLine(std::chrono::milliseconds timeout) {
   const shm::Nanoseconds deadline =
       shm::NowNs() + std::chrono::nanoseconds(timeout).count();
@@ -123,23 +141,22 @@ absl::StatusOr<std::string> Child::ReadLine(std::chrono::milliseconds timeout) {
       unread_.erase(0, end + 1);
       return line;
     }
-    const shm::Nanoseconds now = shm::NowNs();
-    pollfd ready{from_.get(), POLLIN, 0};
-    const int wait_ms =
-        now >= deadline ? 0
-                        : static_cast<int>((deadline - now) / 1'000'000) + 1;
-    if (poll(&ready, 1, wait_ms) == 0) {
-      return absl::DeadlineExceededError(fmt::format(
-          "process {} said nothing for {} ms", pid_, timeout.count()));
-    }
-    std::array<char, 4096> bytes;
-    const ssize_t got = read(from_.get(), bytes.data(), bytes.size());
-    if (got > 0) {
-      unread_.append(bytes.data(), static_cast<size_t>(got));
-    } else if (got == 0 || errno != EINTR) {
+    const auto more = ReadMore(deadline);
+    if (!more.ok()) return more.status();
+    if (!*more) {
       return absl::AbortedError(
           fmt::format("process {} ended early; its messages are above", pid_));
     }
+  }
+}
+
+absl::StatusOr<std::string> Child::ReadAll(std::chrono::milliseconds timeout) {
+  const shm::Nanoseconds deadline =
+      shm::NowNs() + std::chrono::nanoseconds(timeout).count();
+  while (true) {
+    const auto more = ReadMore(deadline);
+    if (!more.ok()) return more.status();
+    if (!*more) return std::exchange(unread_, {});
   }
 }
 

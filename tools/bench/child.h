@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shm/types.h"
 #include "shm/unique_fd.h"
 
 namespace carillon::bench {
@@ -47,6 +48,9 @@ class Child {
   // The next line that it prints, without the end of line. Errors:
   // DeadlineExceeded; Aborted when it ended or closed its stdout first.
   absl::StatusOr<std::string> ReadLine(std::chrono::milliseconds timeout);
+  // All that it still prints before it ends or closes its stdout. Errors:
+  // DeadlineExceeded.
+  absl::StatusOr<std::string> ReadAll(std::chrono::milliseconds timeout);
   // Errors: Aborted when it does not listen any more.
   absl::Status WriteLine(std::string_view line);
 
@@ -59,6 +63,8 @@ class Child {
 
  private:
   Child() = default;
+  // More of its output into unread_. False at the end of it.
+  absl::StatusOr<bool> ReadMore(shm::Nanoseconds deadline);
 
   pid_t pid_ = -1;
   shm::UniqueFd to_;

@@ -14,6 +14,8 @@
 #include "fmt/format.h"
 #include "shm/clock.h"
 #include "tools/bench/child.h"
+#include "tools/bench/quiet.h"
+#include "tools/bench/scratch_directory.h"
 #include "tools/bench/transports/transport.h"
 
 namespace carillon::bench {
@@ -21,34 +23,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kAnswerTime{20'000};
 constexpr std::chrono::milliseconds kGrace{2'000};
-
-// A new empty directory, removed with all that is in it at the end.
-class ScratchDirectory {
- public:
-  static absl::StatusOr<ScratchDirectory> Make() {
-    std::string path =
-        (std::filesystem::temp_directory_path() / "carillon-bench-XXXXXX")
-            .string();
-    if (mkdtemp(path.data()) == nullptr) {
-      return absl::InternalError(
-          fmt::format("cannot make a directory in {}",
-                      std::filesystem::temp_directory_path().string()));
-    }
-    return ScratchDirectory(std::move(path));
-  }
-  ScratchDirectory(ScratchDirectory&& other) noexcept
-      : path_(std::exchange(other.path_, {})) {}
-  ScratchDirectory& operator=(ScratchDirectory&&) = delete;
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // The server of one measurement: a child of ours, or gpud.
 class Server {
@@ -120,44 +94,6 @@ class Server {
   Child child_;
   std::string endpoint_;
 };
-
-// CPU time that neither the given processes nor this one used, as a share of
-// all CPUs.
-class ForeignMeter {
- public:
-  void Start(uint64_t ours_ns) {
-    start_ns_ = shm::NowNs();
-    start_ = Total();
-    ours_ns_ = ours_ns + OwnCpuNs();
-  }
-  double Stop(uint64_t ours_ns) const {
-    const double elapsed = static_cast<double>(shm::NowNs() - start_ns_);
-    const double all = static_cast<double>(Total() - start_);
-    const double ours = static_cast<double>(ours_ns + OwnCpuNs() - ours_ns_);
-    const auto cpus = std::max(1u, std::thread::hardware_concurrency());
-    return std::max(0.0, all - ours) / elapsed / cpus;
-  }
-
- private:
-  static uint64_t Total() {
-    const MachineTime time = ReadMachineTime();
-    return time.busy_ns + time.stolen_ns;
-  }
-  uint64_t start_ns_ = 0;
-  uint64_t start_ = 0;
-  uint64_t ours_ns_ = 0;
-};
-
-void WaitForQuiet(const SessionOptions& options) {
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(options.patience).count();
-  while (shm::NowNs() < deadline) {
-    ForeignMeter meter;
-    meter.Start(0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    if (meter.Stop(0) <= options.max_foreign) return;
-  }
-}
 
 uint64_t SumCpu(const std::vector<Child>& children) {
   uint64_t sum = 0;
@@ -253,7 +189,7 @@ absl::StatusOr<std::vector<Measurement>> RunSession(
     for (const size_t index : RoundOrder(contenders.size(), round)) {
       const Contender& contender = contenders[index];
       for (size_t attempt = 1;; ++attempt) {
-        WaitForQuiet(options);
+        WaitForQuiet(options.max_foreign, options.patience);
         auto measured = MeasureOnce(contender, options, cpus);
         if (!measured.ok()) {
           return absl::Status(

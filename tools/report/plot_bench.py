@@ -42,18 +42,42 @@ def draw_panel(axes, part, key, title, scale, tail):
     axes.grid(axis="x", alpha=0.3)
 
 
+def draw_figures(axes, figures):
+    """Ratios with their ranges and, as a tick, the target."""
+    figures = list(reversed(figures))
+    for place, figure in enumerate(figures):
+        value = figure["value"]
+        good = figure.get("met")
+        colour = "#888888" if good is None else "#3a8a4a" if good else "#b04030"
+        axes.plot([value["low"], value["high"]], [place, place], color=colour, linewidth=2)
+        axes.plot([value["median"]], [place], "o", color=colour)
+        axes.annotate(f"{value['median']:.2f}", (value["median"], place), xytext=(0, 5), textcoords="offset points", fontsize=7)
+        for target in figure.get("target", {}).values():
+            axes.plot([target], [place], "|", color="black", markersize=14)
+    axes.axvline(1, color="#cccccc", zorder=0)
+    axes.set_yticks(range(len(figures)), [figure["what"] for figure in figures], fontsize=8)
+    axes.set_title("ratios of interleaved pairs (dot: median, line: range, tick: target)", fontsize=9, loc="left")
+    axes.grid(axis="x", alpha=0.3)
+    axes.margins(x=0.1)
+
+
 def draw(document, path):
     panels = [
         (part, panel) for part in document["parts"] for panel in PANELS if rows_of(part, panel[0])
     ]
-    if not panels:
-        raise SystemExit("nothing to draw: no part has a round trip or a rate")
+    ratios = [f for f in document["figures"] if f["unit"] == "x" and f["value"]["runs"] > 0]
+    if not panels and not ratios:
+        raise SystemExit("nothing to draw: no part has a round trip or a rate, and there are no ratios")
     heights = [len(rows_of(part, panel[0])) + 1.2 for part, panel in panels]
+    if ratios:
+        heights.append(len(ratios) + 1.2)
     figure, all_axes = plt.subplots(
-        len(panels), 1, figsize=(9, 0.42 * sum(heights) + 0.8), height_ratios=heights, squeeze=False
+        len(heights), 1, figsize=(9, 0.42 * sum(heights) + 0.8), height_ratios=heights, squeeze=False
     )
     for axes, (part, panel) in zip(all_axes[:, 0], panels):
         draw_panel(axes, part, *panel)
+    if ratios:
+        draw_figures(all_axes[-1, 0], ratios)
     machine = document["machine"]
     figure.suptitle(
         f"carillon bench {document['bench']}, {document['when'][:10]}: "

@@ -1,0 +1,379 @@
+// Carillon's NIC with its event kernels beside Debian's memcached: the same
+// client, the same machine, in turn (A B B A), over loopback UDP.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/testbed_paths.h"
+#include "shm/clock.h"
+#include "shm/unique_fd.h"
+#include "tools/bench/bench_main.h"
+#include "tools/bench/child.h"
+#include "tools/bench/quiet.h"
+#include "tools/bench/scratch_directory.h"
+#include "tools/cli/ui/table.h"
+
+namespace carillon::bench {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::array<int, 3> kWindows = {1, 32, 128};
+constexpr seconds kStartTime{20};
+constexpr seconds kIdleTime{5};
+
+sockaddr_in Loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+// A port that is free for TCP and UDP now, and hopefully in a moment.
+absl::StatusOr<uint16_t> FreePort() {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const shm::UniqueFd tcp(socket(AF_INET, SOCK_STREAM, 0));
+    const shm::UniqueFd udp(socket(AF_INET, SOCK_DGRAM, 0));
+    sockaddr_in address = Loopback(0);
+    socklen_t size = sizeof(address);
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    if (bind(tcp.get(), any, size) == 0 &&
+        getsockname(tcp.get(), any, &size) == 0 &&
+        bind(udp.get(), any, size) == 0) {
+      return ntohs(address.sin_port);
+    }
+  }
+  return absl::ResourceExhaustedError("no free port on 127.0.0.1");
+}
+
+absl::Status WaitForTcp(uint16_t port, std::string_view who) {
+  const shm::Nanoseconds deadline =
+      shm::NowNs() + std::chrono::nanoseconds(kStartTime).count();
+  const sockaddr_in address = Loopback(port);
+  while (true) {
+    const shm::UniqueFd probe(socket(AF_INET, SOCK_STREAM, 0));
+    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address),
+                sizeof(address)) == 0) {
+      return absl::OkStatus();
+    }
+    if (shm::NowNs() > deadline) {
+      return absl::DeadlineExceededError(
+          fmt::format("{} does not listen on 127.0.0.1:{}", who, port));
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+}
+
+// A server under test: its processes, the one that is started first ends last.
+class Servers {
+ public:
+  uint16_t port = 0;
+
+  absl::Status Start(ChildSpec spec) {
+    auto child = Child::Spawn(spec);
+    if (!child.ok()) return child.status();
+    children_.push_back(*std::move(child));
+    return absl::OkStatus();
+  }
+  Servers() = default;
+  Servers(Servers&&) = default;
+  Servers& operator=(Servers&&) = delete;
+  ~Servers() {
+    while (!children_.empty()) {
+      children_.back().End(SIGTERM, seconds(5));
+      children_.pop_back();
+    }
+  }
+
+  std::string Pids() const {
+    std::string pids;
+    for (const Child& child : children_) {
+      pids += fmt::format("{}{}", pids.empty() ? "" : ",", child.pid());
+    }
+    return pids;
+  }
+  uint64_t CpuNs() const {
+    uint64_t sum = 0;
+    for (const Child& child : children_) sum += child.CpuNs();
+    return sum;
+  }
+
+ private:
+  std::vector<Child> children_;
+};
+
+absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch) {
+  const auto port = FreePort();
+  if (!port.ok()) return port.status();
+  Servers servers;
+  servers.port = *port;
+  const std::string number = std::to_string(*port);
+  std::vector<std::string> argv = {
+      "/usr/bin/memcached", "-t", "1",    "-m", "64",  "-l",
+      "127.0.0.1",          "-p", number, "-U", number};
+  if (getuid() == 0) argv.insert(argv.end(), {"-u", "nobody"});
+  auto started =
+      servers.Start({.argv = argv, .log_path = scratch.path() + "/memcached"});
+  if (started.ok()) started = WaitForTcp(*port, "memcached");
+  if (!started.ok()) return started;
+  return servers;
+}
+
+absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
+                                 const std::string& gpud) {
+  const auto port = FreePort();
+  if (!port.ok()) return port.status();
+  Servers servers;
+  servers.port = *port;
+  const std::string testbed = scratch.path() + "/testbed";
+  auto started = servers.Start({.argv = {gpud, "--dir", testbed, "--backend",
+                                         "cpu", "--log-level", "warn"},
+                                .log_path = scratch.path() + "/gpud"});
+  if (!started.ok()) return started;
+  // The NIC gives up when there is no testbed; gpud's is there in a moment.
+  const shm::Nanoseconds deadline =
+      shm::NowNs() + std::chrono::nanoseconds(kStartTime).count();
+  while (access(TestbedPaths(testbed).control_socket().c_str(), F_OK) != 0) {
+    if (shm::NowNs() > deadline) {
+      return absl::DeadlineExceededError("gpud does not come up");
+    }
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  const std::string number = std::to_string(*port);
+  started =
+      servers.Start({.argv = {Runfile("devices/nic/nic"), "--dir", testbed,
+                              "--name", "nic0", "--udp-port", number,
+                              "--tcp-port", number, "--log-level", "warn"},
+                     .log_path = scratch.path() + "/nic"});
+  if (started.ok()) started = WaitForTcp(*port, "the NIC");
+  if (!started.ok()) return started;
+  return servers;
+}
+
+absl::StatusOr<Servers> StartEcho(const ScratchDirectory& scratch) {
+  const auto port = FreePort();
+  if (!port.ok()) return port.status();
+  Servers servers;
+  servers.port = *port;
+  const auto started = servers.Start(
+      {.argv = {Runfile("tools/bench/udp_echo"), std::to_string(*port)},
+       .log_path = scratch.path() + "/echo"});
+  if (!started.ok()) return started;
+  return servers;
+}
+
+// One run of memc_load: `a` and memcached in turn.
+absl::StatusOr<Json> Compare(const Servers& a, bool echo,
+                             const Servers& memcached, int window, bool quick) {
+  std::vector<std::string> argv = {
+      Runfile("tools/bench/memc_load"),
+      fmt::format("127.0.0.1:{}", a.port),
+      "--pids=" + a.Pids(),
+      fmt::format("--vs=127.0.0.1:{}", memcached.port),
+      "--vs-pids=" + memcached.Pids(),
+      fmt::format("--window={}", window),
+      fmt::format("--vs-tcp-warm={}", memcached.port),
+      quick ? "--seconds=0.1" : "--seconds=1",
+      quick ? "--rounds=1" : "--rounds=3"};
+  argv.push_back(echo ? "--echo" : fmt::format("--tcp-warm={}", a.port));
+  auto client = Child::Spawn({.argv = argv});
+  if (!client.ok()) return client.status();
+  const auto output = client->ReadAll(std::chrono::minutes(3));
+  if (!output.ok()) return output.status();
+  Json result = Json::parse(*output, nullptr, false);
+  if (!result.is_object() || !result.contains("a_to_b")) {
+    return absl::InternalError("memc_load failed; its message is above");
+  }
+  return result;
+}
+
+double IdlePercent(const Servers& servers) {
+  const uint64_t before = servers.CpuNs();
+  const shm::Nanoseconds start = shm::NowNs();
+  std::this_thread::sleep_for(kIdleTime);
+  return static_cast<double>(servers.CpuNs() - before) * 100 /
+         static_cast<double>(shm::NowNs() - start);
+}
+
+struct Runs {
+  Json all = Json::array();
+  std::vector<double> idle_percent;
+};
+
+// Everything once, with servers of its own.
+absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
+  std::vector<ScratchDirectory> scratch;
+  for (int i = 0; i < 4; ++i) {
+    auto directory = ScratchDirectory::Make();
+    if (!directory.ok()) return directory.status();
+    scratch.push_back(*std::move(directory));
+  }
+  auto nic = StartNic(scratch[0], run.session.gpud);
+  if (!nic.ok()) return nic.status();
+  auto memcached = StartMemcached(scratch[1]);
+  if (!memcached.ok()) return memcached.status();
+  auto again = StartMemcached(scratch[2]);
+  if (!again.ok()) return again.status();
+  auto echo = StartEcho(scratch[3]);
+  if (!echo.ok()) return echo.status();
+  runs->idle_percent.push_back(IdlePercent(*nic));
+
+  for (const int window : kWindows) {
+    for (const auto& [name, servers] :
+         {std::pair("nic", &*nic), std::pair("memcached_again", &*again),
+          std::pair("udp_echo", &*echo)}) {
+      WaitForQuiet(run.session.max_foreign, run.session.patience);
+      auto result =
+          Compare(*servers, servers == &*echo, *memcached, window, run.quick);
+      if (!result.ok()) return result.status();
+      fmt::print(stderr, "  round {} window {:>3} {:<15} / memcached: {}\n",
+                 round + 1, window, name, (*result)["a_to_b"].dump());
+      (*result)["round"] = round + 1;
+      (*result)["name"] = name;
+      runs->all.push_back(*std::move(result));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The ratios of `name` to memcached, over all rounds.
+Range RatioOf(const Runs& runs, std::string_view name, int window,
+              const char* what) {
+  std::vector<double> medians, ends;
+  for (const Json& run : runs.all) {
+    if (run["name"] != name || run["window"] != window) continue;
+    const Json& ratios = run["a_to_b"];
+    if (!ratios.contains(what)) continue;
+    medians.push_back(ratios[what]["median"]);
+    ends.push_back(ratios[what]["least"]);
+    ends.push_back(ratios[what]["most"]);
+  }
+  Range range = RangeOf(medians);
+  const Range outer = RangeOf(ends);
+  range.low = outer.low;
+  range.high = outer.high;
+  return range;
+}
+
+uint64_t SumOf(const Runs& runs, const char* what) {
+  uint64_t sum = 0;
+  for (const Json& run : runs.all) {
+    if (run["name"] == "nic") sum += run["a"][what].get<uint64_t>();
+  }
+  return sum;
+}
+
+// Medians of the absolute numbers, for people.
+std::string AbsoluteTable(const Runs& runs) {
+  using cli::Align;
+  cli::Table table({{"server", Align::kLeft},
+                    {"window", Align::kRight},
+                    {"requests/s", Align::kRight},
+                    {"p50, us", Align::kRight},
+                    {"p99, us", Align::kRight},
+                    {"CPU us/request", Align::kRight}});
+  for (const int window : kWindows) {
+    for (const auto& [name, side, label] :
+         {std::tuple("nic", "a", "Carillon (nic + gpud)"),
+          std::tuple("nic", "b", "memcached -t 1"),
+          std::tuple("udp_echo", "a", "bare UDP echo")}) {
+      const auto median = [&](const char* path) {
+        std::vector<double> values;
+        const Json::json_pointer pointer{std::string("/") + side + path};
+        for (const Json& run : runs.all) {
+          if (run["name"] == name && run["window"] == window &&
+              run.contains(pointer)) {
+            values.push_back(run[pointer]);
+          }
+        }
+        return values.empty() ? std::string()
+                              : fmt::format("{:.1f}", RangeOf(values).median);
+      };
+      table.AddRow({label, std::to_string(window),
+                    median("/requests_per_s/median"), median("/latency_us/p50"),
+                    median("/latency_us/p99"),
+                    median("/server_cpu_us_per_request")});
+    }
+  }
+  return table.ToString(false) + "\n";
+}
+
+absl::StatusOr<BenchResult> Run(const BenchRun& run) {
+  for (const char* program :
+       {"devices/nic/nic", "tools/bench/memc_load", "tools/bench/udp_echo"}) {
+    if (Runfile(program).empty()) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{} is not built: bazel build //tools/bench:memcached_bench",
+          program));
+    }
+  }
+  Runs runs;
+  for (size_t round = 0; round < run.session.rounds; ++round) {
+    if (auto status = RunOnce(run, round, &runs); !status.ok()) return status;
+  }
+  using Wish = Figure::Wish;
+  BenchResult result;
+  for (const int window : kWindows) {
+    const auto add = [&](std::string_view name, const char* key,
+                         std::string_view what, Wish wish, double target) {
+      result.figures.push_back(
+          {.name = fmt::format("{}_{}_window_{}", name, key, window),
+           .what = fmt::format("{}, window {}", what, window),
+           .unit = "x",
+           .value = RatioOf(runs, name, window, key),
+           .wish = wish,
+           .target = target});
+    };
+    add("nic", "requests_per_s", "Carillon / memcached, requests a second",
+        Wish::kAtLeast, 1.3);
+    add("nic", "p99_latency", "Carillon / memcached, p99", Wish::kAtMost, 1);
+    add("nic", "server_cpu_per_request",
+        "Carillon / memcached, CPU time a request", Wish::kAtMost, 1);
+    add("udp_echo", "requests_per_s", "ceiling: bare echo / memcached",
+        Wish::kNone, 0);
+    add("memcached_again", "requests_per_s", "control: memcached / memcached",
+        Wish::kNone, 0);
+  }
+  result.figures.push_back({.name = "idle_percent",
+                            .what = "gpud and the NIC, idle",
+                            .unit = "% of a core",
+                            .value = RangeOf(runs.idle_percent),
+                            .wish = Wish::kAtMost,
+                            .target = 1});
+  const double bad = static_cast<double>(SumOf(runs, "bad"));
+  result.figures.push_back({.name = "wrong_replies",
+                            .what = "wrong replies of Carillon",
+                            .unit = "",
+                            .value = {1, bad, bad, bad},
+                            .wish = Wish::kAtMost,
+                            .target = 0});
+  result.extra_table = AbsoluteTable(runs);
+  result.extra["runs"] = std::move(runs.all);
+  return result;
+}
+
+}  // namespace
+}  // namespace carillon::bench
+
+int main(int argc, char** argv) {
+  return carillon::bench::BenchMain(
+      argc, argv, "memcached",
+      "memcached GETs over loopback UDP: Carillon's NIC and event kernels "
+      "beside Debian's memcached -t 1.",
+      &carillon::bench::Run);
+}

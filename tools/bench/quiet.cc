@@ -1,0 +1,44 @@
+#include "tools/bench/quiet.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "shm/clock.h"
+#include "tools/bench/machine.h"
+
+namespace carillon::bench {
+namespace {
+
+uint64_t AllNs() {
+  const MachineTime time = ReadMachineTime();
+  return time.busy_ns + time.stolen_ns;
+}
+
+}  // namespace
+
+void ForeignMeter::Start(uint64_t measured_ns) {
+  start_ns_ = shm::NowNs();
+  all_ns_ = AllNs();
+  ours_ns_ = measured_ns + OwnCpuNs();
+}
+
+double ForeignMeter::Stop(uint64_t measured_ns) const {
+  const auto elapsed = static_cast<double>(shm::NowNs() - start_ns_);
+  const auto all = static_cast<double>(AllNs() - all_ns_);
+  const auto ours = static_cast<double>(measured_ns + OwnCpuNs() - ours_ns_);
+  const auto cpus = std::max(1u, std::thread::hardware_concurrency());
+  return std::max(0.0, all - ours) / elapsed / cpus;
+}
+
+void WaitForQuiet(double max_foreign, std::chrono::milliseconds patience) {
+  const shm::Nanoseconds deadline =
+      shm::NowNs() + std::chrono::nanoseconds(patience).count();
+  while (shm::NowNs() < deadline) {
+    ForeignMeter meter;
+    meter.Start(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (meter.Stop(0) <= max_foreign) return;
+  }
+}
+
+}  // namespace carillon::bench

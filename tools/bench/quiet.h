@@ -1,0 +1,31 @@
+// How much of the machine others use, and waiting until it is little.
+#ifndef CARILLON_TOOLS_BENCH_QUIET_H_
+#define CARILLON_TOOLS_BENCH_QUIET_H_
+
+#include <chrono>
+#include <cstdint>
+
+namespace carillon::bench {
+
+// CPU time that neither the measured processes nor this one used (or that the
+// hypervisor took), as a share of all CPUs: 1 when others kept all of them
+// busy. Whatever `measured_ns` is, it only grows from Start() to Stop(). The
+// kernel counts in ticks of 10 ms: a short measurement gives a coarse share.
+class ForeignMeter {
+ public:
+  void Start(uint64_t measured_ns);
+  double Stop(uint64_t measured_ns) const;
+
+ private:
+  uint64_t start_ns_ = 0;
+  uint64_t all_ns_ = 0;
+  uint64_t ours_ns_ = 0;
+};
+
+// Returns once others use at most `max_foreign` of the machine, or after
+// `patience`.
+void WaitForQuiet(double max_foreign, std::chrono::milliseconds patience);
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_QUIET_H_
