@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "absl/status/status.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/command.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/text.h"
@@ -89,7 +90,8 @@ absl::Status RunCommand(const Command& command,
     CLI::App app(Description(command),
                  fmt::format("carillon {}", command.name));
     app.get_formatter()->column_width(26);
-    const Run run = command.make(app, console);
+    Arguments taken(&app);
+    const Run run = command.make(taken, console);
     std::reverse(arguments.begin(), arguments.end());
     try {
       app.parse(std::move(arguments));

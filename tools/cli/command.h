@@ -9,11 +9,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/ui/console.h"
-
-namespace CLI {
-class App;
-}
 
 namespace carillon::cli {
 
@@ -28,19 +25,20 @@ struct Command {
   std::string_view summary;
   // Complete command lines, first in the command's help.
   std::string_view examples;
-  // Adds the options to `app`; what it returns may refer to variables that it
-  // keeps alive itself.
-  Run (*make)(CLI::App& app, Console& console);
+  // Adds what the command takes; what it returns may refer to variables that
+  // it keeps alive itself.
+  Run (*make)(Arguments& arguments, Console& console);
 };
 
 std::span<const Command> Commands();
 // Null for one that there is not.
 const Command* FindCommand(std::string_view name);
 
-// -o table|json, into console.json.
-void AddOutputOption(CLI::App& app, Console& console);
+// -o table|json, for people or for programs: console.json. (Taken from the line
+// before parsing, so that it holds for errors of parsing, too.)
+void AddOutputOption(Arguments& arguments, Console& console);
 // --name, the testbed; stays empty when it is not given.
-void AddNameOption(CLI::App& app, std::string& name);
+void AddNameOption(Arguments& arguments, std::string& name);
 
 }  // namespace carillon::cli
 

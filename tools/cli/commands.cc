@@ -1,6 +1,5 @@
 #include "tools/cli/commands.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 namespace carillon::cli {
@@ -74,21 +73,16 @@ const Command* FindCommand(std::string_view name) {
   return found == std::end(kCommands) ? nullptr : found;
 }
 
-void AddOutputOption(CLI::App& app, Console& console) {
-  app.add_option_function<std::string>(
-         "-o,--output",
-         [&console](const std::string& format) {
-           console.json = format == "json";
-         },
-         "table for people, json for programs")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->type_name("FORMAT")
-      ->default_str("table");
+void AddOutputOption(Arguments& arguments, Console& console) {
+  arguments
+      .Choice("-o,--output", console.format, {"table", "json"},
+              "table for people, json for programs")
+      .Placeholder("FORMAT");
 }
 
-void AddNameOption(CLI::App& app, std::string& name) {
-  app.add_option("--name", name, "The testbed; not needed when only one is up")
-      ->type_name("NAME");
+void AddNameOption(Arguments& arguments, std::string& name) {
+  arguments.Text("--name", name, "The testbed; not needed when only one is up")
+      .Placeholder("NAME");
 }
 
 }  // namespace carillon::cli

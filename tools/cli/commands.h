@@ -6,26 +6,26 @@
 
 namespace carillon::cli {
 
-Run MakeBench(CLI::App& app, Console& console);
-Run MakeCleanup(CLI::App& app, Console& console);
-Run MakeDemo(CLI::App& app, Console& console);
-Run MakeDevices(CLI::App& app, Console& console);
-Run MakeDoctor(CLI::App& app, Console& console);
-Run MakeDown(CLI::App& app, Console& console);
-Run MakeEkt(CLI::App& app, Console& console);
-Run MakeKernels(CLI::App& app, Console& console);
-Run MakeLogs(CLI::App& app, Console& console);
-Run MakePolicy(CLI::App& app, Console& console);
-Run MakePs(CLI::App& app, Console& console);
-Run MakeQueues(CLI::App& app, Console& console);
-Run MakeRings(CLI::App& app, Console& console);
-Run MakeStatus(CLI::App& app, Console& console);
-Run MakeSupervise(CLI::App& app, Console& console);
-Run MakeTest(CLI::App& app, Console& console);
-Run MakeTrace(CLI::App& app, Console& console);
-Run MakeUp(CLI::App& app, Console& console);
-Run MakeValidate(CLI::App& app, Console& console);
-Run MakeWatch(CLI::App& app, Console& console);
+Run MakeBench(Arguments& arguments, Console& console);
+Run MakeCleanup(Arguments& arguments, Console& console);
+Run MakeDemo(Arguments& arguments, Console& console);
+Run MakeDevices(Arguments& arguments, Console& console);
+Run MakeDoctor(Arguments& arguments, Console& console);
+Run MakeDown(Arguments& arguments, Console& console);
+Run MakeEkt(Arguments& arguments, Console& console);
+Run MakeKernels(Arguments& arguments, Console& console);
+Run MakeLogs(Arguments& arguments, Console& console);
+Run MakePolicy(Arguments& arguments, Console& console);
+Run MakePs(Arguments& arguments, Console& console);
+Run MakeQueues(Arguments& arguments, Console& console);
+Run MakeRings(Arguments& arguments, Console& console);
+Run MakeStatus(Arguments& arguments, Console& console);
+Run MakeSupervise(Arguments& arguments, Console& console);
+Run MakeTest(Arguments& arguments, Console& console);
+Run MakeTrace(Arguments& arguments, Console& console);
+Run MakeUp(Arguments& arguments, Console& console);
+Run MakeValidate(Arguments& arguments, Console& console);
+Run MakeWatch(Arguments& arguments, Console& console);
 
 }  // namespace carillon::cli
 

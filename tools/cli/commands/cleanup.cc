@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -40,7 +39,7 @@ absl::Status Clean(bool dry_run, Console& console) {
       result = status;
     }
   }
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument({{"dry_run", dry_run}, {"removed", document}});
   } else if (document.empty()) {
     console.Say("dead testbeds have left nothing");
@@ -50,10 +49,10 @@ absl::Status Clean(bool dry_run, Console& console) {
 
 }  // namespace
 
-Run MakeCleanup(CLI::App& app, Console& console) {
+Run MakeCleanup(Arguments& arguments, Console& console) {
   auto dry_run = std::make_shared<bool>(false);
-  app.add_flag("--dry-run", *dry_run, "Only say what would go");
-  AddOutputOption(app, console);
+  arguments.Flag("--dry-run", *dry_run, "Only say what would go");
+  AddOutputOption(arguments, console);
   return [dry_run, &console] { return Clean(*dry_run, console); };
 }
 

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -289,21 +288,16 @@ class Demo {
 
 }  // namespace
 
-Run MakeDemo(CLI::App& app, Console& console) {
+Run MakeDemo(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  app.add_option("--seconds", options->seconds, "How long the clients ask")
-      ->check(CLI::Range(1, 86400))
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--clients", options->concurrency,
-                 "How many ask at once, each with one request")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--name", options->up.name,
-                 "Of the testbed; demo-PID without it")
-      ->type_name("NAME");
-  AddOutputOption(app, console);
+  arguments.Number("--seconds", options->seconds, 1, 86400,
+                   "How long the clients ask");
+  arguments.Number("--clients", options->concurrency, 1, 1000,
+                   "How many ask at once, each with one request");
+  arguments
+      .Text("--name", options->up.name, "Of the testbed; demo-PID without it")
+      .Placeholder("NAME");
+  AddOutputOption(arguments, console);
   return [options, &console] { return Demo(*options, console).Run(); };
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -55,7 +54,7 @@ absl::Status ShowOne(const v1::ListDevicesResponse& devices,
   for (const v1::Device& device : devices.devices()) {
     names.push_back(device.name());
     if (device.name() != name) continue;
-    if (console.json) {
+    if (console.json()) {
       console.PrintDocument(ToJson(device));
     } else {
       Explain(device, console);
@@ -71,7 +70,7 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
   const auto devices = open.client->ListDevices();
   if (!devices.ok()) return devices.status();
   if (!name.empty()) return ShowOne(*devices, name, console);
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(ToJson(*devices));
     return absl::OkStatus();
   }
@@ -103,13 +102,14 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
 
 }  // namespace
 
-Run MakeDevices(CLI::App& app, Console& console) {
+Run MakeDevices(Arguments& arguments, Console& console) {
   auto name = std::make_shared<std::string>();
-  app.add_option("device", *name, "Show this one, with its own counters")
-      ->type_name("DEVICE");
-  return MakeInspection(app, console, [name, &console](OpenTestbed& open) {
-    return Show(open, *name, console);
-  });
+  arguments.Text("device", *name, "Show this one, with its own counters")
+      .Placeholder("DEVICE");
+  return MakeInspection(arguments, console,
+                        [name, &console](OpenTestbed& open) {
+                          return Show(open, *name, console);
+                        });
 }
 
 }  // namespace carillon::cli

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/cli/commands.h"
 #include "tools/cli/doctor/checks.h"
 
@@ -18,7 +16,7 @@ absl::Status Examine(Console& console) {
                         {"verdict", VerdictName(finding.verdict)},
                         {"text", finding.text},
                         {"advice", finding.advice}});
-    if (console.json) continue;
+    if (console.json()) continue;
     std::string verdict = fmt::format("{:<8}", VerdictName(finding.verdict));
     if (finding.verdict == Verdict::kGood) verdict = console.Good(verdict);
     if (finding.verdict == Verdict::kProblem) verdict = console.Bad(verdict);
@@ -28,7 +26,7 @@ absl::Status Examine(Console& console) {
       console.Print(fmt::format("{:27} -> {}\n", "", finding.advice));
     }
   }
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(
         {{"ok", problems == 0}, {"checks", std::move(document)}});
   }
@@ -39,8 +37,8 @@ absl::Status Examine(Console& console) {
 
 }  // namespace
 
-Run MakeDoctor(CLI::App& app, Console& console) {
-  AddOutputOption(app, console);
+Run MakeDoctor(Arguments& arguments, Console& console) {
+  AddOutputOption(arguments, console);
   return [&console] { return Examine(console); };
 }
 

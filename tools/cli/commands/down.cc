@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -55,23 +54,20 @@ absl::Status Down(const Options& options, Console& console) {
                     ? "no testbed is up"
                     : fmt::format("testbed '{}' is not up", options.name));
   }
-  if (console.json) console.PrintDocument({{"ended", std::move(ended)}});
+  if (console.json()) console.PrintDocument({{"ended", std::move(ended)}});
   return result;
 }
 
 }  // namespace
 
-Run MakeDown(CLI::App& app, Console& console) {
+Run MakeDown(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  AddNameOption(app, options->name);
-  app.add_flag("--all", options->all, "All testbeds of yours, dead ones too")
-      ->excludes("--name");
-  app.add_option("--timeout", options->timeout_s,
-                 "Seconds until a testbed that does not end is killed")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->type_name("SECONDS")
-      ->capture_default_str();
-  AddOutputOption(app, console);
+  AddNameOption(arguments, options->name);
+  arguments.Flag("--all", options->all, "All testbeds of yours, dead ones too")
+      .Excludes("--name");
+  arguments.Seconds("--timeout", options->timeout_s, 0, 3600,
+                    "Until a testbed that does not end is killed");
+  AddOutputOption(arguments, console);
   return [options, &console] { return Down(*options, console); };
 }
 

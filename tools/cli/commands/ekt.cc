@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/cli/commands.h"
 #include "tools/cli/commands/inspect.h"
 #include "tools/cli/ui/proto_json.h"
@@ -20,7 +18,7 @@ std::string Flags(const v1::EktEntry& entry) {
 absl::Status Show(OpenTestbed& open, Console& console) {
   const auto ekt = open.client->ListEkt();
   if (!ekt.ok()) return ekt.status();
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(ToJson(*ekt));
     return absl::OkStatus();
   }
@@ -60,8 +58,8 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 
 }  // namespace
 
-Run MakeEkt(CLI::App& app, Console& console) {
-  return MakeInspection(app, console, [&console](OpenTestbed& open) {
+Run MakeEkt(Arguments& arguments, Console& console) {
+  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
     return Show(open, console);
   });
 }

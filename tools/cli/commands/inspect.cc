@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "tools/cli/testbed/directory.h"
 
 namespace carillon::cli {
 
-TestbedOption::TestbedOption(CLI::App& app) {
-  AddNameOption(app, name_);
-  app.add_option("--dir", directory_,
-                 "Instead: the directory of a gpud that was started by hand")
-      ->type_name("DIR")
-      ->excludes("--name");
+TestbedOption::TestbedOption(Arguments& arguments) {
+  AddNameOption(arguments, name_);
+  arguments
+      .Text("--dir", directory_,
+            "Instead: the directory of a gpud that was started by hand")
+      .Placeholder("DIR")
+      .Excludes("--name");
 }
 
 absl::StatusOr<OpenTestbed> TestbedOption::Open() const {
@@ -32,10 +32,10 @@ absl::StatusOr<OpenTestbed> TestbedOption::Open() const {
   return open;
 }
 
-Run MakeInspection(CLI::App& app, Console& console,
+Run MakeInspection(Arguments& arguments, Console& console,
                    std::function<absl::Status(OpenTestbed&)> show) {
-  auto option = std::make_shared<TestbedOption>(app);
-  AddOutputOption(app, console);
+  auto option = std::make_shared<TestbedOption>(arguments);
+  AddOutputOption(arguments, console);
   return [option, show = std::move(show)]() -> absl::Status {
     auto open = option->Open();
     if (!open.ok()) return open.status();

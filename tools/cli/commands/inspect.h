@@ -23,7 +23,7 @@ struct OpenTestbed {
 // started by hand.
 class TestbedOption {
  public:
-  explicit TestbedOption(CLI::App& app);
+  explicit TestbedOption(Arguments& arguments);
   // Errors: NotFound, InvalidArgument (several are up).
   absl::StatusOr<OpenTestbed> Open() const;
 
@@ -33,7 +33,7 @@ class TestbedOption {
 };
 
 // Adds --name, --dir and -o, and runs `show` on the testbed that they choose.
-Run MakeInspection(CLI::App& app, Console& console,
+Run MakeInspection(Arguments& arguments, Console& console,
                    std::function<absl::Status(OpenTestbed&)> show);
 
 // "32", "4x4", "2x1x3": without the ones at the end.

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
@@ -40,7 +39,7 @@ absl::Status ShowOne(const v1::ListKernelsResponse& kernels,
   for (const v1::Kernel& kernel : kernels.kernels()) {
     names.push_back(kernel.name());
     if (kernel.name() != name) continue;
-    if (console.json) {
+    if (console.json()) {
       console.PrintDocument(ToJson(kernel));
     } else {
       Explain(kernel, console);
@@ -56,7 +55,7 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
   const auto kernels = open.client->ListKernels();
   if (!kernels.ok()) return kernels.status();
   if (!name.empty()) return ShowOne(*kernels, name, console);
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(ToJson(*kernels));
     return absl::OkStatus();
   }
@@ -76,13 +75,14 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
 
 }  // namespace
 
-Run MakeKernels(CLI::App& app, Console& console) {
+Run MakeKernels(Arguments& arguments, Console& console) {
   auto name = std::make_shared<std::string>();
-  app.add_option("kernel", *name, "Explain this one, with its parameters")
-      ->type_name("KERNEL");
-  return MakeInspection(app, console, [name, &console](OpenTestbed& open) {
-    return Show(open, *name, console);
-  });
+  arguments.Text("kernel", *name, "Explain this one, with its parameters")
+      .Placeholder("KERNEL");
+  return MakeInspection(arguments, console,
+                        [name, &console](OpenTestbed& open) {
+                          return Show(open, *name, console);
+                        });
 }
 
 }  // namespace carillon::cli

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
 #include <filesystem>
@@ -25,7 +24,7 @@ constexpr int kFollowMs = 100;
 struct Options {
   std::string testbed;
   std::vector<std::string> names;
-  size_t lines = 20;
+  uint32_t lines = 20;
   bool follow = false;
 };
 
@@ -88,7 +87,7 @@ class Printer {
   }
 
   void Print(const std::string& name, const std::string& line) {
-    if (console_.json) {
+    if (console_.json()) {
       console_.PrintJsonLine({{"process", name}, {"line", line}});
     } else if (prefixed_) {
       console_.Print(fmt::format("{:<{}} | {}\n", name, width_, line));
@@ -115,14 +114,14 @@ void PrintLast(std::vector<Log>& logs, const Options& options,
     const size_t skip =
         lines.size() > options.lines ? lines.size() - options.lines : 0;
     for (size_t i = skip; i < lines.size(); ++i) {
-      if (console.json && !options.follow) {
+      if (console.json() && !options.follow) {
         document.push_back({{"process", log.name}, {"line", lines[i]}});
       } else {
         printer.Print(log.name, lines[i]);
       }
     }
   }
-  if (console.json && !options.follow) {
+  if (console.json() && !options.follow) {
     console.PrintDocument({{"lines", std::move(document)}});
   }
 }
@@ -152,18 +151,18 @@ absl::Status Show(const Options& options, Console& console) {
 
 }  // namespace
 
-Run MakeLogs(CLI::App& app, Console& console) {
+Run MakeLogs(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  app.add_option("process", options->names,
-                 "gpud, supervisor or a device; all without it")
-      ->type_name("PROCESS");
-  app.add_flag("-f,--follow", options->follow,
-               "Go on with new lines, until Ctrl-C or the testbed's end");
-  app.add_option("-n,--lines", options->lines, "How many of each, from the end")
-      ->type_name("N")
-      ->capture_default_str();
-  AddNameOption(app, options->testbed);
-  AddOutputOption(app, console);
+  arguments
+      .Texts("process", options->names,
+             "gpud, supervisor or a device; all without it")
+      .Placeholder("PROCESS");
+  arguments.Flag("-f,--follow", options->follow,
+                 "Go on with new lines, until Ctrl-C or the testbed's end");
+  arguments.Number("-n,--lines", options->lines, 0, 1'000'000,
+                   "How many of each, from the end");
+  AddNameOption(arguments, options->testbed);
+  AddOutputOption(arguments, console);
   return [options, &console] { return Show(*options, console); };
 }
 

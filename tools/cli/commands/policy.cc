@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -20,7 +19,7 @@ absl::Status Show(OpenTestbed& open, const std::string& wanted,
     previous = *set;
   }
   const std::string current = wanted.empty() ? previous : wanted;
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument({{"policy", current}, {"previous", previous}});
   } else if (wanted.empty()) {
     console.Print(fmt::format("{}\n", current));
@@ -32,13 +31,14 @@ absl::Status Show(OpenTestbed& open, const std::string& wanted,
 
 }  // namespace
 
-Run MakePolicy(CLI::App& app, Console& console) {
+Run MakePolicy(Arguments& arguments, Console& console) {
   auto wanted = std::make_shared<std::string>();
-  app.add_option("policy", *wanted, "Set this one: first_come or priority")
-      ->type_name("POLICY");
-  return MakeInspection(app, console, [wanted, &console](OpenTestbed& open) {
-    return Show(open, *wanted, console);
-  });
+  arguments.Text("policy", *wanted, "Set this one: first_come or priority")
+      .Placeholder("POLICY");
+  return MakeInspection(arguments, console,
+                        [wanted, &console](OpenTestbed& open) {
+                          return Show(open, *wanted, console);
+                        });
 }
 
 }  // namespace carillon::cli

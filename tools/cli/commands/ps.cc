@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -169,7 +168,7 @@ absl::Status ListAll(const std::string& name, Console& console) {
     AddRows(listing, &table);
     dead |= !testbed.supervisor;
   }
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument({{"testbeds", std::move(document)}});
     return absl::OkStatus();
   }
@@ -185,10 +184,10 @@ absl::Status ListAll(const std::string& name, Console& console) {
 
 }  // namespace
 
-Run MakePs(CLI::App& app, Console& console) {
+Run MakePs(Arguments& arguments, Console& console) {
   auto name = std::make_shared<std::string>();
-  app.add_option("--name", *name, "Only this testbed")->type_name("NAME");
-  AddOutputOption(app, console);
+  arguments.Text("--name", *name, "Only this testbed").Placeholder("NAME");
+  AddOutputOption(arguments, console);
   return [name, &console] { return ListAll(*name, console); };
 }
 

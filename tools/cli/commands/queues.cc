@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/cli/commands.h"
 #include "tools/cli/commands/inspect.h"
 #include "tools/cli/ui/proto_json.h"
@@ -13,7 +11,7 @@ namespace {
 absl::Status Show(OpenTestbed& open, Console& console) {
   const auto queues = open.client->ListQueues();
   if (!queues.ok()) return queues.status();
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(ToJson(*queues));
     return absl::OkStatus();
   }
@@ -34,8 +32,8 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 
 }  // namespace
 
-Run MakeQueues(CLI::App& app, Console& console) {
-  return MakeInspection(app, console, [&console](OpenTestbed& open) {
+Run MakeQueues(Arguments& arguments, Console& console) {
+  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
     return Show(open, console);
   });
 }

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/cli/commands.h"
 #include "tools/cli/commands/inspect.h"
 #include "tools/cli/ui/proto_json.h"
@@ -13,7 +11,7 @@ namespace {
 absl::Status Show(OpenTestbed& open, Console& console) {
   const auto rings = open.client->ListRings();
   if (!rings.ok()) return rings.status();
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(ToJson(*rings));
     return absl::OkStatus();
   }
@@ -51,8 +49,8 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 
 }  // namespace
 
-Run MakeRings(CLI::App& app, Console& console) {
-  return MakeInspection(app, console, [&console](OpenTestbed& open) {
+Run MakeRings(Arguments& arguments, Console& console) {
+  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
     return Show(open, console);
   });
 }

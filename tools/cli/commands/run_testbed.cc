@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/cli/testbed/admin_client.h"
 #include "tools/cli/topology/reader.h"
 #include "tools/cli/ui/text.h"
@@ -28,27 +26,24 @@ absl::Status SetName(const std::string& name, Topology& topology) {
 
 }  // namespace
 
-void AddUpOptions(CLI::App& app, UpOptions& options) {
-  app.add_option("-f,--file", options.file,
-                 "Topology; ./carillon.yaml if it is there, else the demo's")
-      ->type_name("FILE");
-  app.add_option("--name", options.name,
-                 "Of the testbed, instead of the topology's")
-      ->type_name("NAME");
-  app.add_option("--timeout", options.timeout_s,
-                 "Seconds that the next process may take to be ready")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->type_name("SECONDS")
-      ->capture_default_str();
+void AddUpOptions(Arguments& arguments, UpOptions& options) {
+  arguments
+      .Text("-f,--file", options.file,
+            "Topology; ./carillon.yaml if it is there, else the demo's")
+      .Placeholder("FILE");
+  arguments
+      .Text("--name", options.name, "Of the testbed, instead of the topology's")
+      .Placeholder("NAME");
+  arguments.Seconds("--timeout", options.timeout_s, 0.1, 3600,
+                    "How long the next process may take to be ready");
 }
 
-std::vector<std::string> ToArguments(const UpOptions& options) {
-  std::vector<std::string> arguments = {
+std::vector<std::string> ToCommandLine(const UpOptions& options) {
+  std::vector<std::string> line = {
       fmt::format("--timeout={}", options.timeout_s)};
-  // CLI11 reads "--name=" as an option whose value comes next.
-  if (!options.file.empty()) arguments.push_back("--file=" + options.file);
-  if (!options.name.empty()) arguments.push_back("--name=" + options.name);
-  return arguments;
+  if (!options.file.empty()) line.push_back("--file=" + options.file);
+  if (!options.name.empty()) line.push_back("--name=" + options.name);
+  return line;
 }
 
 Topology DemoTopology() { return ReadTopology(kDemoText, "demo").topology; }

@@ -25,9 +25,9 @@ struct UpOptions {
   double timeout_s = 15;
 };
 
-void AddUpOptions(CLI::App& app, UpOptions& options);
+void AddUpOptions(Arguments& arguments, UpOptions& options);
 // The same as a command line.
-std::vector<std::string> ToArguments(const UpOptions& options);
+std::vector<std::string> ToCommandLine(const UpOptions& options);
 
 // tools/cli/topologies/demo.yaml.
 Topology DemoTopology();

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 
 #include "shm/histogram.h"
@@ -143,7 +142,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
   const auto ekt = open.client->ListEkt();
   if (!ekt.ok()) return ekt.status();
   const std::vector<std::string> dead = Dead(open.testbed);
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(ToDocument(*status, *ekt, dead));
     return CheckLedger(status->events());
   }
@@ -159,8 +158,8 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 
 }  // namespace
 
-Run MakeStatus(CLI::App& app, Console& console) {
-  return MakeInspection(app, console, [&console](OpenTestbed& open) {
+Run MakeStatus(Arguments& arguments, Console& console) {
+  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
     return Show(open, console);
   });
 }

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <ctime>
 #include <memory>
 
@@ -17,7 +16,7 @@ namespace {
 
 struct Options {
   UpOptions up;
-  int report_fd = -1;
+  uint32_t report_fd = 0;
 };
 
 // Narration with the time, as the other logs have it.
@@ -28,10 +27,10 @@ void AppendToLog(const std::string& line) {
 }
 
 absl::Status Supervise(const Options& options) {
-  fcntl(options.report_fd, F_SETFD, FD_CLOEXEC);
+  fcntl(static_cast<int>(options.report_fd), F_SETFD, FD_CLOEXEC);
   // A reader that has gone away must not end the testbed.
   signal(SIGPIPE, SIG_IGN);
-  UpReportWriter report(options.report_fd);
+  UpReportWriter report(static_cast<int>(options.report_fd));
   const auto fail = [&](const absl::Status& status) {
     report.Failed(status);
     return absl::Status(status.code(), "");  // the reader tells it
@@ -74,12 +73,13 @@ absl::Status Supervise(const Options& options) {
 
 }  // namespace
 
-Run MakeSupervise(CLI::App& app, Console&) {
+Run MakeSupervise(Arguments& arguments, Console&) {
   auto options = std::make_shared<Options>();
-  AddUpOptions(app, options->up);
-  app.add_option("--report-fd", options->report_fd,
-                 "Pipe to the `carillon up -d` that waits")
-      ->required();
+  AddUpOptions(arguments, options->up);
+  arguments
+      .Number("--report-fd", options->report_fd, 3, 1023,
+              "Pipe to the `carillon up -d` that waits")
+      .Required();
   return [options] { return Supervise(*options); };
 }
 

@@ -1,29 +1,17 @@
 #include <fmt/format.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/testing/bazel.h"
 #include "tools/cli/testing/test_results.h"
-#include "tools/cli/ui/exit_code.h"
-
-extern char** environ;
 
 namespace carillon::cli {
 namespace {
-
-namespace fs = std::filesystem;
-
-// Bazel's exit code after Ctrl-C.
-constexpr int kBazelInterrupted = 8;
 
 struct Options {
   bool quick = false;
@@ -49,60 +37,6 @@ std::vector<Configuration> Configurations(bool quick) {
       "--build_tests_only", "--test_tag_filters=-no-sanitizer,-integration"};
   return {
       {"", {}, all}, {"asan", sanitizer, units}, {"tsan", sanitizer, units}};
-}
-
-absl::StatusOr<std::string> FindRoot() {
-  if (const char* root = std::getenv("CARILLON_ROOT"); root != nullptr) {
-    return std::string(root);
-  }
-  std::error_code error;
-  for (fs::path folder = fs::current_path(error); !folder.empty();
-       folder = folder.parent_path()) {
-    if (fs::exists(folder / "WORKSPACE", error)) return folder.string();
-    if (folder == folder.root_path()) break;
-  }
-  return WithHint(
-      absl::NotFoundError("there is no checkout of Carillon around here"),
-      "run ./carillon test, or set CARILLON_ROOT to the checkout");
-}
-
-// Runs bazel in the checkout, with this terminal, and returns its exit code.
-absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
-                             const std::string& root, bool json) {
-  arguments.insert(arguments.begin(), "bazel");
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addchdir_np(&files, root.c_str());
-  if (json) posix_spawn_file_actions_adddup2(&files, 2, 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGINT);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  // Ctrl-C is for Bazel, which ends its tests; then we tell what there is.
-  const auto before = signal(SIGINT, SIG_IGN);
-  pid_t pid = 0;
-  const int error =
-      posix_spawnp(&pid, "bazel", &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  int status = 0;
-  if (error == 0) {
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  signal(SIGINT, before);
-  if (error != 0) {
-    return WithHint(
-        absl::NotFoundError(fmt::format("bazel: {}", strerror(error))),
-        "apt-get install bazel-bootstrap, or run ./carillon test");
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
@@ -141,7 +75,7 @@ absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
 void PrintTally(const Tally& tally, const std::vector<TestRun>& runs,
                 Console& console) {
   for (const std::string& failure : tally.failures) console.Say(failure);
-  if (console.json) {
+  if (console.json()) {
     Json list = Json::array();
     for (const TestRun& run : runs) {
       list.push_back({{"configuration", run.configuration},
@@ -159,7 +93,7 @@ void PrintTally(const Tally& tally, const std::vector<TestRun>& runs,
 }
 
 absl::Status Test(const Options& options, Console& console) {
-  const auto root = FindRoot();
+  const auto root = FindCheckout();
   if (!root.ok()) return root.status();
   std::vector<TestRun> runs;
   for (const Configuration& configuration : Configurations(options.quick)) {
@@ -169,7 +103,7 @@ absl::Status Test(const Options& options, Console& console) {
             ? ""
             : fmt::format(" under --config={}", configuration.name)));
     const auto run =
-        RunConfiguration(configuration, options, *root, console.json);
+        RunConfiguration(configuration, options, *root, console.json());
     if (!run.ok()) return run.status();
     runs.push_back(*run);
     if (run->exit_code == kBazelInterrupted) break;
@@ -184,13 +118,14 @@ absl::Status Test(const Options& options, Console& console) {
 
 }  // namespace
 
-Run MakeTest(CLI::App& app, Console& console) {
+Run MakeTest(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  app.add_flag("--quick", options->quick, "Units only, without the sanitizers");
-  app.add_option("bazel", options->bazel_arguments,
-                 "For `bazel test`, after a --")
-      ->type_name("BAZEL ARGS");
-  AddOutputOption(app, console);
+  arguments.Flag("--quick", options->quick,
+                 "Units only, without the sanitizers");
+  arguments
+      .Texts("bazel", options->bazel_arguments, "For `bazel test`, after a --")
+      .Placeholder("BAZEL ARGS");
+  AddOutputOption(arguments, console);
   return [options, &console] { return Test(*options, console); };
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -17,7 +16,7 @@ absl::Status Steer(OpenTestbed& open, const std::string& what,
   if (!status.ok()) return status;
   const auto now = open.client->GetStatus();
   if (!now.ok()) return now.status();
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument({{"tracing", now->tracing()}});
   } else if (what == "reset") {
     console.Say("latencies start from zero");
@@ -29,16 +28,17 @@ absl::Status Steer(OpenTestbed& open, const std::string& what,
 
 }  // namespace
 
-Run MakeTrace(CLI::App& app, Console& console) {
+Run MakeTrace(Arguments& arguments, Console& console) {
   auto what = std::make_shared<std::string>();
-  app.add_option("what", *what,
-                 "on, off, or reset: forget the latencies so far")
-      ->required()
-      ->check(CLI::IsMember({"on", "off", "reset"}))
-      ->type_name("on|off|reset");
-  return MakeInspection(app, console, [what, &console](OpenTestbed& open) {
-    return Steer(open, *what, console);
-  });
+  arguments
+      .Choice("what", *what, {"on", "off", "reset"},
+              "on, off, or reset: forget the latencies so far")
+      .Placeholder("WHAT")
+      .Required();
+  return MakeInspection(arguments, console,
+                        [what, &console](OpenTestbed& open) {
+                          return Steer(open, *what, console);
+                        });
 }
 
 }  // namespace carillon::cli

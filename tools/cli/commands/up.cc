@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <memory>
 
@@ -42,7 +41,7 @@ absl::Status RunInForeground(const Options& options, Console& console) {
   if (!run.ok()) return run.status();
   Supervisor& supervisor = (*run)->supervisor();
   if (absl::Status status = supervisor.BringUp(); !status.ok()) return status;
-  if (console.json) console.PrintDocument(UpDocument(supervisor));
+  if (console.json()) console.PrintDocument(UpDocument(supervisor));
   SayWhatNext(supervisor, "end it with Ctrl-C", console);
   while (supervisor.Watch(std::chrono::hours(1))) {
   }
@@ -55,7 +54,7 @@ absl::StatusOr<pid_t> StartSupervisor(const Options& options, int report_fd) {
   constexpr int kReportFd = 3;
   std::vector<std::string> arguments = {
       "carillon", "supervise", fmt::format("--report-fd={}", kReportFd)};
-  for (std::string& argument : ToArguments(options.up)) {
+  for (std::string& argument : ToCommandLine(options.up)) {
     arguments.push_back(std::move(argument));
   }
   std::vector<char*> argv;
@@ -115,7 +114,7 @@ absl::Status RunDetached(const Options& options, Console& console) {
     waitpid(*supervisor, nullptr, 0);
     return report.status();
   }
-  if (console.json) console.PrintDocument(report.document());
+  if (console.json()) console.PrintDocument(report.document());
   console.Say(fmt::format(
       "look in with: carillon status --name {0}; end it with: carillon down "
       "--name {0}",
@@ -125,12 +124,12 @@ absl::Status RunDetached(const Options& options, Console& console) {
 
 }  // namespace
 
-Run MakeUp(CLI::App& app, Console& console) {
+Run MakeUp(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  AddUpOptions(app, options->up);
-  app.add_flag("-d,--detach", options->detach,
-               "Return when everything is ready, and leave it running");
-  AddOutputOption(app, console);
+  AddUpOptions(arguments, options->up);
+  arguments.Flag("-d,--detach", options->detach,
+                 "Return when everything is ready, and leave it running");
+  AddOutputOption(arguments, console);
   return [options, &console] {
     return options->detach ? RunDetached(*options, console)
                            : RunInForeground(*options, console);

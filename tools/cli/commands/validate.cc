@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -21,7 +20,7 @@ absl::Status Check(const std::string& file, Console& console) {
   const auto reading = ReadTopologyFile(file, "default");
   if (!reading.ok()) return reading.status();
   const auto& [topology, problems] = *reading;
-  if (console.json) {
+  if (console.json()) {
     Json list = Json::array();
     for (const Problem& problem : problems) {
       list.push_back({{"line", problem.line},
@@ -66,14 +65,14 @@ absl::Status Validate(const Options& options, Console& console) {
 
 }  // namespace
 
-Run MakeValidate(CLI::App& app, Console& console) {
+Run MakeValidate(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  app.add_option("file", options->file, "The topology")->type_name("FILE");
-  app.add_flag("--schema", options->schema,
-               "Print the JSON schema of topologies instead");
-  app.add_flag("--keys", options->keys,
-               "Print the keys of topologies as Markdown instead");
-  AddOutputOption(app, console);
+  arguments.Text("file", options->file, "The topology").Placeholder("FILE");
+  arguments.Flag("--schema", options->schema,
+                 "Print the JSON schema of topologies instead");
+  arguments.Flag("--keys", options->keys,
+                 "Print the keys of topologies as Markdown instead");
+  AddOutputOption(arguments, console);
   return [options, &console] { return Validate(*options, console); };
 }
 

@@ -1,7 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "tools/cli/commands.h"
@@ -34,11 +33,11 @@ std::string Line(const Json& event) {
 
 }  // namespace
 
-Run MakeWatch(CLI::App& app, Console& console) {
+Run MakeWatch(Arguments& arguments, Console& console) {
   // Before gRPC starts its threads.
   auto requests = std::make_shared<std::unique_ptr<EndRequests>>();
-  auto option = std::make_shared<TestbedOption>(app);
-  AddOutputOption(app, console);
+  auto option = std::make_shared<TestbedOption>(arguments);
+  AddOutputOption(arguments, console);
   return [=, &console]() -> absl::Status {
     *requests = std::make_unique<EndRequests>();
     auto open = option->Open();
@@ -46,7 +45,7 @@ Run MakeWatch(CLI::App& app, Console& console) {
     return open->client->Watch([&](const v1::TelemetryEvent* event) {
       if (event == nullptr) return (*requests)->Take() == 0;
       const Json json = ToJson(*event);
-      if (console.json) {
+      if (console.json()) {
         console.PrintJsonLine(json);
       } else {
         console.Print(Line(json));

@@ -175,7 +175,7 @@ absl::Status Judge(const DemoFigures& figures,
 
 void PrintReport(const DemoFigures& figures,
                  const std::vector<std::string>& complaints, Console& console) {
-  if (console.json) {
+  if (console.json()) {
     console.PrintDocument(ToDocument(figures, complaints));
     return;
   }

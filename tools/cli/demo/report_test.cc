@@ -113,7 +113,7 @@ std::string Printed(const DemoFigures& figures, bool json) {
   FILE* const out = std::tmpfile();
   FILE* const err = std::tmpfile();
   Console console(out, err);
-  console.json = json;
+  if (json) console.format = "json";
   PrintReport(figures, {}, console);
   std::rewind(out);
   std::string text(16384, '\0');

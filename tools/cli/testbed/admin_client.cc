@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "devices/sdk/rpc_status.h"
+#include "proto/admin.grpc.pb.h"
+#include "proto/events.grpc.pb.h"
 #include "tools/cli/testbed/health.grpc.pb.h"
 
 namespace carillon::cli {
@@ -35,25 +37,37 @@ void SetDeadline(grpc::ClientContext& context, milliseconds timeout) {
 
 }  // namespace
 
+struct AdminClient::Channel {
+  explicit Channel(const std::string& path)
+      : socket(path),
+        channel(Connect(path)),
+        admin(v1::Admin::NewStub(channel)),
+        events(v1::Events::NewStub(channel)) {}
+
+  template <class Stub, class Request, class Response>
+  absl::Status Call(Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                 const Request&, Response*),
+                    const char* name, const Request& request,
+                    Response* response, milliseconds timeout) const {
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    const grpc::Status status = (stub.*method)(&context, request, response);
+    return edge::ToStatus(status, context, {name, socket, timeout});
+  }
+
+  const std::string socket;
+  const std::shared_ptr<grpc::Channel> channel;
+  const std::unique_ptr<v1::Admin::Stub> admin;
+  const std::unique_ptr<v1::Events::Stub> events;
+};
+
 AdminClient::AdminClient(const TestbedPaths& paths, milliseconds timeout)
     : socket_(paths.control_socket()),
       timeout_(timeout),
-      channel_(Connect(socket_)),
-      admin_(v1::Admin::NewStub(channel_)),
-      events_(v1::Events::NewStub(channel_)) {}
+      channel_(std::make_unique<Channel>(socket_)) {}
 
-template <class Stub, class Request, class Response>
-absl::Status AdminClient::Call(
-    Stub& stub,
-    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                 Response*),
-    const char* name, const Request& request, Response* response,
-    milliseconds timeout) {
-  grpc::ClientContext context;
-  SetDeadline(context, timeout);
-  const grpc::Status status = (stub.*method)(&context, request, response);
-  return edge::ToStatus(status, context, {name, socket_, timeout});
-}
+AdminClient::~AdminClient() = default;
 
 absl::Status AdminClient::CheckHealth() {
   // Not asked for as long as there is no socket: a failed attempt to connect
@@ -62,11 +76,11 @@ absl::Status AdminClient::CheckHealth() {
     return absl::UnavailableError(fmt::format("there is no {}", socket_));
   }
   using grpc::health::v1::Health;
-  const auto stub = Health::NewStub(channel_);
+  const auto stub = Health::NewStub(channel_->channel);
   grpc::health::v1::HealthCheckResponse response;
-  const absl::Status status =
-      Call(*stub, &Health::Stub::Check, "Check",
-           grpc::health::v1::HealthCheckRequest(), &response, timeout_);
+  const absl::Status status = channel_->Call(
+      *stub, &Health::Stub::Check, "Check",
+      grpc::health::v1::HealthCheckRequest(), &response, timeout_);
   if (!status.ok()) return status;
   if (response.status() != grpc::health::v1::HealthCheckResponse::SERVING) {
     return absl::UnavailableError("gpud answers that it does not serve");
@@ -76,51 +90,54 @@ absl::Status AdminClient::CheckHealth() {
 
 absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
   v1::GetStatusResponse response;
-  absl::Status status = Call(*admin_, &v1::Admin::Stub::GetStatus, "GetStatus",
-                             v1::GetStatusRequest(), &response, timeout_);
+  absl::Status status =
+      channel_->Call(*channel_->admin, &v1::Admin::Stub::GetStatus, "GetStatus",
+                     v1::GetStatusRequest(), &response, timeout_);
   if (!status.ok()) return status;
   return response;
 }
 
 absl::StatusOr<v1::ListDevicesResponse> AdminClient::ListDevices() {
   v1::ListDevicesResponse response;
-  absl::Status status =
-      Call(*admin_, &v1::Admin::Stub::ListDevices, "ListDevices",
-           v1::ListDevicesRequest(), &response, timeout_);
+  absl::Status status = channel_->Call(
+      *channel_->admin, &v1::Admin::Stub::ListDevices, "ListDevices",
+      v1::ListDevicesRequest(), &response, timeout_);
   if (!status.ok()) return status;
   return response;
 }
 
 absl::StatusOr<v1::ListEktResponse> AdminClient::ListEkt() {
   v1::ListEktResponse response;
-  absl::Status status = Call(*admin_, &v1::Admin::Stub::ListEkt, "ListEkt",
-                             v1::ListEktRequest(), &response, timeout_);
+  absl::Status status =
+      channel_->Call(*channel_->admin, &v1::Admin::Stub::ListEkt, "ListEkt",
+                     v1::ListEktRequest(), &response, timeout_);
   if (!status.ok()) return status;
   return response;
 }
 
 absl::StatusOr<v1::ListRingsResponse> AdminClient::ListRings() {
   v1::ListRingsResponse response;
-  absl::Status status = Call(*admin_, &v1::Admin::Stub::ListRings, "ListRings",
-                             v1::ListRingsRequest(), &response, timeout_);
+  absl::Status status =
+      channel_->Call(*channel_->admin, &v1::Admin::Stub::ListRings, "ListRings",
+                     v1::ListRingsRequest(), &response, timeout_);
   if (!status.ok()) return status;
   return response;
 }
 
 absl::StatusOr<v1::ListQueuesResponse> AdminClient::ListQueues() {
   v1::ListQueuesResponse response;
-  absl::Status status =
-      Call(*admin_, &v1::Admin::Stub::ListQueues, "ListQueues",
-           v1::ListQueuesRequest(), &response, timeout_);
+  absl::Status status = channel_->Call(
+      *channel_->admin, &v1::Admin::Stub::ListQueues, "ListQueues",
+      v1::ListQueuesRequest(), &response, timeout_);
   if (!status.ok()) return status;
   return response;
 }
 
 absl::StatusOr<v1::ListKernelsResponse> AdminClient::ListKernels() {
   v1::ListKernelsResponse response;
-  absl::Status status =
-      Call(*events_, &v1::Events::Stub::ListKernels, "ListKernels",
-           v1::ListKernelsRequest(), &response, timeout_);
+  absl::Status status = channel_->Call(
+      *channel_->events, &v1::Events::Stub::ListKernels, "ListKernels",
+      v1::ListKernelsRequest(), &response, timeout_);
   if (!status.ok()) return status;
   return response;
 }
@@ -129,8 +146,9 @@ absl::StatusOr<std::string> AdminClient::SetPolicy(const std::string& policy) {
   v1::SetPolicyRequest request;
   request.set_policy(policy);
   v1::SetPolicyResponse response;
-  absl::Status status = Call(*admin_, &v1::Admin::Stub::SetPolicy, "SetPolicy",
-                             request, &response, timeout_);
+  absl::Status status =
+      channel_->Call(*channel_->admin, &v1::Admin::Stub::SetPolicy, "SetPolicy",
+                     request, &response, timeout_);
   if (!status.ok()) return status;
   return response.previous();
 }
@@ -139,30 +157,31 @@ absl::Status AdminClient::SetTracing(bool on) {
   v1::SetTracingRequest request;
   request.set_on(on);
   v1::SetTracingResponse response;
-  return Call(*admin_, &v1::Admin::Stub::SetTracing, "SetTracing", request,
-              &response, timeout_);
+  return channel_->Call(*channel_->admin, &v1::Admin::Stub::SetTracing,
+                        "SetTracing", request, &response, timeout_);
 }
 
 absl::Status AdminClient::ResetStatistics() {
   v1::ResetStatisticsResponse response;
-  return Call(*admin_, &v1::Admin::Stub::ResetStatistics, "ResetStatistics",
-              v1::ResetStatisticsRequest(), &response, timeout_);
+  return channel_->Call(*channel_->admin, &v1::Admin::Stub::ResetStatistics,
+                        "ResetStatistics", v1::ResetStatisticsRequest(),
+                        &response, timeout_);
 }
 
 absl::Status AdminClient::Drain(milliseconds limit) {
   v1::DrainRequest request;
   request.set_timeout_ms(static_cast<uint32_t>(limit.count()));
   v1::DrainResponse response;
-  return Call(*admin_, &v1::Admin::Stub::Drain, "Drain", request, &response,
-              limit + timeout_);
+  return channel_->Call(*channel_->admin, &v1::Admin::Stub::Drain, "Drain",
+                        request, &response, limit + timeout_);
 }
 
 absl::Status AdminClient::Watch(
     const std::function<bool(const v1::TelemetryEvent*)>& on_event) {
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
-  const auto stream =
-      admin_->AsyncWatch(&context, v1::WatchRequest(), &queue, nullptr);
+  const auto stream = channel_->admin->AsyncWatch(&context, v1::WatchRequest(),
+                                                  &queue, nullptr);
   v1::TelemetryEvent event;
   bool started = false;
   bool wanted = true;

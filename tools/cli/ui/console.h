@@ -21,8 +21,9 @@ class Console {
   // set to anything or TERM is "dumb".
   Console(FILE* out, FILE* err);
 
-  // Set by -o json.
-  bool json = false;
+  // "table" or "json": -o.
+  std::string format = "table";
+  bool json() const { return format == "json"; }
 
   bool out_is_terminal() const { return out_is_terminal_; }
   bool err_is_terminal() const { return err_is_terminal_; }

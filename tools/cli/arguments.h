@@ -1,0 +1,56 @@
+// What a command takes on its line. A thin face of CLI11, which costs every
+// file that includes it five seconds of compilation.
+#ifndef CARILLON_TOOLS_CLI_ARGUMENTS_H_
+#define CARILLON_TOOLS_CLI_ARGUMENTS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace carillon::cli {
+
+// One option or positional argument, for what the common case lacks.
+class Argument {
+ public:
+  explicit Argument(CLI::Option* option) : option_(option) {}
+  // What stands for its value in the help: "FILE".
+  Argument& Placeholder(const std::string& word);
+  Argument& Excludes(const std::string& other);
+  Argument& Required();
+
+ private:
+  CLI::Option* option_;
+};
+
+// `names`: "-f,--file", or "file" for a positional argument. Values must live
+// until the command has run; what they hold is the default.
+class Arguments {
+ public:
+  explicit Arguments(CLI::App* app) : app_(app) {}
+
+  Argument Flag(const std::string& names, bool& value, const std::string& help);
+  Argument Text(const std::string& names, std::string& value,
+                const std::string& help);
+  Argument Texts(const std::string& names, std::vector<std::string>& values,
+                 const std::string& help);
+  Argument Choice(const std::string& names, std::string& value,
+                  const std::vector<std::string>& choices,
+                  const std::string& help);
+  Argument Number(const std::string& names, uint32_t& value, uint32_t min,
+                  uint32_t max, const std::string& help);
+  Argument Seconds(const std::string& names, double& value, double min,
+                   double max, const std::string& help);
+
+ private:
+  CLI::App* const app_;
+};
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_ARGUMENTS_H_
