@@ -88,7 +88,7 @@ void Describe(const EventKernel& event, v1::Ring* out) {
   out->set_ecq_offset(layout.ecq_offset);
   out->set_doorbell(event.ring().LoadDoorbell());
   out->set_launched(event.launched());
-  out->set_completed(event.completed_in_order());
+  out->set_completed(event.ended_in_order());
   out->set_consumed(event.ring().LoadConsumed());
 }
 

@@ -145,6 +145,17 @@ void EventKernel::AdvanceCompleted() {
   completed_.store(next.value() - 1, std::memory_order_relaxed);
 }
 
+uint64_t EventKernel::ended_in_order() const {
+  uint64_t ended = completed_in_order();
+  const uint64_t last = launched();
+  while (ended < last &&
+         slots_[ring_.layout().SlotOf(Sequence(ended + 1))].load(
+             std::memory_order_relaxed) == SlotState::kFinished) {
+    ++ended;
+  }
+  return ended;
+}
+
 bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status,
                          bool refused, const shm::EventLife* life) {
   auto& slot = slots_[ring_.layout().SlotOf(sequence)];

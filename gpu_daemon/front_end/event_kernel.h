@@ -124,7 +124,9 @@ class EventKernel {
   uint64_t launched() const {
     return launched_.load(std::memory_order_relaxed);
   }
-  // Events ended in order, as last seen by the front-end.
+  // Events ended in order, for display: while events end, it may be late.
+  uint64_t ended_in_order() const;
+  // The same, as last seen by the front-end: it looks when the doorbell rings.
   uint64_t completed_in_order() const {
     return completed_.load(std::memory_order_relaxed);
   }

@@ -112,6 +112,17 @@ TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {
   EXPECT_EQ(event_.kernel->completed_in_order(), 2u);
 }
 
+TEST_F(EventKernelTest, TheLastEventsEndIsShownWithoutAnotherRing) {
+  Ring(2);
+  ASSERT_EQ(Pending(), 2u);
+  event_.kernel->TakeRing();
+  event_.kernel->TakeRing();
+  event_.kernel->Finish(shm::Sequence(2), EventState::kDone, 0, false, nullptr);
+  EXPECT_EQ(event_.kernel->ended_in_order(), 0u);
+  event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false, nullptr);
+  EXPECT_EQ(event_.kernel->ended_in_order(), 2u);
+}
+
 TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
   Ring(3);
   ASSERT_EQ(Pending(), 3u);
