@@ -28,6 +28,8 @@ namespace {
 using shm::UniqueFd;
 using std::chrono::milliseconds;
 
+constexpr milliseconds kLastOutput{5000};
+
 std::chrono::system_clock::time_point In(milliseconds time) {
   return std::chrono::system_clock::now() + time;
 }
@@ -50,6 +52,8 @@ bool Serves(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::CompletionQueue queue;
   grpc::ClientContext context;
   context.set_deadline(In(milliseconds(1000)));
+  // A call that fails at once would leave nobody to look after the connection.
+  context.set_wait_for_ready(true);
   const grpc::Slice nothing;
   auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
                                     grpc::ByteBuffer(&nothing, 1), &queue);
@@ -186,12 +190,15 @@ std::optional<Process::Exit> Process::Wait(milliseconds bound) {
   pollfd waiter{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
   if (poll(&waiter, 1, static_cast<int>(bound.count())) <= 0)
     return std::nullopt;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!exit_) {
     int status = 0;
     waitpid(pid_, &status, 0);
     exit_ = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   }
+  // What it wrote last is still in the pipe; a child that it left behind may
+  // hold the pipe open.
+  more_.wait_for(lock, kLastOutput, [this] { return output_ended_; });
   return exit_;
 }
 

@@ -173,7 +173,7 @@ class EventQueue {
 
   // Poll(), waiting for at most `timeout`: spins for `spin` first. Errors:
   // DeadlineExceeded; Unavailable when the testbed closed the device or gpud is
-  // gone (PEER_DEAD, with pid and the last sequence consumed).
+  // gone (PEER_DEAD, with pid and the last completed sequence).
   absl::StatusOr<Completion> Wait(
       std::chrono::nanoseconds timeout,
       std::chrono::nanoseconds spin = std::chrono::microseconds(20));

@@ -127,7 +127,8 @@ void PeerWatch::Run() {
         poll(watched.data(), watched.size(), kLeasePeriod.count());
     if (ready <= 0) continue;
     if (watched[0].revents != 0) return;
-    const bool died = pidfd_ && Ended(pidfd_.get(), kDeathAfterHangUpMs);
+    const bool died = gpuds_reason() == CloseReason::kOpen && pidfd_ &&
+                      Ended(pidfd_.get(), kDeathAfterHangUpMs);
     end_.store(died ? End::kDied : End::kHungUp, std::memory_order_release);
     closed_.Close();
     return;

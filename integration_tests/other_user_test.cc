@@ -1,0 +1,36 @@
+// A testbed is its user's own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "integration_tests/testbed_process.h"
+
+namespace carillon {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(OtherUserTest, ADeviceOfAnotherUserIsRefusedAndToldWhy) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  const auto testbed = testing::Testbed::Start();
+  ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
+  // A copy, because the other user may not look into the folder of the build.
+  std::string directory = "/tmp/carillon-test-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  std::filesystem::permissions(directory, std::filesystem::perms(0755));
+  const std::string fpga = directory + "/fpga";
+  std::filesystem::copy_file(testing::Program("devices/fpga/fpga"), fpga);
+  const auto other = testing::Process::Start(
+      "nobody", {"/usr/bin/setpriv", "--reuid", "65534", "--clear-groups", "--",
+                 fpga, "--dir", (*testbed)->directory(), "--frames", "1"});
+  ASSERT_TRUE(other.ok()) << std::string(other.status().message());
+  EXPECT_EQ((*other)->Wait(), 1);
+  EXPECT_THAT((*other)->output(), HasSubstr("belongs to another user"));
+  EXPECT_EQ((*testbed)->Status().devices(), 0u);
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace carillon
