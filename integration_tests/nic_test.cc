@@ -1,0 +1,399 @@
+// The NIC as a process, with gpud and its event kernels behind it: what it
+// serves, what it drops, and how it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "integration_tests/memc_testing.h"
+#include "integration_tests/testbed_process.h"
+
+namespace carillon {
+namespace {
+
+using testing::Datagram;
+using ::testing::ElementsAre;
+using testing::Eventually;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MemcPorts;
+using testing::MemcTcpClient;
+using testing::MemcUdpClient;
+using testing::Process;
+using testing::StartNic;
+using testing::Testbed;
+
+using Flags = std::vector<std::string>;
+
+std::string Noise(size_t bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+std::string ValueReply(const std::string& key, const std::string& value) {
+  return fmt::format("VALUE {} 0 {}\r\n{}\r\n", key, value.size(), value);
+}
+std::string SetRequest(const std::string& key, const std::string& value) {
+  return fmt::format("set {} 0 0 {}\r\n{}\r\n", key, value.size(), value);
+}
+
+class NicTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto testbed = Testbed::Start();
+    ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
+    testbed_ = *std::move(testbed);
+  }
+  void Serve(const Flags& flags = {}) {
+    nic_ = StartNic(*testbed_, flags, &ports_);
+    ASSERT_NE(ports_.tcp, 0);
+  }
+  // Exit code of a NIC that does not come up, and what it said.
+  int Fail(const Flags& flags, std::string* output) {
+    auto nic = testbed_->StartDevice("nic1", "devices/nic/nic", flags);
+    EXPECT_TRUE(nic.ok()) << std::string(nic.status().message());
+    const auto exit = (*nic)->Wait();
+    *output = (*nic)->output();
+    return exit.value_or(-1000);
+  }
+  uint64_t Counter(const std::string& name) {
+    return testbed_->Counter("nic0", name);
+  }
+  // Counters are published when the NIC has nothing else to do.
+  void ExpectCounter(const std::string& name, uint64_t value) {
+    EXPECT_TRUE(Eventually([&] { return Counter(name) == value; }))
+        << name << " is " << Counter(name) << ", not " << value;
+  }
+  void ExpectServes() {
+    MemcUdpClient udp(ports_.udp);
+    EXPECT_EQ(udp.AskText(7, "get missing\r\n"), "END\r\n");
+    MemcTcpClient tcp(ports_.tcp);
+    EXPECT_EQ(tcp.Ask(SetRequest("probe", "x"), "STORED\r\n"), "STORED\r\n");
+    EXPECT_EQ(udp.AskText(8, "get probe\r\n"),
+              ValueReply("probe", "x") + "END\r\n");
+  }
+  // Every event that was rung has ended, and well.
+  void ExpectCleanLedger() {
+    EXPECT_TRUE(Eventually([this] {
+      const auto events = testbed_->Status().events();
+      return events.rung() == events.done();
+    })) << testbed_->Status().events().ShortDebugString();
+  }
+
+  std::unique_ptr<Testbed> testbed_;
+  std::unique_ptr<Process> nic_;
+  MemcPorts ports_;
+};
+
+TEST_F(NicTest, WhatOneTransportStoresTheOtherFinds) {
+  Serve();
+  MemcUdpClient udp(ports_.udp);
+  MemcTcpClient tcp(ports_.tcp);
+  EXPECT_EQ(tcp.Ask(SetRequest("a", "from tcp"), "STORED\r\n"), "STORED\r\n");
+  EXPECT_EQ(udp.AskText(1, "get a\r\n"),
+            ValueReply("a", "from tcp") + "END\r\n");
+  EXPECT_EQ(udp.AskText(2, SetRequest("b", "from udp")), "STORED\r\n");
+  const std::string both =
+      ValueReply("a", "from tcp") + ValueReply("b", "from udp") + "END\r\n";
+  EXPECT_EQ(tcp.Ask("get a b\r\n", both), both);
+  EXPECT_EQ(udp.AskText(3, "get a missing b\r\n"), both);
+  ExpectCounter("get_hits", 5);
+  ExpectCounter("get_misses", 1);
+  ExpectCounter("sets", 2);
+  ExpectCounter("udp_requests", 3);
+  ExpectCounter("udp_replies", 3);
+  ExpectCounter("tcp_commands", 2);
+  ExpectCounter("tcp_connections", 1);
+  ExpectCleanLedger();
+}
+
+TEST_F(NicTest, ValuesOfAMegabyteGoInByTcpAndComeOutByBoth) {
+  Serve();
+  MemcTcpClient tcp(ports_.tcp);
+  std::vector<std::string> values;
+  // Around one datagram (1400 bytes), one packet buffer (2048), and the limit.
+  for (const size_t bytes :
+       {0, 1, 1360, 1380, 1400, 2000, 2048, 5000, 60000, 1 << 20}) {
+    const std::string value = Noise(bytes, static_cast<uint32_t>(bytes));
+    values.push_back(value);
+    const std::string key = fmt::format("key{}", bytes);
+    EXPECT_EQ(tcp.Ask(SetRequest(key, value), "STORED\r\n"), "STORED\r\n");
+    const std::string reply = ValueReply(key, value) + "END\r\n";
+    EXPECT_TRUE(tcp.Ask("get " + key + "\r\n", reply) == reply) << bytes;
+    MemcUdpClient udp(ports_.udp);
+    EXPECT_TRUE(udp.AskText(9, "get " + key + "\r\n") == reply) << bytes;
+  }
+  // Three megabytes in one reply: in pieces on the way, whole for the client.
+  const std::string big = ValueReply("key1048576", values.back());
+  const std::string all =
+      big + ValueReply("key1", values[1]) + big + big + "END\r\n";
+  EXPECT_TRUE(tcp.Ask("get key1048576 key1 missing key1048576 key1048576\r\n",
+                      all) == all);
+  EXPECT_EQ(tcp.Ask(fmt::format("set k 0 0 {}\r\n{}\r\n", (1 << 20) + 1,
+                                std::string((1 << 20) + 1, 'x')),
+                    "SERVER_ERROR object too large for cache\r\n"),
+            "SERVER_ERROR object too large for cache\r\n");
+  EXPECT_EQ(tcp.Ask("get k\r\n", "END\r\n"), "END\r\n");
+  EXPECT_GT(Counter("large_replies"), 0u);
+  EXPECT_EQ(Counter("drops_send"), 0u);
+  ExpectCleanLedger();
+}
+
+TEST_F(NicTest, AGetOfThousandsOfKeysIsAnsweredWhole) {
+  Serve();
+  MemcTcpClient tcp(ports_.tcp);
+  std::string line = "gets", expected_get = "get", reply;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string key = fmt::format("some-longer-key-{}", i);
+    expected_get += " " + key;
+    if (i % 3 == 0) continue;
+    const std::string value = Noise(static_cast<size_t>(i % 90), 5);
+    tcp.Send(fmt::format("set {} 0 0 {} noreply\r\n{}\r\n", key, value.size(),
+                         value));
+    reply += ValueReply(key, value);
+  }
+  reply += "END\r\n";
+  EXPECT_TRUE(tcp.Ask(expected_get + "\r\n", reply) == reply);
+  EXPECT_EQ(tcp.Ask("version\r\n", "VERSION"), "VERSION");
+}
+
+TEST_F(NicTest, HostileDatagramsAreCountedAndHarmNobody) {
+  Serve({"--packet-buffers", "128"});
+  MemcUdpClient udp(ports_.udp);
+  const std::string header("\0\1\0\0\0\1\0\0", 8);
+  for (size_t bytes = 0; bytes < 8; ++bytes) {
+    EXPECT_THAT(udp.Ask(header.substr(0, bytes)), IsEmpty());
+  }
+  ExpectCounter("drops_malformed", 8);
+  EXPECT_THAT(udp.Ask(header), IsEmpty());            // no command
+  EXPECT_THAT(udp.Ask(header + "get k"), IsEmpty());  // no end of the line
+  EXPECT_THAT(udp.Ask(header + "set k 0"), IsEmpty());
+  for (const char total : {0, 2}) {
+    std::string part = Datagram(1, "get k\r\n");
+    part[5] = total;
+    EXPECT_THAT(udp.Ask(part), IsEmpty());
+  }
+  ExpectCounter("drops_malformed", 13);
+  EXPECT_EQ(Counter("drops_oversized"), 0u);
+  EXPECT_THAT(udp.Ask(Datagram(1, SetRequest("k", std::string(2040, 'x')))),
+              IsEmpty());
+  EXPECT_THAT(udp.Ask(Datagram(1, std::string(60000, ' ') + "get k\r\n")),
+              IsEmpty());
+  ExpectCounter("drops_oversized", 2);
+  // Requests of exactly a buffer's size are served.
+  const std::string value(2022, 'v');
+  ASSERT_EQ(Datagram(1, SetRequest("k", value)).size(), 2048u);
+  EXPECT_EQ(udp.AskText(1, SetRequest("k", value)), "STORED\r\n");
+  // Noise: whatever it says, it is answered or dropped.
+  for (uint32_t i = 0; i < 2000; ++i) {
+    std::string noise = Noise(i % 300, i);
+    if (i % 2 == 0) noise = Datagram(uint16_t(i), noise + "\r\n");
+    udp.Send(noise);
+  }
+  MemcUdpClient other(ports_.udp);
+  EXPECT_TRUE(other.AskText(3, "get k\r\n") ==
+              ValueReply("k", value) + "END\r\n");
+  ExpectServes();
+  ExpectCleanLedger();
+  EXPECT_EQ(Counter("events_failed"), 0u);
+}
+
+TEST_F(NicTest, PacketsThatFindNoBufferAreCounted) {
+  Serve({"--packet-buffers", "32", "--batch", "32", "--ring", "1"});
+  MemcUdpClient udp(ports_.udp);
+  constexpr uint64_t kBurst = 20'000;
+  const std::string request = Datagram(1, "get some-key-or-other\r\n");
+  for (uint64_t i = 0; i < kBurst; ++i) udp.Send(request);
+  EXPECT_TRUE(Eventually([&] {
+    // What the socket's own buffer lost is not the NIC's to count.
+    return Counter("udp_replies") > 0 &&
+           Counter("udp_requests") == Counter("udp_replies") &&
+           testbed_->Status().events().rung() ==
+               testbed_->Status().events().done();
+  }));
+  EXPECT_LE(Counter("udp_requests") + Counter("drops_no_buffer"), kBurst);
+  ExpectServes();
+}
+
+TEST_F(NicTest, TcpFramingHoldsForAnySplit) {
+  Serve();
+  MemcTcpClient tcp(ports_.tcp);
+  std::string stream, expected;
+  for (int i = 0; i < 60; ++i) {
+    const std::string key = fmt::format("k{}", i % 7);
+    const std::string value = Noise(static_cast<size_t>(i * 40), 3);
+    stream += SetRequest(key, value) + "get " + key + "\r\nbogus\r\n";
+    expected += "STORED\r\n" + ValueReply(key, value) + "END\r\nERROR\r\n";
+  }
+  std::mt19937 random(1);
+  for (size_t at = 0; at < stream.size();) {
+    const size_t piece =
+        std::min<size_t>(1 + random() % 700, stream.size() - at);
+    tcp.Send(std::string_view(stream).substr(at, piece));
+    at += piece;
+  }
+  EXPECT_TRUE(tcp.Receive(expected.size()) == expected);
+  tcp.Send("quit\r\n");
+  EXPECT_TRUE(tcp.WaitForClose());
+}
+
+TEST_F(NicTest, HangsUpOnWhatIsNoMemcachedClient) {
+  Serve();
+  for (const std::string& text :
+       {std::string("GET / HTTP/1.0\r\n"), std::string(5000, 'x'),
+        std::string("\x80\0\0\0\0\0\0\0", 8)}) {
+    MemcTcpClient tcp(ports_.tcp);
+    tcp.Send(text);
+    EXPECT_TRUE(tcp.WaitForClose());
+  }
+  ExpectServes();
+}
+
+TEST_F(NicTest, AClientThatDoesNotReadHoldsNobodyUp) {
+  Serve();
+  MemcTcpClient writer(ports_.tcp);
+  EXPECT_EQ(writer.Ask(SetRequest("big", Noise(1 << 20, 1)), "STORED\r\n"),
+            "STORED\r\n");
+  MemcTcpClient deaf(ports_.tcp);
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += "get big\r\n";
+  deaf.Send(many);
+  for (int i = 0; i < 20; ++i) ExpectServes();
+  // Its requests wait for it; they are not all in some buffer.
+  EXPECT_LT(Counter("tcp_commands"), 100u);
+}
+
+TEST_F(NicTest, LimitsItsConnections) {
+  Serve({"--max-connections", "3"});
+  std::vector<std::unique_ptr<MemcTcpClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<MemcTcpClient>(ports_.tcp));
+    EXPECT_EQ(clients.back()->Ask("get k\r\n", "END\r\n"), "END\r\n");
+  }
+  MemcTcpClient refused(ports_.tcp);
+  EXPECT_EQ(refused.ReceiveLine(), "ERROR Too many open connections\r\n");
+  EXPECT_TRUE(refused.WaitForClose());
+  clients.pop_back();
+  ExpectCounter("tcp_connections", 2);
+  ExpectServes();
+}
+
+TEST_F(NicTest, ServesInEverySetting) {
+  for (const Flags& flags :
+       {Flags{"--batch", "1", "--ring", "1"},
+        Flags{"--batch", "512", "--ring", "2", "--packet-buffers", "512"},
+        Flags{"--batch", "33", "--batch-timeout-us", "0", "--priority", "7"},
+        Flags{"--table-entries", "16", "--store-bytes", "8MiB", "--listen",
+              "127.0.0.1"}}) {
+    Serve(flags);
+    MemcTcpClient tcp(ports_.tcp);
+    std::vector<std::unique_ptr<MemcUdpClient>> clients;
+    for (int i = 0; i < 20; ++i) {
+      clients.push_back(std::make_unique<MemcUdpClient>(ports_.udp));
+    }
+    for (uint16_t round = 0; round < 30; ++round) {
+      for (auto& client : clients) {
+        client->Send(Datagram(round, "get missing\r\n"));
+      }
+      for (auto& client : clients) {
+        EXPECT_EQ(client->Receive(), Datagram(round, "END\r\n"));
+      }
+    }
+    ExpectServes();
+    nic_->Signal(SIGTERM);
+    EXPECT_EQ(nic_->Wait(), 0);
+  }
+  ExpectCleanLedger();
+}
+
+TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDropsItsDatagrams) {
+  // A store of this size is refused by the kernels, launch by launch.
+  Serve({"--store-bytes", "1024"});
+  MemcTcpClient tcp(ports_.tcp);
+  tcp.Send("get k\r\n");
+  EXPECT_THAT(tcp.ReceiveLine(),
+              HasSubstr("SERVER_ERROR event failed (status"));
+  tcp.Send(SetRequest("k", "v"));
+  EXPECT_THAT(tcp.ReceiveLine(),
+              HasSubstr("SERVER_ERROR event failed (status"));
+  MemcUdpClient udp(ports_.udp);
+  udp.Send(Datagram(1, "get k\r\n"));
+  ExpectCounter("events_failed", 3);
+  EXPECT_EQ(Counter("udp_requests"), 1u);
+  EXPECT_EQ(Counter("udp_replies"), 0u);
+}
+
+TEST_F(NicTest, APortInUseIsOneClearError) {
+  Serve();
+  std::string output;
+  EXPECT_EQ(Fail({"--udp-port", std::to_string(ports_.udp), "--tcp-port", "0"},
+                 &output),
+            1);
+  EXPECT_THAT(output,
+              HasSubstr(fmt::format("UDP 127.0.0.1:{} is in use", ports_.udp)));
+  EXPECT_EQ(Fail({"--udp-port", "0", "--tcp-port", std::to_string(ports_.tcp)},
+                 &output),
+            1);
+  EXPECT_THAT(output,
+              HasSubstr(fmt::format("TCP 127.0.0.1:{} is in use", ports_.tcp)));
+  // It has left nothing behind in the testbed.
+  EXPECT_EQ(testbed_->Devices().devices_size(), 1);
+  ExpectServes();
+}
+
+TEST_F(NicTest, BadOptionsSayWhatMustHold) {
+  std::string output;
+  EXPECT_EQ(Fail({"--batch", "513"}, &output), 2);
+  EXPECT_THAT(output, HasSubstr("--batch is 513: must be 1..512"));
+  EXPECT_EQ(Fail({"--ring", "48"}, &output), 2);
+  EXPECT_THAT(output, HasSubstr("--ring is 48: must be a power of two"));
+  EXPECT_EQ(Fail({"--packet-buffers", "31"}, &output), 2);
+  EXPECT_THAT(output, HasSubstr("--packet-buffers is 31"));
+  EXPECT_EQ(Fail({"--listen", "localhost", "--udp-port", "0"}, &output), 2);
+  EXPECT_THAT(output, HasSubstr("'localhost' is not an IP address"));
+  EXPECT_EQ(Fail({"--table-entries", "1"}, &output), 2);
+  EXPECT_EQ(Fail({"--max-connections", "0"}, &output), 2);
+}
+
+TEST_F(NicTest, TakesTheEndOfGpudAsItsOwn) {
+  Serve();
+  ExpectServes();
+  testbed_->gpud().Kill();
+  EXPECT_EQ(nic_->Wait(), 4);
+  EXPECT_THAT(nic_->output(), HasSubstr("PEER_DEAD"));
+}
+
+TEST_F(NicTest, TakesTheEndOfGpudAsItsOwnUnderLoad) {
+  Serve();
+  MemcUdpClient udp(ports_.udp);
+  const std::string request = Datagram(1, "get k\r\n");
+  for (int i = 0; i < 500; ++i) udp.Send(request);
+  testbed_->gpud().Kill();
+  for (int i = 0; i < 500; ++i) {
+    // Refused once the NIC's socket is closed.
+    send(udp.fd(), request.data(), request.size(), 0);
+  }
+  EXPECT_EQ(nic_->Wait(), 4);
+}
+
+TEST_F(NicTest, StopsWhenAsked) {
+  Serve();
+  ExpectServes();
+  nic_->Signal(SIGTERM);
+  EXPECT_EQ(nic_->Wait(), 0);
+  EXPECT_EQ(testbed_->Devices().devices_size(), 0);
+  const auto status = testbed_->Status();
+  EXPECT_EQ(status.ekt_used(), 0u);
+  EXPECT_EQ(status.memory_used(), 0u);
+}
+
+}  // namespace
+}  // namespace carillon
