@@ -16,6 +16,7 @@
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/marks.h"
 #include "tools/cli/testbed/test_util.h"
+#include "tools/cli/topology/keys.h"
 
 namespace carillon::cli {
 namespace {
@@ -132,7 +133,9 @@ TEST_F(CliIntegration, EveryCommandAnswersInJson) {
     arguments.insert(arguments.end(), {"-o", "json"});
     const CliResult result = RunCli(arguments);
     // The doctor's verdict is about the machine.
-    if (line[0] != "doctor") EXPECT_EQ(result.code, 0) << line[0] << result.err;
+    if (line[0] != "doctor") {
+      EXPECT_EQ(result.code, 0) << line[0] << result.err;
+    }
     EXPECT_FALSE(result.json().is_discarded()) << line[0] << result.out;
   }
 }
@@ -255,6 +258,27 @@ TEST_F(CliIntegration, ATestbedComesUpOverTheRemainsOfADeadOne) {
   EXPECT_TRUE(Eventually([&] { return Marked("lab").empty(); }));
   Up();
   EXPECT_EQ(RunCli({"status"}).code, 0);
+}
+
+TEST_F(CliIntegration, EveryKeyIsAFlagOfItsProgram) {
+  const auto check = [&](std::string_view program, std::span<const Key> keys) {
+    const std::string path(program);
+    const std::string log = files_.path() + "/help.log";
+    std::remove(log.c_str());
+    auto child =
+        ChildProcess::Spawn({.argv = {path, "--help"}, .log_path = log});
+    ASSERT_TRUE(child.ok()) << child.status();
+    EXPECT_TRUE(WaitForExit(*child).ok());
+    for (const Key& key : keys) {
+      EXPECT_THAT(FileText(log), HasSubstr(fmt::format("{} ", key.flag)))
+          << program;
+    }
+  };
+  check("gpu_daemon/gpud", GpuKeys());
+  check("gpu_daemon/gpud", GpuModelKeys());
+  for (const DeviceKind& kind : DeviceKinds()) {
+    if (!kind.program.empty()) check(kind.program, kind.keys);
+  }
 }
 
 // What is tested is that the CLI carries a device's own words to the user.

@@ -61,6 +61,7 @@ Json ToDocument(const v1::GetStatusResponse& status,
     kernels.push_back({{"device", entry.device()},
                        {"event_id", entry.event_id()},
                        {"kernel", entry.kernel()},
+                       {"label", entry.label()},
                        {"stages", ToJson(entry)["stages"]}});
   }
   document["event_kernels"] = std::move(kernels);
@@ -79,8 +80,9 @@ std::string Overview(const v1::GetStatusResponse& status,
   line("testbed",
        fmt::format("{}, up for {}, gpud pid {}", console.Bold(status.testbed()),
                    FormatAge(status.uptime_ns()), status.pid()));
-  line("GPU", fmt::format("{} back-end, {} workers, policy {}",
-                          status.backend(), status.workers(), status.policy()));
+  line("GPU", fmt::format("{} back-end, {} worker{}, policy {}",
+                          status.backend(), status.workers(),
+                          status.workers() == 1 ? "" : "s", status.policy()));
   line("", fmt::format("{} SMs, each {} blocks, {} threads, {} registers, {} "
                        "shared; {} blocks resident",
                        gpu.sms(), gpu.blocks_per_sm(), gpu.threads_per_sm(),
@@ -124,7 +126,9 @@ Table LatencyTable(const v1::ListEktResponse& ekt) {
                {"P99.9", Align::kRight},
                {"MAX", Align::kRight}});
   for (const v1::EktEntry& entry : ekt.entries()) {
-    std::string name = fmt::format("{} {}", entry.device(), entry.kernel());
+    std::string name = fmt::format(
+        "{} {}{}", entry.device(), entry.kernel(),
+        entry.label().empty() ? "" : fmt::format(" ({})", entry.label()));
     for (const v1::Histogram& stage : entry.stages()) {
       std::vector<std::string> row = {std::exchange(name, ""), stage.name()};
       for (std::string& cell : PercentileCells(ToSnapshot(stage))) {

@@ -53,8 +53,9 @@ std::vector<std::string> MemcaslapCommand(const MemcaslapLoad& load) {
   return {kMemcaslap, "-s", fmt::format("127.0.0.1:{}", load.port), "-U", "-T",
           "1", "-c", fmt::format("{}", load.concurrency),
           // Keys of each concurrency: all fit the NIC's table.
-          "-w", "1k", "-t", fmt::format("{}s", load.seconds), "-v", "1.0", "-F",
-          load.configuration_file};
+          "-w", "1k", "-t", fmt::format("{}s", load.seconds), "-v", "1.0",
+          // Without it there are no latencies.
+          "-S", "1s", "-F", load.configuration_file};
 }
 
 absl::StatusOr<MemcaslapResult> ParseMemcaslap(std::string_view output) {

@@ -107,7 +107,7 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
        .identity = child->identity(),
        .state = planned.wait_ready ? "starting" : "running",
        .log = log});
-  children_.push_back({planned.name, planned.wait_ready, *std::move(child)});
+  children_.push_back({planned.name, Clock::now(), *std::move(child)});
   SaveState();
   return absl::OkStatus();
 }
@@ -143,7 +143,7 @@ absl::Status Supervisor::WaitForGpud() {
     std::string note;
     const absl::Status status = probe_->Gpud(&note);
     if (status.ok()) {
-      MarkReady("gpud", note, since);
+      MarkReady(children_.front(), note);
       return absl::OkStatus();
     }
     Step(kProbeEvery);
@@ -160,8 +160,7 @@ absl::Status Supervisor::WaitForGpud() {
 }
 
 absl::Status Supervisor::WaitForDevices() {
-  const Clock::time_point started = Clock::now();
-  Clock::time_point progress = started;
+  Clock::time_point progress = Clock::now();
   for (;;) {
     std::vector<std::string> waiting;
     const auto devices = probe_->Devices();
@@ -171,7 +170,7 @@ absl::Status Supervisor::WaitForDevices() {
       if (devices.ok()) {
         const auto device = devices->find(child.name);
         if (device != devices->end() && device->second.ready) {
-          MarkReady(child.name, device->second.note, started);
+          MarkReady(child, device->second.note);
           progress = Clock::now();
           continue;
         }
@@ -195,14 +194,13 @@ absl::Status Supervisor::WaitForDevices() {
   }
 }
 
-void Supervisor::MarkReady(const std::string& name, const std::string& note,
-                           Clock::time_point since) {
-  ProcessRecord* const record = state_.Find(name);
+void Supervisor::MarkReady(const Child& child, const std::string& note) {
+  ProcessRecord* const record = state_.Find(child.name);
   record->state = "ready";
   record->note = note;
   SaveState();
-  options_.say(fmt::format("  {:<16} ready {:>7}{}{}", name,
-                           FormatSeconds(Ns(Clock::now() - since)),
+  options_.say(fmt::format("  {:<16} ready {:>7}{}{}", child.name,
+                           FormatSeconds(Ns(Clock::now() - child.started)),
                            note.empty() ? "" : "  ", note));
 }
 

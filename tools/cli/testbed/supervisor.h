@@ -65,7 +65,7 @@ class Supervisor {
  private:
   struct Child {
     std::string name;
-    bool wait_ready;
+    std::chrono::steady_clock::time_point started;
     ChildProcess process;
   };
   using Clock = std::chrono::steady_clock;
@@ -79,8 +79,7 @@ class Supervisor {
   // Aborted for a child whose end fails a bring-up.
   absl::Status CheckForEarlyExit();
   absl::Status EarlyExit(const ProcessRecord& record);
-  void MarkReady(const std::string& name, const std::string& note,
-                 Clock::time_point since);
+  void MarkReady(const Child& child, const std::string& note);
   // SIGTERM to the chosen, then SIGKILL after `grace`.
   void EndAll(bool gpud, std::chrono::milliseconds grace);
   void SignalAll(int signal);

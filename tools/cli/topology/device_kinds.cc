@@ -27,14 +27,15 @@ Key Ring(uint64_t max, std::string_view fallback) {
           .help = "entries of each ESQ and ECQ: events in flight"};
 }
 
-Key Priority() {
+Key Priority(
+    std::string_view help = "of the device's event kernels; 7 is the highest") {
   return {.name = "priority",
           .type = KeyType::kInteger,
           .min = 0,
           .max = 7,
           .flag = "--priority",
           .fallback = "0",
-          .help = "of the device's event kernels; 7 is the highest"};
+          .help = help};
 }
 
 Key Port(std::string_view name, std::string_view flag, std::string_view help) {
@@ -207,7 +208,7 @@ DeviceKind CpuHost() {
                .flag = "--seed",
                .fallback = "1",
                .help = "of matrices and graphs"},
-              Priority(),
+              Priority("of the background kernels; 7 is the highest"),
               {.name = "gap_us",
                .type = KeyType::kInteger,
                .min = 0,
