@@ -64,7 +64,7 @@ absl::Status UsageError(const Command& command, const std::string& message) {
 
 absl::Status ParseFailure(const Command& command, const CLI::App& app,
                           const CLI::ParseError& error) {
-  if (error.get_name() != "ExtrasError") {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) {
     return UsageError(command, error.what());
   }
   const std::vector<std::string> extras = app.remaining();
