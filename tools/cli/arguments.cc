@@ -5,7 +5,9 @@
 namespace carillon::cli {
 
 Argument& Argument::Placeholder(const std::string& word) {
-  option_->type_name(word);
+  // In place of what CLI11 makes up from types and validators.
+  const std::string fallback = option_->get_default_str();
+  option_->option_text(fallback.empty() ? word : word + " (" + fallback + ")");
   return *this;
 }
 

@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 
 // How long a new line may take to be shown.
 constexpr int kFollowMs = 100;
+// A log may be large; older lines are in the file.
+constexpr std::streamoff kMostRead = 16 << 20;
 
 struct Options {
   std::string testbed;
@@ -33,6 +35,18 @@ struct Log {
   std::ifstream file;
   std::string unfinished;  // a line without its end
 };
+
+// To the first whole line of what is worth reading.
+void SkipToTheEnd(std::ifstream& file) {
+  file.seekg(0, std::ios::end);
+  if (file.tellg() <= kMostRead) {
+    file.seekg(0);
+    return;
+  }
+  file.seekg(-kMostRead, std::ios::end);
+  std::string rest_of_line;
+  std::getline(file, rest_of_line);
+}
 
 // The logs by name, those that were asked for.
 absl::StatusOr<std::vector<Log>> OpenLogs(const Testbed& testbed,
@@ -57,10 +71,11 @@ absl::StatusOr<std::vector<Log>> OpenLogs(const Testbed& testbed,
   if (!options.names.empty()) names = options.names;
   std::vector<Log> logs;
   for (const std::string& name : names) {
-    logs.push_back({name,
-                    std::ifstream(fmt::format(
-                        "{}/{}.log", testbed.paths.log_directory(), name)),
-                    ""});
+    Log log{.name = name};
+    log.file.open(
+        fmt::format("{}/{}.log", testbed.paths.log_directory(), name));
+    SkipToTheEnd(log.file);
+    logs.push_back(std::move(log));
   }
   return logs;
 }

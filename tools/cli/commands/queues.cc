@@ -19,6 +19,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
                {"PRIORITY", Align::kRight},
                {"KERNELS WAITING", Align::kRight}});
   for (const v1::Queue& queue : queues->queues()) {
+    if (queue.kernels() == 0) continue;
     table.AddRow({queue.name(), fmt::format("{}", queue.priority()),
                   FormatCount(queue.kernels())});
   }

@@ -21,9 +21,9 @@ constexpr milliseconds kWatchTick{100};
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
   grpc::ChannelArguments arguments;
-  // Bring-up asks again at once; a second's back-off would be felt.
+  // Bring-up asks again at once; a second's back-off would be felt. The
+  // "minimum" is left alone: it is how long an attempt to connect may take.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 10);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
   // No channel is shared with another client of this process.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -25,6 +25,8 @@ using std::chrono::nanoseconds;
 // How often readiness is asked for.
 constexpr milliseconds kProbeEvery{10};
 constexpr int kShownLogLines = 10;
+// More of a log is not even read.
+constexpr std::streamoff kShownLogBytes = 64 << 10;
 
 uint64_t Ns(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration_cast<nanoseconds>(duration).count();
@@ -48,6 +50,10 @@ std::string Printable(const std::string& line) {
 
 std::string LastLines(const std::string& path, int lines) {
   std::ifstream file(path);
+  file.seekg(0, std::ios::end);
+  const bool whole = file.tellg() <= kShownLogBytes;
+  file.seekg(whole ? 0 : -kShownLogBytes,
+             whole ? std::ios::beg : std::ios::end);
   std::deque<std::string> last;
   for (std::string line; std::getline(file, line);) {
     last.push_back(line);
@@ -128,8 +134,14 @@ absl::Status Supervisor::BringUp() {
     state_.phase = "failed";
     SaveState();
     directory_.RemoveSockets();
-    if (absl::IsCancelled(status)) (void)directory_.Remove();
-    return status;
+    if (absl::IsCancelled(status)) {
+      (void)directory_.Remove();
+      return status;
+    }
+    return WithHint(status,
+                    fmt::format("carillon logs --name {} shows all; the logs "
+                                "stay until the next up or cleanup",
+                                plan_.testbed));
   }
   state_.phase = "up";
   SaveState();

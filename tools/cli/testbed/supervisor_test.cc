@@ -273,6 +273,8 @@ TEST(LastLines, ShowsTheEndAndNothingThatATerminalObeys) {
   EXPECT_EQ(LastLines(path, 2), "  (its log is empty)");
   std::ofstream(path) << "one\ntwo\x1b[2J\nthree\tfour";
   EXPECT_EQ(LastLines(path, 2), "  | two\\x1b[2J\n  | three  four");
+  std::ofstream(path) << std::string(200'000, 'x') << "\nend\n";
+  EXPECT_EQ(LastLines(path, 1), "  | end");
 }
 
 }  // namespace

@@ -1,0 +1,183 @@
+// `carillon test` and `carillon bench` with a Bazel that writes what the test
+// says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tools/cli/cli_runner.h"
+#include "tools/cli/testbed/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TestCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("CARILLON_ROOT", folder_.path().c_str(), 1);
+    setenv("PATH", (folder_.path() + ":/usr/bin:/bin").c_str(), 1);
+  }
+  void TearDown() override { unsetenv("CARILLON_ROOT"); }
+
+  // Every run notes its arguments; `events` becomes the build events of those
+  // whose arguments hold `when`.
+  void MakeBazel(const std::string& script) {
+    const std::string path = folder_.path() + "/bazel";
+    std::ofstream(path) << "#!/bin/sh\necho \"$*\" >> calls\n"
+                           "for a; do case $a in --build_event_json_file=*) "
+                           "events=${a#*=};; esac; done\n"
+                           "configured() { echo "
+                           "'{\"id\":{\"targetConfigured\":{\"label\":\"'$1'\"}"
+                           "},\"configured\":{\"testSize\":\"SMALL\"}}' >> "
+                           "$events; }\n"
+                           "summary() { configured $1; echo "
+                           "'{\"id\":{\"testSummary\":{\"label\":\"'$1'\"}},"
+                           "\"testSummary\":{\"overallStatus\":\"'$2'\"}}' >> "
+                           "$events; }\n"
+                        << script;
+    chmod(path.c_str(), 0755);
+  }
+  std::string Calls() { return FileText(folder_.path() + "/calls"); }
+
+  TestFolder folder_;
+};
+
+TEST_F(TestCommand, EndsWithTheVerdictAloneOnTheLastLine) {
+  MakeBazel("echo INFO: working\nsummary //a:a PASSED\n");
+  const CliResult test = RunCli({"test"});
+  EXPECT_EQ(test.code, 0) << test.err;
+  EXPECT_THAT(test.out, EndsWith("INFO: working\n3 passed, 0 failed\n"));
+}
+
+TEST_F(TestCommand, RunsEverythingThenTheUnitsUnderBothSanitizers) {
+  MakeBazel("summary //a:a PASSED\n");
+  RunCli({"test", "--", "--jobs=1"});
+  std::istringstream calls(Calls());
+  std::string plain;
+  std::string asan;
+  std::string tsan;
+  std::getline(calls, plain);
+  std::getline(calls, asan);
+  std::getline(calls, tsan);
+  EXPECT_THAT(plain, HasSubstr("test --keep_going"));
+  EXPECT_THAT(plain, EndsWith("--jobs=1 -- //..."));
+  EXPECT_THAT(plain, Not(HasSubstr("--config")));
+  for (const auto& [line, name] : {std::pair(asan, "asan"), {tsan, "tsan"}}) {
+    EXPECT_THAT(line, HasSubstr(std::string("--config=") + name));
+    EXPECT_THAT(line, HasSubstr("-integration"));
+    EXPECT_THAT(line, EndsWith("--jobs=1 -- //... -//integration_tests/..."));
+  }
+}
+
+TEST_F(TestCommand, QuickRunsTheUnitsOnce) {
+  MakeBazel("summary //a:a PASSED\n");
+  const CliResult test = RunCli({"test", "--quick"});
+  EXPECT_EQ(test.out, "1 passed, 0 failed\n");
+  EXPECT_THAT(Calls(), HasSubstr("--test_tag_filters=-integration"));
+}
+
+TEST_F(TestCommand, CountsFailuresOfAllConfigurations) {
+  MakeBazel(
+      "summary //a:a PASSED\n"
+      "case $* in *tsan*) summary //a:b FAILED; configured //a:c; exit 3;; "
+      "esac\n");
+  const CliResult test = RunCli({"test"});
+  EXPECT_EQ(test.code, 1);
+  EXPECT_THAT(test.out, EndsWith("3 passed, 2 failed\n"));
+  EXPECT_THAT(test.err, HasSubstr("//a:b (tsan): FAILED\n"));
+  EXPECT_THAT(test.err, HasSubstr("//a:c (tsan): NOT RUN\n"));
+}
+
+TEST_F(TestCommand, TakesABrokenBuildForAFailure) {
+  MakeBazel("exit 1\n");
+  const CliResult test = RunCli({"test", "--quick"});
+  EXPECT_EQ(test.code, 1);
+  EXPECT_EQ(test.out, "0 passed, 1 failed\n");
+}
+
+TEST_F(TestCommand, StopsWhenBazelWasInterrupted) {
+  MakeBazel("summary //a:a PASSED\nexit 8\n");
+  const CliResult test = RunCli({"test"});
+  EXPECT_EQ(test.code, 130);
+  EXPECT_THAT(Calls(), Not(HasSubstr("asan")));
+}
+
+TEST_F(TestCommand, PrintsOneDocumentForPrograms) {
+  MakeBazel(
+      "echo INFO: working\nsummary //a:a PASSED\nsummary //a:b TIMEOUT\n"
+      "exit 3\n");
+  const CliResult test = RunCli({"test", "--quick", "-o", "json"});
+  EXPECT_EQ(test.code, 1);
+  EXPECT_THAT(test.err, HasSubstr("INFO: working"));
+  const Json json = test.json();
+  ASSERT_FALSE(json.is_discarded()) << test.out;
+  EXPECT_EQ(json["passed"], 1);
+  EXPECT_EQ(json["failed"], 1);
+  EXPECT_EQ(json["runs"][0]["targets"]["//a:b"], "TIMEOUT");
+}
+
+TEST_F(TestCommand, SaysThatThereIsNoBazel) {
+  setenv("PATH", folder_.path().c_str(), 1);
+  const CliResult test = RunCli({"test"});
+  EXPECT_EQ(test.code, 3);
+  EXPECT_THAT(test.err, HasSubstr("bazel: No such file or directory"));
+}
+
+class BenchCommand : public TestCommand {
+ protected:
+  // A benchmark in place of the real one.
+  void MakeBenchmark(const std::string& script) {
+    const std::string path = folder_.path() + "/event_bench";
+    std::ofstream(path) << "#!/bin/sh\n" << script;
+    chmod(path.c_str(), 0755);
+    setenv("CARILLON_BIN_DIR", folder_.path().c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("CARILLON_BIN_DIR");
+    TestCommand::TearDown();
+  }
+};
+
+TEST_F(BenchCommand, BuildsAndRunsTheChosen) {
+  MakeBazel("exit 0\n");
+  MakeBenchmark("echo ran \"$*\"\n");
+  const CliResult bench = RunCli({"bench", "event", "--quick", "--out", "dir"});
+  EXPECT_EQ(bench.code, 0) << bench.err;
+  EXPECT_EQ(bench.out, "ran --out=dir --quick\n");
+  EXPECT_THAT(Calls(), HasSubstr("//tools/bench:event_bench"));
+}
+
+TEST_F(BenchCommand, GathersDocuments) {
+  MakeBazel("exit 0\n");
+  MakeBenchmark("echo '{\"a\": 1}'\n");
+  const CliResult bench = RunCli({"bench", "event", "-o", "json"});
+  EXPECT_EQ(bench.code, 0) << bench.err;
+  EXPECT_EQ(bench.json()["event"]["a"], 1);
+  MakeBenchmark("echo no document\n");
+  EXPECT_EQ(RunCli({"bench", "event", "-o", "json"}).code, 1);
+}
+
+TEST_F(BenchCommand, FailsWithTheBenchmark) {
+  MakeBazel("exit 0\n");
+  MakeBenchmark("exit 3\n");
+  const CliResult bench = RunCli({"bench", "event"});
+  EXPECT_EQ(bench.code, 1);
+  EXPECT_THAT(bench.err, HasSubstr("event_bench failed (exit code 3)"));
+  MakeBazel("exit 1\n");
+  EXPECT_THAT(RunCli({"bench", "event"}).err,
+              HasSubstr("the benchmarks do not build"));
+}
+
+TEST_F(BenchCommand, KnowsItsBenchmarks) {
+  EXPECT_THAT(RunCli({"bench", "--list"}).out, HasSubstr("memcached"));
+  const CliResult bench = RunCli({"bench", "evnet"});
+  EXPECT_EQ(bench.code, 3);
+  EXPECT_THAT(bench.err,
+              HasSubstr("no benchmark 'evnet'; did you mean 'event'?"));
+}
+
+}  // namespace
+}  // namespace carillon::cli
