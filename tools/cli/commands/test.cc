@@ -74,7 +74,7 @@ absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
 
 void PrintTally(const Tally& tally, const std::vector<TestRun>& runs,
                 Console& console) {
-  for (const std::string& failure : tally.failures) console.Say(failure);
+  for (const std::string& remark : tally.remarks) console.Say(remark);
   if (console.json()) {
     Json list = Json::array();
     for (const TestRun& run : runs) {

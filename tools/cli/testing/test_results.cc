@@ -59,18 +59,18 @@ Tally CountTargets(const std::vector<TestRun>& runs) {
                                    : fmt::format(" ({})", run.configuration);
     const int failed_before = tally.failed;
     for (const auto& [label, status] : run.targets) {
-      if (status == "PASSED") {
-        ++tally.passed;
-      } else {
-        ++tally.failed;
-        tally.failures.push_back(
+      // FLAKY passed, but not at the first of --flaky_test_attempts.
+      const bool passed = status == "PASSED" || status == "FLAKY";
+      ++(passed ? tally.passed : tally.failed);
+      if (status != "PASSED") {
+        tally.remarks.push_back(
             fmt::format("{}{}: {}", label, suffix, status));
       }
     }
     const bool none = run.exit_code == kNoTests && run.targets.empty();
     if (run.exit_code != 0 && !none && tally.failed == failed_before) {
       ++tally.failed;
-      tally.failures.push_back(
+      tally.remarks.push_back(
           fmt::format("bazel{}: exit code {}", suffix, run.exit_code));
     }
   }

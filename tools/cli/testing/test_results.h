@@ -24,8 +24,9 @@ std::map<std::string, std::string> ReadBuildEvents(std::istream& events);
 struct Tally {
   int passed = 0;
   int failed = 0;
-  // "//shm:ring_test (tsan): TIMEOUT"
-  std::vector<std::string> failures;
+  // "//shm:ring_test (tsan): TIMEOUT": every target that did not just pass; also
+  // those that passed at another attempt (FLAKY).
+  std::vector<std::string> remarks;
 };
 
 // Every target of every run counts. A Bazel that failed although no test did

@@ -43,8 +43,15 @@ TEST(Tally, CountsEveryTargetOfEveryConfiguration) {
                     {"tsan", 3, {{"//a:a", "NOT RUN"}, {"//a:c", "PASSED"}}}});
   EXPECT_EQ(tally.passed, 2);
   EXPECT_EQ(tally.failed, 2);
-  EXPECT_THAT(tally.failures,
+  EXPECT_THAT(tally.remarks,
               ElementsAre("//a:b: FAILED", "//a:a (tsan): NOT RUN"));
+}
+
+TEST(Tally, CountsAFlakyTargetAsPassedAndNamesIt) {
+  const Tally tally = CountTargets({{"", 0, {{"//a:a", "FLAKY"}}}});
+  EXPECT_EQ(tally.passed, 1);
+  EXPECT_EQ(tally.failed, 0);
+  EXPECT_THAT(tally.remarks, ElementsAre("//a:a: FLAKY"));
 }
 
 TEST(Tally, CountsABazelThatFailedWithoutATest) {
@@ -52,7 +59,7 @@ TEST(Tally, CountsABazelThatFailedWithoutATest) {
       {{"", 0, {{"//a:a", "PASSED"}}}, {"asan", 1, {{"//a:a", "PASSED"}}}});
   EXPECT_EQ(tally.passed, 2);
   EXPECT_EQ(tally.failed, 1);
-  EXPECT_THAT(tally.failures, ElementsAre("bazel (asan): exit code 1"));
+  EXPECT_THAT(tally.remarks, ElementsAre("bazel (asan): exit code 1"));
 }
 
 TEST(Tally, TakesNothingToRunForNoFailure) {
