@@ -1,6 +1,7 @@
 #include "tools/cli/commands/run_testbed.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "tools/cli/testbed/admin_client.h"
@@ -68,7 +69,9 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
   const TestbedPaths paths = PathsOf(topology.name);
   auto plan = PlanLaunch(topology, paths);
   if (!plan.ok()) return plan.status();
-  // Signals first: all threads inherit the mask.
+  // Who reads the narration may go away; that must not end the testbed.
+  signal(SIGPIPE, SIG_IGN);
+  // Before gRPC starts its threads: they inherit the mask.
   std::unique_ptr<TestbedRun> run(new TestbedRun());
   auto directory = LockedDirectory::Create(paths);
   if (!directory.ok()) return directory.status();

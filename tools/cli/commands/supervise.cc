@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -28,8 +27,6 @@ void AppendToLog(const std::string& line) {
 
 absl::Status Supervise(const Options& options) {
   fcntl(static_cast<int>(options.report_fd), F_SETFD, FD_CLOEXEC);
-  // A reader that has gone away must not end the testbed.
-  signal(SIGPIPE, SIG_IGN);
   UpReportWriter report(static_cast<int>(options.report_fd));
   const auto fail = [&](const absl::Status& status) {
     report.Failed(status);

@@ -219,20 +219,20 @@ void Supervisor::MarkReady(const Child& child, const std::string& note) {
 absl::Status Supervisor::CheckForEarlyExit() {
   if (end_requests_ > 0) return absl::CancelledError("interrupted");
   for (const ProcessRecord& record : state_.processes) {
-    if (!record.exit) continue;
-    // One that is not waited for may be a short errand.
-    const bool errand =
-        record.exit->ok() &&
-        std::any_of(plan_.devices.begin(), plan_.devices.end(),
-                    [&](const PlannedProcess& planned) {
-                      return planned.name == record.name && !planned.wait_ready;
-                    });
-    // One that had reported ready may have come to its proper end.
-    if (!errand && !(record.exit->ok() && record.was_ready)) {
-      return EarlyExit(record);
-    }
+    if (record.exit && !MayEndDuringBringUp(record)) return EarlyExit(record);
   }
   return absl::OkStatus();
+}
+
+// A device that is not waited for may be a short errand, and one that had
+// reported ready may have come to its proper end.
+bool Supervisor::MayEndDuringBringUp(const ProcessRecord& record) const {
+  if (!record.exit->ok()) return false;
+  return std::any_of(plan_.devices.begin(), plan_.devices.end(),
+                     [&](const PlannedProcess& planned) {
+                       return planned.name == record.name &&
+                              (!planned.wait_ready || record.was_ready);
+                     });
 }
 
 absl::Status Supervisor::EarlyExit(const ProcessRecord& record) {

@@ -78,6 +78,7 @@ class Supervisor {
   bool Step(std::chrono::milliseconds timeout);
   // Aborted for a child whose end fails a bring-up.
   absl::Status CheckForEarlyExit();
+  bool MayEndDuringBringUp(const ProcessRecord& record) const;
   absl::Status EarlyExit(const ProcessRecord& record);
   void MarkReady(const Child& child, const std::string& note);
   // SIGTERM to the chosen, then SIGKILL after `grace`.

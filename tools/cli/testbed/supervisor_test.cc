@@ -129,6 +129,32 @@ TEST_F(SupervisorTest, FailsAtOnceWhenADeviceEndsEarlyAndTakesTheRestDown) {
   EXPECT_THAT(Running(), IsEmpty());
 }
 
+TEST_F(SupervisorTest, FailsWhenGpudEndsWhileDevicesAreWaitedFor) {
+  Supervisor& supervisor = Make({"exit", "0"}, {Process("a", {"wait"})});
+  EXPECT_THAT(std::string(supervisor.BringUp().message()),
+              HasSubstr("gpud ended during bring-up (exit code 0)"));
+}
+
+TEST_F(SupervisorTest, LetsADeviceEndProperlyAfterItWasReady) {
+  probe_.devices = {{"a", {true, ""}}, {"b", {false, ""}}};
+  Supervisor& supervisor =
+      Make({"wait"}, {Process("a", {"wait"}), Process("b", {"wait"})});
+  // "a" ends once it was seen ready; only then does "b" become ready.
+  probe_.on_devices = [&] {
+    const auto state = ReadState(paths_.state_file());
+    for (const ProcessRecord& record : state->processes) {
+      if (record.name == "a" && record.state == "ready" && IsWaiting("a")) {
+        kill(record.identity.pid, SIGTERM);
+      }
+      if (record.name == "a" && record.state == "ended") {
+        probe_.devices["b"].ready = true;
+      }
+    }
+  };
+  EXPECT_TRUE(supervisor.BringUp().ok()) << said_;
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+}
+
 TEST_F(SupervisorTest, TakesNoCrashForASuccess) {
   Supervisor& supervisor = Make({"wait"}, {Process("a", {"crash"})});
   EXPECT_EQ(supervisor.BringUp().message(),

@@ -1,6 +1,7 @@
 #include "tools/cli/ui/console.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -64,6 +65,11 @@ void Console::Say(std::string_view line) {
 
 void Console::SayInPlace(std::string_view line) {
   if (!err_is_terminal_) return;
+  // A line that wraps could not be overwritten.
+  winsize size{};
+  if (ioctl(fileno(err_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
+    line = line.substr(0, size.ws_col - 1);
+  }
   Write(err_, fmt::format("\r\x1b[K{}", line));
   in_place_ = true;
 }

@@ -40,7 +40,8 @@ class Console {
 
   // A message, with "\n" added.
   void Say(std::string_view line);
-  // A line that the next one overwrites on a terminal; nothing elsewhere.
+  // A line that the next one overwrites on a terminal, cut to its width (ASCII
+  // only); nothing elsewhere.
   void SayInPlace(std::string_view line);
 
   // With terminal codes where stdout has colour.

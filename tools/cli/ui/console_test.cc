@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,6 +77,22 @@ TEST(Console, HasColourOnATerminalUnlessNoColorIsSet) {
   unsetenv("NO_COLOR");
   setenv("TERM", "dumb", 1);
   EXPECT_EQ(Console(terminal, terminal).Bad("x"), "x");
+  std::fclose(terminal);
+  close(primary);
+}
+
+TEST(Console, CutsALineInPlaceToTheTerminal) {
+  int primary;
+  int secondary;
+  const winsize size = {.ws_row = 24, .ws_col = 10};
+  ASSERT_EQ(openpty(&primary, &secondary, nullptr, nullptr, &size), 0);
+  FILE* terminal = fdopen(secondary, "w");
+  Console console(terminal, terminal);
+  console.SayInPlace("0123456789abcdef");
+  console.Say("done");
+  char bytes[64];
+  const ssize_t got = read(primary, bytes, sizeof(bytes));
+  EXPECT_EQ(std::string(bytes, got), "\r\x1b[K012345678\r\x1b[Kdone\r\n");
   std::fclose(terminal);
   close(primary);
 }
