@@ -27,10 +27,10 @@
 #include "devices/nic/packet_pool.h"
 #include "devices/nic/packet_source.h"
 #include "devices/nic/request.h"
-#include "devices/nic/spin_budget.h"
 #include "devices/nic/stream_server.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
+#include "shm/spin_budget.h"
 #include "shm/unique_fd.h"
 
 namespace carillon::nic {
@@ -95,6 +95,8 @@ class Nic : private StreamSink {
   bool SpinForWork();
   // Handles what epoll has to say within `timeout_ns` (-1: any time).
   absl::Status PollDescriptors(int64_t timeout_ns);
+  // Why the session has ended.
+  absl::Status GpudGone();
   void PublishCounters();
   void Count(Counter counter, uint64_t n = 1) {
     counters_[static_cast<uint32_t>(counter)] += n;
@@ -118,7 +120,7 @@ class Nic : private StreamSink {
 
   bool drained_ = true;  // the source had no more packets
   bool stopping_ = false;
-  SpinBudget spin_;
+  shm::SpinBudget spin_;
   uint32_t turns_ = 0;
   std::array<uint64_t, kCounters> counters_{};
   // Scratch, kept for their memory.

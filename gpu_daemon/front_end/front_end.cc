@@ -24,7 +24,6 @@ using shm::Sequence;
 constexpr uint32_t kBurst = 32;
 // Sleeping gpud looks around this often whatever happens.
 constexpr std::chrono::milliseconds kLongestSleep{500};
-constexpr shm::Nanoseconds kFirstSpinNs = 5'000;
 
 // gpud's private copy of an ESQ entry.
 struct EntryCopy {
@@ -61,7 +60,10 @@ EventStatus CheckHeader(const shm::EsqEntryHeader& header, Sequence sequence,
 }  // namespace
 
 FrontEnd::FrontEnd(Options options, Kmu* kmu)
-    : options_(std::move(options)), kmu_(kmu), tracing_(options_.tracing) {
+    : options_(std::move(options)),
+      kmu_(kmu),
+      tracing_(options_.tracing),
+      spin_(options_.max_spin_ns) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -200,8 +202,8 @@ void FrontEnd::Run() {
     if (++idle_polls_ % 32 != 0) continue;
     const shm::Nanoseconds now = NowNs();
     if (idle_since_ns_ == 0) idle_since_ns_ = now;
-    if (now - idle_since_ns_ >= spin_ns_) {
-      Sleep(mailbox_seen);
+    if (now - idle_since_ns_ >= spin_.budget()) {
+      if (Sleep(mailbox_seen)) spin_.Slept(NowNs() - idle_since_ns_);
       idle_since_ns_ = 0;
     }
   }
@@ -334,7 +336,7 @@ void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence,
                CompletionStatus(fail_status), false, traced ? &life : nullptr);
 }
 
-void FrontEnd::Sleep(uint32_t mailbox_seen) {
+bool FrontEnd::Sleep(uint32_t mailbox_seen) {
   std::array<shm::FutexWord, shm::kMaxFutexWords> words;
   size_t count = 0;
   words[count++] = {reinterpret_cast<const uint32_t*>(&mailbox_word_),
@@ -354,18 +356,10 @@ void FrontEnd::Sleep(uint32_t mailbox_seen) {
   if (!work) {
     sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1,
                   std::memory_order_relaxed);
-    const shm::Nanoseconds start = NowNs();
     shm::FutexWait({words.data(), count}, kLongestSleep);
-    // As KVM's halt polling: spin as long as that would have caught the last
-    // wake-up.
-    if (NowNs() - start < options_.max_spin_ns) {
-      spin_ns_ =
-          std::min(options_.max_spin_ns, std::max(kFirstSpinNs, spin_ns_ * 2));
-    } else {
-      spin_ns_ /= 2;
-    }
   }
   for (const auto& device : devices_) SetArmed(*device, 0);
+  return !work;
 }
 
 void FrontEnd::SetArmed(const DeviceMemory& device, uint32_t armed) {

@@ -15,6 +15,7 @@
 
 #include "gpu_daemon/front_end/event_kernel.h"
 #include "gpu_daemon/kmu/kmu.h"
+#include "shm/spin_budget.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {
@@ -73,7 +74,8 @@ class FrontEnd {
                     const KernelMetadata& kmd, const std::byte* args,
                     shm::EventLife life);
   void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
-  void Sleep(uint32_t mailbox_seen);
+  // False if there was work after all.
+  bool Sleep(uint32_t mailbox_seen);
   static void SetArmed(const DeviceMemory& device, uint32_t armed);
   std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(
       const DeviceMemory* memory);
@@ -90,7 +92,7 @@ class FrontEnd {
   // The front-end's thread only.
   std::vector<std::shared_ptr<EventKernel>> events_;  // highest priority first
   std::vector<std::shared_ptr<DeviceMemory>> devices_;
-  shm::Nanoseconds spin_ns_ = 0;
+  shm::SpinBudget spin_;
   shm::Nanoseconds idle_since_ns_ = 0;
   uint32_t idle_polls_ = 0;
 

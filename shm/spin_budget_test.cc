@@ -1,11 +1,11 @@
-#include "devices/nic/spin_budget.h"
+#include "shm/spin_budget.h"
 
 #include <gtest/gtest.h>
 
-namespace carillon::nic {
+namespace carillon::shm {
 namespace {
 
-TEST(SpinBudget, AnIdleDeviceDoesNotSpin) {
+TEST(SpinBudget, WhoIsIdleDoesNotSpin) {
   SpinBudget spin(50'000);
   EXPECT_EQ(spin.budget(), 0u);
   for (int i = 0; i < 10; ++i) spin.Slept(20'000);
@@ -16,7 +16,7 @@ TEST(SpinBudget, AnIdleDeviceDoesNotSpin) {
 
 TEST(SpinBudget, GrowsWhileSleepsAreShort) {
   SpinBudget spin(50'000);
-  shm::Nanoseconds before = 0;
+  Nanoseconds before = 0;
   for (int i = 0; i < 4; ++i) {
     spin.Slept(49'999);
     EXPECT_GT(spin.budget(), before);
@@ -27,4 +27,4 @@ TEST(SpinBudget, GrowsWhileSleepsAreShort) {
 }
 
 }  // namespace
-}  // namespace carillon::nic
+}  // namespace carillon::shm
