@@ -192,15 +192,16 @@ TEST_F(NicTest, HostileDatagramsAreCountedAndHarmNobody) {
   const std::string value(2022, 'v');
   ASSERT_EQ(Datagram(1, SetRequest("k", value)).size(), 2048u);
   EXPECT_EQ(udp.AskText(1, SetRequest("k", value)), "STORED\r\n");
-  // Noise: whatever it says, it is answered or dropped.
+  // Noise: whatever it says, it is answered or dropped, and others are served.
+  MemcUdpClient other(ports_.udp);
   for (uint32_t i = 0; i < 2000; ++i) {
     std::string noise = Noise(i % 300, i);
     if (i % 2 == 0) noise = Datagram(uint16_t(i), noise + "\r\n");
     udp.Send(noise);
+    if (i % 25 != 0) continue;
+    EXPECT_TRUE(other.AskText(3, "get k\r\n") ==
+                ValueReply("k", value) + "END\r\n");
   }
-  MemcUdpClient other(ports_.udp);
-  EXPECT_TRUE(other.AskText(3, "get k\r\n") ==
-              ValueReply("k", value) + "END\r\n");
   ExpectServes();
   ExpectCleanLedger();
   EXPECT_EQ(Counter("events_failed"), 0u);

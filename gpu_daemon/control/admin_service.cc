@@ -118,8 +118,12 @@ grpc::Status AdminService::Watch(
     stream =
         streams_.insert(streams_.end(), {context, daemon_->bus->Subscribe()});
   }
-  const absl::Status status =
-      StreamChanges(context, *stream->watcher, *sessions_, writer);
+  const absl::Status status = StreamChanges(
+      *stream->watcher, *sessions_,
+      [writer](const v1::TelemetryEvent& message) {
+        return writer->Write(message);
+      },
+      [context] { return context->IsCancelled(); });
   std::lock_guard lock(streams_mutex_);
   streams_.erase(stream);
   return ToGrpc(status, context);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "gpu_daemon/control/names.h"
 #include "gpu_daemon/kmu/policy.h"
 #include "proto/testbed_paths.h"
 #include "shm/clock.h"
@@ -30,6 +31,10 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
     return absl::InvalidArgumentError(
         fmt::format("{} EKT entries: must be from 1 to {}", options.ekt_entries,
                     shm::kMaxDoorbells));
+  }
+  if (auto status = CheckText("testbed name", options.testbed, kMaxLabelLength);
+      !status.ok()) {
+    return status;
   }
   if (!shm::FutexWaitvSupported()) {
     return absl::FailedPreconditionError(

@@ -1,6 +1,5 @@
 #include "gpu_daemon/control/device_space.h"
 
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -78,23 +77,19 @@ absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
   aperture.heap_bytes = spec.completion_bytes;
   auto completion = shm::Aperture::Create(aperture);
   if (!completion.ok()) return completion.status();
-  shm::UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event) {
-    return absl::ResourceExhaustedError(
-        fmt::format("eventfd: {}; raise the descriptor limit (ulimit -n)",
-                    std::strerror(errno)));
-  }
+  auto event = shm::CompletionEvent::Create();
+  if (!event.ok()) return event.status();
   return std::shared_ptr<DeviceSpace>(
       new DeviceSpace(spec.name, *std::move(submission), *std::move(completion),
-                      std::move(event), budget, *std::move(reservation)));
+                      *std::move(event), budget, *std::move(reservation)));
 }
 
 DeviceSpace::DeviceSpace(std::string name, shm::Aperture submission,
-                         shm::Aperture completion,
-                         shm::UniqueFd completion_event, MemoryBudget* budget,
+                         shm::Aperture completion, shm::CompletionEvent event,
+                         MemoryBudget* budget,
                          MemoryBudget::Reservation reservation)
     : memory_(std::move(name), std::move(submission), std::move(completion),
-              std::move(completion_event)),
+              std::move(event)),
       budget_(budget),
       reservation_(std::move(reservation)),
       submission_heap_(memory_.submission().heap_offset(),

@@ -129,7 +129,7 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   friend class HeapRange;
 
   DeviceSpace(std::string name, shm::Aperture submission,
-              shm::Aperture completion, shm::UniqueFd completion_event,
+              shm::Aperture completion, shm::CompletionEvent event,
               MemoryBudget* budget, MemoryBudget::Reservation reservation);
   shm::RegionHeap& heap(shm::RegionKind kind) {
     return kind == shm::RegionKind::kSubmission ? submission_heap_

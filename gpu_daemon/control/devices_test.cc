@@ -322,6 +322,15 @@ TEST(Death, TheEndOfTheHandoverConnectionIsADeath) {
       [&] { return device.close_reason() == shm::CloseReason::kPeerDied; }));
 }
 
+TEST(Death, ADeviceThatTalksOnTheHandoverConnectionIsEvicted) {
+  TestTestbed testbed;
+  TestDevice device(&testbed, "nic0");
+  ASSERT_EQ(send(device.connection(), "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_TRUE(testbed.WaitUntilGone("nic0"));
+  EXPECT_TRUE(WaitUntil(
+      [&] { return device.close_reason() == shm::CloseReason::kEvicted; }));
+}
+
 TEST(Admission, AnotherUsersProcessIsTurnedAway) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   TestTestbed testbed;

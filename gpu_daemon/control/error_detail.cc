@@ -6,6 +6,17 @@ namespace carillon::gpud {
 namespace {
 
 constexpr char kPayloadUrl[] = "carillon.v1.ErrorDetail";
+// What a client sent comes back in errors: it must not make them too long for a
+// trailer.
+constexpr size_t kMostMessage = 1024;
+constexpr size_t kMostPart = 128;
+
+// At most `most` bytes, whole UTF-8 characters.
+std::string_view Cut(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (text[most] & 0xc0) == 0x80) --most;
+  return text.substr(0, most);
+}
 
 }  // namespace
 
@@ -20,9 +31,9 @@ absl::Status WithDetail(absl::Status status, std::string_view reason,
                         std::string_view subject, std::string_view hint) {
   if (status.ok() || status.GetPayload(kPayloadUrl)) return status;
   v1::ErrorDetail detail;
-  detail.set_reason(std::string(reason));
-  detail.set_subject(std::string(subject));
-  detail.set_hint(std::string(hint));
+  detail.set_reason(std::string(Cut(reason, kMostPart)));
+  detail.set_subject(std::string(Cut(subject, kMostPart)));
+  detail.set_hint(std::string(Cut(hint, kMostPart)));
   status.SetPayload(kPayloadUrl, absl::Cord(detail.SerializeAsString()));
   return status;
 }
@@ -42,8 +53,10 @@ grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context) {
   context->AddTrailingMetadata(kErrorTrailer,
                                DetailOf(status).SerializeAsString());
   // Both enums are the canonical codes.
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::string(status.message()));
+  return grpc::Status(
+      static_cast<grpc::StatusCode>(status.code()),
+      std::string(Cut({status.message().data(), status.message().size()},
+                      kMostMessage)));
 }
 
 }  // namespace carillon::gpud

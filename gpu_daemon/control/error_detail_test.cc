@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace carillon::gpud {
 namespace {
 
@@ -15,6 +17,19 @@ TEST(ErrorDetail, CarriesCodeSentenceAndAllThreeParts) {
   EXPECT_EQ(detail.reason(), "EKT_FULL");
   EXPECT_EQ(detail.subject(), "ekt_entries");
   EXPECT_EQ(detail.hint(), "carillon ekt");
+}
+
+TEST(ErrorDetail, WhatAClientSentIsCutBetweenCharacters) {
+  std::string name;
+  for (int i = 0; i < 100'000; ++i) name += "\xc3\xa4";
+  for (const std::string& subject : {name, "x" + name}) {
+    const v1::ErrorDetail detail = DetailOf(Error(
+        absl::StatusCode::kNotFound, "", reason::kUnknownKernel, subject));
+    EXPECT_GE(detail.subject().size(), 127u);
+    EXPECT_LE(detail.subject().size(), 128u);
+    EXPECT_EQ(detail.subject(), subject.substr(0, detail.subject().size()));
+    EXPECT_EQ(detail.subject().back(), '\xa4');
+  }
 }
 
 TEST(ErrorDetail, TheFirstDetailStays) {

@@ -92,14 +92,22 @@ absl::Status HandoverDesk::HandOver(Visitor& visitor) {
     return absl::PermissionDeniedError(
         "the session of this ticket has ended; attach again");
   }
-  auto status = session->HandOver(
-      std::move(visitor.connection),
-      [sessions = sessions_, device_id = *device_id] {
-        const auto session = sessions->FindDevice(device_id);
-        if (session != nullptr && session->ConnectionAtEnd()) {
-          sessions->End(session, Ending::kDied);
-        }
-      });
+  auto status =
+      session->HandOver(std::move(visitor.connection),
+                        [sessions = sessions_, device_id = *device_id] {
+                          const auto session = sessions->FindDevice(device_id);
+                          if (session == nullptr) return;
+                          switch (session->ReadConnection()) {
+                            case Session::ConnectionNews::kNone:
+                              break;
+                            case Session::ConnectionNews::kEndOfFile:
+                              sessions->End(session, Ending::kDied);
+                              break;
+                            case Session::ConnectionNews::kData:
+                              sessions->End(session, Ending::kEvicted,
+                                            "data on the hand-over connection");
+                          }
+                        });
   // The ticket is spent: a session without apertures would be of no use.
   if (!status.ok()) sessions_->End(session, Ending::kNeverFetched);
   return status;

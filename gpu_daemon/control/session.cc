@@ -152,13 +152,16 @@ absl::Status Session::HandOver(shm::UniqueFd&& connection,
   return absl::OkStatus();
 }
 
-bool Session::ConnectionAtEnd() {
+Session::ConnectionNews Session::ReadConnection() {
   std::lock_guard lock(mutex_);
-  if (!connection_) return false;
-  char ignored[256];
-  const ssize_t received =
-      recv(connection_.get(), ignored, sizeof(ignored), MSG_DONTWAIT);
-  return received == 0 || (received < 0 && errno != EAGAIN && errno != EINTR);
+  if (!connection_) return ConnectionNews::kNone;
+  char byte;
+  const ssize_t received = recv(connection_.get(), &byte, 1, MSG_DONTWAIT);
+  if (received > 0) return ConnectionNews::kData;
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return ConnectionNews::kNone;
+  }
+  return ConnectionNews::kEndOfFile;
 }
 
 absl::Status Session::ReportReady(const std::string& note) {

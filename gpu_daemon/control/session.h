@@ -71,9 +71,9 @@ class Session {
   // already).
   absl::Status HandOver(shm::UniqueFd&& connection,
                         std::function<void()> on_readable);
-  // True when the device has closed the connection. Reads and ignores whatever
-  // else it sends.
-  bool ConnectionAtEnd();
+  // What has come over that connection, on which a device has nothing to say.
+  enum class ConnectionNews { kNone, kEndOfFile, kData };
+  ConnectionNews ReadConnection();
   absl::Status ReportReady(const std::string& note);
 
   absl::StatusOr<v1::AllocateBufferResponse> AllocateBuffer(

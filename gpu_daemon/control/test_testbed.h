@@ -104,6 +104,7 @@ class TestDevice {
   const shm::Aperture& completion() const { return completion_; }
   shm::CloseReason close_reason() const;
   void CloseConnection() { handed_over_.connection.reset(); }
+  int connection() const { return handed_over_.connection.get(); }
 
   Outcome AllocateBuffer(v1::BufferPlace place, uint64_t bytes,
                          v1::AllocateBufferResponse* response);

@@ -44,22 +44,21 @@ std::vector<v1::TelemetryEvent> Snapshot(const SessionTable& sessions) {
 
 }  // namespace
 
-absl::Status StreamChanges(grpc::ServerContext* context,
-                           TelemetryBus::Watcher& watcher,
+absl::Status StreamChanges(TelemetryBus::Watcher& watcher,
                            const SessionTable& sessions,
-                           grpc::ServerWriter<v1::TelemetryEvent>* writer) {
+                           const WriteMessage& write, const GivenUp& given_up) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   for (v1::TelemetryEvent& message : Snapshot(sessions)) {
     message.set_number(watcher.start_number());
     message.set_time_ns(
         std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-    if (!writer->Write(message)) return absl::OkStatus();
+    if (!write(message)) return absl::OkStatus();
   }
   v1::TelemetryEvent message;
-  while (!context->IsCancelled()) {
+  while (!given_up()) {
     switch (watcher.Next(kLookEvery, &message)) {
       case TelemetryBus::Watcher::Outcome::kEvent:
-        if (!writer->Write(message)) return absl::OkStatus();
+        if (!write(message)) return absl::OkStatus();
         break;
       case TelemetryBus::Watcher::Outcome::kTimedOut:
         break;

@@ -1,25 +1,27 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_WATCH_STREAM_H_
 #define CARILLON_GPU_DAEMON_CONTROL_WATCH_STREAM_H_
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/sync_stream.h>
+#include <functional>
 
 #include "absl/status/status.h"
+#include "gpu_daemon/control/session.h"
 #include "gpu_daemon/control/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "proto/telemetry.pb.h"
 
 namespace carillon::gpud {
 
+// False when the reader has gone.
+using WriteMessage = std::function<bool(const v1::TelemetryEvent&)>;
+
 // Admin.Watch on a fresh watcher: what there is (numbered as the last message
 // before the stream), then every change as it happens. A change may be shown
 // twice, by the first part and by its own message; none is missed. Returns OK
 // when the caller has gone or the bus has closed. Errors: ResourceExhausted
-// SLOW_WATCHER when changes came faster than the caller read them.
-absl::Status StreamChanges(grpc::ServerContext* context,
-                           TelemetryBus::Watcher& watcher,
+// SLOW_WATCHER when changes came faster than `write` took them.
+absl::Status StreamChanges(TelemetryBus::Watcher& watcher,
                            const SessionTable& sessions,
-                           grpc::ServerWriter<v1::TelemetryEvent>* writer);
+                           const WriteMessage& write, const GivenUp& given_up);
 
 }  // namespace carillon::gpud
 

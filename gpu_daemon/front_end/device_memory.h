@@ -9,7 +9,6 @@
 
 #include "shm/aperture.h"
 #include "shm/bells.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -19,19 +18,20 @@ namespace carillon::gpud {
 class DeviceMemory {
  public:
   DeviceMemory(std::string name, shm::Aperture submission,
-               shm::Aperture completion, shm::UniqueFd completion_event)
+               shm::Aperture completion, shm::CompletionEvent event)
       : name_(std::move(name)),
         submission_(std::move(submission)),
         completion_(std::move(completion)),
-        completion_event_(std::move(completion_event)),
-        bell_(&submission_, &completion_, completion_event_.get()) {}
+        event_(std::move(event)),
+        bell_(&submission_, &completion_, event_.writer.get()) {}
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   const std::string& name() const { return name_; }
   const shm::Aperture& submission() const { return submission_; }
   const shm::Aperture& completion() const { return completion_; }
-  int completion_event() const { return completion_event_.get(); }
+  // What the device gets a copy of.
+  int completion_event() const { return event_.reader.get(); }
   const shm::CompletionBell& bell() const { return bell_; }
 
   // Tells the device that its aperture is closed, and wakes it. The first
@@ -48,7 +48,7 @@ class DeviceMemory {
   const std::string name_;
   const shm::Aperture submission_;
   const shm::Aperture completion_;
-  const shm::UniqueFd completion_event_;
+  const shm::CompletionEvent event_;
   const shm::CompletionBell bell_;
 };
 

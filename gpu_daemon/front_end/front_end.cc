@@ -1,6 +1,7 @@
 #include "gpu_daemon/front_end/front_end.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -24,6 +25,9 @@ using shm::Sequence;
 constexpr uint32_t kBurst = 32;
 // Sleeping gpud looks around this often whatever happens.
 constexpr std::chrono::milliseconds kLongestSleep{500};
+// A spin that has lasted so long lets others run in between: with fewer cores
+// than processes it may be the device that waits for this core.
+constexpr shm::Nanoseconds kYieldAfterNs = 2'000;
 
 // gpud's private copy of an ESQ entry.
 struct EntryCopy {
@@ -205,6 +209,8 @@ void FrontEnd::Run() {
     if (now - idle_since_ns_ >= spin_.budget()) {
       if (Sleep(mailbox_seen)) spin_.Slept(NowNs() - idle_since_ns_);
       idle_since_ns_ = 0;
+    } else if (now - idle_since_ns_ >= kYieldAfterNs) {
+      sched_yield();
     }
   }
   RunMailbox();

@@ -3,8 +3,6 @@
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_TEST_DEVICE_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_TEST_DEVICE_H_
 
-#include <sys/eventfd.h>
-
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -33,7 +31,7 @@ class TestDevice {
                                .generation = shm::Generation(1)});
     memory = std::make_shared<DeviceMemory>(
         std::move(name), *std::move(submission), *std::move(completion),
-        shm::UniqueFd(eventfd(0, EFD_NONBLOCK)));
+        shm::CompletionEvent::Create().value());
     submission_heap.emplace(memory->submission().heap_offset(), heap_bytes);
     completion_heap.emplace(memory->completion().heap_offset(), heap_bytes);
     waiter.emplace(&memory->submission(), &memory->completion(), &closed);

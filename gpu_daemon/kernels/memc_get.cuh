@@ -1,6 +1,6 @@
 // memc_get: memcached's retrieval commands (get, gets, gat, gats), a request a
 // thread. See memc_request.cuh for the arguments, shm/memc_wire.h for what a
-// NIC writes and reads, and docs/decisions/011-memcached-kernels.md for why.
+// NIC writes and reads, and docs/decisions/004-memcached-kernels.md for why.
 #ifndef CARILLON_GPU_DAEMON_KERNELS_MEMC_GET_CUH_
 #define CARILLON_GPU_DAEMON_KERNELS_MEMC_GET_CUH_
 

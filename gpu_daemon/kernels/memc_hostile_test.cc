@@ -285,6 +285,37 @@ TEST(MemcHostile, GarbageInTableAndStoreIsSurvived) {
   }
 }
 
+TEST(MemcHostile, AnItemThatClaimsToBeLargerThanTheStoreIsNotBelieved) {
+  std::mt19937 random(8);
+  MemcServer server(4, 1);
+  for (int i = 0; i < 20; ++i) {
+    server.Say("set key" + std::to_string(i) + " 0 0 1\r\n1\r\n");
+  }
+  const memc::Store store(server.store_memory.span());
+  const auto* sets = reinterpret_cast<const memc::Set*>(
+      server.table_memory.data() + sizeof(memc::TableHeader));
+  uint32_t claims = 0;
+  for (int set = 0; set < 4; ++set) {
+    for (const memc::BlockRef ref : sets[set].ref) {
+      uint8_t* block = store.At(ref, sizeof(memc::Item));
+      if (block == nullptr) continue;
+      auto* item = reinterpret_cast<memc::Item*>(block);
+      item->lengths = memc::PackLengths(memc::KeyLength(item->lengths),
+                                        65536 + random() % 0xfeffff);
+      ++claims;
+    }
+  }
+  EXPECT_EQ(claims, 20u);
+  server.stride = 1u << 25;
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    EXPECT_EQ(server.Get("get " + key + "\r\n").Text(), "END\r\n");
+    EXPECT_EQ(server.Say("incr " + key + " 1\r\n"), "NOT_FOUND\r\n");
+    EXPECT_EQ(server.Say("append " + key + " 0 0 1\r\nx\r\n"),
+              "NOT_STORED\r\n");
+  }
+}
+
 TEST(MemcHostile, MemoryOfAnotherSizeOrCondemnedFailsTheEvent) {
   MemcServer server(8, 4);
   EXPECT_EQ(server.Say("set k 0 0 1\r\nx\r\n"), "STORED\r\n");

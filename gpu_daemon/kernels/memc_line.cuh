@@ -65,13 +65,13 @@ class LineReader {
         complete_ = true;
         return {nullptr, 0};
       }
-      uint32_t end = FindDelimiter(window_, at_);
+      const uint32_t end = FindDelimiter(window_, at_);
       if (end == valid_ && base_ + valid_ != length_) {
-        // The word goes on behind the window: begin the window with it.
+        // The word goes on behind the window. Begin a window with it, and look
+        // again from there: its bytes may be others by now.
+        if (at_ == 0) return SkipLong();
         Refill(base_ + at_);
-        end = FindDelimiter(window_, 0);
-        if (end == 0) continue;  // somebody has changed it
-        if (end == valid_ && base_ + valid_ != length_) return SkipLong();
+        continue;
       }
       const Token token{window_ + at_, end - at_};
       at_ = end;

@@ -259,13 +259,14 @@ CARILLON_DEVICE shm::MemcOutcome Storage(Command& command, StoreMode mode) {
     if (mode == StoreMode::kSet) DropKey(table, words.key());
     return command.Say("SERVER_ERROR object too large for cache\r\n", noreply);
   }
-  const StoreRequest request{mode,
-                             words.key(),
-                             static_cast<uint32_t>(words.number[2].magnitude),
-                             ResolveExptime(words.number[3], table.now()),
-                             command.text + command.line.line_bytes(),
-                             static_cast<uint32_t>(length.magnitude),
-                             words.number[5].magnitude};
+  const StoreRequest request{
+      mode,
+      words.key(),
+      static_cast<uint32_t>(words.number[2].magnitude),
+      ResolveExptime(words.number[3], table.now()),
+      command.text + command.line.line_bytes(),
+      static_cast<uint32_t>(length.magnitude),
+      mode == StoreMode::kCas ? words.number[5].magnitude : 0};
   // line_bytes() <= command.length, as the line is complete.
   const uint32_t rest = command.length - command.line.line_bytes();
   Table::Count(&table.counters(request.key.hash)->cmd_set);

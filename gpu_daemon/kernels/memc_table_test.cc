@@ -91,6 +91,28 @@ TEST(MemcTable, EvictsTheDeadBeforeTheLiving) {
   EXPECT_EQ(Stat(server, "curr_items"), 16u);
 }
 
+TEST(MemcTable, TellsKeysOfTheSameHashApart) {
+  MemcServer server(4, 4);
+  // They have the same lookup3.
+  server.Say(SetLine("key-0026315", "a"));
+  server.Say(SetLine("key-0108359", "b"));
+  EXPECT_EQ(server.Say("get key-0026315\r\n"), ValueText("key-0026315", "a"));
+  EXPECT_EQ(server.Say("get key-0108359\r\n"), ValueText("key-0108359", "b"));
+
+  // One that goes on where the other's value begins.
+  server.Say(SetLine("key", "abc"));
+  const std::string bytes = "keyabc" + std::string(memc::kReadSlack, ' ');
+  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
+  const uint32_t hash = memc::HashKey(data, 3);
+  memc::Table table(server.table_memory.span(), server.store_memory.span(),
+                    server.now_s);
+  memc::Set* set = table.SetOf(hash);
+  for (uint32_t length = 1; length <= 6; ++length) {
+    const memc::Found found = table.FindAny(set, {data, length, hash});
+    EXPECT_EQ(found.item != nullptr, length == 3) << length;
+  }
+}
+
 TEST(MemcTable, SpreadsKeysOverAllSets) {
   MemcServer server(64, 16);
   for (int i = 0; i < 512; ++i) {

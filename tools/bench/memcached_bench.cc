@@ -85,12 +85,13 @@ class Servers {
   uint16_t port = 0;
 
   absl::Status Start(ChildSpec spec) {
+    spec.realtime = realtime_;
     auto child = Child::Spawn(spec);
     if (!child.ok()) return child.status();
     children_.push_back(*std::move(child));
     return absl::OkStatus();
   }
-  Servers() = default;
+  explicit Servers(const BenchRun& run) : realtime_(run.session.realtime) {}
   Servers(Servers&&) = default;
   Servers& operator=(Servers&&) = delete;
   ~Servers() {
@@ -114,13 +115,15 @@ class Servers {
   }
 
  private:
+  bool realtime_;
   std::vector<Child> children_;
 };
 
-absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch) {
+absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch,
+                                       const BenchRun& run) {
   const auto port = FreePort();
   if (!port.ok()) return port.status();
-  Servers servers;
+  Servers servers(run);
   servers.port = *port;
   const std::string number = std::to_string(*port);
   std::vector<std::string> argv = {
@@ -135,15 +138,16 @@ absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch) {
 }
 
 absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
-                                 const std::string& gpud) {
+                                 const BenchRun& run) {
   const auto port = FreePort();
   if (!port.ok()) return port.status();
-  Servers servers;
+  Servers servers(run);
   servers.port = *port;
   const std::string testbed = scratch.path() + "/testbed";
-  auto started = servers.Start({.argv = {gpud, "--dir", testbed, "--backend",
-                                         "cpu", "--log-level", "warn"},
-                                .log_path = scratch.path() + "/gpud"});
+  auto started =
+      servers.Start({.argv = {run.session.gpud, "--dir", testbed, "--backend",
+                              "cpu", "--log-level", "warn"},
+                     .log_path = scratch.path() + "/gpud"});
   if (!started.ok()) return started;
   // The NIC gives up when there is no testbed; gpud's is there in a moment.
   const shm::Nanoseconds deadline =
@@ -165,10 +169,11 @@ absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
   return servers;
 }
 
-absl::StatusOr<Servers> StartEcho(const ScratchDirectory& scratch) {
+absl::StatusOr<Servers> StartEcho(const ScratchDirectory& scratch,
+                                  const BenchRun& run) {
   const auto port = FreePort();
   if (!port.ok()) return port.status();
-  Servers servers;
+  Servers servers(run);
   servers.port = *port;
   const auto started = servers.Start(
       {.argv = {Runfile("tools/bench/udp_echo"), std::to_string(*port)},
@@ -179,7 +184,8 @@ absl::StatusOr<Servers> StartEcho(const ScratchDirectory& scratch) {
 
 // One run of memc_load: `a` and memcached in turn.
 absl::StatusOr<Json> Compare(const Servers& a, bool echo,
-                             const Servers& memcached, int window, bool quick) {
+                             const Servers& memcached, int window,
+                             const BenchRun& run) {
   std::vector<std::string> argv = {
       Runfile("tools/bench/memc_load"),
       fmt::format("127.0.0.1:{}", a.port),
@@ -188,10 +194,10 @@ absl::StatusOr<Json> Compare(const Servers& a, bool echo,
       "--vs-pids=" + memcached.Pids(),
       fmt::format("--window={}", window),
       fmt::format("--vs-tcp-warm={}", memcached.port),
-      quick ? "--seconds=0.1" : "--seconds=1",
-      quick ? "--rounds=1" : "--rounds=3"};
+      run.quick ? "--seconds=0.1" : "--seconds=1",
+      run.quick ? "--rounds=1" : "--rounds=3"};
   argv.push_back(echo ? "--echo" : fmt::format("--tcp-warm={}", a.port));
-  auto client = Child::Spawn({.argv = argv});
+  auto client = Child::Spawn({.argv = argv, .realtime = run.session.realtime});
   if (!client.ok()) return client.status();
   const auto output = client->ReadAll(std::chrono::minutes(3));
   if (!output.ok()) return output.status();
@@ -223,13 +229,13 @@ absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
     if (!directory.ok()) return directory.status();
     scratch.push_back(*std::move(directory));
   }
-  auto nic = StartNic(scratch[0], run.session.gpud);
+  auto nic = StartNic(scratch[0], run);
   if (!nic.ok()) return nic.status();
-  auto memcached = StartMemcached(scratch[1]);
+  auto memcached = StartMemcached(scratch[1], run);
   if (!memcached.ok()) return memcached.status();
-  auto again = StartMemcached(scratch[2]);
+  auto again = StartMemcached(scratch[2], run);
   if (!again.ok()) return again.status();
-  auto echo = StartEcho(scratch[3]);
+  auto echo = StartEcho(scratch[3], run);
   if (!echo.ok()) return echo.status();
   runs->idle_percent.push_back(IdlePercent(*nic));
 
@@ -239,7 +245,7 @@ absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
           std::pair("udp_echo", &*echo)}) {
       WaitForQuiet(run.session.max_foreign, run.session.patience);
       auto result =
-          Compare(*servers, servers == &*echo, *memcached, window, run.quick);
+          Compare(*servers, servers == &*echo, *memcached, window, run);
       if (!result.ok()) return result.status();
       fmt::print(stderr, "  round {} window {:>3} {:<15} / memcached: {}\n",
                  round + 1, window, name, (*result)["a_to_b"].dump());

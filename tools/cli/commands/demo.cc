@@ -193,9 +193,10 @@ class Demo {
     const uint64_t requests = CounterOf(figures_.nic, "udp_requests");
     const double seconds =
         std::chrono::duration<double>(now - std::max(shown_, start_)).count();
+    // Fits a line of 80 characters.
     const std::string line = fmt::format(
-        "{:4.0f} s  {:>9} requests/s  {:>11} requests  {:>7} frames  {:>5} "
-        "background kernels",
+        "{:5.1f} s {:>9} requests/s {:>11} in all {:>7} frames {:>6} "
+        "background",
         std::chrono::duration<double>(now - start_).count(),
         FormatCount(static_cast<uint64_t>((requests - shown_requests_) /
                                           std::max(seconds, 0.001))),
