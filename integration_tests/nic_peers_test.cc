@@ -132,15 +132,14 @@ class DifferentialTest : public NicPeersTest {
     for (const uint16_t port : {ports_.tcp, memcached_ports_.tcp}) {
       MemcTcpClient tcp(port);
       for (const auto& [key, value] :
-           std::vector<std::pair<std::string, size_t>>{
-               {"short", 5},
-               {"full", 1366},
-               {"edge1", 1366},
-               {"edge2", 1367},
-               {"edge3", 1374},
-               {"page", 4096},
-               {"long", 20000},
-               {"longer", 300000}}) {
+           std::vector<std::pair<std::string, size_t>>{{"short", 5},
+                                                       {"full", 1366},
+                                                       {"edge1", 1366},
+                                                       {"edge2", 1367},
+                                                       {"edge3", 1374},
+                                                       {"page", 4096},
+                                                       {"long", 20000},
+                                                       {"longer", 300000}}) {
         std::string text = fmt::format("set {} 7 0 {}\r\n", key, value);
         for (size_t i = 0; i < value; ++i)
           text += static_cast<char>('a' + i % 26);

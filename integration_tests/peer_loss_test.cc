@@ -176,7 +176,7 @@ TEST_F(PeerLossTest, EventsInFlightAreAbortedByAShutdown) {
 TEST_F(PeerLossTest, AStoppedGpudCostsADeadlineAndNothingElse) {
   auto device = Attach("device0", milliseconds(200));
   edge::EventQueue* queue = RegisterBusy(*device, 1);
-  testbed_->gpud().Signal(SIGSTOP);
+  testbed_->gpud().Stop();
   EXPECT_EQ(device->ReportReady("").code(),
             absl::StatusCode::kDeadlineExceeded);
   queue->RingDoorbell();

@@ -181,6 +181,14 @@ void Process::Signal(int signal) const {
   syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0);
 }
 
+void Process::Stop() const {
+  Signal(SIGSTOP);
+  siginfo_t stopped;
+  while (waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED) != 0 &&
+         errno == EINTR) {
+  }
+}
+
 bool Process::ended() const {
   pollfd waiter{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
   return poll(&waiter, 1, 0) > 0;

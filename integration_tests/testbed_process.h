@@ -54,6 +54,8 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
+  // SIGSTOP, and waits until every thread has stopped.
+  void Stop() const;
   // Waits for the end and reaps; output() is complete then. Nothing if it still
   // runs after `bound`.
   std::optional<Exit> Wait(std::chrono::milliseconds bound = kBound);

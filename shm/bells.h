@@ -2,6 +2,8 @@
 #ifndef CARILLON_SHM_BELLS_H_
 #define CARILLON_SHM_BELLS_H_
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -110,10 +112,11 @@ class CompletionWaiter {
       CpuRelax();
       if (ready()) return true;
       // The clock costs more than a look; and a spin must end when the other
-      // side ended.
-      if (turn % 64 == 0 &&
-          (closed() || NowNs() - start >= Nanoseconds(spin.count()))) {
-        break;
+      // side ended. With fewer cores than processes it may be the other side
+      // that waits for this core.
+      if (turn % 64 == 0) {
+        if (closed() || NowNs() - start >= Nanoseconds(spin.count())) break;
+        sched_yield();
       }
     }
     std::atomic_ref<uint32_t> armed(*armed_);

@@ -92,11 +92,8 @@ class Nic : private StreamSink {
   bool CompletionWaits() const;
   // Lets time pass until there may be something to do.
   absl::Status WaitForWork();
-  bool SpinForWork();
   // Handles what epoll has to say within `timeout_ns` (-1: any time).
   absl::Status PollDescriptors(int64_t timeout_ns);
-  // Why the session has ended.
-  absl::Status GpudGone();
   void PublishCounters();
   void Count(Counter counter, uint64_t n = 1) {
     counters_[static_cast<uint32_t>(counter)] += n;

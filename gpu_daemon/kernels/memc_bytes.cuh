@@ -68,6 +68,19 @@ CARILLON_DEVICE void PrefetchForLater([[maybe_unused]] const void* address) {
 #endif
 }
 
+// A word that another block may be overwriting with anything, plainly, as the
+// memory may be its own by now. The caller checks under a lock what it got.
+#if defined(__CUDACC__)
+__device__ inline uint32_t LoadGuess(const uint32_t* address) {
+  return simt::LoadRelaxed(address);
+}
+#else
+__attribute__((no_sanitize_thread)) inline uint32_t LoadGuess(
+    const uint32_t* address) {
+  return *static_cast<const volatile uint32_t*>(address);
+}
+#endif
+
 // memcpy for short and long, without a call for the short ones.
 CARILLON_MEMC_CALL void CopyBytes(uint8_t* to, const uint8_t* from,
                                   uint64_t n) {

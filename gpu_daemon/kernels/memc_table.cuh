@@ -424,7 +424,7 @@ class Table {
   CARILLON_DEVICE bool EvictBlock(BlockRef ref) {
     const Item* item = ItemAt(ref);
     if (item == nullptr) return false;
-    const uint32_t hash = LoadRelaxed(&item->hash);
+    const uint32_t hash = LoadGuess(&item->hash);
     Set* set = SetOf(hash);
     if (!Exclude(set).ok) return false;
     uint32_t way = 0;

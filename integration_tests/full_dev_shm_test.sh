@@ -1,0 +1,12 @@
+#!/bin/sh
+# A full /dev/shm harms nobody: apertures are memfds. Runs a test program, with
+# the arguments that follow it, where /dev/shm has no byte left.
+set -eu
+exec unshare --map-root-user --mount sh -euc '
+  mount -t tmpfs -o size=4k full /dev/shm
+  head -c 4096 /dev/zero > /dev/shm/full
+  if (echo more > /dev/shm/more) 2> /dev/null; then
+    echo "/dev/shm has room left: this would test nothing" >&2
+    exit 1
+  fi
+  exec "$0" "$@"' "$@"
