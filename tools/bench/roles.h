@@ -23,7 +23,7 @@ struct ClientJob {
   std::string endpoint;
   std::chrono::milliseconds idle_time{0};
   // Ends with whichever comes first.
-  uint64_t round_trips = 20'000;
+  uint64_t round_trips = 2'000'000;
   std::chrono::milliseconds round_trip_time{800};
   // Asleep before every round trip, so that the server sleeps too; 0: none.
   std::chrono::microseconds gap{0};

@@ -21,6 +21,11 @@ def rows_of(part, key):
     return list(reversed(rows))
 
 
+def scale_axis(axes, medians):
+    if medians and max(medians) > 20 * min(medians):
+        axes.set_xscale("log")
+
+
 def draw_panel(axes, part, key, title, scale, tail):
     rows = rows_of(part, key)
     medians = [summary[key]["median"] * scale for _, summary in rows]
@@ -32,8 +37,7 @@ def draw_panel(axes, part, key, title, scale, tail):
     axes.barh(places, medians, xerr=spread, color="#4878a8", ecolor="#203040", capsize=2)
     if tail:
         axes.plot([summary[tail]["median"] * scale for _, summary in rows], places, "o", color="#b04030", markersize=4)
-    if medians and max(medians) > 20 * min(medians):
-        axes.set_xscale("log")
+    scale_axis(axes, medians)
     for place, median in zip(places, medians):
         axes.annotate(f" {median:.3g}", (median, place), xytext=(2, 7), textcoords="offset points", fontsize=7)
     axes.set_yticks(list(places), [label for label, _ in rows], fontsize=8)
@@ -55,6 +59,7 @@ def draw_figures(axes, figures):
         for target in figure.get("target", {}).values():
             axes.plot([target], [place], "|", color="black", markersize=14)
     axes.axvline(1, color="#cccccc", zorder=0)
+    scale_axis(axes, [figure["value"]["median"] for figure in figures])
     axes.set_yticks(range(len(figures)), [figure["what"] for figure in figures], fontsize=8)
     axes.set_title("ratios of interleaved pairs (dot: median, line: range, tick: target)", fontsize=9, loc="left")
     axes.grid(axis="x", alpha=0.3)
@@ -72,7 +77,12 @@ def draw(document, path):
     if ratios:
         heights.append(len(ratios) + 1.2)
     figure, all_axes = plt.subplots(
-        len(heights), 1, figsize=(9, 0.42 * sum(heights) + 0.8), height_ratios=heights, squeeze=False
+        len(heights),
+        1,
+        figsize=(9, 0.42 * sum(heights) + 0.8),
+        height_ratios=heights,
+        squeeze=False,
+        layout="constrained",
     )
     for axes, (part, panel) in zip(all_axes[:, 0], panels):
         draw_panel(axes, part, *panel)
@@ -84,7 +94,6 @@ def draw(document, path):
         f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['kernel']}",
         fontsize=8,
     )
-    figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
