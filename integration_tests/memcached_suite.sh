@@ -1,0 +1,56 @@
+#!/bin/sh
+# Runs the parts of memcached's own test suite (Perl, from Debian's source
+# package) that fit a server without its options, against a running testbed:
+#
+#   ./carillon up -d -f tools/cli/topologies/memcached.yaml
+#   integration_tests/memcached_suite.sh 127.0.0.1:22122
+#
+# It flushes the server. Not part of `carillon test`: it needs the network.
+set -eu
+
+if [ $# -ne 1 ]; then
+  echo "usage: $0 HOST:PORT of a NIC of kind memcached" >&2
+  exit 2
+fi
+daemon=$1
+for program in apt-get dpkg-source prove; do
+  command -v "$program" > /dev/null || {
+    echo "$0: $program is missing: apt-get install dpkg-dev perl" >&2
+    exit 1
+  }
+done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+# An apt of its own: the machine's may know no source packages.
+mkdir -p apt/lists/partial apt/cache/archives/partial apt/parts
+cat > apt/parts/source.sources << 'SOURCES'
+Types: deb-src
+URIs: http://deb.debian.org/debian
+Suites: bookworm
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+SOURCES
+set -- -qq -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/apt/parts" \
+  -o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt/cache" -o APT::Sandbox::User=root
+echo "getting memcached's source package" >&2
+apt-get "$@" update
+apt-get "$@" source memcached > /dev/null
+cd memcached-*/
+
+# The library looks for a server program before it learns that it needs none,
+# and never tells an external server's UDP port, which is its TCP port.
+printf '#!/bin/sh\nexec /usr/bin/memcached "$@"\n' > memcached-debug
+chmod +x memcached-debug
+# shellcheck disable=SC2016
+sed -i 's/PeerPort => \$self->{udpport},/PeerPort => $self->{udpport} || $self->{port},/' t/lib/MemcachedTest.pm
+
+# udp.t: the binary protocol is not served, and a request larger than a NIC's
+# buffers (2048 bytes) is dropped and counted.
+sed -i -e 's/tests => 67/"no_plan"/' -e 's/(::IS_ASCII,::IS_BINARY)/(::IS_ASCII)/' -e 's/"abcd" x 1024/"abcd" x 480/' t/udp.t
+
+# Left out: what needs the server's options, its clock, its slabs, the binary
+# protocol, gat, or the meta commands.
+T_MEMD_USE_DAEMON=$daemon prove t/bogus-commands.t t/cas.t t/flags.t t/getset.t t/incrdecr.t \
+  t/issue_14.t t/issue_152.t t/line-lengths.t t/multiversioning.t t/noreply.t t/quit.t t/touch.t t/udp.t
