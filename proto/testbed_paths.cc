@@ -3,17 +3,35 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 namespace carillon {
+namespace {
+
+// One spelling for one place: paths are compared as text (the mark of a
+// testbed's processes), and a process may change its working directory.
+std::string Normal(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(directory, error);
+  if (error) path = directory;
+  path = path.lexically_normal();
+  // "x/" has an empty last part.
+  if (!path.has_filename() && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  return path;
+}
+
+}  // namespace
 
 std::string RuntimeDirectory() {
   if (const char* own = std::getenv("CARILLON_RUNTIME_DIR");
       own != nullptr && *own != '\0') {
-    return own;
+    return Normal(own);
   }
   if (const char* xdg = std::getenv("XDG_RUNTIME_DIR");
       xdg != nullptr && *xdg != '\0') {
-    return std::string(xdg) + "/carillon";
+    return Normal(std::string(xdg) + "/carillon");
   }
   return "/tmp/carillon-" + std::to_string(getuid());
 }

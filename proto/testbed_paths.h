@@ -35,7 +35,8 @@ class TestbedPaths {
 };
 
 // The directory that holds the testbeds of this user: $CARILLON_RUNTIME_DIR, or
-// $XDG_RUNTIME_DIR/carillon, or /tmp/carillon-<uid>.
+// $XDG_RUNTIME_DIR/carillon, or /tmp/carillon-<uid>. Absolute, without "..",
+// and without a "/" at its end.
 std::string RuntimeDirectory();
 
 // The environment variable in which a testbed's processes find their directory.

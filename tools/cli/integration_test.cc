@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -324,6 +325,32 @@ TEST_F(CliIntegration, AnOwnDeviceIsStartedByItsCommand) {
     return RunCli({"logs", "own"}).out == PathsOf("lab").directory() + " own\n";
   }));
   EXPECT_EQ(RunCli({"down"}).code, 0);
+}
+
+TEST_F(CliIntegration, AnOwnDevicesDaemonEndsWithItsTestbed) {
+  file_ = Write("daemon.yaml",
+                "name: lab\ngpu: {backend: cpu, memory: 16MiB}\ndevices:\n"
+                "  - {name: own, kind: exec, wait_ready: false, "
+                "command: [sh, -c, 'setsid sleep 1000 &']}\n");
+  const auto daemon_is_up = [] {
+    const auto marked = Marked("lab");
+    return std::any_of(marked.begin(), marked.end(), [](const auto& process) {
+      return FileText(fmt::format("/proc/{}/comm", process.pid)) == "sleep\n";
+    });
+  };
+  Up();
+  ASSERT_TRUE(Eventually(daemon_is_up));
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+  EXPECT_THAT(Marked("lab"), IsEmpty());
+
+  // A dead supervisor's daemon goes when the testbed comes up again.
+  Up();
+  ASSERT_TRUE(Eventually(daemon_is_up));
+  const std::vector<ProcessIdentity> before = Marked("lab");
+  kill(SupervisorOf(PathsOf("lab"))->pid, SIGKILL);
+  ASSERT_TRUE(Eventually([] { return Marked("lab").size() == 1; }));
+  Up();
+  for (const ProcessIdentity& process : before) EXPECT_FALSE(IsAlive(process));
 }
 
 TEST_F(CliIntegration, ABadTopologyIsAUsageError) {

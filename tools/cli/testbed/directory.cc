@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "tools/cli/testbed/marks.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/text.h"
 
@@ -231,6 +232,8 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Create(
     if (!status.ok()) return status;
 
     LockedDirectory directory(paths, *std::move(lock));
+    // Daemons of a dead testbed: the kernel has killed its children only.
+    KillOrphanedProcesses(paths);
     if (SomebodyListens(paths.control_socket())) {
       return WithHint(absl::AlreadyExistsError(fmt::format(
                           "a gpud that carillon did not start serves on {}",

@@ -214,6 +214,18 @@ TEST_F(DirectoryTest, IsNotFoundWhereThereIsNoTestbed) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(DirectoryTest, HasOnePathHoweverTheRuntimeDirectoryIsSpelt) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  for (const std::string& spelling :
+       {std::string("."), std::string("./x/.."), folder_.path() + "/",
+        folder_.path() + "//", folder_.path() + "/x/../"}) {
+    setenv("CARILLON_RUNTIME_DIR", spelling.c_str(), 1);
+    EXPECT_EQ(PathsOf("demo").directory(), paths_.directory()) << spelling;
+  }
+  fs::current_path(before);
+}
+
 TEST_F(DirectoryTest, IsNotMadeInAFolderThatIsNotThere) {
   setenv("CARILLON_RUNTIME_DIR", "/no/such/folder", 1);
   EXPECT_THAT(

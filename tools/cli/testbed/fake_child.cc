@@ -4,6 +4,7 @@
 //   stubborn           ignores SIGTERM
 //   crash              ends with SIGSEGV
 //   leave              leaves a process behind and ends
+//   daemonize          leaves one behind in a session of its own, and ends
 //   parent PROGRAM     starts PROGRAM as ChildProcess does, prints its pid,
 //   waits describe           prints what it was started with, and ends
 // Those that wait print "waiting" first.
@@ -71,6 +72,14 @@ int main(int argc, char** argv) {
   }
   if (what == "leave") {
     if (fork() == 0) Stay();
+    return 0;
+  }
+  if (what == "daemonize") {
+    if (fork() == 0) {
+      setsid();
+      if (fork() == 0) Stay();
+      _exit(0);
+    }
     return 0;
   }
   if (what == "describe") {

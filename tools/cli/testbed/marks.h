@@ -26,9 +26,14 @@ std::string SupervisorMark(const TestbedPaths& paths,
 // whichever supervisor.
 std::vector<ProcessIdentity> MarkedProcesses(const TestbedPaths& paths);
 
-// SIGKILL to those processes, and waits until they are gone (bounded). Returns
-// how many there were.
-int KillMarkedProcesses(const TestbedPaths& paths);
+// Those of them that no other process looks after: their supervisor is dead, or
+// is this process.
+std::vector<ProcessIdentity> OrphanedProcesses(const TestbedPaths& paths);
+
+// SIGKILL to the orphaned processes and to what they start meanwhile, and waits
+// until they are gone (5 s at most). Returns how many it killed. For whoever
+// has the testbed's lock and no child of it that should go on.
+int KillOrphanedProcesses(const TestbedPaths& paths);
 
 }  // namespace carillon::cli
 

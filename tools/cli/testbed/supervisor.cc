@@ -131,6 +131,7 @@ absl::Status Supervisor::BringUp() {
     ending_ = true;
     EndAll(/*gpud=*/false, options_.device_grace);
     EndAll(/*gpud=*/true, options_.gpud_grace);
+    KillStrays();
     state_.phase = "failed";
     SaveState();
     directory_.RemoveSockets();
@@ -337,6 +338,13 @@ void Supervisor::EndAll(bool gpud, milliseconds grace) {
   while (any_left()) Step(milliseconds(1000));
 }
 
+void Supervisor::KillStrays() {
+  const int killed = KillOrphanedProcesses(paths());
+  if (killed == 0) return;
+  options_.say(fmt::format("  {} process{} went on in the background: killed",
+                           killed, killed == 1 ? "" : "es"));
+}
+
 void Supervisor::EndDevices() {
   if (!ending_) {
     ending_ = true;
@@ -353,6 +361,7 @@ absl::Status Supervisor::TakeDown() {
   const Clock::time_point start = Clock::now();
   EndDevices();
   EndAll(/*gpud=*/true, options_.gpud_grace);
+  KillStrays();
   const absl::Status status = directory_.Remove();
   options_.say(
       fmt::format("down in {}", FormatSeconds(Ns(Clock::now() - start))));

@@ -1,5 +1,5 @@
 // Brings a testbed's processes up, watches them, and takes them down: nothing
-// that it started outlives it.
+// that it started, or that they started, outlives its TakeDown().
 #ifndef CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
 #define CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
 
@@ -83,6 +83,8 @@ class Supervisor {
   void MarkReady(const Child& child, const std::string& note);
   // SIGTERM to the chosen, then SIGKILL after `grace`.
   void EndAll(bool gpud, std::chrono::milliseconds grace);
+  // What has left its device's process group: daemons.
+  void KillStrays();
   void SignalAll(int signal);
   void Escalate();
   void SaveState();

@@ -293,6 +293,29 @@ TEST_F(SupervisorTest, KillsWhatADeviceLeavesBehind) {
   EXPECT_TRUE(supervisor.TakeDown().ok());
 }
 
+TEST_F(SupervisorTest, TakesDaemonsDownToo) {
+  Supervisor& supervisor =
+      Make({"wait"}, {Process("a", {"daemonize"}, /*wait_ready=*/false)});
+  ASSERT_TRUE(supervisor.BringUp().ok()) << said_;
+  ASSERT_TRUE(Eventually([&] { return IsWaiting("a"); }));
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+  EXPECT_THAT(said_, HasSubstr("1 process went on in the background: killed"));
+  EXPECT_THAT(Running(), IsEmpty());
+}
+
+TEST_F(SupervisorTest, AFailedBringUpLeavesNoDaemon) {
+  probe_.on_devices = [&] {
+    EXPECT_TRUE(Eventually([&] { return IsWaiting("a"); }));
+  };
+  Supervisor& supervisor =
+      Make({"wait"},
+           {Process("a", {"daemonize"}, /*wait_ready=*/false),
+            Process("b", {"wait"})},
+           {.ready_budget = milliseconds(100)});
+  EXPECT_EQ(supervisor.BringUp().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Running(), IsEmpty());
+}
+
 TEST(LastLines, ShowsTheEndAndNothingThatATerminalObeys) {
   TestFolder folder;
   const std::string path = folder.path() + "/x.log";

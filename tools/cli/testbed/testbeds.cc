@@ -116,7 +116,7 @@ absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
 Leftovers LeftoversOf(const Testbed& testbed) {
   return {.name = testbed.name,
           .directory = testbed.paths.directory(),
-          .processes = MarkedProcesses(testbed.paths),
+          .processes = OrphanedProcesses(testbed.paths),
           .files = TestbedFiles(testbed.paths)};
 }
 
@@ -124,7 +124,7 @@ absl::Status ClearDead(const Testbed& testbed) {
   auto directory = LockedDirectory::TakeOver(testbed.paths);
   if (absl::IsNotFound(directory.status())) return absl::OkStatus();
   if (!directory.ok()) return directory.status();
-  KillMarkedProcesses(testbed.paths);
+  KillOrphanedProcesses(testbed.paths);
   return directory->Remove();
 }
 

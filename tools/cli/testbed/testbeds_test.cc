@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/marks.h"
 #include "tools/cli/testbed/test_util.h"
@@ -33,6 +35,22 @@ class TestbedsTest : public ::testing::Test {
     auto directory = LockedDirectory::Create(PathsOf(name));
     EXPECT_TRUE(directory.ok()) << directory.status();
     return *std::move(directory);
+  }
+
+  // Runs on when asked to end; its mark can be seen.
+  ChildProcess SpawnMarked(const TestbedPaths& paths,
+                           const ProcessIdentity& supervisor) {
+    auto child = ChildProcess::Spawn(
+        {.argv = {FakeChild(), "stubborn"},
+         .environment = {std::string(kSupervisorVariable) + "=" +
+                         SupervisorMark(paths, supervisor)}});
+    EXPECT_TRUE(child.ok()) << child.status();
+    EXPECT_TRUE(Eventually([&] {
+      const auto marked = MarkedProcesses(paths);
+      return std::find(marked.begin(), marked.end(), child->identity()) !=
+             marked.end();
+    }));
+    return *std::move(child);
   }
 
   TestFolder folder_;
@@ -82,30 +100,56 @@ TEST_F(TestbedsTest, TheOnlyOneThatIsUpNeedsNoName) {
 TEST_F(TestbedsTest, ADeadOneIsClearedAwayWithItsProcesses) {
   MakeDead("old");
   const TestbedPaths paths = PathsOf("old");
-  auto orphan = ChildProcess::Spawn(
-      {.argv = {FakeChild(), "stubborn"},
-       .environment = {std::string(kSupervisorVariable) + "=" +
-                       SupervisorMark(paths, {999999999, 1})}});
+  auto orphan = SpawnMarked(paths, {999999999, 1});
   auto stranger = ChildProcess::Spawn({.argv = {FakeChild(), "stubborn"}});
-  ASSERT_TRUE(orphan.ok() && stranger.ok());
+  ASSERT_TRUE(stranger.ok()) << stranger.status();
   auto testbed = ChooseTestbed("old");
   ASSERT_TRUE(testbed.ok()) << testbed.status();
-  ASSERT_TRUE(
-      Eventually([&] { return LeftoversOf(*testbed).processes.size() == 1; }));
   const Leftovers leftovers = LeftoversOf(*testbed);
-  EXPECT_EQ(leftovers.processes[0], orphan->identity());
+  EXPECT_THAT(leftovers.processes, ElementsAre(orphan.identity()));
   EXPECT_THAT(
       leftovers.files,
       ElementsAre(paths.lock_file(), paths.log_directory() + "/gpud.log"));
   // Looking changes nothing.
-  EXPECT_TRUE(IsAlive(orphan->identity()));
+  EXPECT_TRUE(IsAlive(orphan.identity()));
   EXPECT_TRUE(fs::exists(paths.lock_file()));
 
   EXPECT_TRUE(ClearDead(*testbed).ok());
-  EXPECT_FALSE(IsAlive(orphan->identity()));
+  EXPECT_FALSE(IsAlive(orphan.identity()));
   EXPECT_TRUE(IsAlive(stranger->identity()));
   EXPECT_FALSE(fs::exists(paths.directory()));
   EXPECT_TRUE(ClearDead(*testbed).ok());
+}
+
+TEST_F(TestbedsTest, OneComesUpOverADeadOneWithoutItsProcesses) {
+  MakeDead("old");
+  auto orphan = SpawnMarked(PathsOf("old"), {999999999, 1});
+  const auto up = MakeUp("old");
+  EXPECT_FALSE(IsAlive(orphan.identity()));
+}
+
+// Two directories of one name, seen from two places: the mark names who looks
+// after a process.
+TEST_F(TestbedsTest, AProcessWhoseSupervisorLivesIsNoLeftover) {
+  MakeDead("old");
+  auto supervisor = ChildProcess::Spawn({.argv = {FakeChild(), "stubborn"}});
+  ASSERT_TRUE(supervisor.ok()) << supervisor.status();
+  auto process = SpawnMarked(PathsOf("old"), supervisor->identity());
+  const auto testbed = ChooseTestbed("old");
+  ASSERT_TRUE(testbed.ok()) << testbed.status();
+  EXPECT_THAT(LeftoversOf(*testbed).processes, IsEmpty());
+  EXPECT_TRUE(ClearDead(*testbed).ok());
+  EXPECT_TRUE(IsAlive(process.identity()));
+}
+
+// A mark is the whole directory: not that of another with a colon in its name.
+TEST_F(TestbedsTest, AMarkMeansOneDirectory) {
+  MakeDead("old");
+  auto other = SpawnMarked(TestbedPaths(PathsOf("old").directory() + ":7/lab"),
+                           {999999999, 1});
+  EXPECT_THAT(MarkedProcesses(PathsOf("old")), IsEmpty());
+  const auto up = MakeUp("old");
+  EXPECT_TRUE(IsAlive(other.identity()));
 }
 
 TEST_F(TestbedsTest, OneThatIsUpIsNotClearedAway) {
