@@ -1,4 +1,5 @@
 // gpud: the GPU daemon.
+#include <poll.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -99,9 +101,11 @@ void StartLogging(const std::string& level) {
 }
 
 // No kernel can be stopped on a CPU core: one that runs too long does not keep
-// gpud up.
-void ExitAnyway(const std::atomic<bool>* closed) {
-  std::thread([closed] {
+// gpud up, not even when the main thread is among those who wait for it.
+// `begin`, in a thread of its own, returns when the time begins.
+void ExitAnyway(const std::atomic<bool>* closed, std::function<void()> begin) {
+  std::thread([closed, begin = std::move(begin)] {
+    begin();
     std::this_thread::sleep_for(kLongestShutdown);
     spdlog::warn("a kernel still runs after {} s: going down without it",
                  kLongestShutdown.count());
@@ -132,9 +136,14 @@ int Main(int argc, char** argv) {
     spdlog::error("{}", std::string(plane.status().message()));
     return kFailed;
   }
-  (*plane)->Run();
   static std::atomic<bool> closed{false};
-  ExitAnyway(&closed);
+  ExitAnyway(&closed, [stop = stop.get()] {
+    pollfd signal{.fd = stop, .events = POLLIN, .revents = 0};
+    while (poll(&signal, 1, -1) < 0) {
+    }
+  });
+  (*plane)->Run();
+  ExitAnyway(&closed, [] {});
   (*plane)->ShutDown();
   closed = true;
   plane->reset();

@@ -174,7 +174,10 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext*,
 uint64_t AdminService::InFlight() const {
   uint64_t in_flight = 0;
   for (const auto& event : daemon_->ekt->events()) {
-    in_flight += event->in_flight() + event->waiting_rings();
+    // In this order: a ring that is launched in between counts twice, and not
+    // never.
+    const uint32_t waiting = event->waiting_rings();
+    in_flight += waiting + event->in_flight();
   }
   return in_flight;
 }

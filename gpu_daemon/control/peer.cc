@@ -98,6 +98,12 @@ absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
   if (auto status = CheckUser(credentials->uid, geteuid()); !status.ok()) {
     return status;
   }
+  if (credentials->pid == 0) {
+    return Error(absl::StatusCode::kPermissionDenied,
+                 "the caller lives in another PID namespace, where gpud cannot "
+                 "tell one process from another: run it in gpud's",
+                 reason::kUnknownPeer);
+  }
   auto pidfd = PidfdOf(connection, credentials->pid);
   if (!pidfd.ok()) return pidfd.status();
 

@@ -1,6 +1,9 @@
 #include "gpu_daemon/front_end/event_kernel.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -59,6 +62,12 @@ absl::Status CheckKernelMetadata(const KernelMetadata& kmd,
     return absl::InvalidArgumentError(fmt::format(
         "block {}x{}x{} has {} threads: the limit is {}", kmd.block.x,
         kmd.block.y, kmd.block.z, threads, kMaxThreads));
+  }
+  // What kernels count their threads by.
+  if (kmd.blocks() > std::numeric_limits<uint64_t>::max() / threads) {
+    return absl::InvalidArgumentError(
+        fmt::format("grid {}x{}x{} of {} threads each: more than 2^64 in all",
+                    kmd.grid.x, kmd.grid.y, kmd.grid.z, threads));
   }
   // In two steps: the sum of two u32 must not wrap.
   if (kmd.shared_bytes > gpu.shared_bytes_per_sm ||
@@ -165,6 +174,7 @@ bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status,
     return false;
   }
   if (life != nullptr) {
+    has_lives_.store(true, std::memory_order_relaxed);
     ring_.life(sequence) = *life;
     const auto add = [&](Stage stage, uint64_t from, uint64_t to) {
       if (from == 0 || to < from) return;
@@ -181,8 +191,13 @@ bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status,
     last_failed_status_.store(status, std::memory_order_relaxed);
     if (refused) refused_.fetch_add(1, std::memory_order_relaxed);
   }
-  ring_.Complete(sequence, state, status);
+  // An earlier lap's life must not be taken for this one's.
+  if (life == nullptr && has_lives_.load(std::memory_order_relaxed)) {
+    ring_.life(sequence) = {};
+  }
+  // Before the completion: who has seen it may ring for this slot at once.
   slot.store(SlotState::kFinished, std::memory_order_release);
+  ring_.Complete(sequence, state, status);
   // Last: once in_flight() is 0, nobody writes to the ring any more.
   auto& counter = state == EventState::kDone     ? done_
                   : state == EventState::kFailed ? failed_
@@ -201,6 +216,7 @@ uint64_t EventKernel::AbortUnfinished(EventStatus why) {
       ++aborted;
     }
   }
+  while (in_flight() != 0) sched_yield();
   return aborted;
 }
 

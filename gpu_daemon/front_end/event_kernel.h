@@ -115,6 +115,8 @@ class EventKernel {
   bool Finish(shm::Sequence sequence, shm::EventState state, uint32_t status,
               bool refused, const shm::EventLife* life);
   // Ends every launched event that has not ended as aborted. Returns how many.
+  // Afterwards nothing is in flight: waits for a Finish() that is under way in
+  // another thread. Launching must have ended.
   uint64_t AbortUnfinished(shm::EventStatus why);
   // Refuses new launches (the front-end skips it) and tells the device.
   void CloseRing();
@@ -154,9 +156,14 @@ class EventKernel {
 
   // The front-end's memory of how long this kernel takes on the short path: the
   // shortest of the last few samples, so that being descheduled once does not
-  // count.
-  bool fits_short_path() const { return short_path_ns_ <= kLongestShortPathNs; }
-  bool wants_sample() const { return (launched() & 15) == 1; }
+  // count. A kernel whose length is an argument never takes it: nothing can
+  // stop it there.
+  bool fits_short_path() const {
+    return !kmd().kernel->unbounded && short_path_ns_ <= kLongestShortPathNs;
+  }
+  bool wants_sample() const {
+    return launched() <= short_path_samples_.size() || (launched() & 15) == 1;
+  }
   void AddShortPathSample(shm::Nanoseconds duration);
 
  private:
@@ -195,6 +202,7 @@ class EventKernel {
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> aborted_{0};
   std::atomic<uint64_t> refused_{0};
+  std::atomic<bool> has_lives_{false};  // tracing was on at some time
   std::atomic<uint64_t> last_failed_sequence_{0};
   std::atomic<uint32_t> last_failed_status_{0};
   std::array<std::vector<std::atomic<uint64_t>>, kStages> stages_;

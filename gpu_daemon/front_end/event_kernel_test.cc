@@ -1,6 +1,13 @@
 #include "gpu_daemon/front_end/event_kernel.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
 
 #include "gpu_daemon/front_end/test_device.h"
 #include "gpu_daemon/kernels/registry.h"
@@ -39,6 +46,12 @@ TEST(KernelMetadataTest, EveryDimensionOutOfRangeIsNamedWithItsLimit) {
             "block 64x32x1 has 2048 threads: the limit is 1024");
   EXPECT_EQ(Check({1, 1, 1}, {32, 1, 1}, 49153),
             "49153 + 0 bytes of shared memory: an SM has 49152");
+}
+
+TEST(KernelMetadataTest, MoreThreadsThanCanBeCountedAreRefused) {
+  EXPECT_EQ(Check({1u << 30, 32768, 32768}, {16, 1, 1}),
+            "grid 1073741824x32768x32768 of 16 threads each: more than 2^64 in "
+            "all");
 }
 
 TEST(KernelMetadataTest, ABlockThatNoSmCouldHoldIsRefused) {
@@ -92,6 +105,68 @@ TEST_F(EventKernelTest, AnEventEndsOnceWhoeverTriesToEndItAgain) {
       event_.kernel->Finish(sequence, EventState::kAborted, 7, false, nullptr));
   EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
   EXPECT_EQ(event_.kernel->counts().aborted, 0u);
+}
+
+// Calls `action` right before the next completion is written to the ring, in
+// the thread that writes it.
+class BeforeCompletion {
+ public:
+  BeforeCompletion(const EventKernel& kernel, std::function<void()> action) {
+    const uint64_t ecq = kernel.ring().layout().ecq_offset;
+    page_ = kernel.memory().completion().At(ecq & ~uint64_t{kPage - 1});
+    action_ = std::move(action);
+    struct sigaction act {};
+    act.sa_handler = [](int) {
+      action_();
+      mprotect(page_, kPage, PROT_READ | PROT_WRITE);
+    };
+    sigaction(SIGSEGV, &act, &before_);
+    EXPECT_EQ(mprotect(page_, kPage, PROT_READ), 0);
+  }
+  ~BeforeCompletion() { sigaction(SIGSEGV, &before_, nullptr); }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  static inline void* page_;
+  static inline std::function<void()> action_;
+  struct sigaction before_;
+};
+
+TEST_F(EventKernelTest, WhoSeesACompletionMayRingForItsSlotAtOnce) {
+  Ring(4);
+  ASSERT_EQ(Pending(), 4u);
+  for (int i = 0; i < 4; ++i) event_.kernel->TakeRing();
+  uint64_t ended = 0;
+  const BeforeCompletion look(*event_.kernel,
+                              [&] { ended = event_.kernel->ended_in_order(); });
+  event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false, nullptr);
+  EXPECT_EQ(ended, 1u);
+}
+
+TEST_F(EventKernelTest, AfterAnAbortNothingIsInFlight) {
+  Ring(1);
+  ASSERT_EQ(Pending(), 1u);
+  event_.kernel->TakeRing();
+  std::atomic<bool> finishing{false};
+  std::atomic<bool> go_on{false};
+  const BeforeCompletion halt(*event_.kernel, [&] {
+    finishing = true;
+    while (!go_on) std::this_thread::yield();
+  });
+  std::thread worker([&] {
+    event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false,
+                          nullptr);
+  });
+  while (!finishing) std::this_thread::yield();
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    go_on = true;
+  });
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 0u);
+  EXPECT_EQ(event_.kernel->in_flight(), 0u);
+  EXPECT_EQ(event_.kernel->counts().done, 1u);
+  later.join();
+  worker.join();
 }
 
 TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {

@@ -278,15 +278,34 @@ TEST_F(FrontEndTest,
 }
 
 TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
-  auto slow = Add({.kernel = Kernel("busy"),
-                   .bindings = {Constant(300'000)},
-                   .block = {1, 1, 1}});
-  for (int i = 0; i < 64; ++i) {
+  simt::KernelInfo kernel = kGateKernel;
+  kernel.run_block = [](const simt::BlockLaunch&, const void*) {
+    const shm::Nanoseconds start = shm::NowNs();
+    while (shm::NowNs() - start < 150'000) {
+    }
+  };
+  auto slow = Add({.kernel = &kernel, .bindings = GateBindings(1)});
+  EXPECT_TRUE(slow.kernel->fits_short_path());
+  for (int i = 0; i < 4; ++i) {
     slow.ring->Commit();
     slow.ring->Ring();
     ASSERT_EQ(device_.Wait(*slow.ring).state, EventState::kDone);
   }
   EXPECT_FALSE(slow.kernel->fits_short_path());
+}
+
+TEST_F(FrontEndTest, AKernelWhoseLengthIsAnArgumentKeepsNoDoorbellWaiting) {
+  simt::KernelInfo kernel = kGateKernel;
+  kernel.unbounded = true;
+  auto endless = Add({.kernel = &kernel, .bindings = GateBindings(1)});
+  endless.ring->Commit();
+  endless.ring->Ring();
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  event.ring->Commit();
+  event.ring->Ring();
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  EXPECT_TRUE(Kernel("busy")->unbounded);
 }
 
 TEST_F(FrontEndTest,

@@ -31,7 +31,7 @@ CARILLON_KERNEL(busy, BusyArgs, args, self) {
 
 CARILLON_KERNEL_INFO(busy, BusyArgs,
                      "computes for a given number of steps a thread",
-                     simt::Registers(12),
+                     simt::Registers(12).Unbounded(),
                      CARILLON_PARAM(BusyArgs, iterations,
                                     "steps of each thread, some ns each"));
 

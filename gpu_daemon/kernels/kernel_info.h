@@ -110,6 +110,8 @@ struct KernelInfo {
   // sum.
   uint32_t static_shared_bytes;
   bool uses_barriers;
+  // How long it runs is an argument, which no buffer's size bounds.
+  bool unbounded;
   // Checks for clear messages early; each may be nullptr. They return nullptr
   // when all is well, otherwise a static sentence that says what must hold.
   // Kernels stay safe without them, because a GPU that launches by itself has
@@ -191,12 +193,18 @@ struct ValidatorArgs<const char* (*)(const LaunchShape&, const Args&)> {
 struct KernelTraits {
   uint32_t registers = 0;
   uint32_t shared_bytes = 0;
+  bool unbounded = false;
   const char* (*check_shape)(const LaunchShape&) = nullptr;
   const char* (*validate)(const LaunchShape&, const void*) = nullptr;
 
   constexpr KernelTraits Shared(uint32_t bytes) const {
     KernelTraits traits = *this;
     traits.shared_bytes = bytes;
+    return traits;
+  }
+  constexpr KernelTraits Unbounded() const {
+    KernelTraits traits = *this;
+    traits.unbounded = true;
     return traits;
   }
   template <const char* (*F)(const LaunchShape&)>

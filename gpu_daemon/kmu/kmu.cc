@@ -61,7 +61,7 @@ void Kmu::Submit(LaunchPtr launch) {
 // Moves launches from the pending queues to the KDU while it has room: by
 // priority, or by arrival under a policy that knows no priorities. Lock held.
 void Kmu::FillKdu() {
-  while (kdu_.size() < kKduEntries) {
+  while (true) {
     std::deque<LaunchPtr>* best = nullptr;
     for (int priority = kPriorities - 1; priority >= 0; --priority) {
       for (auto& queues : pending_) {
@@ -74,6 +74,9 @@ void Kmu::FillKdu() {
       if (best != nullptr && policy_->HighestDoorbellFirst()) break;
     }
     if (best == nullptr) return;
+    if (kdu_.size() >= kKduEntries && !MakeRoom(best->front()->priority)) {
+      return;
+    }
     // Kept in the order of arrival, which is what policies are told.
     const auto place =
         std::upper_bound(kdu_.begin(), kdu_.end(), best->front()->arrival,
@@ -83,6 +86,25 @@ void Kmu::FillKdu() {
     kdu_.insert(place, std::move(best->front()));
     best->pop_front();
   }
+}
+
+// Under a policy that knows priorities, what waits in the KDU for its first
+// block goes back to its queue for something more urgent: the last to arrive of
+// the lowest priority. Lock held.
+bool Kmu::MakeRoom(uint32_t priority) {
+  if (!policy_->HighestDoorbellFirst()) return false;
+  auto victim = kdu_.end();
+  for (auto launch = kdu_.begin(); launch != kdu_.end(); ++launch) {
+    if ((*launch)->next_block != 0 || (*launch)->priority >= priority) continue;
+    if (victim == kdu_.end() || (*launch)->priority <= (*victim)->priority) {
+      victim = launch;
+    }
+  }
+  if (victim == kdu_.end()) return false;
+  auto& queue = pending_[QueueOf(**victim)][(*victim)->priority];
+  queue.push_front(std::move(*victim));
+  kdu_.erase(victim);
+  return true;
 }
 
 std::optional<DispatchedBlock> Kmu::NextBlock() {

@@ -79,6 +79,7 @@ class Kmu {
   using LaunchPtr = std::unique_ptr<KernelLaunch>;
 
   void FillKdu();
+  bool MakeRoom(uint32_t priority);
   void End(LaunchPtr launch, shm::EventState state, uint32_t status);
   template <class Match>
   uint64_t CancelMatching(Match match, shm::EventStatus why);

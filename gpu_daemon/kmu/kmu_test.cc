@@ -128,6 +128,23 @@ TEST_F(KmuTest, MoreLaunchesThanKduEntriesWaitInThePendingQueues) {
     EXPECT_EQ(Get(std::move(result)).state, EventState::kDone);
 }
 
+TEST_F(KmuTest, AFullKduHoldsNothingMoreUrgentBack) {
+  Start({}, "priority", 1);
+  std::vector<std::future<LaunchResult>> low;
+  low.push_back(Submit(1, 2, 0));
+  for (uint64_t tag = 2; tag <= 40; ++tag) low.push_back(Submit(tag, 1, 0));
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  auto high = Submit(100, 1, 7);
+  gate_.LetPass(42);
+  EXPECT_EQ(Get(std::move(high)).state, EventState::kDone);
+  for (auto& result : low) {
+    EXPECT_EQ(Get(std::move(result)).state, EventState::kDone);
+  }
+  std::vector<uint64_t> expected = {1, 100, 1};
+  for (uint64_t tag = 2; tag <= 40; ++tag) expected.push_back(tag);
+  EXPECT_EQ(gate_.entered(), expected);
+}
+
 TEST_F(KmuTest, ACancelledLaunchRunsNoFurtherBlocksAndEndsAsAborted) {
   Start({}, "first_come", 1);
   auto running = Submit(1, 3, 0, 11);

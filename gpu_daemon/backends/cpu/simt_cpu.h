@@ -292,6 +292,7 @@ template <class Args, void (*Body)(const Args&, const Thread&)>
       (traits).registers,                                                \
       (traits).shared_bytes,                                             \
       name##_kernel::kUsesBarriers,                                      \
+      (traits).unbounded,                                                \
       (traits).check_shape,                                              \
       (traits).validate};                                                \
   inline const ::carillon::simt::KernelRegistration name##_registration( \
