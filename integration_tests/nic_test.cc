@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fmt/format.h"
@@ -222,6 +224,54 @@ TEST_F(NicTest, PacketsThatFindNoBufferAreCounted) {
   }));
   EXPECT_LE(Counter("udp_requests") + Counter("drops_no_buffer"), kBurst);
   ExpectServes();
+}
+
+TEST_F(NicTest, LargeRepliesLeaveBuffersForSmallOnes) {
+  Serve({"--packet-buffers", "64"});
+  MemcTcpClient tcp(ports_.tcp);
+  EXPECT_EQ(tcp.Ask(SetRequest("big", Noise(1 << 20, 1)), "STORED\r\n"),
+            "STORED\r\n");
+  // A client that asks for far more than it ever reads, though not for more
+  // than the socket holds.
+  constexpr uint64_t kRequests = 200;
+  MemcUdpClient greedy(ports_.udp);
+  for (uint64_t i = 0; i < kRequests; ++i) {
+    greedy.Send(Datagram(1, "get big\r\n"));
+  }
+  EXPECT_TRUE(Eventually([&] {
+    return Counter("drops_large") > 0 &&
+           Counter("udp_requests") + Counter("drops_no_buffer") == kRequests;
+  }));
+  ExpectServes();
+  ExpectCleanLedger();
+  EXPECT_LE(Counter("large_replies"), kRequests / 2);
+}
+
+TEST_F(NicTest, AFullRingCostsNoCpuAndLosesNothing) {
+  Serve({"--ring", "4"});
+  MemcUdpClient udp(ports_.udp);
+  EXPECT_EQ(udp.AskText(1, SetRequest("k", "v")), "STORED\r\n");
+  testbed_->gpud().Stop();
+  // Each in a batch of its own: later than the last one's time-out.
+  constexpr uint16_t kRequests = 20;
+  for (uint16_t id = 0; id < kRequests; ++id) {
+    udp.Send(Datagram(id, "get k\r\n"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const auto before = nic_->CpuTime();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(nic_->CpuTime() - before, std::chrono::milliseconds(250));
+  testbed_->gpud().Signal(SIGCONT);
+  std::vector<uint16_t> ids;
+  for (uint16_t i = 0; i < kRequests; ++i) {
+    const std::string reply = udp.Receive();
+    ASSERT_GE(reply.size(), 8u);
+    ids.push_back(testing::FrameField(reply, 0));
+    EXPECT_EQ(reply.substr(8), ValueReply("k", "v") + "END\r\n");
+  }
+  std::sort(ids.begin(), ids.end());
+  for (uint16_t i = 0; i < kRequests; ++i) EXPECT_EQ(ids[i], i);
+  ExpectCleanLedger();
 }
 
 TEST_F(NicTest, TcpFramingHoldsForAnySplit) {

@@ -54,10 +54,11 @@ class PeerLossTest : public ::testing::Test {
     EXPECT_TRUE(device.ok()) << Message(device.status());
     return device.ok() ? *std::move(device) : nullptr;
   }
-  edge::EventQueue* RegisterBusy(edge::Device& device, uint64_t iterations) {
+  edge::EventQueue* RegisterBusy(edge::Device& device, uint64_t iterations,
+                                 uint32_t threads = 64) {
     edge::EventSpec spec;
     spec.kernel = "busy";
-    spec.block = {64, 1, 1};
+    spec.block = {threads, 1, 1};
     spec.parameters = {Constant("iterations", iterations)};
     auto queue = edge::edgeRegisterEvent(device, spec);
     EXPECT_TRUE(queue.ok()) << Message(queue.status());
@@ -171,6 +172,23 @@ TEST_F(PeerLossTest, EventsInFlightAreAbortedByAShutdown) {
               static_cast<uint32_t>(edge::EventStatus::kShutdown));
     queue->Free();
   }
+}
+
+TEST_F(PeerLossTest, AnEndlessSingleWarpEventHoldsNobodyUp) {
+  auto culprit = Attach("culprit");
+  RegisterBusy(*culprit, kEndless, 1)->RingDoorbell();
+  ASSERT_TRUE(ThreadsBlock(1));
+  // Another's control calls and events.
+  auto other = Attach("other");
+  edge::EventQueue* queue = RegisterBusy(*other, 1);
+  queue->RingDoorbell();
+  EXPECT_TRUE(queue->Wait(kBound).ok());
+  // The culprit's end.
+  culprit.reset();
+  EXPECT_TRUE(Eventually([&] { return testbed_->Status().devices() == 1; }));
+  // gpud's end.
+  testbed_->gpud().Signal(SIGTERM);
+  EXPECT_EQ(testbed_->gpud().Wait(), 0);
 }
 
 TEST_F(PeerLossTest, AStoppedGpudCostsADeadlineAndNothingElse) {

@@ -189,6 +189,14 @@ void Process::Stop() const {
   }
 }
 
+std::chrono::nanoseconds Process::CpuTime() const {
+  clockid_t clock;
+  timespec time{};
+  if (clock_getcpuclockid(pid_, &clock) == 0) clock_gettime(clock, &time);
+  return std::chrono::seconds(time.tv_sec) +
+         std::chrono::nanoseconds(time.tv_nsec);
+}
+
 bool Process::ended() const {
   pollfd waiter{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
   return poll(&waiter, 1, 0) > 0;

@@ -64,6 +64,9 @@ class Process {
   // Whether it has ended; does not reap it.
   bool ended() const;
 
+  // Of all its threads, ended ones included.
+  std::chrono::nanoseconds CpuTime() const;
+
   // stdout and stderr so far.
   std::string output() const;
   // Waits until the output has `text` in it. False once it cannot come any

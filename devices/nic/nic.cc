@@ -45,6 +45,10 @@ constexpr uint32_t kLargePacketBytes = shm::AlignUp(
     std::max<uint64_t>(kMaxGetLine, kMaxLine + shm::kMemcMaxValueBytes + 2),
     shm::kCacheLine);
 
+// Datagrams that wait for a large reply keep their packet buffers: at most one
+// of so many buffers is theirs.
+constexpr size_t kLargeShare = 4;
+
 constexpr size_t Index(RequestType type) { return static_cast<size_t>(type); }
 constexpr const char* KernelOf(RequestType type) {
   return type == RequestType::kGet ? "memc_get" : "memc_set";
@@ -233,6 +237,7 @@ absl::Status Nic::Run(const edge::StopRequest& stop) {
     if (!received && !submitted && !finished) {
       status = WaitForWork();
     } else if (++turns_ % kTurnsPerPoll == 0) {
+      PublishCounters();
       status = PollDescriptors(0);
     }
   }
@@ -366,8 +371,12 @@ void Nic::FinishBatch(MemcChannel* channel, RequestType type, bool large,
   const bool failed = batch.state != edge::EventState::kDone;
   if (failed) {
     Count(Counter::kEventsFailed);
-    spdlog::warn("an event of {} with {} requests ended with status {}",
-                 KernelOf(type), batch.requests.size(), batch.status);
+    if (const uint64_t events = failures_.Take(seen)) {
+      spdlog::warn(
+          "{} event(s) of {} failed, the last with {} requests and "
+          "status {}",
+          events, KernelOf(type), batch.requests.size(), batch.status);
+    }
   }
   replies_.clear();
   batch_.clear();  // datagrams that are done with
@@ -420,6 +429,11 @@ bool Nic::FinishRequest(const Request& request, RequestType type, bool large,
       return true;
     case MemcOutcome::kTooLarge:
       if (!large) {
+        if (!stream && large_queues_[Index(type)].size() >=
+                           options_.packet_buffers / kLargeShare) {
+          Count(Counter::kDropsLarge);
+          return true;
+        }
         Count(Counter::kLargeReplies);
         large_queues_[Index(type)].push_back(request);
         return false;
@@ -491,8 +505,10 @@ bool Nic::CompletionWaits() const {
 absl::Status Nic::WaitForWork() {
   const shm::Nanoseconds start = shm::NowNs();
   std::optional<shm::Nanoseconds> deadline;
-  for (const BatchQueue& queue : queues_) {
-    const auto closes = queue.Deadline();
+  for (size_t type = 0; type < kRequestTypes; ++type) {
+    // A full ring waits for a completion, whatever the time.
+    if (!channels_[type]->CanSubmit()) continue;
+    const auto closes = queues_[type].Deadline();
     if (closes && (!deadline || *closes < *deadline)) deadline = closes;
   }
   const bool in_flight = EventsInFlight();

@@ -20,6 +20,7 @@ enum class Counter : uint32_t {
   kSets,            // requests that memc_set carried out
   kDropsNoBuffer,   // datagrams: all packet buffers in use
   kDropsOversized,  // datagrams longer than a packet buffer
+  kDropsLarge,      // datagrams: too many wait for a large reply
   kDropsMalformed,  // datagrams that deserve no reply
   kDropsSend,       // reply datagrams that the kernel did not take
   kBatches,         // events
@@ -37,10 +38,10 @@ inline std::vector<std::string> CounterNames() {
           "tcp_connections",   "get_hits",
           "get_misses",        "sets",
           "drops_no_buffer",   "drops_oversized",
-          "drops_malformed",   "drops_send",
-          "batches",           "batch_requests",
-          "reroutes",          "large_replies",
-          "events_failed"};
+          "drops_large",       "drops_malformed",
+          "drops_send",        "batches",
+          "batch_requests",    "reroutes",
+          "large_replies",     "events_failed"};
 }
 
 enum class Histogram : uint32_t {

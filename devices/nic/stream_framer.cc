@@ -75,7 +75,7 @@ std::optional<uint32_t> DataBytes(const Words& words) {
   if (words.word[1].size() > kMaxKey) return std::nullopt;
   const auto bytes = ParseNumber(words.word[4], &std::strtol);
   if (!IsUnsigned(words.word[2]) || !ParseNumber(words.word[3], &std::strtol) ||
-      !bytes || (cas && !ParseNumber(words.word[5], &std::strtoull))) {
+      !bytes || (cas && !IsUnsigned(words.word[5]))) {
     return std::nullopt;
   }
   if (*bytes < 0 || *bytes > INT_MAX - 2) return std::nullopt;

@@ -78,16 +78,26 @@ TEST(StreamFramer, TakesTheDataBlockByItsLengthAlone) {
 TEST(StreamFramer, MalformedStorageLinesHaveNoDataBlock) {
   const std::string long_key(251, 'k');
   for (const std::string& line :
-       {std::string("set k 0 0\r\n"), std::string("set k 0 0 x\r\n"),
-        std::string("set k 0 0 -1\r\n"), std::string("set k x 0 5\r\n"),
-        std::string("set k 0 x 5\r\n"), std::string("set k 0 0 5x\r\n"),
-        std::string("set k 0 0 5 6 7\r\n"), std::string("set\r\n"),
-        std::string("cas k 0 0 5\r\n"), std::string("cas k 0 0 5 x\r\n"),
-        std::string("set k -1 0 5\r\n"), std::string("SET k 0 0 5\r\n"),
+       {std::string("set k 0 0\r\n"),
+        std::string("set k 0 0 x\r\n"),
+        std::string("set k 0 0 -1\r\n"),
+        std::string("set k x 0 5\r\n"),
+        std::string("set k 0 x 5\r\n"),
+        std::string("set k 0 0 5x\r\n"),
+        std::string("set k 0 0 5 6 7\r\n"),
+        std::string("set\r\n"),
+        std::string("cas k 0 0 5\r\n"),
+        std::string("cas k 0 0 5 x\r\n"),
+        std::string("cas k 0 0 1 -1\r\n"),
+        std::string("set k -1 0 5\r\n"),
+        std::string("SET k 0 0 5\r\n"),
         std::string("set k 0 0 99999999999999999999\r\n"),
         std::string("set k 0 0 4294967296\r\n"),
-        "set " + long_key + " 0 0 5\r\n", std::string("stats k 0 0 5\r\n"),
-        std::string("\r\n"), std::string("\n"), std::string("   \r\n")}) {
+        "set " + long_key + " 0 0 5\r\n",
+        std::string("stats k 0 0 5\r\n"),
+        std::string("\r\n"),
+        std::string("\n"),
+        std::string("   \r\n")}) {
     EXPECT_EQ(CutWhole(line + "hello\r\n"), (Strings{line, "hello\r\n"}))
         << line;
   }

@@ -53,7 +53,7 @@ CARILLON_DEVICE void AddRelease(uint64_t* address, uint64_t value) {
 
 // The lock of one hash table set (thesis 4.2.2): any number of GETs share it, a
 // SET has it alone. The paper's lock lets a stream of GETs starve a SET; here a
-// waiting SET holds further GETs off.
+// waiting SET holds further GETs off, though not the same one for ever.
 //
 //   63       32 31      30      29       0
 //   +----------+-------+-------+---------+
@@ -73,13 +73,40 @@ struct LockResult {
   uint32_t clock;
 };
 
+// Rounds for which a GET lets waiting SETs go first.
+inline constexpr uint32_t kLockCourtesyRounds = 64;
+
+// Counts the rounds in which a lock stood still: one whose clock moves is taken
+// by others, one that nobody can take is garbage.
+class LockPatience {
+ public:
+  CARILLON_DEVICE explicit LockPatience(uint32_t max_rounds)
+      : max_rounds_(max_rounds) {}
+  // False: enough.
+  CARILLON_DEVICE bool Goes(uint64_t seen) {
+    const uint32_t clock = static_cast<uint32_t>(seen >> 32);
+    still_ = clock == clock_ ? still_ + 1 : 0;
+    clock_ = clock;
+    return still_ < max_rounds_;
+  }
+
+ private:
+  const uint32_t max_rounds_;
+  uint32_t clock_ = 0;
+  uint32_t still_ = 0;
+};
+
 // Test-and-test-and-set, as in the paper.
 CARILLON_MEMC_CALL LockResult LockShared(uint64_t* lock,
                                          uint32_t max_rounds = kMaxLockRounds) {
-  for (uint32_t round = 0; round < max_rounds; ++round) {
+  LockPatience patience(max_rounds);
+  for (uint32_t round = 0;; ++round) {
     const uint64_t seen = LoadRelaxed(lock);
-    if ((seen & (kLockSetHolds | kLockSetWaits)) == 0 &&
-        (seen & kLockGets) != kLockGets) {
+    if (!patience.Goes(seen)) return {false, 0};
+    const uint64_t barred = round < kLockCourtesyRounds
+                                ? kLockSetHolds | kLockSetWaits
+                                : kLockSetHolds;
+    if ((seen & barred) == 0 && (seen & kLockGets) != kLockGets) {
       if (CasAcquire(lock, seen, seen + kLockTick + 1) == seen) {
         return {true, static_cast<uint32_t>(seen >> 32) + 1};
       }
@@ -87,7 +114,6 @@ CARILLON_MEMC_CALL LockResult LockShared(uint64_t* lock,
     }
     simt::SpinPause(round);
   }
-  return {false, 0};
 }
 
 CARILLON_DEVICE void UnlockShared(uint64_t* lock) {
@@ -96,8 +122,10 @@ CARILLON_DEVICE void UnlockShared(uint64_t* lock) {
 
 CARILLON_MEMC_CALL LockResult
 LockExclusive(uint64_t* lock, uint32_t max_rounds = kMaxLockRounds) {
-  for (uint32_t round = 0; round < max_rounds; ++round) {
+  LockPatience patience(max_rounds);
+  for (uint32_t round = 0;; ++round) {
     const uint64_t seen = LoadRelaxed(lock);
+    if (!patience.Goes(seen)) return {false, 0};
     if ((seen & (kLockSetHolds | kLockGets)) == 0) {
       // Clears "waits"; whoever else waits says so again in its next round.
       const uint64_t mine =
@@ -112,7 +140,6 @@ LockExclusive(uint64_t* lock, uint32_t max_rounds = kMaxLockRounds) {
     }
     simt::SpinPause(round);
   }
-  return {false, 0};
 }
 
 CARILLON_DEVICE void UnlockExclusive(uint64_t* lock) {

@@ -106,20 +106,47 @@ CARILLON_MEMC_CALL void DropKey(Table& table, const Key& key) {
   UnlockExclusive(&set->lock);
 }
 
+CARILLON_DEVICE shm::MemcOutcome SayStored(Command& command, StoreMode mode,
+                                           bool stored, bool exists,
+                                           bool noreply) {
+  RareCounters* rare = &command.table.header()->rare;
+  if (stored) {
+    if (mode == StoreMode::kCas) Table::Count(&rare->cas_hits);
+    return command.Say("STORED\r\n", noreply);
+  }
+  if (mode != StoreMode::kCas) return command.Say("NOT_STORED\r\n", noreply);
+  Table::Count(exists ? &rare->cas_badval : &rare->cas_misses);
+  return exists ? command.Say("EXISTS\r\n", noreply)
+                : command.Say("NOT_FOUND\r\n", noreply);
+}
+
 // set, add, replace and cas. The value is copied before the set is locked.
 CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
                                            const StoreRequest& request,
                                            bool noreply) {
   Table& table = command.table;
   const Key& key = request.key;
-  RareCounters* rare = &table.header()->rare;
-  const BlockRef ref =
-      table.Allocate(key.hash, ItemBytes(key.length, request.length));
+  Set* set = table.SetOf(key.hash);
+  if (request.mode != StoreMode::kSet) {
+    // What is refused anyway costs nobody room.
+    const LockResult lock = table.Share(set);
+    if (!lock.ok) return shm::MemcOutcome::kCorrupt;
+    Item* const item = table.Find(set, key).item;
+    if (item != nullptr) simt::StoreRelaxed(&item->last_access, lock.clock);
+    const bool exists = item != nullptr;
+    UnlockShared(&set->lock);
+    if (exists == (request.mode == StoreMode::kAdd)) {
+      return SayStored(command, request.mode, false, exists, noreply);
+    }
+  }
+  const BlockRef ref = table.Allocate(
+      key.hash, ItemBytes(key.length, request.length),
+      request.mode == StoreMode::kSet ? OwnItem::kEvict : OwnItem::kSpare);
   uint8_t* value = ref == 0 ? nullptr
                             : FillItem(table, ref, key, request.flags,
                                        request.exptime, request.length);
   if (value == nullptr) {
-    Table::Count(&rare->store_no_memory);
+    Table::Count(&table.header()->rare.store_no_memory);
     // Rather nothing than a value that the client has replaced.
     if (request.mode == StoreMode::kSet) DropKey(table, key);
     return command.Say("SERVER_ERROR out of memory storing object\r\n",
@@ -127,13 +154,11 @@ CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
   }
   CopyBytes(value, request.data, request.length);
 
-  Set* set = table.SetOf(key.hash);
   const LockResult lock = table.Exclude(set);
   if (!lock.ok) return shm::MemcOutcome::kCorrupt;
   const Found found = table.FindToChange(set, key);
   const bool exists = found.item != nullptr;
   bool store = false;
-  bool matches = false;
   switch (request.mode) {
     case StoreMode::kAdd:
       store = !exists;
@@ -143,8 +168,7 @@ CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
       store = exists;
       break;
     case StoreMode::kCas:
-      matches = exists && found.item->cas == request.cas;
-      store = matches;
+      store = exists && found.item->cas == request.cas;
       break;
     default:
       store = true;
@@ -152,17 +176,7 @@ CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
   if (store) table.Link(set, found, ref, lock.clock);
   UnlockExclusive(&set->lock);
   if (!store) table.store().Free(ref);
-
-  if (request.mode == StoreMode::kCas) {
-    Table::Count(matches ? &rare->cas_hits
-                         : (exists ? &rare->cas_badval : &rare->cas_misses));
-    if (!store) {
-      return exists ? command.Say("EXISTS\r\n", noreply)
-                    : command.Say("NOT_FOUND\r\n", noreply);
-    }
-  }
-  return store ? command.Say("STORED\r\n", noreply)
-               : command.Say("NOT_STORED\r\n", noreply);
+  return SayStored(command, request.mode, store, exists, noreply);
 }
 
 // Runs change(set, lock, found, &need) under the key's exclusive lock. When it
@@ -180,7 +194,7 @@ CARILLON_DEVICE bool ChangeItem(Table& table, const Key& key, Change change) {
     change(set, lock, found, &need);
     UnlockExclusive(&set->lock);
     if (need == 0) return true;
-    if (!table.EvictFor(key.hash, need)) return false;
+    if (!table.EvictFor(key.hash, need, OwnItem::kSpare)) return false;
   }
   return false;
 }

@@ -149,6 +149,10 @@ struct Found {
   uint32_t way;
 };
 
+// Whether making room for a key may evict the key's own item: a set replaces
+// it, everything else builds on it.
+enum class OwnItem : uint8_t { kEvict, kSpare };
+
 // Table and store as one thread sees them. Every operation that fails on a lock
 // or meets what cannot be has condemned both; `ok` is then false for good.
 class Table {
@@ -281,7 +285,7 @@ class Table {
     Counters* count = counters(hash);
     uint32_t way = old.item != nullptr ? old.way : FreeWay(set);
     if (way == kWays) {
-      way = Victim(set, clock, 0);
+      way = Victim(set, clock, 0, {});
       if (way == kWays) {
         Condemn();
         return;
@@ -298,19 +302,23 @@ class Table {
 
   // A block for an item, evicting others if need be; 0: there is no room. The
   // caller holds no lock.
-  CARILLON_DEVICE BlockRef Allocate(uint32_t hash, uint64_t bytes) {
+  CARILLON_DEVICE BlockRef Allocate(uint32_t hash, uint64_t bytes,
+                                    OwnItem own) {
     BlockRef ref = store_.Allocate(bytes);
     for (uint32_t round = 0; ref == 0 && round < kMaxEvictRounds; ++round) {
-      if (!EvictFor(hash, bytes)) break;
+      if (!EvictFor(hash, bytes, own)) break;
       ref = store_.Allocate(bytes);
     }
     return ref;
   }
 
-  // Frees the room that an item of `bytes` needs, if it can: the least recently
-  // used item of that size in the key's set, or in one of the next sets; else
-  // whole pages, whoever is in them. The caller holds no lock.
-  CARILLON_MEMC_CALL bool EvictFor(uint32_t hash, uint64_t bytes) {
+  // Makes room for an item of `bytes`: evicts the least recently used item of
+  // that size in the key's set, or in one of the next sets; else whole pages,
+  // whoever is in them. Others may be faster to use the room, or may hold what
+  // was to be evicted: then it is worth another try. False: in vain. The caller
+  // holds no lock.
+  CARILLON_MEMC_CALL bool EvictFor(uint32_t hash, uint64_t bytes, OwnItem own) {
+    const Spared spared{own == OwnItem::kSpare, hash};
     if (bytes > store_.capacity()) return false;
     const uint64_t block_bytes = Store::RoundUp(bytes);
     const uint32_t probes = sets_ < kMaxProbes ? sets_ : kMaxProbes;
@@ -318,7 +326,7 @@ class Table {
       Set* set = SetAt((hash % sets_ + uint64_t{i}) % sets_);
       const LockResult lock = Exclude(set);
       if (!lock.ok) return false;
-      const uint32_t way = Victim(set, lock.clock, block_bytes);
+      const uint32_t way = Victim(set, lock.clock, block_bytes, spared);
       if (way != kWays) {
         Count(&counters(hash)->evictions);
         Remove(set, way);
@@ -326,7 +334,8 @@ class Table {
       UnlockExclusive(&set->lock);
       if (way != kWays) return true;
     }
-    return StealPages(bytes);
+    StealPages(bytes, spared);
+    return ok_;
   }
 
   CARILLON_DEVICE uint64_t NextCas() {
@@ -341,6 +350,15 @@ class Table {
   CARILLON_DEVICE void FlushAt(uint32_t at) { SetFlushTime(at); }
 
  private:
+  // What no eviction may take: the items under a hash.
+  struct Spared {
+    bool any;
+    uint32_t hash;
+    CARILLON_DEVICE bool Has(const Item* item) const {
+      return any && LoadRelaxed(&item->hash) == hash;
+    }
+  };
+
   static constexpr uint32_t kMaxEvictRounds = 8;
   static constexpr uint32_t kMaxProbes = 128;
 
@@ -383,7 +401,8 @@ class Table {
   // used one. block_bytes != 0: only among items in blocks of that size. kWays:
   // none.
   CARILLON_MEMC_CALL uint32_t Victim(const Set* set, uint32_t clock,
-                                     uint64_t block_bytes) const {
+                                     uint64_t block_bytes,
+                                     Spared spared) const {
     uint32_t victim = kWays;
     uint32_t oldest = 0;
     for (uint32_t way = 0; way < kWays; ++way) {
@@ -392,6 +411,7 @@ class Table {
       const Item* item = ItemAt(ref);
       if (item == nullptr) continue;
       if (block_bytes != 0 && store_.BlockBytes(ref) != block_bytes) continue;
+      if (spared.Has(item)) continue;
       if (!IsLive(item)) return way;
       // Modulo 2^32: right as long as the item was used in the set's last 2^32
       // accesses.
@@ -406,35 +426,32 @@ class Table {
 
   // Evicts everything from as many consecutive pages as `bytes` needs. Which
   // item a block holds can only be guessed from outside of its set's lock: so
-  // the guess is checked under it. True when something was evicted.
-  CARILLON_DEVICE bool StealPages(uint64_t bytes) {
+  // the guess is checked under it.
+  CARILLON_DEVICE void StealPages(uint64_t bytes, Spared spared) {
     const uint32_t pages = Store::PagesFor(bytes);
     const uint32_t first = store_.NextVictimPages(pages);
-    bool any = false;
     for (uint32_t page = first; page < first + pages; ++page) {
       for (uint32_t i = 0; ok_; ++i) {
         const BlockRef ref = store_.BlockOfPage(page, i);
         if (ref == 0) break;
-        any |= EvictBlock(ref);
+        EvictBlock(ref, spared);
       }
     }
-    return any;
   }
 
-  CARILLON_DEVICE bool EvictBlock(BlockRef ref) {
+  CARILLON_DEVICE void EvictBlock(BlockRef ref, Spared spared) {
     const Item* item = ItemAt(ref);
-    if (item == nullptr) return false;
+    if (item == nullptr) return;
     const uint32_t hash = LoadGuess(&item->hash);
     Set* set = SetOf(hash);
-    if (!Exclude(set).ok) return false;
+    if (!Exclude(set).ok) return;
     uint32_t way = 0;
     while (way < kWays && set->ref[way] != ref) ++way;
-    if (way != kWays) {
+    if (way != kWays && !spared.Has(item)) {
       Count(&counters(hash)->evictions);
       Remove(set, way);
     }
     UnlockExclusive(&set->lock);
-    return way != kWays;
   }
 
   CARILLON_DEVICE void SetFlushTime(uint32_t due) {

@@ -259,6 +259,30 @@ TEST(MemcStore, ValuesGrowInAFullStore) {
   EXPECT_EQ(server.Say("get n\r\n"), ValueText("n", value));
 }
 
+TEST(MemcStore, MakingRoomForAKeySparesWhatItBuildsOn) {
+  // A full store whose items are mostly alone in their sets.
+  MemcServer server(4096, 1);
+  for (int i = 0; i < 3000; ++i) {
+    server.Say(SetLine("key" + std::to_string(i), "9"));
+  }
+  for (int i = 0; i < 50; ++i) {
+    const std::string key = "n" + std::to_string(i);
+    ASSERT_EQ(server.Say(SetLine(key, "9")), "STORED\r\n");
+    EXPECT_EQ(server.Say(SetLine(key, "8", "add")), "NOT_STORED\r\n") << i;
+    EXPECT_EQ(server.Say("incr " + key + " 1\r\n"), "10\r\n") << i;
+    EXPECT_EQ(server.Say(SetLine(key, "1", "append")), "STORED\r\n") << i;
+    EXPECT_EQ(server.Say(SetLine(key, "2", "prepend")), "STORED\r\n") << i;
+    EXPECT_EQ(server.Say("get " + key + "\r\n"), ValueText(key, "2101")) << i;
+    const std::string found = server.Say("gets " + key + "\r\n");
+    const std::string cas = found.substr(0, found.find('\r'));
+    EXPECT_EQ(server.Say("cas " + key + " 0 0 1 " +
+                         cas.substr(cas.rfind(' ') + 1) + "\r\n7\r\n"),
+              "STORED\r\n")
+        << i;
+    EXPECT_EQ(server.Say(SetLine(key, "6", "replace")), "STORED\r\n") << i;
+  }
+}
+
 TEST(MemcStore, UnderPressureAGetIsRightOrAMiss) {
   MemcServer server(64, 48);
   server.stride = 256 * 1024;
