@@ -22,7 +22,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "devices/nic/batch_queue.h"
-#include "devices/nic/line_limit.h"
 #include "devices/nic/memc_channel.h"
 #include "devices/nic/nic_counters.h"
 #include "devices/nic/packet_pool.h"
@@ -31,6 +30,7 @@
 #include "devices/nic/stream_server.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
+#include "shm/line_limit.h"
 #include "shm/spin_budget.h"
 #include "shm/unique_fd.h"
 
@@ -120,7 +120,7 @@ class Nic : private StreamSink {
   bool stopping_ = false;
   shm::SpinBudget spin_;
   uint32_t turns_ = 0;
-  LineLimit failures_;
+  shm::LineLimit failures_;
   std::array<uint64_t, kCounters> counters_{};
   // Scratch, kept for their memory.
   std::vector<Packet> received_;

@@ -1,7 +1,13 @@
 #include "gpu_daemon/backends/cpu/run_block.h"
 
+#include <spdlog/spdlog.h>
+
 #include <cstddef>
+#include <mutex>
 #include <vector>
+
+#include "shm/clock.h"
+#include "shm/line_limit.h"
 
 namespace carillon::gpud {
 namespace {
@@ -16,6 +22,15 @@ std::byte* SharedMemory(uint32_t bytes) {
   const size_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
   if (arena.size() < lines) arena.resize(lines);
   return reinterpret_cast<std::byte*>(arena.data());
+}
+
+void LogFailure(const char* message) {
+  static std::mutex mutex;
+  static shm::LineLimit limit;
+  std::lock_guard lock(mutex);
+  if (const uint64_t failures = limit.Take(shm::NowNs())) {
+    spdlog::warn("{} failed event(s), the last: {}", failures, message);
+  }
 }
 
 }  // namespace
@@ -37,7 +52,12 @@ void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
   if (launch.shared_bytes != 0)
     launch.shared = SharedMemory(launch.shared_bytes);
   launch.fail_status = fail_status;
+  char message[256];
+  message[0] = '\0';
+  launch.fail_message = message;
+  launch.fail_message_size = sizeof(message);
   kmd.kernel->run_block(launch, args);
+  if (message[0] != '\0') LogFailure(message);
 }
 
 }  // namespace carillon::gpud

@@ -1,12 +1,12 @@
-#include "devices/nic/line_limit.h"
+#include "shm/line_limit.h"
 
 #include <gtest/gtest.h>
 
-namespace carillon::nic {
+namespace carillon::shm {
 namespace {
 
 TEST(LineLimit, PassesAFewLinesThenOneASecondThatCountsTheRest) {
-  constexpr shm::Nanoseconds kSecond = 1'000'000'000;
+  constexpr Nanoseconds kSecond = 1'000'000'000;
   LineLimit limit;
   for (int i = 0; i < 5; ++i) EXPECT_EQ(limit.Take(kSecond), 1u);
   for (int i = 0; i < 99; ++i) EXPECT_EQ(limit.Take(kSecond * 2 - 1), 0u);
@@ -16,4 +16,4 @@ TEST(LineLimit, PassesAFewLinesThenOneASecondThatCountsTheRest) {
 }
 
 }  // namespace
-}  // namespace carillon::nic
+}  // namespace carillon::shm

@@ -1,19 +1,20 @@
-// Keeps a log line that every packet could cause from filling the disk.
-#ifndef CARILLON_DEVICES_NIC_LINE_LIMIT_H_
-#define CARILLON_DEVICES_NIC_LINE_LIMIT_H_
+// Keeps a log line that every packet or event could cause from filling the
+// disk.
+#ifndef CARILLON_SHM_LINE_LIMIT_H_
+#define CARILLON_SHM_LINE_LIMIT_H_
 
 #include <cstdint>
 #include <utility>
 
 #include "shm/types.h"
 
-namespace carillon::nic {
+namespace carillon::shm {
 
 // The first few lines pass, then one a second. Not thread safe.
 class LineLimit {
  public:
   // How many occasions the line written now stands for; 0: write none.
-  uint64_t Take(shm::Nanoseconds now) {
+  uint64_t Take(Nanoseconds now) {
     ++occasions_;
     if (passed_ >= kFree && now - last_ns_ < kPeriodNs) return 0;
     ++passed_;
@@ -23,12 +24,12 @@ class LineLimit {
 
  private:
   static constexpr uint64_t kFree = 5;
-  static constexpr shm::Nanoseconds kPeriodNs = 1'000'000'000;
+  static constexpr Nanoseconds kPeriodNs = 1'000'000'000;
   uint64_t occasions_ = 0;
   uint64_t passed_ = 0;
-  shm::Nanoseconds last_ns_ = 0;
+  Nanoseconds last_ns_ = 0;
 };
 
-}  // namespace carillon::nic
+}  // namespace carillon::shm
 
-#endif  // CARILLON_DEVICES_NIC_LINE_LIMIT_H_
+#endif  // CARILLON_SHM_LINE_LIMIT_H_
