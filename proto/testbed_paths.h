@@ -41,6 +41,8 @@ std::string RuntimeDirectory();
 
 // The environment variable in which a testbed's processes find their directory.
 inline constexpr char kTestbedDirectoryVariable[] = "CARILLON_TESTBED_DIR";
+// The one in which a device that `carillon up` started finds its name.
+inline constexpr char kDeviceNameVariable[] = "CARILLON_DEVICE_NAME";
 
 }  // namespace carillon
 

@@ -5,26 +5,11 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include <cctype>
 #include <utility>
 
-#include "fmt/format.h"
+#include "devices/sdk/unix_target.h"
 
 namespace carillon::edge {
-
-std::string UnixTarget(const std::string& socket_path) {
-  // The target is a URI: a path with a space or a % in it would not parse.
-  std::string target = "unix:";
-  for (const char c : socket_path) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '/' ||
-        c == '-' || c == '_' || c == '.') {
-      target += c;
-    } else {
-      target += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
-  }
-  return target;
-}
 
 ControlClient::ControlClient(std::string socket_path,
                              std::chrono::milliseconds timeout)

@@ -15,10 +15,6 @@
 
 namespace carillon::edge {
 
-// The target that gRPC understands for a Unix socket path, whatever characters
-// it has.
-std::string UnixTarget(const std::string& socket_path);
-
 // Thread safe. Errors: as gpud gives them; Unavailable when nobody listens,
 // DeadlineExceeded.
 class ControlClient {

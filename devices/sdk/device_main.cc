@@ -65,6 +65,7 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
       ->envname(kTestbedDirectoryVariable);
   app.add_option("--name", name,
                  "Name of this device in the testbed, [a-z0-9_-]{1,32}")
+      ->envname(kDeviceNameVariable)
       ->capture_default_str();
   app.add_option("--log-level", level, "How much is logged to stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))

@@ -54,9 +54,10 @@ struct DeviceContext {
   const StopRequest& stop;
 };
 
-// Adds --dir (default: $CARILLON_TESTBED_DIR), --name and --log-level to `app`,
-// parses, logs to stderr through spdlog's default logger, and calls `run` until
-// it returns: OK gives kExitOk, InvalidArgument kExitUsage, Unavailable
+// Adds --dir (default: $CARILLON_TESTBED_DIR), --name (default:
+// $CARILLON_DEVICE_NAME, else `default_name`) and --log-level to `app`, parses,
+// logs to stderr through spdlog's default logger, and calls `run` until it
+// returns: OK gives kExitOk, InvalidArgument kExitUsage, Unavailable
 // kExitTestbedLost, all else kExitFailed, with the message logged. To be called
 // once, from main().
 int DeviceMain(CLI::App& app, int argc, char** argv,

@@ -36,6 +36,7 @@ class DeviceMainTest : public ::testing::Test {
   DeviceMainTest() {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     unsetenv(kTestbedDirectoryVariable);
+    unsetenv(kDeviceNameVariable);
   }
 };
 
@@ -64,6 +65,18 @@ TEST_F(DeviceMainTest, TheTestbedAndTheNameComeFromFlagsAndEnvironment) {
       {
         setenv(kTestbedDirectoryVariable, "/d", 1);
         Main({"--name", "nic7"}, check);
+      },
+      ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        setenv(kDeviceNameVariable, "nic7", 1);
+        Main({"--dir", "/d"}, check);
+      },
+      ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        setenv(kDeviceNameVariable, "other", 1);
+        Main({"--dir", "/d", "--name", "nic7"}, check);
       },
       ExitedWithCode(0), "");
   EXPECT_EXIT(Main({}, check), ExitedWithCode(2), "--dir");

@@ -62,7 +62,12 @@ void RequireIndex(std::string_view what, uint32_t index, uint32_t limit) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
-    const AttachOptions& options) {
+    const AttachOptions& given) {
+  AttachOptions options = given;
+  if (const char* const name = std::getenv(kDeviceNameVariable);
+      options.name.empty() && name != nullptr) {
+    options.name = name;
+  }
   std::string directory = options.testbed_directory;
   if (directory.empty()) {
     const char* from_environment = std::getenv(kTestbedDirectoryVariable);

@@ -204,7 +204,9 @@ struct KernelDescription {
 struct AttachOptions {
   // The testbed's directory; empty: $CARILLON_TESTBED_DIR.
   std::string testbed_directory;
-  std::string name;  // unique in the testbed, [a-z0-9_-]{1,32}
+  // Unique in the testbed, [a-z0-9_-]{1,32}; empty: $CARILLON_DEVICE_NAME, as
+  // `carillon up` sets it.
+  std::string name;
   std::string kind;
   // Room for this device's rings and buffers.
   uint64_t submission_bytes = 1 << 20;

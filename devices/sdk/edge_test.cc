@@ -110,6 +110,22 @@ TEST_F(EdgeTest, TheTestbedIsFoundThroughTheEnvironment) {
   unsetenv(kTestbedDirectoryVariable);
 }
 
+TEST_F(EdgeTest, TheNameIsFoundThroughTheEnvironmentUnlessItIsGiven) {
+  setenv(kDeviceNameVariable, "camera3", 1);
+  AttachOptions options = Options();
+  {
+    const auto given = Device::Attach(options);
+    ASSERT_TRUE(given.ok()) << Message(given.status());
+    EXPECT_EQ(gpud_->attach_request().name(), "nic0");
+  }
+  options.name.clear();
+  const auto found = Device::Attach(options);
+  unsetenv(kDeviceNameVariable);
+  ASSERT_TRUE(found.ok()) << Message(found.status());
+  EXPECT_EQ(gpud_->attach_request().name(), "camera3");
+  EXPECT_EQ((*found)->name(), "camera3");
+}
+
 TEST_F(EdgeTest, WithoutGpudAttachFailsAtOnceAndSucceedsAsSoonAsItIsThere) {
   gpud_.reset();
   std::filesystem::remove_all(directory_);

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "devices/sdk/control_client.h"
+#include "devices/sdk/unix_target.h"
 #include "fmt/format.h"
 #include "proto/testbed_paths.h"
 #include "shm/handover.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "devices/sdk/rpc_status.h"
+#include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
 #include "tools/cli/testbed/health.grpc.pb.h"
@@ -18,6 +19,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kWatchTick{100};
+// gRPC's own 4 MiB are too few for ListEkt: 1024 entries with four histograms
+// each.
+constexpr int kMaxMessageBytes = 64 << 20;
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
   grpc::ChannelArguments arguments;
@@ -27,8 +31,9 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
   // No channel is shared with another client of this process.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   return grpc::CreateCustomChannel(
-      "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+      edge::UnixTarget(socket), grpc::InsecureChannelCredentials(), arguments);
 }
 
 void SetDeadline(grpc::ClientContext& context, milliseconds timeout) {

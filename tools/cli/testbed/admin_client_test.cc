@@ -1,5 +1,6 @@
 #include "tools/cli/testbed/admin_client.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,9 @@
 
 #include <thread>
 
+#include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
+#include "shm/layout.h"
 #include "shm/unique_fd.h"
 #include "tools/cli/testbed/test_util.h"
 
@@ -24,7 +27,7 @@ class FakeAdmin : public v1::Admin::Service {
   explicit FakeAdmin(const std::string& socket) {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
-    builder.AddListeningPort("unix:" + socket,
+    builder.AddListeningPort(edge::UnixTarget(socket),
                              grpc::InsecureServerCredentials());
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
@@ -49,6 +52,23 @@ class FakeAdmin : public v1::Admin::Service {
       device->set_name(state);
       device->set_state(state);
       device->set_note("port 7");
+    }
+    return grpc::Status::OK;
+  }
+  // A full table of wide histograms.
+  grpc::Status ListEkt(grpc::ServerContext*, const v1::ListEktRequest*,
+                       v1::ListEktResponse* response) override {
+    for (uint32_t i = 0; i < 1024; ++i) {
+      v1::EktEntry* const entry = response->add_entries();
+      entry->set_ekt_index(i);
+      for (int stage = 0; stage < 4; ++stage) {
+        v1::Histogram* const histogram = entry->add_stages();
+        for (uint32_t bucket = 0; bucket < shm::kHistogramBuckets;
+             bucket += 4) {
+          histogram->add_bucket(bucket);
+          histogram->add_count(1000);
+        }
+      }
     }
     return grpc::Status::OK;
   }
@@ -154,6 +174,28 @@ TEST_F(AdminClientTest, WaitsForAServerThatIsSlowToGreet) {
   const auto status = client.GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->workers(), 2u);
+}
+
+TEST_F(AdminClientTest, FindsTheSocketWhateverItsFolderIsCalled) {
+  const TestbedPaths odd(folder_.path() + "/a b%20#c?d");
+  std::filesystem::create_directory(odd.directory());
+  FakeAdmin server(odd.control_socket());
+  AdminClient client(odd);
+  const auto status = client.GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->backend(), "cpu");
+}
+
+TEST_F(AdminClientTest, ReadsAnEktBeyondGrpcsUsualLimit) {
+  // Never shut down: after a long write that waits for gRPC's poller, up to 10
+  // s.
+  grpc_init();
+  FakeAdmin server(paths_.control_socket());
+  AdminClient client(paths_, milliseconds(60'000));
+  const auto ekt = client.ListEkt();
+  ASSERT_TRUE(ekt.ok()) << ekt.status();
+  EXPECT_EQ(ekt->entries_size(), 1024);
+  EXPECT_GT(ekt->ByteSizeLong(), size_t{4} << 20);
 }
 
 TEST_F(AdminClientTest, CarriesTheServersHint) {

@@ -13,8 +13,6 @@
 
 namespace carillon::cli {
 
-// The device's name, for exec devices.
-inline constexpr char kDeviceNameVariable[] = "CARILLON_DEVICE_NAME";
 // Directory and supervisor of the testbed that a process belongs to.
 inline constexpr char kSupervisorVariable[] = "CARILLON_SUPERVISOR";
 
