@@ -49,6 +49,8 @@ std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
           paths.state_file(),     paths.state_file() + ".tmp"};
 }
 
+bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
+
 absl::Status MakeDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) {
     return absl::OkStatus();
@@ -198,7 +200,7 @@ std::vector<std::string> TestbedFiles(const TestbedPaths& paths) {
   std::error_code error;
   for (const auto& entry :
        fs::directory_iterator(paths.log_directory(), error)) {
-    if (entry.path().extension() == ".log") candidates.push_back(entry.path());
+    if (IsLog(entry.path())) candidates.push_back(entry.path());
   }
   std::erase_if(candidates, [](const std::string& path) {
     std::error_code ignored;
@@ -273,15 +275,24 @@ absl::StatusOr<LockedDirectory> LockedDirectory::TakeOver(
 std::vector<std::string> LockedDirectory::ForeignFiles() const {
   std::vector<std::string> own = OwnFiles(paths_);
   own.push_back(paths_.lock_file());
-  own.push_back(paths_.log_directory());
   std::vector<std::string> foreign;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(paths_.directory(), error)) {
-    const std::string path = entry.path();
-    if (std::find(own.begin(), own.end(), path) == own.end()) {
-      foreign.push_back(Quote(entry.path().filename().string()));
+  const auto look = [&](const std::string& directory, const auto& is_own) {
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+      // Nothing that a testbed makes is a folder, but for that of the logs.
+      const bool folder =
+          entry.symlink_status(error).type() == fs::file_type::directory;
+      if (folder ? entry.path() != paths_.log_directory()
+                 : !is_own(entry.path())) {
+        foreign.push_back(Quote(
+            entry.path().lexically_relative(paths_.directory()).string()));
+      }
     }
-  }
+  };
+  look(paths_.directory(), [&](const fs::path& path) {
+    return std::find(own.begin(), own.end(), path) != own.end();
+  });
+  look(paths_.log_directory(), IsLog);
   std::sort(foreign.begin(), foreign.end());
   return foreign;
 }
@@ -294,7 +305,7 @@ void LockedDirectory::RemoveContents(bool logs) {
   std::error_code error;
   for (const auto& entry :
        fs::directory_iterator(paths_.log_directory(), error)) {
-    if (entry.path().extension() == ".log") unlink(entry.path().c_str());
+    if (IsLog(entry.path())) unlink(entry.path().c_str());
   }
   rmdir(paths_.log_directory().c_str());
 }
@@ -303,11 +314,16 @@ void LockedDirectory::RemoveSockets() { RemoveContents(/*logs=*/false); }
 
 absl::Status LockedDirectory::Remove() {
   RemoveContents(/*logs=*/true);
+  if (const auto foreign = ForeignFiles(); !foreign.empty()) {
+    return WithHint(absl::FailedPreconditionError(
+                        fmt::format("left {} there: it holds {}",
+                                    paths_.directory(), JoinWords(foreign))),
+                    "move it away, then: carillon cleanup");
+  }
   unlink(paths_.lock_file().c_str());
   if (rmdir(paths_.directory().c_str()) != 0 && errno != ENOENT) {
-    return absl::FailedPreconditionError(
-        fmt::format("left {} there: it holds {}", paths_.directory(),
-                    JoinWords(ForeignFiles())));
+    return absl::FailedPreconditionError(fmt::format(
+        "cannot remove {}: {}", paths_.directory(), strerror(errno)));
   }
   // A folder that the user has named is the user's.
   const std::string above = fs::path(paths_.directory()).parent_path();

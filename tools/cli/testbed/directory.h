@@ -48,11 +48,13 @@ class LockedDirectory {
 
   const TestbedPaths& paths() const { return paths_; }
 
-  // The files in it that no testbed makes.
+  // The files in it and in its folder of logs that no testbed makes, quoted and
+  // relative to it.
   std::vector<std::string> ForeignFiles() const;
   // Removes what a testbed makes, and the directory, and the one above it if it
   // is empty and the default one. FailedPrecondition, naming the files, when it
-  // holds others: they stay.
+  // holds others: they stay, and so does the lock file, by which the directory
+  // is found again.
   absl::Status Remove();
   // Removes the sockets, keeps logs and state for people to read.
   void RemoveSockets();

@@ -134,6 +134,27 @@ TEST_F(DirectoryTest, KeepsForeignFilesWhenItIsRemoved) {
   EXPECT_EQ(directory->Remove().message(),
             "left " + paths_.directory() + " there: it holds 'notes.txt'");
   EXPECT_TRUE(fs::exists(paths_.directory() + "/notes.txt"));
+  // What is left is found again, and goes when the file has gone.
+  EXPECT_TRUE(IsTestbedDirectory(paths_));
+  fs::remove(paths_.directory() + "/notes.txt");
+  EXPECT_TRUE(directory->Remove().ok());
+  EXPECT_FALSE(fs::exists(paths_.directory()));
+}
+
+TEST_F(DirectoryTest, KeepsForeignFilesAmongItsLogs) {
+  auto directory = LockedDirectory::Create(paths_);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  Touch(paths_.log_directory() + "/gpud.log");
+  Touch(paths_.log_directory() + "/core.7");
+  fs::create_directory(paths_.log_directory() + "/old.log");
+  const absl::Status status = directory->Remove();
+  EXPECT_EQ(status.message(), "left " + paths_.directory() +
+                                  " there: it holds 'logs/core.7' and "
+                                  "'logs/old.log'");
+  EXPECT_EQ(HintOf(status), "move it away, then: carillon cleanup");
+  EXPECT_TRUE(fs::exists(paths_.log_directory() + "/core.7"));
+  EXPECT_FALSE(fs::exists(paths_.log_directory() + "/gpud.log"));
+  EXPECT_TRUE(IsTestbedDirectory(paths_));
 }
 
 TEST_F(DirectoryTest, IsNotTakenFromAGpudStartedByHand) {

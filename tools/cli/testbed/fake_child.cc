@@ -2,24 +2,30 @@
 //   exit CODE [TEXT]   prints TEXT and ends
 //   wait               ends with exit code 0 on SIGTERM
 //   stubborn           ignores SIGTERM
+//   hold FILE          as stubborn, with a lock on FILE, and slow to die
 //   crash              ends with SIGSEGV
 //   leave              leaves a process behind and ends
 //   daemonize          leaves one behind in a session of its own, and ends
 //   parent PROGRAM     starts PROGRAM as ChildProcess does, prints its pid,
 //   waits describe           prints what it was started with, and ends
 // Those that wait print "waiting" first.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "tools/cli/testbed/child_process.h"
 
 namespace {
+
+std::vector<char> ballast;
 
 void WaitForSigterm() {
   sigset_t signals;
@@ -66,6 +72,12 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (what == "stubborn") Stay();
+  if (what == "hold") {
+    if (flock(open(argv[2], O_RDWR | O_CLOEXEC), LOCK_EX) != 0) return 1;
+    // The kernel frees memory before it lets go of locks.
+    ballast.assign(64 << 20, 'x');
+    Stay();
+  }
   if (what == "crash") {
     signal(SIGSEGV, SIG_DFL);  // sanitizers make an exit code of it
     raise(SIGSEGV);

@@ -28,6 +28,9 @@ Testbed TestbedAt(const std::string& name) {
   return {name, paths, SupervisorOf(paths)};
 }
 
+// For a process that was sent SIGKILL.
+constexpr milliseconds kKillWait{5000};
+
 bool WaitForEnd(int pidfd, milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (;;) {
@@ -100,11 +103,17 @@ absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
       syscall(SYS_pidfd_send_signal, pidfd.get(), SIGTERM, nullptr, 0);
       if (!WaitForEnd(pidfd.get(), limit)) {
         say(fmt::format(
-            "the supervisor of '{}' (pid {}) did not end within "
-            "{} s: killed",
-            testbed.name, testbed.supervisor->pid, limit.count() / 1000));
+            "the supervisor of '{}' (pid {}) did not end within {}: killed",
+            testbed.name, testbed.supervisor->pid,
+            FormatSeconds(std::chrono::nanoseconds(limit).count())));
         syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-        WaitForEnd(pidfd.get(), limit);
+        if (!WaitForEnd(pidfd.get(), kKillWait)) {
+          return absl::DeadlineExceededError(fmt::format(
+              "the supervisor of '{}' (pid {}) was killed, but is still there "
+              "after {}",
+              testbed.name, testbed.supervisor->pid,
+              FormatSeconds(std::chrono::nanoseconds(kKillWait).count())));
+        }
       }
     }
   }

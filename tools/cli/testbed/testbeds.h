@@ -32,7 +32,7 @@ absl::StatusOr<Testbed> ChooseTestbed(const std::string& name);
 
 // Asks the supervisor to end its testbed and waits until everything is gone;
 // kills it after `limit`. A dead testbed is cleared away. Errors: as
-// ClearDead().
+// ClearDead(); DeadlineExceeded (the kernel does not let go of the supervisor).
 absl::Status EndTestbed(const Testbed& testbed, std::chrono::milliseconds limit,
                         const std::function<void(const std::string&)>& say);
 

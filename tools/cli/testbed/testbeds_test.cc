@@ -160,29 +160,38 @@ TEST_F(TestbedsTest, OneThatIsUpIsNotClearedAway) {
   EXPECT_TRUE(fs::exists(PathsOf("lab").lock_file()));
 }
 
-TEST_F(TestbedsTest, ASupervisorThatDoesNotEndIsKilled) {
-  // The stubborn child stands in for the supervisor.
+class UnwillingSupervisor : public TestbedsTest,
+                            public ::testing::WithParamInterface<int> {};
+
+TEST_P(UnwillingSupervisor, IsKilledAfterTheLimit) {
+  // The child stands in for the supervisor.
+  MakeDead("lab");
   const std::string log = folder_.path() + "/x.log";
-  auto stubborn =
-      ChildProcess::Spawn({.argv = {FakeChild(), "stubborn"}, .log_path = log});
+  auto stubborn = ChildProcess::Spawn(
+      {.argv = {FakeChild(), "hold", PathsOf("lab").lock_file()},
+       .log_path = log});
   ASSERT_TRUE(stubborn.ok());
   ASSERT_TRUE(Eventually([&] { return FileText(log) == "waiting\n"; }));
-  MakeDead("lab");
   std::ofstream(PathsOf("lab").lock_file())
       << fmt::format("carillon testbed\n{} {}\n", stubborn->identity().pid,
                      stubborn->identity().start_ticks);
   const auto testbed = ChooseTestbed("lab");
   ASSERT_TRUE(testbed.ok() && testbed->supervisor);
   std::string said;
-  EXPECT_TRUE(EndTestbed(*testbed, std::chrono::milliseconds(100),
-                         [&](const std::string& line) { said += line; })
-                  .ok());
+  const absl::Status status =
+      EndTestbed(*testbed, std::chrono::milliseconds(GetParam()),
+                 [&](const std::string& line) { said += line; });
+  EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(said, fmt::format("the supervisor of 'lab' (pid {}) did not end "
-                              "within 0 s: killed",
-                              stubborn->identity().pid));
+                              "within {:.2f} s: killed",
+                              stubborn->identity().pid, GetParam() / 1e3));
   EXPECT_FALSE(IsAlive(stubborn->identity()));
   EXPECT_FALSE(fs::exists(PathsOf("lab").directory()));
 }
+
+// Milliseconds. Whoever gives no time still waits for what a kill takes.
+INSTANTIATE_TEST_SUITE_P(Limits, UnwillingSupervisor,
+                         ::testing::Values(0, 100));
 
 }  // namespace
 }  // namespace carillon::cli
