@@ -57,7 +57,8 @@ const DeviceKind* FindDeviceKind(std::string_view name);
 // The kind of a user's own device, which is started by its `command`.
 inline constexpr std::string_view kExecKind = "exec";
 
-inline constexpr uint64_t kMaxDevices = 256;
+// As many as gpud lets attach (SessionTable::kMostSessions).
+inline constexpr uint64_t kMaxDevices = 64;
 inline constexpr uint64_t kMaxNameLength = 32;
 
 const Key* FindKey(std::span<const Key> keys, std::string_view name);

@@ -213,11 +213,11 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:12: name: 'abcdefghijklmnopqrstuvwxyz0123450' is no name; "
      "allowed: 1 to 32 of a-z, 0-9, '_', '-'"},
     {"CountZero", "devices: [{name: x, kind: fpga, count: 0}]\n",
-     "t.yaml:1:40: count: '0' is out of range; allowed: 1 to 256"},
+     "t.yaml:1:40: count: '0' is out of range; allowed: 1 to 64"},
     {"TooManyDevices",
-     "devices:\n  - {name: x, kind: fpga, count: 256}\n"
+     "devices:\n  - {name: x, kind: fpga, count: 64}\n"
      "  - {name: y, kind: fpga}\n",
-     "t.yaml:1:1: 257 devices; allowed: 256"},
+     "t.yaml:1:1: 65 devices; allowed: 64"},
     {"SharedPort", "devices: [{name: n, kind: nic, count: 2, tcp_port: 0}]\n",
      "t.yaml:1:18: 2 devices cannot share a port; leave count out, or set "
      "udp_port and tcp_port to 0"},
