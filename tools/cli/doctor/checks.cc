@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "shm/unique_fd.h"
+#include "shm/waiting.h"
 #include "tools/cli/testbed/child_process.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/launch_plan.h"
@@ -28,9 +29,6 @@
 #include "tools/cli/ui/text.h"
 
 // Debian 12's headers do not name them all.
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -64,10 +62,9 @@ Finding LookAtCores() {
 }
 
 Finding LookAtFutexWaitv() {
-  // No futex at all is an invalid argument, not an unknown call.
-  if (syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, 0) != 0 &&
-      errno == ENOSYS) {
-    return Problem(fmt::format("Linux {} has no futex_waitv", KernelRelease()),
+  if (!shm::FutexWaitvSupported()) {
+    return Problem(fmt::format("futex_waitv is missing or forbidden (Linux {})",
+                               KernelRelease()),
                    "use Linux 5.16 or newer, and let the container's seccomp "
                    "profile allow it");
   }

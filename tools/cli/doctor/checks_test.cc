@@ -1,8 +1,14 @@
 #include "tools/cli/doctor/checks.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <set>
 
 namespace carillon::cli {
@@ -62,6 +68,32 @@ TEST(Doctor, FindsProgramsAndFoldersThatAreNotThere) {
   unsetenv("CARILLON_RUNTIME_DIR");
   setenv("PATH", "/no/such/folder", 1);
   EXPECT_EQ(FindingOf("memcaslap").verdict, Verdict::kProblem);
+}
+
+// From here on the process gets EPERM for the system call, as from a
+// container's seccomp profile.
+bool Forbid(uint32_t call) {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog program{.len = 4, .filter = filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Doctor, SeesThatASandboxForbidsFutexWaitv) {
+  constexpr uint32_t kFutexWaitv = 449;
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EQ(FindingOf("futex_waitv").verdict, Verdict::kGood);
+  EXPECT_EXIT(
+      {
+        const bool forbidden = Forbid(kFutexWaitv);
+        const Verdict verdict = FindingOf("futex_waitv").verdict;
+        _exit(forbidden && verdict == Verdict::kProblem ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
