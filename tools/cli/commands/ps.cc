@@ -40,8 +40,8 @@ Process FromRecord(const ProcessRecord& record, bool supervised) {
                   .pid = record.identity.pid,
                   .exit = record.exit};
   if (record.exit) return process;
-  if (IsAlive(record.identity)) {
-    process.facts = LookAtProcess(record.identity.pid);
+  process.facts = LookAtLiving(record.identity);
+  if (process.facts) {
     if (process.facts->state == 'T') process.state = "stopped";
   } else {
     // Nobody was there to see how it ended.

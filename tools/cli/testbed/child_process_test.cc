@@ -138,9 +138,19 @@ TEST_F(ChildProcessTest, SaysWhyItCannotStart) {
             "cannot write /no/such/folder/x.log: No such file or directory");
 }
 
+TEST_F(ChildProcessTest, IsNoLivingProcessBetweenItsEndAndItsReaping) {
+  auto child = Spawn({"exit", "0"});
+  ASSERT_TRUE(child.ok()) << child.status();
+  pollfd ended{child->pidfd(), POLLIN, 0};
+  ASSERT_EQ(poll(&ended, 1, 20'000), 1);
+  EXPECT_TRUE(LookAtProcess(child->identity().pid));
+  EXPECT_FALSE(LookAtLiving(child->identity()));
+}
+
 TEST(ProcessIdentity, TellsAReusedPidFromItsFormerProcess) {
   const ProcessIdentity own = OwnIdentity();
   EXPECT_TRUE(IsAlive(own));
+  EXPECT_EQ(LookAtLiving(own)->identity, own);
   EXPECT_FALSE(IsAlive({own.pid, own.start_ticks + 1}));
   EXPECT_FALSE(IsAlive({0, 0}));
 }

@@ -45,10 +45,17 @@ ProcessIdentity OwnIdentity() {
   return facts ? facts->identity : ProcessIdentity{getpid(), 0};
 }
 
+std::optional<ProcessFacts> LookAtLiving(const ProcessIdentity& identity) {
+  auto facts = LookAtProcess(identity.pid);
+  if (!facts || facts->identity != identity || facts->state == 'Z' ||
+      facts->state == 'X') {
+    return std::nullopt;
+  }
+  return facts;
+}
+
 bool IsAlive(const ProcessIdentity& identity) {
-  const auto facts = LookAtProcess(identity.pid);
-  return facts && facts->identity == identity && facts->state != 'Z' &&
-         facts->state != 'X';
+  return LookAtLiving(identity).has_value();
 }
 
 std::string SignalName(int signal) {

@@ -28,8 +28,12 @@ struct ProcessFacts {
 };
 std::optional<ProcessFacts> LookAtProcess(pid_t pid);
 
+// The same, but only of the very process that is meant, and only while it runs:
+// nothing for a zombie.
+std::optional<ProcessFacts> LookAtLiving(const ProcessIdentity& identity);
+
 ProcessIdentity OwnIdentity();
-// False for a zombie, too: it runs nothing any more.
+// Whether LookAtLiving() sees it.
 bool IsAlive(const ProcessIdentity& identity);
 
 // "SIGTERM"
