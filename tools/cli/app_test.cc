@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tools/cli/command.h"
+#include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/test_util.h"
 
 namespace carillon::cli {
@@ -129,9 +130,13 @@ TEST_F(AppTest, RefusesWrongValuesOfOptions) {
   EXPECT_THAT(outcome.err, HasSubstr("yaml not in {table,json}"));
   EXPECT_EQ(RunLine({"demo", "--seconds", "0"}).code, 2);
   EXPECT_EQ(RunLine({"trace", "maybe"}).code, 2);
-  EXPECT_EQ(RunLine({"up", "--name", "No Name"}).err,
-            "carillon: --name: 'No Name' is no name; allowed: 1 to 32 of a-z, "
-            "0-9, '_', '-'\n");
+  for (const char* command : {"up", "demo"}) {
+    const Outcome named = RunLine({command, "--name", "a/b"});
+    EXPECT_EQ(named.code, 2);
+    EXPECT_EQ(named.err,
+              "carillon: --name: 'a/b' is no name; allowed: 1 to 32 of a-z, "
+              "0-9, '_', '-'\n");
+  }
 }
 
 TEST_F(AppTest, SaysThatNoTestbedIsUp) {
@@ -176,6 +181,66 @@ TEST_F(AppTest, EndingAndCleaningNothingIsNoError) {
     EXPECT_FALSE(Json::parse(outcome.out, nullptr, false).is_discarded())
         << line[0];
   }
+}
+
+// What a dead testbed leaves; with a file of the user's, not all can go.
+void MakeDead(const std::string& name, bool with_foreign_file) {
+  const TestbedPaths paths = PathsOf(name);
+  std::filesystem::create_directory(paths.directory());
+  std::ofstream(paths.lock_file()) << "carillon testbed\n999999999 1\n";
+  if (with_foreign_file) std::ofstream(paths.directory() + "/notes") << "x";
+}
+
+TEST_F(AppTest, EndingAndCleaningTellWhatFailedAndWhatDidNot) {
+  const auto complaint = [](const char* name) {
+    return "left " + PathsOf(name).directory() + " there: it holds 'notes'";
+  };
+  for (const auto& [line, list] :
+       {std::pair(std::vector<std::string>{"down", "--all"}, "ended"),
+        {std::vector<std::string>{"cleanup"}, "removed"}}) {
+    MakeDead("a", /*with_foreign_file=*/true);
+    MakeDead("b", /*with_foreign_file=*/false);
+    MakeDead("c", /*with_foreign_file=*/true);
+    std::vector<std::string> arguments = line;
+    arguments.insert(arguments.end(), {"-o", "json"});
+    const Outcome outcome = RunLine(arguments);
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("'a': " + complaint("a") + "\n"));
+    EXPECT_THAT(outcome.err, HasSubstr("'c': " + complaint("c") + "\n"));
+    EXPECT_THAT(outcome.err,
+                HasSubstr("carillon: 2 testbeds gave trouble: 'a' and 'c'\n"));
+    const Json json = Json::parse(outcome.out, nullptr, false);
+    ASSERT_TRUE(json.is_object()) << outcome.out;
+    ASSERT_EQ(json[list].size(), 1u) << outcome.out;
+    EXPECT_THAT(json[list][0].dump(), HasSubstr("\"b\""));
+    ASSERT_EQ(json["failed"].size(), 2u);
+    EXPECT_EQ(json["failed"][0]["testbed"], "a");
+    EXPECT_EQ(json["failed"][0]["message"], complaint("a"));
+    EXPECT_EQ(json["failed"][1]["testbed"], "c");
+    EXPECT_EQ(json["error"]["code"], "failed");
+    EXPECT_EQ(json["error"]["message"], "2 testbeds gave trouble: 'a' and 'c'");
+  }
+}
+
+TEST_F(AppTest, WhatTheUserPutThereIsNamedUntilItIsGone) {
+  MakeDead("a", /*with_foreign_file=*/true);
+  const std::string directory = PathsOf("a").directory();
+  for (const auto& line :
+       {std::vector<std::string>{"down", "--name", "a", "-o", "json"},
+        std::vector<std::string>{"cleanup", "-o", "json"}}) {
+    const Outcome outcome = RunLine(line);
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_THAT(outcome.err,
+                HasSubstr("carillon: left " + directory +
+                          " there: it holds 'notes'\n"
+                          "  hint: move it away, then: carillon cleanup\n"));
+    const Json json = Json::parse(outcome.out, nullptr, false);
+    EXPECT_EQ(json["error"]["hint"], "move it away, then: carillon cleanup");
+    EXPECT_THAT(RunLine({"ps"}).out, HasSubstr("a (dead)"));
+  }
+  std::filesystem::remove(directory + "/notes");
+  EXPECT_EQ(RunLine({"cleanup"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
 TEST_F(AppTest, ValidatesFiles) {

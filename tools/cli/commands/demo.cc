@@ -86,10 +86,15 @@ class Demo {
 
  private:
   absl::Status BringUp() {
+    Topology topology = DemoTopology();
+    topology.name = fmt::format("demo-{}", getpid());
+    if (absl::Status status = SetName(options_.up.name, topology);
+        !status.ok()) {
+      return status;
+    }
     if (const auto client = FindProgram(kMemcaslap); !client.ok()) {
       return WithHint(client.status(), "apt-get install libmemcached-tools");
     }
-    Topology topology = DemoTopology();
     const auto port = FindFreePort();
     if (!port.ok()) return port.status();
     port_ = *port;
@@ -97,8 +102,6 @@ class Demo {
       SetNumber(device, "udp_port", port_);
       SetNumber(device, "tcp_port", port_);
     }
-    topology.name = options_.up.name.empty() ? fmt::format("demo-{}", getpid())
-                                             : options_.up.name;
     auto run = TestbedRun::Make(
         topology, "the demo's topology", options_.up,
         [this](const std::string& line) { console_.Say(line); });

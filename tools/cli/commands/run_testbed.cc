@@ -16,15 +16,6 @@ constexpr char kDemoText[] =
 #include "tools/cli/demo_topology.inc"
     ;
 
-absl::Status SetName(const std::string& name, Topology& topology) {
-  if (name.empty()) return absl::OkStatus();
-  if (const std::string wrong = CheckName(name); !wrong.empty()) {
-    return absl::InvalidArgumentError(fmt::format("--name: {}", wrong));
-  }
-  topology.name = name;
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 void AddUpOptions(Arguments& arguments, UpOptions& options) {
@@ -45,6 +36,15 @@ std::vector<std::string> ToCommandLine(const UpOptions& options) {
   if (!options.file.empty()) line.push_back("--file=" + options.file);
   if (!options.name.empty()) line.push_back("--name=" + options.name);
   return line;
+}
+
+absl::Status SetName(const std::string& name, Topology& topology) {
+  if (name.empty()) return absl::OkStatus();
+  if (const std::string wrong = CheckName(name); !wrong.empty()) {
+    return absl::InvalidArgumentError(fmt::format("--name: {}", wrong));
+  }
+  topology.name = name;
+  return absl::OkStatus();
 }
 
 Topology DemoTopology() { return ReadTopology(kDemoText, "demo").topology; }

@@ -29,6 +29,9 @@ void AddUpOptions(Arguments& arguments, UpOptions& options);
 // The same as a command line.
 std::vector<std::string> ToCommandLine(const UpOptions& options);
 
+// --name, unless it is empty, instead of the topology's own. InvalidArgument.
+absl::Status SetName(const std::string& name, Topology& topology);
+
 // tools/cli/topologies/demo.yaml.
 Topology DemoTopology();
 

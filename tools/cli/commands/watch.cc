@@ -43,7 +43,8 @@ Run MakeWatch(Arguments& arguments, Console& console) {
     auto open = option->Open();
     if (!open.ok()) return open.status();
     return open->client->Watch([&](const v1::TelemetryEvent* event) {
-      if (event == nullptr) return (*requests)->Take() == 0;
+      if ((*requests)->Take() > 0) return false;
+      if (event == nullptr) return true;
       const Json json = ToJson(*event);
       if (console.json()) {
         console.PrintJsonLine(json);

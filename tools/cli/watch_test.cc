@@ -1,0 +1,61 @@
+// `carillon watch` over a gpud that never pauses.
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+
+#include "devices/sdk/unix_target.h"
+#include "proto/admin.grpc.pb.h"
+#include "proto/testbed_paths.h"
+#include "tools/cli/cli_runner.h"
+#include "tools/cli/testbed/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+// Streams events until its client goes, with no pause that would let the client
+// be idle.
+class BusyAdmin : public v1::Admin::Service {
+ public:
+  explicit BusyAdmin(const std::string& socket) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(edge::UnixTarget(socket),
+                             grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~BusyAdmin() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest*,
+                     grpc::ServerWriter<v1::TelemetryEvent>* writer) override {
+    v1::TelemetryEvent event;
+    event.mutable_device_ready()->set_device("nic0");
+    while (!context->IsCancelled() && writer->Write(event)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST(Watch, EndsAtCtrlCThoughEventsNeverPause) {
+  TestFolder folder;
+  BusyAdmin gpud(TestbedPaths(folder.path()).control_socket());
+  for (const char* format : {"table", "json"}) {
+    CliRun watch({"watch", "--dir", folder.path(), "-o", format});
+    ASSERT_TRUE(Eventually([&] {
+      return FileText(fmt::format("/proc/{}/fd/1", watch.pid()))
+                 .find("device_ready") != std::string::npos;
+    })) << watch.err();
+    kill(watch.pid(), SIGINT);
+    const CliResult result = watch.Wait(20);
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace carillon::cli
