@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/command.h"
+#include "tools/cli/commands/failures.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/text.h"
 
@@ -174,10 +175,7 @@ int RunCommandLine(const std::vector<std::string>& arguments,
     if (!hint.empty()) console.Say(fmt::format("  hint: {}", hint));
   }
   if (!status.ok() && WantsJson(arguments) && !console.document_printed()) {
-    console.PrintDocument({{"error",
-                            {{"code", ExitCodeName(code)},
-                             {"message", message},
-                             {"hint", hint}}}});
+    console.PrintDocument({{"error", ErrorToJson(status)}});
   }
   return static_cast<int>(code);
 }

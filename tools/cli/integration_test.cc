@@ -161,6 +161,23 @@ TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
                               HasSubstr("dispatched_to_finished")));
   EXPECT_THAT(RunCli({"ekt"}).out, HasSubstr("memc_get"));
   EXPECT_THAT(RunCli({"rings"}).out, HasSubstr("DOORBELL"));
+  // What the tables show is in the documents, too.
+  const Json ekt = RunCli({"ekt", "-o", "json"}).json();
+  for (const Json& entry : ekt["entries"]) {
+    const Json& counts = entry["counts"];
+    const auto count = [&](const char* name) {
+      return counts[name].get<uint64_t>();
+    };
+    EXPECT_EQ(count("rung"), count("done") + count("failed") +
+                                 count("aborted") + count("in_flight"))
+        << entry;
+  }
+  const Json rings = RunCli({"rings", "-o", "json"}).json();
+  ASSERT_FALSE(rings["rings"].empty());
+  for (const Json& ring : rings["rings"]) {
+    ASSERT_TRUE(ring["free"].is_number_unsigned()) << ring;
+    EXPECT_LE(ring["free"], ring["entries"]);
+  }
   EXPECT_THAT(RunCli({"devices", "fpga0"}).out, HasSubstr("frames_done"));
   EXPECT_THAT(RunCli({"kernels"}).out, HasSubstr("dct8x8"));
   EXPECT_THAT(RunCli({"logs", "fpga0"}).out, HasSubstr("streaming"));

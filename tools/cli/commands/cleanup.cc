@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/commands/failures.h"
 #include "tools/cli/testbed/testbeds.h"
 #include "tools/cli/ui/text.h"
 
@@ -23,28 +24,30 @@ Json ToJson(const Leftovers& leftovers) {
 absl::Status Clean(bool dry_run, Console& console) {
   const auto testbeds = ListTestbeds();
   if (!testbeds.ok()) return testbeds.status();
-  Json document = Json::array();
-  absl::Status result = absl::OkStatus();
+  Json removed = Json::array();
+  Failures failures;
+  bool found = false;
   for (const Testbed& testbed : *testbeds) {
     if (testbed.supervisor) continue;
     const Leftovers leftovers = LeftoversOf(testbed);
-    document.push_back(ToJson(leftovers));
+    found = true;
     console.Say(fmt::format("{} '{}': {} processes, {} files in {}",
                             dry_run ? "would remove" : "removing",
                             leftovers.name, leftovers.processes.size(),
                             leftovers.files.size(), leftovers.directory));
-    if (dry_run) continue;
-    if (absl::Status status = ClearDead(testbed); !status.ok()) {
-      console.Say(fmt::format("  {}", std::string(status.message())));
-      result = status;
-    }
+    const absl::Status status = dry_run ? absl::OkStatus() : ClearDead(testbed);
+    if (status.ok()) removed.push_back(ToJson(leftovers));
+    failures.Add(testbed.name, status);
   }
+  failures.Say(console);
   if (console.json()) {
-    console.PrintDocument({{"dry_run", dry_run}, {"removed", document}});
-  } else if (document.empty()) {
+    Json document = {{"dry_run", dry_run}, {"removed", std::move(removed)}};
+    failures.AddTo(document);
+    console.PrintDocument(document);
+  } else if (!found) {
     console.Say("dead testbeds have left nothing");
   }
-  return result;
+  return failures.Status();
 }
 
 }  // namespace

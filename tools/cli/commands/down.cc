@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tools/cli/commands.h"
+#include "tools/cli/commands/failures.h"
 #include "tools/cli/testbed/testbeds.h"
 
 namespace carillon::cli {
@@ -31,7 +32,7 @@ absl::Status Down(const Options& options, Console& console) {
     }
   }
   Json ended = Json::array();
-  absl::Status result = absl::OkStatus();
+  Failures failures;
   for (const Testbed& testbed : chosen) {
     const absl::Status status =
         EndTestbed(testbed,
@@ -45,17 +46,21 @@ absl::Status Down(const Options& options, Console& console) {
                                     "removed",
                                     testbed.name));
       ended.push_back(testbed.name);
-    } else {
-      result = status;
     }
+    failures.Add(testbed.name, status);
   }
+  failures.Say(console);
   if (chosen.empty()) {
     console.Say(options.name.empty()
                     ? "no testbed is up"
                     : fmt::format("testbed '{}' is not up", options.name));
   }
-  if (console.json()) console.PrintDocument({{"ended", std::move(ended)}});
-  return result;
+  if (console.json()) {
+    Json document = {{"ended", std::move(ended)}};
+    failures.AddTo(document);
+    console.PrintDocument(document);
+  }
+  return failures.Status();
 }
 
 }  // namespace

@@ -19,7 +19,12 @@ absl::Status Show(OpenTestbed& open, Console& console) {
   const auto ekt = open.client->ListEkt();
   if (!ekt.ok()) return ekt.status();
   if (console.json()) {
-    console.PrintDocument(ToJson(*ekt));
+    Json document = ToJson(*ekt);
+    for (int i = 0; i < ekt->entries_size(); ++i) {
+      document["entries"][i]["counts"]["in_flight"] =
+          InFlight(ekt->entries(i).counts());
+    }
+    console.PrintDocument(document);
     return absl::OkStatus();
   }
   Table table({{"EKT", Align::kRight},
