@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -348,11 +349,11 @@ TEST_F(CliIntegration, AnOwnDevicesDaemonEndsWithItsTestbed) {
   file_ = Write("daemon.yaml",
                 "name: lab\ngpu: {backend: cpu, memory: 16MiB}\ndevices:\n"
                 "  - {name: own, kind: exec, wait_ready: false, "
-                "command: [sh, -c, 'setsid sleep 1000 &']}\n");
+                "command: [sh, -c, 'setsid sleep 1000 & exec sleep 2000']}\n");
   const auto daemon_is_up = [] {
     const auto marked = Marked("lab");
     return std::any_of(marked.begin(), marked.end(), [](const auto& process) {
-      return FileText(fmt::format("/proc/{}/comm", process.pid)) == "sleep\n";
+      return getsid(process.pid) == process.pid;
     });
   };
   Up();

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -87,11 +88,14 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (what == "daemonize") {
-    if (fork() == 0) {
+    const pid_t leader = fork();
+    if (leader == 0) {
       setsid();
       if (fork() == 0) Stay();
       _exit(0);
     }
+    // Else this one's end could kill it while it is still of the same group.
+    waitpid(leader, nullptr, 0);
     return 0;
   }
   if (what == "describe") {
