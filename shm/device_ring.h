@@ -49,6 +49,7 @@ class DeviceRing {
   }
   // Events rung and not yet consumed.
   uint32_t in_flight() const { return static_cast<uint32_t>(rung_ - tail_); }
+  Sequence last_committed() const { return head_; }
   Sequence last_rung() const { return rung_; }
   Sequence last_consumed() const { return tail_; }
 
@@ -93,13 +94,14 @@ class DeviceRing {
     }
   }
 
-  // As Ring(), but the launch travels over the control plane
-  // (edgeScheduleEvent): returns how many events the caller must schedule
-  // there. gpud adds both counts up.
-  uint32_t TakeScheduled() {
-    const auto count = static_cast<uint32_t>(head_ - rung_);
+  // As Ring(), when the launch has travelled over the control plane
+  // (edgeScheduleEvent, up to last_committed()): gpud launches up to the later
+  // of the two, and knows this one already.
+  void TakeScheduled() {
+    doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
-    return count;
+    std::atomic_ref<uint32_t>(doorbell())
+        .store(doorbell_count_, std::memory_order_release);
   }
 
   // The oldest event not yet consumed, if it has ended.

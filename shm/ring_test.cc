@@ -123,17 +123,19 @@ TEST_F(RingTest, AnEventThatWasNotRungCannotBeCompleted) {
   EXPECT_FALSE(device_.Poll().has_value());
 }
 
-TEST_F(RingTest, ScheduledEventsLeaveTheDoorbellAlone) {
+TEST_F(RingTest, ScheduledEventsMoveTheDoorbellToo) {
   const uint32_t before = gpu_.LoadDoorbell();
   device_.Commit();
   device_.Commit();
-  EXPECT_EQ(device_.TakeScheduled(), 2u);
-  EXPECT_EQ(device_.TakeScheduled(), 0u);
-  EXPECT_EQ(gpu_.LoadDoorbell(), before);
+  EXPECT_EQ(device_.last_committed().value(), 2u);
+  EXPECT_EQ(device_.in_flight(), 0u);
+  device_.TakeScheduled();
+  device_.TakeScheduled();
+  EXPECT_EQ(gpu_.LoadDoorbell(), before + 2);
   EXPECT_EQ(device_.in_flight(), 2u);
   device_.Commit();
   device_.Ring();
-  EXPECT_EQ(gpu_.LoadDoorbell(), before + 1);
+  EXPECT_EQ(gpu_.LoadDoorbell(), before + 3);
 }
 
 TEST_F(RingTest, ASecondRingOnTheDoorbellContinuesItsCounter) {

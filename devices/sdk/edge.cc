@@ -340,21 +340,19 @@ absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue) {
 absl::Status edgeScheduleEvent(Device& device, EventQueue* queue) {
   Device::Impl& impl = *device.impl_;
   shm::DeviceRing& ring = Device::Impl::RingOf(*queue);
-  const uint32_t committed =
-      ring.layout().entries - ring.free_slots() - ring.in_flight();
-  if (committed == 0) {
+  if (ring.last_committed() == ring.last_rung()) {
     return absl::FailedPreconditionError(
         fmt::format("nothing to schedule for '{}': Commit() an entry first",
                     queue->kernel()));
   }
   v1::ScheduleEventRequest request;
   request.set_event_id(queue->event_id());
-  request.set_count(committed);
+  request.set_through(ring.last_committed().value());
   const auto answer =
       impl.Call(impl.control->events(), &v1::Events::Stub::ScheduleEvent,
                 "ScheduleEvent", request);
-  // A refused schedule leaves the entries committed: they can be rung, or
-  // scheduled again.
+  // Refused, or with its answer lost, it leaves the entries committed: they can
+  // be rung, or scheduled again, and are launched once all the same.
   if (answer.ok()) ring.TakeScheduled();
   return answer.status();
 }

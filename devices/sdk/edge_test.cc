@@ -390,7 +390,7 @@ TEST_F(EdgeTest, AScheduledEventIsInFlightOnlyIfGpudTookIt) {
   EXPECT_TRUE(edgeScheduleEvent(device, &queue).ok());
   EXPECT_EQ(queue.in_flight(), 2u);
   EXPECT_EQ(gpud_->scheduled(), 2u);
-  EXPECT_EQ(gpud_->ring().LoadDoorbell(), 0u);
+  EXPECT_EQ(gpud_->ring().LoadDoorbell(), 2u);
 }
 
 TEST_F(EdgeTest, UnregisteringTakesOnlyTheDevicesOwnQueue) {

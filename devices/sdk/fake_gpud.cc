@@ -112,7 +112,7 @@ std::vector<std::string> FakeGpud::calls() const {
   std::lock_guard lock(mutex_);
   return calls_;
 }
-uint32_t FakeGpud::scheduled() const {
+uint64_t FakeGpud::scheduled() const {
   std::lock_guard lock(mutex_);
   return scheduled_;
 }
@@ -284,7 +284,7 @@ grpc::Status FakeGpud::ScheduleEvent(grpc::ServerContext* context,
   if (auto status = Enter("ScheduleEvent", context); !status.ok())
     return status;
   std::lock_guard lock(mutex_);
-  scheduled_ += request->count();
+  scheduled_ = request->through();
   return grpc::Status::OK;
 }
 

@@ -70,7 +70,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   v1::RegisterEventRequest register_request() const;
   v1::LaunchKernelRequest launch_request() const;
   std::vector<std::string> calls() const;  // names, in order
-  uint32_t scheduled() const;
+  uint64_t scheduled() const;
 
  private:
   grpc::Status Attach(grpc::ServerContext*, const v1::AttachRequest*,
@@ -123,7 +123,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   uint64_t completion_used_ = 0;
   std::map<uint32_t, std::span<std::byte>> buffers_;
   uint32_t last_id_ = 0;
-  uint32_t scheduled_ = 0;
+  uint64_t scheduled_ = 0;  // through which sequence
   v1::AttachRequest attach_request_;
   v1::RegisterEventRequest register_request_;
   v1::LaunchKernelRequest launch_request_;

@@ -85,7 +85,7 @@ grpc::Status EventsService::ScheduleEvent(
   auto session = callers_->SessionOf(*context, request->session());
   if (!session.ok()) return ToGrpc(session.status(), context);
   return ToGrpc(
-      (*session)->ScheduleEvent(request->event_id(), request->count()),
+      (*session)->ScheduleEvent(request->event_id(), request->through()),
       context);
 }
 

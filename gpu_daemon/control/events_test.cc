@@ -427,7 +427,8 @@ TEST(Events, ScheduledEventsRunWithoutADoorbell) {
   v1::ScheduleEventRequest request;
   request.set_session(device.session());
   request.set_event_id(0);
-  request.set_count(ring.TakeScheduled());
+  request.set_through(ring.last_committed().value());
+  ring.TakeScheduled();
   v1::ScheduleEventResponse response;
   ASSERT_TRUE(TestTestbed::Call(testbed.events(),
                                 &v1::Events::Stub::ScheduleEvent, request,
@@ -438,8 +439,8 @@ TEST(Events, ScheduledEventsRunWithoutADoorbell) {
     ASSERT_TRUE(completion.has_value());
     EXPECT_EQ(completion->state, EventState::kDone);
   }
-  for (const uint32_t count : {0u, 5u}) {
-    request.set_count(count);
+  for (const uint64_t through : {uint64_t{7}, ~uint64_t{0}}) {
+    request.set_through(through);
     const Outcome outcome = TestTestbed::Call(
         testbed.events(), &v1::Events::Stub::ScheduleEvent, request, &response);
     EXPECT_EQ(outcome.status.error_code(), StatusCode::INVALID_ARGUMENT);

@@ -338,20 +338,19 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   return aborted;
 }
 
-absl::Status Session::ScheduleEvent(uint32_t event_id, uint32_t count) {
+absl::Status Session::ScheduleEvent(uint32_t event_id, uint64_t through) {
   std::lock_guard lock(mutex_);
   auto found = FindEvent(event_id);
   if (!found.ok()) return found.status();
   const auto event = (*found)->second.event->event();
-  const uint32_t entries = event->ring().layout().entries;
-  if (count < 1 || count > entries) {
-    return Error(absl::StatusCode::kInvalidArgument,
-                 fmt::format("{} events to schedule: must be from 1 to the "
-                             "ring's {} entries",
-                             count, entries),
-                 reason::kBadCount, "count");
+  if (!event->ScheduleThrough(through)) {
+    return Error(
+        absl::StatusCode::kInvalidArgument,
+        fmt::format("events up to sequence {} to schedule: {} are "
+                    "launched, and the ring has {} entries",
+                    through, event->launched(), event->ring().layout().entries),
+        reason::kBadCount, "through");
   }
-  event->AddScheduled(count);
   daemon_->front_end->Wake();
   return absl::OkStatus();
 }

@@ -87,7 +87,7 @@ class Session {
   // Returns how many events were aborted.
   absl::StatusOr<uint64_t> UnregisterEvent(uint32_t event_id, uint32_t drain_ms,
                                            const GivenUp& given_up);
-  absl::Status ScheduleEvent(uint32_t event_id, uint32_t count);
+  absl::Status ScheduleEvent(uint32_t event_id, uint64_t through);
   // NotFound if there is no such event kernel.
   absl::Status CheckEvent(uint32_t event_id) const;
 

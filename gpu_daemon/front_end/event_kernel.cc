@@ -122,10 +122,30 @@ EventKernel::EventKernel(Registration registration,
              std::memory_order_release);
 }
 
+bool EventKernel::ScheduleThrough(uint64_t through) {
+  const uint64_t before = launched();
+  if (through > before + ring_.layout().entries) return false;
+  // Launched already, or still in the ring: less than 2^31 either way.
+  const auto target = first_ring_ + static_cast<uint32_t>(through);
+  const uint32_t now = scheduled_.load(std::memory_order_relaxed);
+  if (through > before && static_cast<int32_t>(target - now) > 0) {
+    scheduled_.store(target, std::memory_order_release);
+  }
+  return true;
+}
+
+uint32_t EventKernel::RingsBeyond(uint32_t taken) const {
+  // Either may lag behind the other, which has launched what it has not said:
+  // the doorbell by no more than the ring holds.
+  const uint32_t scheduled = scheduled_.load(std::memory_order_acquire) - taken;
+  const uint32_t rung = ring_.LoadDoorbell() - taken;
+  const bool doorbell_lags = 0 - rung <= ring_.layout().entries;
+  const bool schedule_lags = static_cast<int32_t>(scheduled) < 0;
+  return std::max(doorbell_lags ? 0 : rung, schedule_lags ? 0 : scheduled);
+}
+
 uint32_t EventKernel::PendingRings(bool* violation) {
-  const uint32_t rings = ring_.LoadDoorbell() +
-                         scheduled_.load(std::memory_order_acquire) -
-                         rings_taken_;
+  const uint32_t rings = RingsBeyond(rings_taken_);
   if (rings == 0) return 0;
   AdvanceCompleted();
   const uint64_t free =

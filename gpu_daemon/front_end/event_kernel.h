@@ -106,10 +106,10 @@ class EventKernel {
 
   // --- Any thread.
 
-  // More rings, from edgeScheduleEvent.
-  void AddScheduled(uint32_t count) {
-    scheduled_.fetch_add(count, std::memory_order_release);
-  }
+  // edgeScheduleEvent: rings up to sequence `through`, once, however often it
+  // is said and whether or not the doorbell says so too. One thread at a time.
+  // False: beyond what the ring can hold.
+  bool ScheduleThrough(uint64_t through);
   // Ends an event: exactly one call per sequence has an effect and returns
   // true. The caller then signals the device's bell. `life` may be null.
   bool Finish(shm::Sequence sequence, shm::EventState state, uint32_t status,
@@ -135,10 +135,10 @@ class EventKernel {
   uint64_t in_flight() const;
   // Rings that were not launched when this looked.
   uint32_t waiting_rings() const {
-    // In this order, so that it is never negative.
-    const auto launched_rings = static_cast<uint32_t>(launched());
-    return ring_.LoadDoorbell() + scheduled_.load(std::memory_order_acquire) -
-           first_ring_ - launched_rings;
+    // The launched ones first, so that it is never negative.
+    const auto taken = first_ring_ + static_cast<uint32_t>(launched());
+    const uint32_t waiting = RingsBeyond(taken);
+    return waiting <= ring_.layout().entries ? waiting : 0;
   }
   // The last failure, for telemetry.
   uint64_t last_failed_sequence() const {
@@ -174,6 +174,10 @@ class EventKernel {
   static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
 
   void AdvanceCompleted();
+  // How far the doorbell or edgeScheduleEvent, whichever is later, is ahead of
+  // ring number `taken`; far more than the ring's entries if the doorbell is
+  // where no device that keeps to the protocol leaves it.
+  uint32_t RingsBeyond(uint32_t taken) const;
 
   const Registration registration_;
   const std::shared_ptr<DeviceMemory> memory_;
@@ -181,16 +185,17 @@ class EventKernel {
   const uint32_t ekt_index_;
   const bool validate_each_launch_;
 
-  // Front-end only: doorbell + scheduled count (modulo 2^32) up to which events
-  // were launched.
+  // Front-end only: the doorbell's count (modulo 2^32) up to which events were
+  // launched.
   uint32_t rings_taken_;
   const uint32_t first_ring_ = rings_taken_;  // the doorbell at registration
   std::array<shm::Nanoseconds, 4> short_path_samples_{};
   uint32_t short_path_count_ = 0;
   shm::Nanoseconds short_path_ns_ = 0;
 
-  std::atomic<uint32_t> scheduled_{
-      0};  // writer: control plane; reader: front-end
+  // As the doorbell, from edgeScheduleEvent. Writer: the control plane; reader:
+  // the front-end.
+  std::atomic<uint32_t> scheduled_{first_ring_};
   std::atomic<uint64_t> launched_{0};   // writer: front-end
   std::atomic<uint64_t> completed_{0};  // writer: front-end
   std::atomic<bool> closed_{false};

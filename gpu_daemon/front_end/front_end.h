@@ -52,7 +52,7 @@ class FrontEnd {
   // Remove() for all of a device, in one step. Returns them.
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
       const DeviceMemory* memory);
-  // Wakes the front-end to look at AddScheduled().
+  // Wakes the front-end to look for scheduled events.
   void Wake();
 
   void SetTracing(bool on);

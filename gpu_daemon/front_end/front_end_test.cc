@@ -218,15 +218,39 @@ TEST_F(FrontEndTest, EventsOfSeveralBlocksGoThroughTheKmu) {
   }
 }
 
-TEST_F(FrontEndTest, ScheduledEventsAndRungEventsAddUp) {
+TEST_F(FrontEndTest, ScheduledEventsAndRungEventsShareTheRing) {
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
-  event.ring->Commit();
-  event.kernel->AddScheduled(event.ring->TakeScheduled());
-  front_end_->Wake();
-  EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), 1u);
-  event.ring->Commit();
-  event.ring->Ring();
-  EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), 2u);
+  uint64_t sequence = 0;
+  for (int i = 0; i < 100; ++i) {
+    event.ring->Commit();
+    EXPECT_TRUE(event.kernel->ScheduleThrough(++sequence));
+    event.ring->TakeScheduled();
+    front_end_->Wake();
+    EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
+    if (i % 3 == 0) continue;
+    event.ring->Commit();
+    event.ring->Ring();
+    EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), ++sequence);
+  }
+  EXPECT_FALSE(event.kernel->closed());
+}
+
+TEST_F(FrontEndTest, AScheduleWhoseAnswerWasLostLaunchesOnce) {
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    event.ring->Commit();
+    // Heard, and repeated; then the doorbell says the same.
+    EXPECT_TRUE(event.kernel->ScheduleThrough(sequence));
+    EXPECT_TRUE(event.kernel->ScheduleThrough(sequence));
+    event.ring->Ring();
+    EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
+    // Late.
+    EXPECT_TRUE(event.kernel->ScheduleThrough(sequence - 1));
+    front_end_->Wake();
+  }
+  EXPECT_EQ(event.kernel->waiting_rings(), 0u);
+  EXPECT_EQ(event.kernel->counts().rung, 3u);
+  EXPECT_EQ(event.kernel->counts().done, 3u);
 }
 
 TEST_F(FrontEndTest, ADoorbellThatJumpsBeyondTheFreeSlotsEvictsItsDevice) {
