@@ -89,7 +89,7 @@ DeviceKind Nic() {
                .help = "keys that the 16-way hash table holds"},
               {.name = "store_bytes",
                .type = KeyType::kSize,
-               .min = 64 * kKiB,
+               .min = 128 * kKiB,
                .max = 64 * kGiB,
                .flag = "--store-bytes",
                .fallback = "64MiB",
