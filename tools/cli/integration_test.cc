@@ -164,8 +164,10 @@ TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
   EXPECT_THAT(RunCli({"rings"}).out, HasSubstr("DOORBELL"));
   // What the tables show is in the documents, too.
   const Json ekt = RunCli({"ekt", "-o", "json"}).json();
+  ASSERT_FALSE(ekt["entries"].empty());
   for (const Json& entry : ekt["entries"]) {
     const Json& counts = entry["counts"];
+    ASSERT_TRUE(counts.contains("in_flight")) << entry;
     const auto count = [&](const char* name) {
       return counts[name].get<uint64_t>();
     };
