@@ -6,6 +6,7 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <utility>
@@ -31,6 +32,13 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
     return absl::InvalidArgumentError(
         fmt::format("{} EKT entries: must be from 1 to {}", options.ekt_entries,
                     shm::kMaxDoorbells));
+  }
+  const uint64_t machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                           static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (options.memory_bytes > machine) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} bytes of memory for devices: this machine has {}",
+                    options.memory_bytes, machine));
   }
   if (auto status = CheckText("testbed name", options.testbed, kMaxLabelLength);
       !status.ok()) {

@@ -1,0 +1,44 @@
+// A gpud that cannot start says why, once, and leaves nothing behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "integration_tests/testbed_process.h"
+
+namespace carillon {
+namespace {
+
+struct Refusal {
+  const char* name;
+  std::vector<std::string> flags;
+  const char* sentence;
+};
+void PrintTo(const Refusal& refusal, std::ostream* out) {
+  *out << refusal.name;
+}
+
+class GpudStartTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(GpudStartTest, IsRefusedWithOneClearSentence) {
+  const auto testbed = testing::Testbed::Start(GetParam().flags);
+  ASSERT_FALSE(testbed.ok());
+  EXPECT_THAT(std::string(testbed.status().message()),
+              ::testing::HasSubstr(GetParam().sentence));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GpudStartTest,
+    ::testing::Values(
+        Refusal{"NoCuda",
+                {"--backend", "cuda"},
+                "the CUDA back-end is not built in yet; use --backend cpu"},
+        Refusal{"UnknownPolicy", {"--policy", "fair"}, "first_come, priority"},
+        Refusal{"NoEktEntries", {"--ekt-entries", "0"}, "--ekt-entries"},
+        Refusal{"MoreMemoryThanThereIs", {"--memory", "1000T"}, "this machine has"},
+        Refusal{"UnknownFlag", {"--warkers", "2"}, "--warkers"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace carillon
