@@ -2,6 +2,7 @@
 // serves, what it drops, and how it ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -215,6 +216,13 @@ TEST_F(NicTest, PacketsThatFindNoBufferAreCounted) {
   constexpr uint64_t kBurst = 20'000;
   const std::string request = Datagram(1, "get some-key-or-other\r\n");
   for (uint64_t i = 0; i < kBurst; ++i) udp.Send(request);
+  // The flood may cost others a datagram, but not the NIC's life.
+  EXPECT_TRUE(Eventually([&] {
+    MemcUdpClient other(ports_.udp);
+    other.Send(request);
+    pollfd reply{.fd = other.fd(), .events = POLLIN, .revents = 0};
+    return poll(&reply, 1, 100) == 1;
+  }));
   EXPECT_TRUE(Eventually([&] {
     // What the socket's own buffer lost is not the NIC's to count.
     return Counter("udp_replies") > 0 &&
@@ -222,7 +230,8 @@ TEST_F(NicTest, PacketsThatFindNoBufferAreCounted) {
            testbed_->Status().events().rung() ==
                testbed_->Status().events().done();
   }));
-  EXPECT_LE(Counter("udp_requests") + Counter("drops_no_buffer"), kBurst);
+  EXPECT_TRUE(Counter("drops_no_buffer") > 0 ||
+              Counter("udp_requests") >= kBurst);
   ExpectServes();
 }
 
