@@ -23,15 +23,12 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-# An apt of its own: the machine's may know no source packages.
+# An apt of its own, which asks the machine's servers for source packages.
 mkdir -p apt/lists/partial apt/cache/archives/partial apt/parts
-cat > apt/parts/source.sources << 'SOURCES'
-Types: deb-src
-URIs: http://deb.debian.org/debian
-Suites: bookworm
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-SOURCES
+for list in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+  [ -f "$list" ] || continue
+  sed -e 's/^deb /deb-src /' -e 's/^Types:.*/Types: deb-src/' "$list" > "apt/parts/$(basename "$list")"
+done
 set -- -qq -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/apt/parts" \
   -o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt/cache" -o APT::Sandbox::User=root
 echo "getting memcached's source package" >&2
