@@ -136,9 +136,14 @@ int BenchMain(int argc, char** argv, std::string_view name,
     session.attempts = 1;
     session.patience = {};
   }
-  // The arguments alone: the program's path says nothing to a reader.
+  // What decides the figures: neither the program's path nor where they go.
   std::string command(name);
-  for (int i = 1; i < argc; ++i) command += fmt::format(" {}", argv[i]);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument(argv[i]);
+    if (argument == "--out") ++i;
+    if (argument.starts_with("--out")) continue;
+    command += fmt::format(" {}", argument);
+  }
 
   const auto result = run(bench);
   if (!result.ok()) {
