@@ -11,13 +11,16 @@
  *   2. no double event: gpud ends each event at most once;
  *   3. no lost event: while nobody dies or closes, each event that was rung
  *      ends, and the device sees it;
- *   4. no endless sleep: whoever sleeps with work, or with a dead peer, wakes.
+ *   4. no endless sleep: whoever sleeps with work, or with a dead peer, wakes;
+ *   5. no innocent eviction: a device that keeps to the protocol never rings
+ *      for more slots than gpud knows to be free.
  *
  * Switches: EPOLL      the device sleeps in epoll instead of in a futex
  *           WORKERS    threads of gpud that end events (in any order)
  *   each a mistake that must be found; 1 = towards gpud, 2 = towards the device:
  *           WAKER_CLEARS, NO_RECHECK, SUMMARY_LATE, PUBLISH_FIRST, NO_FENCE,
- *           NO_WAKE_ON_DEATH, and (device only) NO_FREE_CHECK, CLOSE_LATE
+ *           NO_WAKE_ON_DEATH, and (one direction only) NO_FREE_CHECK, CLOSE_LATE,
+ *           FREE_LATE
  */
 #ifndef EVENTS
 #define EVENTS 3
@@ -53,6 +56,10 @@
 #define CLOSE_LATE 0
 #endif
 
+#ifndef FREE_LATE
+#define FREE_LATE 0
+#endif
+
 #define GPUD 1
 #define DEVICE 2
 #define SLOT(sequence) ((sequence) % SLOTS)
@@ -84,6 +91,9 @@ bool gpud_asleep;
 bool device_asleep;
 bool gpud_dead;
 bool device_dead;
+
+/* gpud's own: its slots whose event has ended (EventKernel::slots_). */
+bool finished[SLOTS];
 
 /* Bookkeeping of the proof. */
 byte ended[EVENTS + 1];
@@ -221,12 +231,22 @@ active proctype DeviceWatcher() {
 /* gpud's one thread that polls doorbells. */
 active proctype FrontEnd() {
   byte seen = 0;
+  byte completed = 0;
+  byte bell = 0;
   byte value = 0;
   {
     do
     :: gpud_sees_death || closed -> break
-    :: doorbell != seen ->
-       assert(doorbell - seen <= SLOTS);
+    :: atomic { doorbell != seen -> bell = doorbell }
+       /* EventKernel::AdvanceCompleted */
+       do
+       :: completed < seen && finished[SLOT(completed + 1)] ->
+          finished[SLOT(completed + 1)] = false;
+          completed++
+       :: else -> break
+       od;
+       assert(bell - seen <= SLOTS - (seen - completed));
+       bell = 0;
        seen++;
        assert(esq_first[SLOT(seen)] == seen);
        assert(esq_second[SLOT(seen)] == seen);
@@ -264,12 +284,18 @@ active [WORKERS] proctype Worker() {
 #if NO_FENCE == DEVICE
        armed = device_armed;
 #endif
+#if !FREE_LATE
+       finished[SLOT(sequence)] = true;
+#endif
 #if PUBLISH_FIRST == DEVICE
        ecq_sequence[SLOT(sequence)] = sequence;
        ecq_state[SLOT(sequence)] = sequence;
 #else
        ecq_state[SLOT(sequence)] = sequence;
        ecq_sequence[SLOT(sequence)] = sequence;
+#endif
+#if FREE_LATE
+       finished[SLOT(sequence)] = true;
 #endif
 #if NO_FENCE != DEVICE
        armed = device_armed;
