@@ -247,8 +247,15 @@ absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
       auto result =
           Compare(*servers, servers == &*echo, *memcached, window, run);
       if (!result.ok()) return result.status();
-      fmt::print(stderr, "  round {} window {:>3} {:<15} / memcached: {}\n",
-                 round + 1, window, name, (*result)["a_to_b"].dump());
+      const auto median = [&](const char* what) {
+        const Json::json_pointer at(fmt::format("/a_to_b/{}/median", what));
+        return result->value(at, 0.0);
+      };
+      fmt::print(stderr,
+                 "  round {} window {:>3} {:<15} / memcached: {:.2f} x the "
+                 "requests, {:.2f} x the p99, {:.2f} x the CPU time\n",
+                 round + 1, window, name, median("requests_per_s"),
+                 median("p99_latency"), median("server_cpu_per_request"));
       (*result)["round"] = round + 1;
       (*result)["name"] = name;
       runs->all.push_back(*std::move(result));
