@@ -5,7 +5,8 @@
 #   ./carillon up -d -f tools/cli/topologies/memcached.yaml
 #   integration_tests/memcached_suite.sh 127.0.0.1:22122
 #
-# It flushes the server. Not part of `carillon test`: it needs the network.
+# It flushes the server. Exit codes: 1 a test failed, 2 wrong use, 3 the suite
+# could not be had (no network, a package is missing).
 set -eu
 
 if [ $# -ne 1 ]; then
@@ -16,7 +17,7 @@ daemon=$1
 for program in apt-get dpkg-source prove; do
   command -v "$program" > /dev/null || {
     echo "$0: $program is missing: apt-get install dpkg-dev perl" >&2
-    exit 1
+    exit 3
   }
 done
 
@@ -30,10 +31,14 @@ for list in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
   sed -e 's/^deb /deb-src /' -e 's/^Types:.*/Types: deb-src/' "$list" > "apt/parts/$(basename "$list")"
 done
 set -- -qq -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/apt/parts" \
-  -o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt/cache" -o APT::Sandbox::User=root
+  -o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt/cache" -o APT::Sandbox::User=root \
+  -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20
 echo "getting memcached's source package" >&2
-apt-get "$@" update
-apt-get "$@" source memcached > /dev/null
+if ! { apt-get "$@" update && apt-get "$@" source memcached; } > apt.log 2>&1; then
+  cat apt.log >&2
+  echo "$0: Debian's source package of memcached could not be had" >&2
+  exit 3
+fi
 cd memcached-*/
 
 # The library looks for a server program before it learns that it needs none,

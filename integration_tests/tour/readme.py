@@ -15,6 +15,12 @@ def console_steps(text):
     return steps
 
 
+def built_programs(text):
+    """The Bazel labels of the programs that the console blocks run out of bazel-bin."""
+    commands = "\n".join(command for command, _ in console_steps(text))
+    return {f"//{folder}:{name}" for folder, name in re.findall(r"bazel-bin/(\S+)/(\w+)", commands)}
+
+
 _COPY = re.compile(r"(<!-- file: (\S+) -->\n```\w+\n)(.*?)(^```)", re.M | re.S)
 
 

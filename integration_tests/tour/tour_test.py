@@ -5,6 +5,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,12 @@ class TourTest(unittest.TestCase):
             self.assertEqual(copy, (RUNFILES / path).read_text(),
                              f"README.md shows an old {path}: run integration_tests/tour/tour_test.py --update README.md")
             self.assertLess(copy.count("\n"), 60, path)
+
+    def test_the_launcher_builds_every_program_that_is_run(self):
+        targets = re.search(r"^targets=\((.*?)\)", (RUNFILES / "carillon").read_text(), re.M | re.S)[1].split()
+        programs = readme.built_programs(self.text)
+        self.assertTrue(programs)
+        self.assertLessEqual(programs, set(targets))
 
     def test_every_command_works_and_shows_what_the_readme_says(self):
         steps = readme.console_steps(self.text)
