@@ -75,9 +75,6 @@ class Aperture {
   CompletionControl& completion_control() const {
     return *reinterpret_cast<CompletionControl*>(At(kControlOffset));
   }
-  uint32_t* ring_states() const {
-    return reinterpret_cast<uint32_t*>(At(kRingStateOffset));
-  }
 
  private:
   Aperture(UniqueFd fd, boost::interprocess::mapped_region region,

@@ -35,7 +35,7 @@ void DrainCompletionEvent(int reader) {
 
 void CompletionBell::Wake(uint32_t armed) const {
   if ((armed & kArmedFutexMask) != 0) BumpAndWake(summary_);
-  if ((armed & kArmedEventFd) != 0 && event_writer_ >= 0) {
+  if ((armed & kArmedCompletionEvent) != 0 && event_writer_ >= 0) {
     // Fails only when the pipe is full: then it is readable already.
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written =
@@ -45,8 +45,7 @@ void CompletionBell::Wake(uint32_t armed) const {
 
 CloseReason CompletionWaiter::close_reason() const {
   const uint32_t reason =
-      std::atomic_ref<uint32_t>(const_cast<uint32_t&>(control_->closed))
-          .load(std::memory_order_seq_cst);
+      LoadShared(control_->closed, std::memory_order_seq_cst);
   if (reason != 0) return static_cast<CloseReason>(reason);
   return closed_->closed() ? CloseReason::kPeerDied : CloseReason::kOpen;
 }

@@ -9,11 +9,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "shm/aperture.h"
 #include "shm/clock.h"
 #include "shm/layout.h"
+#include "shm/load_shared.h"
 #include "shm/unique_fd.h"
 #include "shm/waiting.h"
 
@@ -54,18 +56,17 @@ class CompletionBell {
   // the device is awake.
   void Signal() const {
     FullFence();
-    const uint32_t armed =
-        std::atomic_ref<uint32_t>(*armed_).load(std::memory_order_relaxed);
+    const uint32_t armed = LoadShared(*armed_, std::memory_order_relaxed);
     if (armed != 0) Wake(armed);
   }
   // Wakes the device whatever it says: it must look at a closed word.
-  void SignalAlways() const { Wake(kArmedFutexMask | kArmedEventFd); }
+  void SignalAlways() const { Wake(kArmedFutexMask | kArmedCompletionEvent); }
 
  private:
   void Wake(uint32_t armed) const;
 
-  uint32_t* const armed_;    // writer: the device
-  uint32_t* const summary_;  // writer: gpud
+  const uint32_t* const armed_;  // writer: the device
+  uint32_t* const summary_;      // writer: gpud
   const int event_writer_;
 };
 
@@ -87,7 +88,7 @@ class ClosedWord {
 };
 
 // The device's side: sleeps until a completion (any ring) or the end. Thread
-// safe.
+// safe but for Arm- and DisarmCompletionEvent().
 class CompletionWaiter {
  public:
   CompletionWaiter(const Aperture* submission, const Aperture* completion,
@@ -138,15 +139,18 @@ class CompletionWaiter {
     return found;
   }
 
-  // For devices that sleep in epoll: after ArmEventFd(), every completion makes
-  // the CompletionEvent readable. The caller looks at its rings once more
-  // before it sleeps, drains the event after it, and disarms.
-  void ArmEventFd() {
-    std::atomic_ref<uint32_t>(*armed_).fetch_or(kArmedEventFd,
+  // For devices that sleep in epoll: after ArmCompletionEvent(), every
+  // completion makes the CompletionEvent readable. The caller looks at its
+  // rings once more before it sleeps, drains the event after it, and disarms.
+  // One thread at a time: it is one bit, not a count.
+  void ArmCompletionEvent() {
+    std::atomic_ref<uint32_t>(*armed_).fetch_or(kArmedCompletionEvent,
                                                 std::memory_order_seq_cst);
   }
-  void DisarmEventFd() {
-    std::atomic_ref<uint32_t>(*armed_).fetch_and(~kArmedEventFd,
+  void DisarmCompletionEvent() {
+    // Relaxed: a completion that still finds it armed makes the event readable
+    // for nothing, and the next sleep drains it.
+    std::atomic_ref<uint32_t>(*armed_).fetch_and(~kArmedCompletionEvent,
                                                  std::memory_order_relaxed);
   }
 
@@ -157,13 +161,58 @@ class CompletionWaiter {
 
  private:
   uint32_t LoadSummary() const {
-    return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(control_->summary))
-        .load(std::memory_order_seq_cst);
+    return LoadShared(control_->summary, std::memory_order_seq_cst);
   }
 
   uint32_t* const armed_;                   // writer: this process
   const CompletionControl* const control_;  // writer: gpud
   const ClosedWord* const closed_;
+};
+
+// gpud's side: sleeps until a doorbell of any watched device rings. One thread.
+class DoorbellWaiter {
+ public:
+  // kMaxFutexWords - 1 devices at most: with more, sleeps return at once.
+  void Watch(const Aperture& submission, const Aperture& completion) {
+    devices_.push_back({.armed = &completion.completion_control().gpud_armed,
+                        .summary = &submission.submission_control().summary});
+  }
+  void WatchNone() { devices_.clear(); }
+
+  // Sleeps until a device rings, until `own` no longer holds its expected
+  // value, or for `timeout`; may wake without cause. rung() tells whether there
+  // is work; it runs once, when all devices have been told to wake gpud.
+  // Returns false, without a sleep, if it was true.
+  template <class Rung>
+  bool SleepUnless(Rung rung, FutexWord own, std::chrono::nanoseconds timeout) {
+    Arm(1, std::memory_order_seq_cst);
+    words_.assign(1, own);
+    for (const Device& device : devices_) {
+      words_.push_back({device.summary, LoadShared(*device.summary,
+                                                   std::memory_order_seq_cst)});
+    }
+    const bool found = rung();
+    if (!found) FutexWait(words_, timeout);
+    // Relaxed: a ring that still finds it armed wakes nobody, and the next
+    // arming is ordered.
+    Arm(0, std::memory_order_relaxed);
+    return !found;
+  }
+
+ private:
+  struct Device {
+    uint32_t* armed;          // writer: gpud
+    const uint32_t* summary;  // writer: the device
+  };
+
+  void Arm(uint32_t armed, std::memory_order order) {
+    for (const Device& device : devices_) {
+      std::atomic_ref<uint32_t>(*device.armed).store(armed, order);
+    }
+  }
+
+  std::vector<Device> devices_;
+  std::vector<FutexWord> words_;
 };
 
 }  // namespace carillon::shm

@@ -9,6 +9,7 @@
 
 #include "shm/aperture.h"
 #include "shm/layout.h"
+#include "shm/load_shared.h"
 #include "shm/ring_layout.h"
 #include "shm/types.h"
 #include "shm/waiting.h"
@@ -87,9 +88,8 @@ class DeviceRing {
     // (waiting.h).
     std::atomic_ref<uint32_t>(doorbell())
         .store(doorbell_count_, std::memory_order_seq_cst);
-    auto& armed =
-        const_cast<uint32_t&>(completion_->completion_control().gpud_armed);
-    if (std::atomic_ref<uint32_t>(armed).load(std::memory_order_seq_cst) != 0) {
+    if (LoadShared(completion_->completion_control().gpud_armed,
+                   std::memory_order_seq_cst) != 0) {
       BumpAndWake(&submission_->submission_control().summary);
     }
   }

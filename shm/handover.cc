@@ -89,6 +89,15 @@ absl::StatusOr<UniqueFd> Connect(const std::string& socket_path,
                   socket_path, std::strerror(errno)));
 }
 
+// What came back for a ticket, before any of it is believed.
+struct Received {
+  HandoverReply reply{};
+  ssize_t bytes = 0;
+  bool cut = false;              // the message was longer
+  bool descriptors_cut = false;  // this process had no room for them
+  std::vector<UniqueFd> descriptors;
+};
+
 absl::Status Closed() {
   return absl::UnavailableError(
       "gpud closed the hand-over socket; is it shutting down?");
@@ -101,6 +110,69 @@ HandoverReply MakeReply(absl::StatusCode code, const std::string& message) {
   reply.status = static_cast<uint32_t>(code);
   message.copy(reply.message, sizeof(reply.message) - 1);
   return reply;
+}
+
+absl::StatusOr<Received> ReceiveReply(int connection) {
+  Received received;
+  iovec payload{.iov_base = &received.reply, .iov_len = sizeof(HandoverReply)};
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &payload;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  received.bytes =
+      recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (received.bytes <= 0) return Closed();
+  received.cut = (message.msg_flags & MSG_TRUNC) != 0;
+  received.descriptors_cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  // Own all that came, so that no refusal leaks a descriptor: the buffer's
+  // alignment may leave room for more than were asked for.
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+      received.descriptors.emplace_back(fd);
+    }
+  }
+  return received;
+}
+
+absl::Status CheckReply(const Received& received) {
+  const HandoverReply& reply = received.reply;
+  if (received.bytes != sizeof(reply) || received.cut ||
+      reply.magic != kMagic) {
+    return absl::FailedPreconditionError(fmt::format(
+        "malformed hand-over reply: {} bytes{} with magic {:#x}, expected {} "
+        "with {:#x}; is that socket gpud's?",
+        received.bytes, received.cut ? " or more" : "", reply.magic,
+        sizeof(reply), kMagic));
+  }
+  if (reply.layout_version != kLayoutVersion) {
+    return absl::FailedPreconditionError(
+        fmt::format("gpud speaks layout version {}, this device {}; build both "
+                    "from the same source",
+                    reply.layout_version, kLayoutVersion));
+  }
+  if (reply.status != static_cast<uint32_t>(absl::StatusCode::kOk)) {
+    return absl::Status(
+        static_cast<absl::StatusCode>(reply.status),
+        absl::string_view(reply.message,
+                          strnlen(reply.message, sizeof(reply.message))));
+  }
+  if (received.descriptors.size() != kDescriptors || received.descriptors_cut) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the hand-over carried {} descriptors{}, expected {}; is this process "
+        "out of descriptors (ulimit -n)?",
+        received.descriptors.size(),
+        received.descriptors_cut ? " and lost some" : "", kDescriptors));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -123,68 +195,15 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
   if (auto status = WaitReadable(connection.get(), deadline); !status.ok()) {
     return status;
   }
-
-  HandoverReply reply{};
-  iovec payload{.iov_base = &reply, .iov_len = sizeof(reply)};
-  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))];
-  msghdr message{};
-  message.msg_iov = &payload;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const ssize_t received =
-      recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (received <= 0) return Closed();
-
-  // Own all that came before any check, so that no refusal leaks a descriptor:
-  // the buffer's alignment may leave room for more than were asked for.
-  std::vector<UniqueFd> descriptors;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
-      continue;
-    }
-    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      descriptors.emplace_back(fd);
-    }
-  }
-  if (received != sizeof(reply) || (message.msg_flags & MSG_TRUNC) != 0 ||
-      reply.magic != kMagic) {
-    return absl::FailedPreconditionError(fmt::format(
-        "malformed hand-over reply: {} bytes{} with magic {:#x}, expected {} "
-        "with {:#x}; is that socket gpud's?",
-        received, (message.msg_flags & MSG_TRUNC) != 0 ? " or more" : "",
-        reply.magic, sizeof(reply), kMagic));
-  }
-  if (reply.layout_version != kLayoutVersion) {
-    return absl::FailedPreconditionError(
-        fmt::format("gpud speaks layout version {}, this device {}; build both "
-                    "from the same source",
-                    reply.layout_version, kLayoutVersion));
-  }
-  if (reply.status != static_cast<uint32_t>(absl::StatusCode::kOk)) {
-    reply.message[sizeof(reply.message) - 1] = '\0';
-    return absl::Status(static_cast<absl::StatusCode>(reply.status),
-                        reply.message);
-  }
-  if (descriptors.size() != kDescriptors ||
-      (message.msg_flags & MSG_CTRUNC) != 0) {
-    return absl::FailedPreconditionError(fmt::format(
-        "the hand-over carried {} descriptors{}, expected {}; is this process "
-        "out of descriptors (ulimit -n)?",
-        descriptors.size(),
-        (message.msg_flags & MSG_CTRUNC) != 0 ? " and lost some" : "",
-        kDescriptors));
-  }
+  auto received = ReceiveReply(connection.get());
+  if (!received.ok()) return received.status();
+  if (auto status = CheckReply(*received); !status.ok()) return status;
   HandedOver result;
-  result.device_id = reply.device_id;
-  result.generation = Generation(reply.generation);
-  result.submission = std::move(descriptors[0]);
-  result.completion = std::move(descriptors[1]);
-  result.completion_event = std::move(descriptors[2]);
+  result.device_id = received->reply.device_id;
+  result.generation = Generation(received->reply.generation);
+  result.submission = std::move(received->descriptors[0]);
+  result.completion = std::move(received->descriptors[1]);
+  result.completion_event = std::move(received->descriptors[2]);
   result.connection = std::move(connection);
   return result;
 }

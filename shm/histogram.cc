@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "shm/load_shared.h"
+
 namespace carillon::shm {
 namespace {
 
@@ -15,10 +17,7 @@ void HistogramSnapshot::Merge(const HistogramCells& cells) {
   for (uint32_t i = 0; i < kHistogramBuckets; ++i) {
     // The cells may belong to another process: one load each, no assumption on
     // the value.
-    const uint64_t n =
-        std::atomic_ref<uint64_t>(const_cast<uint64_t&>(cells.buckets[i]))
-            .load(std::memory_order_relaxed);
-    AddBucket(i, n);
+    AddBucket(i, LoadShared(cells.buckets[i], std::memory_order_relaxed));
   }
 }
 

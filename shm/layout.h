@@ -29,7 +29,6 @@ inline constexpr uint32_t kLayoutVersion = 1;
 inline constexpr uint64_t kPageSize = 4096;
 inline constexpr uint64_t kCacheLine = 64;
 // One GPU read over PCIe polls one line of doorbells (DESIGN: 32 rings a read).
-inline constexpr uint64_t kDoorbellLineBytes = 128;
 inline constexpr uint32_t kDoorbellsPerLine = 32;
 // Also the largest EKT (32 as in EDGE Fig. 6 by default).
 inline constexpr uint32_t kMaxDoorbells = 1024;
@@ -71,8 +70,8 @@ struct SubmissionControl {
   // armed.
   alignas(128) uint32_t summary;
   // How the device waits for completions: kArmedFutexMask counts threads in a
-  // futex, kArmedEventFd says that the CompletionEvent (bells.h) must be
-  // written.
+  // futex, kArmedCompletionEvent says that the CompletionEvent (bells.h) must
+  // be written.
   alignas(128) uint32_t completion_armed;
   // The device's lease: when it last said that it is alive.
   alignas(128) uint64_t heartbeat_ns;
@@ -80,7 +79,7 @@ struct SubmissionControl {
 static_assert(sizeof(SubmissionControl) == 384);
 
 inline constexpr uint32_t kArmedFutexMask = 0xffff;
-inline constexpr uint32_t kArmedEventFd = 1u << 31;
+inline constexpr uint32_t kArmedCompletionEvent = 1u << 31;
 
 // Page 1 of the completion aperture. Writer: gpud. Reader: the device.
 struct CompletionControl {
@@ -105,10 +104,6 @@ enum class CloseReason : uint32_t {
   kShutdown = 3,  // gpud goes down in an orderly way
   kPeerDied = 4,  // the other process is gone
 };
-
-// State of one ring, in an array indexed by doorbell that follows
-// CompletionControl.
-enum class RingState : uint32_t { kUnused = 0, kOpen = 1, kClosed = 2 };
 
 // Log-linear latency histogram: see histogram.h.
 inline constexpr uint32_t kHistogramSubBuckets = 32;
@@ -137,18 +132,14 @@ inline constexpr uint64_t kConsumedOffset =
     kDoorbellOffset + kMaxDoorbells * sizeof(uint32_t);
 inline constexpr uint64_t kSubmissionHeapOffset =
     AlignUp(kConsumedOffset + kMaxDoorbells * sizeof(uint64_t), kPageSize);
-// Ring states (u32 each) in the completion aperture.
-inline constexpr uint64_t kRingStateOffset =
-    kControlOffset + sizeof(CompletionControl);
 inline constexpr uint64_t kCompletionHeapOffset =
-    AlignUp(kRingStateOffset + kMaxDoorbells * sizeof(uint32_t), kPageSize);
+    AlignUp(kControlOffset + sizeof(CompletionControl), kPageSize);
 
 // As drawn in docs/data_plane.md.
 static_assert(kDoorbellOffset == 0xd000);
 static_assert(kConsumedOffset == 0xe000);
 static_assert(kSubmissionHeapOffset == 0x10000);
-static_assert(kRingStateOffset == 0x1200);
-static_assert(kCompletionHeapOffset == 0x3000);
+static_assert(kCompletionHeapOffset == 0x2000);
 
 // ESQ entry: this header, then a KmdOverride if the event kernel is modifyable,
 // then the parameters packed as registered; 64-byte stride.

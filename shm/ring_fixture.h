@@ -65,6 +65,11 @@ class RingFixture {
   CompletionWaiter waiter(const ClosedWord* closed) const {
     return CompletionWaiter(&device_submission(), &device_completion(), closed);
   }
+  DoorbellWaiter doorbell_waiter() const {
+    DoorbellWaiter waiter;
+    waiter.Watch(gpud_submission_, gpud_completion_);
+    return waiter;
+  }
   // The output buffer of a slot, as each side sees it.
   std::byte* gpud_output(uint32_t ring, uint32_t slot) const {
     return gpud_completion_.At(OutputOffset(ring, slot));
@@ -89,52 +94,26 @@ class RingFixture {
   std::vector<uint64_t> outputs_;
 };
 
-// gpud's sleep for one device's doorbells: the sleeper's side of waiting.h, as
-// gpud's front-end does it for all of its devices. One thread.
-class DoorbellWaiter {
- public:
-  // `closed` is gpud's own word for "stop or look elsewhere".
-  DoorbellWaiter(const RingFixture& rings, const ClosedWord* closed)
-      : armed_(&rings.gpud_completion().completion_control().gpud_armed),
-        summary_(&rings.gpud_submission().submission_control().summary),
-        closed_(closed) {}
-
-  // As CompletionWaiter::WaitUntil.
-  template <class Ready>
-  bool WaitUntil(Ready ready, std::chrono::nanoseconds timeout,
-                 std::chrono::nanoseconds spin) {
-    const Nanoseconds start = NowNs();
-    if (ready()) return true;
-    for (uint32_t turn = 1; spin.count() > 0; ++turn) {
+// Waits as gpud does, for the doorbells of one device. Returns true as soon as
+// rung() is true; false when `closed`, or when `timeout` has passed, first.
+template <class Rung>
+bool WaitForDoorbell(DoorbellWaiter& waiter, const ClosedWord& closed,
+                     Rung rung, std::chrono::nanoseconds timeout,
+                     std::chrono::nanoseconds spin) {
+  const Nanoseconds start = NowNs();
+  while (true) {
+    // The end is looked at first: what was rung before it still counts.
+    const bool ended = closed.closed();
+    if (rung()) return true;
+    const std::chrono::nanoseconds spent(NowNs() - start);
+    if (ended || spent >= timeout) return false;
+    if (spent < spin) {
       CpuRelax();
-      if (ready()) return true;
-      if (turn % 64 == 0 &&
-          (closed_->closed() || NowNs() - start >= Nanoseconds(spin.count()))) {
-        break;
-      }
+    } else {
+      waiter.SleepUnless(rung, closed.AsFutex(), timeout - spent);
     }
-    std::atomic_ref<uint32_t> armed(*armed_);
-    armed.store(1, std::memory_order_seq_cst);
-    bool found = false;
-    while (true) {
-      const FutexWord word{summary_, std::atomic_ref<uint32_t>(*summary_).load(
-                                         std::memory_order_seq_cst)};
-      const bool ended = closed_->closed();
-      found = ready();
-      const Nanoseconds spent = NowNs() - start;
-      if (found || ended || spent >= Nanoseconds(timeout.count())) break;
-      const FutexWord words[] = {word, closed_->AsFutex()};
-      FutexWait(words, timeout - std::chrono::nanoseconds(spent));
-    }
-    armed.store(0, std::memory_order_relaxed);
-    return found;
   }
-
- private:
-  uint32_t* const armed_;
-  uint32_t* const summary_;
-  const ClosedWord* const closed_;
-};
+}
 
 }  // namespace carillon::shm
 

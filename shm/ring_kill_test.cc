@@ -105,6 +105,9 @@ class Worker {
   }
   // After Run() returned false.
   void Join() { watcher_.join(); }
+  // Before the process ends with its peer alive or not: a watcher that ended
+  // and was never joined is a leak to TSan.
+  void Detach() { watcher_.detach(); }
 
  private:
   bool RunDevice(uint64_t events) {
@@ -137,7 +140,7 @@ class Worker {
       return false;
     }
     while (!ready()) {
-      waiter.ArmEventFd();
+      waiter.ArmCompletionEvent();
       std::array<pollfd, 2> fds = {
           pollfd{.fd = rings_.event().reader.get(),
                  .events = POLLIN,
@@ -147,7 +150,7 @@ class Worker {
         _exit(kNeverWoken);
       }
       DrainCompletionEvent(rings_.event().reader.get());
-      waiter.DisarmEventFd();
+      waiter.DisarmCompletionEvent();
       if ((fds[1].revents & POLLIN) != 0) return ready();
     }
     return true;
@@ -171,13 +174,14 @@ class Worker {
   bool RunGpud(uint64_t events) {
     const GpuRing ring = rings_.gpu_ring(0);
     const CompletionBell bell = rings_.bell();
-    DoorbellWaiter waiter(rings_, &closed_);
+    DoorbellWaiter waiter = rings_.doorbell_waiter();
     uint32_t seen = 0;
     uint64_t done = 0;
     bool alive = true;
     while (done < events && alive) {
-      alive = waiter.WaitUntil([&] { return ring.LoadDoorbell() != seen; },
-                               kBound, policy_.spin);
+      alive = WaitForDoorbell(
+          waiter, closed_, [&] { return ring.LoadDoorbell() != seen; }, kBound,
+          policy_.spin);
       if (!alive && !closed_.closed()) _exit(kNeverWoken);
       // What was rung before the death is whole, too.
       const uint32_t doorbell = ring.LoadDoorbell();
@@ -276,7 +280,9 @@ class Trial {
     }
     std::atomic<uint64_t> unused{0};
     Worker second(*rings_[1], policy_, &unused, AwaitPeer(role, 1));
-    _exit(second.Run(role, kSecondLifeEvents) ? kFine : kPeerDiedTwice);
+    const bool served = second.Run(role, kSecondLifeEvents);
+    second.Detach();
+    _exit(served ? kFine : kPeerDiedTwice);
   }
 
   pid_t AwaitPeer(Role role, uint32_t life) {

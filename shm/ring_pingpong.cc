@@ -187,13 +187,13 @@ void RingYardstick::ServeSleeping(const GpuRing& ring, uint64_t first,
                                   uint64_t events) const {
   const ClosedWord never;
   const CompletionBell bell = rings_->bell();
-  DoorbellWaiter waiter(*rings_, &never);
+  DoorbellWaiter waiter = rings_->doorbell_waiter();
   std::array<std::byte, 64> entry;
   for (uint64_t next = first; next != first + events; ++next) {
     const auto rung = [&] {
       return ring.LoadDoorbell() != static_cast<uint32_t>(next - 1);
     };
-    while (!waiter.WaitUntil(rung, kBound, nanoseconds(0))) {
+    while (!WaitForDoorbell(waiter, never, rung, kBound, nanoseconds(0))) {
     }
     ring.CopyEntry(Sequence(next), entry.data(), entry.size());
     ring.Complete(Sequence(next), EventState::kDone, 0);

@@ -1,5 +1,6 @@
-// The small vocabulary of numbers that cross process boundaries. Each is its
-// own type, so that a slot is never taken for a sequence.
+// The small vocabulary of numbers that cross process boundaries. Those that
+// count the same things are types of their own, so that a doorbell's index is
+// never taken for a sequence.
 #ifndef CARILLON_SHM_TYPES_H_
 #define CARILLON_SHM_TYPES_H_
 

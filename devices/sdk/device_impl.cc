@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "shm/handover.h"
+#include "shm/load_shared.h"
 
 namespace carillon::edge {
 namespace {
@@ -91,10 +92,10 @@ shm::Sequence Device::Impl::LastCompleted(const shm::RingLayout& ring) const {
       reinterpret_cast<shm::EcqEntry*>(completion.At(ring.ecq_offset));
   for (uint32_t i = 0; i < ring.entries; ++i) {
     const shm::Sequence next = last + 1;
-    auto& slot = const_cast<uint64_t&>(ecq[ring.SlotOf(next)].sequence);
-    if (std::atomic_ref<uint64_t>(slot).load(std::memory_order_acquire) !=
-        next.value())
+    if (shm::LoadShared(ecq[ring.SlotOf(next)].sequence,
+                        std::memory_order_acquire) != next.value()) {
       break;
+    }
     last = next;
   }
   return last;

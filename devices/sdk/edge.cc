@@ -225,10 +225,10 @@ shm::HistogramWriter Device::histogram(uint32_t index) {
   return shm::HistogramWriter(&impl_->submission.telemetry().histograms[index]);
 }
 
-void Device::ArmCompletionFd() { impl_->waiter->ArmEventFd(); }
+void Device::ArmCompletionFd() { impl_->waiter->ArmCompletionEvent(); }
 
 void Device::DisarmCompletionFd() {
-  impl_->waiter->DisarmEventFd();
+  impl_->waiter->DisarmCompletionEvent();
   shm::DrainCompletionEvent(impl_->completion_event.get());
 }
 

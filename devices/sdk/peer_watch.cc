@@ -16,6 +16,7 @@
 
 #include "fmt/format.h"
 #include "shm/clock.h"
+#include "shm/load_shared.h"
 #include "shm/waiting.h"
 
 namespace carillon::edge {
@@ -137,8 +138,7 @@ void PeerWatch::Run() {
 
 CloseReason PeerWatch::gpuds_reason() const {
   return static_cast<CloseReason>(
-      std::atomic_ref<uint32_t>(const_cast<uint32_t&>(session_.control->closed))
-          .load(std::memory_order_seq_cst));
+      shm::LoadShared(session_.control->closed, std::memory_order_seq_cst));
 }
 
 absl::Status PeerWatch::status() const {

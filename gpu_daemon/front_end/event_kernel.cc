@@ -116,10 +116,6 @@ EventKernel::EventKernel(Registration registration,
       slots_(layout.entries) {
   for (auto& stage : stages_)
     stage = std::vector<std::atomic<uint64_t>>(shm::kHistogramBuckets);
-  std::atomic_ref<uint32_t>(
-      memory_->completion().ring_states()[layout.doorbell.value()])
-      .store(static_cast<uint32_t>(shm::RingState::kOpen),
-             std::memory_order_release);
 }
 
 bool EventKernel::ScheduleThrough(uint64_t through) {
@@ -242,10 +238,6 @@ uint64_t EventKernel::AbortUnfinished(EventStatus why) {
 
 void EventKernel::CloseRing() {
   closed_.store(true, std::memory_order_release);
-  std::atomic_ref<uint32_t>(
-      memory_->completion().ring_states()[ring_.layout().doorbell.value()])
-      .store(static_cast<uint32_t>(shm::RingState::kClosed),
-             std::memory_order_release);
 }
 
 EventCounts EventKernel::counts() const {

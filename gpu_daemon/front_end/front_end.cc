@@ -169,10 +169,13 @@ void FrontEnd::CloseEvent(EventKernel& event) {
 
 void FrontEnd::CollectDevices() {
   devices_.clear();
+  doorbells_.WatchNone();
   for (const auto& event : events_) {
     if (std::find(devices_.begin(), devices_.end(), event->shared_memory()) ==
         devices_.end()) {
       devices_.push_back(event->shared_memory());
+      doorbells_.Watch(devices_.back()->submission(),
+                       devices_.back()->completion());
     }
   }
 }
@@ -343,34 +346,18 @@ void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence,
 }
 
 bool FrontEnd::Sleep(uint32_t mailbox_seen) {
-  std::array<shm::FutexWord, shm::kMaxFutexWords> words;
-  size_t count = 0;
-  words[count++] = {reinterpret_cast<const uint32_t*>(&mailbox_word_),
-                    mailbox_seen};
-  // waiting.h: arm, read the summary words, look again, sleep.
-  for (const auto& device : devices_) SetArmed(*device, 1);
-  for (const auto& device : devices_) {
-    uint32_t& summary = device->submission().submission_control().summary;
-    words[count++] = {&summary, std::atomic_ref<uint32_t>(summary).load(
-                                    std::memory_order_seq_cst)};
-  }
-  const bool work =
-      std::any_of(events_.begin(), events_.end(), [](const auto& event) {
-        bool violation = false;
-        return event->PendingRings(&violation) != 0;
-      });
-  if (!work) {
+  const auto rung = [this] {
+    for (const auto& event : events_) {
+      bool violation = false;
+      if (event->PendingRings(&violation) != 0) return true;
+    }
     sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1,
                   std::memory_order_relaxed);
-    shm::FutexWait({words.data(), count}, kLongestSleep);
-  }
-  for (const auto& device : devices_) SetArmed(*device, 0);
-  return !work;
-}
-
-void FrontEnd::SetArmed(const DeviceMemory& device, uint32_t armed) {
-  std::atomic_ref<uint32_t>(device.completion().completion_control().gpud_armed)
-      .store(armed, std::memory_order_seq_cst);
+    return false;
+  };
+  return doorbells_.SleepUnless(
+      rung, {reinterpret_cast<const uint32_t*>(&mailbox_word_), mailbox_seen},
+      kLongestSleep);
 }
 
 }  // namespace carillon::gpud

@@ -15,6 +15,7 @@
 
 #include "gpu_daemon/front_end/event_kernel.h"
 #include "gpu_daemon/kmu/kmu.h"
+#include "shm/bells.h"
 #include "shm/spin_budget.h"
 #include "shm/waiting.h"
 
@@ -76,7 +77,6 @@ class FrontEnd {
   void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
   // False if there was work after all.
   bool Sleep(uint32_t mailbox_seen);
-  static void SetArmed(const DeviceMemory& device, uint32_t armed);
   std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(
       const DeviceMemory* memory);
   static void CloseEvent(EventKernel& event);
@@ -92,6 +92,7 @@ class FrontEnd {
   // The front-end's thread only.
   std::vector<std::shared_ptr<EventKernel>> events_;  // highest priority first
   std::vector<std::shared_ptr<DeviceMemory>> devices_;
+  shm::DoorbellWaiter doorbells_;  // of devices_
   shm::SpinBudget spin_;
   shm::Nanoseconds idle_since_ns_ = 0;
   uint32_t idle_polls_ = 0;
