@@ -18,8 +18,8 @@ struct ApertureSpec {
   uint64_t heap_bytes = 0;  // for rings and buffers; rounded up to pages
   Generation generation;
   uint32_t device_id = 0;
-  uint32_t doorbell_count =
-      kDoorbellsPerLine;  // a multiple of kDoorbellsPerLine
+  // A multiple of kDoorbellsPerLine.
+  uint32_t doorbell_count = kDoorbellsPerLine;
 };
 
 // A mapped aperture. Everything the header says was checked once and is kept

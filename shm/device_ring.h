@@ -157,8 +157,8 @@ class DeviceRing {
   Sequence head_;  // last entry committed
   Sequence rung_;  // last entry rung
   Sequence tail_;  // last event consumed
-  uint32_t
-      doorbell_count_;  // what the doorbell shows; written by this ring alone
+  // What the doorbell shows; written by this ring alone.
+  uint32_t doorbell_count_;
 };
 
 }  // namespace carillon::shm

@@ -15,8 +15,8 @@ namespace carillon::shm {
 // ns (4.8 hours) and more share the last bucket.
 constexpr uint32_t HistogramBucket(uint64_t value) {
   if (value < kHistogramSubBuckets) return static_cast<uint32_t>(value);
-  const uint32_t exponent =
-      std::bit_width(value) - 6;  // so that value >> exponent is 32..63
+  // So that value >> exponent is 32..63.
+  const uint32_t exponent = std::bit_width(value) - 6;
   const uint32_t bucket = exponent * kHistogramSubBuckets +
                           static_cast<uint32_t>(value >> exponent);
   return bucket < kHistogramBuckets ? bucket : kHistogramBuckets - 1;

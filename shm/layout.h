@@ -2,13 +2,16 @@
 //
 // Concepts
 //   aperture    one sealed memfd with one writing process. Every device has
-//   two. submission  written by the device, read by gpud: doorbells, ESQs,
-//   input buffers. completion  written by gpud and its kernels, read by the
-//   device: ECQs, output buffers. ring        one ESQ in the submission
-//   aperture and its twin ECQ in the completion
-//               aperture; slot i of one belongs to slot i of the other.
+//               two.
+//   submission  written by the device, read by gpud: doorbells, ESQs, input
+//               buffers.
+//   completion  written by gpud and its kernels, read by the device: ECQs,
+//               output buffers.
+//   ring        one ESQ in the submission aperture and its twin ECQ in the
+//               completion aperture; slot i of one belongs to slot i of the
+//               other.
 //   heap        the tail of an aperture, from which gpud places rings and
-//   buffers.
+//               buffers.
 //
 // Nothing here is reachable by name, and no field is trusted by the side that
 // does not write it: gpud keeps sizes, offsets and masks in private memory and
@@ -22,30 +25,33 @@
 
 namespace carillon::shm {
 
-inline constexpr uint64_t kMagic =
-    0x4e4f4c4c49524143;  // "CARILLON", little endian
+// "CARILLON", little endian.
+inline constexpr uint64_t kMagic = 0x4e4f4c4c49524143;
 inline constexpr uint32_t kLayoutVersion = 1;
 
 inline constexpr uint64_t kPageSize = 4096;
 inline constexpr uint64_t kCacheLine = 64;
-// One GPU read over PCIe polls one line of doorbells (DESIGN: 32 rings a read).
+// One GPU read over PCIe polls one line of doorbells (32 rings a read).
 inline constexpr uint32_t kDoorbellsPerLine = 32;
 // Also the largest EKT (32 as in EDGE Fig. 6 by default).
 inline constexpr uint32_t kMaxDoorbells = 1024;
 inline constexpr uint32_t kMaxRingEntries = 65536;
-inline constexpr uint32_t kMaxParameterBytes =
-    4096;  // the limit of CUDA kernel arguments
+// The limit of CUDA kernel arguments.
+inline constexpr uint32_t kMaxParameterBytes = 4096;
 
 inline constexpr uint32_t kMaxTelemetryCounters = 64;
 inline constexpr uint32_t kMaxTelemetryHistograms = 4;
 
 enum class RegionKind : uint32_t { kSubmission = 1, kCompletion = 2 };
 
-//   0        8         12    16     24          28         32
-//   +--------+---------+-----+------+-----------+----------+---------------------+
-//   | magic  | version | kind| size | generation| device id| heap offset,
-//   size...|
-//   +--------+---------+-----+------+-----------+----------+---------------------+
+//   0        8         12     16     24           28          32
+//   +--------+---------+------+------+------------+-----------+
+//   | magic  | version | kind | size | generation | device id |
+//   +--------+---------+------+------+------------+-----------+
+//   32            40          48               52         56     128
+//   +-------------+-----------+----------------+----------+------+
+//   | heap offset | heap size | doorbell count | gpud pid | 0... |
+//   +-------------+-----------+----------------+----------+------+
 // Written once by gpud before the other side can see it; the magic last.
 struct RegionHeader {
   uint64_t magic;
@@ -144,11 +150,10 @@ static_assert(kCompletionHeapOffset == 0x2000);
 // ESQ entry: this header, then a KmdOverride if the event kernel is modifyable,
 // then the parameters packed as registered; 64-byte stride.
 //
-//   0          8            12      16        24                32
-//   +----------+------------+-------+---------+-----------------+--------------+
-//   | sequence | generation | flags | rung_ns | reserved        |
-//   parameters...|
-//   +----------+------------+-------+---------+-----------------+--------------+
+//   0          8            12      16        24         32    32 or 64
+//   +----------+------------+-------+---------+----------+-----+------------+
+//   | sequence | generation | flags | rung_ns | reserved | KMD | parameters |
+//   +----------+------------+-------+---------+----------+-----+------------+
 struct EsqEntryHeader {
   uint64_t sequence;    // which ring of the doorbell this entry is for
   uint32_t generation;  // of the ring
@@ -188,8 +193,8 @@ enum class EventState : uint32_t {
 // one store.
 struct EcqEntry {
   EventState state;
-  uint32_t status;  // EventStatus, or the kernel's own code from
-                    // kKernelStatusBase on
+  // EventStatus, or the kernel's own code from kKernelStatusBase on.
+  uint32_t status;
   uint64_t sequence;
 };
 static_assert(sizeof(EcqEntry) == 16);
@@ -213,8 +218,8 @@ enum class EventStatus : uint32_t {
   kBadSequence = 2,   // the entry was not written for this ring of the doorbell
   kBadBufferRef = 3,  // a buffer reference leaves its buffer
   kBadKmd = 4,  // the override's dimensions or shared memory are out of range
-  kBadFlags =
-      5,  // unknown flag, or an override for a kernel that is not modifyable
+  // Unknown flag, or an override for a kernel that is not modifyable.
+  kBadFlags = 5,
   kBadParameter = 6,  // the kernel's own check refused the arguments
   kUnregistered = 7,  // aborted: the event kernel went away first
   kDeviceGone = 8,    // aborted: the device died or detached

@@ -18,8 +18,8 @@ struct RingLayout {
   Generation generation;
   uint32_t entries = 0;      // power of two, 1..kMaxRingEntries
   uint32_t entry_bytes = 0;  // stride, a multiple of kCacheLine
-  uint32_t parameter_offset =
-      0;  // in an entry: after the header and, if any, the KmdOverride
+  // In an entry: after the header and, if any, the KmdOverride.
+  uint32_t parameter_offset = 0;
   uint32_t parameter_bytes = 0;
   uint64_t esq_offset = 0;   // in the submission aperture
   uint64_t ecq_offset = 0;   // in the completion aperture

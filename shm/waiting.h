@@ -4,20 +4,21 @@
 // The protocol, the same in both directions (docs/data_plane.md; model:
 // ring.pml):
 //
-//   waker                                   sleeper
-//   1 publish (doorbell or completion)      1 armed = 1           (seq_cst)
-//   2 load armed            (seq_cst)       2 value = summary     (seq_cst)
-//   3 if armed:                             3 look again for what was published
-//   (seq_cst);
-//       summary += 1        (seq_cst)         found: armed = 0, done
-//       futex_wake(summary)                 4 futex_wait(summary, value)
-//                                           5 armed = 0
+//   waker                                sleeper
+//   1 publish (doorbell or completion)   1 armed = 1                  (seq_cst)
+//   2 load armed           (seq_cst)     2 value = summary            (seq_cst)
+//   3 if armed:                          3 look again for what was published
+//       summary += 1       (seq_cst)       (seq_cst); found: to 5
+//       futex_wake(summary)              4 futex_wait(summary, value)
+//                                        5 armed = 0                  (seq_cst)
+//
+// A device goes back from 4 to 2, armed, until it has found something, its time
+// is over or the end has come; gpud goes through all five steps every time.
 //
 // Steps 1-2 of the waker and 1-3 of the sleeper are a Dekker pair: at least one
 // of the two sees the other, so either the sleeper finds the work or the waker
 // bumps the word, after which step 4 returns at once. Only the sleeper writes
-// `armed`: a waker that clears it loses the next wake-up (the model finds that
-// in 345 states).
+// `armed`: a waker that clears it loses the next wake-up, as the model shows.
 #ifndef CARILLON_SHM_WAITING_H_
 #define CARILLON_SHM_WAITING_H_
 

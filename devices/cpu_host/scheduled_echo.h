@@ -20,8 +20,8 @@ class ScheduledEcho {
  public:
   struct Telemetry {
     uint32_t events;  // counter of those that ended
-    uint32_t
-        failures;  // counter of those that failed, or answered something else
+    // Counter of those that failed, or answered something else.
+    uint32_t failures;
     uint32_t histogram;  // from the call to the completion seen
   };
   static constexpr uint64_t kMessageBytes = 64;

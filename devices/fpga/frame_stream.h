@@ -24,8 +24,8 @@ struct StreamOptions {
   uint64_t frames = 0;  // 0: until stopped
   bool check = false;   // compare every result with the reference
   std::string store;    // directory for the results; empty: none
-  bool store_picture =
-      false;  // the result itself rather than the image that it stands for
+  // The result itself rather than the image that it stands for.
+  bool store_picture = false;
   uint32_t ring = 8;
   uint32_t priority = 0;
 };

@@ -164,8 +164,8 @@ TEST_F(FrameStreamTest, FailedEventsAreCountedAndTheStreamGoesOn) {
 
 TEST_F(FrameStreamTest, ACameraDropsFramesThatFindTheRingFull) {
   options_.frames = 50;
-  options_.fps =
-      1e6;  // far more than a GPU that holds its first event back can take
+  // Far more than a GPU that holds its first event back can take.
+  options_.fps = 1e6;
   std::atomic<bool> held{true};
   std::thread release([&] {
     while (gpud_->submission().telemetry().counters[FrameStream::kDropped] <

@@ -1,10 +1,11 @@
-// The NIC: packets in, batches to the GPU, replies out (GNoM, 003 4.1.2, with
-// EDGE's doorbells in the place of its CPU threads). One thread, one epoll
+// The NIC: packets in, batches to the GPU, replies out (GNoM, thesis 4.1.2,
+// with EDGE's doorbells in the place of its CPU threads). One thread, one epoll
 // loop.
 //
 //   socket --recvmmsg--> packet buffers --BatchQueue--> MemcChannel
-//   --doorbell--> gpud: memc_get / memc_set socket <--sendmmsg-- reply buffers
-//   <-- completion
+//                                                           | doorbell
+//                                                           v
+//   socket <--sendmmsg-- reply buffers <--completion-- gpud: memc_get, memc_set
 //
 // A request whose reply does not fit its buffer goes once more through a second
 // registration of the same kernel with few, large buffers.

@@ -46,8 +46,8 @@ class UdpSource : public PacketSource {
  private:
   static constexpr uint32_t kReceiveBurst = 64;
   static constexpr uint32_t kMaxMessages = 64;  // of one sendmmsg
-  static constexpr uint32_t kMaxSegments =
-      64;  // UDP_MAX_SEGMENTS of old kernels
+  // UDP_MAX_SEGMENTS of old kernels.
+  static constexpr uint32_t kMaxSegments = 64;
   static constexpr uint32_t kMaxMessageBytes = 65000;
   static constexpr uint32_t kPeerTable = 256;
   static constexpr BufferIndex kNoBuffer = ~BufferIndex{0};

@@ -9,8 +9,8 @@
 namespace carillon::nic {
 
 // `text` begins at the command line (a datagram: after its frame header), and
-// may be garbage. kGet for the retrieval
-// commands (get, gets, gat, gats) with an argument, kSet for all else.
+// may be garbage. kGet for the retrieval commands (get, gets, gat, gats) with
+// an argument, kSet for all else.
 RequestType TypeOfRequest(std::string_view text);
 
 }  // namespace carillon::nic

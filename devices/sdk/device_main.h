@@ -4,10 +4,10 @@
 //     CLI::App app("Streams images to event kernels.");
 //     Options options;
 //     app.add_option("--fps", options.fps, "Frames a second");
-//     return edge::DeviceMain(app, argc, argv, "fpga0", [&](const
-//     edge::DeviceContext& context) {
-//       return Run(context, options);
-//     });
+//     return edge::DeviceMain(app, argc, argv, "fpga0",
+//                             [&](const edge::DeviceContext& context) {
+//                               return Run(context, options);
+//                             });
 //   }
 #ifndef CARILLON_DEVICES_SDK_DEVICE_MAIN_H_
 #define CARILLON_DEVICES_SDK_DEVICE_MAIN_H_

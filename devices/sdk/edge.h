@@ -1,21 +1,28 @@
-// The EDGE API for devices (000 Table I, 003 Table 5.1): attach to a testbed,
-// register event kernels, and launch them by ringing doorbells. This header is
-// all that a device needs.
+// The EDGE API for devices (EDGE Table I, thesis Table 5.1): attach to a
+// testbed, register event kernels, and launch them by ringing doorbells. This
+// header is all that a device needs. In short, without a look at errors:
 //
-//   auto device = edge::Device::Attach({.name = "nic0", .kind = "nic", ...});
-//   auto input = (*device)->AllocateBuffer(edge::Place::kInput, 64 * 2048);
-//   auto event = edgeRegisterEvent(**device, {.kernel = "echo", ...,
-//   .parameters = {
-//       edge::Fixed("input", *input, {.slot_stride = 2048}),
-//       edge::Writable("bytes"), ...}});
-//   while (...) {                                    // EDGE Fig. 8c
-//     if ((*event)->free_slots() > 0) {              // check free
-//       (*event)->Set<uint32_t>(bytes, n);           // write arguments
-//       (*event)->RingDoorbell();                    // mark busy, ring
+//   namespace edge = carillon::edge;
+//   auto device = *edge::Device::Attach({.name = "dev0", .kind = "echoer"});
+//   auto in = *device->AllocateBuffer(edge::Place::kInput, 64 * 256);
+//   auto out = *device->AllocateBuffer(edge::Place::kOutput, 64 * 256);
+//   auto* queue = *edgeRegisterEvent(
+//       *device,
+//       {.kernel = "echo",
+//        .max_in_flight = 64,
+//        .parameters = {
+//            edge::WritableBuffer("in", in),
+//            edge::Fixed("out", out, {.length = 256, .slot_stride = 256})}});
+//   const uint32_t place = *queue->ParameterOffset("in");
+//   while (device->status().ok()) {                  // EDGE Fig. 8c
+//     if (queue->free_slots() > 0) {                 // check free
+//       const uint64_t offset = queue->next_slot() * 256;
+//       queue->Set(place, carillon::shm::BufferRef{offset, 256});  // arguments
+//       queue->RingDoorbell();                       // mark busy, ring
 //     }
-//     if (auto done = (*event)->Poll()) {            // poll completion
-//       ...read the output buffer...
-//       (*event)->Free();                            // free
+//     if (auto done = queue->Poll()) {               // poll completion
+//       // out.bytes.subspan(queue->SlotOf(done->sequence) * 256, 256) holds it
+//       queue->Free();                               // free
 //     }
 //   }
 #ifndef CARILLON_DEVICES_SDK_EDGE_H_
@@ -212,8 +219,8 @@ struct AttachOptions {
   uint64_t submission_bytes = 1 << 20;
   uint64_t completion_bytes = 1 << 20;
   std::vector<std::string> counter_names;  // at most shm::kMaxTelemetryCounters
-  std::vector<std::string>
-      histogram_names;  // at most shm::kMaxTelemetryHistograms
+  // At most shm::kMaxTelemetryHistograms.
+  std::vector<std::string> histogram_names;
   std::chrono::milliseconds timeout{5000};
 };
 
@@ -263,8 +270,8 @@ class Device {
   // the kernel's own failure code.
   absl::StatusOr<LaunchTimes> LaunchKernel(const LaunchSpec& spec);
 
-  // Telemetry (writer: this process): shown by `carillon ps` and the demo's
-  // report.
+  // Telemetry (writer: this process): shown by `carillon devices NAME` and the
+  // demo's report.
   void SetCounter(uint32_t index, uint64_t value);
   void AddToCounter(uint32_t index, uint64_t delta);
   shm::HistogramWriter histogram(uint32_t index);
@@ -308,11 +315,11 @@ class Device {
 
 // --- The EDGE API by its paper names.
 
-// edgeRegisterEvent (Table I): stores the event kernel in the EKT and allocates
-// its ESQ; the queue's event_id() is the doorbell. The queue belongs to the
-// device and lives until edgeUnregisterEvent. On an error nothing has changed:
-// NotFound (kernel, buffer), InvalidArgument (dimensions, parameters, ring
-// size), ResourceExhausted (EKT full, no memory for the ESQ).
+// edgeRegisterEvent (EDGE Table I): stores the event kernel in the EKT and
+// allocates its ESQ; the queue's event_id() is the doorbell. The queue belongs
+// to the device and lives until edgeUnregisterEvent. On an error nothing has
+// changed: NotFound (kernel, buffer), InvalidArgument (dimensions, parameters,
+// ring size), ResourceExhausted (EKT full, no memory for the ESQ).
 absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device,
                                               const EventSpec& spec);
 

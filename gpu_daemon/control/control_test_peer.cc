@@ -1,12 +1,11 @@
 // A process of its own for the tests of the control plane. Prints one line on
 // standard output.
 //
-//   device DIR NAME     attaches, fetches its apertures, takes a buffer of each
-//   place and an
-//                       event kernel, prints "ready" and waits to be killed
-//   ticket DIR HEX      presents a ticket, prints what came of it
-//   session DIR HEX     calls ReportReady with a session, prints what came of
-//   it
+//   device DIR NAME   attaches, fetches its apertures, takes a buffer of each
+//                     place and an event kernel, prints "ready" and waits to be
+//                     killed
+//   ticket DIR HEX    presents a ticket, prints what came of it
+//   session DIR HEX   calls ReportReady with a session, prints what came of it
 #include <grpcpp/create_channel.h>
 #include <unistd.h>
 

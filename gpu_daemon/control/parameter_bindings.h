@@ -19,8 +19,8 @@
 namespace carillon::gpud {
 
 struct BoundParameters {
-  std::vector<ParameterBinding>
-      bindings;  // one per KernelInfo::params, in order
+  // One per KernelInfo::params, in order.
+  std::vector<ParameterBinding> bindings;
   std::vector<std::shared_ptr<Buffer>> buffers;  // those that they use
 };
 

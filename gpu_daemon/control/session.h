@@ -1,9 +1,10 @@
 // A device's session: from Attach to its end, everything that it has taken from
 // gpud.
 //
-//   attaching  the ticket is out       attached  it holds its apertures
-//   ready      it says that it serves  closing   it has ended; what it took is
-//   being freed
+//   attaching  the ticket is out
+//   attached   it holds its apertures
+//   ready      it says that it serves
+//   closing    it has ended; what it took is being freed
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSION_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSION_H_
 

@@ -90,8 +90,8 @@ class ArgumentPlan {
     BufferRange range;
   };
 
-  std::vector<std::byte>
-      fixed_;  // the argument block with all that never changes
+  // The argument block with all that never changes.
+  std::vector<std::byte> fixed_;
   std::vector<SteppedBuffer> stepped_;
   std::vector<WritableValue> values_;
   std::vector<WritableBuffer> buffers_;

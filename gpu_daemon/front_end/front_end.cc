@@ -31,9 +31,12 @@ constexpr shm::Nanoseconds kYieldAfterNs = 2'000;
 
 // gpud's private copy of an ESQ entry.
 struct EntryCopy {
-  alignas(
-      64) std::byte bytes[sizeof(shm::EsqEntryHeader) +
-                          sizeof(shm::KmdOverride) + shm::kMaxParameterBytes];
+  // clang-format 14 breaks after the parenthesis of alignas.
+  // clang-format off
+  alignas(64) std::byte bytes[sizeof(shm::EsqEntryHeader) +
+                              sizeof(shm::KmdOverride) +
+                              shm::kMaxParameterBytes];
+  // clang-format on
 
   shm::EsqEntryHeader header() const {
     shm::EsqEntryHeader header;
@@ -100,8 +103,8 @@ void FrontEnd::Call(std::function<void()> action) {
     });
   }
   if (stop_.load(std::memory_order_seq_cst)) {
-    RunMailbox();  // no thread any more, or its last RunMailbox() is still to
-                   // come
+    // No thread any more, or its last RunMailbox() is still to come.
+    RunMailbox();
   } else {
     Wake();
   }

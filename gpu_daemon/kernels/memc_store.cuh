@@ -2,14 +2,13 @@
 //
 // Concepts
 //   block   memory for one item, a multiple of 64 bytes, named by its distance
-//   from
-//           the store's start in units of 64 bytes (BlockRef); 0 is "none".
+//           from the store's start in units of 64 bytes (BlockRef); 0 is
+//           "none".
 //   page    64 KiB. A page holds blocks of one size class, or is part of a run.
 //   run     consecutive pages that are one block, for items above 32 KiB.
 //   class   one of 32 block sizes, four to a doubling, so that at most a fifth
-//   of
-//           a large block is lost. A page whose last block is freed can become
-//           a page of any other class.
+//           of a large block is lost. A page whose last block is freed can
+//           become a page of any other class.
 //
 //   0         64           1088            data_offset
 //   +---------+------------+---------------+--------+--------+-- -  -

@@ -3,15 +3,13 @@
 //
 // Concepts
 //   set     128 bytes: a lock, and 16 ways of an 8-bit key hash and a block of
-//   the
-//           value store. A key's set is hash % sets.
-//   item    the block: header, key, value. Unlike the paper's, the table holds
-//   no
-//           keys: then a table of any key size is small, and the line that a
+//           the value store. A key's set is hash % sets.
+//   item    the block: header, key, value. Unlike the thesis's, the table holds
+//           no keys: then a table of any key size is small, and the line that a
 //           GET reads for the key brings the value along.
-//   hash8   the hash's highest byte. (Its lowest, which MemcachedGPU keeps,
-//   says
-//           little: with 2^k sets all keys of a set share their k lowest bits.)
+//   hash8   the hash's highest byte; the thesis says only "a small 8-bit hash".
+//           The lowest would say little: with 2^k sets all keys of a set share
+//           their k lowest bits.
 //   LRU     per set; the item's timestamp is the clock in the set's lock.
 //
 //   0        64       128        256                 1280
@@ -35,11 +33,11 @@
 
 namespace carillon::kernels::memc {
 
-//   0      4             8     16       20      24        28
-//   +------+-------------+-----+--------+-------+---------+--------+-----+-------+
-//   | hash | last access | cas | lengths| flags | exptime | stored | key |
-//   value |
-//   +------+-------------+-----+--------+-------+---------+--------+-----+-------+
+//   0      4        8     16        20      24        28       32
+//   +------+--------+-----+---------+-------+---------+--------+-----+-------+
+//   | hash | last   | cas | lengths | flags | exptime | stored | key | value |
+//   |      | access |     |         |       |         |        |     |       |
+//   +------+--------+-----+---------+-------+---------+--------+-----+-------+
 struct Item {
   uint32_t hash;         // of the key; readable without a lock
   uint32_t last_access;  // the set's clock; GETs write it under a shared lock

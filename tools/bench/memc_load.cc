@@ -29,8 +29,8 @@ namespace {
 struct Interval {
   double requests_per_s = 0;
   double p99_us = 0;
-  double cpu_us =
-      -1;  // per request, all of the target's processes; -1: unknown
+  // Per request, all of the target's processes; -1: unknown.
+  double cpu_us = -1;
   double foreign_cpu = 0;  // share of one CPU that others used meanwhile
 };
 

@@ -38,9 +38,9 @@ class LockedDirectory {
  public:
   // Makes the directory (mode 0700) and those above it as needed, and clears
   // what a dead testbed of that name left: kills its processes, removes its
-  // files. Errors: AlreadyExists (it is up;
-  // names the pid), PermissionDenied, InvalidArgument (path too long),
-  // FailedPrecondition (it holds files that no testbed makes).
+  // files. Errors: AlreadyExists (it is up; names the pid), PermissionDenied,
+  // InvalidArgument (path too long), FailedPrecondition (it holds files that no
+  // testbed makes).
   static absl::StatusOr<LockedDirectory> Create(const TestbedPaths& paths);
   // Locks the directory of a dead testbed, as it is. Errors: AlreadyExists (it
   // is up), NotFound, PermissionDenied.

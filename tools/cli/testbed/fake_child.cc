@@ -7,7 +7,8 @@
 //   leave              leaves a process behind and ends
 //   daemonize          leaves one behind in a session of its own, and ends
 //   parent PROGRAM     starts PROGRAM as ChildProcess does, prints its pid,
-//   waits describe           prints what it was started with, and ends
+//                      waits
+//   describe           prints what it was started with, and ends
 // Those that wait print "waiting" first.
 #include <fcntl.h>
 #include <fmt/format.h>

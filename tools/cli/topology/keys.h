@@ -18,8 +18,7 @@ enum class KeyType {
   kInteger,     // min to max
   kSize,        // bytes, min to max, with units
   kText,        // min to max bytes
-  kPath,        // as kText; relative to the topology file's folder, but for the
-                // words in `choices`
+  kPath,        // as kText, from the file's folder; or a word of `choices`
   kChoice,      // one of `choices`
   kDimensions,  // WIDTHxHEIGHT, each min to max
 };
