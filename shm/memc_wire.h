@@ -39,7 +39,7 @@ inline constexpr uint32_t kMemcSmallReplyStride = 1408;
 // One value of kMemcMaxValueBytes with the longest key, in 754 datagrams.
 inline constexpr uint32_t kMemcLargeReplyStride = 1055616;
 
-// The hash table: 16-way sets behind a header (003 4.2.2).
+// The hash table: 16-way sets behind a header (thesis 4.2.2).
 inline constexpr uint32_t kMemcTableWays = 16;
 inline constexpr uint64_t kMemcTableHeaderBytes = 1280;
 inline constexpr uint64_t kMemcTableSetBytes = 128;

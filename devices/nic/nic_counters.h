@@ -1,4 +1,4 @@
-// The NIC's own figures, as `carillon ps` shows them.
+// The NIC's own figures, as `carillon devices NAME` shows them.
 #ifndef CARILLON_DEVICES_NIC_NIC_COUNTERS_H_
 #define CARILLON_DEVICES_NIC_NIC_COUNTERS_H_
 

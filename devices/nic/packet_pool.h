@@ -1,6 +1,6 @@
-// The NIC's packet buffers (003 4.1.2: free, registered, busy): where datagrams
-// land, inside an input buffer of the submission aperture, so that an event
-// kernel reads them where the kernel of the operating system put them.
+// The NIC's packet buffers (thesis 4.1.2: free, registered, busy): where
+// datagrams land, inside an input buffer of the submission aperture, so that an
+// event kernel reads them where the kernel of the operating system put them.
 #ifndef CARILLON_DEVICES_NIC_PACKET_POOL_H_
 #define CARILLON_DEVICES_NIC_PACKET_POOL_H_
 

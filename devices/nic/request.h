@@ -9,11 +9,11 @@
 
 namespace carillon::nic {
 
-// A buffer holds one packet: GNoM's GRXBs have the same size (003 4.1.2).
+// A buffer holds one packet: GNoM's GRXBs have the same size (thesis 4.1.2).
 inline constexpr uint32_t kPacketBytes = 2048;
 
 // Requests are batched by type, so that the threads of a warp do alike
-// (003 4.1.1). memc_get answers the first, memc_set everything else.
+// (thesis 4.1.1). memc_get answers the first, memc_set everything else.
 enum class RequestType : uint32_t { kGet = 0, kSet = 1 };
 inline constexpr uint32_t kRequestTypes = 2;
 
