@@ -135,9 +135,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(carillon::cpu_host::WorkloadNames()))
       ->capture_default_str();
   app.add_option("--size", options.workload.size,
-                 "matmul: rows (256); bfs: vertices (65536); busy: steps a "
-                 "thread (2000); 0: the "
-                 "default in brackets")
+                 "matmul: rows (256; at most 4096); bfs: vertices (65536); "
+                 "busy: steps a thread (2000); 0: the first in brackets")
       ->capture_default_str();
   app.add_option("--seed", options.workload.seed, "Of matrices and graph")
       ->capture_default_str();

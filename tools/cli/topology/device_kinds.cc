@@ -61,7 +61,7 @@ DeviceKind Nic() {
                .max = 64,
                .flag = "--listen",
                .fallback = "127.0.0.1",
-               .help = "address to serve on"},
+               .help = "address to serve on, in numbers (IPv4 or IPv6)"},
               Port("udp_port", "--udp-port", "0: any free port"),
               Port("tcp_port", "--tcp-port", "0: any free port"),
               {.name = "batch",
@@ -199,8 +199,9 @@ DeviceKind CpuHost() {
                .max = 1 << 24,
                .flag = "--size",
                .fallback = "0",
-               .help = "matmul: rows (256); bfs: vertices (65536); busy: steps "
-                       "of a thread (2000); 0: the number in brackets"},
+               .help = "matmul: rows (256; at most 4096); bfs: vertices "
+                       "(65536); busy: steps of a thread (2000); 0: the first "
+                       "number in brackets"},
               {.name = "seed",
                .type = KeyType::kInteger,
                .min = 0,
@@ -215,14 +216,15 @@ DeviceKind CpuHost() {
                .max = 60'000'000,
                .flag = "--gap-us",
                .fallback = "0",
-               .help = "pause between two launches"},
+               .help = "pause between two runs (bfs: whole searches)"},
               {.name = "launches",
                .type = KeyType::kInteger,
                .min = 0,
                .max = 1'000'000'000'000,
                .flag = "--launches",
                .fallback = "0",
-               .help = "ends after this many; 0: never"},
+               .help = "ends after this many, and a search that has begun; "
+                       "0: never"},
               {.name = "schedule_event_every_ms",
                .type = KeyType::kInteger,
                .min = 0,
