@@ -10,7 +10,7 @@
 //   3 if armed:                          3 look again for what was published
 //       summary += 1       (seq_cst)       (seq_cst); found: to 5
 //       futex_wake(summary)              4 futex_wait(summary, value)
-//                                        5 armed = 0                  (seq_cst)
+//                                        5 armed = 0
 //
 // A device goes back from 4 to 2, armed, until it has found something, its time
 // is over or the end has come; gpud goes through all five steps every time.
