@@ -226,6 +226,10 @@ enum class EventStatus : uint32_t {
   kShutdown = 9,      // aborted: gpud went down
   kBarrierDivergence =
       10,  // the kernel's threads did not reach a barrier together
+  kWarpDivergence = 11,    // lanes did not reach a warp operation together
+  kSharedOutOfRange = 12,  // the kernel left its shared memory
+  kBadLaunch = 13,         // dimensions that no launch may have: gpud's mistake
+  kNoMemory = 14,          // no memory for the state of the block's threads
   kKernelStatusBase = 1000,
 };
 

@@ -30,7 +30,15 @@ std::string EventStatusText(uint32_t status) {
     case EventStatus::kShutdown:
       return "gpud went down first";
     case EventStatus::kBarrierDivergence:
-      return "the kernel's threads did not reach a barrier together";
+      return "some threads wait at a block barrier that others never reach";
+    case EventStatus::kWarpDivergence:
+      return "some lanes wait at a warp operation that others never reach";
+    case EventStatus::kSharedOutOfRange:
+      return "the kernel uses more shared memory than the event registered";
+    case EventStatus::kBadLaunch:
+      return "block dimensions that no launch may have";
+    case EventStatus::kNoMemory:
+      return "no memory for the state of the block's threads";
     case EventStatus::kKernelStatusBase:
       break;
   }

@@ -39,11 +39,30 @@ bool NeedsValidation(const EventKernel::Registration& registration) {
 }  // namespace
 
 uint32_t CompletionStatus(uint32_t fail_status) {
-  if (fail_status == 0) return 0;
-  if (fail_status > simt::kMaxKernelStatus) {
-    return static_cast<uint32_t>(EventStatus::kBarrierDivergence);
+  const auto found = [](EventStatus status) {
+    return static_cast<uint32_t>(status);
+  };
+  // Without a default: a finding without a status of its own is a warning.
+  switch (static_cast<simt::FailStatus>(fail_status)) {
+    case simt::kFailNone:
+      return found(EventStatus::kOk);
+    case simt::kFailBarrierDeadlock:
+      return found(EventStatus::kBarrierDivergence);
+    case simt::kFailWarpDeadlock:
+      return found(EventStatus::kWarpDivergence);
+    case simt::kFailSharedOutOfRange:
+      return found(EventStatus::kSharedOutOfRange);
+    case simt::kFailBadLaunch:
+      return found(EventStatus::kBadLaunch);
+    case simt::kFailNoMemory:
+      return found(EventStatus::kNoMemory);
+    case simt::kFailBadArguments:
+    case simt::kFailBadShape:
+    case simt::kMaxKernelStatus:
+      break;
   }
-  return static_cast<uint32_t>(EventStatus::kKernelStatusBase) + fail_status;
+  return found(EventStatus::kKernelStatusBase) +
+         simt::KernelStatus(fail_status);
 }
 
 absl::Status CheckKernelMetadata(const KernelMetadata& kmd,

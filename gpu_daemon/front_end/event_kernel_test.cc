@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "gpu_daemon/front_end/test_device.h"
 #include "gpu_daemon/kernels/registry.h"
@@ -73,6 +74,32 @@ TEST(KernelMetadataTest, OnlyOneWarpWithoutSharedMemoryTakesTheShortPath) {
       (KernelMetadata{kernel, {2, 1, 1}, {32, 1, 1}, 0}.single_warp()));
   EXPECT_FALSE(
       (KernelMetadata{kernel, {1, 1, 1}, {32, 1, 1}, 4}.single_warp()));
+}
+
+TEST(CompletionStatusTest, EveryFindingOfTheBackEndHasAStatusOfItsOwn) {
+  const std::pair<simt::FailStatus, EventStatus> findings[] = {
+      {simt::kFailNone, EventStatus::kOk},
+      {simt::kFailBarrierDeadlock, EventStatus::kBarrierDivergence},
+      {simt::kFailWarpDeadlock, EventStatus::kWarpDivergence},
+      {simt::kFailSharedOutOfRange, EventStatus::kSharedOutOfRange},
+      {simt::kFailBadLaunch, EventStatus::kBadLaunch},
+      {simt::kFailNoMemory, EventStatus::kNoMemory}};
+  for (const auto& [finding, status] : findings) {
+    EXPECT_EQ(CompletionStatus(finding), static_cast<uint32_t>(status))
+        << finding;
+  }
+}
+
+TEST(CompletionStatusTest, AKernelsOwnCodesFollowTheBase) {
+  constexpr auto kBase = static_cast<uint32_t>(EventStatus::kKernelStatusBase);
+  for (const uint32_t code :
+       {uint32_t{simt::kFailBadArguments}, uint32_t{simt::kFailBadShape},
+        uint32_t{100}, uint32_t{simt::kMaxKernelStatus}}) {
+    EXPECT_EQ(CompletionStatus(code), kBase + code);
+  }
+  // Neither a kernel's nor a known finding: never a success, and never
+  // somebody else's name.
+  EXPECT_EQ(CompletionStatus(0xffffffff), kBase + simt::kMaxKernelStatus);
 }
 
 class EventKernelTest : public testing::Test {

@@ -45,32 +45,6 @@ struct LaunchShape {
   uint32_t shared_bytes = 0;  // static and registered ones together
 };
 
-// What a status means, without a verb: "failed: " + the text. A kernel's own
-// codes beyond the two common ones are described where the kernel is.
-constexpr std::string_view DescribeStatus(uint32_t status) {
-  switch (status) {
-    case kFailNone:
-      return "no failure";
-    case kFailBadArguments:
-      return "a buffer is smaller than the other arguments say";
-    case kFailBadShape:
-      return "the kernel does not work with these grid and block dimensions";
-    case kFailBarrierDeadlock:
-      return "some threads wait at a block barrier that others never reach";
-    case kFailWarpDeadlock:
-      return "some lanes wait at a warp operation that others never reach";
-    case kFailSharedOutOfRange:
-      return "the kernel uses more shared memory than the event registered";
-    case kFailBadLaunch:
-      return "block dimensions that no launch may have";
-    case kFailNoMemory:
-      return "no memory for the state of the block's threads";
-    default:
-      return status <= kMaxKernelStatus ? "a failure code of the kernel's own"
-                                        : "an unknown status";
-  }
-}
-
 // One thread block to run. The caller owns everything that it points to until
 // run_block returns.
 struct BlockLaunch {
