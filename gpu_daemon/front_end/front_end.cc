@@ -77,11 +77,11 @@ FrontEnd::FrontEnd(Options options, Kmu* kmu)
 FrontEnd::~FrontEnd() { Stop(); }
 
 void FrontEnd::Stop() {
-  if (!thread_.joinable()) return;
-  stop_.store(true, std::memory_order_seq_cst);
-  Wake();
-  thread_.join();
-  RunMailbox();
+  std::call_once(stopped_, [this] {
+    stop_.store(true, std::memory_order_release);
+    Wake();
+    thread_.join();
+  });
 }
 
 void FrontEnd::Wake() {
@@ -95,6 +95,7 @@ void FrontEnd::Call(std::function<void()> action) {
   bool ran = false;
   {
     std::lock_guard lock(mailbox_mutex_);
+    if (mailbox_closed_) return action();
     mailbox_.push_back([&] {
       action();
       std::lock_guard done_lock(mutex);
@@ -102,12 +103,7 @@ void FrontEnd::Call(std::function<void()> action) {
       done.notify_one();
     });
   }
-  if (stop_.load(std::memory_order_seq_cst)) {
-    // No thread any more, or its last RunMailbox() is still to come.
-    RunMailbox();
-  } else {
-    Wake();
-  }
+  Wake();
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return ran; });
 }
@@ -119,6 +115,15 @@ void FrontEnd::RunMailbox() {
     calls.swap(mailbox_);
   }
   for (auto& call : calls) call();
+}
+
+// Under the lock to the end: whoever finds the mailbox closed finds its last
+// calls carried out.
+void FrontEnd::CloseMailbox() {
+  std::lock_guard lock(mailbox_mutex_);
+  for (auto& call : mailbox_) call();
+  mailbox_.clear();
+  mailbox_closed_ = true;
 }
 
 void FrontEnd::Add(std::shared_ptr<EventKernel> event) {
@@ -219,7 +224,7 @@ void FrontEnd::Run() {
       sched_yield();
     }
   }
-  RunMailbox();
+  CloseMailbox();
 }
 
 bool FrontEnd::PollOnce() {

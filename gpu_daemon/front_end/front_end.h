@@ -22,7 +22,8 @@
 namespace carillon::gpud {
 
 // Public calls are thread safe and return when the front-end's thread has
-// carried them out; they must not come from that thread.
+// carried them out; they must not come from that thread. Once it has ended, the
+// callers carry them out, one at a time.
 class FrontEnd {
  public:
   // As many as one futex_waitv can wait for, less the mailbox. The caller keeps
@@ -61,6 +62,8 @@ class FrontEnd {
   uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
   uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
 
+  // No doorbell is looked at any more once this returns. What runs on the short
+  // path runs to its end.
   void Stop();
 
  private:
@@ -81,9 +84,11 @@ class FrontEnd {
       const DeviceMemory* memory);
   static void CloseEvent(EventKernel& event);
   void CollectDevices();
-  // Runs `action` on the front-end's thread and waits for it.
+  // Runs `action` on the front-end's thread, or here once that has ended, and
+  // waits for it.
   void Call(std::function<void()> action);
   void RunMailbox();
+  void CloseMailbox();
 
   const Options options_;
   Kmu* const kmu_;
@@ -97,14 +102,17 @@ class FrontEnd {
   shm::Nanoseconds idle_since_ns_ = 0;
   uint32_t idle_polls_ = 0;
 
-  // Mailbox: calls for the front-end's thread.
+  // Mailbox: calls for the front-end's thread. Closed by it, at its end: then
+  // what is its own belongs to whoever holds the lock.
   std::mutex mailbox_mutex_;
   std::vector<std::function<void()>> mailbox_;
+  bool mailbox_closed_ = false;
   std::atomic<uint32_t> mailbox_word_{0};  // futex word; writers: callers
 
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> polls_{0};
   std::atomic<uint64_t> sleeps_{0};
+  std::once_flag stopped_;
   std::thread thread_;
 };
 

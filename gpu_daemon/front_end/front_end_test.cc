@@ -332,6 +332,34 @@ TEST_F(FrontEndTest, AKernelWhoseLengthIsAnArgumentKeepsNoDoorbellWaiting) {
   EXPECT_TRUE(Kernel("busy")->unbounded);
 }
 
+TEST_F(FrontEndTest, ACallDuringStopWaitsForTheKernelThatTheFrontEndRuns) {
+  auto event = Add({.kernel = &kGateKernel, .bindings = GateBindings(1)});
+  event.ring->Commit();
+  event.ring->Ring();
+  ASSERT_TRUE(gate_.WaitEntered(1));
+  std::vector<std::future<void>> stops;
+  for (int i = 0; i < 2; ++i) {
+    stops.push_back(
+        std::async(std::launch::async, [&] { front_end_->Stop(); }));
+  }
+  // Several, since the first may come before Stop().
+  std::vector<std::future<void>> removals;
+  for (int i = 0; i < 20; ++i) {
+    removals.push_back(std::async(std::launch::async, [&] {
+      front_end_->RemoveDevice(device_.memory.get());
+    }));
+    EXPECT_EQ(removals.back().wait_for(std::chrono::milliseconds(5)),
+              std::future_status::timeout);
+  }
+  gate_.LetPass(1);
+  for (auto& stop : stops) stop.get();
+  for (auto& removal : removals) removal.get();
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  // After the end of the thread, calls are carried out all the same.
+  front_end_->Add(event.kernel);
+  EXPECT_EQ(front_end_->RemoveDevice(device_.memory.get()).size(), 1u);
+}
+
 TEST_F(FrontEndTest,
        ARemovedEventIsPolledNoMoreAndItsUnfinishedEventsCanBeAborted) {
   auto event = Add({.kernel = &kGateKernel,
