@@ -230,12 +230,12 @@ void FrontEnd::Run() {
 bool FrontEnd::PollOnce() {
   polls_.store(polls_.load(std::memory_order_relaxed) + 1,
                std::memory_order_relaxed);
-  const bool highest_first = kmu_->highest_doorbell_first();
+  const bool by_priority = kmu_->by_priority();
   bool launched = false;
   for (size_t i = 0; i < events_.size(); ++i) {
     // events_ is sorted: a lower priority waits until all above it have nothing
     // left.
-    if (launched && highest_first &&
+    if (launched && by_priority &&
         events_[i]->priority() < events_[i - 1]->priority())
       break;
     EventKernel& event = *events_[i];

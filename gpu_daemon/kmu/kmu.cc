@@ -29,8 +29,7 @@ Kmu::~Kmu() { Stop(); }
 
 void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
   std::lock_guard lock(mutex_);
-  highest_doorbell_first_.store(policy->HighestDoorbellFirst(),
-                                std::memory_order_relaxed);
+  by_priority_.store(policy->ByPriority(), std::memory_order_relaxed);
   policy_ = std::move(policy);
 }
 
@@ -58,41 +57,46 @@ void Kmu::Submit(LaunchPtr launch) {
   work_.notify_one();
 }
 
-// Moves launches from the pending queues to the KDU while it has room: by
-// priority, or by arrival under a policy that knows no priorities. Lock held.
-void Kmu::FillKdu() {
-  while (true) {
-    std::deque<LaunchPtr>* best = nullptr;
-    for (int priority = kPriorities - 1; priority >= 0; --priority) {
-      for (auto& queues : pending_) {
-        auto& queue = queues[priority];
-        if (!queue.empty() && (best == nullptr || queue.front()->arrival <
-                                                      best->front()->arrival)) {
-          best = &queue;
-        }
+// The pending queue whose first launch is the next of the KDU's: the oldest, or
+// the oldest of the highest priority. Null if all are empty. Lock held.
+std::deque<Kmu::LaunchPtr>* Kmu::NextPending() {
+  std::deque<LaunchPtr>* next = nullptr;
+  for (int priority = kPriorities - 1; priority >= 0; --priority) {
+    for (auto& queues : pending_) {
+      auto& queue = queues[priority];
+      if (queue.empty()) continue;
+      if (next == nullptr || queue.front()->arrival < next->front()->arrival) {
+        next = &queue;
       }
-      if (best != nullptr && policy_->HighestDoorbellFirst()) break;
     }
-    if (best == nullptr) return;
-    if (kdu_.size() >= kKduEntries && !MakeRoom(best->front()->priority)) {
+    if (next != nullptr && policy_->ByPriority()) break;
+  }
+  return next;
+}
+
+// Moves launches from the pending queues to the KDU while it has room. Lock
+// held.
+void Kmu::FillKdu() {
+  while (auto* queue = NextPending()) {
+    if (kdu_.size() >= kKduEntries && !MakeRoom(queue->front()->priority)) {
       return;
     }
     // Kept in the order of arrival, which is what policies are told.
     const auto place =
-        std::upper_bound(kdu_.begin(), kdu_.end(), best->front()->arrival,
+        std::upper_bound(kdu_.begin(), kdu_.end(), queue->front()->arrival,
                          [](uint64_t arrival, const LaunchPtr& other) {
                            return arrival < other->arrival;
                          });
-    kdu_.insert(place, std::move(best->front()));
-    best->pop_front();
+    kdu_.insert(place, std::move(queue->front()));
+    queue->pop_front();
   }
 }
 
-// Under a policy that knows priorities, what waits in the KDU for its first
+// Under a policy that goes by priority, what waits in the KDU for its first
 // block goes back to its queue for something more urgent: the last to arrive of
 // the lowest priority. Lock held.
 bool Kmu::MakeRoom(uint32_t priority) {
-  if (!policy_->HighestDoorbellFirst()) return false;
+  if (!policy_->ByPriority()) return false;
   auto victim = kdu_.end();
   for (auto launch = kdu_.begin(); launch != kdu_.end(); ++launch) {
     if ((*launch)->next_block != 0 || (*launch)->priority >= priority) continue;

@@ -61,8 +61,9 @@ class Kmu {
 
   void SetPolicy(std::unique_ptr<SharingPolicy> policy);
   std::string policy_name() const;
-  bool highest_doorbell_first() const {
-    return highest_doorbell_first_.load(std::memory_order_relaxed);
+  // SharingPolicy::ByPriority() of the policy.
+  bool by_priority() const {
+    return by_priority_.load(std::memory_order_relaxed);
   }
 
   std::vector<QueueLength> queue_lengths() const;
@@ -78,6 +79,7 @@ class Kmu {
  private:
   using LaunchPtr = std::unique_ptr<KernelLaunch>;
 
+  std::deque<LaunchPtr>* NextPending();
   void FillKdu();
   bool MakeRoom(uint32_t priority);
   void End(LaunchPtr launch, shm::EventState state, uint32_t status);
@@ -88,7 +90,7 @@ class Kmu {
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::unique_ptr<SharingPolicy> policy_;
-  std::atomic<bool> highest_doorbell_first_{false};
+  std::atomic<bool> by_priority_{false};
   // Pending queues of Fig. 6, by class (event, host) and priority.
   std::deque<LaunchPtr> pending_[2][kPriorities];
   std::vector<LaunchPtr> kdu_;

@@ -19,7 +19,7 @@ class FirstCome : public SharingPolicy {
     order.resize(waiting.size());
     std::iota(order.begin(), order.end(), size_t{0});
   }
-  bool HighestDoorbellFirst() const override { return false; }
+  bool ByPriority() const override { return false; }
 };
 
 // The highest priority that fits, the oldest among equals; nothing running is
@@ -38,7 +38,7 @@ class Priority : public SharingPolicy {
       return a < b;
     });
   }
-  bool HighestDoorbellFirst() const override { return true; }
+  bool ByPriority() const override { return true; }
 };
 
 struct PolicyEntry {

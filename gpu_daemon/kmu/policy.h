@@ -27,9 +27,11 @@ class SharingPolicy {
   virtual void Rank(std::span<KernelLaunch* const> waiting,
                     std::vector<size_t>& order) const = 0;
 
-  // Whether a doorbell of a higher priority is answered before the rest of a
-  // lower one's rings.
-  virtual bool HighestDoorbellFirst() const = 0;
+  // Whether priorities count before Rank() is asked: a higher doorbell is
+  // answered before the rest of a lower one's rings, the highest pending launch
+  // is the next of the KDU's, and a launch that waits there for its first block
+  // gives way to a higher one. Otherwise all of this goes by arrival.
+  virtual bool ByPriority() const = 0;
 };
 
 // "first_come" or "priority". NotFound, naming the nearest.
