@@ -73,7 +73,7 @@ void BackgroundLaunch::Submit() {
   launch_->on_end = [self = shared_from_this()](const LaunchResult& result) {
     self->End(result);
   };
-  launch_->queued_ns = shm::NowNs();
+  launch_->life.queued_ns = shm::NowNs();
   daemon_->kmu->Submit(std::move(launch_));
 }
 

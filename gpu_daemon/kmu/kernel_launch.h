@@ -35,15 +35,18 @@ struct KernelLaunch {
   std::unique_ptr<std::byte[]> args;
   std::shared_ptr<DeviceMemory> memory;
 
-  // Events: which, and its life so far. Null for background kernels.
+  // Events: which. Null for background kernels.
   std::shared_ptr<EventKernel> event;
   shm::Sequence sequence;
-  shm::EventLife life{};  // dispatched_ns, finished_ns: written by the KMU
 
   // Background kernels: called once, on any thread, without a lock held.
   std::function<void(const LaunchResult&)> on_end;
   uint64_t token = 0;  // the caller's own, for Kmu::CancelLaunch; 0: none
-  shm::Nanoseconds queued_ns = 0;
+
+  // queued_ns is given; the KMU adds dispatched_ns and finished_ns. The
+  // device's side of it (rung_ns, seen_ns) is 0 for a background kernel, and
+  // for an event while tracing is off.
+  shm::EventLife life{};
 
   // Under the KMU's lock.
   uint64_t arrival = 0;     // order of submission
@@ -52,7 +55,8 @@ struct KernelLaunch {
   // Set: gives out no further blocks, and ends as aborted for this reason.
   std::optional<shm::EventStatus> cancelled;
 
-  // Written by kernels through BlockLaunch::fail_status.
+  // Writers: kernels, by compare-and-swap through BlockLaunch::fail_status;
+  // reader: the KMU, after the last block.
   uint32_t fail_status = 0;
 
   bool is_event() const { return event != nullptr; }

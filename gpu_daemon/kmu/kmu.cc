@@ -11,17 +11,10 @@ namespace {
 using shm::EventState;
 using shm::EventStatus;
 
-constexpr int kHostQueue = 0;
-constexpr int kEventQueue = 1;
-
-int QueueOf(const KernelLaunch& launch) {
-  return launch.is_event() ? kEventQueue : kHostQueue;
-}
-
 }  // namespace
 
 Kmu::Kmu(const GpuModel& model, std::unique_ptr<SharingPolicy> policy)
-    : model_(model), sms_(model) {
+    : sms_(model) {
   SetPolicy(std::move(policy));
 }
 
@@ -31,6 +24,11 @@ void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
   std::lock_guard lock(mutex_);
   by_priority_.store(policy->ByPriority(), std::memory_order_relaxed);
   policy_ = std::move(policy);
+}
+
+std::deque<Kmu::LaunchPtr>& Kmu::QueueOf(const KernelLaunch& launch) {
+  const auto launcher = launch.is_event() ? Launcher::kEvent : Launcher::kHost;
+  return pending_[static_cast<size_t>(launcher)][launch.priority];
 }
 
 std::string Kmu::policy_name() const {
@@ -45,7 +43,7 @@ void Kmu::Submit(LaunchPtr launch) {
     std::lock_guard lock(mutex_);
     if (!stopping_) {
       launch->arrival = ++arrivals_;
-      pending_[QueueOf(*launch)][launch->priority].push_back(std::move(launch));
+      QueueOf(*launch).push_back(std::move(launch));
       FillKdu();
     }
   }
@@ -105,8 +103,7 @@ bool Kmu::MakeRoom(uint32_t priority) {
     }
   }
   if (victim == kdu_.end()) return false;
-  auto& queue = pending_[QueueOf(**victim)][(*victim)->priority];
-  queue.push_front(std::move(*victim));
+  QueueOf(**victim).push_front(std::move(*victim));
   kdu_.erase(victim);
   return true;
 }
@@ -162,7 +159,9 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
   }
   work_.notify_one();
   if (ended == nullptr) return;
-  const uint32_t status = std::atomic_ref<uint32_t>(ended->fail_status).load();
+  // The blocks of other workers ended under the lock before this one did.
+  const uint32_t status = std::atomic_ref<uint32_t>(ended->fail_status)
+                              .load(std::memory_order_relaxed);
   if (cut_short) {
     const auto why = static_cast<uint32_t>(*ended->cancelled);
     End(std::move(ended), EventState::kAborted, why);
@@ -176,16 +175,16 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
 void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
   launch->life.finished_ns = shm::NowNs();
   if (launch->is_event()) {
-    const bool stamped = launch->life.rung_ns != 0 || launch->life.seen_ns != 0;
+    const bool traced = launch->life.seen_ns != 0;
     if (launch->event->Finish(launch->sequence, state, status, false,
-                              stamped ? &launch->life : nullptr)) {
+                              traced ? &launch->life : nullptr)) {
       launch->memory->bell().Signal();
     }
     return;
   }
   launch->on_end({.state = state,
                   .status = status,
-                  .queued_ns = launch->queued_ns,
+                  .queued_ns = launch->life.queued_ns,
                   .dispatched_ns = launch->life.dispatched_ns,
                   .finished_ns = launch->life.finished_ns});
 }
@@ -245,12 +244,13 @@ uint64_t Kmu::CancelLaunch(uint64_t token, EventStatus why) {
 std::vector<QueueLength> Kmu::queue_lengths() const {
   std::lock_guard lock(mutex_);
   std::vector<QueueLength> lengths;
-  for (const int queue : {kEventQueue, kHostQueue}) {
+  for (const Launcher launcher : {Launcher::kEvent, Launcher::kHost}) {
+    const auto& queues = pending_[static_cast<size_t>(launcher)];
     for (uint32_t priority = 0; priority < kPriorities; ++priority) {
       lengths.push_back(
-          {.event = queue == kEventQueue,
+          {.event = launcher == Launcher::kEvent,
            .priority = priority,
-           .kernels = static_cast<uint32_t>(pending_[queue][priority].size())});
+           .kernels = static_cast<uint32_t>(queues[priority].size())});
     }
   }
   return lengths;
@@ -263,6 +263,7 @@ uint32_t Kmu::resident_blocks() const {
 
 bool Kmu::idle() const {
   std::lock_guard lock(mutex_);
+  // The pending queues are empty too: FillKdu() follows whatever makes room.
   return kdu_.empty();
 }
 

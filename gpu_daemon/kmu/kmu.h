@@ -68,8 +68,12 @@ class Kmu {
 
   std::vector<QueueLength> queue_lengths() const;
   uint32_t resident_blocks() const;
-  uint64_t background_kernels() const { return background_kernels_; }
-  uint64_t background_blocks() const { return background_blocks_; }
+  uint64_t background_kernels() const {
+    return background_kernels_.load(std::memory_order_relaxed);
+  }
+  uint64_t background_blocks() const {
+    return background_blocks_.load(std::memory_order_relaxed);
+  }
   // True when nothing waits and nothing runs.
   bool idle() const;
 
@@ -78,20 +82,25 @@ class Kmu {
 
  private:
   using LaunchPtr = std::unique_ptr<KernelLaunch>;
+  enum class Launcher { kHost, kEvent };
 
+  // Lock held:
+  std::deque<LaunchPtr>& QueueOf(const KernelLaunch& launch);
   std::deque<LaunchPtr>* NextPending();
   void FillKdu();
   bool MakeRoom(uint32_t priority);
+
   void End(LaunchPtr launch, shm::EventState state, uint32_t status);
   template <class Match>
   uint64_t CancelMatching(Match match, shm::EventStatus why);
 
-  const GpuModel model_;
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::unique_ptr<SharingPolicy> policy_;
+  // Writer: SetPolicy(); reader: the front-end, which may see a new policy one
+  // look late. Relaxed: it says nothing about other memory.
   std::atomic<bool> by_priority_{false};
-  // Pending queues of Fig. 6, by class (event, host) and priority.
+  // Pending queues of Fig. 6, by Launcher and priority.
   std::deque<LaunchPtr> pending_[2][kPriorities];
   std::vector<LaunchPtr> kdu_;
   SmOccupancy sms_;
@@ -99,6 +108,8 @@ class Kmu {
   std::vector<size_t> order_;           // scratch of NextBlock
   uint64_t arrivals_ = 0;
   bool stopping_ = false;
+  // Writers: callers of Submit(), workers; readers: whoever shows them.
+  // Relaxed: figures for display.
   std::atomic<uint64_t> background_kernels_{0};
   std::atomic<uint64_t> background_blocks_{0};
 };
