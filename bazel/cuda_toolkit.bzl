@@ -1,7 +1,7 @@
 """The @cuda repository: finds NVIDIA's toolkit, or says why there is none.
 
 CUDA is optional. @cuda//:defs.bzl always exists; its values are empty when
-CUDA_PRESENT is False, and CUDA_ABSENT_BECAUSE then says why.
+CUDA_PRESENT is False.
 """
 
 _OLDEST = 12  # the first nvcc that takes -std=c++20
@@ -42,7 +42,6 @@ def _cuda_toolkit_impl(ctx):
     nvcc, release, root, libs, error = _find(ctx)
     ctx.file("defs.bzl", "\n".join([
         "CUDA_PRESENT = %s" % (error == None),
-        "CUDA_ABSENT_BECAUSE = %r" % (error or ""),
         "CUDA_RELEASE = %r" % ("" if error else release),
         "NVCC = %r" % ("" if error else str(nvcc)),
     ]) + "\n", executable = False)

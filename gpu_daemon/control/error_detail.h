@@ -30,7 +30,6 @@ inline constexpr char kBadSize[] = "BAD_SIZE";
 inline constexpr char kBufferInUse[] = "BUFFER_IN_USE";
 inline constexpr char kDeviceNameTaken[] = "DEVICE_NAME_TAKEN";
 inline constexpr char kEktFull[] = "EKT_FULL";
-inline constexpr char kKernelFailed[] = "KERNEL_FAILED";
 inline constexpr char kLayoutVersion[] = "LAYOUT_VERSION";
 inline constexpr char kMemoryBudget[] = "MEMORY_BUDGET";
 inline constexpr char kNoBarrier[] = "NO_WAIT_RELEASE_BARRIER";

@@ -1,5 +1,6 @@
-// Everything of a device that outlives its session until the last kernel that
-// touches it has ended: apertures, GPU memory, and how to wake it.
+// A device's two apertures and how to wake it: what outlives its session until
+// the last kernel that touches it has ended. Buffers and GPU memory are
+// control/device_space.h's.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_DEVICE_MEMORY_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_DEVICE_MEMORY_H_
 
