@@ -122,9 +122,10 @@ void RegisteredEvent::PublishFailures(TelemetryBus* bus) {
   event->set_device(event_.memory().name());
   event->set_event_id(event_.event_id());
   event->set_kernel(std::string(event_.kmd().kernel->name));
-  event->set_sequence(event_.last_failed_sequence());
-  event->set_status(event_.last_failed_status());
-  event->set_reason(EventStatusText(event_.last_failed_status()));
+  const EventKernel::Failure last = event_.last_failure();
+  event->set_sequence(last.sequence);
+  event->set_status(last.status);
+  event->set_reason(EventStatusText(last.status));
   event->set_count(failed - before);
   bus->Publish(std::move(message));
 }

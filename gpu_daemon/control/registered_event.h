@@ -58,6 +58,8 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
 
   const Memory memory_;
   EventKernel event_;
+  // Writers and readers: callers of PublishFailures(). Relaxed: it only decides
+  // which of them says how many.
   std::atomic<uint64_t> published_failures_{0};
 };
 

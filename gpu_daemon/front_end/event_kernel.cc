@@ -200,15 +200,14 @@ uint64_t EventKernel::ended_in_order() const {
   return ended;
 }
 
-bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status,
-                         bool refused, const shm::EventLife* life) {
+bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
   auto& slot = slots_[ring_.layout().SlotOf(sequence)];
   auto expected = SlotState::kLaunched;
   if (!slot.compare_exchange_strong(expected, SlotState::kFinishing,
                                     std::memory_order_acq_rel)) {
     return false;
   }
-  if (life != nullptr) {
+  if (const shm::EventLife* life = ending.life) {
     has_lives_.store(true, std::memory_order_relaxed);
     ring_.life(sequence) = *life;
     const auto add = [&](Stage stage, uint64_t from, uint64_t to) {
@@ -221,22 +220,22 @@ bool EventKernel::Finish(Sequence sequence, EventState state, uint32_t status,
     add(Stage::kDispatchedToFinished, life->dispatched_ns, life->finished_ns);
     add(Stage::kRungToFinished, life->rung_ns, life->finished_ns);
   }
-  if (state == EventState::kFailed) {
-    last_failed_sequence_.store(sequence.value(), std::memory_order_relaxed);
-    last_failed_status_.store(status, std::memory_order_relaxed);
-    if (refused) refused_.fetch_add(1, std::memory_order_relaxed);
+  if (ending.state == EventState::kFailed) {
+    last_failure_.store(sequence.value() << 32 | ending.status,
+                        std::memory_order_release);
+    if (ending.refused) refused_.fetch_add(1, std::memory_order_relaxed);
   }
   // An earlier lap's life must not be taken for this one's.
-  if (life == nullptr && has_lives_.load(std::memory_order_relaxed)) {
+  if (ending.life == nullptr && has_lives_.load(std::memory_order_relaxed)) {
     ring_.life(sequence) = {};
   }
   // Before the completion: who has seen it may ring for this slot at once.
   slot.store(SlotState::kFinished, std::memory_order_release);
-  ring_.Complete(sequence, state, status);
+  ring_.Complete(sequence, ending.state, ending.status);
   // Last: once in_flight() is 0, nobody writes to the ring any more.
-  auto& counter = state == EventState::kDone     ? done_
-                  : state == EventState::kFailed ? failed_
-                                                 : aborted_;
+  auto& counter = ending.state == EventState::kDone     ? done_
+                  : ending.state == EventState::kFailed ? failed_
+                                                        : aborted_;
   counter.fetch_add(1, std::memory_order_release);
   return true;
 }
@@ -246,17 +245,13 @@ uint64_t EventKernel::AbortUnfinished(EventStatus why) {
   const uint64_t last = launched();
   const uint64_t entries = ring_.layout().entries;
   for (uint64_t s = last > entries ? last - entries + 1 : 1; s <= last; ++s) {
-    if (Finish(Sequence(s), EventState::kAborted, static_cast<uint32_t>(why),
-               false, nullptr)) {
+    if (Finish(Sequence(s), {.state = EventState::kAborted,
+                             .status = static_cast<uint32_t>(why)})) {
       ++aborted;
     }
   }
   while (in_flight() != 0) sched_yield();
   return aborted;
-}
-
-void EventKernel::CloseRing() {
-  closed_.store(true, std::memory_order_release);
 }
 
 EventCounts EventKernel::counts() const {
@@ -273,6 +268,15 @@ EventCounts EventKernel::counts() const {
 uint64_t EventKernel::in_flight() const {
   const EventCounts now = counts();
   return now.rung - now.done - now.failed - now.aborted;
+}
+
+EventKernel::Failure EventKernel::last_failure() const {
+  const uint64_t last = last_failure_.load(std::memory_order_acquire);
+  if (last == 0) return {};
+  // The youngest event whose sequence ends in the half that was kept.
+  const uint64_t now = launched();
+  const auto age = static_cast<uint32_t>(now - (last >> 32));
+  return {.sequence = now - age, .status = static_cast<uint32_t>(last)};
 }
 
 shm::HistogramSnapshot EventKernel::stage(Stage stage) const {

@@ -110,17 +110,19 @@ class EventKernel {
   // is said and whether or not the doorbell says so too. One thread at a time.
   // False: beyond what the ring can hold.
   bool ScheduleThrough(uint64_t through);
+  struct Ending {
+    shm::EventState state = shm::EventState::kDone;
+    uint32_t status = 0;
+    bool refused = false;                  // a bad entry: nothing of it ran
+    const shm::EventLife* life = nullptr;  // while tracing
+  };
   // Ends an event: exactly one call per sequence has an effect and returns
-  // true. The caller then signals the device's bell. `life` may be null.
-  bool Finish(shm::Sequence sequence, shm::EventState state, uint32_t status,
-              bool refused, const shm::EventLife* life);
+  // true. The caller then signals the device's bell.
+  bool Finish(shm::Sequence sequence, const Ending& ending);
   // Ends every launched event that has not ended as aborted. Returns how many.
   // Afterwards nothing is in flight: waits for a Finish() that is under way in
   // another thread. Launching must have ended.
   uint64_t AbortUnfinished(shm::EventStatus why);
-  // Refuses new launches (the front-end skips it) and tells the device.
-  void CloseRing();
-  bool closed() const { return closed_.load(std::memory_order_acquire); }
 
   EventCounts counts() const;
   uint64_t launched() const {
@@ -140,13 +142,12 @@ class EventKernel {
     const uint32_t waiting = RingsBeyond(taken);
     return waiting <= ring_.layout().entries ? waiting : 0;
   }
-  // The last failure, for telemetry.
-  uint64_t last_failed_sequence() const {
-    return last_failed_sequence_.load(std::memory_order_relaxed);
-  }
-  uint32_t last_failed_status() const {
-    return last_failed_status_.load(std::memory_order_relaxed);
-  }
+  // The last failure, for telemetry; all 0 before the first.
+  struct Failure {
+    uint64_t sequence = 0;
+    uint32_t status = 0;
+  };
+  Failure last_failure() const;
   shm::HistogramSnapshot stage(Stage stage) const;
   void ResetStages();
 
@@ -161,8 +162,11 @@ class EventKernel {
   bool fits_short_path() const {
     return !kmd().kernel->unbounded && short_path_ns_ <= kLongestShortPathNs;
   }
+  // Of the first launches each, then of one in kSampleEvery: two looks at the
+  // clock cost as much as a small kernel.
   bool wants_sample() const {
-    return launched() <= short_path_samples_.size() || (launched() & 15) == 1;
+    return launched() <= short_path_samples_.size() ||
+           launched() % kSampleEvery == 1;
   }
   void AddShortPathSample(shm::Nanoseconds duration);
 
@@ -172,6 +176,7 @@ class EventKernel {
   // A longer kernel would keep the other doorbells waiting: it goes to a
   // worker.
   static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
+  static constexpr uint64_t kSampleEvery = 16;
 
   void AdvanceCompleted();
   // How far the doorbell or edgeScheduleEvent, whichever is later, is ahead of
@@ -194,22 +199,35 @@ class EventKernel {
   shm::Nanoseconds short_path_ns_ = 0;
 
   // As the doorbell, from edgeScheduleEvent. Writer: the control plane; reader:
-  // the front-end.
+  // the front-end. Release, acquire: the entries that the device wrote before
+  // it called are there.
   std::atomic<uint32_t> scheduled_{first_ring_};
-  std::atomic<uint64_t> launched_{0};   // writer: front-end
-  std::atomic<uint64_t> completed_{0};  // writer: front-end
-  std::atomic<bool> closed_{false};
-  // One per slot: whoever moves kLaunched to kFinishing owns the completion;
-  // the front-end frees the slot once it and all before it are finished.
+  // Writer: the front-end; readers: any thread, for the figures. Relaxed: what
+  // a launch needs goes to its worker under the KMU's lock.
+  std::atomic<uint64_t> launched_{0};
+  std::atomic<uint64_t> completed_{0};
+  // One per slot: whoever moves kLaunched to kFinishing owns the completion
+  // (acquire-release); the front-end frees the slot once it and all before it
+  // are kFinished (release, acquire: the owner is done with the slot's state).
   std::vector<std::atomic<SlotState>> slots_;
 
+  // Writers: whoever finishes an event; readers: any thread. The first three
+  // are added to last, with release: who reads them with acquire and finds
+  // nothing in flight finds nobody writing to the ring.
   std::atomic<uint64_t> done_{0};
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> aborted_{0};
-  std::atomic<uint64_t> refused_{0};
-  std::atomic<bool> has_lives_{false};  // tracing was on at some time
-  std::atomic<uint64_t> last_failed_sequence_{0};
-  std::atomic<uint32_t> last_failed_status_{0};
+  std::atomic<uint64_t> refused_{0};  // relaxed: precedes its failed_
+  // Tracing was on at some time. Writers and readers: whoever finishes an
+  // event. Relaxed: the slot's state orders one lap's life before the next.
+  std::atomic<bool> has_lives_{false};
+  // The last failure: the low half of its sequence, then its status, in one
+  // word, since several threads store it. Writers: whoever finishes an event;
+  // readers: any thread. Release, acquire: the reader's launched() counts that
+  // event.
+  std::atomic<uint64_t> last_failure_{0};
+  // Writers: whoever finishes an event, ResetStages(); readers: any thread.
+  // Relaxed: figures for display.
   std::array<std::vector<std::atomic<uint64_t>>, kStages> stages_;
 };
 

@@ -126,10 +126,9 @@ TEST_F(EventKernelTest, AnEventEndsOnceWhoeverTriesToEndItAgain) {
   Ring(1);
   ASSERT_EQ(Pending(), 1u);
   const auto sequence = event_.kernel->TakeRing();
-  EXPECT_TRUE(
-      event_.kernel->Finish(sequence, EventState::kDone, 0, false, nullptr));
-  EXPECT_FALSE(
-      event_.kernel->Finish(sequence, EventState::kAborted, 7, false, nullptr));
+  EXPECT_TRUE(event_.kernel->Finish(sequence, {.state = EventState::kDone}));
+  EXPECT_FALSE(event_.kernel->Finish(
+      sequence, {.state = EventState::kAborted, .status = 7}));
   EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
   EXPECT_EQ(event_.kernel->counts().aborted, 0u);
 }
@@ -166,7 +165,7 @@ TEST_F(EventKernelTest, WhoSeesACompletionMayRingForItsSlotAtOnce) {
   uint64_t ended = 0;
   const BeforeCompletion look(*event_.kernel,
                               [&] { ended = event_.kernel->ended_in_order(); });
-  event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false, nullptr);
+  event_.kernel->Finish(shm::Sequence(1), {.state = EventState::kDone});
   EXPECT_EQ(ended, 1u);
 }
 
@@ -181,8 +180,7 @@ TEST_F(EventKernelTest, AfterAnAbortNothingIsInFlight) {
     while (!go_on) std::this_thread::yield();
   });
   std::thread worker([&] {
-    event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false,
-                          nullptr);
+    event_.kernel->Finish(shm::Sequence(1), {.state = EventState::kDone});
   });
   while (!finishing) std::this_thread::yield();
   std::thread later([&] {
@@ -201,7 +199,7 @@ TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {
   ASSERT_EQ(Pending(), 4u);
   for (int i = 0; i < 4; ++i) event_.kernel->TakeRing();
   // The second ends first: its slot stays taken until the first ends.
-  event_.kernel->Finish(shm::Sequence(2), EventState::kDone, 0, false, nullptr);
+  event_.kernel->Finish(shm::Sequence(2), {.state = EventState::kDone});
   EXPECT_FALSE(event_.ring->Poll().has_value());
   // One ring too early.
   std::atomic_ref<uint32_t>(device_.memory->submission().doorbells()[0])
@@ -209,7 +207,7 @@ TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {
   bool violation = false;
   event_.kernel->PendingRings(&violation);
   EXPECT_TRUE(violation);
-  event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false, nullptr);
+  event_.kernel->Finish(shm::Sequence(1), {.state = EventState::kDone});
   violation = false;
   event_.kernel->PendingRings(&violation);
   EXPECT_FALSE(violation);
@@ -221,9 +219,9 @@ TEST_F(EventKernelTest, TheLastEventsEndIsShownWithoutAnotherRing) {
   ASSERT_EQ(Pending(), 2u);
   event_.kernel->TakeRing();
   event_.kernel->TakeRing();
-  event_.kernel->Finish(shm::Sequence(2), EventState::kDone, 0, false, nullptr);
+  event_.kernel->Finish(shm::Sequence(2), {.state = EventState::kDone});
   EXPECT_EQ(event_.kernel->ended_in_order(), 0u);
-  event_.kernel->Finish(shm::Sequence(1), EventState::kDone, 0, false, nullptr);
+  event_.kernel->Finish(shm::Sequence(1), {.state = EventState::kDone});
   EXPECT_EQ(event_.kernel->ended_in_order(), 2u);
 }
 
@@ -231,15 +229,45 @@ TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
   Ring(3);
   ASSERT_EQ(Pending(), 3u);
   for (int i = 0; i < 3; ++i) event_.kernel->TakeRing();
-  event_.kernel->Finish(shm::Sequence(2), EventState::kFailed, 1001, false,
-                        nullptr);
+  event_.kernel->Finish(shm::Sequence(2),
+                        {.state = EventState::kFailed, .status = 1001});
   EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 2u);
   const EventCounts counts = event_.kernel->counts();
   EXPECT_EQ(counts.rung, 3u);
   EXPECT_EQ(counts.failed, 1u);
   EXPECT_EQ(counts.aborted, 2u);
   EXPECT_EQ(event_.kernel->in_flight(), 0u);
-  EXPECT_EQ(event_.kernel->last_failed_status(), 1001u);
+  EXPECT_EQ(event_.kernel->last_failure().sequence, 2u);
+  EXPECT_EQ(event_.kernel->last_failure().status, 1001u);
+}
+
+TEST_F(EventKernelTest, TheLastFailurePairsASequenceWithItsOwnStatus) {
+  constexpr uint64_t kTimes = 200'000;
+  std::atomic<uint64_t> looks{0};
+  std::atomic<bool> done{false};
+  uint64_t torn = 0;
+  std::thread reader([&] {
+    for (; !done; ++looks) {
+      const EventKernel::Failure last = event_.kernel->last_failure();
+      torn += last.status != last.sequence;
+    }
+  });
+  uint64_t laps = 0;
+  for (; laps < kTimes || looks < kTimes; ++laps) {
+    Ring(2);
+    EXPECT_EQ(Pending(), 2u);
+    for (int i = 0; i < 2; ++i) {
+      const auto sequence = event_.kernel->TakeRing();
+      event_.kernel->Finish(
+          sequence, {.state = EventState::kFailed,
+                     .status = static_cast<uint32_t>(sequence.value())});
+      event_.ring->Consume();
+    }
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(torn, 0u);
+  EXPECT_EQ(event_.kernel->last_failure().sequence, 2 * laps);
 }
 
 TEST_F(EventKernelTest, ADoorbellUsedBeforeRegistrationDoesNotLaunchAnything) {

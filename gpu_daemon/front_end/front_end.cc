@@ -78,7 +78,7 @@ FrontEnd::~FrontEnd() { Stop(); }
 
 void FrontEnd::Stop() {
   std::call_once(stopped_, [this] {
-    stop_.store(true, std::memory_order_release);
+    stop_.store(true, std::memory_order_relaxed);
     Wake();
     thread_.join();
   });
@@ -141,7 +141,7 @@ void FrontEnd::Add(std::shared_ptr<EventKernel> event) {
 
 void FrontEnd::Remove(const std::shared_ptr<EventKernel>& event) {
   Call([&] {
-    if (std::erase(events_, event) != 0) CloseEvent(*event);
+    if (std::erase(events_, event) != 0) TakePendingRings(*event);
     CollectDevices();
   });
 }
@@ -158,7 +158,7 @@ std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(
   std::vector<std::shared_ptr<EventKernel>> taken;
   for (auto& event : events_) {
     if (&event->memory() != memory) continue;
-    CloseEvent(*event);
+    TakePendingRings(*event);
     taken.push_back(std::move(event));
   }
   std::erase(events_, nullptr);
@@ -168,11 +168,10 @@ std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(
 
 // Rings that nobody will serve any more become events in flight, which end as
 // all the others do: the caller aborts them.
-void FrontEnd::CloseEvent(EventKernel& event) {
+void FrontEnd::TakePendingRings(EventKernel& event) {
   bool violation = false;
   const uint32_t pending = event.PendingRings(&violation);
   for (uint32_t i = 0; i < pending && !violation; ++i) event.TakeRing();
-  event.CloseRing();
 }
 
 void FrontEnd::CollectDevices() {
@@ -202,8 +201,10 @@ void FrontEnd::SetTracing(bool on) {
 void FrontEnd::Run() {
   pthread_setname_np(pthread_self(), "gpud-front-end");
   uint32_t mailbox_seen = 0;
-  while (!stop_.load(std::memory_order_acquire)) {
+  while (true) {
     const uint32_t mailbox = mailbox_word_.load(std::memory_order_acquire);
+    // After the word: it is the last thing that a sleep compares.
+    if (stop_.load(std::memory_order_relaxed)) break;
     if (mailbox != mailbox_seen) {
       mailbox_seen = mailbox;
       RunMailbox();
@@ -272,85 +273,108 @@ void FrontEnd::Serve(const std::shared_ptr<EventKernel>& event,
   if (ended) event->memory().bell().Signal();
 }
 
-bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event,
-                         Sequence sequence, shm::Nanoseconds seen_ns) {
-  const shm::RingLayout& layout = event->ring().layout();
-  EntryCopy entry;
-  event->ring().CopyEntry(sequence, entry.bytes,
-                          layout.parameter_offset + layout.parameter_bytes);
-  const shm::EsqEntryHeader header = entry.header();
+// A ring's entry, checked: what is left to do is to run it.
+struct FrontEnd::CheckedEntry {
+  KernelMetadata kmd;
+  ArgumentBlock args;
   shm::EventLife life{};
-  life.seen_ns = seen_ns;
+};
 
-  const auto refuse = [&](EventStatus why) {
-    return event->Finish(sequence, EventState::kFailed,
-                         static_cast<uint32_t>(why), true, nullptr);
-  };
-  if (const EventStatus status = CheckHeader(header, sequence, *event);
+EventStatus FrontEnd::CheckEntry(const EventKernel& event, Sequence sequence,
+                                 shm::Nanoseconds seen_ns,
+                                 CheckedEntry& checked) const {
+  const shm::RingLayout& layout = event.ring().layout();
+  EntryCopy entry;
+  event.ring().CopyEntry(sequence, entry.bytes,
+                         layout.parameter_offset + layout.parameter_bytes);
+  const shm::EsqEntryHeader header = entry.header();
+  if (const EventStatus status = CheckHeader(header, sequence, event);
       status != EventStatus::kOk) {
-    return refuse(status);
+    return status;
   }
-  life.rung_ns = seen_ns != 0 ? header.rung_ns : 0;
 
-  KernelMetadata kmd = event->kmd();
+  KernelMetadata& kmd = checked.kmd;
+  kmd = event.kmd();
   if ((header.flags & shm::kEsqKmdOverride) != 0) {
     const shm::KmdOverride own = entry.kmd();
     kmd.grid = {own.grid[0], own.grid[1], own.grid[2]};
     kmd.block = {own.block[0], own.block[1], own.block[2]};
     kmd.shared_bytes = own.shared_bytes;
     if (!CheckKernelMetadata(kmd, options_.gpu).ok())
-      return refuse(EventStatus::kBadKmd);
+      return EventStatus::kBadKmd;
   }
 
-  ArgumentBlock args;
-  if (const EventStatus status = event->arguments().Build(
+  if (const EventStatus status = event.arguments().Build(
           layout.SlotOf(sequence), entry.bytes + layout.parameter_offset,
-          args.data());
+          checked.args.data());
       status != EventStatus::kOk) {
-    return refuse(status);
+    return status;
   }
-  if (event->validate_each_launch() &&
+  if (event.validate_each_launch() &&
       kmd.kernel->validate({kmd.grid, kmd.block, kmd.total_shared()},
-                           args.data()) != nullptr) {
-    return refuse(EventStatus::kBadParameter);
+                           checked.args.data()) != nullptr) {
+    return EventStatus::kBadParameter;
   }
-  if (seen_ns != 0) life.queued_ns = NowNs();
+  if (seen_ns != 0) {
+    checked.life.rung_ns = header.rung_ns;
+    checked.life.seen_ns = seen_ns;
+    checked.life.queued_ns = NowNs();
+  }
+  return EventStatus::kOk;
+}
 
-  if (kmd.single_warp() && event->fits_short_path()) {
-    RunShortPath(*event, sequence, kmd, args.data(), life);
+bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event,
+                         Sequence sequence, shm::Nanoseconds seen_ns) {
+  CheckedEntry entry;
+  if (const EventStatus status = CheckEntry(*event, sequence, seen_ns, entry);
+      status != EventStatus::kOk) {
+    return event->Finish(sequence, {.state = EventState::kFailed,
+                                    .status = static_cast<uint32_t>(status),
+                                    .refused = true});
+  }
+  if (entry.kmd.single_warp() && event->fits_short_path()) {
+    RunShortPath(*event, sequence, entry);
     return true;
   }
+  kmu_->Submit(MakeLaunch(event, sequence, entry));
+  return false;
+}
+
+std::unique_ptr<KernelLaunch> FrontEnd::MakeLaunch(
+    const std::shared_ptr<EventKernel>& event, Sequence sequence,
+    const CheckedEntry& entry) {
+  const KernelMetadata& kmd = entry.kmd;
   auto launch = std::make_unique<KernelLaunch>();
   launch->kmd = kmd;
   launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
                         kmd.total_shared());
   launch->priority = event->priority();
   launch->args = std::make_unique<std::byte[]>(kmd.kernel->args_size);
-  std::memcpy(launch->args.get(), args.data(), kmd.kernel->args_size);
+  std::memcpy(launch->args.get(), entry.args.data(), kmd.kernel->args_size);
   launch->memory = event->shared_memory();
   launch->event = event;
   launch->sequence = sequence;
-  launch->life = life;
-  kmu_->Submit(std::move(launch));
-  return false;
+  launch->life = entry.life;
+  return launch;
 }
 
 void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence,
-                            const KernelMetadata& kmd, const std::byte* args,
-                            shm::EventLife life) {
+                            CheckedEntry& entry) {
+  shm::EventLife& life = entry.life;
   const bool traced = life.seen_ns != 0;
   const bool sampled = event.wants_sample();
   if (traced || sampled) life.dispatched_ns = NowNs();
   uint32_t fail_status = 0;
-  RunBlock(kmd, 0, args, &fail_status);
+  RunBlock(entry.kmd, 0, entry.args.data(), &fail_status);
   if (traced || sampled) {
     life.finished_ns = NowNs();
     if (sampled)
       event.AddShortPathSample(life.finished_ns - life.dispatched_ns);
   }
-  event.Finish(sequence,
-               fail_status == 0 ? EventState::kDone : EventState::kFailed,
-               CompletionStatus(fail_status), false, traced ? &life : nullptr);
+  event.Finish(sequence, {.state = fail_status == 0 ? EventState::kDone
+                                                    : EventState::kFailed,
+                          .status = CompletionStatus(fail_status),
+                          .life = traced ? &life : nullptr});
 }
 
 bool FrontEnd::Sleep(uint32_t mailbox_seen) {

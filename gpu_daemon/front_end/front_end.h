@@ -36,7 +36,7 @@ class FrontEnd {
     // Longest spin for a doorbell before sleeping; the spin adapts below it.
     shm::Nanoseconds max_spin_ns = 50'000;
     // Called, on the front-end's thread, once for a device that broke the
-    // protocol; its event kernels are closed by then. Must not block.
+    // protocol; its event kernels are removed by then. Must not block.
     std::function<void(const std::shared_ptr<DeviceMemory>&,
                        std::string reason)>
         on_violation;
@@ -47,9 +47,9 @@ class FrontEnd {
 
   // Polls the event kernel's doorbell from now on.
   void Add(std::shared_ptr<EventKernel> event);
-  // Closes its ring and never touches it again. Events that are in the KMU are
-  // the caller's to cancel or to wait for; rings that were not launched yet
-  // count as in flight from now on, for the caller to abort.
+  // Never touches its ring again. Events that are in the KMU are the caller's
+  // to cancel or to wait for; rings that were not launched yet count as in
+  // flight from now on, for the caller to abort.
   void Remove(const std::shared_ptr<EventKernel>& event);
   // Remove() for all of a device, in one step. Returns them.
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
@@ -74,15 +74,23 @@ class FrontEnd {
   // True if the event has ended by now: run on the short path, or refused.
   bool LaunchOne(const std::shared_ptr<EventKernel>& event,
                  shm::Sequence sequence, shm::Nanoseconds seen_ns);
-  void RunShortPath(EventKernel& event, shm::Sequence sequence,
-                    const KernelMetadata& kmd, const std::byte* args,
-                    shm::EventLife life);
+  struct CheckedEntry;
+  // Copies the entry and fills `checked` in from the copy; kOk, or why it is
+  // refused.
+  shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
+                              shm::Nanoseconds seen_ns,
+                              CheckedEntry& checked) const;
+  static void RunShortPath(EventKernel& event, shm::Sequence sequence,
+                           CheckedEntry& entry);
+  static std::unique_ptr<KernelLaunch> MakeLaunch(
+      const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+      const CheckedEntry& entry);
   void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
   // False if there was work after all.
   bool Sleep(uint32_t mailbox_seen);
   std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(
       const DeviceMemory* memory);
-  static void CloseEvent(EventKernel& event);
+  static void TakePendingRings(EventKernel& event);
   void CollectDevices();
   // Runs `action` on the front-end's thread, or here once that has ended, and
   // waits for it.
@@ -92,6 +100,8 @@ class FrontEnd {
 
   const Options options_;
   Kmu* const kmu_;
+  // Writer: the front-end; readers: it, and whoever shows it. Relaxed: it only
+  // decides whether the next events are stamped.
   std::atomic<bool> tracing_;
 
   // The front-end's thread only.
@@ -107,9 +117,14 @@ class FrontEnd {
   std::mutex mailbox_mutex_;
   std::vector<std::function<void()>> mailbox_;
   bool mailbox_closed_ = false;
-  std::atomic<uint32_t> mailbox_word_{0};  // futex word; writers: callers
+  // Futex word. Writers: callers, after mailbox_, scheduled_ or stop_; reader:
+  // the front-end, which looks at those after it has seen the word change.
+  std::atomic<uint32_t> mailbox_word_{0};
 
+  // Writer: Stop(), before it bumps the word; reader: the front-end, after it
+  // has read the word, whose order serves both.
   std::atomic<bool> stop_{false};
+  // Writer: the front-end; readers: whoever shows them. Relaxed: figures.
   std::atomic<uint64_t> polls_{0};
   std::atomic<uint64_t> sleeps_{0};
   std::once_flag stopped_;

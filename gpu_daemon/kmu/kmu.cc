@@ -176,8 +176,10 @@ void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
   launch->life.finished_ns = shm::NowNs();
   if (launch->is_event()) {
     const bool traced = launch->life.seen_ns != 0;
-    if (launch->event->Finish(launch->sequence, state, status, false,
-                              traced ? &launch->life : nullptr)) {
+    if (launch->event->Finish(launch->sequence,
+                              {.state = state,
+                               .status = status,
+                               .life = traced ? &launch->life : nullptr})) {
       launch->memory->bell().Signal();
     }
     return;
