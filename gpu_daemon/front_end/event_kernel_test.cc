@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -12,6 +14,18 @@
 
 #include "gpu_daemon/front_end/test_device.h"
 #include "gpu_daemon/kernels/registry.h"
+
+namespace {
+
+// What this thread's sched_yield() sets.
+thread_local std::atomic<bool>* yielded = nullptr;
+
+}  // namespace
+
+extern "C" int sched_yield() noexcept {
+  if (yielded != nullptr) *yielded = true;
+  return static_cast<int>(syscall(SYS_sched_yield));
+}
 
 namespace carillon::gpud {
 namespace {
@@ -174,7 +188,7 @@ TEST_F(EventKernelTest, AfterAnAbortNothingIsInFlight) {
   ASSERT_EQ(Pending(), 1u);
   event_.kernel->TakeRing();
   std::atomic<bool> finishing{false};
-  std::atomic<bool> go_on{false};
+  std::atomic<bool> go_on{false};  // as soon as the abort waits
   const BeforeCompletion halt(*event_.kernel, [&] {
     finishing = true;
     while (!go_on) std::this_thread::yield();
@@ -183,14 +197,12 @@ TEST_F(EventKernelTest, AfterAnAbortNothingIsInFlight) {
     event_.kernel->Finish(shm::Sequence(1), {.state = EventState::kDone});
   });
   while (!finishing) std::this_thread::yield();
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    go_on = true;
-  });
+  yielded = &go_on;
   EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 0u);
+  yielded = nullptr;
   EXPECT_EQ(event_.kernel->in_flight(), 0u);
   EXPECT_EQ(event_.kernel->counts().done, 1u);
-  later.join();
+  go_on = true;
   worker.join();
 }
 

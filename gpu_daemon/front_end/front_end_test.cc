@@ -301,11 +301,13 @@ TEST_F(FrontEndTest,
 
 TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
   simt::KernelInfo kernel = kGateKernel;
-  kernel.run_block = [](const simt::BlockLaunch&, const void*) {
+  kernel.run_block = [](const simt::BlockLaunch& launch, const void* args) {
     const shm::Nanoseconds start = shm::NowNs();
     while (shm::NowNs() - start < 150'000) {
     }
+    kGateKernel.run_block(launch, args);
   };
+  gate_.LetPass(4);
   auto slow = Add({.kernel = &kernel, .bindings = GateBindings(1)});
   EXPECT_TRUE(slow.kernel->fits_short_path());
   for (int i = 0; i < 4; ++i) {
@@ -314,16 +316,25 @@ TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
     ASSERT_EQ(device_.Wait(*slow.ring).state, EventState::kDone);
   }
   EXPECT_FALSE(slow.kernel->fits_short_path());
+
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
+  slow.ring->Commit();
+  slow.ring->Ring();
+  ASSERT_TRUE(gate_.WaitEntered(5));
+  event.ring->Commit();
+  event.ring->Ring();
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(gate_.inside(), 1u);
 }
 
 TEST_F(FrontEndTest, AKernelWhoseLengthIsAnArgumentKeepsNoDoorbellWaiting) {
   simt::KernelInfo kernel = kGateKernel;
   kernel.unbounded = true;
   auto endless = Add({.kernel = &kernel, .bindings = GateBindings(1)});
+  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   endless.ring->Commit();
   endless.ring->Ring();
   ASSERT_TRUE(gate_.WaitEntered(1));
-  auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   event.ring->Commit();
   event.ring->Ring();
   EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
