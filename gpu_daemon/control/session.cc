@@ -269,8 +269,10 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
                                        space_, BufferFinder(), daemon_->gpu);
   if (!event.ok()) return event.status();
 
+  if (auto status = daemon_->front_end->Add((*event)->event()); !status.ok()) {
+    return WithDetail(status, reason::kTooMany, "devices", "carillon ps");
+  }
   slot->Fill((*event)->event());
-  daemon_->front_end->Add((*event)->event());
   const v1::RegisterEventResponse response = (*event)->Describe();
   daemon_->bus->Publish(RegisteredMessage(*(*event)->event()));
   registrations_[doorbell->value()] = {.event = *std::move(event),

@@ -31,6 +31,7 @@ class SessionTable {
   // So that ListDevices fits a gRPC message of 4 MiB whatever the devices write
   // into their telemetry pages.
   static constexpr size_t kMostSessions = 64;
+  static_assert(kMostSessions <= FrontEnd::kMaxDevices);
 
   SessionTable(Daemon* daemon, TicketOffice* tickets)
       : daemon_(daemon), tickets_(tickets) {}

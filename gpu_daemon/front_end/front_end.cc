@@ -126,8 +126,17 @@ void FrontEnd::CloseMailbox() {
   mailbox_closed_ = true;
 }
 
-void FrontEnd::Add(std::shared_ptr<EventKernel> event) {
+absl::Status FrontEnd::Add(std::shared_ptr<EventKernel> event) {
+  absl::Status status;
   Call([&] {
+    if (devices_.size() == kMaxDevices &&
+        std::find(devices_.begin(), devices_.end(), event->shared_memory()) ==
+            devices_.end()) {
+      status = absl::ResourceExhaustedError(fmt::format(
+          "{} devices have event kernels: that is as many as gpud can sleep on",
+          devices_.size()));
+      return;
+    }
     const auto place = std::upper_bound(
         events_.begin(), events_.end(), event->priority(),
         [](uint32_t p, const auto& other) { return p > other->priority(); });
@@ -137,6 +146,7 @@ void FrontEnd::Add(std::shared_ptr<EventKernel> event) {
         event->memory().completion().completion_control().tracing)
         .store(tracing() ? 1 : 0, std::memory_order_relaxed);
   });
+  return status;
 }
 
 void FrontEnd::Remove(const std::shared_ptr<EventKernel>& event) {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "gpu_daemon/front_end/event_kernel.h"
 #include "gpu_daemon/kmu/kmu.h"
 #include "shm/bells.h"
@@ -26,8 +27,7 @@ namespace carillon::gpud {
 // callers carry them out, one at a time.
 class FrontEnd {
  public:
-  // As many as one futex_waitv can wait for, less the mailbox. The caller keeps
-  // to it.
+  // As many as one futex_waitv can wait for, less the mailbox.
   static constexpr size_t kMaxDevices = shm::kMaxFutexWords - 1;
 
   struct Options {
@@ -45,8 +45,9 @@ class FrontEnd {
   FrontEnd(Options options, Kmu* kmu);
   ~FrontEnd();  // stops
 
-  // Polls the event kernel's doorbell from now on.
-  void Add(std::shared_ptr<EventKernel> event);
+  // Polls the event kernel's doorbell from now on. Errors: ResourceExhausted,
+  // if its device would be one more than kMaxDevices.
+  absl::Status Add(std::shared_ptr<EventKernel> event);
   // Never touches its ring again. Events that are in the KMU are the caller's
   // to cancel or to wait for; rings that were not launched yet count as in
   // flight from now on, for the caller to abort.

@@ -52,7 +52,7 @@ class FrontEndTest : public testing::Test {
 
   TestDevice::Event Add(TestDevice::Spec spec) {
     auto event = device_.Register(spec);
-    front_end_->Add(event.kernel);
+    EXPECT_TRUE(front_end_->Add(event.kernel).ok());
     return event;
   }
   const simt::KernelInfo* Kernel(std::string_view name) {
@@ -259,7 +259,7 @@ TEST_F(FrontEndTest, ADoorbellThatJumpsBeyondTheFreeSlotsEvictsItsDevice) {
   TestDevice other("other0");
   auto innocent = other.Register(
       {.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
-  front_end_->Add(innocent.kernel);
+  ASSERT_TRUE(front_end_->Add(innocent.kernel).ok());
   // What DeviceRing::Ring() does, with a count that it would never store.
   std::atomic_ref<uint32_t>(device_.memory->submission().doorbells()[0])
       .store(9);
@@ -341,6 +341,27 @@ TEST_F(FrontEndTest, AKernelWhoseLengthIsAnArgumentKeepsNoDoorbellWaiting) {
   EXPECT_TRUE(Kernel("busy")->unbounded);
 }
 
+TEST_F(FrontEndTest, ADeviceBeyondWhatOneSleepCanWaitForIsRefused) {
+  const TestDevice::Spec spec{.kernel = Kernel("null_event"),
+                              .bindings = {Constant(0)}};
+  std::vector<std::unique_ptr<TestDevice>> devices;
+  for (size_t i = 0; i < FrontEnd::kMaxDevices; ++i) {
+    devices.push_back(std::make_unique<TestDevice>("many", 1 << 16));
+    ASSERT_TRUE(front_end_->Add(devices.back()->Register(spec).kernel).ok());
+  }
+  TestDevice one_more("one_more", 1 << 16);
+  auto refused = one_more.Register(spec);
+  EXPECT_EQ(front_end_->Add(refused.kernel).code(),
+            absl::StatusCode::kResourceExhausted);
+  // Those who are in may have more; and whoever leaves makes room.
+  EXPECT_TRUE(front_end_->Add(devices[0]->Register(spec).kernel).ok());
+  front_end_->RemoveDevice(devices[1]->memory.get());
+  EXPECT_TRUE(front_end_->Add(refused.kernel).ok());
+  refused.ring->Commit();
+  refused.ring->Ring();
+  EXPECT_EQ(one_more.Wait(*refused.ring).state, EventState::kDone);
+}
+
 TEST_F(FrontEndTest, ACallDuringStopWaitsForTheKernelThatTheFrontEndRuns) {
   auto event = Add({.kernel = &kGateKernel, .bindings = GateBindings(1)});
   event.ring->Commit();
@@ -365,7 +386,7 @@ TEST_F(FrontEndTest, ACallDuringStopWaitsForTheKernelThatTheFrontEndRuns) {
   for (auto& removal : removals) removal.get();
   EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
   // After the end of the thread, calls are carried out all the same.
-  front_end_->Add(event.kernel);
+  EXPECT_TRUE(front_end_->Add(event.kernel).ok());
   EXPECT_EQ(front_end_->RemoveDevice(device_.memory.get()).size(), 1u);
 }
 
