@@ -109,7 +109,7 @@ void ExitAnyway(const std::atomic<bool>* closed, std::function<void()> begin) {
     std::this_thread::sleep_for(kLongestShutdown);
     spdlog::warn("a kernel still runs after {} s: going down without it",
                  kLongestShutdown.count());
-    std::_Exit(*closed ? 0 : kFailed);
+    std::_Exit(closed->load(std::memory_order_relaxed) ? 0 : kFailed);
   }).detach();
 }
 
@@ -136,6 +136,9 @@ int Main(int argc, char** argv) {
     spdlog::error("{}", std::string(plane.status().message()));
     return kFailed;
   }
+  // Writer: this thread, once everybody was told; readers: the threads of
+  // ExitAnyway(), which may outlive this function. Relaxed: it only decides the
+  // exit status.
   static std::atomic<bool> closed{false};
   ExitAnyway(&closed, [stop = stop.get()] {
     pollfd signal{.fd = stop, .events = POLLIN, .revents = 0};
@@ -145,7 +148,7 @@ int Main(int argc, char** argv) {
   (*plane)->Run();
   ExitAnyway(&closed, [] {});
   (*plane)->ShutDown();
-  closed = true;
+  closed.store(true, std::memory_order_relaxed);
   plane->reset();
   return 0;
 }

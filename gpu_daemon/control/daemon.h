@@ -38,10 +38,13 @@ struct Daemon {
   uint64_t NextLaunchToken() {
     return launch_tokens_.fetch_add(1, std::memory_order_relaxed) + 1;
   }
-  // Background launches that some caller waits for.
+  // Background launches that some caller waits for. Writers and readers: the
+  // sessions. Relaxed: several that look at once may pass the limit together,
+  // each by one.
   std::atomic<uint32_t> waiting_launches{0};
 
  private:
+  // Writers and readers: callers of the above. Relaxed: only the numbers count.
   std::atomic<uint32_t> generations_{0};
   std::atomic<uint64_t> launch_tokens_{0};
 };

@@ -371,15 +371,15 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
     std::lock_guard lock(mutex_);
     if (auto status = CheckOpen(); !status.ok()) return status;
     std::erase_if(launches_, [](const auto& weak) { return weak.expired(); });
-    if (launches_.size() >= kMostLaunches ||
-        daemon_->waiting_launches.load() >= kMostWaitingLaunches) {
+    const uint32_t waiting =
+        daemon_->waiting_launches.load(std::memory_order_relaxed);
+    if (launches_.size() >= kMostLaunches || waiting >= kMostWaitingLaunches) {
       return Error(absl::StatusCode::kResourceExhausted,
                    fmt::format("{} kernels of device '{}' and {} in all wait "
                                "or run: the limits are {} and {}; launch again "
                                "when one has ended",
-                               launches_.size(), identity_.name,
-                               daemon_->waiting_launches.load(), kMostLaunches,
-                               kMostWaitingLaunches),
+                               launches_.size(), identity_.name, waiting,
+                               kMostLaunches, kMostWaitingLaunches),
                    reason::kTooMany, "launches");
     }
     auto created =
@@ -387,11 +387,11 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
     if (!created.ok()) return created.status();
     launch = *std::move(created);
     launches_.push_back(launch);
-    daemon_->waiting_launches.fetch_add(1);
+    daemon_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
     launch->Submit();
   }
   const auto result = launch->Wait(given_up);
-  daemon_->waiting_launches.fetch_sub(1);
+  daemon_->waiting_launches.fetch_sub(1, std::memory_order_relaxed);
   if (!result) {
     return absl::CancelledError(
         "the caller gave up; what ran of the kernel runs to its end");

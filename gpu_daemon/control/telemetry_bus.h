@@ -90,6 +90,8 @@ class TelemetryBus {
 
   const Options options_;
   std::unique_ptr<Socket> socket_;  // the bus's thread only
+  // Writers: the bus's thread, publishers; readers: whoever shows them.
+  // Relaxed: figures.
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> dropped_{0};
 
