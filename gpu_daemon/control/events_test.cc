@@ -51,7 +51,7 @@ TEST(Events, ARungDoorbellIsAnswered) {
   ASSERT_EQ(ekt.entries_size(), 1);
   EXPECT_EQ(ekt.entries(0).kernel(), "null_event");
   EXPECT_EQ(ekt.entries(0).device(), "nic0");
-  EXPECT_TRUE(ekt.entries(0).single_warp());
+  EXPECT_TRUE(ekt.entries(0).short_path());
   EXPECT_EQ(ekt.entries(0).counts().rung(), 10u);
   EXPECT_EQ(ekt.entries(0).counts().done(), 10u);
   v1::ListRingsResponse rings;
@@ -62,6 +62,25 @@ TEST(Events, ARungDoorbellIsAnswered) {
   EXPECT_EQ(rings.rings(0).doorbell(), 10u);
   EXPECT_EQ(rings.rings(0).launched(), 10u);
   EXPECT_EQ(rings.rings(0).consumed(), 10u);
+}
+
+TEST(Events, TheTableShowsWhichLaunchesTakeTheShortPath) {
+  TestTestbed testbed;
+  TestDevice device(&testbed, "nic0");
+  device.Ring(device.NullEvent());
+  auto two_warps = device.NullEvent();
+  two_warps.mutable_block()->set_x(33);
+  device.Ring(two_warps);
+  // One warp too, but as long as its argument says.
+  auto unbounded = device.NullEvent();
+  unbounded.set_kernel("busy");
+  unbounded.mutable_parameters(0)->set_name("iterations");
+  device.Ring(unbounded);
+  const auto ekt = testbed.Ekt();
+  ASSERT_EQ(ekt.entries_size(), 3);
+  EXPECT_TRUE(ekt.entries(0).short_path());
+  EXPECT_FALSE(ekt.entries(1).short_path());
+  EXPECT_FALSE(ekt.entries(2).short_path());
 }
 
 TEST(Events, EverySlotSeesItsOwnPartOfABuffer) {

@@ -298,8 +298,9 @@ void EventKernel::AddShortPathSample(shm::Nanoseconds duration) {
   short_path_samples_[short_path_count_++ % short_path_samples_.size()] =
       duration;
   if (short_path_count_ >= short_path_samples_.size()) {
-    short_path_ns_ = *std::min_element(short_path_samples_.begin(),
-                                       short_path_samples_.end());
+    short_path_ns_.store(*std::min_element(short_path_samples_.begin(),
+                                           short_path_samples_.end()),
+                         std::memory_order_relaxed);
   }
 }
 

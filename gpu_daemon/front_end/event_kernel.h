@@ -155,12 +155,14 @@ class EventKernel {
   // can change after registration.
   bool validate_each_launch() const { return validate_each_launch_; }
 
-  // The front-end's memory of how long this kernel takes on the short path: the
-  // shortest of the last few samples, so that being descheduled once does not
-  // count. A kernel whose length is an argument never takes it: nothing can
-  // stop it there.
-  bool fits_short_path() const {
-    return !kmd().kernel->unbounded && short_path_ns_ <= kLongestShortPathNs;
+  // Whether a launch of this shape may run in the front-end's thread. The
+  // front-end remembers how long this kernel takes there: the shortest of the
+  // last few samples, so that being descheduled once does not count. A kernel
+  // whose length is an argument never runs there: nothing can stop it.
+  bool takes_short_path(const KernelMetadata& shape) const {
+    return shape.single_warp() && !shape.kernel->unbounded &&
+           short_path_ns_.load(std::memory_order_relaxed) <=
+               kLongestShortPathNs;
   }
   // Of the first launches each, then of one in kSampleEvery: two looks at the
   // clock cost as much as a small kernel.
@@ -196,7 +198,9 @@ class EventKernel {
   const uint32_t first_ring_ = rings_taken_;  // the doorbell at registration
   std::array<shm::Nanoseconds, 4> short_path_samples_{};
   uint32_t short_path_count_ = 0;
-  shm::Nanoseconds short_path_ns_ = 0;
+  // Writer: the front-end; readers: it, and whoever shows it. Relaxed: it
+  // stands for itself.
+  std::atomic<shm::Nanoseconds> short_path_ns_{0};
 
   // As the doorbell, from edgeScheduleEvent. Writer: the control plane; reader:
   // the front-end. Release, acquire: the entries that the device wrote before

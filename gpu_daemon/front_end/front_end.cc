@@ -342,7 +342,7 @@ bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event,
                                     .status = static_cast<uint32_t>(status),
                                     .refused = true});
   }
-  if (entry.kmd.single_warp() && event->fits_short_path()) {
+  if (event->takes_short_path(entry.kmd)) {
     RunShortPath(*event, sequence, entry);
     return true;
   }

@@ -309,13 +309,13 @@ TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
   };
   gate_.LetPass(4);
   auto slow = Add({.kernel = &kernel, .bindings = GateBindings(1)});
-  EXPECT_TRUE(slow.kernel->fits_short_path());
+  EXPECT_TRUE(slow.kernel->takes_short_path(slow.kernel->kmd()));
   for (int i = 0; i < 4; ++i) {
     slow.ring->Commit();
     slow.ring->Ring();
     ASSERT_EQ(device_.Wait(*slow.ring).state, EventState::kDone);
   }
-  EXPECT_FALSE(slow.kernel->fits_short_path());
+  EXPECT_FALSE(slow.kernel->takes_short_path(slow.kernel->kmd()));
 
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   slow.ring->Commit();

@@ -10,7 +10,7 @@ namespace {
 
 std::string Flags(const v1::EktEntry& entry) {
   std::string flags;
-  if (entry.single_warp()) flags += "single-warp";
+  if (entry.short_path()) flags += "short-path";
   if (entry.modifyable()) flags += flags.empty() ? "modifyable" : ",modifyable";
   return flags;
 }
