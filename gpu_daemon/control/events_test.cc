@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/test_testbed.h"
@@ -81,6 +82,31 @@ TEST(Events, TheTableShowsWhichLaunchesTakeTheShortPath) {
   EXPECT_TRUE(ekt.entries(0).short_path());
   EXPECT_FALSE(ekt.entries(1).short_path());
   EXPECT_FALSE(ekt.entries(2).short_path());
+}
+
+// The device's doorbells fill two lines.
+TEST(Events, EveryDoorbellOfALargeTableIsAnswered) {
+  TestTestbed testbed({.ekt_entries = 64});
+  TestDevice device(&testbed, "nic0");
+  std::vector<shm::DeviceRing> rings;
+  for (uint32_t i = 0; i < 64; ++i) {
+    rings.push_back(device.Ring(device.NullEvent()));
+    EXPECT_EQ(rings.back().layout().doorbell.value(), i);
+  }
+  for (const uint32_t i : {40, 8, 63}) {
+    rings[i].Commit();
+    rings[i].Ring();
+    const auto completion = TestDevice::Await(rings[i]);
+    ASSERT_TRUE(completion.has_value()) << i;
+    EXPECT_EQ(completion->state, EventState::kDone);
+    EXPECT_EQ(completion->sequence.value(), 1u);
+  }
+  const auto ekt = testbed.Ekt();
+  ASSERT_EQ(ekt.entries_size(), 64);
+  for (uint32_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(ekt.entries(i).event_id(), i);
+    EXPECT_EQ(ekt.entries(i).counts().done(), i == 40 || i == 8 || i == 63);
+  }
 }
 
 TEST(Events, EverySlotSeesItsOwnPartOfABuffer) {
