@@ -3,13 +3,12 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "fmt/format.h"
 #include "gpu_daemon/control/describe.h"
+#include "gpu_daemon/control/drain.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/watch_stream.h"
 #include "gpu_daemon/kmu/policy.h"
@@ -22,8 +21,6 @@ namespace {
 constexpr size_t kMostStreams = 32;
 // How long a caller that missed a change may take to hear of it.
 constexpr shm::Nanoseconds kStuckNs = 5'000'000'000;
-constexpr uint32_t kDefaultDrainMs = 5000;
-constexpr uint32_t kLongestDrainMs = 60'000;
 
 }  // namespace
 
@@ -185,19 +182,22 @@ uint64_t AdminService::InFlight() const {
 grpc::Status AdminService::Drain(grpc::ServerContext* context,
                                  const v1::DrainRequest* request,
                                  v1::DrainResponse*) {
-  using std::chrono::steady_clock;
-  const uint32_t asked =
-      request->timeout_ms() == 0 ? kDefaultDrainMs : request->timeout_ms();
-  const std::chrono::milliseconds limit(std::min(asked, kLongestDrainMs));
-  const auto deadline = steady_clock::now() + limit;
-  while (true) {
-    const uint64_t in_flight = InFlight();
-    const bool idle = daemon_->kmu->idle();
-    if (in_flight == 0 && idle) return grpc::Status::OK;
-    if (context->IsCancelled()) {
+  const std::chrono::milliseconds limit = DrainLimit(request->timeout_ms());
+  uint64_t in_flight = 0;
+  bool idle = false;
+  const DrainOutcome outcome = WaitUntilDrained(
+      [&] {
+        in_flight = InFlight();
+        idle = daemon_->kmu->idle();
+        return in_flight == 0 && idle;
+      },
+      limit, [context] { return context->IsCancelled(); });
+  switch (outcome) {
+    case DrainOutcome::kDrained:
+      break;
+    case DrainOutcome::kGivenUp:
       return ToGrpc(absl::CancelledError("the caller gave up"), context);
-    }
-    if (steady_clock::now() >= deadline) {
+    case DrainOutcome::kTimedOut:
       return ToGrpc(
           Error(absl::StatusCode::kDeadlineExceeded,
                 fmt::format("{} events are in flight and kernels {} after {} "
@@ -206,9 +206,8 @@ grpc::Status AdminService::Drain(grpc::ServerContext* context,
                             limit.count()),
                 reason::kNotDrained, "timeout_ms", "carillon rings"),
           context);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  return grpc::Status::OK;
 }
 
 grpc::Status AdminService::Shutdown(grpc::ServerContext*,

@@ -2,11 +2,8 @@
 
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "fmt/format.h"
@@ -23,21 +20,6 @@ constexpr size_t kMostBuffers = 4096;
 // spare.
 constexpr size_t kMostLaunches = 32;
 constexpr uint32_t kMostWaitingLaunches = 128;
-constexpr uint32_t kDefaultDrainMs = 1000;
-constexpr uint32_t kLongestDrainMs = 60'000;
-
-// Waits until everything that was rung has ended.
-void WaitUntilDrained(const EventKernel& event, std::chrono::milliseconds limit,
-                      const GivenUp& given_up) {
-  using std::chrono::steady_clock;
-  const auto deadline = steady_clock::now() + limit;
-  std::chrono::microseconds nap{20};
-  while ((event.waiting_rings() != 0 || event.in_flight() != 0) &&
-         steady_clock::now() < deadline && !given_up()) {
-    std::this_thread::sleep_for(nap);
-    nap = std::min(nap * 2, std::chrono::microseconds{1000});
-  }
-}
 
 v1::TelemetryEvent RegisteredMessage(const EventKernel& event) {
   v1::TelemetryEvent message;
@@ -310,10 +292,10 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   }
   const auto event = registered->event();
   const uint64_t aborted_before = event->counts().aborted;
-  const uint32_t limit = drain_ms == 0 ? kDefaultDrainMs : drain_ms;
-  WaitUntilDrained(*event,
-                   std::chrono::milliseconds(std::min(limit, kLongestDrainMs)),
-                   given_up);
+  // However that ends: what is still in flight is aborted below.
+  WaitUntilDrained(
+      [&] { return event->waiting_rings() == 0 && event->in_flight() == 0; },
+      DrainLimit(drain_ms), given_up);
   daemon_->front_end->Remove(event);
   daemon_->kmu->Cancel(event.get(), shm::EventStatus::kUnregistered);
   event->AbortUnfinished(shm::EventStatus::kUnregistered);

@@ -21,6 +21,7 @@
 #include "gpu_daemon/control/background_launch.h"
 #include "gpu_daemon/control/daemon.h"
 #include "gpu_daemon/control/device_space.h"
+#include "gpu_daemon/control/drain.h"
 #include "gpu_daemon/control/event_kernel_table.h"
 #include "gpu_daemon/control/peer.h"
 #include "gpu_daemon/control/registered_event.h"
@@ -33,9 +34,6 @@ namespace carillon::gpud {
 
 enum class SessionState { kAttaching, kAttached, kReady, kClosing };
 std::string_view SessionStateName(SessionState state);
-
-// True when the caller of an RPC has gone away or its deadline has passed.
-using GivenUp = std::function<bool()>;
 
 // Thread safe. Every call is bounded. After the end, every call fails with
 // FailedPrecondition SESSION_ENDED.
