@@ -15,6 +15,7 @@
 
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/test_peer.h"
+#include "gpu_daemon/control/test_subscriber.h"
 #include "gpu_daemon/control/test_testbed.h"
 
 namespace carillon::gpud {
@@ -291,6 +292,33 @@ TEST(Death, AKilledProcessLeavesNothingAndIsReported) {
   context->TryCancel();
   TestPeer next("device", testbed.paths().directory(), "nic0");
   EXPECT_EQ(next.ReadLine(), "ready");
+}
+
+TEST(Death, TheBusTellsOtherProcessesOfADevicesLife) {
+  TestTestbed testbed;
+  TestSubscriber subscriber(testbed.paths().bus_socket(), "");
+  subscriber.Join([&] {
+    v1::SetPolicyRequest request;
+    request.set_policy("first_come");
+    v1::SetPolicyResponse response;
+    TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::SetPolicy, request,
+                      &response);
+  });
+  TestPeer peer("device", testbed.paths().directory(), "nic0");
+  const auto pid = static_cast<uint32_t>(peer.pid());
+  const v1::TelemetryEvent attached = subscriber.NextOf("device_attached");
+  EXPECT_EQ(attached.device_attached().device(), "nic0");
+  EXPECT_EQ(attached.device_attached().kind(), "test");
+  EXPECT_EQ(attached.device_attached().pid(), pid);
+  const v1::TelemetryEvent registered = subscriber.NextOf("event_registered");
+  EXPECT_EQ(registered.event_registered().kernel(), "null_event");
+  peer.Kill();
+  const v1::TelemetryEvent died = subscriber.NextOf("peer_died");
+  EXPECT_EQ(died.peer_died().device(), "nic0");
+  EXPECT_EQ(died.peer_died().pid(), pid);
+  // Nothing went missing in between.
+  EXPECT_EQ(registered.number(), attached.number() + 1);
+  EXPECT_EQ(died.number(), registered.number() + 1);
 }
 
 TEST(Death, KilledProcessesDoNotUseUpDescriptors) {

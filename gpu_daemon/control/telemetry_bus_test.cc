@@ -9,9 +9,9 @@
 #include <string>
 #include <thread>
 #include <vector>
-#include <zmq.hpp>
 
 #include "gpu_daemon/control/test_directory.h"
+#include "gpu_daemon/control/test_subscriber.h"
 
 namespace carillon::gpud {
 namespace {
@@ -24,56 +24,17 @@ v1::TelemetryEvent Ready(const std::string& device) {
   return event;
 }
 
-// A process's end of the bus.
-class Subscriber {
- public:
-  Subscriber(const std::string& path, const std::string& topic,
-             int capacity = 1000)
-      : context_(1), socket_(context_, zmq::socket_type::sub) {
-    socket_.set(zmq::sockopt::linger, 0);
-    socket_.set(zmq::sockopt::rcvhwm, capacity);
-    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
-    socket_.set(zmq::sockopt::subscribe, topic);
-    socket_.connect("ipc://" + path);
+// Reads up to the message about `device`; false if it does not come.
+bool ReadTo(TestSubscriber& subscriber, const std::string& device) {
+  while (!::testing::Test::HasFailure()) {
+    if (subscriber.Next().device_ready().device() == device) return true;
   }
-  // The next message; fails the test if none comes.
-  v1::TelemetryEvent Next(std::string* topic = nullptr) {
-    zmq::message_t first;
-    zmq::message_t second;
-    v1::TelemetryEvent event;
-    EXPECT_TRUE(socket_.recv(first).has_value());
-    EXPECT_TRUE(first.more());
-    EXPECT_TRUE(socket_.recv(second).has_value());
-    EXPECT_FALSE(second.more());
-    EXPECT_TRUE(
-        event.ParseFromArray(second.data(), static_cast<int>(second.size())));
-    if (topic != nullptr) *topic = first.to_string();
-    return event;
-  }
-  // Reads up to the message about `device`; false if it does not come.
-  bool ReadTo(const std::string& device) {
-    while (!::testing::Test::HasFailure()) {
-      if (Next().device_ready().device() == device) return true;
-    }
-    return false;
-  }
-  // Publishes until a first message arrives: a subscription takes its time.
-  void Join(TelemetryBus& bus) {
-    socket_.set(zmq::sockopt::rcvtimeo, 5);
-    zmq::message_t part;
-    for (int i = 0; i < 4000; ++i) {
-      bus.Publish(Ready("joining"));
-      if (socket_.recv(part).has_value()) break;
-    }
-    ASSERT_TRUE(part.size() > 0);
-    ASSERT_TRUE(socket_.recv(part).has_value());
-    socket_.set(zmq::sockopt::rcvtimeo, 20'000);
-  }
+  return false;
+}
 
- private:
-  zmq::context_t context_;
-  zmq::socket_t socket_;
-};
+void Join(TestSubscriber& subscriber, TelemetryBus& bus) {
+  subscriber.Join([&] { bus.Publish(Ready("joining")); });
+}
 
 class TelemetryBusTest : public ::testing::Test {
  protected:
@@ -96,8 +57,8 @@ TEST_F(TelemetryBusTest, TheTopicIsTheNameOfTheFieldThatIsSet) {
 
 TEST_F(TelemetryBusTest, ASubscriberGetsItsTopicsInTwoPartsAndInOrder) {
   auto bus = Start();
-  Subscriber subscriber(path_, "device_ready");
-  subscriber.Join(*bus);
+  TestSubscriber subscriber(path_, "device_ready");
+  Join(subscriber, *bus);
   v1::TelemetryEvent other;
   other.mutable_policy_changed()->set_to("priority");
   bus->Publish(other);
@@ -128,10 +89,10 @@ TEST_F(TelemetryBusTest, TheSocketIsPrivateAndGoesWithTheBus) {
 
 TEST_F(TelemetryBusTest, AStuckSubscriberIsCountedAndCostsNobodyElseAMessage) {
   auto bus = Start({.queue_capacity = 100'000, .subscriber_capacity = 4});
-  Subscriber reader(path_, "device_ready");
-  reader.Join(*bus);
-  Subscriber stuck(path_, "device_ready", 1);
-  stuck.Join(*bus);
+  TestSubscriber reader(path_, "device_ready");
+  Join(reader, *bus);
+  TestSubscriber stuck(path_, "device_ready", 1);
+  Join(stuck, *bus);
   // One at a time, so that the reader keeps up; larger than what a socket
   // buffers.
   const std::string large(64 << 10, 'x');
@@ -139,7 +100,7 @@ TEST_F(TelemetryBusTest, AStuckSubscriberIsCountedAndCostsNobodyElseAMessage) {
   while (bus->dropped() == 0 && published < 2000) {
     const std::string name = std::to_string(++published) + large;
     bus->Publish(Ready(name));
-    ASSERT_TRUE(reader.ReadTo(name)) << published;
+    ASSERT_TRUE(ReadTo(reader, name)) << published;
   }
   EXPECT_GT(bus->dropped(), 0u);
   for (int i = 0; i < 10; ++i) {
