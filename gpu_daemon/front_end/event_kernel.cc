@@ -159,14 +159,13 @@ uint32_t EventKernel::RingsBeyond(uint32_t taken) const {
   return std::max(doorbell_lags ? 0 : rung, schedule_lags ? 0 : scheduled);
 }
 
-uint32_t EventKernel::PendingRings(bool* violation) {
+EventKernel::Pending EventKernel::PendingRings() {
   const uint32_t rings = RingsBeyond(rings_taken_);
-  if (rings == 0) return 0;
+  if (rings == 0) return {};
   AdvanceCompleted();
   const uint64_t free =
       ring_.layout().entries - (launched() - completed_in_order());
-  *violation = rings > free;
-  return rings;
+  return {.rings = rings, .violation = rings > free};
 }
 
 Sequence EventKernel::TakeRing() {

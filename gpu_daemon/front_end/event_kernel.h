@@ -98,9 +98,12 @@ class EventKernel {
 
   // --- Launching side: the front-end's thread only.
 
-  // Rings (doorbell and scheduled) not yet launched. Sets `violation` if there
-  // are more than the ring has free slots: the device broke the protocol.
-  uint32_t PendingRings(bool* violation);
+  struct Pending {
+    uint32_t rings = 0;
+    bool violation = false;  // more than free slots: the device's mistake
+  };
+  // Rings (doorbell and scheduled) not yet launched.
+  Pending PendingRings();
   // The next ring's sequence; counts it as launched.
   shm::Sequence TakeRing();
 

@@ -125,10 +125,9 @@ class EventKernelTest : public testing::Test {
                         .entries = 4});
 
   uint32_t Pending() {
-    bool violation = false;
-    const uint32_t pending = event_.kernel->PendingRings(&violation);
-    EXPECT_FALSE(violation);
-    return pending;
+    const EventKernel::Pending pending = event_.kernel->PendingRings();
+    EXPECT_FALSE(pending.violation);
+    return pending.rings;
   }
   void Ring(int count) {
     for (int i = 0; i < count; ++i) event_.ring->Commit();
@@ -216,13 +215,9 @@ TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {
   // One ring too early.
   std::atomic_ref<uint32_t>(device_.memory->submission().doorbells()[0])
       .fetch_add(1);
-  bool violation = false;
-  event_.kernel->PendingRings(&violation);
-  EXPECT_TRUE(violation);
+  EXPECT_TRUE(event_.kernel->PendingRings().violation);
   event_.kernel->Finish(shm::Sequence(1), {.state = EventState::kDone});
-  violation = false;
-  event_.kernel->PendingRings(&violation);
-  EXPECT_FALSE(violation);
+  EXPECT_FALSE(event_.kernel->PendingRings().violation);
   EXPECT_EQ(event_.kernel->completed_in_order(), 2u);
 }
 
@@ -288,12 +283,12 @@ TEST_F(EventKernelTest, ADoorbellUsedBeforeRegistrationDoesNotLaunchAnything) {
   device_.memory->submission().doorbells()[1] = 5;
   auto reused = device_.Register({.kernel = simt::FindKernel("null_event"),
                                   .bindings = {{.constant_bits = 0}}});
-  bool violation = false;
-  EXPECT_EQ(reused.kernel->PendingRings(&violation), 0u);
+  EXPECT_EQ(reused.kernel->PendingRings().rings, 0u);
   reused.ring->Commit();
   reused.ring->Ring();
-  EXPECT_EQ(reused.kernel->PendingRings(&violation), 1u);
-  EXPECT_FALSE(violation);
+  const EventKernel::Pending pending = reused.kernel->PendingRings();
+  EXPECT_EQ(pending.rings, 1u);
+  EXPECT_FALSE(pending.violation);
 }
 
 TEST(ArgumentPlanTest, BindingsThatCannotWorkAreRefusedByName) {

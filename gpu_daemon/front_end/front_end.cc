@@ -4,8 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
+#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
@@ -23,8 +23,6 @@ using shm::Sequence;
 
 // Events of one kernel that are served before the others are looked at again.
 constexpr uint32_t kBurst = 32;
-// Sleeping gpud looks around this often whatever happens.
-constexpr std::chrono::milliseconds kLongestSleep{500};
 // A spin that has lasted so long lets others run in between: with fewer cores
 // than processes it may be the device that waits for this core.
 constexpr shm::Nanoseconds kYieldAfterNs = 2'000;
@@ -179,9 +177,9 @@ std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(
 // Rings that nobody will serve any more become events in flight, which end as
 // all the others do: the caller aborts them.
 void FrontEnd::TakePendingRings(EventKernel& event) {
-  bool violation = false;
-  const uint32_t pending = event.PendingRings(&violation);
-  for (uint32_t i = 0; i < pending && !violation; ++i) event.TakeRing();
+  const EventKernel::Pending pending = event.PendingRings();
+  if (pending.violation) return;
+  for (uint32_t i = 0; i < pending.rings; ++i) event.TakeRing();
 }
 
 void FrontEnd::CollectDevices() {
@@ -250,17 +248,17 @@ bool FrontEnd::PollOnce() {
         events_[i]->priority() < events_[i - 1]->priority())
       break;
     EventKernel& event = *events_[i];
-    bool violation = false;
-    const uint32_t pending = event.PendingRings(&violation);
-    if (pending == 0) continue;
-    if (violation) {
+    const EventKernel::Pending pending = event.PendingRings();
+    if (pending.rings == 0) continue;
+    if (pending.violation) {
       Evict(event.shared_memory(),
             fmt::format("doorbell of event {} ('{}') jumped by {} beyond the "
                         "ring's free slots",
-                        event.event_id(), event.kmd().kernel->name, pending));
+                        event.event_id(), event.kmd().kernel->name,
+                        pending.rings));
       return true;
     }
-    Serve(events_[i], std::min(pending, kBurst));
+    Serve(events_[i], std::min(pending.rings, kBurst));
     launched = true;
   }
   return launched;
@@ -390,8 +388,7 @@ void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence,
 bool FrontEnd::Sleep(uint32_t mailbox_seen) {
   const auto rung = [this] {
     for (const auto& event : events_) {
-      bool violation = false;
-      if (event->PendingRings(&violation) != 0) return true;
+      if (event->PendingRings().rings != 0) return true;
     }
     sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1,
                   std::memory_order_relaxed);
@@ -399,7 +396,7 @@ bool FrontEnd::Sleep(uint32_t mailbox_seen) {
   };
   return doorbells_.SleepUnless(
       rung, {reinterpret_cast<const uint32_t*>(&mailbox_word_), mailbox_seen},
-      kLongestSleep);
+      options_.longest_sleep);
 }
 
 }  // namespace carillon::gpud

@@ -5,6 +5,7 @@
 #define CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,8 @@ class FrontEnd {
     bool tracing = false;
     // Longest spin for a doorbell before sleeping; the spin adapts below it.
     shm::Nanoseconds max_spin_ns = 50'000;
+    // A sleeping front-end looks around this often whatever happens.
+    std::chrono::milliseconds longest_sleep{500};
     // Called, on the front-end's thread, once for a device that broke the
     // protocol; its event kernels are removed by then. Must not block.
     std::function<void(const std::shared_ptr<DeviceMemory>&,

@@ -36,6 +36,8 @@ class FrontEndTest : public testing::Test {
     front_end_.emplace(
         FrontEnd::Options{
             .tracing = tracing,
+            // A lost wake-up ends only with the test's patience.
+            .longest_sleep = std::chrono::hours(1),
             .on_violation =
                 [this](const std::shared_ptr<DeviceMemory>& memory,
                        std::string reason) {
@@ -440,20 +442,17 @@ TEST_F(FrontEndTest, TracedEventsCarryTheirLifeInOrder) {
 TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   uint64_t sleeps = 0;
-  int late = 0;
   for (int round = 0; round < 200; ++round) {
-    while (front_end_->sleeps() == sleeps) std::this_thread::yield();
+    const shm::Nanoseconds start = shm::NowNs();
+    while (front_end_->sleeps() == sleeps) {
+      ASSERT_LT(shm::NowNs() - start, 10'000'000'000) << "it never sleeps";
+      std::this_thread::yield();
+    }
     sleeps = front_end_->sleeps();
     event.ring->Commit();
     event.ring->Ring();
-    // A lost wake-up would end only with the front-end's longest sleep.
-    const shm::Nanoseconds start = shm::NowNs();
-    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
-    late += shm::NowNs() - start > 400'000'000;
+    ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone) << round;
   }
-  // A machine that is that busy now and then is no reason to fail; a protocol
-  // that loses wake-ups is late nearly always.
-  EXPECT_LT(late, 20);
 }
 
 }  // namespace
