@@ -206,6 +206,29 @@ TEST_F(PeerLossTest, AStoppedGpudCostsADeadlineAndNothingElse) {
   EXPECT_TRUE(Eventually([&] { return device->ReportReady("again").ok(); }));
 }
 
+TEST_F(PeerLossTest, AStoppedDeviceGrowsSilentAndALivingOneDoesNot) {
+  auto living = Attach("living");
+  auto stopped = StartDevice("stopped", "devices/fpga/fpga", {});
+  const auto silent_for = [&](const std::string& name) {
+    const v1::ListDevicesResponse devices = testbed_->Devices();
+    for (const v1::Device& device : devices.devices()) {
+      if (device.name() == name)
+        return milliseconds(device.silent_ns() / 1000'000);
+    }
+    return milliseconds(-1);  // not attached yet
+  };
+  ASSERT_TRUE(Eventually(
+      [&] { return testbed_->Counter("stopped", "frames_done") > 0; }));
+  stopped->Stop();
+  ASSERT_TRUE(
+      Eventually([&] { return silent_for("stopped") > milliseconds(2000); }));
+  EXPECT_TRUE(
+      Eventually([&] { return silent_for("living") < milliseconds(1000); }));
+  stopped->Signal(SIGCONT);
+  EXPECT_TRUE(
+      Eventually([&] { return silent_for("stopped") < milliseconds(1000); }));
+}
+
 TEST_F(PeerLossTest, AKilledDeviceLeavesNothingAndDisturbsNobody) {
   auto survivor = Attach("survivor");
   edge::EventQueue* queue = RegisterBusy(*survivor, 1);

@@ -79,7 +79,7 @@ struct SubmissionControl {
   // futex, kArmedCompletionEvent says that the CompletionEvent (bells.h) must
   // be written.
   alignas(128) uint32_t completion_armed;
-  // The device's lease: when it last said that it is alive.
+  // When the device last said that it is alive; `carillon devices` tells.
   alignas(128) uint64_t heartbeat_ns;
 };
 static_assert(sizeof(SubmissionControl) == 384);
@@ -98,7 +98,7 @@ struct CompletionControl {
   // reopened.
   alignas(128) uint32_t closed;
   uint32_t tracing;  // 1: both sides stamp the life of every event
-  // gpud's lease.
+  // When gpud last said that it is alive.
   alignas(128) uint64_t heartbeat_ns;
 };
 static_assert(sizeof(CompletionControl) == 512);

@@ -12,11 +12,11 @@ namespace {
 
 void Explain(const v1::Device& device, Console& console) {
   console.Print(fmt::format(
-      "{} ({}), pid {}, {}{}{}\ngeneration {}, attached for {}\napertures {} "
-      "and {}, GPU memory {}\n",
+      "{} ({}), pid {}, {}{}{}\ngeneration {}, attached for {}, silent for {}\n"
+      "apertures {} and {}, GPU memory {}\n",
       console.Bold(device.name()), device.kind(), device.pid(), device.state(),
       device.note().empty() ? "" : ": ", device.note(), device.generation(),
-      FormatAge(device.attached_ns_ago()),
+      FormatAge(device.attached_ns_ago()), FormatAge(device.silent_ns()),
       FormatBytes(device.submission_bytes()),
       FormatBytes(device.completion_bytes()),
       FormatBytes(device.gpu_memory_bytes())));
@@ -82,6 +82,7 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
                {"APERTURES", Align::kRight},
                {"GPU MEMORY", Align::kRight},
                {"ATTACHED", Align::kRight},
+               {"SILENT", Align::kRight},
                {"NOTE"}});
   for (const v1::Device& device : devices->devices()) {
     table.AddRow({device.name(), device.kind(), device.state(),
@@ -90,7 +91,8 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
                   fmt::format("{} + {}", FormatBytes(device.submission_bytes()),
                               FormatBytes(device.completion_bytes())),
                   FormatBytes(device.gpu_memory_bytes()),
-                  FormatAge(device.attached_ns_ago()), device.note()});
+                  FormatAge(device.attached_ns_ago()),
+                  FormatAge(device.silent_ns()), device.note()});
   }
   if (table.empty()) {
     console.Say("no device is attached");

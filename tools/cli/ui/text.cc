@@ -123,7 +123,7 @@ std::string FormatAge(uint64_t ns) {
 
 std::string FormatCount(uint64_t count) {
   std::string digits = fmt::format("{}", count);
-  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 
