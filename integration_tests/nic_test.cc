@@ -283,6 +283,26 @@ TEST_F(NicTest, AFullRingCostsNoCpuAndLosesNothing) {
   ExpectCleanLedger();
 }
 
+TEST_F(NicTest, RequestLatencyIsThatOfAnsweredRequests) {
+  // Only a finished event closes a batch.
+  Serve({"--batch-timeout-us", "10000000"});
+  testbed_->gpud().Stop();
+  MemcUdpClient udp(ports_.udp);
+  udp.Send(Datagram(1, SetRequest("first", "x")));
+  // One batch, as they come while the first event is in flight.
+  udp.Send(Datagram(2, "set quiet 0 0 1 noreply\r\nx\r\n"));
+  std::string dropped = Datagram(3, SetRequest("dropped", "x"));
+  dropped[5] = 2;  // of two datagrams
+  udp.Send(dropped);
+  udp.Send(Datagram(4, SetRequest("second", "x")));
+  testbed_->gpud().Signal(SIGCONT);
+  EXPECT_EQ(udp.Receive(), Datagram(1, "STORED\r\n"));
+  EXPECT_EQ(udp.Receive(), Datagram(4, "STORED\r\n"));
+  ExpectCounter("udp_replies", 2);
+  EXPECT_EQ(Counter("drops_malformed"), 1u);
+  EXPECT_EQ(testbed_->Samples("nic0", "request_latency"), 2u);
+}
+
 TEST_F(NicTest, TcpFramingHoldsForAnySplit) {
   Serve();
   MemcTcpClient tcp(ports_.tcp);

@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "fmt/format.h"
@@ -306,6 +307,20 @@ uint64_t Testbed::Counter(const std::string& device,
     if (candidate.name() != device) continue;
     for (const v1::Counter& known : candidate.counters()) {
       if (known.name() == counter) return known.value();
+    }
+  }
+  return 0;
+}
+
+uint64_t Testbed::Samples(const std::string& device,
+                          const std::string& histogram) {
+  const v1::ListDevicesResponse devices = Devices();
+  for (const v1::Device& candidate : devices.devices()) {
+    if (candidate.name() != device) continue;
+    for (const v1::Histogram& known : candidate.histograms()) {
+      if (known.name() != histogram) continue;
+      return std::accumulate(known.count().begin(), known.count().end(),
+                             uint64_t{0});
     }
   }
   return 0;

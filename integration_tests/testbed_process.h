@@ -121,6 +121,9 @@ class Testbed {
   v1::ListRingsResponse Rings();
   // A counter of an attached device, 0 if there is no such.
   uint64_t Counter(const std::string& device, const std::string& counter);
+  // How many samples a histogram of an attached device has, 0 if there is no
+  // such.
+  uint64_t Samples(const std::string& device, const std::string& histogram);
   v1::Admin::Stub& admin() { return *admin_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 

@@ -379,6 +379,7 @@ void Nic::FinishBatch(MemcChannel* channel, RequestType type, bool large,
     }
   }
   replies_.clear();
+  answered_.clear();
   batch_.clear();  // datagrams that are done with
   for (uint32_t i = 0; i < batch.requests.size(); ++i) {
     const Request& request = batch.requests[i];
@@ -396,8 +397,8 @@ void Nic::FinishBatch(MemcChannel* channel, RequestType type, bool large,
     source_->Send(replies_);
     const shm::Nanoseconds sent = shm::NowNs();
     shm::HistogramWriter latency = histogram(Histogram::kRequestLatency);
-    for (const Request& request : batch_) {
-      latency.Add(sent - request.received_ns);
+    for (const shm::Nanoseconds received : answered_) {
+      latency.Add(sent - received);
     }
   }
   for (const Request& request : batch_) pool_->Give(request.index);
@@ -419,6 +420,7 @@ bool Nic::FinishRequest(const Request& request, RequestType type, bool large,
       }
       if (result.reply.empty()) return true;
       Count(Counter::kUdpReplies);
+      answered_.push_back(request.received_ns);
       for (size_t at = 0; at < result.reply.size();
            at += shm::kMemcDatagramBytes) {
         const size_t bytes =

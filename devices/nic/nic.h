@@ -128,6 +128,7 @@ class Nic : private StreamSink {
   std::vector<Request> batch_;
   std::vector<PlacedRequest> placed_;
   std::vector<ReplyDatagram> replies_;
+  std::vector<shm::Nanoseconds> answered_;  // when they were received
 };
 
 }  // namespace carillon::nic
