@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "devices/nic/stream_framer.h"
-#include "devices/nic/udp_source.h"
 #include "devices/nic/verb.h"
 #include "shm/clock.h"
 #include "shm/waiting.h"
@@ -200,7 +199,7 @@ absl::Status Nic::OpenChannels() {
 absl::Status Nic::Listen() {
   auto udp = SocketAddress::Parse(options_.listen, options_.udp_port);
   if (!udp.ok()) return udp.status();
-  auto source = UdpSource::Open(*udp, pool_.get());
+  auto source = UdpSource::Open(*udp, pool_.get(), {});
   if (!source.ok()) return source.status();
   source_ = std::move(*source);
   if (auto status = Watch(source_->fd(), kSourceTag); !status.ok()) {

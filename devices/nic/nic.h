@@ -26,9 +26,9 @@
 #include "devices/nic/memc_channel.h"
 #include "devices/nic/nic_counters.h"
 #include "devices/nic/packet_pool.h"
-#include "devices/nic/packet_source.h"
 #include "devices/nic/request.h"
 #include "devices/nic/stream_server.h"
+#include "devices/nic/udp_source.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 #include "shm/line_limit.h"
@@ -108,7 +108,7 @@ class Nic : private StreamSink {
   edge::Buffer table_;
   edge::Buffer store_;
   std::unique_ptr<PacketPool> pool_;
-  std::unique_ptr<PacketSource> source_;
+  std::unique_ptr<UdpSource> source_;
   std::unique_ptr<StreamServer> streams_;
 
   // By RequestType.

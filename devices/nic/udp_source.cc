@@ -56,21 +56,22 @@ uint32_t UdpSource::Peer::Hash() const {
 }
 
 absl::StatusOr<std::unique_ptr<UdpSource>> UdpSource::Open(
-    const SocketAddress& address, PacketPool* pool) {
+    const SocketAddress& address, PacketPool* pool, const Options& options) {
   auto fd = BindSocket(address, SOCK_DGRAM);
   if (!fd.ok()) return fd.status();
   SetBuffer(fd->get(), SO_RCVBUFFORCE, SO_RCVBUF);
   SetBuffer(fd->get(), SO_SNDBUFFORCE, SO_SNDBUF);
   const SocketAddress bound = SocketAddress::OfSocket(fd->get());
-  return std::unique_ptr<UdpSource>(new UdpSource(std::move(*fd), bound, pool));
+  return std::unique_ptr<UdpSource>(
+      new UdpSource(std::move(*fd), bound, pool, options));
 }
 
 UdpSource::UdpSource(shm::UniqueFd fd, const SocketAddress& address,
-                     PacketPool* pool)
+                     PacketPool* pool, const Options& options)
     : fd_(std::move(fd)),
       address_(address),
       pool_(pool),
-      segmentation_(HasSegmentation(fd_.get())),
+      segmentation_(options.segmentation && HasSegmentation(fd_.get())),
       peers_(pool->size()),
       messages_(kMaxMessages) {
   static_assert(kPeerTable == 256);  // Peer::Hash() gives eight bits

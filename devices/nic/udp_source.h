@@ -1,6 +1,6 @@
-// UDP as the NIC's packet source: recvmmsg puts datagrams into the pool's
-// buffers, sendmmsg takes replies from wherever they were built. Nothing is
-// copied in this process.
+// Where packets come from and where replies go: recvmmsg puts datagrams into
+// the pool's buffers, sendmmsg takes replies from wherever they were built.
+// Nothing is copied in this process.
 #ifndef CARILLON_DEVICES_NIC_UDP_SOURCE_H_
 #define CARILLON_DEVICES_NIC_UDP_SOURCE_H_
 
@@ -8,40 +8,79 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "devices/nic/packet_pool.h"
-#include "devices/nic/packet_source.h"
+#include "devices/nic/request.h"
 #include "devices/nic/socket_address.h"
 #include "shm/unique_fd.h"
 
 namespace carillon::nic {
 
+// A packet in a buffer of the pool; whoever has it gives the buffer back.
+struct Packet {
+  BufferIndex buffer = 0;
+  uint32_t length = 0;
+};
+
+// One datagram of a reply to the sender of the packet in `buffer`, which must
+// not have been given back.
+struct ReplyDatagram {
+  BufferIndex buffer = 0;
+  const std::byte* data = nullptr;
+  uint32_t length = 0;
+};
+
+struct SourceCounts {
+  uint64_t no_buffer = 0;       // dropped: every buffer was in use
+  uint64_t oversized = 0;       // dropped: longer than a buffer
+  uint64_t datagrams_sent = 0;  // handed to the kernel
+  uint64_t send_failed = 0;     // datagrams that the kernel did not take
+  uint64_t send_calls = 0;
+};
+
 // Replies of one length to one receiver leave as one message that the kernel
 // cuts up (UDP_SEGMENT: the stack is walked once for up to 64 datagrams); where
-// that is not to be had, as one message each.
-class UdpSource : public PacketSource {
+// that is not to be had, as one message each. Not thread safe.
+class UdpSource {
  public:
+  struct Options {
+    bool segmentation = true;  // where the system has it
+  };
+
   // `pool` must outlive the source. Port 0: any. Errors: AlreadyExists (the
   // port is in use) and the others of BindSocket.
   static absl::StatusOr<std::unique_ptr<UdpSource>> Open(
-      const SocketAddress& address, PacketPool* pool);
-  ~UdpSource() override;
+      const SocketAddress& address, PacketPool* pool, const Options& options);
+  ~UdpSource();
+  UdpSource(const UdpSource&) = delete;
+  UdpSource& operator=(const UdpSource&) = delete;
 
   const SocketAddress& address() const { return address_; }
+  // Whether replies leave that way now: an interface may turn out to lack it.
   bool segmentation() const { return segmentation_; }
-  // For tests: as if the kernel had no UDP_SEGMENT.
-  void DisableSegmentation() { segmentation_ = false; }
 
-  int fd() const override { return fd_.get(); }
-  std::string Describe() const override;
-  bool Receive(std::vector<Packet>* packets) override;
-  void Send(std::span<const ReplyDatagram> datagrams) override;
-  const SourceCounts& counts() const override { return counts_; }
+  // Readable while packets wait.
+  int fd() const { return fd_.get(); }
+  // Where it listens, for people: "udp 127.0.0.1:11211".
+  std::string Describe() const;
+
+  // Appends packets that wait, a burst at most; never blocks. False: none is
+  // waiting any more.
+  bool Receive(std::vector<Packet>* packets);
+
+  // Sends all, in any order; what has the same receiver keeps its order. Blocks
+  // for a few milliseconds at most when the kernel's queue is full, then drops
+  // the rest. The data must not change meanwhile.
+  void Send(std::span<const ReplyDatagram> datagrams);
+
+  const SourceCounts& counts() const { return counts_; }
 
  private:
   static constexpr uint32_t kReceiveBurst = 64;
@@ -75,7 +114,8 @@ class UdpSource : public PacketSource {
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(uint16_t))> control;
   };
 
-  UdpSource(shm::UniqueFd fd, const SocketAddress& address, PacketPool* pool);
+  UdpSource(shm::UniqueFd fd, const SocketAddress& address, PacketPool* pool,
+            const Options& options);
 
   // Gives receive slot a buffer: a fresh one (false: there is none), or this.
   bool Arm(uint32_t slot);

@@ -46,13 +46,13 @@ class Client {
 
 class UdpSourceTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void Open(uint32_t buffers) {
+  void Open(uint32_t buffers, const UdpSource::Options& options = {}) {
     source_.reset();
     memory_.resize(size_t{buffers} * kPacketBytes);
     pool_ = std::make_unique<PacketPool>(memory_);
     auto address = SocketAddress::Parse(GetParam(), 0);
     ASSERT_TRUE(address.ok());
-    auto source = UdpSource::Open(*address, pool_.get());
+    auto source = UdpSource::Open(*address, pool_.get(), options);
     ASSERT_TRUE(source.ok()) << source.status();
     source_ = std::move(*source);
   }
@@ -148,8 +148,8 @@ TEST_P(UdpSourceTest, GivesItsBuffersBackWhenItCloses) {
 
 TEST_P(UdpSourceTest, RepliesReachTheirSendersWholeAndInOrder) {
   for (const bool segmentation : {true, false}) {
-    Open(2000);
-    if (!segmentation) source_->DisableSegmentation();
+    Open(2000, {.segmentation = segmentation});
+    EXPECT_TRUE(segmentation || !source_->segmentation());
     std::vector<Client> clients;
     for (int i = 0; i < 9; ++i) clients.emplace_back(source_->address());
     // Lengths that form runs, grow, shrink, and alternate.
@@ -226,9 +226,10 @@ TEST_P(UdpSourceTest, AnUnreachableSenderCostsOnlyItsOwnReplies) {
 TEST(UdpSource, TwoSourcesOnOnePortAreOneClearError) {
   std::vector<std::byte> memory(10 * kPacketBytes);
   PacketPool pool(memory);
-  auto first = UdpSource::Open(*SocketAddress::Parse("127.0.0.1", 0), &pool);
+  auto first =
+      UdpSource::Open(*SocketAddress::Parse("127.0.0.1", 0), &pool, {});
   ASSERT_TRUE(first.ok());
-  auto second = UdpSource::Open((*first)->address(), &pool);
+  auto second = UdpSource::Open((*first)->address(), &pool, {});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_NE(second.status().message().find(
                 std::to_string((*first)->address().port())),
