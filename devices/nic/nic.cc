@@ -555,10 +555,10 @@ absl::Status Nic::PollDescriptors(int64_t timeout_ns) {
         streams_->OnEvent(event.data.u64, event.events);
         break;
       case kGpudTag:
-        // The session's watcher knows why, but may be a moment behind.
-        device_->WaitForCompletion([] { return false; },
-                                   std::chrono::seconds(1));
-        if (auto status = device_->status(); !status.ok()) return status;
+        if (auto status = device_->WaitForEnd(std::chrono::seconds(1));
+            !status.ok()) {
+          return status;
+        }
         return absl::UnavailableError("gpud closed the connection");
       case kStopTag:
         stopping_ = true;

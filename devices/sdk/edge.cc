@@ -237,6 +237,11 @@ int Device::connection_fd() const { return impl_->connection.get(); }
 
 absl::Status Device::status() const { return impl_->status(); }
 
+absl::Status Device::WaitForEnd(std::chrono::milliseconds timeout) const {
+  impl_->watch->WaitForEnd(timeout);
+  return impl_->status();
+}
+
 bool Device::tracing() const {
   // Writer: gpud. No order needed: an event that straddles the switch has half
   // a life.

@@ -296,6 +296,10 @@ class Device {
   // OK while attached; otherwise why not: Unavailable with PEER_DEAD, pid and
   // signal when known, or what gpud gave as its reason (evicted, shut down).
   absl::Status status() const;
+  // Waits, for at most `timeout`, until the session has ended; then status().
+  // For devices that see connection_fd() end: the reason may be a moment
+  // behind.
+  absl::Status WaitForEnd(std::chrono::milliseconds timeout) const;
   bool tracing() const;
 
  private:

@@ -514,6 +514,15 @@ TEST_F(EdgeTest, AHangUpWithoutAReasonEndsAWaitToo) {
   EXPECT_EQ(poll(&waiter, 1, 0), 1);
 }
 
+TEST_F(EdgeTest, TheEndOfTheSessionCanBeWaitedFor) {
+  Device& device = Attach();
+  EXPECT_TRUE(device.WaitForEnd(milliseconds(0)).ok());
+  gpud_->HangUp();
+  const absl::Status end = device.WaitForEnd(seconds(60));
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(end), StartsWith("PEER_DEAD"));
+}
+
 TEST_F(EdgeTest, KernelsAreListed) {
   const auto kernels = Attach().ListKernels();
   ASSERT_TRUE(kernels.ok());
