@@ -75,6 +75,7 @@ class MemcChannel {
   bool CanSubmit() const { return queue_->free_slots() > 0; }
   uint32_t in_flight() const { return queue_->in_flight(); }
   uint32_t batch() const { return options_.batch; }
+  const std::string& kernel() const { return options_.kernel; }
 
   // Writes an event for 1..batch() requests and rings the doorbell. Requires
   // CanSubmit().

@@ -6,21 +6,19 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <span>
+#include <optional>
 #include <utility>
 
-#include "devices/nic/stream_framer.h"
 #include "devices/nic/verb.h"
 #include "shm/clock.h"
 #include "shm/waiting.h"
 
 namespace carillon::nic {
 namespace {
-
-using shm::MemcOutcome;
 
 // Upper byte of epoll's data: whose event it is.
 enum Tag : uint8_t {
@@ -38,76 +36,6 @@ constexpr int kEpollEvents = 256;
 constexpr uint32_t kTurnsPerPoll = 16;
 constexpr shm::Nanoseconds kMostSpinNs = 50'000;
 
-// Slots of the registrations with large buffers.
-constexpr uint32_t kLargeRing = 4;
-constexpr uint32_t kLargePacketBytes = shm::AlignUp(
-    std::max<uint64_t>(kMaxGetLine, kMaxLine + shm::kMemcMaxValueBytes + 2),
-    shm::kCacheLine);
-
-// Datagrams that wait for a large reply keep their packet buffers: at most one
-// of so many buffers is theirs.
-constexpr size_t kLargeShare = 4;
-
-constexpr size_t Index(RequestType type) { return static_cast<size_t>(type); }
-constexpr const char* KernelOf(RequestType type) {
-  return type == RequestType::kGet ? "memc_get" : "memc_set";
-}
-
-std::string_view TextOf(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-MemcChannel::Options SmallChannel(const NicOptions& options, RequestType type) {
-  return {.kernel = KernelOf(type),
-          .label = type == RequestType::kGet ? "get" : "set",
-          .batch = options.batch,
-          .ring = options.ring,
-          .priority = options.priority};
-}
-
-MemcChannel::Options LargeChannel(const NicOptions& options, RequestType type) {
-  const bool get = type == RequestType::kGet;
-  return {.kernel = KernelOf(type),
-          .label = get ? "get-large" : "set-large",
-          .batch = 1,
-          .ring = kLargeRing,
-          .priority = options.priority,
-          .reply_stride = shm::kMemcLargeReplyStride,
-          .largest = true,
-          // A get line that is longer is asked in pieces.
-          .slot_packet_bytes = get ? kPacketBytes : kLargePacketBytes};
-}
-
-absl::Status Check(const NicOptions& options) {
-  const auto out_of_range = [](std::string_view what, uint64_t value,
-                               std::string_view limit) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is {}: must be {}", what, value, limit));
-  };
-  if (options.batch < 1 || options.batch > shm::kMemcMaxBatch) {
-    return out_of_range("--batch", options.batch,
-                        fmt::format("1..{}", shm::kMemcMaxBatch));
-  }
-  if (!std::has_single_bit(options.ring) || options.ring > 4096) {
-    return out_of_range("--ring", options.ring, "a power of two, 1..4096");
-  }
-  if (options.packet_buffers < options.batch ||
-      options.packet_buffers > 1u << 20) {
-    return out_of_range(
-        "--packet-buffers", options.packet_buffers,
-        fmt::format("{} (--batch)..{}", options.batch, 1 << 20));
-  }
-  if (options.max_connections < 1 || options.max_connections > 65536) {
-    return out_of_range("--max-connections", options.max_connections,
-                        "1..65536");
-  }
-  if (options.table_entries < shm::kMemcTableWays) {
-    return out_of_range("--table-entries", options.table_entries,
-                        fmt::format("at least {}", shm::kMemcTableWays));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 Nic::Nic(const NicOptions& options) : options_(options), spin_(kMostSpinNs) {}
@@ -119,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Nic>> Nic::Start(
   if (auto status = Check(options); !status.ok()) return status;
   std::unique_ptr<Nic> nic(new Nic(options));
   auto status = nic->Attach(context);
-  if (status.ok()) status = nic->OpenChannels();
+  if (status.ok()) status = nic->OpenLanes();
   if (status.ok()) status = nic->Listen();
   if (status.ok()) status = nic->Watch(context.stop.fd(), kStopTag);
   if (!status.ok()) return status;
@@ -144,15 +72,9 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   attach.testbed_directory = context.directory;
   attach.name = context.name;
   attach.kind = "nic";
-  attach.submission_bytes = packet_bytes + 4096;
-  attach.completion_bytes = 4096;
-  for (const RequestType type : {RequestType::kGet, RequestType::kSet}) {
-    for (const auto& channel :
-         {SmallChannel(options_, type), LargeChannel(options_, type)}) {
-      attach.submission_bytes += MemcChannel::SubmissionBytes(channel);
-      attach.completion_bytes += MemcChannel::CompletionBytes(channel);
-    }
-  }
+  attach.submission_bytes =
+      packet_bytes + 4096 + Lanes::SubmissionBytes(options_);
+  attach.completion_bytes = 4096 + Lanes::CompletionBytes(options_);
   attach.counter_names = CounterNames();
   attach.histogram_names = HistogramNames();
   auto device = edge::Device::Attach(attach);
@@ -170,30 +92,15 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   return Watch(device_->completion_fd(), kCompletionTag);
 }
 
-absl::Status Nic::OpenChannels() {
+absl::Status Nic::OpenLanes() {
   auto table = device_->AllocateBuffer(
       edge::Place::kGpuMemory, shm::MemcTableBytes(options_.table_entries));
   if (!table.ok()) return table.status();
-  table_ = *table;
   auto store =
       device_->AllocateBuffer(edge::Place::kGpuMemory, options_.store_bytes);
   if (!store.ok()) return store.status();
-  store_ = *store;
-  for (const RequestType type : {RequestType::kGet, RequestType::kSet}) {
-    for (const bool large : {false, true}) {
-      MemcChannel::Options options =
-          large ? LargeChannel(options_, type) : SmallChannel(options_, type);
-      options.packets = large ? nullptr : &packets_;
-      options.table = &table_;
-      options.store = &store_;
-      auto channel = MemcChannel::Open(device_.get(), options);
-      if (!channel.ok()) return channel.status();
-      (large ? large_channels_ : channels_)[Index(type)] = std::move(*channel);
-    }
-    queues_.emplace_back(options_.batch,
-                         uint64_t{options_.batch_timeout_us} * 1000);
-  }
-  return absl::OkStatus();
+  return lanes_.Open(device_.get(), options_,
+                     {.packets = packets_, .table = *table, .store = *store});
 }
 
 absl::Status Nic::Listen() {
@@ -214,6 +121,13 @@ absl::Status Nic::Listen() {
                            this);
   if (!streams.ok()) return streams.status();
   streams_ = std::move(*streams);
+  responder_ =
+      std::make_unique<Responder>(Responder::Parts{.device = device_.get(),
+                                                   .pool = pool_.get(),
+                                                   .source = source_.get(),
+                                                   .streams = streams_.get(),
+                                                   .lanes = &lanes_,
+                                                   .counters = &counters_});
   return absl::OkStatus();
 }
 
@@ -251,20 +165,21 @@ bool Nic::ReceivePackets() {
   const shm::Nanoseconds now = shm::NowNs();
   for (const Packet& packet : received_) {
     if (packet.length < shm::kMemcFrameBytes) {
-      Count(Counter::kDropsMalformed);
+      counters_.Count(Counter::kDropsMalformed);
       pool_->Give(packet.buffer);
       continue;
     }
-    Count(Counter::kUdpRequests);
+    counters_.Count(Counter::kUdpRequests);
     const std::string_view text =
         TextOf(pool_->bytes(packet.buffer)
                    .subspan(shm::kMemcFrameBytes,
                             packet.length - shm::kMemcFrameBytes));
-    Enqueue({.origin = Request::Origin::kDatagram,
-             .index = packet.buffer,
-             .length = packet.length,
-             .type = TypeOfRequest(text),
-             .received_ns = now});
+    const RequestType type = TypeOfRequest(text);
+    lanes_.of(type).queue.Push({.origin = Request::Origin::kDatagram,
+                                .index = packet.buffer,
+                                .length = packet.length,
+                                .type = type,
+                                .received_ns = now});
   }
   return true;
 }
@@ -278,16 +193,12 @@ void Nic::OnStreamRequest(ConnectionIndex connection,
                          .received_ns = shm::NowNs()};
   if (request.size() > kPacketBytes) {
     // memc_set answers everything, and has room for it.
-    large_queues_[Index(RequestType::kSet)].push_back(entry);
+    lanes_.of(RequestType::kSet, /*large=*/true).queue.Push(entry);
     return;
   }
   std::memcpy(packets_.bytes.data() + OffsetOf(entry), request.data(),
               request.size());
-  Enqueue(entry);
-}
-
-void Nic::Enqueue(const Request& request) {
-  queues_[Index(request.type)].Push(request);
+  lanes_.of(entry.type).queue.Push(entry);
 }
 
 uint32_t Nic::OffsetOf(const Request& request) const {
@@ -304,212 +215,65 @@ std::string_view Nic::BytesOf(const Request& request) const {
 }
 
 bool Nic::SubmitBatches(shm::Nanoseconds now) {
-  bool submitted = SubmitLarge(now);
-  for (size_t type = 0; type < kRequestTypes; ++type) {
-    MemcChannel& channel = *channels_[type];
-    while (channel.CanSubmit()) {
+  bool submitted = false;
+  for (Lane& lane : lanes_) {
+    while (lane.channel->CanSubmit()) {
       const uint32_t count =
-          queues_[type].Ready(now, drained_, channel.in_flight());
+          lane.queue.Ready(now, drained_, lane.channel->in_flight());
       if (count == 0) break;
       batch_.resize(count);
-      queues_[type].Pop(batch_);
-      placed_.clear();
-      for (const Request& request : batch_) {
-        placed_.push_back({request, OffsetOf(request)});
-      }
-      channel.Submit(placed_, now);
-      Count(Counter::kBatches);
-      Count(Counter::kBatchRequests, count);
+      lane.queue.Pop(batch_);
+      Submit(lane, now);
       submitted = true;
     }
   }
   return submitted;
 }
 
-bool Nic::SubmitLarge(shm::Nanoseconds now) {
-  bool submitted = false;
-  for (size_t type = 0; type < kRequestTypes; ++type) {
-    std::deque<Request>& queue = large_queues_[type];
-    while (!queue.empty() && large_channels_[type]->CanSubmit()) {
-      large_channels_[type]->SubmitCopy(queue.front(), BytesOf(queue.front()),
-                                        now);
-      queue.pop_front();
-      Count(Counter::kBatches);
-      Count(Counter::kBatchRequests);
-      submitted = true;
-    }
+void Nic::Submit(Lane& lane, shm::Nanoseconds now) {
+  counters_.Count(Counter::kBatches);
+  counters_.Count(Counter::kBatchRequests, batch_.size());
+  if (lane.large) {
+    lane.channel->SubmitCopy(batch_.front(), BytesOf(batch_.front()), now);
+    return;
   }
-  return submitted;
+  placed_.clear();
+  for (const Request& request : batch_) {
+    placed_.push_back({request, OffsetOf(request)});
+  }
+  lane.channel->Submit(placed_, now);
 }
 
 bool Nic::FinishEvents() {
   bool finished = false;
-  for (const RequestType type : {RequestType::kGet, RequestType::kSet}) {
-    for (const bool large : {false, true}) {
-      MemcChannel* channel =
-          (large ? large_channels_ : channels_)[Index(type)].get();
-      while (const auto batch = channel->Poll()) {
-        FinishBatch(channel, type, large, *batch);
-        finished = true;
-      }
+  for (Lane& lane : lanes_) {
+    while (const auto batch = lane.channel->Poll()) {
+      responder_->Finish(lane, *batch);
+      finished = true;
     }
   }
   return finished;
 }
 
-void Nic::FinishBatch(MemcChannel* channel, RequestType type, bool large,
-                      const FinishedBatch& batch) {
-  const shm::Nanoseconds seen = shm::NowNs();
-  const auto histogram = [this](Histogram which) {
-    return device_->histogram(static_cast<uint32_t>(which));
-  };
-  histogram(Histogram::kEventLatency).Add(seen - batch.rung_ns);
-  if (batch.finished_ns != 0 && batch.finished_ns <= seen) {
-    histogram(Histogram::kCompletionLatency).Add(seen - batch.finished_ns);
-  }
-  const bool failed = batch.state != edge::EventState::kDone;
-  if (failed) {
-    Count(Counter::kEventsFailed);
-    if (const uint64_t events = failures_.Take(seen)) {
-      spdlog::warn(
-          "{} event(s) of {} failed, the last with {} requests and "
-          "status {}",
-          events, KernelOf(type), batch.requests.size(), batch.status);
-    }
-  }
-  replies_.clear();
-  answered_.clear();
-  batch_.clear();  // datagrams that are done with
-  for (uint32_t i = 0; i < batch.requests.size(); ++i) {
-    const Request& request = batch.requests[i];
-    bool done = true;
-    if (failed) {
-      FailRequest(request, batch.status);
-    } else {
-      done = FinishRequest(request, type, large, channel->ResultOf(batch, i));
-    }
-    if (done && request.origin == Request::Origin::kDatagram) {
-      batch_.push_back(request);
-    }
-  }
-  if (!replies_.empty()) {
-    source_->Send(replies_);
-    const shm::Nanoseconds sent = shm::NowNs();
-    shm::HistogramWriter latency = histogram(Histogram::kRequestLatency);
-    for (const shm::Nanoseconds received : answered_) {
-      latency.Add(sent - received);
-    }
-  }
-  for (const Request& request : batch_) pool_->Give(request.index);
-  channel->Free();
-}
-
-bool Nic::FinishRequest(const Request& request, RequestType type, bool large,
-                        const RequestResult& result) {
-  const bool stream = request.origin == Request::Origin::kStream;
-  switch (result.outcome) {
-    case MemcOutcome::kAnswered:
-    case MemcOutcome::kSilent:
-      Count(Counter::kGetHits, result.hits);
-      Count(Counter::kGetMisses, result.misses);
-      if (type == RequestType::kSet) Count(Counter::kSets);
-      if (stream) {
-        ReplyToStream(request, TextOf(result.reply), result.quit);
-        return true;
-      }
-      if (result.reply.empty()) return true;
-      Count(Counter::kUdpReplies);
-      answered_.push_back(request.received_ns);
-      for (size_t at = 0; at < result.reply.size();
-           at += shm::kMemcDatagramBytes) {
-        const size_t bytes =
-            std::min<size_t>(shm::kMemcDatagramBytes, result.reply.size() - at);
-        replies_.push_back({request.index, result.reply.data() + at,
-                            static_cast<uint32_t>(bytes)});
-      }
-      return true;
-    case MemcOutcome::kTooLarge:
-      if (!large) {
-        if (!stream && large_queues_[Index(type)].size() >=
-                           options_.packet_buffers / kLargeShare) {
-          Count(Counter::kDropsLarge);
-          return true;
-        }
-        Count(Counter::kLargeReplies);
-        large_queues_[Index(type)].push_back(request);
-        return false;
-      }
-      if (!stream) break;
-      if (!streams_->ReplyTooLarge(request.index)) {
-        ReplyToStream(request,
-                      "SERVER_ERROR out of memory writing get response\r\n",
-                      false);
-      }
-      return true;
-    case MemcOutcome::kWrongKernel:
-      if (type == RequestType::kSet) break;
-      Count(Counter::kReroutes);
-      if (large) {
-        large_queues_[Index(RequestType::kSet)].push_back(request);
-      } else {
-        Request other = request;
-        other.type = RequestType::kSet;
-        Enqueue(other);
-      }
-      return false;
-    case MemcOutcome::kDropped:
-      Count(Counter::kDropsMalformed);
-      if (stream) ReplyToStream(request, "ERROR\r\n", false);
-      return true;
-    default:
-      break;
-  }
-  // A kernel that keeps to memc_wire.h does not get here.
-  spdlog::warn("{} answered outcome {}", KernelOf(type),
-               static_cast<uint32_t>(result.outcome));
-  if (stream) {
-    ReplyToStream(request, "SERVER_ERROR internal error\r\n", false);
-  } else {
-    Count(Counter::kDropsMalformed);
-  }
-  return true;
-}
-
-void Nic::FailRequest(const Request& request, uint32_t status) {
-  if (request.origin == Request::Origin::kDatagram) return;
-  ReplyToStream(
-      request, fmt::format("SERVER_ERROR event failed (status {})\r\n", status),
-      false);
-}
-
-void Nic::ReplyToStream(const Request& request, std::string_view text,
-                        bool close) {
-  streams_->Reply(request.index, text, close);
-}
-
 bool Nic::EventsInFlight() const {
-  for (size_t type = 0; type < kRequestTypes; ++type) {
-    if (channels_[type]->in_flight() + large_channels_[type]->in_flight() > 0) {
-      return true;
-    }
-  }
-  return false;
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+    return lane.channel->in_flight() > 0;
+  });
 }
 
 bool Nic::CompletionWaits() const {
-  for (size_t type = 0; type < kRequestTypes; ++type) {
-    if (channels_[type]->Poll() || large_channels_[type]->Poll()) return true;
-  }
-  return false;
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+    return lane.channel->Poll().has_value();
+  });
 }
 
 absl::Status Nic::WaitForWork() {
   const shm::Nanoseconds start = shm::NowNs();
   std::optional<shm::Nanoseconds> deadline;
-  for (size_t type = 0; type < kRequestTypes; ++type) {
+  for (const Lane& lane : lanes_) {
     // A full ring waits for a completion, whatever the time.
-    if (!channels_[type]->CanSubmit()) continue;
-    const auto closes = queues_[type].Deadline();
+    if (!lane.channel->CanSubmit()) continue;
+    const auto closes = lane.queue.Deadline();
     if (closes && (!deadline || *closes < *deadline)) deadline = closes;
   }
   const bool in_flight = EventsInFlight();
@@ -572,17 +336,14 @@ absl::Status Nic::PollDescriptors(int64_t timeout_ns) {
 
 void Nic::PublishCounters() {
   const SourceCounts& source = source_->counts();
-  const auto set = [this](Counter counter, uint64_t value) {
-    counters_[static_cast<uint32_t>(counter)] = value;
-  };
-  set(Counter::kDropsNoBuffer, source.no_buffer);
-  set(Counter::kDropsOversized, source.oversized);
-  set(Counter::kDropsSend, source.send_failed);
-  set(Counter::kUdpDatagramsOut, source.datagrams_sent);
-  set(Counter::kTcpCommands, streams_->counts().commands);
-  set(Counter::kTcpConnections, streams_->counts().open);
+  counters_.Set(Counter::kDropsNoBuffer, source.no_buffer);
+  counters_.Set(Counter::kDropsOversized, source.oversized);
+  counters_.Set(Counter::kDropsSend, source.send_failed);
+  counters_.Set(Counter::kUdpDatagramsOut, source.datagrams_sent);
+  counters_.Set(Counter::kTcpCommands, streams_->counts().commands);
+  counters_.Set(Counter::kTcpConnections, streams_->counts().open);
   for (uint32_t i = 0; i < kCounters; ++i) {
-    device_->SetCounter(i, counters_[i]);
+    device_->SetCounter(i, counters_.values()[i]);
   }
 }
 

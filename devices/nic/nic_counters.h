@@ -44,6 +44,22 @@ inline std::vector<std::string> CounterNames() {
           "large_replies",     "events_failed"};
 }
 
+// Their values, until they are published. Not thread safe.
+class NicCounters {
+ public:
+  void Count(Counter counter, uint64_t n = 1) {
+    values_[static_cast<uint32_t>(counter)] += n;
+  }
+  void Set(Counter counter, uint64_t value) {
+    values_[static_cast<uint32_t>(counter)] = value;
+  }
+  // By Counter.
+  const std::array<uint64_t, kCounters>& values() const { return values_; }
+
+ private:
+  std::array<uint64_t, kCounters> values_{};
+};
+
 enum class Histogram : uint32_t {
   kRequestLatency,     // datagram received -> reply handed to the kernel
   kCompletionLatency,  // event finished -> seen; while gpud traces

@@ -3,7 +3,10 @@
 #ifndef CARILLON_DEVICES_NIC_REQUEST_H_
 #define CARILLON_DEVICES_NIC_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "shm/types.h"
 
@@ -31,6 +34,10 @@ struct Request {
   RequestType type = RequestType::kGet;
   shm::Nanoseconds received_ns = 0;
 };
+
+inline std::string_view TextOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace carillon::nic
 

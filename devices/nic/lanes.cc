@@ -1,0 +1,84 @@
+#include "devices/nic/lanes.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "devices/nic/stream_framer.h"
+#include "shm/layout.h"
+#include "shm/memc_wire.h"
+
+namespace carillon::nic {
+namespace {
+
+constexpr uint32_t kLargeRing = 4;
+constexpr uint32_t kLargePacketBytes = shm::AlignUp(
+    std::max<uint64_t>(kMaxGetLine, kMaxLine + shm::kMemcMaxValueBytes + 2),
+    shm::kCacheLine);
+
+struct LaneKind {
+  RequestType type;
+  bool large;
+};
+// In the order in which Lanes::of() finds them.
+constexpr std::array<LaneKind, 2 * kRequestTypes> kLanes = {
+    {{RequestType::kGet, false},
+     {RequestType::kGet, true},
+     {RequestType::kSet, false},
+     {RequestType::kSet, true}}};
+
+MemcChannel::Options ChannelOptions(const NicOptions& options,
+                                    const LaneKind& lane) {
+  const bool get = lane.type == RequestType::kGet;
+  MemcChannel::Options channel = {.kernel = get ? "memc_get" : "memc_set",
+                                  .label = get ? "get" : "set",
+                                  .batch = options.batch,
+                                  .ring = options.ring,
+                                  .priority = options.priority};
+  if (!lane.large) return channel;
+  channel.label += "-large";
+  channel.batch = 1;
+  channel.ring = kLargeRing;
+  channel.reply_stride = shm::kMemcLargeReplyStride;
+  channel.largest = true;
+  // A get line that is longer is asked in pieces.
+  channel.slot_packet_bytes = get ? kPacketBytes : kLargePacketBytes;
+  return channel;
+}
+
+}  // namespace
+
+uint64_t Lanes::SubmissionBytes(const NicOptions& options) {
+  uint64_t bytes = 0;
+  for (const LaneKind& lane : kLanes) {
+    bytes += MemcChannel::SubmissionBytes(ChannelOptions(options, lane));
+  }
+  return bytes;
+}
+
+uint64_t Lanes::CompletionBytes(const NicOptions& options) {
+  uint64_t bytes = 0;
+  for (const LaneKind& lane : kLanes) {
+    bytes += MemcChannel::CompletionBytes(ChannelOptions(options, lane));
+  }
+  return bytes;
+}
+
+absl::Status Lanes::Open(edge::Device* device, const NicOptions& options,
+                         const Memory& memory) {
+  lanes_.reserve(kLanes.size());
+  for (const LaneKind& lane : kLanes) {
+    MemcChannel::Options wanted = ChannelOptions(options, lane);
+    wanted.packets = lane.large ? nullptr : &memory.packets;
+    wanted.table = &memory.table;
+    wanted.store = &memory.store;
+    auto channel = MemcChannel::Open(device, wanted);
+    if (!channel.ok()) return channel.status();
+    lanes_.push_back(
+        {lane.type, lane.large, *std::move(channel),
+         BatchQueue(wanted.batch, uint64_t{options.batch_timeout_us} * 1000)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace carillon::nic

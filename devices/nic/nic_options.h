@@ -1,0 +1,33 @@
+// The NIC's settings, as its command line gives them.
+#ifndef CARILLON_DEVICES_NIC_NIC_OPTIONS_H_
+#define CARILLON_DEVICES_NIC_NIC_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "shm/memc_wire.h"
+
+namespace carillon::nic {
+
+struct NicOptions {
+  std::string listen = "127.0.0.1";
+  uint16_t udp_port = 11211;  // 0: any
+  uint16_t tcp_port = 11211;
+  uint32_t batch = shm::kMemcWarpBatch;
+  uint32_t batch_timeout_us = 100;
+  uint32_t ring = 64;
+  uint32_t priority = 0;
+  uint64_t table_entries = 65536;
+  uint64_t store_bytes = 64 << 20;
+  uint32_t packet_buffers = 4096;
+  uint32_t max_connections = 1024;
+};
+
+// InvalidArgument, with the option, its value and its limits. Addresses are
+// checked when they are used.
+absl::Status Check(const NicOptions& options);
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_NIC_OPTIONS_H_

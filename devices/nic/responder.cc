@@ -1,0 +1,151 @@
+#include "devices/nic/responder.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "shm/clock.h"
+#include "shm/memc_wire.h"
+
+namespace carillon::nic {
+namespace {
+
+using shm::MemcOutcome;
+
+// Datagrams that wait for a large reply keep their packet buffers: at most one
+// of so many buffers is theirs.
+constexpr size_t kLargeShare = 4;
+
+bool IsStream(const Request& request) {
+  return request.origin == Request::Origin::kStream;
+}
+
+}  // namespace
+
+void Responder::Finish(Lane& lane, const FinishedBatch& batch) {
+  const shm::Nanoseconds seen = shm::NowNs();
+  histogram(Histogram::kEventLatency).Add(seen - batch.rung_ns);
+  if (batch.finished_ns != 0 && batch.finished_ns <= seen) {
+    histogram(Histogram::kCompletionLatency).Add(seen - batch.finished_ns);
+  }
+  const bool failed = batch.state != edge::EventState::kDone;
+  if (failed) CountFailure(lane, batch, seen);
+  for (uint32_t i = 0; i < batch.requests.size(); ++i) {
+    const Request& request = batch.requests[i];
+    const bool done =
+        failed ? FailRequest(request, batch.status)
+               : FinishRequest(lane, request, lane.channel->ResultOf(batch, i));
+    if (done && !IsStream(request)) done_.push_back(request.index);
+  }
+  SendReplies();
+  for (const BufferIndex buffer : done_) parts_.pool->Give(buffer);
+  done_.clear();
+  lane.channel->Free();
+}
+
+void Responder::CountFailure(const Lane& lane, const FinishedBatch& batch,
+                             shm::Nanoseconds now) {
+  parts_.counters->Count(Counter::kEventsFailed);
+  if (const uint64_t events = failures_.Take(now)) {
+    spdlog::warn(
+        "{} event(s) of {} failed, the last with {} requests and status {}",
+        events, lane.channel->kernel(), batch.requests.size(), batch.status);
+  }
+}
+
+void Responder::SendReplies() {
+  if (replies_.empty()) return;
+  parts_.source->Send(replies_);
+  replies_.clear();
+  const shm::Nanoseconds sent = shm::NowNs();
+  shm::HistogramWriter latency = histogram(Histogram::kRequestLatency);
+  for (const shm::Nanoseconds received : answered_) {
+    latency.Add(sent - received);
+  }
+  answered_.clear();
+}
+
+bool Responder::FailRequest(const Request& request, uint32_t status) {
+  AnswerError(request,
+              fmt::format("SERVER_ERROR event failed (status {})", status));
+  return true;
+}
+
+bool Responder::FinishRequest(const Lane& lane, const Request& request,
+                              const RequestResult& result) {
+  switch (result.outcome) {
+    case MemcOutcome::kAnswered:
+    case MemcOutcome::kSilent:
+      Answer(lane, request, result);
+      return true;
+    case MemcOutcome::kTooLarge:
+      if (!lane.large) return AskWithLargeBuffer(lane, request);
+      if (!IsStream(request)) break;
+      if (!parts_.streams->ReplyTooLarge(request.index)) {
+        AnswerError(request, "SERVER_ERROR out of memory writing get response");
+      }
+      return true;
+    case MemcOutcome::kWrongKernel:
+      if (lane.type == RequestType::kSet) break;
+      PassToSet(lane, request);
+      return false;
+    case MemcOutcome::kDropped:
+      parts_.counters->Count(Counter::kDropsMalformed);
+      AnswerError(request, "ERROR");
+      return true;
+    default:
+      break;
+  }
+  // A kernel that keeps to memc_wire.h does not get here.
+  spdlog::warn("{} answered outcome {}", lane.channel->kernel(),
+               static_cast<uint32_t>(result.outcome));
+  if (!IsStream(request)) parts_.counters->Count(Counter::kDropsMalformed);
+  AnswerError(request, "SERVER_ERROR internal error");
+  return true;
+}
+
+void Responder::Answer(const Lane& lane, const Request& request,
+                       const RequestResult& result) {
+  parts_.counters->Count(Counter::kGetHits, result.hits);
+  parts_.counters->Count(Counter::kGetMisses, result.misses);
+  if (lane.type == RequestType::kSet) parts_.counters->Count(Counter::kSets);
+  if (IsStream(request)) {
+    parts_.streams->Reply(request.index, TextOf(result.reply), result.quit);
+    return;
+  }
+  if (result.reply.empty()) return;
+  parts_.counters->Count(Counter::kUdpReplies);
+  answered_.push_back(request.received_ns);
+  for (size_t at = 0; at < result.reply.size(); at += shm::kMemcDatagramBytes) {
+    const size_t bytes =
+        std::min<size_t>(shm::kMemcDatagramBytes, result.reply.size() - at);
+    replies_.push_back({request.index, result.reply.data() + at,
+                        static_cast<uint32_t>(bytes)});
+  }
+}
+
+bool Responder::AskWithLargeBuffer(const Lane& lane, const Request& request) {
+  BatchQueue& queue = parts_.lanes->of(lane.type, /*large=*/true).queue;
+  if (!IsStream(request) && queue.size() >= parts_.pool->size() / kLargeShare) {
+    parts_.counters->Count(Counter::kDropsLarge);
+    return true;
+  }
+  parts_.counters->Count(Counter::kLargeReplies);
+  queue.Push(request);
+  return false;
+}
+
+void Responder::PassToSet(const Lane& lane, Request request) {
+  parts_.counters->Count(Counter::kReroutes);
+  request.type = RequestType::kSet;
+  parts_.lanes->of(request.type, lane.large).queue.Push(request);
+}
+
+void Responder::AnswerError(const Request& request, std::string_view text) {
+  if (!IsStream(request)) return;
+  parts_.streams->Reply(request.index, fmt::format("{}\r\n", text), false);
+}
+
+}  // namespace carillon::nic

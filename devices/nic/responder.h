@@ -1,0 +1,69 @@
+// The NIC's way back: what becomes of the requests of an event that has ended.
+#ifndef CARILLON_DEVICES_NIC_RESPONDER_H_
+#define CARILLON_DEVICES_NIC_RESPONDER_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "devices/nic/lanes.h"
+#include "devices/nic/memc_channel.h"
+#include "devices/nic/nic_counters.h"
+#include "devices/nic/packet_pool.h"
+#include "devices/nic/request.h"
+#include "devices/nic/stream_server.h"
+#include "devices/nic/udp_source.h"
+#include "devices/sdk/edge.h"
+#include "shm/line_limit.h"
+#include "shm/types.h"
+
+namespace carillon::nic {
+
+// Not thread safe.
+class Responder {
+ public:
+  // What it works with; all must outlive it.
+  struct Parts {
+    edge::Device* device;
+    PacketPool* pool;
+    UdpSource* source;
+    StreamServer* streams;
+    Lanes* lanes;
+    NicCounters* counters;
+  };
+  explicit Responder(const Parts& parts) : parts_(parts) {}
+
+  // Answers every request of `batch`, the lane's oldest event, or passes it on
+  // to another lane; then frees the event.
+  void Finish(Lane& lane, const FinishedBatch& batch);
+
+ private:
+  // Each returns whether the request is done with; otherwise it is in a lane.
+  bool FinishRequest(const Lane& lane, const Request& request,
+                     const RequestResult& result);
+  bool FailRequest(const Request& request, uint32_t status);
+  bool AskWithLargeBuffer(const Lane& lane, const Request& request);
+
+  void Answer(const Lane& lane, const Request& request,
+              const RequestResult& result);
+  void PassToSet(const Lane& lane, Request request);
+  // Datagrams get none.
+  void AnswerError(const Request& request, std::string_view text);
+  void CountFailure(const Lane& lane, const FinishedBatch& batch,
+                    shm::Nanoseconds now);
+  void SendReplies();
+  shm::HistogramWriter histogram(Histogram which) {
+    return parts_.device->histogram(static_cast<uint32_t>(which));
+  }
+
+  const Parts parts_;
+  shm::LineLimit failures_;
+  // Of the batch that is being finished; kept for their memory.
+  std::vector<ReplyDatagram> replies_;
+  std::vector<shm::Nanoseconds> answered_;  // when they were received
+  std::vector<BufferIndex> done_;
+};
+
+}  // namespace carillon::nic
+
+#endif  // CARILLON_DEVICES_NIC_RESPONDER_H_
