@@ -256,7 +256,7 @@ TEST_F(NicTest, LargeRepliesLeaveBuffersForSmallOnes) {
   EXPECT_LE(Counter("large_replies"), kRequests / 2);
 }
 
-TEST_F(NicTest, AFullRingCostsNoCpuAndLosesNothing) {
+TEST_F(NicTest, AFullRingIsWaitedForAndLosesNothing) {
   Serve({"--ring", "4"});
   MemcUdpClient udp(ports_.udp);
   EXPECT_EQ(udp.AskText(1, SetRequest("k", "v")), "STORED\r\n");
@@ -267,9 +267,8 @@ TEST_F(NicTest, AFullRingCostsNoCpuAndLosesNothing) {
     udp.Send(Datagram(id, "get k\r\n"));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const auto before = nic_->CpuTime();
+  // Time for a NIC that polls to betray itself; one that waits needs none.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  EXPECT_LT(nic_->CpuTime() - before, std::chrono::milliseconds(250));
   testbed_->gpud().Signal(SIGCONT);
   std::vector<uint16_t> ids;
   for (uint16_t i = 0; i < kRequests; ++i) {
@@ -281,6 +280,8 @@ TEST_F(NicTest, AFullRingCostsNoCpuAndLosesNothing) {
   std::sort(ids.begin(), ids.end());
   for (uint16_t i = 0; i < kRequests; ++i) EXPECT_EQ(ids[i], i);
   ExpectCleanLedger();
+  // A few for each datagram, time-out and completion.
+  EXPECT_LT(Counter("waits"), 10u * kRequests);
 }
 
 TEST_F(NicTest, RequestLatencyIsThatOfAnsweredRequests) {
@@ -361,6 +362,7 @@ TEST_F(NicTest, LimitsItsConnections) {
   MemcTcpClient refused(ports_.tcp);
   EXPECT_EQ(refused.ReceiveLine(), "ERROR Too many open connections\r\n");
   EXPECT_TRUE(refused.WaitForClose());
+  ExpectCounter("tcp_refused", 1);
   clients.pop_back();
   ExpectCounter("tcp_connections", 2);
   ExpectServes();

@@ -7,7 +7,6 @@
 #include <deque>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "devices/nic/request.h"
 #include "shm/types.h"

@@ -268,6 +268,7 @@ bool Nic::CompletionWaits() const {
 }
 
 absl::Status Nic::WaitForWork() {
+  counters_.Count(Counter::kWaits);
   const shm::Nanoseconds start = shm::NowNs();
   std::optional<shm::Nanoseconds> deadline;
   for (const Lane& lane : lanes_) {
@@ -342,6 +343,7 @@ void Nic::PublishCounters() {
   counters_.Set(Counter::kUdpDatagramsOut, source.datagrams_sent);
   counters_.Set(Counter::kTcpCommands, streams_->counts().commands);
   counters_.Set(Counter::kTcpConnections, streams_->counts().open);
+  counters_.Set(Counter::kTcpRefused, streams_->counts().refused);
   for (uint32_t i = 0; i < kCounters; ++i) {
     device_->SetCounter(i, counters_.values()[i]);
   }

@@ -15,6 +15,7 @@ enum class Counter : uint32_t {
   kUdpDatagramsOut,  // that the answers took
   kTcpCommands,
   kTcpConnections,  // open now
+  kTcpRefused,      // connections turned away
   kGetHits,         // keys
   kGetMisses,
   kSets,            // requests that memc_set carried out
@@ -28,20 +29,32 @@ enum class Counter : uint32_t {
   kReroutes,        // requests sent to memc_set after memc_get refused them
   kLargeReplies,    // requests asked again with a large reply buffer
   kEventsFailed,
+  kWaits,  // times that there was nothing to do
   kCount,
 };
 inline constexpr uint32_t kCounters = static_cast<uint32_t>(Counter::kCount);
 
 inline std::vector<std::string> CounterNames() {
-  return {"udp_requests",      "udp_replies",
-          "udp_datagrams_out", "tcp_commands",
-          "tcp_connections",   "get_hits",
-          "get_misses",        "sets",
-          "drops_no_buffer",   "drops_oversized",
-          "drops_large",       "drops_malformed",
-          "drops_send",        "batches",
-          "batch_requests",    "reroutes",
-          "large_replies",     "events_failed"};
+  return {"udp_requests",
+          "udp_replies",
+          "udp_datagrams_out",
+          "tcp_commands",
+          "tcp_connections",
+          "tcp_refused",
+          "get_hits",
+          "get_misses",
+          "sets",
+          "drops_no_buffer",
+          "drops_oversized",
+          "drops_large",
+          "drops_malformed",
+          "drops_send",
+          "batches",
+          "batch_requests",
+          "reroutes",
+          "large_replies",
+          "events_failed",
+          "waits"};
 }
 
 // Their values, until they are published. Not thread safe.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -211,7 +212,6 @@ void StreamServer::Admit(shm::UniqueFd fd) {
     return;
   }
   ++counts_.open;
-  ++counts_.accepted;
 }
 
 void StreamServer::Read(Connection* connection) {

@@ -27,7 +27,6 @@ class StreamSink {
 };
 
 struct StreamCounts {
-  uint64_t accepted = 0;
   uint64_t refused = 0;  // over the limit of connections or descriptors
   uint64_t open = 0;     // now
   uint64_t commands = 0;
