@@ -65,8 +65,11 @@ CARILLON_MEMC_CALL void PutStat(Command& command, const char* name,
   command.reply.PutText("\r\n");
 }
 
-CARILLON_MEMC_CALL uint64_t Sum(const Table& table,
-                                uint64_t Counters::*counter) {
+// Which counter.
+using StripedCounter = uint64_t Counters::*;
+using RareCounter = uint64_t RareCounters::*;
+
+CARILLON_MEMC_CALL uint64_t Sum(const Table& table, StripedCounter counter) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < kStripes; ++i) {
     sum += LoadRelaxed(&(table.counters(i)->*counter));
@@ -74,15 +77,46 @@ CARILLON_MEMC_CALL uint64_t Sum(const Table& table,
   return sum;
 }
 
+// A counter as `stats` shows it: what the table's stripes have of it, and what
+// the table itself has.
+struct Stat {
+  const char* name;
+  StripedCounter striped;  // or null
+  RareCounter rare;        // or null
+};
+
+// visit(stat) for every counter that `stats reset` zeroes, in the order in
+// which `stats` shows them.
+template <class Visit>
+CARILLON_DEVICE void ForEachStat(Visit visit) {
+  constexpr Stat kStats[] = {
+      {"cmd_set", &Counters::cmd_set, nullptr},
+      {"cmd_flush", nullptr, &RareCounters::cmd_flush},
+      {"cmd_touch", &Counters::touch_hits, &RareCounters::touch_misses},
+      {"get_hits", &Counters::get_hits, nullptr},
+      {"get_misses", &Counters::get_misses, nullptr},
+      {"delete_misses", nullptr, &RareCounters::delete_misses},
+      {"delete_hits", nullptr, &RareCounters::delete_hits},
+      {"incr_misses", nullptr, &RareCounters::incr_misses},
+      {"incr_hits", nullptr, &RareCounters::incr_hits},
+      {"decr_misses", nullptr, &RareCounters::decr_misses},
+      {"decr_hits", nullptr, &RareCounters::decr_hits},
+      {"cas_misses", nullptr, &RareCounters::cas_misses},
+      {"cas_hits", nullptr, &RareCounters::cas_hits},
+      {"cas_badval", nullptr, &RareCounters::cas_badval},
+      {"touch_hits", &Counters::touch_hits, nullptr},
+      {"touch_misses", nullptr, &RareCounters::touch_misses},
+      {"store_too_large", nullptr, &RareCounters::store_too_large},
+      {"store_no_memory", nullptr, &RareCounters::store_no_memory},
+      {"evictions", &Counters::evictions, nullptr},
+  };
+  for (const Stat& stat : kStats) visit(stat);
+}
+
 // Of what memcached reports, all that a kernel knows: nothing of processes,
-// connections and threads.
+// connections and threads. Others may count meanwhile, between two lines.
 CARILLON_DEVICE void PutStats(Command& command) {
   Table& table = command.table;
-  const RareCounters* rare = &table.header()->rare;
-  const uint64_t hits = Sum(table, &Counters::get_hits);
-  const uint64_t misses = Sum(table, &Counters::get_misses);
-  const uint64_t touch_hits = Sum(table, &Counters::touch_hits);
-  const uint64_t touch_misses = LoadRelaxed(&rare->touch_misses);
   // Before `linked`: an item that comes and goes meanwhile must not count below
   // 0.
   const uint64_t unlinked = Sum(table, &Counters::unlinked);
@@ -94,42 +128,28 @@ CARILLON_DEVICE void PutStats(Command& command) {
   PutStat(command, "total_items", linked);
   PutStat(command, "bytes", Sum(table, &Counters::bytes));
   PutStat(command, "limit_maxbytes", table.store().capacity());
-  PutStat(command, "cmd_get", hits + misses);
-  PutStat(command, "cmd_set", Sum(table, &Counters::cmd_set));
-  PutStat(command, "cmd_flush", LoadRelaxed(&rare->cmd_flush));
-  PutStat(command, "cmd_touch", touch_hits + touch_misses);
-  PutStat(command, "get_hits", hits);
-  PutStat(command, "get_misses", misses);
-  PutStat(command, "delete_misses", LoadRelaxed(&rare->delete_misses));
-  PutStat(command, "delete_hits", LoadRelaxed(&rare->delete_hits));
-  PutStat(command, "incr_misses", LoadRelaxed(&rare->incr_misses));
-  PutStat(command, "incr_hits", LoadRelaxed(&rare->incr_hits));
-  PutStat(command, "decr_misses", LoadRelaxed(&rare->decr_misses));
-  PutStat(command, "decr_hits", LoadRelaxed(&rare->decr_hits));
-  PutStat(command, "cas_misses", LoadRelaxed(&rare->cas_misses));
-  PutStat(command, "cas_hits", LoadRelaxed(&rare->cas_hits));
-  PutStat(command, "cas_badval", LoadRelaxed(&rare->cas_badval));
-  PutStat(command, "touch_hits", touch_hits);
-  PutStat(command, "touch_misses", touch_misses);
-  PutStat(command, "store_too_large", LoadRelaxed(&rare->store_too_large));
-  PutStat(command, "store_no_memory", LoadRelaxed(&rare->store_no_memory));
-  PutStat(command, "evictions", Sum(table, &Counters::evictions));
+  PutStat(command, "cmd_get",
+          Sum(table, &Counters::get_hits) + Sum(table, &Counters::get_misses));
+  ForEachStat([&](const Stat& stat) {
+    uint64_t value = 0;
+    if (stat.striped != nullptr) value += Sum(table, stat.striped);
+    if (stat.rare != nullptr) {
+      value += LoadRelaxed(&(table.header()->rare.*stat.rare));
+    }
+    PutStat(command, stat.name, value);
+  });
 }
 
 // What is in the table stays counted.
 CARILLON_DEVICE void ResetStats(const Table& table) {
-  for (uint32_t i = 0; i < kStripes; ++i) {
-    Counters* count = table.counters(i);
-    simt::AtomicExch(&count->get_hits, uint64_t{0});
-    simt::AtomicExch(&count->get_misses, uint64_t{0});
-    simt::AtomicExch(&count->cmd_set, uint64_t{0});
-    simt::AtomicExch(&count->evictions, uint64_t{0});
-    simt::AtomicExch(&count->touch_hits, uint64_t{0});
-  }
-  uint64_t* rare = &table.header()->rare.cmd_flush;
-  for (uint32_t i = 0; i < sizeof(RareCounters) / sizeof(uint64_t); ++i) {
-    simt::AtomicExch(rare + i, uint64_t{0});
-  }
+  ForEachStat([&](const Stat& stat) {
+    for (uint32_t i = 0; stat.striped != nullptr && i < kStripes; ++i) {
+      simt::AtomicExch(&(table.counters(i)->*stat.striped), uint64_t{0});
+    }
+    if (stat.rare != nullptr) {
+      simt::AtomicExch(&(table.header()->rare.*stat.rare), uint64_t{0});
+    }
+  });
 }
 
 // stats [reset | settings | slabs | items]: of the last two there is nothing to
