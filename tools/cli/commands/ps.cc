@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "tools/cli/commands.h"
 #include "tools/cli/testbed/admin_client.h"
@@ -17,7 +18,7 @@ constexpr std::chrono::milliseconds kAnswer{1000};
 struct Process {
   std::string name;
   std::string kind;
-  std::string state;
+  std::string state;  // for people and -o json
   std::string note;
   pid_t pid = 0;
   std::optional<ProcessFacts> facts;  // while it runs
@@ -26,7 +27,7 @@ struct Process {
 
 struct Listing {
   std::string name;
-  std::string phase;
+  std::optional<Phase> phase;  // nothing: it is dead
   std::string directory;
   pid_t supervisor = 0;
   std::vector<Process> processes;
@@ -35,7 +36,7 @@ struct Listing {
 Process FromRecord(const ProcessRecord& record, bool supervised) {
   Process process{.name = record.name,
                   .kind = record.kind,
-                  .state = record.state,
+                  .state = ToText(record.state),
                   .note = record.note,
                   .pid = record.identity.pid,
                   .exit = record.exit};
@@ -72,14 +73,14 @@ void AddOthers(const Testbed& testbed, std::vector<Process>* processes) {
 
 Listing List(const Testbed& testbed) {
   Listing listing{.name = testbed.name,
-                  .phase = "dead",
+                  .phase = std::nullopt,
                   .directory = testbed.paths.directory()};
   const auto state = ReadState(testbed.paths.state_file());
   if (testbed.supervisor) {
     listing.supervisor = testbed.supervisor->pid;
-    listing.phase = state.ok() ? state->phase : "starting";
-  } else if (state.ok() && state->phase == "failed") {
-    listing.phase = "failed";
+    listing.phase = state.ok() ? state->phase : Phase::kStarting;
+  } else if (state.ok() && state->phase == Phase::kFailed) {
+    listing.phase = Phase::kFailed;
   }
   if (state.ok()) {
     for (const ProcessRecord& record : state->processes) {
@@ -89,6 +90,10 @@ Listing List(const Testbed& testbed) {
   }
   if (testbed.supervisor) AddOthers(testbed, &listing.processes);
   return listing;
+}
+
+const char* PhaseText(const Listing& listing) {
+  return listing.phase ? ToText(*listing.phase) : "dead";
 }
 
 Json ToJson(const Listing& listing) {
@@ -110,7 +115,7 @@ Json ToJson(const Listing& listing) {
                          {"note", process.note}});
   }
   return {{"name", listing.name},
-          {"phase", listing.phase},
+          {"phase", PhaseText(listing)},
           {"directory", listing.directory},
           {"supervisor_pid", listing.supervisor},
           {"processes", std::move(processes)}};
@@ -118,9 +123,9 @@ Json ToJson(const Listing& listing) {
 
 void AddRows(const Listing& listing, Table* table) {
   std::string testbed =
-      listing.phase == "up"
+      listing.phase == Phase::kUp
           ? listing.name
-          : fmt::format("{} ({})", listing.name, listing.phase);
+          : fmt::format("{} ({})", listing.name, PhaseText(listing));
   if (listing.processes.empty()) table->AddRow({testbed});
   for (const Process& process : listing.processes) {
     const std::string state =

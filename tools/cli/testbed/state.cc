@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
 
@@ -32,10 +33,32 @@ std::optional<ExitReport> ExitFromJson(const Json& json) {
                     .signal = json.value("number", 0)};
 }
 
-TestbedState FromJson(const Json& json) {
+constexpr std::array kProcessStates = {
+    ProcessState::kStarting, ProcessState::kReady, ProcessState::kRunning,
+    ProcessState::kEnded};
+constexpr std::array kPhases = {Phase::kStarting, Phase::kUp, Phase::kStopping,
+                                Phase::kFailed};
+
+// The value among `all` whose text is json[key].
+template <class Values>
+absl::Status ReadEnum(const Json& json, const char* key, const Values& all,
+                      typename Values::value_type* value) {
+  const std::string text = json.at(key);
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto each) {
+    return text == ToText(each);
+  });
+  if (found == all.end()) {
+    return absl::InvalidArgumentError(fmt::format("'{}' is no {}", text, key));
+  }
+  *value = *found;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TestbedState> FromJson(const Json& json) {
   TestbedState state;
   state.testbed = json.at("testbed");
-  state.phase = json.at("phase");
+  absl::Status status = ReadEnum(json, "phase", kPhases, &state.phase);
+  if (!status.ok()) return status;
   state.topology_file = json.at("topology_file");
   state.started_unix = json.at("started_unix");
   state.supervisor = {json.at("supervisor").at("pid"),
@@ -46,7 +69,8 @@ TestbedState FromJson(const Json& json) {
     record.kind = process.at("kind");
     record.command = process.at("command").get<std::vector<std::string>>();
     record.identity = {process.at("pid"), process.at("start_ticks")};
-    record.state = process.at("state");
+    status = ReadEnum(process, "state", kProcessStates, &record.state);
+    if (!status.ok()) return status;
     record.exit = ExitFromJson(process.at("exit"));
     record.note = process.at("note");
     record.log = process.at("log");
@@ -56,6 +80,34 @@ TestbedState FromJson(const Json& json) {
 }
 
 }  // namespace
+
+const char* ToText(ProcessState state) {
+  switch (state) {
+    case ProcessState::kStarting:
+      return "starting";
+    case ProcessState::kReady:
+      return "ready";
+    case ProcessState::kRunning:
+      return "running";
+    case ProcessState::kEnded:
+      return "ended";
+  }
+  return "?";
+}
+
+const char* ToText(Phase phase) {
+  switch (phase) {
+    case Phase::kStarting:
+      return "starting";
+    case Phase::kUp:
+      return "up";
+    case Phase::kStopping:
+      return "stopping";
+    case Phase::kFailed:
+      return "failed";
+  }
+  return "?";
+}
 
 ProcessRecord* TestbedState::Find(const std::string& name) {
   const auto found =
@@ -69,7 +121,7 @@ Json ToJson(const TestbedState& state) {
   for (const ProcessRecord& record : state.processes) {
     processes.push_back({{"name", record.name},
                          {"kind", record.kind},
-                         {"state", record.state},
+                         {"state", ToText(record.state)},
                          {"pid", record.identity.pid},
                          {"start_ticks", record.identity.start_ticks},
                          {"exit", ExitToJson(record.exit)},
@@ -79,7 +131,7 @@ Json ToJson(const TestbedState& state) {
   }
   return {{"version", kVersion},
           {"testbed", state.testbed},
-          {"phase", state.phase},
+          {"phase", ToText(state.phase)},
           {"topology_file", state.topology_file},
           {"started_unix", state.started_unix},
           {"supervisor",
@@ -113,6 +165,10 @@ absl::StatusOr<TestbedState> ReadState(const std::string& path) {
     return absl::NotFoundError(
         fmt::format("cannot read {}: {}", path, strerror(errno)));
   }
+  const auto damaged = [&](const std::string& how) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is damaged: {}", path, how));
+  };
   // nlohmann throws; nothing of it leaves this function.
   try {
     const Json json = Json::parse(file);
@@ -121,10 +177,11 @@ absl::StatusOr<TestbedState> ReadState(const std::string& path) {
           fmt::format("{} is of version {}; this carillon reads {}", path,
                       json.at("version").dump(), kVersion));
     }
-    return FromJson(json);
+    auto state = FromJson(json);
+    if (!state.ok()) return damaged(std::string(state.status().message()));
+    return state;
   } catch (const Json::exception& error) {
-    return absl::FailedPreconditionError(
-        fmt::format("{} is damaged: {}", path, error.what()));
+    return damaged(error.what());
   }
 }
 

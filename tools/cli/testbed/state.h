@@ -15,13 +15,24 @@
 
 namespace carillon::cli {
 
+enum class ProcessState {
+  kStarting,
+  kReady,
+  kRunning,  // its readiness is not waited for
+  kEnded
+};
+enum class Phase { kStarting, kUp, kStopping, kFailed };
+
+// As the file and `carillon ps` say it: "starting".
+const char* ToText(ProcessState state);
+const char* ToText(Phase phase);
+
 struct ProcessRecord {
   std::string name;
   std::string kind;
   std::vector<std::string> command;
   ProcessIdentity identity;
-  // "starting", "ready", "running" (not waited for), "ended".
-  std::string state = "starting";
+  ProcessState state = ProcessState::kStarting;
   std::optional<ExitReport> exit;
   // What it said with its readiness: "udp 127.0.0.1:11211".
   std::string note;
@@ -34,8 +45,7 @@ struct ProcessRecord {
 
 struct TestbedState {
   std::string testbed;
-  // "starting", "up", "stopping", "failed".
-  std::string phase = "starting";
+  Phase phase = Phase::kStarting;
   std::string topology_file;
   ProcessIdentity supervisor;
   int64_t started_unix = 0;  // seconds

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 TestbedState Example() {
   TestbedState state;
   state.testbed = "demo";
-  state.phase = "up";
+  state.phase = Phase::kUp;
   state.topology_file = "lab.yaml";
   state.supervisor = {12, 34};
   state.started_unix = 1'790'000'000;
@@ -25,17 +25,17 @@ TestbedState Example() {
                       .kind = "gpud",
                       .command = {"/bin/gpud", "--dir=/x"},
                       .identity = {56, 78},
-                      .state = "ready",
+                      .state = ProcessState::kReady,
                       .note = "cpu back-end",
                       .log = "/x/logs/gpud.log"},
                      {.name = "nic0",
                       .kind = "nic",
                       .identity = {90, 91},
-                      .state = "ended",
+                      .state = ProcessState::kEnded,
                       .exit = ExitReport{.signal = SIGKILL}},
                      {.name = "fpga0",
                       .kind = "fpga",
-                      .state = "ended",
+                      .state = ProcessState::kEnded,
                       .exit = ExitReport{.code = 4}}};
   return state;
 }
@@ -50,6 +50,32 @@ TEST(TestbedState, IsReadAsItWasWritten) {
   EXPECT_EQ(state->processes[1].exit->signal, SIGKILL);
   EXPECT_EQ(state->processes[2].exit->code, 4);
   EXPECT_FALSE(state->processes[0].exit);
+}
+
+TEST(TestbedState, KeepsEveryPhaseAndProcessState) {
+  TestFolder folder;
+  const std::string path = folder.path() + "/state.json";
+  for (const auto& [phase, text] :
+       {std::pair(Phase::kStarting, "starting"), std::pair(Phase::kUp, "up"),
+        std::pair(Phase::kStopping, "stopping"),
+        std::pair(Phase::kFailed, "failed")}) {
+    TestbedState state = Example();
+    state.phase = phase;
+    EXPECT_EQ(ToJson(state)["phase"], text);
+    ASSERT_TRUE(WriteState(path, state).ok());
+    EXPECT_EQ(ReadState(path)->phase, phase);
+  }
+  for (const auto& [process, text] :
+       {std::pair(ProcessState::kStarting, "starting"),
+        std::pair(ProcessState::kReady, "ready"),
+        std::pair(ProcessState::kRunning, "running"),
+        std::pair(ProcessState::kEnded, "ended")}) {
+    TestbedState state = Example();
+    state.processes[0].state = process;
+    EXPECT_EQ(ToJson(state)["processes"][0]["state"], text);
+    ASSERT_TRUE(WriteState(path, state).ok());
+    EXPECT_EQ(ReadState(path)->processes[0].state, process);
+  }
 }
 
 TEST(TestbedState, IsNeverSeenHalfWritten) {
@@ -81,6 +107,16 @@ TEST(TestbedState, SaysWhatIsWrongWithADamagedFile) {
                 HasSubstr(path + " is damaged: "))
         << text;
   }
+  nlohmann::ordered_json unknown = ToJson(Example());
+  unknown["phase"] = "flying";
+  std::ofstream(path) << unknown;
+  EXPECT_EQ(ReadState(path).status().message(),
+            path + " is damaged: 'flying' is no phase");
+  unknown = ToJson(Example());
+  unknown["processes"][1]["state"] = "tired";
+  std::ofstream(path) << unknown;
+  EXPECT_EQ(ReadState(path).status().message(),
+            path + " is damaged: 'tired' is no state");
   std::ofstream(path) << "{\"version\": 99}";
   EXPECT_EQ(ReadState(path).status().message(),
             path + " is of version 99; this carillon reads 1");

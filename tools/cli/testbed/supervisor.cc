@@ -6,10 +6,8 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <deque>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "tools/cli/testbed/marks.h"
@@ -106,13 +104,14 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
                         fmt::format("{}: {}", planned.name,
                                     std::string(child.status().message())));
   }
-  state_.processes.push_back(
-      {.name = planned.name,
-       .kind = planned.kind,
-       .command = planned.argv,
-       .identity = child->identity(),
-       .state = planned.wait_ready ? "starting" : "running",
-       .log = log});
+  state_.processes.push_back({.name = planned.name,
+                              .kind = planned.kind,
+                              .command = planned.argv,
+                              .identity = child->identity(),
+                              .state = planned.wait_ready
+                                           ? ProcessState::kStarting
+                                           : ProcessState::kRunning,
+                              .log = log});
   children_.push_back({planned.name, Clock::now(), *std::move(child)});
   SaveState();
   return absl::OkStatus();
@@ -129,10 +128,10 @@ absl::Status Supervisor::BringUp() {
   if (status.ok()) status = WaitForDevices();
   if (!status.ok()) {
     ending_ = true;
-    EndAll(/*gpud=*/false, options_.device_grace);
-    EndAll(/*gpud=*/true, options_.gpud_grace);
+    EndAll(Part::kDevices, options_.device_grace);
+    EndAll(Part::kGpud, options_.gpud_grace);
     KillStrays();
-    state_.phase = "failed";
+    state_.phase = Phase::kFailed;
     SaveState();
     directory_.RemoveSockets();
     if (absl::IsCancelled(status)) {
@@ -144,7 +143,7 @@ absl::Status Supervisor::BringUp() {
                                 "stay until the next up or cleanup",
                                 plan_.testbed));
   }
-  state_.phase = "up";
+  state_.phase = Phase::kUp;
   SaveState();
   options_.say(fmt::format("up in {}", FormatSeconds(Ns(SinceStart()))));
   return absl::OkStatus();
@@ -179,7 +178,7 @@ absl::Status Supervisor::WaitForDevices() {
     const auto devices = probe_->Devices();
     for (const Child& child : children_) {
       ProcessRecord* const record = state_.Find(child.name);
-      if (record->state != "starting") continue;
+      if (record->state != ProcessState::kStarting) continue;
       if (devices.ok()) {
         const auto device = devices->find(child.name);
         if (device != devices->end() && device->second.ready) {
@@ -209,7 +208,7 @@ absl::Status Supervisor::WaitForDevices() {
 
 void Supervisor::MarkReady(const Child& child, const std::string& note) {
   ProcessRecord* const record = state_.Find(child.name);
-  record->state = "ready";
+  record->state = ProcessState::kReady;
   record->note = note;
   SaveState();
   options_.say(fmt::format("  {:<16} ready {:>7}{}{}", child.name,
@@ -261,14 +260,14 @@ bool Supervisor::Step(milliseconds timeout) {
     }
     ended = true;
     ProcessRecord* const record = state_.Find(child->name);
-    record->was_ready = record->state == "ready";
-    record->state = "ended";
+    record->was_ready = record->state == ProcessState::kReady;
+    record->state = ProcessState::kEnded;
     record->exit = exit;
     if (!exit->ok() && !record->killed) {
       casualties_.push_back(
           fmt::format("{} ({})", child->name, exit->ToString()));
     }
-    if (!ending_ && state_.phase == "up") {
+    if (!ending_ && state_.phase == Phase::kUp) {
       options_.say(fmt::format(
           "{} has ended ({}); the last lines of its log:\n{}", child->name,
           exit->ToString(), LastLines(record->log, kShownLogLines)));
@@ -309,9 +308,10 @@ void Supervisor::Escalate() {
   }
 }
 
-void Supervisor::EndAll(bool gpud, milliseconds grace) {
+void Supervisor::EndAll(Part part, milliseconds grace) {
   const auto chosen = [&](const Child& child) {
-    return (child.name == plan_.gpud.name) == gpud;
+    const bool gpud = child.name == plan_.gpud.name;
+    return gpud == (part == Part::kGpud);
   };
   const auto any_left = [&] {
     return std::any_of(children_.begin(), children_.end(), chosen);
@@ -348,19 +348,19 @@ void Supervisor::KillStrays() {
 void Supervisor::EndDevices() {
   if (!ending_) {
     ending_ = true;
-    state_.phase = "stopping";
+    state_.phase = Phase::kStopping;
     SaveState();
     options_.say(fmt::format(
         "ending testbed '{}'{}", plan_.testbed,
         end_requests_ > 0 ? "; once more sends SIGTERM to everything" : ""));
   }
-  EndAll(/*gpud=*/false, options_.device_grace);
+  EndAll(Part::kDevices, options_.device_grace);
 }
 
 absl::Status Supervisor::TakeDown() {
   const Clock::time_point start = Clock::now();
   EndDevices();
-  EndAll(/*gpud=*/true, options_.gpud_grace);
+  EndAll(Part::kGpud, options_.gpud_grace);
   KillStrays();
   const absl::Status status = directory_.Remove();
   options_.say(

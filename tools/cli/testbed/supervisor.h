@@ -39,7 +39,7 @@ class Supervisor {
   ~Supervisor();  // kills what still runs
 
   // gpud, then the devices, until all are ready. On an error nothing runs any
-  // more; the logs and state.json (phase "failed") stay. Errors: Aborted (a
+  // more; the logs and state.json (kFailed) stay. Errors: Aborted (a
   // process ended early; with the last lines of its log), DeadlineExceeded,
   // Cancelled (asked to end), NotFound (a program).
   absl::Status BringUp();
@@ -81,8 +81,9 @@ class Supervisor {
   bool MayEndDuringBringUp(const ProcessRecord& record) const;
   absl::Status EarlyExit(const ProcessRecord& record);
   void MarkReady(const Child& child, const std::string& note);
-  // SIGTERM to the chosen, then SIGKILL after `grace`.
-  void EndAll(bool gpud, std::chrono::milliseconds grace);
+  // SIGTERM to all of a part, then SIGKILL after `grace`.
+  enum class Part { kDevices, kGpud };
+  void EndAll(Part part, std::chrono::milliseconds grace);
   // What has left its device's process group: daemons.
   void KillStrays();
   void SignalAll(int signal);

@@ -84,7 +84,7 @@ TEST_F(SupervisorTest, BringsEverythingUpAndLeavesNothingBehind) {
       Make({"wait"}, {Process("a", {"wait"}), Process("b", {"wait"})});
   ASSERT_TRUE(supervisor.BringUp().ok()) << said_;
   EXPECT_THAT(Running(), ::testing::SizeIs(3));
-  EXPECT_EQ(supervisor.state().phase, "up");
+  EXPECT_EQ(supervisor.state().phase, Phase::kUp);
   EXPECT_THAT(said_, HasSubstr("port 7"));
   const auto state = ReadState(paths_.state_file());
   ASSERT_TRUE(state.ok()) << state.status();
@@ -114,7 +114,7 @@ TEST_F(SupervisorTest, FailsAtOnceWhenGpudEndsEarly) {
   EXPECT_EQ(status.message(),
             "gpud ended during bring-up (exit code 3); the last lines of its "
             "log:\n  | no GPU here");
-  EXPECT_EQ(ReadState(paths_.state_file())->phase, "failed");
+  EXPECT_EQ(ReadState(paths_.state_file())->phase, Phase::kFailed);
   EXPECT_THAT(Running(), IsEmpty());
 }
 
@@ -143,10 +143,11 @@ TEST_F(SupervisorTest, LetsADeviceEndProperlyAfterItWasReady) {
   probe_.on_devices = [&] {
     const auto state = ReadState(paths_.state_file());
     for (const ProcessRecord& record : state->processes) {
-      if (record.name == "a" && record.state == "ready" && IsWaiting("a")) {
+      if (record.name == "a" && record.state == ProcessState::kReady &&
+          IsWaiting("a")) {
         kill(record.identity.pid, SIGTERM);
       }
-      if (record.name == "a" && record.state == "ended") {
+      if (record.name == "a" && record.state == ProcessState::kEnded) {
         probe_.devices["b"].ready = true;
       }
     }
@@ -233,10 +234,10 @@ TEST_F(SupervisorTest, ReportsALaterDeathAndStaysUp) {
   }));
   const auto state = ReadState(paths_.state_file());
   ASSERT_TRUE(state.ok());
-  EXPECT_EQ(state->phase, "up");
-  EXPECT_EQ(state->processes[1].state, "ended");
+  EXPECT_EQ(state->phase, Phase::kUp);
+  EXPECT_EQ(state->processes[1].state, ProcessState::kEnded);
   EXPECT_EQ(state->processes[1].exit->signal, SIGKILL);
-  EXPECT_EQ(state->processes[2].state, "ready");
+  EXPECT_EQ(state->processes[2].state, ProcessState::kReady);
   EXPECT_THAT(supervisor.casualties(), ElementsAre("a (SIGKILL)"));
   EXPECT_TRUE(supervisor.TakeDown().ok());
 }
