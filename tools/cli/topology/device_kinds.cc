@@ -199,9 +199,11 @@ DeviceKind CpuHost() {
                .max = 1 << 24,
                .flag = "--size",
                .fallback = "0",
-               .help = "matmul: rows (256; at most 4096); bfs: vertices "
-                       "(65536); busy: steps of a thread (2000); 0: the first "
-                       "number in brackets"},
+               .help = "matmul: rows, at most 4096 (256); bfs: vertices "
+                       "(65536); busy: steps of a thread (2000); 0: the number "
+                       "in brackets",
+               .lower_max =
+                   {{.key = "kernel", .value = "matmul", .max = 4096}}},
               {.name = "seed",
                .type = KeyType::kInteger,
                .min = 0,

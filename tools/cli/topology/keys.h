@@ -5,6 +5,7 @@
 #ifndef CARILLON_TOOLS_CLI_TOPOLOGY_KEYS_H_
 #define CARILLON_TOOLS_CLI_TOPOLOGY_KEYS_H_
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,6 +24,14 @@ enum class KeyType {
   kDimensions,  // WIDTHxHEIGHT, each min to max
 };
 
+// Beside a key of the same map that has this value, or that is absent and has
+// it as its default, no more than `max` is allowed.
+struct LowerMax {
+  std::string_view key;
+  std::string_view value;
+  uint64_t max = 0;
+};
+
 struct Key {
   std::string_view name;
   KeyType type;
@@ -35,6 +44,7 @@ struct Key {
   // The program's own default, for the documentation.
   std::string_view fallback = {};
   std::string_view help = {};
+  std::vector<LowerMax> lower_max = {};  // kInteger
 };
 
 // What a kind of device is started as.
@@ -59,6 +69,9 @@ inline constexpr std::string_view kExecKind = "exec";
 // As many as gpud lets attach (SessionTable::kMostSessions).
 inline constexpr uint64_t kMaxDevices = 64;
 inline constexpr uint64_t kMaxNameLength = 32;
+// Names that Carillon uses itself: their logs lie beside the devices'.
+inline constexpr std::array<std::string_view, 2> kReservedNames = {
+    "gpud", "supervisor"};
 
 const Key* FindKey(std::span<const Key> keys, std::string_view name);
 

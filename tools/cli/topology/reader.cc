@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
 #include <sstream>
 #include <utility>
 
@@ -95,6 +94,7 @@ class Reader {
     YAML::Mark mark;  // of the key
     YAML::Node node;
   };
+  using EntryList = std::vector<std::pair<std::string, Entry>>;
 
   void Complain(const YAML::Mark& mark, std::string text) {
     reading_.problems.push_back(
@@ -116,9 +116,8 @@ class Reader {
 
   // The entries of a map in the file's order, without keys that are no text or
   // came before.
-  std::vector<std::pair<std::string, Entry>> Entries(const YAML::Node& map,
-                                                     std::string_view where) {
-    std::vector<std::pair<std::string, Entry>> entries;
+  EntryList Entries(const YAML::Node& map, std::string_view where) {
+    EntryList entries;
     std::map<std::string, int> lines;
     for (const auto& entry : map) {
       if (!entry.first.IsScalar()) {
@@ -254,12 +253,8 @@ class Reader {
     uint64_t count = 1;
     bool counted = false;
     bool complete = true;
-    const Entry* name = nullptr;
-    const Entry* kind = nullptr;
-    for (const auto& [key, entry] : entries) {
-      if (key == "name") name = &entry;
-      if (key == "kind") kind = &entry;
-    }
+    const Entry* const name = FindEntry(entries, "name");
+    const Entry* const kind = FindEntry(entries, "kind");
     if (name == nullptr) Complain(node, "the device has no name");
     complete &= name != nullptr && ReadName(*name, "name", &device.name);
     if (kind == nullptr) Complain(node, "the device has no kind");
@@ -290,12 +285,48 @@ class Reader {
                   &device.settings);
       }
     }
+    if (device.kind != nullptr) CheckLowerMaxima(entries, device);
     if (device.kind != nullptr && device.kind->name == kExecKind &&
-        std::none_of(entries.begin(), entries.end(),
-                     [](const auto& e) { return e.first == "command"; })) {
+        FindEntry(entries, "command") == nullptr) {
       Complain(node, "the exec device has no command");
     }
     if (complete) AddDevices(device, counted, count, name->node);
+  }
+
+  // What a key allows may depend on another one.
+  void CheckLowerMaxima(const EntryList& entries, const DeviceEntry& device) {
+    for (const Setting& setting : device.settings) {
+      for (const LowerMax& limit : setting.key->lower_max) {
+        if (setting.number <= limit.max ||
+            ValueOf(entries, device, limit.key) != limit.value) {
+          continue;
+        }
+        Complain(FindEntry(entries, setting.key->name)->node,
+                 fmt::format("{}: '{}' is out of range with {} {}; allowed: {} "
+                             "to {}",
+                             setting.key->name, setting.number, limit.key,
+                             limit.value, setting.key->min, limit.max));
+      }
+    }
+  }
+
+  // What a key says, or its default; nothing when it says what it must not.
+  static std::string_view ValueOf(const EntryList& entries,
+                                  const DeviceEntry& device,
+                                  std::string_view name) {
+    const Key* const key = FindKey(device.kind->keys, name);
+    for (const Setting& setting : device.settings) {
+      if (setting.key == key) return setting.text;
+    }
+    return FindEntry(entries, name) == nullptr ? key->fallback : "";
+  }
+
+  static const Entry* FindEntry(const EntryList& entries,
+                                std::string_view name) {
+    for (const auto& [key, entry] : entries) {
+      if (key == name) return &entry;
+    }
+    return nullptr;
   }
 
   bool ReadKind(const Entry& entry, const DeviceKind** kind) {

@@ -235,6 +235,22 @@ INSTANTIATE_TEST_SUITE_P(EveryFault, BadTopology,
                          ::testing::ValuesIn(kBadFiles),
                          [](const auto& info) { return info.param.what; });
 
+TEST(Topology, LimitsASizeByItsKernel) {
+  const auto host = [](const std::string& keys) {
+    return "devices: [{name: a, kind: cpu_host, " + keys + "}]";
+  };
+  const std::string too_large =
+      "t.yaml:1:43: size: '4097' is out of range with kernel matmul; allowed: "
+      "0 to 4096";
+  EXPECT_THAT(Problems(host("size: 4096")), SizeIs(0));
+  EXPECT_THAT(Problems(host("size: 4097")), ElementsAre(too_large));
+  EXPECT_THAT(Problems(host("size: 4097, kernel: matmul")),
+              ElementsAre(too_large));
+  EXPECT_THAT(Problems(host("size: 4097, kernel: bfs")), SizeIs(0));
+  EXPECT_THAT(Problems(host("size: 4097, kernel: bsf")),
+              ElementsAre(HasSubstr("kernel: 'bsf' is not known")));
+}
+
 TEST(Topology, TellsAllProblemsInTheOrderOfTheirLines) {
   EXPECT_THAT(Problems("devices:\n"
                        "  - name: nic0\n"

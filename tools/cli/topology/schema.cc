@@ -12,6 +12,13 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kNamePattern[] = "^[a-z0-9_-]{1,32}$";
 
+// As CheckName().
+Json NameSchema() {
+  return {{"type", "string"},
+          {"pattern", kNamePattern},
+          {"not", {{"enum", kReservedNames}}}};
+}
+
 Json KeySchema(const Key& key) {
   Json schema;
   switch (key.type) {
@@ -61,6 +68,17 @@ Json MapSchema(std::span<const Key> keys) {
           {"properties", std::move(properties)}};
 }
 
+Json LowerMaxSchema(const DeviceKind& kind, const Key& key,
+                    const LowerMax& limit) {
+  // Holds without the other key, too.
+  Json other = {{"properties", {{limit.key, {{"const", limit.value}}}}}};
+  if (FindKey(kind.keys, limit.key)->fallback != limit.value) {
+    other["required"] = {limit.key};
+  }
+  return {{"if", std::move(other)},
+          {"then", {{"properties", {{key.name, {{"maximum", limit.max}}}}}}}};
+}
+
 Json DeviceSchema(const DeviceKind& kind) {
   Json schema = {
       {"type", "object"},
@@ -68,7 +86,7 @@ Json DeviceSchema(const DeviceKind& kind) {
       {"additionalProperties", false},
       {"required", {"name", "kind"}},
       {"properties",
-       {{"name", {{"type", "string"}, {"pattern", kNamePattern}}},
+       {{"name", NameSchema()},
         {"kind", {{"const", kind.name}}},
         {"count",
          {{"type", "integer"},
@@ -95,6 +113,9 @@ Json DeviceSchema(const DeviceKind& kind) {
   }
   for (const Key& key : kind.keys) {
     schema["properties"][key.name] = KeySchema(key);
+    for (const LowerMax& limit : key.lower_max) {
+      schema["allOf"].push_back(LowerMaxSchema(kind, key, limit));
+    }
   }
   return schema;
 }
@@ -121,16 +142,15 @@ Json TopologySchema() {
   for (const DeviceKind& kind : DeviceKinds()) {
     kinds.push_back(DeviceSchema(kind));
   }
+  Json name = NameSchema();
+  name["description"] = "of the testbed; `carillon up --name` wins";
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", "Carillon topology"},
           {"description", "What `carillon up` brings up; see docs/cli.md"},
           {"type", "object"},
           {"additionalProperties", false},
           {"properties",
-           {{"name",
-             {{"type", "string"},
-              {"pattern", kNamePattern},
-              {"description", "of the testbed; `carillon up --name` wins"}}},
+           {{"name", std::move(name)},
             {"gpu", std::move(gpu)},
             {"devices",
              {{"type", "array"},

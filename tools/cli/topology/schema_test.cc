@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -39,6 +40,36 @@ TEST(TopologySchema, KnowsEveryKeyOfEveryKind) {
       EXPECT_TRUE(kinds[i]["properties"].contains(key.name)) << key.name;
     }
   }
+}
+
+TEST(TopologySchema, RefusesTheNamesThatTheReaderRefuses) {
+  const auto schema = TopologySchema();
+  std::vector<nlohmann::ordered_json> names = {schema["properties"]["name"]};
+  for (const auto& kind : schema["properties"]["devices"]["items"]["oneOf"]) {
+    names.push_back(kind["properties"]["name"]);
+  }
+  for (const auto& name : names) {
+    ASSERT_EQ(name["not"]["enum"].size(), kReservedNames.size());
+    for (const std::string reserved : name["not"]["enum"]) {
+      EXPECT_NE(CheckName(reserved), "") << reserved;
+    }
+  }
+}
+
+TEST(TopologySchema, LimitsAKeyByAnother) {
+  const auto schema = TopologySchema();
+  const auto& kinds = schema["properties"]["devices"]["items"]["oneOf"];
+  const auto host =
+      std::find_if(kinds.begin(), kinds.end(), [](const auto& kind) {
+        return kind["properties"]["kind"]["const"] == "cpu_host";
+      });
+  ASSERT_NE(host, kinds.end());
+  ASSERT_EQ((*host)["allOf"].size(), 1u);
+  const auto& limit = (*host)["allOf"][0];
+  EXPECT_EQ(limit["if"]["properties"]["kernel"]["const"], "matmul");
+  // Without the key it is matmul, too.
+  EXPECT_FALSE(limit["if"].contains("required"));
+  EXPECT_EQ(limit["then"]["properties"]["size"]["maximum"], 4096);
 }
 
 TEST(TopologyDocumentation, HasTheTablesOfKeys) {

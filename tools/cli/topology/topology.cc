@@ -48,8 +48,8 @@ std::string CheckName(std::string_view name) {
     return fmt::format("{} is no name; allowed: 1 to {} of a-z, 0-9, '_', '-'",
                        Quote(name), kMaxNameLength);
   }
-  // Their logs lie beside the devices'.
-  if (name == "gpud" || name == "supervisor") {
+  if (std::find(kReservedNames.begin(), kReservedNames.end(), name) !=
+      kReservedNames.end()) {
     return fmt::format("{} is a name that Carillon uses itself", Quote(name));
   }
   return "";
