@@ -34,8 +34,7 @@ void PrintHelp(Console& console, bool full) {
   for (const Command& command : Commands()) {
     if (command.group.empty()) continue;
     if (command.group != group) {
-      if (full && !group.empty()) text += "\n";
-      if (!full && !group.empty()) text += "\n";
+      if (!group.empty()) text += "\n";
       group = command.group;
       text += full ? fmt::format("{}:\n", group)
                    : fmt::format("{:<20} ", fmt::format("{}:", group));

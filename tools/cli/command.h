@@ -34,8 +34,8 @@ std::span<const Command> Commands();
 // Null for one that there is not.
 const Command* FindCommand(std::string_view name);
 
-// -o table|json, for people or for programs: console.json. (Taken from the line
-// before parsing, so that it holds for errors of parsing, too.)
+// -o table|json, for people or for programs: console.json(). Errors of parsing
+// keep to it, too (RunCommandLine).
 void AddOutputOption(Arguments& arguments, Console& console);
 // --name, the testbed; stays empty when it is not given.
 void AddNameOption(Arguments& arguments, std::string& name);

@@ -247,7 +247,7 @@ class Demo {
     if (!ekt.ok()) return ekt.status();
     for (const v1::EktEntry& entry : ekt->entries()) {
       if (entry.device() != figures_.nic.name()) continue;
-      for (const v1::Histogram& stage : entry.stages()) AddStage(stage);
+      MergeHistograms(entry.stages(), &figures_.stages);
     }
     figures_.stages.push_back(
         {"finished_to_completion_seen",
@@ -258,17 +258,6 @@ class Demo {
     figures_.kernel_time_loaded = Difference(
         HistogramOf(figures_.host, "kernel_time"), figures_.kernel_time_alone);
     return absl::OkStatus();
-  }
-
-  void AddStage(const v1::Histogram& stage) {
-    auto known = std::find_if(
-        figures_.stages.begin(), figures_.stages.end(),
-        [&](const NamedHistogram& s) { return s.first == stage.name(); });
-    if (known == figures_.stages.end()) {
-      figures_.stages.push_back({stage.name(), {}});
-      known = figures_.stages.end() - 1;
-    }
-    known->second.Merge(ToSnapshot(stage));
   }
 
   // After the devices: nothing rings any more.

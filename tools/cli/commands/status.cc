@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include <map>
+#include <string>
+#include <vector>
 
 #include "shm/histogram.h"
 #include "tools/cli/commands.h"
@@ -13,20 +14,10 @@ namespace carillon::cli {
 namespace {
 
 // Stages over all event kernels, in the order in which they happen.
-std::vector<std::pair<std::string, shm::HistogramSnapshot>> MergeStages(
-    const v1::ListEktResponse& ekt) {
-  std::vector<std::pair<std::string, shm::HistogramSnapshot>> stages;
+std::vector<NamedHistogram> MergeStages(const v1::ListEktResponse& ekt) {
+  std::vector<NamedHistogram> stages;
   for (const v1::EktEntry& entry : ekt.entries()) {
-    for (const v1::Histogram& stage : entry.stages()) {
-      auto known =
-          std::find_if(stages.begin(), stages.end(),
-                       [&](const auto& s) { return s.first == stage.name(); });
-      if (known == stages.end()) {
-        stages.push_back({stage.name(), {}});
-        known = stages.end() - 1;
-      }
-      known->second.Merge(ToSnapshot(stage));
-    }
+    MergeHistograms(entry.stages(), &stages);
   }
   return stages;
 }

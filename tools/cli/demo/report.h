@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,10 +11,9 @@
 #include "shm/histogram.h"
 #include "tools/cli/demo/memcaslap.h"
 #include "tools/cli/ui/console.h"
+#include "tools/cli/ui/proto_json.h"
 
 namespace carillon::cli {
-
-using NamedHistogram = std::pair<std::string, shm::HistogramSnapshot>;
 
 struct DemoFigures {
   MemcaslapResult client;

@@ -90,6 +90,21 @@ shm::HistogramSnapshot ToSnapshot(const v1::Histogram& histogram) {
   return snapshot;
 }
 
+void MergeHistograms(
+    const google::protobuf::RepeatedPtrField<v1::Histogram>& histograms,
+    std::vector<NamedHistogram>* merged) {
+  for (const v1::Histogram& histogram : histograms) {
+    auto known = std::find_if(merged->begin(), merged->end(),
+                              [&](const NamedHistogram& named) {
+                                return named.first == histogram.name();
+                              });
+    if (known == merged->end()) {
+      known = merged->insert(known, {histogram.name(), {}});
+    }
+    known->second.Merge(ToSnapshot(histogram));
+  }
+}
+
 Json PercentilesToJson(const shm::HistogramSnapshot& histogram) {
   return {{"count", histogram.count()},
           {"p50_ns", histogram.Percentile(0.5)},

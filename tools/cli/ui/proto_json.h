@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/common.pb.h"
@@ -19,6 +20,12 @@ namespace carillon::cli {
 Json ToJson(const google::protobuf::Message& message);
 
 shm::HistogramSnapshot ToSnapshot(const v1::Histogram& histogram);
+
+using NamedHistogram = std::pair<std::string, shm::HistogramSnapshot>;
+// Adds each to the one of its name in `merged`; a new name goes to the end.
+void MergeHistograms(
+    const google::protobuf::RepeatedPtrField<v1::Histogram>& histograms,
+    std::vector<NamedHistogram>* merged);
 
 // {"count": .., "p50_ns": .., "p90_ns", "p99_ns", "p999_ns", "max_ns"}
 Json PercentilesToJson(const shm::HistogramSnapshot& histogram);

@@ -55,5 +55,30 @@ TEST(ProtoJson, SurvivesAHistogramOfUnequalHalves) {
   EXPECT_EQ(ToSnapshot(histogram).count(), 2u);
 }
 
+TEST(MergeHistograms, AddsByNameAndKeepsTheOrder) {
+  v1::EktEntry first;
+  v1::EktEntry second;
+  const auto add = [](v1::EktEntry& entry, const char* name, uint64_t count) {
+    v1::Histogram* const stage = entry.add_stages();
+    stage->set_name(name);
+    stage->add_bucket(3);
+    stage->add_count(count);
+  };
+  add(first, "rung_to_seen", 2);
+  add(first, "seen_to_dispatched", 4);
+  add(second, "seen_to_dispatched", 1);
+  add(second, "another", 7);
+  std::vector<NamedHistogram> merged;
+  MergeHistograms(first.stages(), &merged);
+  MergeHistograms(second.stages(), &merged);
+  ASSERT_EQ(merged.size(), 3u);
+  EXPECT_EQ(merged[0].first, "rung_to_seen");
+  EXPECT_EQ(merged[0].second.count(), 2u);
+  EXPECT_EQ(merged[1].first, "seen_to_dispatched");
+  EXPECT_EQ(merged[1].second.count(), 5u);
+  EXPECT_EQ(merged[2].first, "another");
+  EXPECT_EQ(merged[2].second.count(), 7u);
+}
+
 }  // namespace
 }  // namespace carillon::cli
