@@ -4,20 +4,49 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "tools/cli/cli_runner.h"
+#include "tools/cli/testbed/directory.h"
+#include "tools/cli/testbed/marks.h"
 #include "tools/cli/testbed/test_util.h"
 
 namespace carillon::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<ProcessIdentity> Marked(const std::string& testbed) {
+  return MarkedProcesses(PathsOf(testbed));
+}
+
+// One that runs until something ends it.
+class EndlessDemo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(Eventually([&] {
+      return demo_.err().find("requests/s") != std::string::npos;
+    })) << demo_.err();
+    // gpud, three devices and the client.
+    EXPECT_THAT(Marked("endless"), SizeIs(5));
+  }
+  void ExpectNothingLeft() {
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+    EXPECT_THAT(Marked("endless"), IsEmpty());
+  }
+
+  TestFolder folder_;
+  CliRun demo_{{"demo", "--seconds", "600", "--name", "endless"}};
+};
 
 TEST(Demo, ServesRealClientsAndLeavesNothing) {
   TestFolder folder;
-  const CliResult demo = RunCli({"demo", "--seconds", "2", "-o", "json"});
+  const CliResult demo =
+      RunCli({"demo", "--seconds", "2", "--name", "short", "-o", "json"});
   ASSERT_EQ(demo.code, 0) << demo.err;
   const Json report = demo.json();
   ASSERT_TRUE(report.is_object()) << demo.out;
@@ -35,19 +64,27 @@ TEST(Demo, ServesRealClientsAndLeavesNothing) {
     EXPECT_GT(report["stages"][stage]["count"], 0) << stage;
   }
   EXPECT_TRUE(fs::is_empty(folder.path()));
+  EXPECT_THAT(Marked("short"), IsEmpty());
 }
 
-TEST(Demo, EndsInOrderWhenInterrupted) {
-  TestFolder folder;
-  CliRun demo({"demo", "--seconds", "600"});
-  ASSERT_TRUE(Eventually([&] {
-    return demo.err().find("requests/s") != std::string::npos;
-  })) << demo.err();
-  kill(demo.pid(), SIGINT);
-  const CliResult result = demo.Wait();
+TEST_F(EndlessDemo, EndsInOrderWhenInterrupted) {
+  kill(demo_.pid(), SIGINT);
+  const CliResult result = demo_.Wait();
   EXPECT_EQ(result.code, 130) << result.err;
   EXPECT_THAT(result.err, HasSubstr("down in "));
-  EXPECT_TRUE(fs::is_empty(folder.path()));
+  ExpectNothingLeft();
+}
+
+TEST_F(EndlessDemo, AProcessThatDiesIsABrokenPromise) {
+  const Json processes =
+      RunCli({"ps", "--name", "endless", "-o", "json"}).json();
+  for (const Json& process : processes["testbeds"][0]["processes"]) {
+    if (process["name"] == "fpga0") kill(process["pid"], SIGKILL);
+  }
+  const CliResult result = demo_.Wait();
+  EXPECT_EQ(result.code, 6) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("fpga0 (SIGKILL)"));
+  ExpectNothingLeft();
 }
 
 }  // namespace

@@ -114,12 +114,13 @@ class Demo {
     return absl::OkStatus();
   }
 
-  // Cancelled when the user asks to end; Aborted when a process has died.
+  // Cancelled when the user asks to end; DataLoss when a process has died: that
+  // none does is one of the demo's promises.
   absl::Status Watch(milliseconds timeout) {
     Supervisor& supervisor = run_->supervisor();
     if (!supervisor.Watch(timeout)) return absl::CancelledError("interrupted");
     if (!supervisor.casualties().empty()) {
-      return absl::AbortedError(
+      return absl::DataLossError(
           fmt::format("a process of the testbed has ended: {}",
                       JoinWords(supervisor.casualties())));
     }

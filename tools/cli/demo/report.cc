@@ -158,15 +158,15 @@ absl::Status Judge(const DemoFigures& figures,
     require(value == 0,
             fmt::format("{}: {} {}", device->name(), counter, value));
   }
+  for (const std::string& casualty : figures.casualties) {
+    require(false, fmt::format("a process did not end well: {}", casualty));
+  }
   const bool violated = !complaints->empty();
   // What must have happened.
   require(client.gets > 0 && client.sets > 0, "the client got no answers");
   require(CounterOf(figures.fpga, "frames_done") > 0, "no frame was computed");
   require(CounterOf(figures.host, "launches") > 0,
           "no background kernel was launched");
-  for (const std::string& casualty : figures.casualties) {
-    require(false, fmt::format("a process did not end well: {}", casualty));
-  }
   if (complaints->empty()) return absl::OkStatus();
   const std::string text = fmt::format("{}", fmt::join(*complaints, "; "));
   return violated ? absl::DataLossError(text)

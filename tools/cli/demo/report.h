@@ -43,8 +43,8 @@ shm::HistogramSnapshot Difference(const shm::HistogramSnapshot& after,
                                   const shm::HistogramSnapshot& before);
 
 // Every promise that the figures break, as a sentence. DataLoss: a value, a
-// frame, a result or the ledger was wrong. FailedPrecondition: something did
-// not happen or did not end well.
+// frame, a result or the ledger was wrong, or a process did not end well.
+// FailedPrecondition: something did not happen.
 absl::Status Judge(const DemoFigures& figures,
                    std::vector<std::string>* complaints);
 

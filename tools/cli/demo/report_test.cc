@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
               "no background kernel was launched"},
         Fault{"Casualty",
               [](DemoFigures& f) { f.casualties = {"nic0 (SIGSEGV)"}; },
-              absl::StatusCode::kFailedPrecondition,
+              absl::StatusCode::kDataLoss,
               "a process did not end well: nic0 (SIGSEGV)"}),
     [](const auto& info) { return info.param.what; });
 
