@@ -21,14 +21,12 @@ namespace carillon::kernels::memc {
 // flush_all [<delay>] [noreply]
 CARILLON_DEVICE shm::MemcOutcome FlushAll(Command& command) {
   Words words;
-  ReadWords(command.line, &words);
-  if (!command.line.complete()) return shm::MemcOutcome::kDropped;
-  if (!words.Between(1, 3)) return command.Say("ERROR\r\n");
+  shm::MemcOutcome outcome;
+  if (!ParseLine(command, 1, 3, &words, &outcome)) return outcome;
   Decimal delay{true, false, 0};
-  if (words.count != (words.noreply ? 2u : 1u)) delay = words.number[1];
+  if (words.count != (command.noreply ? 2u : 1u)) delay = words.number[1];
   if (!FitsSigned(delay)) {
-    return command.Say("CLIENT_ERROR invalid exptime argument\r\n",
-                       words.noreply);
+    return command.Say("CLIENT_ERROR invalid exptime argument\r\n");
   }
   Table& table = command.table;
   const uint32_t at = ResolveExptime(delay, table.now());
@@ -38,20 +36,16 @@ CARILLON_DEVICE shm::MemcOutcome FlushAll(Command& command) {
     table.FlushAt(at);
   }
   Table::Count(&table.header()->rare.cmd_flush);
-  return command.Say("OK\r\n", words.noreply);
+  return command.Say("OK\r\n");
 }
 
 // verbosity <level> [noreply]: there is nothing to make more verbose.
 CARILLON_DEVICE shm::MemcOutcome Verbosity(Command& command) {
   Words words;
-  ReadWords(command.line, &words);
-  if (!command.line.complete()) return shm::MemcOutcome::kDropped;
-  if (!words.Between(2, 3)) return command.Say("ERROR\r\n");
-  if (!IsUnsigned(words.number[1], 0xffffffff)) {
-    return command.Say("CLIENT_ERROR bad command line format\r\n",
-                       words.noreply);
-  }
-  return command.Say("OK\r\n", words.noreply);
+  shm::MemcOutcome outcome;
+  if (!ParseLine(command, 2, 3, &words, &outcome)) return outcome;
+  if (!IsUnsigned(words.number[1], 0xffffffff)) return SayBadLine(command);
+  return command.Say("OK\r\n");
 }
 
 CARILLON_MEMC_CALL void PutStat(Command& command, const char* name,

@@ -21,30 +21,16 @@ struct ExecuteGet {
   }
 };
 
-// For KernelTraits: the same sentence that the kernel would fail silently for.
-inline const char* CheckLaunch(const simt::LaunchShape&, const MemcArgs& args) {
-  return CheckArgs(args);
-}
-
 }  // namespace memc
 
 CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
   memc::ServeBatch(args, self, memc::ExecuteGet{});
 }
 
-CARILLON_KERNEL_INFO(
-    memc_get, MemcArgs, "memcached get, gets, gat and gats, a request a thread",
-    simt::Registers(74).Validate<&memc::CheckLaunch>(),
-    CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),
-    CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),
-    CARILLON_PARAM(MemcArgs, replies, "receives replies, reply_stride apart"),
-    CARILLON_PARAM(MemcArgs, results, "receives one MemcReply each"),
-    CARILLON_PARAM(MemcArgs, table, "hash table, zeros at first"),
-    CARILLON_PARAM(MemcArgs, store, "value store, zeros at first"),
-    CARILLON_PARAM(MemcArgs, now_s, "seconds since 1970"),
-    CARILLON_PARAM(MemcArgs, count, "requests in this batch"),
-    CARILLON_PARAM(MemcArgs, reply_stride,
-                   "bytes for one reply, a multiple of 64"));
+CARILLON_KERNEL_INFO(memc_get, MemcArgs,
+                     "memcached get, gets, gat and gats, a request a thread",
+                     simt::Registers(74).Validate<&memc::CheckLaunch>(),
+                     CARILLON_MEMC_PARAMS);
 
 }  // namespace carillon::kernels
 

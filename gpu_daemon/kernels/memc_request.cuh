@@ -57,6 +57,11 @@ CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
   return nullptr;
 }
 
+// For KernelTraits: the same sentence that the kernel would fail silently for.
+inline const char* CheckLaunch(const simt::LaunchShape&, const MemcArgs& args) {
+  return CheckArgs(args);
+}
+
 // One request while its command is carried out.
 struct Command {
   // A constructor, because an aggregate would be zeroed first, window and all.
@@ -74,17 +79,17 @@ struct Command {
   const uint8_t* text;  // without frame header; the device may change it
   uint32_t length;
   bool largest_stride;
-  uint8_t flags = 0;  // MemcReplyFlags
-  uint32_t stripe;    // of the counters
+  bool noreply = false;  // the client wants to hear nothing
+  uint8_t flags = 0;     // MemcReplyFlags
+  uint32_t stripe;       // of the counters
   uint32_t hits = 0;
   uint32_t misses = 0;
   Table& table;
   ReplyWriter reply;
   LineReader line;
 
-  // Makes `words` (with their line end) the whole reply.
-  CARILLON_MEMC_CALL shm::MemcOutcome Say(const char* words,
-                                          bool noreply = false) {
+  // Makes `words` (with their line end) the whole reply, if there is to be one.
+  CARILLON_MEMC_CALL shm::MemcOutcome Say(const char* words) {
     if (noreply) return shm::MemcOutcome::kSilent;
     uint32_t count = 0;
     while (words[count] != 0) ++count;
@@ -209,5 +214,19 @@ CARILLON_DEVICE void ServeBatch(const MemcArgs& args, const Thread& self,
 
 }  // namespace memc
 }  // namespace carillon::kernels
+
+// The parameters of MemcArgs, for CARILLON_KERNEL_INFO.
+#define CARILLON_MEMC_PARAMS                                            \
+  CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),   \
+      CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),       \
+      CARILLON_PARAM(MemcArgs, replies,                                 \
+                     "receives replies, reply_stride apart"),           \
+      CARILLON_PARAM(MemcArgs, results, "receives one MemcReply each"), \
+      CARILLON_PARAM(MemcArgs, table, "hash table, zeros at first"),    \
+      CARILLON_PARAM(MemcArgs, store, "value store, zeros at first"),   \
+      CARILLON_PARAM(MemcArgs, now_s, "seconds since 1970"),            \
+      CARILLON_PARAM(MemcArgs, count, "requests in this batch"),        \
+      CARILLON_PARAM(MemcArgs, reply_stride,                            \
+                     "bytes for one reply, a multiple of 64")
 
 #endif  // CARILLON_GPU_DAEMON_KERNELS_MEMC_REQUEST_CUH_

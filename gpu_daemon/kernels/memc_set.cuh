@@ -4,7 +4,6 @@
 #define CARILLON_GPU_DAEMON_KERNELS_MEMC_SET_CUH_
 
 #include "gpu_daemon/kernels/memc_admin.cuh"
-#include "gpu_daemon/kernels/memc_get.cuh"
 #include "gpu_daemon/kernels/memc_request.cuh"
 #include "gpu_daemon/kernels/memc_retrieve.cuh"
 #include "gpu_daemon/kernels/simt.h"
@@ -28,21 +27,11 @@ CARILLON_KERNEL(memc_set, MemcArgs, args, self) {
   memc::ServeBatch(args, self, memc::ExecuteAny{});
 }
 
-CARILLON_KERNEL_INFO(
-    memc_set, MemcArgs,
-    "memcached set and every other command, a request a "
-    "thread",
-    simt::Registers(96).Validate<&memc::CheckLaunch>(),
-    CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),
-    CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),
-    CARILLON_PARAM(MemcArgs, replies, "receives replies, reply_stride apart"),
-    CARILLON_PARAM(MemcArgs, results, "receives one MemcReply each"),
-    CARILLON_PARAM(MemcArgs, table, "hash table, zeros at first"),
-    CARILLON_PARAM(MemcArgs, store, "value store, zeros at first"),
-    CARILLON_PARAM(MemcArgs, now_s, "seconds since 1970"),
-    CARILLON_PARAM(MemcArgs, count, "requests in this batch"),
-    CARILLON_PARAM(MemcArgs, reply_stride,
-                   "bytes for one reply, a multiple of 64"));
+CARILLON_KERNEL_INFO(memc_set, MemcArgs,
+                     "memcached set and every other command, a request a "
+                     "thread",
+                     simt::Registers(96).Validate<&memc::CheckLaunch>(),
+                     CARILLON_MEMC_PARAMS);
 
 }  // namespace carillon::kernels
 

@@ -19,8 +19,7 @@ namespace carillon::kernels::memc {
 struct Words {
   static constexpr uint32_t kNumbers = 7;
 
-  uint32_t count = 0;  // with the verb
-  bool noreply = false;
+  uint32_t count = 0;           // with the verb
   bool second_is_zero = false;  // the word after the key is exactly "0"
   uint32_t key_length = 0;
   Decimal number[kNumbers];  // what each word says, as a number
@@ -32,13 +31,17 @@ struct Words {
   CARILLON_DEVICE Key key() const {
     return {key_bytes, key_length, HashKey(key_bytes, key_length)};
   }
-  CARILLON_DEVICE bool Between(uint32_t least, uint32_t most) const {
-    return count >= least && count <= most;
-  }
 };
 
-// Reads the rest of the line, of which `verb` was the first word.
-CARILLON_MEMC_CALL void ReadWords(LineReader& line, Words* words) {
+// Reads the rest of the line, of which the verb was the first word, and takes
+// its noreply over into the command. True when it is whole and has `least` to
+// `most` words; otherwise *outcome is what becomes of it: a line with too few
+// or too many words is answered even if it says noreply.
+CARILLON_MEMC_CALL bool ParseLine(Command& command, uint32_t least,
+                                  uint32_t most, Words* words,
+                                  shm::MemcOutcome* outcome) {
+  LineReader& line = command.line;
+  bool noreply = false;
   words->count = 1;
   for (Token word = line.Next(); !word.none(); word = line.Next()) {
     const uint32_t i = words->count++;
@@ -52,8 +55,32 @@ CARILLON_MEMC_CALL void ReadWords(LineReader& line, Words* words) {
       words->number[i] = ParseDecimal(word.data, word.length);
     }
     if (i == 2) words->second_is_zero = word.Is("0");
-    words->noreply = word.Is("noreply");
+    noreply = word.Is("noreply");
   }
+  if (!line.complete()) {
+    *outcome = shm::MemcOutcome::kDropped;
+    return false;
+  }
+  if (words->count < least || words->count > most) {
+    *outcome = command.Say("ERROR\r\n");
+    return false;
+  }
+  command.noreply = noreply;
+  return true;
+}
+
+CARILLON_DEVICE shm::MemcOutcome SayBadLine(Command& command) {
+  return command.Say("CLIENT_ERROR bad command line format\r\n");
+}
+
+// ParseLine() of a command whose first argument is a key.
+CARILLON_DEVICE bool ParseKeyLine(Command& command, uint32_t least,
+                                  uint32_t most, Words* words,
+                                  shm::MemcOutcome* outcome) {
+  if (!ParseLine(command, least, most, words, outcome)) return false;
+  if (!words->key_too_long()) return true;
+  *outcome = SayBadLine(command);
+  return false;
 }
 
 // strtoul's answer where it is right: no sign, 64 bits at most.
@@ -106,24 +133,32 @@ CARILLON_MEMC_CALL void DropKey(Table& table, const Key& key) {
   UnlockExclusive(&set->lock);
 }
 
+// Whether an item was stored; if not, whether one with its key is there.
+enum class StoreResult : uint8_t { kStored, kExists, kMissing };
+
 CARILLON_DEVICE shm::MemcOutcome SayStored(Command& command, StoreMode mode,
-                                           bool stored, bool exists,
-                                           bool noreply) {
-  RareCounters* rare = &command.table.header()->rare;
-  if (stored) {
-    if (mode == StoreMode::kCas) Table::Count(&rare->cas_hits);
-    return command.Say("STORED\r\n", noreply);
+                                           StoreResult result) {
+  if (mode != StoreMode::kCas) {
+    return command.Say(result == StoreResult::kStored ? "STORED\r\n"
+                                                      : "NOT_STORED\r\n");
   }
-  if (mode != StoreMode::kCas) return command.Say("NOT_STORED\r\n", noreply);
-  Table::Count(exists ? &rare->cas_badval : &rare->cas_misses);
-  return exists ? command.Say("EXISTS\r\n", noreply)
-                : command.Say("NOT_FOUND\r\n", noreply);
+  RareCounters* rare = &command.table.header()->rare;
+  switch (result) {
+    case StoreResult::kStored:
+      Table::Count(&rare->cas_hits);
+      return command.Say("STORED\r\n");
+    case StoreResult::kExists:
+      Table::Count(&rare->cas_badval);
+      return command.Say("EXISTS\r\n");
+    default:
+      Table::Count(&rare->cas_misses);
+      return command.Say("NOT_FOUND\r\n");
+  }
 }
 
 // set, add, replace and cas. The value is copied before the set is locked.
 CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
-                                           const StoreRequest& request,
-                                           bool noreply) {
+                                           const StoreRequest& request) {
   Table& table = command.table;
   const Key& key = request.key;
   Set* set = table.SetOf(key.hash);
@@ -136,7 +171,8 @@ CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
     const bool exists = item != nullptr;
     UnlockShared(&set->lock);
     if (exists == (request.mode == StoreMode::kAdd)) {
-      return SayStored(command, request.mode, false, exists, noreply);
+      return SayStored(command, request.mode,
+                       exists ? StoreResult::kExists : StoreResult::kMissing);
     }
   }
   const BlockRef ref = table.Allocate(
@@ -149,8 +185,7 @@ CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
     Table::Count(&table.header()->rare.store_no_memory);
     // Rather nothing than a value that the client has replaced.
     if (request.mode == StoreMode::kSet) DropKey(table, key);
-    return command.Say("SERVER_ERROR out of memory storing object\r\n",
-                       noreply);
+    return command.Say("SERVER_ERROR out of memory storing object\r\n");
   }
   CopyBytes(value, request.data, request.length);
 
@@ -176,7 +211,10 @@ CARILLON_DEVICE shm::MemcOutcome StoreItem(Command& command,
   if (store) table.Link(set, found, ref, lock.clock);
   UnlockExclusive(&set->lock);
   if (!store) table.store().Free(ref);
-  return SayStored(command, request.mode, store, exists, noreply);
+  return SayStored(command, request.mode,
+                   store    ? StoreResult::kStored
+                   : exists ? StoreResult::kExists
+                            : StoreResult::kMissing);
 }
 
 // Runs change(set, lock, found, &need) under the key's exclusive lock. When it
@@ -235,16 +273,14 @@ struct Join {
 };
 
 CARILLON_DEVICE shm::MemcOutcome JoinItem(Command& command,
-                                          const StoreRequest& request,
-                                          bool noreply) {
+                                          const StoreRequest& request) {
   Join join{command.table, request};
   if (!ChangeItem<Join&>(command.table, request.key, join)) {
     Table::Count(&command.table.header()->rare.store_no_memory);
-    return command.Say("SERVER_ERROR out of memory storing object\r\n",
-                       noreply);
+    return command.Say("SERVER_ERROR out of memory storing object\r\n");
   }
-  return join.joined ? command.Say("STORED\r\n", noreply)
-                     : command.Say("NOT_STORED\r\n", noreply);
+  return SayStored(command, request.mode,
+                   join.joined ? StoreResult::kStored : StoreResult::kMissing);
 }
 
 // <verb> <key> <flags> <exptime> <bytes> [<cas unique>] [noreply]\r\n<data>\r\n
@@ -256,22 +292,22 @@ CARILLON_DEVICE shm::MemcOutcome JoinItem(Command& command,
 CARILLON_DEVICE shm::MemcOutcome Storage(Command& command, StoreMode mode) {
   constexpr uint32_t kMaxLength = 0x7fffffff - 2;
   Words words;
-  ReadWords(command.line, &words);
-  if (!command.line.complete()) return shm::MemcOutcome::kDropped;
+  shm::MemcOutcome outcome;
   const uint32_t least = mode == StoreMode::kCas ? 6 : 5;
-  if (!words.Between(least, least + 1)) return command.Say("ERROR\r\n");
-  const bool noreply = words.noreply;
+  if (!ParseKeyLine(command, least, least + 1, &words, &outcome)) {
+    return outcome;
+  }
   const Decimal& length = words.number[4];
-  if (words.key_too_long() || !IsUnsigned(words.number[2], 0xffffffff) ||
+  if (!IsUnsigned(words.number[2], 0xffffffff) ||
       !FitsSigned(words.number[3]) || !IsUnsigned(length, kMaxLength) ||
       (mode == StoreMode::kCas && !IsUnsigned(words.number[5], ~uint64_t{0}))) {
-    return command.Say("CLIENT_ERROR bad command line format\r\n", noreply);
+    return SayBadLine(command);
   }
   Table& table = command.table;
   if (length.magnitude > shm::kMemcMaxValueBytes) {
     Table::Count(&table.header()->rare.store_too_large);
     if (mode == StoreMode::kSet) DropKey(table, words.key());
-    return command.Say("SERVER_ERROR object too large for cache\r\n", noreply);
+    return command.Say("SERVER_ERROR object too large for cache\r\n");
   }
   const StoreRequest request{
       mode,
@@ -286,12 +322,12 @@ CARILLON_DEVICE shm::MemcOutcome Storage(Command& command, StoreMode mode) {
   Table::Count(&table.counters(request.key.hash)->cmd_set);
   if (rest < request.length + 2 || request.data[request.length] != '\r' ||
       request.data[request.length + 1] != '\n') {
-    return command.Say("CLIENT_ERROR bad data chunk\r\n", noreply);
+    return command.Say("CLIENT_ERROR bad data chunk\r\n");
   }
   if (mode == StoreMode::kAppend || mode == StoreMode::kPrepend) {
-    return JoinItem(command, request, noreply);
+    return JoinItem(command, request);
   }
-  return StoreItem(command, request, noreply);
+  return StoreItem(command, request);
 }
 
 // incr and decr, in place where the digits fit.
@@ -351,36 +387,29 @@ struct Arithmetic {
 CARILLON_DEVICE shm::MemcOutcome IncrementOrDecrement(Command& command,
                                                       bool increment) {
   Words words;
-  ReadWords(command.line, &words);
-  if (!command.line.complete()) return shm::MemcOutcome::kDropped;
-  if (!words.Between(3, 4)) return command.Say("ERROR\r\n");
-  if (words.key_too_long()) {
-    return command.Say("CLIENT_ERROR bad command line format\r\n",
-                       words.noreply);
-  }
+  shm::MemcOutcome outcome;
+  if (!ParseKeyLine(command, 3, 4, &words, &outcome)) return outcome;
   if (!IsUnsigned(words.number[2], ~uint64_t{0})) {
-    return command.Say("CLIENT_ERROR invalid numeric delta argument\r\n",
-                       words.noreply);
+    return command.Say("CLIENT_ERROR invalid numeric delta argument\r\n");
   }
   Table& table = command.table;
   RareCounters* rare = &table.header()->rare;
   Arithmetic sum{table, words.key(), increment, words.number[2].magnitude};
   if (!ChangeItem<Arithmetic&>(table, sum.key, sum)) {
-    return command.Say("SERVER_ERROR out of memory\r\n", words.noreply);
+    return command.Say("SERVER_ERROR out of memory\r\n");
   }
   switch (sum.result) {
     case Arithmetic::Result::kNotFound:
       Table::Count(increment ? &rare->incr_misses : &rare->decr_misses);
-      return command.Say("NOT_FOUND\r\n", words.noreply);
+      return command.Say("NOT_FOUND\r\n");
     case Arithmetic::Result::kNotANumber:
       return command.Say(
-          "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
-          words.noreply);
+          "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
     default:
       break;
   }
   Table::Count(increment ? &rare->incr_hits : &rare->decr_hits);
-  if (words.noreply) return shm::MemcOutcome::kSilent;
+  if (command.noreply) return shm::MemcOutcome::kSilent;
   command.reply.Put(sum.digits, sum.digit_count);
   command.reply.PutText("\r\n");
   return shm::MemcOutcome::kAnswered;
@@ -389,16 +418,10 @@ CARILLON_DEVICE shm::MemcOutcome IncrementOrDecrement(Command& command,
 // touch <key> <exptime> [noreply]
 CARILLON_DEVICE shm::MemcOutcome Touch(Command& command) {
   Words words;
-  ReadWords(command.line, &words);
-  if (!command.line.complete()) return shm::MemcOutcome::kDropped;
-  if (!words.Between(3, 4)) return command.Say("ERROR\r\n");
-  if (words.key_too_long()) {
-    return command.Say("CLIENT_ERROR bad command line format\r\n",
-                       words.noreply);
-  }
+  shm::MemcOutcome outcome;
+  if (!ParseKeyLine(command, 3, 4, &words, &outcome)) return outcome;
   if (!FitsSigned(words.number[2])) {
-    return command.Say("CLIENT_ERROR invalid exptime argument\r\n",
-                       words.noreply);
+    return command.Say("CLIENT_ERROR invalid exptime argument\r\n");
   }
   Table& table = command.table;
   const Key key = words.key();
@@ -414,29 +437,25 @@ CARILLON_DEVICE shm::MemcOutcome Touch(Command& command) {
   UnlockShared(&set->lock);
   if (found.item == nullptr) {
     Table::Count(&table.header()->rare.touch_misses);
-    return command.Say("NOT_FOUND\r\n", words.noreply);
+    return command.Say("NOT_FOUND\r\n");
   }
   Table::Count(&table.counters(key.hash)->touch_hits);
-  return command.Say("TOUCHED\r\n", words.noreply);
+  return command.Say("TOUCHED\r\n");
 }
 
 // delete <key> [0] [noreply]
 CARILLON_DEVICE shm::MemcOutcome Delete(Command& command) {
   Words words;
-  ReadWords(command.line, &words);
-  if (!command.line.complete()) return shm::MemcOutcome::kDropped;
-  if (!words.Between(2, 4)) return command.Say("ERROR\r\n");
-  const bool noreply = words.count > 2 && words.noreply;
-  if ((words.count == 3 && !words.second_is_zero && !noreply) ||
-      (words.count == 4 && !(words.second_is_zero && noreply))) {
+  shm::MemcOutcome outcome;
+  if (!ParseLine(command, 2, 4, &words, &outcome)) return outcome;
+  if (words.count == 2) command.noreply = false;  // it is the key's name
+  if ((words.count == 3 && !words.second_is_zero && !command.noreply) ||
+      (words.count == 4 && !(words.second_is_zero && command.noreply))) {
     return command.Say(
         "CLIENT_ERROR bad command line format.  "
-        "Usage: delete <key> [noreply]\r\n",
-        noreply);
+        "Usage: delete <key> [noreply]\r\n");
   }
-  if (words.key_too_long()) {
-    return command.Say("CLIENT_ERROR bad command line format\r\n", noreply);
-  }
+  if (words.key_too_long()) return SayBadLine(command);
   Table& table = command.table;
   const Key key = words.key();
   Set* set = table.SetOf(key.hash);
@@ -447,8 +466,8 @@ CARILLON_DEVICE shm::MemcOutcome Delete(Command& command) {
   RareCounters* rare = &table.header()->rare;
   Table::Count(found.item != nullptr ? &rare->delete_hits
                                      : &rare->delete_misses);
-  return found.item != nullptr ? command.Say("DELETED\r\n", noreply)
-                               : command.Say("NOT_FOUND\r\n", noreply);
+  return found.item != nullptr ? command.Say("DELETED\r\n")
+                               : command.Say("NOT_FOUND\r\n");
 }
 
 }  // namespace carillon::kernels::memc

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpu_daemon/kernels/kernel_test_util.h"
+#include "gpu_daemon/kernels/memc_get.cuh"
 #include "gpu_daemon/kernels/memc_set.cuh"
 
 namespace carillon::kernels {
