@@ -34,7 +34,8 @@ using std::chrono::seconds;
 
 constexpr std::array<int, 3> kWindows = {1, 32, 128};
 constexpr seconds kStartTime{20};
-constexpr seconds kIdleTime{5};
+constexpr milliseconds kIdleTime{5000};
+constexpr milliseconds kQuickIdleTime{100};
 
 sockaddr_in Loopback(uint16_t port) {
   sockaddr_in address{};
@@ -196,6 +197,7 @@ absl::StatusOr<Json> Compare(const Servers& a, bool echo,
       fmt::format("--vs-tcp-warm={}", memcached.port),
       run.quick ? "--seconds=0.1" : "--seconds=1",
       run.quick ? "--rounds=1" : "--rounds=3"};
+  if (run.quick) argv.push_back("--keys=1000");
   argv.push_back(echo ? "--echo" : fmt::format("--tcp-warm={}", a.port));
   auto client = Child::Spawn({.argv = argv, .realtime = run.session.realtime});
   if (!client.ok()) return client.status();
@@ -208,10 +210,10 @@ absl::StatusOr<Json> Compare(const Servers& a, bool echo,
   return result;
 }
 
-double IdlePercent(const Servers& servers) {
+double IdlePercent(const Servers& servers, milliseconds time) {
   const uint64_t before = servers.CpuNs();
   const shm::Nanoseconds start = shm::NowNs();
-  std::this_thread::sleep_for(kIdleTime);
+  std::this_thread::sleep_for(time);
   return static_cast<double>(servers.CpuNs() - before) * 100 /
          static_cast<double>(shm::NowNs() - start);
 }
@@ -237,7 +239,8 @@ absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
   if (!again.ok()) return again.status();
   auto echo = StartEcho(scratch[3], run);
   if (!echo.ok()) return echo.status();
-  runs->idle_percent.push_back(IdlePercent(*nic));
+  runs->idle_percent.push_back(
+      IdlePercent(*nic, run.quick ? kQuickIdleTime : kIdleTime));
 
   for (const int window : kWindows) {
     for (const auto& [name, servers] :

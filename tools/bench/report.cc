@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -214,9 +215,16 @@ absl::Status WriteDocument(const std::string& directory, const Json& document,
 }
 
 std::string Runfile(std::string_view path) {
-  const std::string file =
-      fmt::format("{}.runfiles/carillon/{}", OwnProgram(), path);
-  return access(file.c_str(), F_OK) == 0 ? file : std::string();
+  std::vector<std::string> trees = {OwnProgram() + ".runfiles"};
+  // Where Bazel started another program, which started this one.
+  if (const char* const tree = std::getenv("RUNFILES_DIR"); tree != nullptr) {
+    trees.push_back(tree);
+  }
+  for (const std::string& tree : trees) {
+    std::string file = fmt::format("{}/carillon/{}", tree, path);
+    if (access(file.c_str(), F_OK) == 0) return file;
+  }
+  return "";
 }
 
 }  // namespace carillon::bench

@@ -75,7 +75,8 @@ std::string FigureTable(const std::vector<Figure>& figures);
 absl::Status WriteDocument(const std::string& directory, const Json& document,
                            std::vector<std::string>* written);
 
-// A file of this binary's runfiles ("gpu_daemon/gpud"); empty if it has none.
+// A file of this binary's runfiles ("gpu_daemon/gpud"), or of those of the test
+// that runs it; empty if there is none.
 std::string Runfile(std::string_view path);
 
 }  // namespace carillon::bench
