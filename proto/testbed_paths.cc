@@ -1,5 +1,7 @@
 #include "proto/testbed_paths.h"
 
+#include <fmt/format.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -23,6 +25,16 @@ std::string Normal(const std::string& directory) {
 }
 
 }  // namespace
+
+static_assert(kMaxSocketPath == sizeof(sockaddr_un::sun_path) - 1);
+
+absl::Status CheckSocketPath(const std::string& path) {
+  if (path.size() <= kMaxSocketPath) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("the socket's path {} has {} bytes: the limit is {}; choose "
+                  "a shorter directory for the testbed",
+                  path, path.size(), kMaxSocketPath));
+}
 
 std::string RuntimeDirectory() {
   if (const char* own = std::getenv("CARILLON_RUNTIME_DIR");

@@ -4,8 +4,11 @@
 #ifndef CARILLON_PROTO_TESTBED_PATHS_H_
 #define CARILLON_PROTO_TESTBED_PATHS_H_
 
+#include <cstddef>
 #include <string>
 #include <utility>
+
+#include "absl/status/status.h"
 
 namespace carillon {
 
@@ -27,12 +30,21 @@ class TestbedPaths {
   std::string lock_file() const {
     return directory_ + "/lock";
   }  // flock: the testbed is up
+  std::string gpud_lock() const {
+    return directory_ + "/gpud.lock";
+  }  // flock: gpud runs
   std::string state_file() const { return directory_ + "/state.json"; }
   std::string log_directory() const { return directory_ + "/logs"; }
 
  private:
   std::string directory_;
 };
+
+// What a Unix socket's address holds beside the byte that ends it.
+inline constexpr size_t kMaxSocketPath = 107;
+
+// InvalidArgument when `path` is too long for a socket.
+absl::Status CheckSocketPath(const std::string& path);
 
 // The directory that holds the testbeds of this user: $CARILLON_RUNTIME_DIR, or
 // $XDG_RUNTIME_DIR/carillon, or /tmp/carillon-<uid>. Absolute, without "..",

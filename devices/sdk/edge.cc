@@ -1,6 +1,5 @@
 #include "devices/sdk/edge.h"
 
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,14 +36,7 @@ v1::BufferPlace ToProto(Place place) {
 
 // What gRPC would only call "unavailable".
 absl::Status CheckSocket(const std::string& path) {
-  constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
-  if (path.size() > kLongest) {
-    return absl::InvalidArgumentError(
-        fmt::format("the path {} has {} characters, a socket's {} at most; "
-                    "give the testbed a "
-                    "shorter directory",
-                    path, path.size(), kLongest));
-  }
+  if (auto status = CheckSocketPath(path); !status.ok()) return status;
   if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
     return absl::PermissionDeniedError(
         fmt::format("the testbed at {} belongs to another user", path));

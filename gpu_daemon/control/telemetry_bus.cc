@@ -12,6 +12,7 @@
 
 #include "fmt/format.h"
 #include "gpu_daemon/control/unix_listener.h"
+#include "proto/testbed_paths.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud {

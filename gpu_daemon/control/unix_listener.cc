@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/control/error_detail.h"
+#include "proto/testbed_paths.h"
 
 namespace carillon::gpud {
 namespace {
@@ -35,17 +35,6 @@ shm::UniqueFd OpenReserve() {
 }
 
 }  // namespace
-
-absl::Status CheckSocketPath(const std::string& path) {
-  constexpr size_t kLimit = sizeof(sockaddr_un::sun_path) - 1;
-  if (path.size() <= kLimit) return absl::OkStatus();
-  return Error(
-      absl::StatusCode::kInvalidArgument,
-      fmt::format("socket path {} has {} characters: the limit is {}; choose a "
-                  "shorter testbed directory",
-                  path, path.size(), kLimit),
-      reason::kBadName, path, "set CARILLON_RUNTIME_DIR to a short path");
-}
 
 absl::Status RemoveStaleSocket(const std::string& path, int type) {
   struct stat info;

@@ -12,9 +12,6 @@
 
 namespace carillon::gpud {
 
-// Errors: InvalidArgument when the path does not fit a socket address.
-absl::Status CheckSocketPath(const std::string& path);
-
 // Unlinks a socket that a dead process left behind. `type` is SOCK_STREAM or
 // SOCK_SEQPACKET. Errors: AlreadyExists when somebody answers on it;
 // FailedPrecondition when it is no socket.

@@ -280,7 +280,7 @@ TEST_F(AppTest, RefusesARuntimeDirectoryWithATooLongPath) {
   const Outcome outcome = RunLine({"up"});
   unsetenv("CARILLON_BIN_DIR");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("a Unix socket's may have 107"));
+  EXPECT_THAT(outcome.err, HasSubstr("bytes: the limit is 107;"));
   EXPECT_THAT(outcome.err, HasSubstr("hint: set CARILLON_RUNTIME_DIR"));
 }
 

@@ -27,8 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kMark[] = "carillon testbed";
-// With the byte that ends it.
-constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 // Another process may remove the directory between two of our steps.
 constexpr int kTries = 20;
 
@@ -45,7 +43,7 @@ std::string BaseName(const std::string& path) {
 // The names in a testbed's directory beside the folder of logs.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
   return {paths.control_socket(), paths.handover_socket(),
-          paths.bus_socket(),     paths.directory() + "/gpud.lock",
+          paths.bus_socket(),     paths.gpud_lock(),
           paths.state_file(),     paths.state_file() + ".tmp"};
 }
 
@@ -136,14 +134,11 @@ TestbedPaths PathsOf(const std::string& name) {
 absl::Status CheckSocketPaths(const TestbedPaths& paths) {
   for (const std::string& socket :
        {paths.handover_socket(), paths.control_socket(), paths.bus_socket()}) {
-    if (socket.size() <= kMaxSocketPath) continue;
-    return WithHint(
-        absl::InvalidArgumentError(fmt::format(
-            "the testbed's socket {} has a path of {} bytes; a Unix socket's "
-            "may have {}",
-            socket, socket.size(), kMaxSocketPath)),
-        "set CARILLON_RUNTIME_DIR to a shorter path, or choose a shorter "
-        "--name");
+    if (absl::Status status = CheckSocketPath(socket); !status.ok()) {
+      return WithHint(std::move(status),
+                      "set CARILLON_RUNTIME_DIR to a shorter path, or choose a "
+                      "shorter --name");
+    }
   }
   return absl::OkStatus();
 }

@@ -79,7 +79,7 @@ TEST_F(DirectoryTest, LeavesNothingWhenItIsRemoved) {
   ASSERT_TRUE(directory.ok()) << directory.status();
   const auto socket = MakeSocket(paths_.control_socket(), false);
   Touch(paths_.state_file());
-  Touch(paths_.directory() + "/gpud.lock");
+  Touch(paths_.gpud_lock());
   Touch(paths_.log_directory() + "/gpud.log");
   EXPECT_TRUE(directory->Remove().ok());
   EXPECT_FALSE(fs::exists(paths_.directory()));
@@ -211,12 +211,19 @@ TEST_F(DirectoryTest, WithATooLongPathIsRefusedBeforeItIsMade) {
   const TestbedPaths paths = PathsOf(name);
   const auto directory = LockedDirectory::Create(paths);
   EXPECT_EQ(directory.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      directory.status().message(),
-      fmt::format("the testbed's socket {} has a path of {} bytes; a "
-                  "Unix socket's may have 107",
-                  paths.handover_socket(), paths.handover_socket().size()));
+  EXPECT_EQ(directory.status().message(),
+            CheckSocketPath(paths.handover_socket()).message());
   EXPECT_FALSE(fs::exists(runtime));
+}
+
+TEST(SocketPath, IsAsLongAsAnAddressHolds) {
+  EXPECT_TRUE(CheckSocketPath(std::string(107, 's')).ok());
+  const std::string path(108, 's');
+  EXPECT_EQ(CheckSocketPath(path),
+            absl::InvalidArgumentError(fmt::format(
+                "the socket's path {} has 108 bytes: the limit is 107; choose "
+                "a shorter directory for the testbed",
+                path)));
 }
 
 TEST_F(DirectoryTest, FitsAtTheLongestPathThatASocketMayHave) {
