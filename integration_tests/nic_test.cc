@@ -1,21 +1,25 @@
 // The NIC as a process, with gpud and its event kernels behind it: what it
 // serves, what it drops, and how it ends.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "fmt/format.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
+#include "shm/unique_fd.h"
 
 namespace carillon {
 namespace {
@@ -282,6 +286,29 @@ TEST_F(NicTest, AFullRingIsWaitedForAndLosesNothing) {
   ExpectCleanLedger();
   // A few for each datagram, time-out and completion.
   EXPECT_LT(Counter("waits"), 10u * kRequests);
+}
+
+TEST_F(NicTest, ALateWakeUpIsTakenOnce) {
+  Serve();
+  MemcUdpClient udp(ports_.udp);
+  EXPECT_EQ(udp.AskText(1, "get k\r\n"), "END\r\n");
+  // As gpud does that found the NIC asleep when it was no more: into the pipe
+  // that is neither the NIC's output nor its input.
+  int wakes = 0;
+  for (int fd = 3; fd < 64; ++fd) {
+    const std::string path = fmt::format("/proc/{}/fd/{}", nic_->pid(), fd);
+    char target[64] = {};
+    if (readlink(path.c_str(), target, sizeof(target) - 1) < 5) continue;
+    if (std::string_view(target).substr(0, 5) != "pipe:") continue;
+    const shm::UniqueFd writer(open(path.c_str(), O_WRONLY | O_NONBLOCK));
+    wakes += writer && write(writer.get(), "x", 1) == 1;
+  }
+  ASSERT_EQ(wakes, 1);
+  const uint64_t before = Counter("waits");
+  // Time for a NIC that spins to betray itself; one that sleeps needs none.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(udp.AskText(2, "get k\r\n"), "END\r\n");
+  EXPECT_LT(Counter("waits") - before, 100u);
 }
 
 TEST_F(NicTest, RequestLatencyIsThatOfAnsweredRequests) {

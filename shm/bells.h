@@ -149,7 +149,7 @@ class CompletionWaiter {
   }
   void DisarmCompletionEvent() {
     // Relaxed: a completion that still finds it armed makes the event readable
-    // for nothing, and the next sleep drains it.
+    // for nothing, as one that found it armed just before may do later.
     std::atomic_ref<uint32_t>(*armed_).fetch_and(~kArmedCompletionEvent,
                                                  std::memory_order_relaxed);
   }

@@ -364,7 +364,9 @@ class LostWakeUpTest : public testing::TestWithParam<Hunt> {
       const auto ready = [&] { return ring.Poll().has_value(); };
       chance.Jitter(hunt.device);
       if (hunt.sleep == Sleep::kFutex) {
-        if (!waiter.WaitUntil(ready, kBound, chance.Spin(hunt.device))) {
+        const Nanoseconds start = NowNs();
+        if (!waiter.WaitUntil(ready, kBound, chance.Spin(hunt.device)) ||
+            NowNs() - start >= Nanoseconds(kBound.count())) {
           return Fail("futex");
         }
       } else {

@@ -95,18 +95,20 @@ class RingFixture {
 };
 
 // Waits as gpud does, for the doorbells of one device. Returns true as soon as
-// rung() is true; false when `closed`, or when `timeout` has passed, first.
+// rung() is true; false when `closed`, or when `timeout` has passed, first:
+// then a wake-up was lost, even if rung() is true by now.
 template <class Rung>
 bool WaitForDoorbell(DoorbellWaiter& waiter, const ClosedWord& closed,
                      Rung rung, std::chrono::nanoseconds timeout,
                      std::chrono::nanoseconds spin) {
   const Nanoseconds start = NowNs();
   while (true) {
+    const std::chrono::nanoseconds spent(NowNs() - start);
+    if (spent >= timeout) return false;
     // The end is looked at first: what was rung before it still counts.
     const bool ended = closed.closed();
     if (rung()) return true;
-    const std::chrono::nanoseconds spent(NowNs() - start);
-    if (ended || spent >= timeout) return false;
+    if (ended) return false;
     if (spent < spin) {
       CpuRelax();
     } else {

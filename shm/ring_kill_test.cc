@@ -135,9 +135,10 @@ class Worker {
     const auto ready = [&] { return ring.Poll().has_value(); };
     CompletionWaiter waiter = rings_.waiter(&closed_);
     if (!policy_.epoll) {
-      if (waiter.WaitUntil(ready, kBound, policy_.spin)) return true;
-      if (!closed_.closed()) _exit(kNeverWoken);
-      return false;
+      const Nanoseconds start = NowNs();
+      const bool found = waiter.WaitUntil(ready, kBound, policy_.spin);
+      if (NowNs() - start >= Nanoseconds(kBound.count())) _exit(kNeverWoken);
+      return found;
     }
     while (!ready()) {
       waiter.ArmCompletionEvent();

@@ -291,8 +291,9 @@ absl::Status Nic::WaitForWork() {
   PublishCounters();
   if (in_flight) {
     device_->ArmCompletionFd();
+    armed_ = true;
     if (CompletionWaits()) {
-      device_->DisarmCompletionFd();
+      Disarm();
       return absl::OkStatus();
     }
   }
@@ -302,9 +303,14 @@ absl::Status Nic::WaitForWork() {
     timeout_ns = *deadline > now ? static_cast<int64_t>(*deadline - now) : 0;
   }
   const absl::Status status = PollDescriptors(timeout_ns);
-  if (in_flight) device_->DisarmCompletionFd();
+  if (armed_) Disarm();
   spin_.Slept(shm::NowNs() - start);
   return status;
+}
+
+void Nic::Disarm() {
+  device_->DisarmCompletionFd();
+  armed_ = false;
 }
 
 absl::Status Nic::PollDescriptors(int64_t timeout_ns) {
@@ -316,6 +322,10 @@ absl::Status Nic::PollDescriptors(int64_t timeout_ns) {
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];
     switch (event.data.u64 >> 56) {
+      case kCompletionTag:
+        // Also when it is not armed: what gpud writes may arrive after that.
+        Disarm();
+        break;
       case kStreamTag:
         streams_->OnEvent(event.data.u64, event.events);
         break;

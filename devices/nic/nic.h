@@ -72,6 +72,7 @@ class Nic : private StreamSink {
   bool CompletionWaits() const;
   // Lets time pass until there may be something to do.
   absl::Status WaitForWork();
+  void Disarm();
   // Handles what epoll has to say within `timeout_ns` (-1: any time).
   absl::Status PollDescriptors(int64_t timeout_ns);
   void PublishCounters();
@@ -88,6 +89,7 @@ class Nic : private StreamSink {
   std::unique_ptr<Responder> responder_;
 
   bool drained_ = true;  // the source had no more packets
+  bool armed_ = false;   // the completion event
   bool stopping_ = false;
   shm::SpinBudget spin_;
   uint32_t turns_ = 0;

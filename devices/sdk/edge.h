@@ -286,7 +286,8 @@ class Device {
   }
   // For devices that sleep in epoll/poll: arm, look at the queues once more,
   // sleep on completion_fd() and on connection_fd(), then disarm (which also
-  // drains the fd).
+  // drains the fd). It may turn readable once more after that: drain it then
+  // too, by disarming.
   void ArmCompletionFd();
   void DisarmCompletionFd();
   int completion_fd() const;

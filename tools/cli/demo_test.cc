@@ -34,6 +34,13 @@ class EndlessDemo : public ::testing::Test {
     // gpud, three devices and the client.
     EXPECT_THAT(Marked("endless"), SizeIs(5));
   }
+  static void Kill(const std::string& name) {
+    const Json processes =
+        RunCli({"ps", "--name", "endless", "-o", "json"}).json();
+    for (const Json& process : processes["testbeds"][0]["processes"]) {
+      if (process["name"] == name) kill(process["pid"], SIGKILL);
+    }
+  }
   void ExpectNothingLeft() {
     EXPECT_TRUE(fs::is_empty(folder_.path()));
     EXPECT_THAT(Marked("endless"), IsEmpty());
@@ -75,15 +82,19 @@ TEST_F(EndlessDemo, EndsInOrderWhenInterrupted) {
   ExpectNothingLeft();
 }
 
-TEST_F(EndlessDemo, AProcessThatDiesIsABrokenPromise) {
-  const Json processes =
-      RunCli({"ps", "--name", "endless", "-o", "json"}).json();
-  for (const Json& process : processes["testbeds"][0]["processes"]) {
-    if (process["name"] == "fpga0") kill(process["pid"], SIGKILL);
-  }
+TEST_F(EndlessDemo, ADeviceThatDiesIsABrokenPromise) {
+  Kill("fpga0");
   const CliResult result = demo_.Wait();
   EXPECT_EQ(result.code, 6) << result.err;
   EXPECT_THAT(result.err, HasSubstr("fpga0 (SIGKILL)"));
+  ExpectNothingLeft();
+}
+
+TEST_F(EndlessDemo, AGpudThatDiesIsABrokenPromise) {
+  Kill("gpud");
+  const CliResult result = demo_.Wait();
+  EXPECT_EQ(result.code, 6) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("gpud (SIGKILL)"));
   ExpectNothingLeft();
 }
 

@@ -72,6 +72,10 @@ class Demo {
     if (status.ok()) status = Load();
     if (status.ok()) status = Settle();
     if (status.ok()) status = Look();
+    // A process that has died is why nobody answered.
+    if (absl::IsUnavailable(status)) {
+      if (absl::Status seen = Watch(milliseconds(0)); !seen.ok()) status = seen;
+    }
     run_->supervisor().EndDevices();
     if (status.ok()) status = ReadLedger();
     const absl::Status down = run_->supervisor().TakeDown();
