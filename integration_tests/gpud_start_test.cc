@@ -36,7 +36,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "the CUDA back-end is not built in yet; use --backend cpu"},
         Refusal{"UnknownPolicy", {"--policy", "fair"}, "first_come, priority"},
         Refusal{"NoEktEntries", {"--ekt-entries", "0"}, "--ekt-entries"},
-        Refusal{"MoreMemoryThanThereIs", {"--memory", "1000T"}, "this machine has"},
+        Refusal{
+            "MoreMemoryThanThereIs", {"--memory", "1000T"}, "this machine has"},
         Refusal{"UnknownFlag", {"--warkers", "2"}, "--warkers"}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -201,7 +201,8 @@ Finding LookAtCudaToolkit() {
   const std::string nvcc =
       std::string(home != nullptr ? home : "/usr/local/cuda") + "/bin/nvcc";
   if (access(nvcc.c_str(), X_OK) == 0) return Fact(nvcc);
-  return Fact(fmt::format("no {}: kernels are not compiled for CUDA as well", nvcc));
+  return Fact(
+      fmt::format("no {}: kernels are not compiled for CUDA as well", nvcc));
 }
 
 constexpr Check kChecks[] = {

@@ -63,8 +63,7 @@ Tally CountTargets(const std::vector<TestRun>& runs) {
       const bool passed = status == "PASSED" || status == "FLAKY";
       ++(passed ? tally.passed : tally.failed);
       if (status != "PASSED") {
-        tally.remarks.push_back(
-            fmt::format("{}{}: {}", label, suffix, status));
+        tally.remarks.push_back(fmt::format("{}{}: {}", label, suffix, status));
       }
     }
     const bool none = run.exit_code == kNoTests && run.targets.empty();

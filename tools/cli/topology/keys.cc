@@ -19,7 +19,8 @@ const std::vector<Key>& GpuTable() {
        .choices = {"auto", "cpu", "cuda"},
        .flag = "--backend",
        .fallback = "auto",
-       .help = "who runs the kernels; cuda is not built in yet, so auto is cpu"},
+       .help =
+           "who runs the kernels; cuda is not built in yet, so auto is cpu"},
       {.name = "workers",
        .type = KeyType::kInteger,
        .min = 0,
