@@ -1,0 +1,69 @@
+// What an event kernel on a GPU is launched with: its arguments, and where its
+// last thread block stores the completion (EDGE III-D: the completion is the
+// kernel's own epilogue). For CPU and GPU code.
+//
+//   frame     one a launch in flight, written by whoever launches it
+//   scratch   one a frame, in device memory: what the thread blocks count
+//   totals    one an EKT entry, in device memory: the GPU's side of the ledger
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_EVENT_FRAME_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_EVENT_FRAME_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpu_daemon/kernels/simt_types.h"
+#include "shm/layout.h"
+
+namespace carillon::gpud {
+
+// Always in device memory: over PCIe a GPU has no atomics on host memory. Both
+// are 0 when a launch begins; the last block sets them back.
+struct EventScratch {
+  // First failure of the kernel. Writers: its threads, by compare-and-swap.
+  uint32_t fail_status;
+  // Writers: the last thread of every block, acquire-release, device scope.
+  uint32_t blocks_ended;
+};
+static_assert(sizeof(EventScratch) == 8);
+
+// Counted in device memory. rung = launched + refused and not yet completed.
+struct EventTotals {
+  uint64_t launched;
+  uint64_t done;
+  uint64_t failed;   // with the refused
+  uint64_t refused;  // bad entries
+};
+static_assert(sizeof(EventTotals) == 32);
+
+//   0     8         16       24     32         40             48     64
+//   +-----+---------+--------+------+----------+--------------+------+
+//   | ecq | scratch | totals | life | sequence | clock offset | 0... |
+//   +-----+---------+--------+------+----------+--------------+------+
+//   64: the arguments, as in KernelInfo::params
+//
+// Does not change from the launch to the completion.
+struct alignas(16) EventFrame {
+  shm::EcqEntry* ecq;     // of this sequence
+  EventScratch* scratch;  // in device memory
+  EventTotals* totals;    // nullptr: counted by the CPU
+  shm::EventLife* life;   // nullptr: not traced
+  uint64_t sequence;
+  // What is added to the GPU's global timer to make it CLOCK_MONOTONIC.
+  int64_t clock_offset_ns;
+  uint64_t reserved[2];
+
+  CARILLON_HOST_DEVICE std::byte* args() {
+    return reinterpret_cast<std::byte*>(this + 1);
+  }
+};
+static_assert(sizeof(EventFrame) == 64);
+static_assert(offsetof(EventFrame, sequence) == 32);
+
+// Bytes of a frame with its arguments, a multiple of 16.
+CARILLON_HOST_DEVICE constexpr uint64_t EventFrameBytes(uint32_t args_size) {
+  return sizeof(EventFrame) + (uint64_t{args_size} + 15) / 16 * 16;
+}
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_EVENT_FRAME_H_
