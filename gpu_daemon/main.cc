@@ -28,7 +28,6 @@ constexpr std::chrono::seconds kLongestShutdown{5};
 
 struct Settings {
   ControlPlane::Options plane;
-  std::string backend = "auto";
   std::string log_level = "info";
 };
 
@@ -39,8 +38,8 @@ void AddOptions(CLI::App& app, Settings& settings) {
       ->required();
   app.add_option("--testbed", plane.testbed, "The testbed's name")
       ->capture_default_str();
-  app.add_option("--backend", settings.backend, "What runs the kernels")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+  app.add_option("--backend", plane.backend,
+                 "What runs the kernels: auto, cpu or cuda")
       ->capture_default_str();
   app.add_option("--workers", plane.workers,
                  "Threads that run thread blocks; 0: the cores but one")
@@ -123,10 +122,6 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   StartLogging(settings.log_level);
-  if (settings.backend == "cuda") {
-    spdlog::error("the CUDA back-end is not built in yet; use --backend cpu");
-    return kFailed;
-  }
   umask(0077);
   signal(SIGPIPE, SIG_IGN);
   const shm::UniqueFd stop = BlockStopSignals();

@@ -31,9 +31,9 @@ TEST_P(GpudStartTest, IsRefusedWithOneClearSentence) {
 INSTANTIATE_TEST_SUITE_P(
     All, GpudStartTest,
     ::testing::Values(
-        Refusal{"NoCuda",
-                {"--backend", "cuda"},
-                "the CUDA back-end is not built in yet; use --backend cpu"},
+        Refusal{"UnknownBackend",
+                {"--backend", "opencl"},
+                "no back-end 'opencl'; there are: auto, cuda, cpu"},
         Refusal{"UnknownPolicy", {"--policy", "fair"}, "first_come, priority"},
         Refusal{"NoEktEntries", {"--ekt-entries", "0"}, "--ekt-entries"},
         Refusal{

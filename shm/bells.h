@@ -169,7 +169,8 @@ class CompletionWaiter {
   const ClosedWord* const closed_;
 };
 
-// gpud's side: sleeps until a doorbell of any watched device rings. One thread.
+// gpud's side: sleeps until a doorbell of any watched device rings. One thread;
+// several may watch one device.
 class DoorbellWaiter {
  public:
   // kMaxFutexWords - 1 devices at most: with more, sleeps return at once.
@@ -185,7 +186,10 @@ class DoorbellWaiter {
   // Returns false, without a sleep, if it was true.
   template <class Rung>
   bool SleepUnless(Rung rung, FutexWord own, std::chrono::nanoseconds timeout) {
-    Arm(1, std::memory_order_seq_cst);
+    for (const Device& device : devices_) {
+      std::atomic_ref<uint32_t>(*device.armed)
+          .fetch_add(1, std::memory_order_seq_cst);
+    }
     words_.assign(1, own);
     for (const Device& device : devices_) {
       words_.push_back({device.summary, LoadShared(*device.summary,
@@ -195,21 +199,18 @@ class DoorbellWaiter {
     if (!found) FutexWait(words_, timeout);
     // Relaxed: a ring that still finds it armed wakes nobody, and the next
     // arming is ordered.
-    Arm(0, std::memory_order_relaxed);
+    for (const Device& device : devices_) {
+      std::atomic_ref<uint32_t>(*device.armed)
+          .fetch_sub(1, std::memory_order_relaxed);
+    }
     return !found;
   }
 
  private:
   struct Device {
-    uint32_t* armed;          // writer: gpud
+    uint32_t* armed;          // writers: gpud's threads, each its own one
     const uint32_t* summary;  // writer: the device
   };
-
-  void Arm(uint32_t armed, std::memory_order order) {
-    for (const Device& device : devices_) {
-      std::atomic_ref<uint32_t>(*device.armed).store(armed, order);
-    }
-  }
 
   std::vector<Device> devices_;
   std::vector<FutexWord> words_;

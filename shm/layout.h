@@ -92,7 +92,8 @@ struct CompletionControl {
   // Futex word on which the device waits; bumped by a completion that finds it
   // armed.
   alignas(128) uint32_t summary;
-  // 1 while gpud's front-end is about to sleep or asleep.
+  // How many of gpud's threads are about to sleep, or asleep, until a doorbell
+  // of this device rings.
   alignas(128) uint32_t gpud_armed;
   // Why the aperture is closed (CloseReason); 0 while it is open. Never
   // reopened.

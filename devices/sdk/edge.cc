@@ -299,6 +299,7 @@ absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device,
   request.set_priority(spec.priority);
   request.set_modifyable(spec.modifyable);
   request.set_label(spec.label);
+  request.set_launch_path(spec.launch_path);
   if (auto status = ToBindings(spec.parameters, /*ring=*/true,
                                request.mutable_parameters());
       !status.ok()) {

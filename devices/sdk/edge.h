@@ -123,6 +123,9 @@ struct EventSpec {
   uint32_t priority = 0;        // 0 lowest .. 7 highest
   bool modifyable = false;
   std::string label;
+  // How a ring becomes a launch (docs/launch_paths.md); empty: the back-end's
+  // default.
+  std::string launch_path;
   std::vector<Parameter> parameters;
 };
 

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include "gpu_daemon/control/drain.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/watch_stream.h"
-#include "gpu_daemon/kmu/policy.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud {
@@ -30,30 +30,47 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext*,
   response->set_testbed(about_.testbed);
   response->set_pid(static_cast<uint32_t>(getpid()));
   response->set_uptime_ns(shm::NowNs() - about_.started_ns);
-  response->set_backend(about_.backend);
-  response->set_policy(daemon_->kmu->policy_name());
-  response->set_workers(about_.workers);
+  const Backend& backend = *daemon_->backend;
+  response->set_backend(std::string(backend.name()));
+  response->set_backend_description(backend.description());
+  response->set_policy(backend.policy());
+  response->set_workers(backend.workers());
   response->set_ekt_entries(daemon_->ekt->capacity());
   response->set_ekt_used(daemon_->ekt->used());
   response->set_devices(static_cast<uint32_t>(sessions_->All().size()));
+  const BackendFigures figures = backend.figures();
   v1::GpuModel* gpu = response->mutable_gpu();
-  gpu->set_sms(daemon_->gpu.sms);
-  gpu->set_blocks_per_sm(daemon_->gpu.blocks_per_sm);
-  gpu->set_threads_per_sm(daemon_->gpu.threads_per_sm);
-  gpu->set_registers_per_sm(daemon_->gpu.registers_per_sm);
-  gpu->set_shared_bytes_per_sm(daemon_->gpu.shared_bytes_per_sm);
-  gpu->set_resident_blocks(daemon_->kmu->resident_blocks());
+  gpu->set_sms(backend.gpu().sms);
+  gpu->set_blocks_per_sm(backend.gpu().blocks_per_sm);
+  gpu->set_threads_per_sm(backend.gpu().threads_per_sm);
+  gpu->set_registers_per_sm(backend.gpu().registers_per_sm);
+  gpu->set_shared_bytes_per_sm(backend.gpu().shared_bytes_per_sm);
+  gpu->set_resident_blocks(figures.resident_blocks);
   response->set_memory_bytes(daemon_->budget->total());
   response->set_memory_used(daemon_->budget->used());
-  response->set_tracing(daemon_->front_end->tracing());
+  response->set_tracing(daemon_->backend->paths().tracing());
   Describe(daemon_->ekt->totals(), response->mutable_events());
   response->set_telemetry_sent(daemon_->bus->sent());
   response->set_telemetry_dropped(daemon_->bus->dropped());
-  response->set_frontend_polls(daemon_->front_end->polls());
-  response->set_frontend_sleeps(daemon_->front_end->sleeps());
-  response->set_background_kernels(daemon_->kmu->background_kernels());
-  response->set_background_blocks(daemon_->kmu->background_blocks());
+  const PathFigures looks = daemon_->backend->paths().figures();
+  response->set_frontend_polls(looks.polls);
+  response->set_frontend_sleeps(looks.sleeps);
+  response->set_background_kernels(figures.background_kernels);
+  response->set_background_blocks(figures.background_blocks);
+  DescribePaths(response);
   return grpc::Status::OK;
+}
+
+void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
+  const auto events = daemon_->ekt->events();
+  for (const LaunchPathInfo& info : daemon_->backend->paths().infos()) {
+    v1::LaunchPath* path = response->add_launch_paths();
+    path->set_name(std::string(info.name));
+    path->set_summary(std::string(info.summary));
+    path->set_event_kernels(static_cast<uint32_t>(std::count_if(
+        events.begin(), events.end(),
+        [&](const auto& event) { return event->launch_path() == info.name; })));
+  }
 }
 
 grpc::Status AdminService::ListDevices(grpc::ServerContext*,
@@ -88,7 +105,7 @@ grpc::Status AdminService::ListRings(grpc::ServerContext*,
 grpc::Status AdminService::ListQueues(grpc::ServerContext*,
                                       const v1::ListQueuesRequest*,
                                       v1::ListQueuesResponse* response) {
-  for (const QueueLength& length : daemon_->kmu->queue_lengths()) {
+  for (const QueueLength& length : daemon_->backend->queue_lengths()) {
     v1::Queue* queue = response->add_queues();
     queue->set_name(length.event ? "event" : "host");
     queue->set_priority(length.priority);
@@ -137,14 +154,12 @@ void AdminService::CancelStuckStreams(shm::Nanoseconds now) {
 grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
                                      const v1::SetPolicyRequest* request,
                                      v1::SetPolicyResponse* response) {
-  auto policy = MakePolicy(request->policy());
-  if (!policy.ok()) {
-    return ToGrpc(
-        WithDetail(policy.status(), reason::kUnknownPolicy, request->policy()),
-        context);
+  const std::string previous = daemon_->backend->policy();
+  if (auto status = daemon_->backend->SetPolicy(request->policy());
+      !status.ok()) {
+    return ToGrpc(WithDetail(status, reason::kUnknownPolicy, request->policy()),
+                  context);
   }
-  const std::string previous = daemon_->kmu->policy_name();
-  daemon_->kmu->SetPolicy(*std::move(policy));
   response->set_previous(previous);
   v1::TelemetryEvent message;
   message.mutable_policy_changed()->set_from(previous);
@@ -164,7 +179,7 @@ grpc::Status AdminService::ResetStatistics(grpc::ServerContext*,
 grpc::Status AdminService::SetTracing(grpc::ServerContext*,
                                       const v1::SetTracingRequest* request,
                                       v1::SetTracingResponse*) {
-  daemon_->front_end->SetTracing(request->on());
+  daemon_->backend->paths().SetTracing(request->on());
   return grpc::Status::OK;
 }
 
@@ -188,7 +203,7 @@ grpc::Status AdminService::Drain(grpc::ServerContext* context,
   const DrainOutcome outcome = WaitUntilDrained(
       [&] {
         in_flight = InFlight();
-        idle = daemon_->kmu->idle();
+        idle = daemon_->backend->idle();
         return in_flight == 0 && idle;
       },
       limit, [context] { return context->IsCancelled(); });

@@ -22,8 +22,6 @@ class AdminService final : public v1::Admin::Service {
  public:
   struct About {
     std::string testbed;
-    std::string backend;
-    uint32_t workers = 0;
     shm::Nanoseconds started_ns = 0;
   };
 
@@ -81,6 +79,8 @@ class AdminService final : public v1::Admin::Service {
   };
 
   uint64_t InFlight() const;
+  // The launch paths, the default first.
+  void DescribePaths(v1::GetStatusResponse* response) const;
 
   const About about_;
   Daemon* const daemon_;

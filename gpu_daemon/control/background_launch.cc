@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
   auto kmd = MakeKernelMetadata(
       request.kernel(), request.has_grid() ? &request.grid() : nullptr,
       request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
-      daemon->gpu);
+      daemon->backend->gpu());
   if (!kmd.ok()) return kmd.status();
   if (auto status = CheckPriority(request.priority()); !status.ok()) {
     return status;
@@ -59,6 +59,7 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
   launch->cost = CostOf(kmd->threads(), kmd->kernel->registers_per_thread,
                         kmd->total_shared());
   launch->priority = request.priority();
+  launch->from_host = true;
   ArgumentBlock args;
   plan->Build(0, nullptr, args.data());
   launch->args = std::make_unique<std::byte[]>(kmd->kernel->args_size);
@@ -74,7 +75,7 @@ void BackgroundLaunch::Submit() {
     self->End(result);
   };
   launch_->life.queued_ns = shm::NowNs();
-  daemon_->kmu->Submit(std::move(launch_));
+  daemon_->backend->Submit(std::move(launch_));
 }
 
 std::optional<LaunchResult> BackgroundLaunch::Wait(
@@ -84,7 +85,7 @@ std::optional<LaunchResult> BackgroundLaunch::Wait(
                           [this] { return result_.has_value(); })) {
     if (!given_up()) continue;
     lock.unlock();
-    daemon_->kmu->CancelLaunch(token_, shm::EventStatus::kUnregistered);
+    daemon_->backend->CancelLaunch(token_, shm::EventStatus::kUnregistered);
     return std::nullopt;
   }
   return result_;

@@ -14,7 +14,7 @@
 #include "gpu_daemon/control/daemon.h"
 #include "gpu_daemon/control/device_space.h"
 #include "gpu_daemon/control/parameter_bindings.h"
-#include "gpu_daemon/kmu/kernel_launch.h"
+#include "gpu_daemon/launch/kernel_launch.h"
 #include "proto/events.pb.h"
 
 namespace carillon::gpud {

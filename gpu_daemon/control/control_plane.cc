@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "gpu_daemon/backends/backends.h"
 #include "gpu_daemon/control/names.h"
-#include "gpu_daemon/kmu/policy.h"
 #include "proto/testbed_paths.h"
 #include "shm/clock.h"
 #include "shm/waiting.h"
@@ -74,7 +74,7 @@ ControlPlane::ControlPlane(Options options)
 
 ControlPlane::~ControlPlane() {
   ShutDown();
-  workers_.reset();
+  if (backend_ != nullptr) backend_->Join();
 }
 
 absl::Status ControlPlane::Open() {
@@ -83,8 +83,6 @@ absl::Status ControlPlane::Open() {
        {paths.control_socket(), paths.handover_socket(), paths.bus_socket()}) {
     if (auto status = CheckSocketPath(path); !status.ok()) return status;
   }
-  auto policy = MakePolicy(options_.policy);
-  if (!policy.ok()) return policy.status();
   if (auto status = PrepareDirectory(options_.directory); !status.ok()) {
     return status;
   }
@@ -101,31 +99,26 @@ absl::Status ControlPlane::Open() {
   if (!bus.ok()) return bus.status();
   bus_ = *std::move(bus);
 
-  kmu_ = std::make_unique<Kmu>(options_.gpu, *std::move(policy));
-  workers_ = std::make_unique<CpuWorkers>(
-      options_.workers != 0 ? options_.workers : DefaultWorkers(), kmu_.get());
-  front_end_ = std::make_unique<FrontEnd>(
-      FrontEnd::Options{
-          .gpu = options_.gpu,
-          .tracing = options_.tracing,
-          .on_violation =
-              [this](const std::shared_ptr<DeviceMemory>& memory,
-                     std::string reason) {
-                loop_->Post([this, memory, reason = std::move(reason)] {
-                  sessions_.EndDevice(memory.get(), Ending::kEvicted, reason);
-                });
-              }},
-      kmu_.get());
-  daemon_.gpu = options_.gpu;
+  auto backend = MakeBackend(
+      options_.backend,
+      {.gpu = options_.gpu,
+       .policy = options_.policy,
+       .workers = options_.workers,
+       .tracing = options_.tracing,
+       .on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
+                              std::string reason) {
+         loop_->Post([this, memory, reason = std::move(reason)] {
+           sessions_.EndDevice(memory.get(), Ending::kEvicted, reason);
+         });
+       }});
+  if (!backend.ok()) return backend.status();
+  backend_ = *std::move(backend);
   daemon_.budget = &budget_;
   daemon_.ekt = &ekt_;
   daemon_.bus = bus_.get();
   daemon_.loop = loop_.get();
-  daemon_.kmu = kmu_.get();
-  daemon_.front_end = front_end_.get();
+  daemon_.backend = backend_.get();
   admin_.emplace(AdminService::About{.testbed = options_.testbed,
-                                     .backend = "cpu",
-                                     .workers = workers_->count(),
                                      .started_ns = shm::NowNs()},
                  &daemon_, &sessions_, [this] { RequestShutdown(); });
   if (auto status = StartServer(); !status.ok()) return status;
@@ -186,9 +179,10 @@ void ControlPlane::Tick() {
 void ControlPlane::RequestShutdown() { loop_->Stop(); }
 
 void ControlPlane::Run() {
-  spdlog::info("testbed {} is up in {}: {} workers, {} EKT entries, {} bytes",
-               options_.testbed, options_.directory, workers_->count(),
-               ekt_.capacity(), budget_.total());
+  spdlog::info(
+      "testbed {} is up in {}: {} back-end, {}, {} EKT entries, {} bytes",
+      options_.testbed, options_.directory, backend_->name(),
+      backend_->description(), ekt_.capacity(), budget_.total());
   loop_->Run();
 }
 
@@ -214,8 +208,7 @@ void ControlPlane::ShutDown() {
     server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
     server_->Wait();
   }
-  if (front_end_ != nullptr) front_end_->Stop();
-  if (kmu_ != nullptr) kmu_->Stop();
+  if (backend_ != nullptr) backend_->Stop();
 }
 
 }  // namespace carillon::gpud

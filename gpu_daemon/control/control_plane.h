@@ -15,7 +15,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/cpu/cpu_workers.h"
 #include "gpu_daemon/control/admin_service.h"
 #include "gpu_daemon/control/caller.h"
 #include "gpu_daemon/control/control_socket.h"
@@ -29,7 +28,7 @@
 #include "gpu_daemon/control/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/control/ticket_office.h"
-#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/launch/gpu_model.h"
 
 namespace carillon::gpud {
 
@@ -38,9 +37,10 @@ class ControlPlane {
   struct Options {
     std::string directory;
     std::string testbed = "default";
-    GpuModel gpu;
+    std::string backend = "auto";  // see MakeBackend()
+    GpuModel gpu;                  // what a back-end without a GPU emulates
     std::string policy = "first_come";
-    uint32_t workers = 0;       // 0: DefaultWorkers()
+    uint32_t workers = 0;       // 0: as many as the machine is good for
     uint32_t ekt_entries = 32;  // 1 to shm::kMaxDoorbells
     uint64_t memory_bytes = 0;  // 0: DefaultMemoryBudget()
     bool tracing = false;
@@ -86,9 +86,7 @@ class ControlPlane {
   Daemon daemon_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<TelemetryBus> bus_;
-  std::unique_ptr<Kmu> kmu_;
-  std::unique_ptr<CpuWorkers> workers_;
-  std::unique_ptr<FrontEnd> front_end_;
+  std::unique_ptr<Backend> backend_;
   SessionTable sessions_;
   Callers callers_;
   DevicesService devices_;

@@ -9,22 +9,18 @@
 #include "gpu_daemon/control/event_loop.h"
 #include "gpu_daemon/control/memory_budget.h"
 #include "gpu_daemon/control/telemetry_bus.h"
-#include "gpu_daemon/front_end/front_end.h"
-#include "gpu_daemon/kmu/gpu_model.h"
-#include "gpu_daemon/kmu/kmu.h"
+#include "gpu_daemon/launch/backend.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
 
 // Every part outlives every session and is thread safe.
 struct Daemon {
-  GpuModel gpu;
   MemoryBudget* budget = nullptr;
   EventKernelTable* ekt = nullptr;
   TelemetryBus* bus = nullptr;
   EventLoop* loop = nullptr;
-  Kmu* kmu = nullptr;
-  FrontEnd* front_end = nullptr;
+  Backend* backend = nullptr;
 
   // A new generation for an aperture or ring; never 0.
   shm::Generation NextGeneration() {
@@ -34,7 +30,7 @@ struct Daemon {
     }
     return shm::Generation(generation);
   }
-  // A name for Kmu::CancelLaunch(); never 0.
+  // A name for Backend::CancelLaunch(); never 0.
   uint64_t NextLaunchToken() {
     return launch_tokens_.fetch_add(1, std::memory_order_relaxed) + 1;
   }

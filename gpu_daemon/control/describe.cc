@@ -78,7 +78,9 @@ void Describe(const EventKernel& event, v1::EktEntry* out) {
   out->set_shared_bytes(kmd.shared_bytes);
   out->set_priority(event.priority());
   out->set_modifyable(event.modifyable());
-  out->set_short_path(event.takes_short_path(kmd));
+  out->set_launch_path(std::string(event.launch_path()));
+  out->set_short_path(event.launch_path() == kEdgePath &&
+                      event.takes_short_path(kmd));
   Describe(event.counts(), out->mutable_counts());
   for (uint32_t i = 0; i < kStages; ++i) {
     const auto stage = static_cast<Stage>(i);

@@ -3,7 +3,7 @@
 #define CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_
 
 #include "gpu_daemon/control/session.h"
-#include "gpu_daemon/front_end/event_kernel.h"
+#include "gpu_daemon/launch/event_kernel.h"
 #include "proto/admin.pb.h"
 #include "shm/histogram.h"
 #include "shm/types.h"

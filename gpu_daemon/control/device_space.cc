@@ -1,10 +1,5 @@
 #include "gpu_daemon/control/device_space.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 
@@ -48,12 +43,8 @@ std::byte* HeapRange::data() const {
       .At(offset_);
 }
 
-Buffer::~Buffer() {
-  if (gpu_memory_ != nullptr) munmap(gpu_memory_, bytes_);
-}
-
 absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
-    const Spec& spec, MemoryBudget* budget) {
+    const Spec& spec, MemoryBudget* budget, KernelMemory* kernel_memory) {
   for (const auto& [what, bytes] :
        {std::pair{"submission_bytes", spec.submission_bytes},
         std::pair{"completion_bytes", spec.completion_bytes}}) {
@@ -79,19 +70,31 @@ absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
   if (!completion.ok()) return completion.status();
   auto event = shm::CompletionEvent::Create();
   if (!event.ok()) return event.status();
+  std::array<std::unique_ptr<HostMapping>, 2> mappings;
+  for (size_t i = 0; i < mappings.size(); ++i) {
+    const shm::Aperture& mapped = i == 0 ? *submission : *completion;
+    auto mapping = kernel_memory->MapHost({mapped.At(0), mapped.size()});
+    if (!mapping.ok()) return mapping.status();
+    mappings[i] = *std::move(mapping);
+  }
   return std::shared_ptr<DeviceSpace>(
       new DeviceSpace(spec.name, *std::move(submission), *std::move(completion),
-                      *std::move(event), budget, *std::move(reservation)));
+                      *std::move(event), budget, *std::move(reservation),
+                      kernel_memory, std::move(mappings)));
 }
 
 DeviceSpace::DeviceSpace(std::string name, shm::Aperture submission,
                          shm::Aperture completion, shm::CompletionEvent event,
                          MemoryBudget* budget,
-                         MemoryBudget::Reservation reservation)
+                         MemoryBudget::Reservation reservation,
+                         KernelMemory* kernel_memory,
+                         std::array<std::unique_ptr<HostMapping>, 2> mappings)
     : memory_(std::move(name), std::move(submission), std::move(completion),
               std::move(event)),
       budget_(budget),
       reservation_(std::move(reservation)),
+      kernel_memory_(kernel_memory),
+      mappings_(std::move(mappings)),
       submission_heap_(memory_.submission().heap_offset(),
                        memory_.submission().heap_size()),
       completion_heap_(memory_.completion().heap_offset(),
@@ -136,13 +139,9 @@ absl::StatusOr<std::shared_ptr<Buffer>> DeviceSpace::AllocateGpuMemory(
   auto reservation = budget_->Reserve(
       bytes, fmt::format("GPU memory for device '{}'", memory_.name()));
   if (!reservation.ok()) return reservation.status();
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "cannot map {} bytes of GPU memory: {}", bytes, std::strerror(errno)));
-  }
-  return std::make_shared<Buffer>(static_cast<std::byte*>(data), bytes,
+  auto memory = kernel_memory_->Allocate(bytes);
+  if (!memory.ok()) return memory.status();
+  return std::make_shared<Buffer>(*std::move(memory), bytes,
                                   *std::move(reservation));
 }
 

@@ -7,6 +7,7 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_DEVICE_SPACE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_DEVICE_SPACE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,8 +16,9 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/memory_budget.h"
-#include "gpu_daemon/front_end/argument_plan.h"
-#include "gpu_daemon/front_end/device_memory.h"
+#include "gpu_daemon/launch/argument_plan.h"
+#include "gpu_daemon/launch/device_memory.h"
+#include "gpu_daemon/launch/kernel_memory.h"
 #include "proto/events.pb.h"
 #include "shm/region_heap.h"
 #include "shm/types.h"
@@ -65,29 +67,27 @@ class Buffer {
  public:
   Buffer(v1::BufferPlace place, HeapRange range, uint64_t bytes)
       : place_(place), range_(std::move(range)), bytes_(bytes) {}
-  // Takes over an anonymous mapping of `bytes` at `gpu_memory`.
-  Buffer(std::byte* gpu_memory, uint64_t bytes,
+  Buffer(std::unique_ptr<GpuMemory> gpu_memory, uint64_t bytes,
          MemoryBudget::Reservation reservation)
       : place_(v1::GPU_MEMORY),
-        gpu_memory_(gpu_memory),
+        gpu_memory_(std::move(gpu_memory)),
         bytes_(bytes),
         reservation_(std::move(reservation)) {}
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  ~Buffer();
 
   v1::BufferPlace place() const { return place_; }
   uint64_t bytes() const { return bytes_; }
   // From the start of the aperture; 0 for GPU memory.
   uint64_t offset() const { return range_.offset(); }
   std::byte* data() const {
-    return gpu_memory_ != nullptr ? gpu_memory_ : range_.data();
+    return gpu_memory_ != nullptr ? gpu_memory_->data() : range_.data();
   }
 
  private:
   const v1::BufferPlace place_;
   const HeapRange range_;
-  std::byte* const gpu_memory_ = nullptr;
+  const std::unique_ptr<GpuMemory> gpu_memory_;
   const uint64_t bytes_;
   const MemoryBudget::Reservation reservation_;
 };
@@ -104,10 +104,10 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
     uint64_t completion_bytes = 0;
   };
 
-  // Makes both apertures. Errors: ResourceExhausted (budget, machine's memory,
-  // descriptors).
+  // Makes both apertures, where kernels reach them. Errors: ResourceExhausted
+  // (budget, machine's memory, descriptors).
   static absl::StatusOr<std::shared_ptr<DeviceSpace>> Create(
-      const Spec& spec, MemoryBudget* budget);
+      const Spec& spec, MemoryBudget* budget, KernelMemory* kernel_memory);
 
   // Shares the ownership of all of this object.
   std::shared_ptr<DeviceMemory> memory() {
@@ -130,7 +130,9 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
 
   DeviceSpace(std::string name, shm::Aperture submission,
               shm::Aperture completion, shm::CompletionEvent event,
-              MemoryBudget* budget, MemoryBudget::Reservation reservation);
+              MemoryBudget* budget, MemoryBudget::Reservation reservation,
+              KernelMemory* kernel_memory,
+              std::array<std::unique_ptr<HostMapping>, 2> mappings);
   shm::RegionHeap& heap(shm::RegionKind kind) {
     return kind == shm::RegionKind::kSubmission ? submission_heap_
                                                 : completion_heap_;
@@ -140,6 +142,8 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   DeviceMemory memory_;
   MemoryBudget* const budget_;
   const MemoryBudget::Reservation reservation_;
+  KernelMemory* const kernel_memory_;
+  const std::array<std::unique_ptr<HostMapping>, 2> mappings_;
   mutable std::mutex mutex_;
   shm::RegionHeap submission_heap_;
   shm::RegionHeap completion_heap_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/control/error_detail.h"
 
 namespace carillon::gpud {
@@ -23,10 +24,11 @@ class DeviceSpaceTest : public ::testing::Test {
                                       .generation = shm::Generation(1),
                                       .submission_bytes = bytes,
                                       .completion_bytes = bytes},
-                                     &budget_);
+                                     &budget_, &memory_);
     EXPECT_TRUE(space.ok()) << space.status();
     return *std::move(space);
   }
+  CpuMemory memory_;
   MemoryBudget budget_{4 << 20};
 };
 
@@ -132,7 +134,7 @@ TEST_F(DeviceSpaceTest, TooMuchForTheBudgetIsRefusedWhole) {
                                       .generation = shm::Generation(1),
                                       .submission_bytes = 3 << 20,
                                       .completion_bytes = 3 << 20},
-                                     &budget_);
+                                     &budget_, &memory_);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(refused.status().message())
                 .find("attaching device 'nic0' needs"),

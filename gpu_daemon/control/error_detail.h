@@ -23,6 +23,7 @@ namespace reason {
 inline constexpr char kBadBinding[] = "BAD_BINDING";
 inline constexpr char kBadCount[] = "BAD_COUNT";
 inline constexpr char kBadDimensions[] = "BAD_DIMENSIONS";
+inline constexpr char kBadLaunchPath[] = "BAD_LAUNCH_PATH";
 inline constexpr char kBadName[] = "BAD_NAME";
 inline constexpr char kBadPriority[] = "BAD_PRIORITY";
 inline constexpr char kBadRingSize[] = "BAD_RING_SIZE";
@@ -44,6 +45,7 @@ inline constexpr char kTooMany[] = "TOO_MANY";
 inline constexpr char kUnknownBuffer[] = "UNKNOWN_BUFFER";
 inline constexpr char kUnknownEvent[] = "UNKNOWN_EVENT";
 inline constexpr char kUnknownKernel[] = "UNKNOWN_KERNEL";
+inline constexpr char kUnknownLaunchPath[] = "UNKNOWN_LAUNCH_PATH";
 inline constexpr char kUnknownPeer[] = "UNKNOWN_PEER";
 inline constexpr char kUnknownPolicy[] = "UNKNOWN_POLICY";
 inline constexpr char kUnknownSession[] = "UNKNOWN_SESSION";

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/front_end/argument_plan.h"
-#include "gpu_daemon/front_end/event_kernel.h"
-#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/launch/argument_plan.h"
+#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/launch/gpu_model.h"
 #include "proto/common.pb.h"
 
 namespace carillon::gpud {

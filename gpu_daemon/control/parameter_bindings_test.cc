@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/control/error_detail.h"
 
 namespace carillon::gpud {
@@ -49,7 +50,7 @@ class ParameterBindingsTest : public ::testing::Test {
                                       .generation = shm::Generation(1),
                                       .submission_bytes = 4096,
                                       .completion_bytes = 4096},
-                                     &budget_);
+                                     &budget_, &memory_);
     EXPECT_TRUE(space.ok()) << space.status();
     space_ = *std::move(space);
     uint32_t id = 1;
@@ -103,6 +104,7 @@ class ParameterBindingsTest : public ::testing::Test {
     EXPECT_EQ(DetailOf(bound.status()).subject(), name) << bound.status();
   }
 
+  CpuMemory memory_;
   MemoryBudget budget_{1 << 20};
   std::shared_ptr<DeviceSpace> space_;
   std::map<uint32_t, std::shared_ptr<Buffer>> buffers_;

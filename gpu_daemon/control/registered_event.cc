@@ -71,6 +71,7 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
        .priority = request.priority(),
        .modifyable = request.modifyable(),
        .label = request.label(),
+       .launch_path = placement.launch_path,
        .arguments = *std::move(plan)},
       space->memory(), layout, placement.ekt_index));
 }

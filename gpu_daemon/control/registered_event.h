@@ -6,14 +6,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/device_space.h"
 #include "gpu_daemon/control/parameter_bindings.h"
 #include "gpu_daemon/control/telemetry_bus.h"
-#include "gpu_daemon/front_end/event_kernel.h"
-#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/launch/gpu_model.h"
 #include "proto/events.pb.h"
 #include "shm/ring_layout.h"
 
@@ -26,6 +27,7 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
     shm::DoorbellIndex doorbell;
     shm::Generation generation;
     uint32_t ekt_index = 0;
+    std::string_view launch_path;  // a LaunchPathInfo's
   };
 
   // Makes it from a checked or unchecked request; takes nothing when it fails.

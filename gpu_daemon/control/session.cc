@@ -242,23 +242,32 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
   if (auto status = CheckOpen(); !status.ok()) return status;
   auto doorbell = FreeDoorbell();
   if (!doorbell.ok()) return doorbell.status();
+  auto path = daemon_->backend->paths().Find(request.launch_path());
+  if (!path.ok()) {
+    return WithDetail(path.status(), reason::kUnknownLaunchPath, "launch_path",
+                      "carillon status");
+  }
   auto slot = daemon_->ekt->Reserve();
   if (!slot.ok()) return slot.status();
-  auto event = RegisteredEvent::Create(request,
-                                       {.doorbell = *doorbell,
-                                        .generation = daemon_->NextGeneration(),
-                                        .ekt_index = slot->index()},
-                                       space_, BufferFinder(), daemon_->gpu);
+  auto event =
+      RegisteredEvent::Create(request,
+                              {.doorbell = *doorbell,
+                               .generation = daemon_->NextGeneration(),
+                               .ekt_index = slot->index(),
+                               .launch_path = path->name},
+                              space_, BufferFinder(), daemon_->backend->gpu());
   if (!event.ok()) return event.status();
 
-  if (auto status = daemon_->front_end->Add((*event)->event()); !status.ok()) {
-    return WithDetail(status, reason::kTooMany, "devices", "carillon ps");
+  if (auto status = path->path->Add((*event)->event()); !status.ok()) {
+    return absl::IsResourceExhausted(status)
+               ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")
+               : WithDetail(status, reason::kBadLaunchPath, "launch_path");
   }
   slot->Fill((*event)->event());
   const v1::RegisterEventResponse response = (*event)->Describe();
   daemon_->bus->Publish(RegisteredMessage(*(*event)->event()));
-  registrations_[doorbell->value()] = {.event = *std::move(event),
-                                       .slot = *std::move(slot)};
+  registrations_[doorbell->value()] = {
+      .event = *std::move(event), .slot = *std::move(slot), .path = path->path};
   return response;
 }
 
@@ -283,12 +292,14 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
                                                   uint32_t drain_ms,
                                                   const GivenUp& given_up) {
   std::shared_ptr<RegisteredEvent> registered;
+  LaunchPath* path = nullptr;
   {
     std::lock_guard lock(mutex_);
     auto found = FindEvent(event_id);
     if (!found.ok()) return found.status();
     (*found)->second.closing = true;
     registered = (*found)->second.event;
+    path = (*found)->second.path;
   }
   const auto event = registered->event();
   const uint64_t aborted_before = event->counts().aborted;
@@ -296,8 +307,8 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   WaitUntilDrained(
       [&] { return event->waiting_rings() == 0 && event->in_flight() == 0; },
       DrainLimit(drain_ms), given_up);
-  daemon_->front_end->Remove(event);
-  daemon_->kmu->Cancel(event.get(), shm::EventStatus::kUnregistered);
+  path->Remove(event);
+  daemon_->backend->Cancel(event.get(), shm::EventStatus::kUnregistered);
   event->AbortUnfinished(shm::EventStatus::kUnregistered);
   event->memory().bell().Signal();
   const uint64_t aborted = event->counts().aborted - aborted_before;
@@ -335,7 +346,7 @@ absl::Status Session::ScheduleEvent(uint32_t event_id, uint64_t through) {
                     through, event->launched(), event->ring().layout().entries),
         reason::kBadCount, "through");
   }
-  daemon_->front_end->Wake();
+  (*found)->second.path->Wake();
   return absl::OkStatus();
 }
 
@@ -416,8 +427,8 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
   for (const auto& [id, registration] : registrations) {
     aborted_before += registration.event->event()->counts().aborted;
   }
-  daemon_->front_end->RemoveDevice(&memory());
-  daemon_->kmu->Cancel(&memory(), why);
+  daemon_->backend->paths().RemoveDevice(&memory());
+  daemon_->backend->Cancel(&memory(), why);
   uint64_t aborted_after = 0;
   for (const auto& [id, registration] : registrations) {
     const auto event = registration.event->event();

@@ -108,7 +108,8 @@ class Session {
   struct Registration {
     std::shared_ptr<RegisteredEvent> event;
     EventKernelTable::Slot slot;
-    bool closing = false;  // UnregisterEvent waits for it
+    LaunchPath* path = nullptr;  // of the back-end
+    bool closing = false;        // UnregisterEvent waits for it
   };
   using RegistrationMap = std::map<uint32_t, Registration>;
 

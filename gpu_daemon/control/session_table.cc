@@ -134,7 +134,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
            shm::AlignUp(daemon_->ekt->capacity(), shm::kDoorbellsPerLine)),
        .submission_bytes = request.submission_bytes(),
        .completion_bytes = request.completion_bytes()},
-      daemon_->budget);
+      daemon_->budget, &daemon_->backend->memory());
   if (!space.ok()) return space.status();
   auto token = RandomTicket();
   if (!token.ok()) return token.status();

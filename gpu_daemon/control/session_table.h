@@ -19,6 +19,7 @@
 #include "gpu_daemon/control/session.h"
 #include "gpu_daemon/control/ticket_office.h"
 #include "proto/devices.pb.h"
+#include "shm/waiting.h"
 
 namespace carillon::gpud {
 
@@ -31,7 +32,8 @@ class SessionTable {
   // So that ListDevices fits a gRPC message of 4 MiB whatever the devices write
   // into their telemetry pages.
   static constexpr size_t kMostSessions = 64;
-  static_assert(kMostSessions <= FrontEnd::kMaxDevices);
+  // A front-end sleeps on all of them and on its mailbox.
+  static_assert(kMostSessions < shm::kMaxFutexWords);
 
   SessionTable(Daemon* daemon, TicketOffice* tickets)
       : daemon_(daemon), tickets_(tickets) {}

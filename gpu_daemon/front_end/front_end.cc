@@ -5,18 +5,16 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/launch/checked_entry.h"
 #include "shm/clock.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {
 namespace {
 
-using shm::EventState;
 using shm::EventStatus;
 using shm::NowNs;
 using shm::Sequence;
@@ -27,46 +25,11 @@ constexpr uint32_t kBurst = 32;
 // than processes it may be the device that waits for this core.
 constexpr shm::Nanoseconds kYieldAfterNs = 2'000;
 
-// gpud's private copy of an ESQ entry.
-struct EntryCopy {
-  // clang-format 14 breaks after the parenthesis of alignas.
-  // clang-format off
-  alignas(64) std::byte bytes[sizeof(shm::EsqEntryHeader) +
-                              sizeof(shm::KmdOverride) +
-                              shm::kMaxParameterBytes];
-  // clang-format on
-
-  shm::EsqEntryHeader header() const {
-    shm::EsqEntryHeader header;
-    std::memcpy(&header, bytes, sizeof(header));
-    return header;
-  }
-  shm::KmdOverride kmd() const {
-    shm::KmdOverride kmd;
-    std::memcpy(&kmd, bytes + sizeof(shm::EsqEntryHeader), sizeof(kmd));
-    return kmd;
-  }
-};
-
-EventStatus CheckHeader(const shm::EsqEntryHeader& header, Sequence sequence,
-                        const EventKernel& event) {
-  if (header.generation != event.ring().layout().generation.value()) {
-    return EventStatus::kStaleGeneration;
-  }
-  if (header.sequence != sequence.value()) return EventStatus::kBadSequence;
-  if ((header.flags & ~shm::kEsqKmdOverride) != 0)
-    return EventStatus::kBadFlags;
-  if ((header.flags & shm::kEsqKmdOverride) != 0 && !event.modifyable()) {
-    return EventStatus::kBadFlags;
-  }
-  return EventStatus::kOk;
-}
-
 }  // namespace
 
-FrontEnd::FrontEnd(Options options, Kmu* kmu)
+FrontEnd::FrontEnd(Options options, std::unique_ptr<Launcher> launcher)
     : options_(std::move(options)),
-      kmu_(kmu),
+      launcher_(std::move(launcher)),
       tracing_(options_.tracing),
       spin_(options_.max_spin_ns) {
   thread_ = std::thread([this] { Run(); });
@@ -125,7 +88,8 @@ void FrontEnd::CloseMailbox() {
 }
 
 absl::Status FrontEnd::Add(std::shared_ptr<EventKernel> event) {
-  absl::Status status;
+  absl::Status status = launcher_->Prepare(*event);
+  if (!status.ok()) return status;
   Call([&] {
     if (devices_.size() == kMaxDevices &&
         std::find(devices_.begin(), devices_.end(), event->shared_memory()) ==
@@ -133,6 +97,7 @@ absl::Status FrontEnd::Add(std::shared_ptr<EventKernel> event) {
       status = absl::ResourceExhaustedError(fmt::format(
           "{} devices have event kernels: that is as many as gpud can sleep on",
           devices_.size()));
+      launcher_->Release(*event);
       return;
     }
     const auto place = std::upper_bound(
@@ -149,7 +114,7 @@ absl::Status FrontEnd::Add(std::shared_ptr<EventKernel> event) {
 
 void FrontEnd::Remove(const std::shared_ptr<EventKernel>& event) {
   Call([&] {
-    if (std::erase(events_, event) != 0) TakePendingRings(*event);
+    if (std::erase(events_, event) != 0) LetGo(*event);
     CollectDevices();
   });
 }
@@ -166,7 +131,7 @@ std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(
   std::vector<std::shared_ptr<EventKernel>> taken;
   for (auto& event : events_) {
     if (&event->memory() != memory) continue;
-    TakePendingRings(*event);
+    LetGo(*event);
     taken.push_back(std::move(event));
   }
   std::erase(events_, nullptr);
@@ -176,7 +141,8 @@ std::vector<std::shared_ptr<EventKernel>> FrontEnd::TakeEventsOf(
 
 // Rings that nobody will serve any more become events in flight, which end as
 // all the others do: the caller aborts them.
-void FrontEnd::TakePendingRings(EventKernel& event) {
+void FrontEnd::LetGo(EventKernel& event) {
+  launcher_->Release(event);
   const EventKernel::Pending pending = event.PendingRings();
   if (pending.violation) return;
   for (uint32_t i = 0; i < pending.rings; ++i) event.TakeRing();
@@ -207,7 +173,7 @@ void FrontEnd::SetTracing(bool on) {
 }
 
 void FrontEnd::Run() {
-  pthread_setname_np(pthread_self(), "gpud-front-end");
+  pthread_setname_np(pthread_self(), options_.thread_name.c_str());
   uint32_t mailbox_seen = 0;
   while (true) {
     const uint32_t mailbox = mailbox_word_.load(std::memory_order_acquire);
@@ -217,7 +183,8 @@ void FrontEnd::Run() {
       mailbox_seen = mailbox;
       RunMailbox();
     }
-    if (PollOnce()) {
+    const bool rung = PollOnce();
+    if (launcher_->Reap() || rung) {
       idle_since_ns_ = 0;
       continue;
     }
@@ -226,7 +193,8 @@ void FrontEnd::Run() {
     if (++idle_polls_ % 32 != 0) continue;
     const shm::Nanoseconds now = NowNs();
     if (idle_since_ns_ == 0) idle_since_ns_ = now;
-    if (now - idle_since_ns_ >= spin_.budget()) {
+    const bool may_sleep = events_.empty() || !launcher_->must_poll();
+    if (may_sleep && now - idle_since_ns_ >= spin_.budget()) {
       if (Sleep(mailbox_seen)) spin_.Slept(NowNs() - idle_since_ns_);
       idle_since_ns_ = 0;
     } else if (now - idle_since_ns_ >= kYieldAfterNs) {
@@ -239,7 +207,7 @@ void FrontEnd::Run() {
 bool FrontEnd::PollOnce() {
   polls_.store(polls_.load(std::memory_order_relaxed) + 1,
                std::memory_order_relaxed);
-  const bool by_priority = kmu_->by_priority();
+  const bool by_priority = launcher_->by_priority();
   bool launched = false;
   for (size_t i = 0; i < events_.size(); ++i) {
     // events_ is sorted: a lower priority waits until all above it have nothing
@@ -281,108 +249,17 @@ void FrontEnd::Serve(const std::shared_ptr<EventKernel>& event,
   if (ended) event->memory().bell().Signal();
 }
 
-// A ring's entry, checked: what is left to do is to run it.
-struct FrontEnd::CheckedEntry {
-  KernelMetadata kmd;
-  ArgumentBlock args;
-  shm::EventLife life{};
-};
-
-EventStatus FrontEnd::CheckEntry(const EventKernel& event, Sequence sequence,
-                                 shm::Nanoseconds seen_ns,
-                                 CheckedEntry& checked) const {
-  const shm::RingLayout& layout = event.ring().layout();
-  EntryCopy entry;
-  event.ring().CopyEntry(sequence, entry.bytes,
-                         layout.parameter_offset + layout.parameter_bytes);
-  const shm::EsqEntryHeader header = entry.header();
-  if (const EventStatus status = CheckHeader(header, sequence, event);
-      status != EventStatus::kOk) {
-    return status;
-  }
-
-  KernelMetadata& kmd = checked.kmd;
-  kmd = event.kmd();
-  if ((header.flags & shm::kEsqKmdOverride) != 0) {
-    const shm::KmdOverride own = entry.kmd();
-    kmd.grid = {own.grid[0], own.grid[1], own.grid[2]};
-    kmd.block = {own.block[0], own.block[1], own.block[2]};
-    kmd.shared_bytes = own.shared_bytes;
-    if (!CheckKernelMetadata(kmd, options_.gpu).ok())
-      return EventStatus::kBadKmd;
-  }
-
-  if (const EventStatus status = event.arguments().Build(
-          layout.SlotOf(sequence), entry.bytes + layout.parameter_offset,
-          checked.args.data());
-      status != EventStatus::kOk) {
-    return status;
-  }
-  if (event.validate_each_launch() &&
-      kmd.kernel->validate({kmd.grid, kmd.block, kmd.total_shared()},
-                           checked.args.data()) != nullptr) {
-    return EventStatus::kBadParameter;
-  }
-  if (seen_ns != 0) {
-    checked.life.rung_ns = header.rung_ns;
-    checked.life.seen_ns = seen_ns;
-    checked.life.queued_ns = NowNs();
-  }
-  return EventStatus::kOk;
-}
-
 bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event,
                          Sequence sequence, shm::Nanoseconds seen_ns) {
   CheckedEntry entry;
-  if (const EventStatus status = CheckEntry(*event, sequence, seen_ns, entry);
-      status != EventStatus::kOk) {
-    return event->Finish(sequence, {.state = EventState::kFailed,
-                                    .status = static_cast<uint32_t>(status),
-                                    .refused = true});
+  const EventStatus status =
+      CheckEntry(*event, sequence, seen_ns, options_.gpu, entry);
+  if (status == EventStatus::kOk) {
+    return launcher_->Launch(event, sequence, entry);
   }
-  if (event->takes_short_path(entry.kmd)) {
-    RunShortPath(*event, sequence, entry);
-    return true;
-  }
-  kmu_->Submit(MakeLaunch(event, sequence, entry));
-  return false;
-}
-
-std::unique_ptr<KernelLaunch> FrontEnd::MakeLaunch(
-    const std::shared_ptr<EventKernel>& event, Sequence sequence,
-    const CheckedEntry& entry) {
-  const KernelMetadata& kmd = entry.kmd;
-  auto launch = std::make_unique<KernelLaunch>();
-  launch->kmd = kmd;
-  launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
-                        kmd.total_shared());
-  launch->priority = event->priority();
-  launch->args = std::make_unique<std::byte[]>(kmd.kernel->args_size);
-  std::memcpy(launch->args.get(), entry.args.data(), kmd.kernel->args_size);
-  launch->memory = event->shared_memory();
-  launch->event = event;
-  launch->sequence = sequence;
-  launch->life = entry.life;
-  return launch;
-}
-
-void FrontEnd::RunShortPath(EventKernel& event, Sequence sequence,
-                            CheckedEntry& entry) {
-  shm::EventLife& life = entry.life;
-  const bool traced = life.seen_ns != 0;
-  const bool sampled = event.wants_sample();
-  if (traced || sampled) life.dispatched_ns = NowNs();
-  uint32_t fail_status = 0;
-  RunBlock(entry.kmd, 0, entry.args.data(), &fail_status);
-  if (traced || sampled) {
-    life.finished_ns = NowNs();
-    if (sampled)
-      event.AddShortPathSample(life.finished_ns - life.dispatched_ns);
-  }
-  event.Finish(sequence, {.state = fail_status == 0 ? EventState::kDone
-                                                    : EventState::kFailed,
-                          .status = CompletionStatus(fail_status),
-                          .life = traced ? &life : nullptr});
+  return event->Finish(sequence, {.state = shm::EventState::kFailed,
+                                  .status = static_cast<uint32_t>(status),
+                                  .refused = true});
 }
 
 bool FrontEnd::Sleep(uint32_t mailbox_seen) {

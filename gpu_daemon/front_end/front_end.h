@@ -1,6 +1,5 @@
-// The GPU's front-end: one thread that watches every device's doorbells, reads
-// the event kernel table, runs single-warp events itself (the short path) and
-// hands the others to the KMU.
+// A front-end on a CPU core: one thread that watches doorbells, copies and
+// checks the entries that were rung, and hands them to its launcher.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
 
@@ -15,8 +14,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "gpu_daemon/front_end/event_kernel.h"
-#include "gpu_daemon/kmu/kmu.h"
+#include "gpu_daemon/front_end/launcher.h"
+#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/launch/launch_path.h"
 #include "shm/bells.h"
 #include "shm/spin_budget.h"
 #include "shm/waiting.h"
@@ -26,7 +26,7 @@ namespace carillon::gpud {
 // Public calls are thread safe and return when the front-end's thread has
 // carried them out; they must not come from that thread. Once it has ended, the
 // callers carry them out, one at a time.
-class FrontEnd {
+class FrontEnd : public LaunchPath {
  public:
   // As many as one futex_waitv can wait for, less the mailbox.
   static constexpr size_t kMaxDevices = shm::kMaxFutexWords - 1;
@@ -38,63 +38,44 @@ class FrontEnd {
     shm::Nanoseconds max_spin_ns = 50'000;
     // A sleeping front-end looks around this often whatever happens.
     std::chrono::milliseconds longest_sleep{500};
-    // Called, on the front-end's thread, once for a device that broke the
-    // protocol; its event kernels are removed by then. Must not block.
-    std::function<void(const std::shared_ptr<DeviceMemory>&,
-                       std::string reason)>
-        on_violation;
+    OnViolation on_violation;
+    // Of the thread, at most 15 letters.
+    std::string thread_name = "gpud-front-end";
   };
 
-  FrontEnd(Options options, Kmu* kmu);
-  ~FrontEnd();  // stops
+  FrontEnd(Options options, std::unique_ptr<Launcher> launcher);
+  ~FrontEnd() override;  // stops
 
-  // Polls the event kernel's doorbell from now on. Errors: ResourceExhausted,
-  // if its device would be one more than kMaxDevices.
-  absl::Status Add(std::shared_ptr<EventKernel> event);
-  // Never touches its ring again. Events that are in the KMU are the caller's
-  // to cancel or to wait for; rings that were not launched yet count as in
-  // flight from now on, for the caller to abort.
-  void Remove(const std::shared_ptr<EventKernel>& event);
-  // Remove() for all of a device, in one step. Returns them.
+  // Errors: the launcher's; ResourceExhausted, if its device would be one more
+  // than kMaxDevices.
+  absl::Status Add(std::shared_ptr<EventKernel> event) override;
+  void Remove(const std::shared_ptr<EventKernel>& event) override;
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
-      const DeviceMemory* memory);
-  // Wakes the front-end to look for scheduled events.
-  void Wake();
-
-  void SetTracing(bool on);
-  bool tracing() const { return tracing_.load(std::memory_order_relaxed); }
-  uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
-  uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
-
-  // No doorbell is looked at any more once this returns. What runs on the short
-  // path runs to its end.
-  void Stop();
+      const DeviceMemory* memory) override;
+  void Wake() override;
+  void SetTracing(bool on) override;
+  PathFigures figures() const override {
+    return {.polls = polls_.load(std::memory_order_relaxed),
+            .sleeps = sleeps_.load(std::memory_order_relaxed)};
+  }
+  // What the launcher runs in this thread runs to its end.
+  void Stop() override;
 
  private:
   void Run();
-  // One look at every doorbell; true if anything was launched.
+  // One look at every doorbell; true if any was rung.
   bool PollOnce();
   void Serve(const std::shared_ptr<EventKernel>& event, uint32_t count);
-  // True if the event has ended by now: run on the short path, or refused.
+  // True if the event has ended by now.
   bool LaunchOne(const std::shared_ptr<EventKernel>& event,
                  shm::Sequence sequence, shm::Nanoseconds seen_ns);
-  struct CheckedEntry;
-  // Copies the entry and fills `checked` in from the copy; kOk, or why it is
-  // refused.
-  shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
-                              shm::Nanoseconds seen_ns,
-                              CheckedEntry& checked) const;
-  static void RunShortPath(EventKernel& event, shm::Sequence sequence,
-                           CheckedEntry& entry);
-  static std::unique_ptr<KernelLaunch> MakeLaunch(
-      const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
-      const CheckedEntry& entry);
   void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
   // False if there was work after all.
   bool Sleep(uint32_t mailbox_seen);
   std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(
       const DeviceMemory* memory);
-  static void TakePendingRings(EventKernel& event);
+  void LetGo(EventKernel& event);
+  bool tracing() const { return tracing_.load(std::memory_order_relaxed); }
   void CollectDevices();
   // Runs `action` on the front-end's thread, or here once that has ended, and
   // waits for it.
@@ -103,7 +84,7 @@ class FrontEnd {
   void CloseMailbox();
 
   const Options options_;
-  Kmu* const kmu_;
+  const std::unique_ptr<Launcher> launcher_;
   // Writer: the front-end; readers: it, and whoever shows it. Relaxed: it only
   // decides whether the next events are stamped.
   std::atomic<bool> tracing_;

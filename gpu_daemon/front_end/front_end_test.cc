@@ -7,9 +7,10 @@
 #include <optional>
 
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
-#include "gpu_daemon/front_end/test_device.h"
+#include "gpu_daemon/backends/cpu/edge_launcher.h"
 #include "gpu_daemon/kernels/registry.h"
-#include "gpu_daemon/kmu/gate_kernel.h"
+#include "gpu_daemon/launch/gate_kernel.h"
+#include "gpu_daemon/launch/test_device.h"
 
 namespace carillon::gpud {
 namespace {
@@ -43,7 +44,7 @@ class FrontEndTest : public testing::Test {
                        std::string reason) {
                   violator_.set_value(memory->name() + ": " + reason);
                 }},
-        kmu_.get());
+        std::make_unique<EdgeLauncher>(kmu_.get()));
   }
   void Stop() {
     if (front_end_) front_end_->Stop();
@@ -444,11 +445,11 @@ TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
   uint64_t sleeps = 0;
   for (int round = 0; round < 200; ++round) {
     const shm::Nanoseconds start = shm::NowNs();
-    while (front_end_->sleeps() == sleeps) {
+    while (front_end_->figures().sleeps == sleeps) {
       ASSERT_LT(shm::NowNs() - start, 10'000'000'000) << "it never sleeps";
       std::this_thread::yield();
     }
-    sleeps = front_end_->sleeps();
+    sleeps = front_end_->figures().sleeps;
     event.ring->Commit();
     event.ring->Ring();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone) << round;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu_daemon/launch/completion_status.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud {
@@ -27,7 +28,7 @@ void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
 }
 
 std::deque<Kmu::LaunchPtr>& Kmu::QueueOf(const KernelLaunch& launch) {
-  const auto launcher = launch.is_event() ? Launcher::kEvent : Launcher::kHost;
+  const auto launcher = launch.from_host ? Launcher::kHost : Launcher::kEvent;
   return pending_[static_cast<size_t>(launcher)][launch.priority];
 }
 
@@ -174,7 +175,7 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
 
 void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
   launch->life.finished_ns = shm::NowNs();
-  if (launch->is_event()) {
+  if (!launch->on_end) {
     const bool traced = launch->life.seen_ns != 0;
     if (launch->event->Finish(launch->sequence,
                               {.state = state,

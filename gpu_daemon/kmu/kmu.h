@@ -13,9 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/kmu/gpu_model.h"
-#include "gpu_daemon/kmu/kernel_launch.h"
 #include "gpu_daemon/kmu/policy.h"
+#include "gpu_daemon/launch/backend.h"
+#include "gpu_daemon/launch/gpu_model.h"
+#include "gpu_daemon/launch/kernel_launch.h"
 
 namespace carillon::gpud {
 
@@ -28,12 +29,6 @@ struct DispatchedBlock {
   KernelLaunch* launch = nullptr;
   uint64_t block = 0;  // flattened index, x fastest
   uint32_t sm = 0;
-};
-
-struct QueueLength {
-  bool event = false;
-  uint32_t priority = 0;
-  uint32_t kernels = 0;
 };
 
 // Thread safe.

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
-#include "gpu_daemon/kmu/gate_kernel.h"
+#include "gpu_daemon/launch/gate_kernel.h"
 
 namespace carillon::gpud {
 namespace {
@@ -30,6 +30,7 @@ std::unique_ptr<KernelLaunch> GateLaunch(
   launch->args = std::make_unique<std::byte[]>(sizeof(GateArgs));
   const GateArgs args{reinterpret_cast<uint64_t>(gate), tag};
   std::memcpy(launch->args.get(), &args, sizeof(args));
+  launch->from_host = true;
   launch->on_end = std::move(on_end);
   return launch;
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/kmu/kernel_launch.h"
+#include "gpu_daemon/launch/kernel_launch.h"
 
 namespace carillon::gpud {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gpu_daemon/front_end/event_kernel.h"
+#include "gpu_daemon/launch/kernel_metadata.h"
 
 namespace carillon::gpud {
 

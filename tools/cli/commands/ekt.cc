@@ -40,20 +40,21 @@ absl::Status Show(OpenTestbed& open, Console& console) {
                {"FAILED", Align::kRight},
                {"ABORTED", Align::kRight},
                {"IN FLIGHT", Align::kRight},
+               {"PATH"},
                {"FLAGS"}});
   for (const v1::EktEntry& entry : ekt->entries()) {
     const v1::EventCounts& counts = entry.counts();
-    table.AddRow({fmt::format("{}", entry.ekt_index()), entry.device(),
-                  fmt::format("{}", entry.event_id()),
-                  entry.label().empty()
-                      ? entry.kernel()
-                      : fmt::format("{} ({})", entry.kernel(), entry.label()),
-                  FormatDim3(entry.grid()), FormatDim3(entry.block()),
-                  FormatBytes(entry.shared_bytes()),
-                  fmt::format("{}", entry.priority()),
-                  FormatCount(counts.rung()), FormatCount(counts.done()),
-                  FormatCount(counts.failed()), FormatCount(counts.aborted()),
-                  FormatCount(InFlight(counts)), Flags(entry)});
+    table.AddRow(
+        {fmt::format("{}", entry.ekt_index()), entry.device(),
+         fmt::format("{}", entry.event_id()),
+         entry.label().empty()
+             ? entry.kernel()
+             : fmt::format("{} ({})", entry.kernel(), entry.label()),
+         FormatDim3(entry.grid()), FormatDim3(entry.block()),
+         FormatBytes(entry.shared_bytes()), fmt::format("{}", entry.priority()),
+         FormatCount(counts.rung()), FormatCount(counts.done()),
+         FormatCount(counts.failed()), FormatCount(counts.aborted()),
+         FormatCount(InFlight(counts)), entry.launch_path(), Flags(entry)});
   }
   if (!table.empty()) console.Print(table);
   console.Say(fmt::format("{} of {} entries used", ekt->entries_size(),

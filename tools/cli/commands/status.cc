@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
 #include <vector>
@@ -60,6 +61,23 @@ Json ToDocument(const v1::GetStatusResponse& status,
   return document;
 }
 
+// "edge (default, 3 event kernels), baseline, persistent"
+std::string LaunchPaths(const v1::GetStatusResponse& status) {
+  std::string text;
+  for (const v1::LaunchPath& path : status.launch_paths()) {
+    std::vector<std::string> notes;
+    if (text.empty()) notes.push_back("default");
+    if (const uint32_t count = path.event_kernels()) {
+      notes.push_back(
+          fmt::format("{} event kernel{}", count, count == 1 ? "" : "s"));
+    }
+    if (!text.empty()) text += ", ";
+    text += path.name();
+    if (!notes.empty()) text += fmt::format(" ({})", fmt::join(notes, ", "));
+  }
+  return text;
+}
+
 std::string Overview(const v1::GetStatusResponse& status,
                      const std::vector<std::string>& dead, Console& console) {
   const v1::GpuModel& gpu = status.gpu();
@@ -71,9 +89,8 @@ std::string Overview(const v1::GetStatusResponse& status,
   line("testbed",
        fmt::format("{}, up for {}, gpud pid {}", console.Bold(status.testbed()),
                    FormatAge(status.uptime_ns()), status.pid()));
-  line("GPU", fmt::format("{} back-end, {} worker{}, policy {}",
-                          status.backend(), status.workers(),
-                          status.workers() == 1 ? "" : "s", status.policy()));
+  line("GPU", fmt::format("{} back-end: {}; policy {}", status.backend(),
+                          status.backend_description(), status.policy()));
   line("", fmt::format("{} SMs, each {} blocks, {} threads, {} registers, {} "
                        "shared; {} blocks resident",
                        gpu.sms(), gpu.blocks_per_sm(), gpu.threads_per_sm(),
@@ -94,6 +111,7 @@ std::string Overview(const v1::GetStatusResponse& status,
     line("", fmt::format("{} of the failed were bad entries",
                          FormatCount(events.refused())));
   }
+  line("paths", LaunchPaths(status));
   line("background", fmt::format("{} kernels, {} blocks",
                                  FormatCount(status.background_kernels()),
                                  FormatCount(status.background_blocks())));

@@ -20,7 +20,7 @@ const std::vector<Key>& GpuTable() {
        .flag = "--backend",
        .fallback = "auto",
        .help =
-           "who runs the kernels; cuda is not built in yet, so auto is cpu"},
+           "who runs the kernels; auto: cuda where there is a GPU, else cpu"},
       {.name = "workers",
        .type = KeyType::kInteger,
        .min = 0,

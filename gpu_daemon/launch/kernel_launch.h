@@ -1,7 +1,7 @@
 // One launch on its way through the KMU: an event, or a background (ordinary)
 // kernel.
-#ifndef CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_
-#define CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_KERNEL_LAUNCH_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_KERNEL_LAUNCH_H_
 
 #include <atomic>
 #include <cstdint>
@@ -9,9 +9,9 @@
 #include <memory>
 #include <optional>
 
-#include "gpu_daemon/front_end/argument_plan.h"
-#include "gpu_daemon/front_end/event_kernel.h"
-#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/launch/argument_plan.h"
+#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/launch/gpu_model.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
@@ -39,7 +39,13 @@ struct KernelLaunch {
   std::shared_ptr<EventKernel> event;
   shm::Sequence sequence;
 
-  // Background kernels: called once, on any thread, without a lock held.
+  // Waits among the host's launches: CPU code launched it, as it does every
+  // background kernel.
+  bool from_host = false;
+
+  // Called once, on any thread, without a lock held. Background kernels have
+  // it; an event with it is not completed by its last block but by whoever is
+  // called.
   std::function<void(const LaunchResult&)> on_end;
   uint64_t token = 0;  // the caller's own, for Kmu::CancelLaunch; 0: none
 
@@ -64,4 +70,4 @@ struct KernelLaunch {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_KMU_KERNEL_LAUNCH_H_
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_KERNEL_LAUNCH_H_

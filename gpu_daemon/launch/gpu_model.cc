@@ -1,4 +1,4 @@
-#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/launch/gpu_model.h"
 
 namespace carillon::gpud {
 

@@ -1,7 +1,7 @@
 // A device in the test's own process: apertures, rings, and both ends of them,
 // without a control plane.
-#ifndef CARILLON_GPU_DAEMON_FRONT_END_TEST_DEVICE_H_
-#define CARILLON_GPU_DAEMON_FRONT_END_TEST_DEVICE_H_
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_TEST_DEVICE_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_TEST_DEVICE_H_
 
 #include <chrono>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpu_daemon/front_end/event_kernel.h"
+#include "gpu_daemon/launch/event_kernel.h"
 #include "shm/bells.h"
 #include "shm/device_ring.h"
 #include "shm/region_heap.h"
@@ -97,4 +97,4 @@ class TestDevice {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_FRONT_END_TEST_DEVICE_H_
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_TEST_DEVICE_H_

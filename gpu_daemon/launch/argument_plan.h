@@ -1,8 +1,8 @@
 // How the arguments of one launch are made from what was registered and from
 // one ESQ entry: constants are copied, per-slot buffers stepped, writable
 // parameters range-checked.
-#ifndef CARILLON_GPU_DAEMON_FRONT_END_ARGUMENT_PLAN_H_
-#define CARILLON_GPU_DAEMON_FRONT_END_ARGUMENT_PLAN_H_
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_ARGUMENT_PLAN_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_ARGUMENT_PLAN_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -101,4 +101,4 @@ class ArgumentPlan {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_FRONT_END_ARGUMENT_PLAN_H_
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_ARGUMENT_PLAN_H_

@@ -1,6 +1,6 @@
 // The emulated GPU: how many thread blocks may run at once, and where.
-#ifndef CARILLON_GPU_DAEMON_KMU_GPU_MODEL_H_
-#define CARILLON_GPU_DAEMON_KMU_GPU_MODEL_H_
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_GPU_MODEL_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_GPU_MODEL_H_
 
 #include <cstdint>
 #include <optional>
@@ -57,4 +57,4 @@ class SmOccupancy {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_KMU_GPU_MODEL_H_
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_GPU_MODEL_H_

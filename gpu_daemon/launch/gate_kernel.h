@@ -1,7 +1,7 @@
 // A kernel for tests of scheduling: its blocks say that they run, and wait
 // until they are let go on.
-#ifndef CARILLON_GPU_DAEMON_KMU_GATE_KERNEL_H_
-#define CARILLON_GPU_DAEMON_KMU_GATE_KERNEL_H_
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_GATE_KERNEL_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_GATE_KERNEL_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -80,4 +80,4 @@ inline constexpr simt::KernelInfo kGateKernel = {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_KMU_GATE_KERNEL_H_
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_GATE_KERNEL_H_

@@ -1,4 +1,4 @@
-#include "gpu_daemon/front_end/event_kernel.h"
+#include "gpu_daemon/launch/event_kernel.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,8 +12,9 @@
 #include <thread>
 #include <utility>
 
-#include "gpu_daemon/front_end/test_device.h"
 #include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/launch/completion_status.h"
+#include "gpu_daemon/launch/test_device.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "gpu_daemon/front_end/argument_plan.h"
+#include "gpu_daemon/launch/argument_plan.h"
 
 #include <bit>
 #include <cstring>

@@ -1,52 +1,23 @@
 // One entry of the event kernel table (EDGE III-C): what was registered, the
 // ring that triggers it, and its ledger.
-#ifndef CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_
-#define CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_EVENT_KERNEL_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_EVENT_KERNEL_H_
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "gpu_daemon/front_end/argument_plan.h"
-#include "gpu_daemon/front_end/device_memory.h"
-#include "gpu_daemon/kernels/kernel_info.h"
-#include "gpu_daemon/kmu/gpu_model.h"
+#include "gpu_daemon/launch/argument_plan.h"
+#include "gpu_daemon/launch/device_memory.h"
+#include "gpu_daemon/launch/kernel_metadata.h"
 #include "shm/gpu_ring.h"
 #include "shm/histogram.h"
 
 namespace carillon::gpud {
-
-inline constexpr uint32_t kPriorities = 8;  // 0 lowest .. 7 highest
-
-// KMD: what a launch of the kernel looks like.
-struct KernelMetadata {
-  const simt::KernelInfo* kernel = nullptr;
-  simt::Dim3 grid;
-  simt::Dim3 block;
-  uint32_t shared_bytes = 0;  // beside the kernel's static ones
-
-  uint64_t blocks() const { return uint64_t{grid.x} * grid.y * grid.z; }
-  uint32_t threads() const { return block.x * block.y * block.z; }
-  uint32_t total_shared() const {
-    return shared_bytes + kernel->static_shared_bytes;
-  }
-  // EDGE IV-C: at most a warp, no shared memory.
-  bool single_warp() const {
-    return blocks() == 1 && threads() <= 32 && total_shared() == 0;
-  }
-};
-
-// What a completion carries for a kernel that ended with this fail status (0:
-// it did not fail).
-uint32_t CompletionStatus(uint32_t fail_status);
-
-// Errors: InvalidArgument, naming the dimension, its value and the limit.
-absl::Status CheckKernelMetadata(const KernelMetadata& kmd,
-                                 const GpuModel& gpu);
 
 // The stages of an event's life that are kept as histograms while tracing is
 // on.
@@ -77,6 +48,7 @@ class EventKernel {
     uint32_t priority = 0;
     bool modifyable = false;
     std::string label;
+    std::string_view launch_path;  // a LaunchPathInfo's, or a literal
     ArgumentPlan arguments;
   };
 
@@ -89,6 +61,7 @@ class EventKernel {
   uint32_t priority() const { return registration_.priority; }
   bool modifyable() const { return registration_.modifyable; }
   const std::string& label() const { return registration_.label; }
+  std::string_view launch_path() const { return registration_.launch_path; }
   const ArgumentPlan& arguments() const { return registration_.arguments; }
   const DeviceMemory& memory() const { return *memory_; }
   const std::shared_ptr<DeviceMemory>& shared_memory() const { return memory_; }
@@ -240,4 +213,4 @@ class EventKernel {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_FRONT_END_EVENT_KERNEL_H_
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_EVENT_KERNEL_H_

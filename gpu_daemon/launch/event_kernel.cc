@@ -1,13 +1,9 @@
-#include "gpu_daemon/front_end/event_kernel.h"
+#include "gpu_daemon/launch/event_kernel.h"
 
 #include <sched.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
-
-#include "absl/status/status.h"
-#include "fmt/format.h"
 
 namespace carillon::gpud {
 namespace {
@@ -16,20 +12,6 @@ using shm::EventState;
 using shm::EventStatus;
 using shm::Sequence;
 
-// Grid and block limits of CUDA (compute capability 3.0 and later).
-constexpr uint32_t kMaxGridX = 0x7fffffff;
-constexpr uint32_t kMaxGridYZ = 65535;
-constexpr uint32_t kMaxBlockXY = 1024;
-constexpr uint32_t kMaxBlockZ = 64;
-constexpr uint32_t kMaxThreads = 1024;
-
-absl::Status CheckDimension(std::string_view name, uint32_t value,
-                            uint32_t limit) {
-  if (value >= 1 && value <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{} is {}: must be from 1 to {}", name, value, limit));
-}
-
 bool NeedsValidation(const EventKernel::Registration& registration) {
   return registration.kmd.kernel->validate != nullptr &&
          (registration.modifyable ||
@@ -37,77 +19,6 @@ bool NeedsValidation(const EventKernel::Registration& registration) {
 }
 
 }  // namespace
-
-uint32_t CompletionStatus(uint32_t fail_status) {
-  const auto found = [](EventStatus status) {
-    return static_cast<uint32_t>(status);
-  };
-  // Without a default: a finding without a status of its own is a warning.
-  switch (static_cast<simt::FailStatus>(fail_status)) {
-    case simt::kFailNone:
-      return found(EventStatus::kOk);
-    case simt::kFailBarrierDeadlock:
-      return found(EventStatus::kBarrierDivergence);
-    case simt::kFailWarpDeadlock:
-      return found(EventStatus::kWarpDivergence);
-    case simt::kFailSharedOutOfRange:
-      return found(EventStatus::kSharedOutOfRange);
-    case simt::kFailBadLaunch:
-      return found(EventStatus::kBadLaunch);
-    case simt::kFailNoMemory:
-      return found(EventStatus::kNoMemory);
-    case simt::kFailBadArguments:
-    case simt::kFailBadShape:
-    case simt::kMaxKernelStatus:
-      break;
-  }
-  return found(EventStatus::kKernelStatusBase) +
-         simt::KernelStatus(fail_status);
-}
-
-absl::Status CheckKernelMetadata(const KernelMetadata& kmd,
-                                 const GpuModel& gpu) {
-  for (const auto& status :
-       {CheckDimension("grid.x", kmd.grid.x, kMaxGridX),
-        CheckDimension("grid.y", kmd.grid.y, kMaxGridYZ),
-        CheckDimension("grid.z", kmd.grid.z, kMaxGridYZ),
-        CheckDimension("block.x", kmd.block.x, kMaxBlockXY),
-        CheckDimension("block.y", kmd.block.y, kMaxBlockXY),
-        CheckDimension("block.z", kmd.block.z, kMaxBlockZ)}) {
-    if (!status.ok()) return status;
-  }
-  const uint64_t threads = uint64_t{kmd.block.x} * kmd.block.y * kmd.block.z;
-  if (threads > kMaxThreads) {
-    return absl::InvalidArgumentError(fmt::format(
-        "block {}x{}x{} has {} threads: the limit is {}", kmd.block.x,
-        kmd.block.y, kmd.block.z, threads, kMaxThreads));
-  }
-  // What kernels count their threads by.
-  if (kmd.blocks() > std::numeric_limits<uint64_t>::max() / threads) {
-    return absl::InvalidArgumentError(
-        fmt::format("grid {}x{}x{} of {} threads each: more than 2^64 in all",
-                    kmd.grid.x, kmd.grid.y, kmd.grid.z, threads));
-  }
-  // In two steps: the sum of two u32 must not wrap.
-  if (kmd.shared_bytes > gpu.shared_bytes_per_sm ||
-      kmd.kernel->static_shared_bytes >
-          gpu.shared_bytes_per_sm - kmd.shared_bytes) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{} + {} bytes of shared memory: an SM has {}", kmd.shared_bytes,
-        kmd.kernel->static_shared_bytes, gpu.shared_bytes_per_sm));
-  }
-  const BlockCost cost =
-      CostOf(static_cast<uint32_t>(threads), kmd.kernel->registers_per_thread,
-             kmd.total_shared());
-  if (!SmOccupancy(gpu).Fits(cost)) {
-    return absl::InvalidArgumentError(
-        fmt::format("one thread block needs {} threads and {} registers: an SM "
-                    "has {} and {}",
-                    cost.threads, cost.registers, gpu.threads_per_sm,
-                    gpu.registers_per_sm));
-  }
-  return absl::OkStatus();
-}
 
 std::string_view StageName(Stage stage) {
   switch (stage) {

@@ -1,8 +1,8 @@
 // A device's two apertures and how to wake it: what outlives its session until
 // the last kernel that touches it has ended. Buffers and GPU memory are
 // control/device_space.h's.
-#ifndef CARILLON_GPU_DAEMON_FRONT_END_DEVICE_MEMORY_H_
-#define CARILLON_GPU_DAEMON_FRONT_END_DEVICE_MEMORY_H_
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_DEVICE_MEMORY_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_DEVICE_MEMORY_H_
 
 #include <atomic>
 #include <string>
@@ -55,4 +55,4 @@ class DeviceMemory {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_FRONT_END_DEVICE_MEMORY_H_
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_DEVICE_MEMORY_H_

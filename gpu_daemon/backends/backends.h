@@ -1,0 +1,34 @@
+// The one place that knows which back-ends there are.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_BACKENDS_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_BACKENDS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/launch/backend.h"
+
+namespace carillon::gpud {
+
+struct BackendOptions {
+  GpuModel gpu;  // what a back-end without a GPU emulates
+  std::string policy = "first_come";
+  uint32_t workers = 0;  // 0: as many as the machine is good for
+  bool tracing = false;
+  OnViolation on_violation;
+};
+
+// "auto": the first that can start, CUDA before the CPU. Errors: NotFound (no
+// such back-end), FailedPrecondition (not in this build, no GPU, driver), those
+// of its Create().
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
+    std::string_view name, const BackendOptions& options);
+// Without "auto".
+std::vector<std::string> BackendNames();
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_BACKENDS_H_

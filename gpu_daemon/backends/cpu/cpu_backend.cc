@@ -1,0 +1,116 @@
+#include "gpu_daemon/backends/cpu/cpu_backend.h"
+
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cpu/baseline_launcher.h"
+#include "gpu_daemon/backends/cpu/edge_launcher.h"
+#include "gpu_daemon/backends/cpu/persistent_launcher.h"
+#include "gpu_daemon/front_end/front_end.h"
+
+namespace carillon::gpud {
+namespace {
+
+struct CpuPath {
+  LaunchPathInfo info;
+  std::string_view thread_name;
+  std::unique_ptr<Launcher> (*make)(Kmu*);
+};
+
+// The default first.
+constexpr CpuPath kPaths[] = {
+    {{kEdgePath,
+      "the front-end launches: single warps at once, the rest through the KMU"},
+     "gpud-front-end",
+     [](Kmu* kmu) -> std::unique_ptr<Launcher> {
+       return std::make_unique<EdgeLauncher>(kmu);
+     }},
+    {{"baseline", "a CPU thread launches every kernel and polls for its end"},
+     "gpud-baseline",
+     [](Kmu* kmu) -> std::unique_ptr<Launcher> {
+       return std::make_unique<BaselineLauncher>(
+           kmu, BaselineLauncher::Completion::kEventPolling);
+     }},
+    {{"baseline_flag",
+      "a CPU thread launches every kernel; its last block tells the device"},
+     "gpud-base-flag",
+     [](Kmu* kmu) -> std::unique_ptr<Launcher> {
+       return std::make_unique<BaselineLauncher>(
+           kmu, BaselineLauncher::Completion::kEpilogue);
+     }},
+    {{"persistent",
+      "a resident thread polls the doorbells and runs the blocks itself"},
+     "gpud-persistent",
+     [](Kmu*) -> std::unique_ptr<Launcher> {
+       return std::make_unique<PersistentLauncher>();
+     }},
+};
+
+std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu) {
+  std::vector<PathSet::Entry> entries;
+  for (const CpuPath& path : kPaths) {
+    entries.push_back(
+        {path.info,
+         [&path, kmu, gpu = options.gpu, on_violation = options.on_violation](
+             bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
+           return std::make_unique<FrontEnd>(
+               FrontEnd::Options{.gpu = gpu,
+                                 .tracing = tracing,
+                                 .on_violation = on_violation,
+                                 .thread_name = std::string(path.thread_name)},
+               path.make(kmu));
+         }});
+  }
+  return entries;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
+    const BackendOptions& options) {
+  auto policy = MakePolicy(options.policy);
+  if (!policy.ok()) return policy.status();
+  return std::unique_ptr<Backend>(new CpuBackend(options, *std::move(policy)));
+}
+
+CpuBackend::CpuBackend(const BackendOptions& options,
+                       std::unique_ptr<SharingPolicy> policy)
+    : options_(options),
+      kmu_(options.gpu, std::move(policy)),
+      paths_(Paths(options, &kmu_), options.tracing) {
+  workers_.emplace(options.workers != 0 ? options.workers : DefaultWorkers(),
+                   &kmu_);
+}
+
+CpuBackend::~CpuBackend() {
+  Stop();
+  Join();
+}
+
+std::string CpuBackend::description() const {
+  return fmt::format("{} worker thread{}", workers(),
+                     workers() == 1 ? "" : "s");
+}
+
+BackendFigures CpuBackend::figures() const {
+  return {.resident_blocks = kmu_.resident_blocks(),
+          .background_kernels = kmu_.background_kernels(),
+          .background_blocks = kmu_.background_blocks()};
+}
+
+absl::Status CpuBackend::SetPolicy(std::string_view name) {
+  auto policy = MakePolicy(name);
+  if (!policy.ok()) return policy.status();
+  kmu_.SetPolicy(*std::move(policy));
+  return absl::OkStatus();
+}
+
+void CpuBackend::Stop() {
+  paths_.Stop();
+  kmu_.Stop();
+}
+
+void CpuBackend::Join() { workers_.reset(); }
+
+}  // namespace carillon::gpud

@@ -1,0 +1,74 @@
+// The CPU back-end: kernels on cores of this machine, under an emulated GPU's
+// limits. The embedded default.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_BACKEND_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_BACKEND_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/backends.h"
+#include "gpu_daemon/backends/cpu/cpu_memory.h"
+#include "gpu_daemon/backends/cpu/cpu_workers.h"
+#include "gpu_daemon/kmu/kmu.h"
+#include "gpu_daemon/launch/backend.h"
+
+namespace carillon::gpud {
+
+class CpuBackend : public Backend {
+ public:
+  // Errors: NotFound (policy).
+  static absl::StatusOr<std::unique_ptr<Backend>> Create(
+      const BackendOptions& options);
+  ~CpuBackend() override;
+
+  std::string_view name() const override { return "cpu"; }
+  std::string description() const override;
+  const GpuModel& gpu() const override { return options_.gpu; }
+  uint32_t workers() const override { return workers_->count(); }
+  BackendFigures figures() const override;
+  std::vector<QueueLength> queue_lengths() const override {
+    return kmu_.queue_lengths();
+  }
+  bool idle() const override { return kmu_.idle(); }
+
+  PathSet& paths() override { return paths_; }
+
+  void Submit(std::unique_ptr<KernelLaunch> launch) override {
+    kmu_.Submit(std::move(launch));
+  }
+  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override {
+    kmu_.Cancel(memory, why);
+  }
+  void Cancel(const EventKernel* event, shm::EventStatus why) override {
+    kmu_.Cancel(event, why);
+  }
+  void CancelLaunch(uint64_t token, shm::EventStatus why) override {
+    kmu_.CancelLaunch(token, why);
+  }
+
+  std::string policy() const override { return kmu_.policy_name(); }
+  absl::Status SetPolicy(std::string_view name) override;
+
+  KernelMemory& memory() override { return memory_; }
+
+  void Stop() override;
+  void Join() override;
+
+ private:
+  CpuBackend(const BackendOptions& options,
+             std::unique_ptr<SharingPolicy> policy);
+
+  const BackendOptions options_;
+  CpuMemory memory_;
+  Kmu kmu_;
+  std::optional<CpuWorkers> workers_;
+  PathSet paths_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_BACKEND_H_

@@ -1,0 +1,20 @@
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_MEMORY_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_MEMORY_H_
+
+#include "gpu_daemon/launch/kernel_memory.h"
+
+namespace carillon::gpud {
+
+// Kernels on CPU cores reach what gpud maps; GPU memory is anonymous memory.
+class CpuMemory : public KernelMemory {
+ public:
+  absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
+      std::span<std::byte>) override {
+    return std::make_unique<HostMapping>();
+  }
+  absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_MEMORY_H_

@@ -1,0 +1,28 @@
+// Launch path `edge` on CPU cores: the front-end is EDGE's hardware. It runs
+// single-warp events itself (the short path, EDGE IV-C) and hands the others to
+// the KMU.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_EDGE_LAUNCHER_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CPU_EDGE_LAUNCHER_H_
+
+#include <memory>
+
+#include "gpu_daemon/front_end/launcher.h"
+#include "gpu_daemon/kmu/kmu.h"
+
+namespace carillon::gpud {
+
+class EdgeLauncher : public Launcher {
+ public:
+  explicit EdgeLauncher(Kmu* kmu) : kmu_(kmu) {}
+
+  bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+              CheckedEntry& entry) override;
+  bool by_priority() const override { return kmu_->by_priority(); }
+
+ private:
+  Kmu* const kmu_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CPU_EDGE_LAUNCHER_H_

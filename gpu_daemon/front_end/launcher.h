@@ -1,0 +1,44 @@
+// What a front-end does with a rung event once its entry has been checked: the
+// part in which the launch paths with a CPU front-end differ.
+#ifndef CARILLON_GPU_DAEMON_FRONT_END_LAUNCHER_H_
+#define CARILLON_GPU_DAEMON_FRONT_END_LAUNCHER_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "gpu_daemon/launch/checked_entry.h"
+#include "gpu_daemon/launch/event_kernel.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// Calls come from the front-end's thread, but for Prepare(), and those of
+// Release() that follow its end.
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+
+  // Takes what the event kernel's launches need, in the thread that registers
+  // it. Errors: InvalidArgument (a kernel that cannot be launched this way),
+  // ResourceExhausted.
+  virtual absl::Status Prepare(EventKernel&) { return absl::OkStatus(); }
+  // The event kernel's doorbell is not looked at any more.
+  virtual void Release(EventKernel&) {}
+
+  // Launches the event. True if it has ended by now: the front-end signals its
+  // device's bell, once for a burst.
+  virtual bool Launch(const std::shared_ptr<EventKernel>& event,
+                      shm::Sequence sequence, CheckedEntry& entry) = 0;
+
+  // Ends events that this thread has to see end. True if it found any.
+  virtual bool Reap() { return false; }
+  // True while the front-end must not sleep: there is something to reap.
+  virtual bool must_poll() const { return false; }
+
+  // Whether higher doorbells are answered before the rest of lower ones' rings.
+  virtual bool by_priority() const { return true; }
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_FRONT_END_LAUNCHER_H_

@@ -1,0 +1,42 @@
+// The memory that a back-end's kernels reach.
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_KERNEL_MEMORY_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_KERNEL_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+namespace carillon::gpud {
+
+// Memory of the GPU's own: only kernels reach it. Freed with this object.
+class GpuMemory {
+ public:
+  virtual ~GpuMemory() = default;
+  // As kernels are given it; not for the CPU to follow.
+  virtual std::byte* data() const = 0;
+};
+
+// Host memory that kernels may reach for as long as this object lives.
+class HostMapping {
+ public:
+  virtual ~HostMapping() = default;
+};
+
+// Thread safe.
+class KernelMemory {
+ public:
+  virtual ~KernelMemory() = default;
+  // `memory` starts and ends at pages. Errors: ResourceExhausted.
+  virtual absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
+      std::span<std::byte> memory) = 0;
+  // Zeros. Errors: ResourceExhausted.
+  virtual absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(
+      uint64_t bytes) = 0;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_KERNEL_MEMORY_H_

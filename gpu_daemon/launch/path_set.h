@@ -1,0 +1,61 @@
+// The launch paths of one back-end.
+#ifndef CARILLON_GPU_DAEMON_LAUNCH_PATH_SET_H_
+#define CARILLON_GPU_DAEMON_LAUNCH_PATH_SET_H_
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/launch/launch_path.h"
+
+namespace carillon::gpud {
+
+struct StartedPath {
+  std::string_view name;  // its LaunchPathInfo's
+  LaunchPath* path = nullptr;
+};
+
+// Thread safe. A path starts when it is first asked for: one that nobody uses
+// costs nothing.
+class PathSet {
+ public:
+  struct Entry {
+    LaunchPathInfo info;
+    std::function<absl::StatusOr<std::unique_ptr<LaunchPath>>(bool tracing)>
+        start;
+  };
+
+  // The default first.
+  PathSet(std::vector<Entry> entries, bool tracing);
+
+  std::vector<LaunchPathInfo> infos() const;
+  // The path of that name, or the default if it is empty; it lives as long as
+  // this object. Errors: NotFound, naming those there are; Unavailable after
+  // Stop(); what keeps the path from starting.
+  absl::StatusOr<StartedPath> Find(std::string_view name);
+
+  // Of every path that has started:
+  void Wake();
+  void RemoveDevice(const DeviceMemory* memory);
+  void SetTracing(bool on);
+  PathFigures figures() const;
+  void Stop();
+
+  bool tracing() const;
+
+ private:
+  std::vector<LaunchPath*> started() const;
+
+  const std::vector<Entry> entries_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<LaunchPath>> paths_;  // of entries_, or nullptr
+  bool tracing_;
+  bool stopped_ = false;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_LAUNCH_PATH_SET_H_
