@@ -1,4 +1,7 @@
-"""cuda_library: .cu files compiled by nvcc. Makes nothing when CUDA is absent."""
+"""cuda_library and cuda_fatbin: .cu files compiled by nvcc.
+
+Both make nothing when CUDA is absent.
+"""
 
 load("@cuda//:defs.bzl", "CUDA_PRESENT", "CUDA_RELEASE", "NVCC")
 
@@ -9,48 +12,52 @@ _ARCHITECTURES = [
     "-gencode=arch=compute_90,code=compute_90",
 ]
 
-def _nvcc_impl(ctx):
+_ATTRS = {
+    "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
+    "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
+    "deps": attr.label_list(providers = [CcInfo]),
+    "copts": attr.string_list(),
+}
+
+def _compile(ctx, src, output, mode):
+    """Compiles a .cu file with nvcc; mode: what of it, "-c" or "-fatbin"."""
     context = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     ).compilation_context
+    args = ctx.actions.args()
+    args.add_all([mode, "-std=c++20", "-O3", "-lineinfo", "-Xcompiler=-fPIC,-Wall,-g1"])
+
+    # nvcc names temporary files after its process id, which repeats in sandboxes.
+    args.add("--objdir-as-tempdir")
+    args.add_all(_ARCHITECTURES)
+    args.add_all(["-I.", "-I" + ctx.bin_dir.path])
+    args.add_all(context.quote_includes, before_each = "-I", uniquify = True)
+    args.add_all(context.includes, before_each = "-I")
+    args.add_all(context.system_includes, before_each = "-isystem")
+    args.add_all(context.defines, before_each = "-D")
+    args.add_all(ctx.attr.copts)
+    args.add("-o", output)
+    args.add(src)
+    ctx.actions.run(
+        executable = NVCC,
+        arguments = [args],
+        inputs = depset(ctx.files.srcs + ctx.files.hdrs, transitive = [context.headers]),
+        outputs = [output],
+        # Another toolkit at the same path must not find this result in the cache.
+        env = {"CARILLON_CUDA_RELEASE": CUDA_RELEASE, "PATH": "/usr/bin:/bin"},
+        mnemonic = "Nvcc",
+        progress_message = "Compiling %s with nvcc" % src.short_path,
+    )
+
+def _nvcc_impl(ctx):
     objects = []
     for src in ctx.files.srcs:
         obj = ctx.actions.declare_file("%s/%s.o" % (ctx.label.name, src.basename))
-        args = ctx.actions.args()
-        args.add_all(["-c", "-std=c++20", "-O3", "-lineinfo", "-Xcompiler=-fPIC,-Wall,-g1"])
-        # nvcc names temporary files after its process id, which repeats in sandboxes.
-        args.add("--objdir-as-tempdir")
-        args.add_all(_ARCHITECTURES)
-        args.add_all(["-I.", "-I" + ctx.bin_dir.path])
-        args.add_all(context.quote_includes, before_each = "-I", uniquify = True)
-        args.add_all(context.includes, before_each = "-I")
-        args.add_all(context.system_includes, before_each = "-isystem")
-        args.add_all(context.defines, before_each = "-D")
-        args.add_all(ctx.attr.copts)
-        args.add("-o", obj)
-        args.add(src)
-        ctx.actions.run(
-            executable = NVCC,
-            arguments = [args],
-            inputs = depset(ctx.files.srcs + ctx.files.hdrs, transitive = [context.headers]),
-            outputs = [obj],
-            # Another toolkit at the same path must not find this result in the cache.
-            env = {"CARILLON_CUDA_RELEASE": CUDA_RELEASE, "PATH": "/usr/bin:/bin"},
-            mnemonic = "Nvcc",
-            progress_message = "Compiling %s with nvcc" % src.short_path,
-        )
+        _compile(ctx, src, obj, "-c")
         objects.append(obj)
     return [DefaultInfo(files = depset(objects))]
 
-_nvcc = rule(
-    implementation = _nvcc_impl,
-    attrs = {
-        "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
-        "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
-        "deps": attr.label_list(providers = [CcInfo]),
-        "copts": attr.string_list(),
-    },
-)
+_nvcc = rule(implementation = _nvcc_impl, attrs = _ATTRS)
 
 def cuda_library(
         name,
@@ -93,5 +100,143 @@ def cuda_library(
         linkopts = linkopts,
         alwayslink = alwayslink,
         deps = deps + ["@cuda//:cudart"],
+        **kwargs
+    )
+
+_ASSEMBLER = """\
+.section .rodata
+.balign 64
+.global {symbol}_begin
+.hidden {symbol}_begin
+{symbol}_begin:
+.incbin "{path}"
+.global {symbol}_end
+.hidden {symbol}_end
+{symbol}_end:
+.section .note.GNU-stack, "", %progbits
+"""
+
+_HEADER = """\
+#ifndef {guard}
+#define {guard}
+
+#include <cstddef>
+#include <span>
+
+extern "C" {{
+__attribute__((visibility("hidden"))) extern const std::byte {symbol}_begin[];
+__attribute__((visibility("hidden"))) extern const std::byte {symbol}_end[];
+}}
+
+namespace {namespace} {{
+
+// {sources}, as a fatbin in this binary.
+inline std::span<const std::byte> {accessor}() {{
+  return {{{symbol}_begin, {symbol}_end}};
+}}
+
+}}  // namespace {namespace}
+
+#endif  // {guard}
+"""
+
+def _fatbin_impl(ctx):
+    if len(ctx.files.srcs) != 1:
+        fail("cuda_fatbin takes one .cu file")
+    name = ctx.attr.library
+    src = ctx.files.srcs[0]
+    fatbin = ctx.actions.declare_file(name + ".fatbin")
+    _compile(ctx, src, fatbin, "-fatbin")
+
+    # One symbol a target, whatever the output tree is called.
+    path = "%s/%s" % (ctx.label.package, name)
+    symbol = "carillon_" + path.replace("/", "_").replace("-", "_").replace(".", "_")
+    assembler = ctx.actions.declare_file(name + ".s")
+    ctx.actions.write(assembler, _ASSEMBLER.format(symbol = symbol, path = fatbin.path))
+    obj = ctx.actions.declare_file(name + "_bytes.o")
+
+    # By hand and not as a source of cc_library: that one would not notice that
+    # the bytes changed.
+    ctx.actions.run(
+        executable = "/usr/bin/as",
+        arguments = ["-o", obj.path, assembler.path],
+        inputs = [assembler, fatbin],
+        outputs = [obj],
+        mnemonic = "EmbedFatbin",
+        progress_message = "Embedding %s" % fatbin.short_path,
+    )
+    header = ctx.actions.declare_file(name + ".h")
+    ctx.actions.write(header, _HEADER.format(
+        guard = symbol.upper() + "_H_",
+        symbol = symbol,
+        namespace = ctx.attr.namespace,
+        accessor = ctx.attr.accessor,
+        sources = src.short_path,
+    ))
+    return [
+        DefaultInfo(files = depset([fatbin])),
+        OutputGroupInfo(header = depset([header]), object = depset([obj])),
+    ]
+
+_fatbin = rule(
+    implementation = _fatbin_impl,
+    attrs = dict(
+        _ATTRS,
+        library = attr.string(mandatory = True),
+        namespace = attr.string(mandatory = True),
+        accessor = attr.string(mandatory = True),
+    ),
+)
+
+def cuda_fatbin(
+        name,
+        src,
+        namespace,
+        accessor,
+        hdrs = [],
+        deps = [],
+        copts = [],
+        **kwargs):
+    """A cc_library that carries a .cu file's fatbin as bytes, for cuModuleLoadData.
+
+    Its header <name>.h has `std::span<const std::byte> accessor()`, and the
+    target <name>_fatbin the file itself. Needs neither the CUDA runtime nor a
+    driver to link. Without a toolkit this makes nothing, as cuda_library.
+
+    Args:
+      name: of the cc_library and of its header.
+      src: the .cu file.
+      namespace: of the accessor.
+      accessor: name of the function.
+      hdrs: what src includes beside deps.
+      deps: cc_library targets whose headers src includes.
+      copts: further arguments of nvcc.
+      **kwargs: passed on (visibility, testonly, tags).
+    """
+    if not CUDA_PRESENT:
+        return
+    generated = name + "_fatbin"
+    _fatbin(
+        name = generated,
+        library = name,
+        srcs = [src],
+        namespace = namespace,
+        accessor = accessor,
+        hdrs = hdrs,
+        deps = deps,
+        copts = copts,
+        **kwargs
+    )
+    for group in ["header", "object"]:
+        native.filegroup(
+            name = "%s_%s" % (generated, group),
+            srcs = [generated],
+            output_group = group,
+            **kwargs
+        )
+    native.cc_library(
+        name = name,
+        srcs = [generated + "_object"],
+        hdrs = [generated + "_header"],
         **kwargs
     )

@@ -4,7 +4,9 @@ CUDA is optional. @cuda//:defs.bzl always exists; its values are empty when
 CUDA_PRESENT is False.
 """
 
-_OLDEST = 12  # the first nvcc that takes -std=c++20
+# The first release that has all that the back-end uses (green contexts came
+# last); its nvcc takes -std=c++20.
+_OLDEST = [12, 5]
 
 def _nvcc_candidates(ctx):
     if ctx.os.environ.get("CARILLON_NO_CUDA", "0") != "0":
@@ -29,8 +31,8 @@ def _find(ctx):
     if asked.return_code != 0 or "release " not in asked.stdout:
         return nvcc, "", None, None, "%s --version failed: %s" % (nvcc, asked.stderr)
     release = asked.stdout.split("release ")[1].split(",")[0]
-    if int(release.split(".")[0]) < _OLDEST:
-        return nvcc, release, None, None, "%s is CUDA %s; C++20 needs %d.0 or newer" % (nvcc, release, _OLDEST)
+    if [int(number) for number in release.split(".")[:2]] < _OLDEST:
+        return nvcc, release, None, None, "%s is CUDA %s; needs %d.%d or newer" % (nvcc, release, _OLDEST[0], _OLDEST[1])
     root = nvcc.realpath.dirname.dirname
     for libs in ["lib64", "lib", "targets/x86_64-linux/lib", "lib/x86_64-linux-gnu"]:
         libs = root.get_child(*libs.split("/"))
@@ -52,11 +54,18 @@ def _cuda_toolkit_impl(ctx):
     ctx.file("BUILD", """
 package(default_visibility = ["//visibility:public"])
 
-# For C++ files that call the CUDA runtime; nvcc finds its headers by itself.
+# For C++ files that name CUDA's types, cuda.h above all; nvcc finds its headers
+# by itself.
 cc_library(
-    name = "cudart",
+    name = "headers",
     hdrs = glob(["include/*.h", "include/*.hpp", "include/crt/*"]),
     includes = ["include"],
+)
+
+# For C++ files that call the CUDA runtime.
+cc_library(
+    name = "cudart",
+    deps = [":headers"],
     linkopts = ["-L%s", "-lcudart_static", "-ldl", "-lrt", "-pthread"],
 )
 """ % libs, executable = False)
