@@ -84,6 +84,11 @@ class GpuRing {
                ecq_[slot & (layout_.entries - 1)].sequence)
         .load(std::memory_order_acquire);
   }
+  // Where Complete() stores, for a kernel that completes its own event: all 16
+  // bytes by one store, or the sequence last.
+  EcqEntry* completion_slot(Sequence sequence) const {
+    return &ecq_[layout_.SlotOf(sequence)];
+  }
 
  private:
   const RingLayout layout_;

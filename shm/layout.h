@@ -231,6 +231,9 @@ enum class EventStatus : uint32_t {
   kSharedOutOfRange = 12,  // the kernel left its shared memory
   kBadLaunch = 13,         // dimensions that no launch may have: gpud's mistake
   kNoMemory = 14,          // no memory for the state of the block's threads
+  kKernelFault = 15,       // the GPU stopped the kernel: a bad address, a trap
+  kTimedOut = 16,          // the kernel ran for longer than gpud lets any run
+  kNotLaunched = 17,       // the GPU's driver refused the launch
   kKernelStatusBase = 1000,
 };
 

@@ -39,6 +39,12 @@ std::string EventStatusText(uint32_t status) {
       return "block dimensions that no launch may have";
     case EventStatus::kNoMemory:
       return "no memory for the state of the block's threads";
+    case EventStatus::kKernelFault:
+      return "the GPU stopped the kernel: a bad address or a trap";
+    case EventStatus::kTimedOut:
+      return "the kernel ran for longer than gpud lets any run";
+    case EventStatus::kNotLaunched:
+      return "the GPU's driver refused the launch";
     case EventStatus::kKernelStatusBase:
       break;
   }

@@ -92,6 +92,7 @@ void EventKernel::AdvanceCompleted() {
   Sequence next(completed_in_order() + 1);
   while (next.value() <= launched()) {
     auto& slot = slots_[ring_.layout().SlotOf(next)];
+    if (ends_itself_) NoteEnded(next);
     if (slot.load(std::memory_order_acquire) != SlotState::kFinished) break;
     slot.store(SlotState::kFree, std::memory_order_relaxed);
     ++next;
@@ -112,42 +113,74 @@ uint64_t EventKernel::ended_in_order() const {
 
 bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
   auto& slot = slots_[ring_.layout().SlotOf(sequence)];
-  auto expected = SlotState::kLaunched;
-  if (!slot.compare_exchange_strong(expected, SlotState::kFinishing,
-                                    std::memory_order_acq_rel)) {
-    return false;
-  }
+  if (!TakeOver(slot)) return false;
   if (const shm::EventLife* life = ending.life) {
-    has_lives_.store(true, std::memory_order_relaxed);
     ring_.life(sequence) = *life;
-    const auto add = [&](Stage stage, uint64_t from, uint64_t to) {
-      if (from == 0 || to < from) return;
-      stages_[static_cast<size_t>(stage)][shm::HistogramBucket(to - from)]
-          .fetch_add(1, std::memory_order_relaxed);
-    };
-    add(Stage::kRungToSeen, life->rung_ns, life->seen_ns);
-    add(Stage::kSeenToDispatched, life->seen_ns, life->dispatched_ns);
-    add(Stage::kDispatchedToFinished, life->dispatched_ns, life->finished_ns);
-    add(Stage::kRungToFinished, life->rung_ns, life->finished_ns);
-  }
-  if (ending.state == EventState::kFailed) {
-    last_failure_.store(sequence.value() << 32 | ending.status,
-                        std::memory_order_release);
-    if (ending.refused) refused_.fetch_add(1, std::memory_order_relaxed);
-  }
-  // An earlier lap's life must not be taken for this one's.
-  if (ending.life == nullptr && has_lives_.load(std::memory_order_relaxed)) {
+    AddToStages(*life);
+  } else if (has_lives_.load(std::memory_order_relaxed)) {
+    // An earlier lap's life must not be taken for this one's.
     ring_.life(sequence) = {};
   }
+  if (ending.refused) refused_.fetch_add(1, std::memory_order_relaxed);
+  NoteFailure(sequence, ending.state, ending.status);
   // Before the completion: who has seen it may ring for this slot at once.
   slot.store(SlotState::kFinished, std::memory_order_release);
   ring_.Complete(sequence, ending.state, ending.status);
-  // Last: once in_flight() is 0, nobody writes to the ring any more.
-  auto& counter = ending.state == EventState::kDone     ? done_
-                  : ending.state == EventState::kFailed ? failed_
-                                                        : aborted_;
-  counter.fetch_add(1, std::memory_order_release);
+  Count(ending.state);
   return true;
+}
+
+bool EventKernel::NoteEnded(Sequence sequence) {
+  shm::EcqEntry& entry = *ring_.completion_slot(sequence);
+  // Writer: the kernel's epilogue, the sequence last or all at once.
+  if (std::atomic_ref<uint64_t>(entry.sequence)
+          .load(std::memory_order_acquire) != sequence.value()) {
+    return false;
+  }
+  auto& slot = slots_[ring_.layout().SlotOf(sequence)];
+  if (!TakeOver(slot)) return true;
+  const shm::EventLife life = ring_.life(sequence);
+  if (life.finished_ns != 0) AddToStages(life);
+  NoteFailure(sequence, entry.state, entry.status);
+  const EventState state = entry.state;
+  slot.store(SlotState::kFinished, std::memory_order_release);
+  Count(state);
+  return true;
+}
+
+// The caller alone ends the event in that slot, if true.
+bool EventKernel::TakeOver(std::atomic<SlotState>& slot) {
+  auto expected = SlotState::kLaunched;
+  return slot.compare_exchange_strong(expected, SlotState::kFinishing,
+                                      std::memory_order_acq_rel);
+}
+
+void EventKernel::AddToStages(const shm::EventLife& life) {
+  has_lives_.store(true, std::memory_order_relaxed);
+  const auto add = [&](Stage stage, uint64_t from, uint64_t to) {
+    if (from == 0 || to < from) return;
+    stages_[static_cast<size_t>(stage)][shm::HistogramBucket(to - from)]
+        .fetch_add(1, std::memory_order_relaxed);
+  };
+  add(Stage::kRungToSeen, life.rung_ns, life.seen_ns);
+  add(Stage::kSeenToDispatched, life.seen_ns, life.dispatched_ns);
+  add(Stage::kDispatchedToFinished, life.dispatched_ns, life.finished_ns);
+  add(Stage::kRungToFinished, life.rung_ns, life.finished_ns);
+}
+
+void EventKernel::NoteFailure(Sequence sequence, EventState state,
+                              uint32_t status) {
+  if (state != EventState::kFailed) return;
+  last_failure_.store(sequence.value() << 32 | status,
+                      std::memory_order_release);
+}
+
+// Last: once in_flight() is 0, nobody writes to the ring any more.
+void EventKernel::Count(EventState state) {
+  auto& counter = state == EventState::kDone     ? done_
+                  : state == EventState::kFailed ? failed_
+                                                 : aborted_;
+  counter.fetch_add(1, std::memory_order_release);
 }
 
 uint64_t EventKernel::AbortUnfinished(EventStatus why) {

@@ -69,6 +69,10 @@ class EventKernel {
   uint32_t ekt_index() const { return ekt_index_; }
   uint32_t event_id() const { return ring_.layout().doorbell.value(); }
 
+  // Before its doorbell is polled: kernels store their completions themselves,
+  // so that the device may know of an end before gpud does.
+  void ExpectEpilogues() { ends_itself_ = true; }
+
   // --- Launching side: the front-end's thread only.
 
   struct Pending {
@@ -95,6 +99,9 @@ class EventKernel {
   // Ends an event: exactly one call per sequence has an effect and returns
   // true. The caller then signals the device's bell.
   bool Finish(shm::Sequence sequence, const Ending& ending);
+  // Takes note of an event that its kernel's epilogue has ended; false if there
+  // is no such completion yet.
+  bool NoteEnded(shm::Sequence sequence);
   // Ends every launched event that has not ended as aborted. Returns how many.
   // Afterwards nothing is in flight: waits for a Finish() that is under way in
   // another thread. Launching must have ended.
@@ -156,6 +163,12 @@ class EventKernel {
   static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
   static constexpr uint64_t kSampleEvery = 16;
 
+  static bool TakeOver(std::atomic<SlotState>& slot);
+  void AddToStages(const shm::EventLife& life);
+  void NoteFailure(shm::Sequence sequence, shm::EventState state,
+                   uint32_t status);
+  void Count(shm::EventState state);
+
   void AdvanceCompleted();
   // How far the doorbell or edgeScheduleEvent, whichever is later, is ahead of
   // ring number `taken`; far more than the ring's entries if the doorbell is
@@ -167,6 +180,7 @@ class EventKernel {
   const shm::GpuRing ring_;
   const uint32_t ekt_index_;
   const bool validate_each_launch_;
+  bool ends_itself_ = false;  // see ExpectEpilogues()
 
   // Front-end only: the doorbell's count (modulo 2^32) up to which events were
   // launched.

@@ -292,6 +292,37 @@ TEST_F(EventKernelTest, ADoorbellUsedBeforeRegistrationDoesNotLaunchAnything) {
   EXPECT_FALSE(pending.violation);
 }
 
+TEST_F(EventKernelTest, WhatAnEpilogueEndedMayBeRungAgainBeforeGpudLooked) {
+  TestDevice device;
+  auto event = device.Register({.kernel = simt::FindKernel("null_event"),
+                                .bindings = {{.constant_bits = 0}},
+                                .entries = 2});
+  event.kernel->ExpectEpilogues();
+  for (int lap = 0; lap < 3; ++lap) {
+    for (int i = 0; i < 2; ++i) event.ring->Commit();
+    event.ring->Ring();
+    const EventKernel::Pending pending = event.kernel->PendingRings();
+    EXPECT_EQ(pending.rings, 2u);
+    EXPECT_FALSE(pending.violation);
+    for (int i = 0; i < 2; ++i) {
+      const shm::Sequence sequence = event.kernel->TakeRing();
+      EXPECT_FALSE(event.kernel->NoteEnded(sequence));
+      event.kernel->ring().Complete(
+          sequence, i == 0 ? EventState::kDone : EventState::kFailed, 1001);
+      EXPECT_TRUE(device.Wait(*event.ring).sequence == sequence);
+    }
+  }
+  EXPECT_EQ(event.kernel->in_flight(), 2u);
+  for (const uint64_t last : {5, 6, 6}) {
+    EXPECT_TRUE(event.kernel->NoteEnded(shm::Sequence(last)));
+  }
+  const EventCounts counts = event.kernel->counts();
+  EXPECT_EQ(counts.done, 3u);
+  EXPECT_EQ(counts.failed, 3u);
+  EXPECT_EQ(event.kernel->in_flight(), 0u);
+  EXPECT_EQ(event.kernel->last_failure().sequence, 6u);
+}
+
 TEST(ArgumentPlanTest, BindingsThatCannotWorkAreRefusedByName) {
   const auto* echo = simt::FindKernel("echo");
   alignas(16) std::byte bytes[64];

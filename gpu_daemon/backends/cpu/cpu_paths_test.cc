@@ -56,7 +56,8 @@ class CpuPathsTest : public ::testing::TestWithParam<std::string> {
   uint64_t TakeAway(const TestDevice::Event& event) {
     path_->Remove(event.kernel);
     backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
-    return event.kernel->AbortUnfinished(EventStatus::kUnregistered);
+    event.kernel->AbortUnfinished(EventStatus::kUnregistered);
+    return event.kernel->counts().aborted;
   }
 
   Gate gate_;
