@@ -8,6 +8,9 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
+#ifdef CARILLON_HAVE_CUDA
+#include "gpu_daemon/backends/cuda/cuda_backend.h"
+#endif
 
 namespace carillon::gpud {
 namespace {
@@ -19,12 +22,16 @@ struct BackendEntry {
 
 // In the order in which "auto" tries them.
 constexpr BackendEntry kBackends[] = {
+#ifdef CARILLON_HAVE_CUDA
+    {"cuda", &cuda::CudaBackend::Create},
+#else
     {"cuda",
      [](const BackendOptions&) -> absl::StatusOr<std::unique_ptr<Backend>> {
        return absl::FailedPreconditionError(
            "this gpud was built without the CUDA toolkit: it has no CUDA "
            "back-end; use --backend cpu");
      }},
+#endif
     {"cpu", &CpuBackend::Create},
 };
 

@@ -193,7 +193,7 @@ void FrontEnd::Run() {
     if (++idle_polls_ % 32 != 0) continue;
     const shm::Nanoseconds now = NowNs();
     if (idle_since_ns_ == 0) idle_since_ns_ = now;
-    const bool may_sleep = events_.empty() || !launcher_->must_poll();
+    const bool may_sleep = !launcher_->must_poll();
     if (may_sleep && now - idle_since_ns_ >= spin_.budget()) {
       if (Sleep(mailbox_seen)) spin_.Slept(NowNs() - idle_since_ns_);
       idle_since_ns_ = 0;

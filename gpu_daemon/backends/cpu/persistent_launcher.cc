@@ -7,7 +7,10 @@ namespace carillon::gpud {
 
 absl::Status PersistentLauncher::Prepare(EventKernel& event) {
   const simt::KernelInfo& kernel = *event.kmd().kernel;
-  if (!kernel.unbounded) return absl::OkStatus();
+  if (!kernel.unbounded) {
+    event_kernels_.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(fmt::format(
       "kernel '{}' runs for as long as its arguments say: on launch path "
       "persistent every other event would wait for it; use another path",

@@ -4,6 +4,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_PERSISTENT_LAUNCHER_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_PERSISTENT_LAUNCHER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "gpu_daemon/front_end/launcher.h"
@@ -17,7 +19,17 @@ class PersistentLauncher : public Launcher {
   absl::Status Prepare(EventKernel& event) override;
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
               CheckedEntry& entry) override;
-  bool must_poll() const override { return true; }
+  void Release(EventKernel&) override {
+    event_kernels_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  bool must_poll() const override {
+    return event_kernels_.load(std::memory_order_relaxed) != 0;
+  }
+
+ private:
+  // Writers: whoever registers, the front-end; reader: the front-end. Relaxed:
+  // it only decides whether that may sleep.
+  std::atomic<uint32_t> event_kernels_{0};
 };
 
 }  // namespace carillon::gpud

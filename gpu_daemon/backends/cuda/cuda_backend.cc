@@ -1,0 +1,154 @@
+#include "gpu_daemon/backends/cuda/cuda_backend.h"
+
+#include <stdlib.h>
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/baseline_path.h"
+#include "gpu_daemon/backends/cuda/graph_path.h"
+#include "gpu_daemon/front_end/front_end.h"
+#include "gpu_daemon/kernels/kernels_fatbin.h"
+
+namespace carillon::gpud::cuda {
+
+absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
+    const BackendOptions& options) {
+  // Before cuInit: all hardware queues, so that streams do not wait for each
+  // other; and no loading of kernels while others run, which may wait for them.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  auto driver = Driver::Load();
+  if (!driver.ok()) return driver.status();
+  return CreateOn(*driver, options, {.image = simt::KernelsFatbin()});
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::CreateOn(
+    Driver driver, const BackendOptions& options,
+    const Gpu::Options& gpu_options) {
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(options));
+  if (auto status = backend->Open(driver, gpu_options); !status.ok()) {
+    return status;
+  }
+  return backend;
+}
+
+absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
+  auto gpu = Gpu::Open(driver, gpu_options);
+  if (!gpu.ok()) return gpu.status();
+  gpu_ = *std::move(gpu);
+  gpu_->SetTracing(options_.tracing);
+  memory_ = std::make_unique<CudaMemory>(
+      gpu_.get(), CudaMemory::Pause{.quiet = [] {}, .resume = [] {}});
+  background_ = std::make_unique<Background>(gpu_.get());
+  std::vector<PathSet::Entry> entries;
+  entries.push_back(HostPath(
+      {"baseline", "a CPU thread launches every kernel and polls for its end"},
+      "gpud-baseline", [this] {
+        return std::make_unique<BaselinePath>(
+            gpu_.get(), BaselinePath::Completion::kEventPolling);
+      }));
+  entries.push_back(HostPath(
+      {"baseline_flag",
+       "a CPU thread launches every kernel; its epilogue tells the device"},
+      "gpud-base-flag", [this] {
+        return std::make_unique<BaselinePath>(
+            gpu_.get(), BaselinePath::Completion::kEpilogue);
+      }));
+  entries.push_back(HostPath(
+      {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
+      [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
+  paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);
+  return absl::OkStatus();
+}
+
+CudaBackend::~CudaBackend() {
+  if (paths_ != nullptr) Stop();
+  paths_.reset();
+  background_.reset();
+  memory_.reset();
+}
+
+PathSet::Entry CudaBackend::HostPath(
+    LaunchPathInfo info, std::string thread_name,
+    std::function<std::unique_ptr<HostLauncher>()> make) {
+  return {info,
+          [this, thread_name = std::move(thread_name), make = std::move(make)](
+              bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
+            std::unique_ptr<HostLauncher> launcher = make();
+            {
+              std::lock_guard lock(mutex_);
+              launchers_.push_back(launcher.get());
+            }
+            return std::make_unique<FrontEnd>(
+                FrontEnd::Options{.gpu = gpu_->model(),
+                                  .tracing = tracing,
+                                  .on_violation = options_.on_violation,
+                                  .thread_name = thread_name},
+                std::move(launcher));
+          }};
+}
+
+std::string CudaBackend::description() const {
+  std::string text = gpu_->description();
+  if (const uint64_t losses = gpu_->losses()) {
+    text +=
+        fmt::format(", context lost {} time{}", losses, losses == 1 ? "" : "s");
+  }
+  if (auto status = gpu_->health(); !status.ok()) {
+    text += fmt::format(", UNUSABLE: {}", std::string(status.message()));
+  }
+  return text;
+}
+
+BackendFigures CudaBackend::figures() const {
+  return {.background_kernels = background_->kernels(),
+          .background_blocks = background_->blocks()};
+}
+
+std::vector<QueueLength> CudaBackend::queue_lengths() const {
+  std::vector<QueueLength> lengths;
+  const auto waiting = background_->waiting();
+  for (uint32_t priority = 0; priority < kPriorities; ++priority) {
+    lengths.push_back({.priority = priority, .kernels = waiting[priority]});
+  }
+  return lengths;
+}
+
+std::vector<HostLauncher*> CudaBackend::launchers() const {
+  std::lock_guard lock(mutex_);
+  return launchers_;
+}
+
+void CudaBackend::Cancel(const DeviceMemory* memory, shm::EventStatus why) {
+  background_->Cancel(
+      [memory](const KernelLaunch& l) { return l.memory.get() == memory; },
+      why);
+  for (HostLauncher* launcher : launchers()) launcher->Await(memory);
+}
+
+void CudaBackend::Cancel(const EventKernel* event, shm::EventStatus) {
+  for (HostLauncher* launcher : launchers()) launcher->Await(event);
+}
+
+void CudaBackend::CancelLaunch(uint64_t token, shm::EventStatus why) {
+  background_->Cancel(
+      [token](const KernelLaunch& l) { return token != 0 && l.token == token; },
+      why);
+}
+
+absl::Status CudaBackend::SetPolicy(std::string_view name) {
+  if (name == policy()) return absl::OkStatus();
+  return absl::NotFoundError(fmt::format(
+      "no sharing policy '{}' on the cuda back-end: the GPU's own is "
+      "'priority'",
+      name));
+}
+
+void CudaBackend::Stop() {
+  paths_->Stop();
+  background_->Stop();
+}
+
+}  // namespace carillon::gpud::cuda

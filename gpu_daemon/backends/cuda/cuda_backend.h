@@ -1,0 +1,80 @@
+// The CUDA back-end: kernels on an NVIDIA GPU, by every launch path that CUDA
+// has (docs/launch_paths.md).
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_H_
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/backends.h"
+#include "gpu_daemon/backends/cuda/background.h"
+#include "gpu_daemon/backends/cuda/cuda_memory.h"
+#include "gpu_daemon/backends/cuda/driver.h"
+#include "gpu_daemon/backends/cuda/gpu.h"
+#include "gpu_daemon/backends/cuda/host_launcher.h"
+#include "gpu_daemon/launch/backend.h"
+
+namespace carillon::gpud::cuda {
+
+class CudaBackend : public Backend {
+ public:
+  // On the first GPU of the machine's driver. Errors: those of Driver::Load and
+  // Gpu::Open; InvalidArgument (options that only an emulated GPU has).
+  static absl::StatusOr<std::unique_ptr<Backend>> Create(
+      const BackendOptions& options);
+  // On a driver of the caller's.
+  static absl::StatusOr<std::unique_ptr<Backend>> CreateOn(
+      Driver driver, const BackendOptions& options,
+      const Gpu::Options& gpu_options);
+  ~CudaBackend() override;
+
+  std::string_view name() const override { return "cuda"; }
+  std::string description() const override;
+  const GpuModel& gpu() const override { return gpu_->model(); }
+  uint32_t workers() const override { return 0; }
+  BackendFigures figures() const override;
+  std::vector<QueueLength> queue_lengths() const override;
+  bool idle() const override { return background_->idle(); }
+
+  PathSet& paths() override { return *paths_; }
+
+  void Submit(std::unique_ptr<KernelLaunch> launch) override {
+    background_->Submit(std::move(launch));
+  }
+  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override;
+  void Cancel(const EventKernel* event, shm::EventStatus why) override;
+  void CancelLaunch(uint64_t token, shm::EventStatus why) override;
+
+  // The hardware's: the highest priority that fits.
+  std::string policy() const override { return "priority"; }
+  absl::Status SetPolicy(std::string_view name) override;
+
+  KernelMemory& memory() override { return *memory_; }
+
+  void Stop() override;
+  void Join() override {}
+
+ private:
+  explicit CudaBackend(const BackendOptions& options) : options_(options) {}
+  absl::Status Open(Driver driver, const Gpu::Options& gpu_options);
+  PathSet::Entry HostPath(LaunchPathInfo info, std::string thread_name,
+                          std::function<std::unique_ptr<HostLauncher>()> make);
+  std::vector<HostLauncher*> launchers() const;
+
+  const BackendOptions options_;
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<CudaMemory> memory_;
+  std::unique_ptr<Background> background_;
+  mutable std::mutex mutex_;
+  std::vector<HostLauncher*> launchers_;  // of the paths that have started
+  std::unique_ptr<PathSet> paths_;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_H_

@@ -1,0 +1,420 @@
+#include "gpu_daemon/backends/cuda/gpu.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/launch/completion_status.h"
+#include "gpu_daemon/launch/event_frame.h"
+#include "shm/clock.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+
+// A launch that alone makes this many contexts faulty in a row is given up with
+// all the others: the GPU is broken, or what gpud does with it.
+constexpr int kMostLossesInARow = 64;
+// How long a stopped kernel may take to end.
+constexpr shm::Nanoseconds kStopLimitNs = 2'000'000'000;
+
+uint32_t Status(EventStatus status) { return static_cast<uint32_t>(status); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(Driver driver,
+                                               const Options& options) {
+  std::unique_ptr<Gpu> gpu(new Gpu(driver, options));
+  if (auto status = gpu->Describe(); !status.ok()) return status;
+  if (auto status = gpu->MakeContext(); !status.ok()) return status;
+  gpu->watcher_ = std::thread([gpu = gpu.get()] { gpu->Watch(); });
+  return gpu;
+}
+
+Gpu::~Gpu() {
+  {
+    std::lock_guard lock(state_mutex_);
+    stopping_ = true;
+  }
+  state_changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+  if (context_ != nullptr) {
+    driver_.cuCtxSetCurrent(context_);
+    clock_ = {};
+    watch_stream_.Reset();
+    stop_stream_.Reset();
+    module_.Reset();
+    driver_.cuCtxDestroy(context_);
+  }
+}
+
+absl::Status Gpu::Describe() {
+  if (auto status = ToStatus(driver_, driver_.cuDeviceGet(&device_, 0),
+                             "find the first GPU");
+      !status.ok()) {
+    return status;
+  }
+  int version = 0;
+  char name[256] = {};
+  driver_.cuDriverGetVersion(&version);
+  driver_.cuDeviceGetName(name, sizeof(name), device_);
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    driver_.cuDeviceGetAttribute(&value, which, device_);
+    return static_cast<uint32_t>(std::max(value, 0));
+  };
+  model_ = {.sms = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+            .blocks_per_sm =
+                attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
+            .threads_per_sm =
+                attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+            .registers_per_sm =
+                attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
+            .shared_bytes_per_sm = attribute(
+                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)};
+  description_ = fmt::format("{} ({} SMs), driver {}", name, model_.sms,
+                             VersionName(version));
+  if (attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) ==
+      0) {
+    return absl::UnimplementedError(fmt::format(
+        "{} cannot use the host's addresses for registered memory: gpud needs "
+        "a GPU that does",
+        description_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gpu::MakeContext() {
+  // Polling threads must not put the driver to sleep.
+  if (auto status =
+          ToStatus(driver_,
+                   driver_.cuCtxCreate_v2(
+                       &context_, CU_CTX_SCHED_SPIN | CU_CTX_MAP_HOST, device_),
+                   "make a CUDA context");
+      !status.ok()) {
+    context_ = nullptr;
+    return status;
+  }
+  static std::atomic<uint64_t> epochs{0};  // writers: those who make contexts
+  epoch_ = epochs.fetch_add(1, std::memory_order_relaxed) + 1;
+  driver_.cuCtxSetCurrent(context_);
+  driver_.cuCtxGetStreamPriorityRange(&least_priority_, &greatest_priority_);
+  auto module = LoadModule(driver_, options_.image);
+  if (!module.ok()) return module.status();
+  module_ = *std::move(module);
+  for (Stream* stream : {&watch_stream_, &stop_stream_}) {
+    auto made = MakeStream(driver_, greatest_priority_);
+    if (!made.ok()) return made.status();
+    *stream = *std::move(made);
+  }
+  auto clock = PinnedBytes::Make(driver_, sizeof(uint64_t));
+  if (!clock.ok()) return clock.status();
+  clock_ = *std::move(clock);
+  MeasureClock();
+  return absl::OkStatus();
+}
+
+void Gpu::LoseContext() {
+  clock_.Abandon();
+  watch_stream_.Abandon();
+  stop_stream_.Abandon();
+  module_.Abandon();
+  functions_.clear();
+  if (context_ != nullptr) driver_.cuCtxDestroy(context_);
+  context_ = nullptr;
+}
+
+Gpu::Use Gpu::TryEnter() {
+  if (state_.load(std::memory_order_relaxed) != State::kUp) return {};
+  // Without waiting: recovery may wait for what this thread holds.
+  std::shared_lock lock(gate_, std::try_to_lock);
+  if (!lock || state_.load(std::memory_order_relaxed) != State::kUp) return {};
+  thread_local uint64_t current_epoch = 0;
+  if (current_epoch != epoch_) {
+    driver_.cuCtxSetCurrent(context_);
+    current_epoch = epoch_;
+  }
+  return Use(std::move(lock));
+}
+
+Gpu::Use Gpu::Enter() {
+  while (true) {
+    if (Use use = TryEnter()) return use;
+    std::unique_lock lock(state_mutex_);
+    state_changed_.wait(lock, [this] {
+      return stopping_ ||
+             state_.load(std::memory_order_relaxed) != State::kLost;
+    });
+    if (stopping_ || state_.load(std::memory_order_relaxed) == State::kBroken) {
+      return {};
+    }
+  }
+}
+
+bool Gpu::Check(CUresult result) {
+  if (result == CUDA_SUCCESS) return true;
+  if (IsContextFault(result)) {
+    auto up = State::kUp;
+    if (state_.compare_exchange_strong(up, State::kLost,
+                                       std::memory_order_relaxed)) {
+      spdlog::warn("a kernel faulted: {}", ErrorText(driver_, result));
+      std::lock_guard lock(state_mutex_);
+      state_changed_.notify_all();
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<CUfunction> Gpu::Function(const std::string& name) {
+  std::lock_guard lock(functions_mutex_);
+  const auto known = functions_.find(name);
+  if (known != functions_.end()) return known->second;
+  auto function = FindFunction(driver_, module_.get(), name.c_str());
+  if (function.ok()) functions_[name] = *function;
+  return function;
+}
+
+absl::StatusOr<CUfunction> Gpu::FunctionFor(std::string_view prefix,
+                                            const KernelMetadata& kmd) {
+  auto function = Function(fmt::format("{}{}", prefix, kmd.kernel->name));
+  if (!function.ok()) return function;
+  // What a launch gets without asking.
+  constexpr uint32_t kSharedBytes = 48 * 1024;
+  if (kmd.total_shared() > kSharedBytes) {
+    if (auto status = ToStatus(
+            driver_,
+            driver_.cuFuncSetAttribute(
+                *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                static_cast<int>(kmd.total_shared())),
+            fmt::format("give kernel '{}' {} bytes of shared memory",
+                        kmd.kernel->name, kmd.total_shared()));
+        !status.ok()) {
+      return status;
+    }
+  }
+  return function;
+}
+
+int Gpu::StreamPriority(uint32_t priority) const {
+  return least_priority_ + (greatest_priority_ - least_priority_) *
+                               static_cast<int>(priority) /
+                               static_cast<int>(kPriorities - 1);
+}
+
+void Gpu::Add(Tenant* tenant) {
+  std::lock_guard lock(tenants_mutex_);
+  tenants_.push_back(tenant);
+}
+
+void Gpu::Remove(Tenant* tenant) {
+  std::lock_guard lock(tenants_mutex_);
+  std::erase(tenants_, tenant);
+}
+
+absl::Status Gpu::health() const {
+  std::lock_guard lock(state_mutex_);
+  return broken_;
+}
+
+void Gpu::SetState(State state) {
+  std::lock_guard lock(state_mutex_);
+  state_.store(state, std::memory_order_relaxed);
+  state_changed_.notify_all();
+}
+
+void Gpu::Watch() {
+  pthread_setname_np(pthread_self(), "gpud-gpu-watch");
+  std::unique_lock lock(state_mutex_);
+  while (!stopping_) {
+    state_changed_.wait_for(lock, options_.look_every, [this] {
+      return stopping_ ||
+             state_.load(std::memory_order_relaxed) == State::kLost;
+    });
+    if (stopping_) return;
+    lock.unlock();
+    LookAtHealth();
+    if (state_.load(std::memory_order_relaxed) == State::kLost) Recover();
+    lock.lock();
+  }
+}
+
+void Gpu::LookAtHealth() {
+  {
+    const Use use = TryEnter();
+    if (!use) return;
+    const CUresult result = driver_.cuStreamQuery(watch_stream_.get());
+    if (result != CUDA_ERROR_NOT_READY && !Check(result)) return;
+    if (result == CUDA_SUCCESS && tracing_.load(std::memory_order_relaxed)) {
+      MeasureClock();
+    }
+  }
+  const shm::Nanoseconds since =
+      shm::NowNs() -
+      static_cast<shm::Nanoseconds>(
+          std::chrono::nanoseconds(options_.longest_kernel).count());
+  std::lock_guard lock(tenants_mutex_);
+  for (Tenant* tenant : tenants_) {
+    if (!tenant->MarkOverdue(since)) continue;
+    spdlog::warn(
+        "a kernel ran for more than {} ms: it is stopped, and the "
+        "CUDA context with it",
+        options_.longest_kernel.count());
+    if (const Use use = TryEnter()) StopRunningKernels();
+    return SetState(State::kLost);
+  }
+}
+
+// The GPU's time lies between two looks at ours: the closest pair of some counts.
+void Gpu::MeasureClock() {
+  const auto function = Function("carillon_clock");
+  if (!function.ok()) return;
+  auto* word = clock_.as<uint64_t>();
+  void* parameters[] = {&word};
+  shm::Nanoseconds best = ~shm::Nanoseconds{0};
+  for (int i = 0; i < 5; ++i) {
+    const shm::Nanoseconds before = shm::NowNs();
+    if (driver_.cuLaunchKernel(*function, 1, 1, 1, 1, 1, 1, 0,
+                               watch_stream_.get(), parameters,
+                               nullptr) != CUDA_SUCCESS ||
+        driver_.cuStreamSynchronize(watch_stream_.get()) != CUDA_SUCCESS) {
+      return;
+    }
+    const shm::Nanoseconds took = shm::NowNs() - before;
+    if (took >= best) continue;
+    best = took;
+    clock_offset_ns_.store(static_cast<int64_t>(before + took / 2 - *word),
+                           std::memory_order_relaxed);
+  }
+}
+
+// Nothing else stops a kernel: another one's trap takes the context, and with it
+// all that runs there.
+void Gpu::StopRunningKernels() {
+  const auto trap = Function("carillon_trap");
+  if (!trap.ok()) return;
+  if (driver_.cuLaunchKernel(*trap, 1, 1, 1, 1, 1, 1, 0, stop_stream_.get(),
+                             nullptr, nullptr) != CUDA_SUCCESS) {
+    return;
+  }
+  const shm::Nanoseconds start = shm::NowNs();
+  while (driver_.cuStreamQuery(stop_stream_.get()) == CUDA_ERROR_NOT_READY &&
+         shm::NowNs() - start < kStopLimitNs) {
+    sched_yield();
+  }
+}
+
+void Gpu::Recover() {
+  std::unique_lock gate(gate_);
+  std::lock_guard lock(tenants_mutex_);
+  losses_.fetch_add(1, std::memory_order_relaxed);
+  for (Tenant* tenant : tenants_) tenant->Abandon();
+  LoseContext();
+  std::vector<Unfinished> unfinished;
+  for (Tenant* tenant : tenants_) tenant->TakeUnfinished(unfinished);
+  spdlog::warn("the CUDA context is made anew; {} launches run again",
+               unfinished.size());
+  absl::Status status = MakeContext();
+  for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
+    status = tenants_[i]->Settle();
+  }
+  if (status.ok()) status = Replay(unfinished);
+  if (!status.ok()) {
+    spdlog::error("the GPU cannot be used any more: {}",
+                  std::string(status.message()));
+    for (Unfinished& launch : unfinished) {
+      launch.end(EventState::kAborted, Status(EventStatus::kShutdown));
+    }
+    std::lock_guard state_lock(state_mutex_);
+    broken_ = status;
+  }
+  SetState(status.ok() ? State::kUp : State::kBroken);
+}
+
+// Leaves in `unfinished` what has not ended when it fails.
+absl::Status Gpu::Replay(std::vector<Unfinished>& unfinished) {
+  std::reverse(unfinished.begin(),
+               unfinished.end());  // the first is at the end
+  int losses_in_a_row = 0;
+  while (!unfinished.empty()) {
+    Unfinished launch = std::move(unfinished.back());
+    unfinished.pop_back();
+    const auto survived = RunAlone(launch);
+    if (!survived.ok()) {
+      unfinished.push_back(std::move(launch));
+      return survived.status();
+    }
+    if (*survived) {
+      losses_in_a_row = 0;
+      continue;
+    }
+    if (++losses_in_a_row > kMostLossesInARow) {
+      return absl::InternalError("every kernel faults");
+    }
+    losses_.fetch_add(1, std::memory_order_relaxed);
+    for (Tenant* tenant : tenants_) tenant->Abandon();
+    LoseContext();
+    absl::Status status = MakeContext();
+    for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
+      status = tenants_[i]->Settle();
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
+  auto entry = PinnedBytes::Make(driver_, sizeof(shm::EcqEntry));
+  if (!entry.ok()) return entry.status();
+  auto scratch = DeviceBytes::Make(driver_, sizeof(EventScratch));
+  if (!scratch.ok()) return scratch.status();
+  auto function = FunctionFor("carillon_call_", launch.kmd);
+  if (!function.ok()) return function.status();
+
+  auto* completion = entry->as<shm::EcqEntry>();
+  EventFrame frame{};
+  frame.ecq = completion;
+  frame.scratch = scratch->as<EventScratch>();
+  frame.sequence = 1;
+  void* parameters[] = {&frame, launch.args.data()};
+  const KernelMetadata& kmd = launch.kmd;
+  CUresult result = driver_.cuLaunchKernel(
+      *function, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,
+      kmd.block.z, kmd.total_shared(), watch_stream_.get(), parameters,
+      nullptr);
+  if (result != CUDA_SUCCESS && !IsContextFault(result)) {
+    launch.end(EventState::kFailed, Status(EventStatus::kNotLaunched));
+    return true;
+  }
+  const auto limit = static_cast<shm::Nanoseconds>(
+      std::chrono::nanoseconds(options_.longest_kernel).count());
+  const shm::Nanoseconds start = shm::NowNs();
+  bool timed_out = false;
+  while (result == CUDA_SUCCESS) {
+    result = driver_.cuStreamQuery(watch_stream_.get());
+    if (result != CUDA_ERROR_NOT_READY) break;
+    timed_out = shm::NowNs() - start > limit;
+    if (timed_out) break;
+    result = CUDA_SUCCESS;
+    sched_yield();
+  }
+  if (result == CUDA_SUCCESS) {
+    launch.end(completion->state, completion->status);
+    return true;
+  }
+  if (timed_out) StopRunningKernels();
+  entry->Abandon();
+  scratch->Abandon();
+  launch.end(
+      EventState::kFailed,
+      Status(timed_out ? EventStatus::kTimedOut : EventStatus::kKernelFault));
+  return false;
+}
+
+}  // namespace carillon::gpud::cuda

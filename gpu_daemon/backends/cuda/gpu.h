@@ -1,0 +1,201 @@
+// The GPU as the CUDA back-end holds it: one context with the kernels in it. A
+// kernel's fault costs the context and all that lives there; the Gpu makes a new
+// one, and its tenants make anew what they had in the old one.
+//
+//   epoch    from a context's making to its loss
+//   use      a thread's right to call the driver: none is given while a context
+//            is lost, and a loss is dealt with when the last has ended
+//   tenant   who has things in the context
+//
+// After a loss, events and background kernels that had not ended run again, one
+// at a time: the one that faults again was the culprit, and fails; the others
+// cannot suffer from it.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_GPU_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_GPU_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/cuda/driver.h"
+#include "gpu_daemon/backends/cuda/owned.h"
+#include "gpu_daemon/launch/gpu_model.h"
+#include "gpu_daemon/launch/kernel_metadata.h"
+#include "shm/layout.h"
+#include "shm/types.h"
+
+namespace carillon::gpud::cuda {
+
+// A launch that had not ended when its context was lost.
+struct Unfinished {
+  KernelMetadata kmd;
+  std::vector<std::byte> args;
+  std::function<void(shm::EventState state, uint32_t status)> end;
+};
+
+// Thread safe.
+class Gpu {
+ public:
+  struct Options {
+    // Fatbin with the kernels of gpu_daemon/kernels.
+    std::span<const std::byte> image;
+    // A kernel that runs for longer is stopped, at the price of the context.
+    std::chrono::milliseconds longest_kernel{10'000};
+    // How often the context's health is looked at.
+    std::chrono::milliseconds look_every{50};
+  };
+
+  class Tenant {
+   public:
+    virtual ~Tenant() = default;
+    // All calls come from one thread, while no use is given; the order is that
+    // of this list.
+    //
+    // The context cannot be used any more: forget what is there, without
+    // freeing it.
+    virtual void Abandon() = 0;
+    // The context is gone, and all that ran there. What was launched and has not
+    // ended; a launch that was overdue ends here instead.
+    virtual void TakeUnfinished(std::vector<Unfinished>& unfinished) = 0;
+    // There is a new one, current in this thread: make anew what is needed.
+    virtual absl::Status Settle() = 0;
+
+    // Marks, as overdue, the oldest launch if it is older than `since`; true if
+    // it is. Called at any time, in the same thread.
+    virtual bool MarkOverdue(shm::Nanoseconds since) = 0;
+  };
+
+  // A thread's right to call the driver, with the context current.
+  class Use {
+   public:
+    Use() = default;
+    explicit operator bool() const { return lock_.owns_lock(); }
+
+   private:
+    friend class Gpu;
+    explicit Use(std::shared_lock<std::shared_mutex> lock)
+        : lock_(std::move(lock)) {}
+    std::shared_lock<std::shared_mutex> lock_;
+  };
+
+  // The first GPU. Errors: Unimplemented (a GPU that lacks what gpud needs),
+  // those of the driver.
+  static absl::StatusOr<std::unique_ptr<Gpu>> Open(Driver driver,
+                                                   const Options& options);
+  ~Gpu();  // tenants are gone by then
+
+  const Driver& driver() const { return driver_; }
+  const GpuModel& model() const { return model_; }
+  // "NVIDIA H200 (132 SMs), driver 13.0".
+  const std::string& description() const { return description_; }
+  CUdevice device() const { return device_; }
+  // Contexts that were lost.
+  uint64_t losses() const { return losses_.load(std::memory_order_relaxed); }
+
+  // Waits for a context. False: there will be none any more.
+  Use Enter();
+  // False, at once, while there is none.
+  Use TryEnter();
+
+  // What a call gave, under a use: true if it was well. A fault makes the
+  // context lost; whoever launched is a tenant and asked for it later.
+  bool Check(CUresult result);
+
+  // Under a use:
+  // A function of the image. Errors: NotFound.
+  absl::StatusOr<CUfunction> Function(const std::string& name);
+  // The same, ready for launches of these dimensions: "carillon_call_" and the
+  // kernel's name, say.
+  absl::StatusOr<CUfunction> FunctionFor(std::string_view prefix,
+                                         const KernelMetadata& kmd);
+  // What is added to the GPU's global timer to make it CLOCK_MONOTONIC;
+  // measured now and then while tracing.
+  int64_t clock_offset_ns() const {
+    return clock_offset_ns_.load(std::memory_order_relaxed);
+  }
+  void SetTracing(bool on) { tracing_.store(on, std::memory_order_relaxed); }
+  // CUDA's priority for one of ours.
+  int StreamPriority(uint32_t priority) const;
+
+  // A tenant is called from now on, until Remove() returns.
+  void Add(Tenant* tenant);
+  void Remove(Tenant* tenant);
+
+  // Why the GPU cannot be used any more; OK while it can.
+  absl::Status health() const;
+
+ private:
+  enum class State { kUp, kLost, kBroken };
+
+  Gpu(Driver driver, const Options& options)
+      : driver_(driver), options_(options) {}
+  absl::Status Describe();
+  absl::Status MakeContext();
+  void LoseContext();
+  void Watch();
+  void LookAtHealth();
+  void MeasureClock();
+  void Recover();
+  absl::Status Replay(std::vector<Unfinished>& unfinished);
+  // Runs it alone. False: the context is lost.
+  absl::StatusOr<bool> RunAlone(Unfinished& launch);
+  absl::Status StartAlone(const Unfinished& launch);
+  void StopRunningKernels();
+  void SetState(State state);
+
+  const Driver driver_;
+  const Options options_;
+  CUdevice device_ = 0;
+  GpuModel model_;
+  std::string description_;
+  int least_priority_ = 0;
+  int greatest_priority_ = 0;
+
+  // Held by uses (shared) and by recovery (alone).
+  std::shared_mutex gate_;
+  // Writers: whoever finds a fault (to kLost), the watching thread. Readers:
+  // all. Relaxed: the gate orders what it stands for.
+  std::atomic<State> state_{State::kUp};
+  std::atomic<uint64_t> losses_{0};  // writer: the watching thread
+  // Writers: whoever switches it; the watching thread. Relaxed: they stand for
+  // themselves.
+  std::atomic<bool> tracing_{false};
+  std::atomic<int64_t> clock_offset_ns_{0};
+
+  // Changed alone or under gate_ and functions_mutex_.
+  CUcontext context_ = nullptr;
+  uint64_t epoch_ = 0;  // of all contexts of this process, from 1
+  Module module_;
+  Stream watch_stream_;  // replays
+  PinnedBytes clock_;    // a word of the GPU's time
+  Stream stop_stream_;   // for what must pass by a kernel that does not end
+  std::mutex functions_mutex_;
+  std::map<std::string, CUfunction, std::less<>> functions_;
+
+  std::mutex tenants_mutex_;
+  std::vector<Tenant*> tenants_;
+
+  mutable std::mutex state_mutex_;
+  std::condition_variable state_changed_;
+  absl::Status broken_;
+  bool stopping_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_GPU_H_
