@@ -346,8 +346,8 @@ absl::Status Session::ScheduleEvent(uint32_t event_id, uint64_t through) {
                     through, event->launched(), event->ring().layout().entries),
         reason::kBadCount, "through");
   }
-  (*found)->second.path->Wake();
-  return absl::OkStatus();
+  return WithDetail((*found)->second.path->Wake(), reason::kBadLaunchPath,
+                    "event_id");
 }
 
 absl::Status Session::CheckEvent(uint32_t event_id) const {

@@ -40,14 +40,15 @@ FrontEnd::~FrontEnd() { Stop(); }
 void FrontEnd::Stop() {
   std::call_once(stopped_, [this] {
     stop_.store(true, std::memory_order_relaxed);
-    Wake();
+    Wake().IgnoreError();
     thread_.join();
   });
 }
 
-void FrontEnd::Wake() {
+absl::Status FrontEnd::Wake() {
   mailbox_word_.fetch_add(1, std::memory_order_seq_cst);
   shm::FutexWakeAll(reinterpret_cast<const uint32_t*>(&mailbox_word_));
+  return absl::OkStatus();
 }
 
 void FrontEnd::Call(std::function<void()> action) {
@@ -64,7 +65,7 @@ void FrontEnd::Call(std::function<void()> action) {
       done.notify_one();
     });
   }
-  Wake();
+  Wake().IgnoreError();
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return ran; });
 }

@@ -52,7 +52,7 @@ class FrontEnd : public LaunchPath {
   void Remove(const std::shared_ptr<EventKernel>& event) override;
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
       const DeviceMemory* memory) override;
-  void Wake() override;
+  absl::Status Wake() override;
   void SetTracing(bool on) override;
   PathFigures figures() const override {
     return {.polls = polls_.load(std::memory_order_relaxed),

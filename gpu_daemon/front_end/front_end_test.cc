@@ -228,7 +228,7 @@ TEST_F(FrontEndTest, ScheduledEventsAndRungEventsShareTheRing) {
     event.ring->Commit();
     EXPECT_TRUE(event.kernel->ScheduleThrough(++sequence));
     event.ring->TakeScheduled();
-    front_end_->Wake();
+    front_end_->Wake().IgnoreError();
     EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
     if (i % 3 == 0) continue;
     event.ring->Commit();
@@ -248,7 +248,7 @@ TEST_F(FrontEndTest, AScheduleWhoseAnswerWasLostLaunchesOnce) {
     EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
     // Late.
     EXPECT_TRUE(event.kernel->ScheduleThrough(sequence - 1));
-    front_end_->Wake();
+    front_end_->Wake().IgnoreError();
   }
   EXPECT_EQ(event.kernel->waiting_rings(), 0u);
   EXPECT_EQ(event.kernel->counts().rung, 3u);

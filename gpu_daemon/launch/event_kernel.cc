@@ -197,8 +197,61 @@ uint64_t EventKernel::AbortUnfinished(EventStatus why) {
   return aborted;
 }
 
+namespace {
+
+uint64_t LoadTotal(const uint64_t& total) {
+  return std::atomic_ref(const_cast<uint64_t&>(total))
+      .load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+uint64_t EventKernel::TakenBy(const EventTotals& totals) {
+  return LoadTotal(totals.launched) + LoadTotal(totals.refused);
+}
+
+uint64_t EventKernel::RungOf(uint64_t taken) const {
+  const uint32_t beyond =
+      ring_.LoadDoorbell() - (first_ring_ + static_cast<uint32_t>(taken));
+  return taken + static_cast<uint64_t>(static_cast<int32_t>(beyond));
+}
+
+void EventKernel::TakeBack(const EventTotals& totals) {
+  const uint64_t taken = TakenBy(totals);
+  const uint32_t entries = ring_.layout().entries;
+  // A doorbell beyond the ring is the device's mistake: its rings count for
+  // nothing.
+  uint64_t rung = RungOf(taken);
+  if (rung < taken || rung - taken > entries) rung = taken;
+  rings_taken_ = first_ring_ + static_cast<uint32_t>(rung);
+  const uint64_t lap_before = rung > entries ? rung - entries : 0;
+  completed_.store(lap_before, std::memory_order_relaxed);
+  for (uint64_t s = lap_before + 1; s <= rung; ++s) {
+    const Sequence sequence(s);
+    const bool ended =
+        std::atomic_ref(ring_.completion_slot(sequence)->sequence)
+            .load(std::memory_order_acquire) == s;
+    slots_[ring_.layout().SlotOf(sequence)].store(
+        ended ? SlotState::kFinished : SlotState::kLaunched,
+        std::memory_order_relaxed);
+  }
+  done_.store(totals.done, std::memory_order_relaxed);
+  failed_.store(totals.failed, std::memory_order_relaxed);
+  refused_.store(totals.refused, std::memory_order_relaxed);
+  launched_.store(rung, std::memory_order_relaxed);
+  gpu_totals_.store(nullptr, std::memory_order_release);
+}
+
 EventCounts EventKernel::counts() const {
   EventCounts counts;
+  if (const EventTotals* totals = gpu_totals_.load(std::memory_order_acquire)) {
+    counts.done = LoadTotal(totals->done);
+    counts.failed = LoadTotal(totals->failed);
+    counts.refused = LoadTotal(totals->refused);
+    // Word by word, at different times: never less than what has ended.
+    counts.rung = std::max(TakenBy(*totals), counts.done + counts.failed);
+    return counts;
+  }
   counts.done = done_.load(std::memory_order_acquire);
   counts.failed = failed_.load(std::memory_order_acquire);
   counts.aborted = aborted_.load(std::memory_order_acquire);

@@ -13,6 +13,7 @@
 
 #include "gpu_daemon/launch/argument_plan.h"
 #include "gpu_daemon/launch/device_memory.h"
+#include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
 #include "shm/gpu_ring.h"
 #include "shm/histogram.h"
@@ -73,6 +74,18 @@ class EventKernel {
   // so that the device may know of an end before gpud does.
   void ExpectEpilogues() { ends_itself_ = true; }
 
+  // A GPU launches, and counts: figures come from `totals`, which it updates
+  // word by word, until TakeBack(). Before its doorbell is polled.
+  void FollowTotals(const EventTotals* totals) {
+    gpu_totals_.store(totals, std::memory_order_release);
+  }
+  // The GPU has stopped, and all that it took has ended: `totals` are exact.
+  // Rings that it did not take count as in flight from now on.
+  void TakeBack(const EventTotals& totals);
+  // Events rung so far, by the doorbell alone; `taken` of them were launched.
+  uint64_t RungOf(uint64_t taken) const;
+  uint32_t first_ring() const { return first_ring_; }
+
   // --- Launching side: the front-end's thread only.
 
   struct Pending {
@@ -109,7 +122,9 @@ class EventKernel {
 
   EventCounts counts() const;
   uint64_t launched() const {
-    return launched_.load(std::memory_order_relaxed);
+    const EventTotals* totals = gpu_totals_.load(std::memory_order_acquire);
+    return totals == nullptr ? launched_.load(std::memory_order_relaxed)
+                             : TakenBy(*totals);
   }
   // Events ended in order, for display: while events end, it may be late.
   uint64_t ended_in_order() const;
@@ -163,6 +178,8 @@ class EventKernel {
   static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
   static constexpr uint64_t kSampleEvery = 16;
 
+  // Events that a GPU has taken, refused ones among them.
+  static uint64_t TakenBy(const EventTotals& totals);
   static bool TakeOver(std::atomic<SlotState>& slot);
   void AddToStages(const shm::EventLife& life);
   void NoteFailure(shm::Sequence sequence, shm::EventState state,
@@ -215,6 +232,9 @@ class EventKernel {
   // Tracing was on at some time. Writers and readers: whoever finishes an
   // event. Relaxed: the slot's state orders one lap's life before the next.
   std::atomic<bool> has_lives_{false};
+  // Where a GPU counts, if it does. Writer: the launch path, before and after
+  // the GPU polls; readers: any thread. Release, acquire: what it leads to.
+  std::atomic<const EventTotals*> gpu_totals_{nullptr};
   // The last failure: the low half of its sequence, then its status, in one
   // word, since several threads store it. Writers: whoever finishes an event;
   // readers: any thread. Release, acquire: the reader's launched() counts that

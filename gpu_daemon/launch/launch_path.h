@@ -52,8 +52,9 @@ class LaunchPath {
   // Remove() for all of a device, in one step. Returns them.
   virtual std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
       const DeviceMemory* memory) = 0;
-  // Looks for scheduled events.
-  virtual void Wake() = 0;
+  // Looks for scheduled events (edgeScheduleEvent). Errors: Unimplemented, where
+  // nothing but a doorbell launches.
+  virtual absl::Status Wake() = 0;
 
   virtual void SetTracing(bool on) = 0;
   virtual PathFigures figures() const = 0;

@@ -57,10 +57,6 @@ void PathSet::RemoveDevice(const DeviceMemory* memory) {
   for (LaunchPath* path : started()) path->RemoveDevice(memory);
 }
 
-void PathSet::Wake() {
-  for (LaunchPath* path : started()) path->Wake();
-}
-
 void PathSet::SetTracing(bool on) {
   {
     std::lock_guard lock(mutex_);

@@ -38,7 +38,6 @@ class PathSet {
   absl::StatusOr<StartedPath> Find(std::string_view name);
 
   // Of every path that has started:
-  void Wake();
   void RemoveDevice(const DeviceMemory* memory);
   void SetTracing(bool on);
   PathFigures figures() const;

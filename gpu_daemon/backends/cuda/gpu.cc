@@ -51,7 +51,7 @@ Gpu::~Gpu() {
     watch_stream_.Reset();
     stop_stream_.Reset();
     module_.Reset();
-    driver_.cuCtxDestroy(context_);
+    driver_.cuDevicePrimaryCtxRelease(device_);
   }
 }
 
@@ -92,12 +92,10 @@ absl::Status Gpu::Describe() {
 }
 
 absl::Status Gpu::MakeContext() {
-  // Polling threads must not put the driver to sleep.
-  if (auto status =
-          ToStatus(driver_,
-                   driver_.cuCtxCreate_v2(
-                       &context_, CU_CTX_SCHED_SPIN | CU_CTX_MAP_HOST, device_),
-                   "make a CUDA context");
+  // The primary one: green contexts are parts of it.
+  if (auto status = ToStatus(
+          driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_),
+          "make a CUDA context");
       !status.ok()) {
     context_ = nullptr;
     return status;
@@ -127,7 +125,10 @@ void Gpu::LoseContext() {
   stop_stream_.Abandon();
   module_.Abandon();
   functions_.clear();
-  if (context_ != nullptr) driver_.cuCtxDestroy(context_);
+  if (context_ != nullptr) {
+    driver_.cuDevicePrimaryCtxReset(device_);
+    driver_.cuDevicePrimaryCtxRelease(device_);
+  }
   context_ = nullptr;
 }
 
@@ -325,6 +326,9 @@ void Gpu::Recover() {
     status = tenants_[i]->Settle();
   }
   if (status.ok()) status = Replay(unfinished);
+  for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
+    status = tenants_[i]->Resume();
+  }
   if (!status.ok()) {
     spdlog::error("the GPU cannot be used any more: {}",
                   std::string(status.message()));

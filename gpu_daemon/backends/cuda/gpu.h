@@ -73,6 +73,8 @@ class Gpu {
     virtual void TakeUnfinished(std::vector<Unfinished>& unfinished) = 0;
     // There is a new one, current in this thread: make anew what is needed.
     virtual absl::Status Settle() = 0;
+    // What had not ended has run again: kernels may be launched.
+    virtual absl::Status Resume() { return absl::OkStatus(); }
 
     // Marks, as overdue, the oldest launch if it is older than `since`; true if
     // it is. Called at any time, in the same thread.
