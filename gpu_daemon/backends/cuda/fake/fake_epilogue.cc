@@ -1,0 +1,45 @@
+#include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
+
+#include <atomic>
+
+#include "gpu_daemon/launch/completion_status.h"
+#include "shm/clock.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+// The 16 bytes that a GPU stores at once: here the sequence goes last.
+void StoreCompletion(shm::EcqEntry& entry, uint32_t status, uint64_t sequence) {
+  const auto state = status == static_cast<uint32_t>(shm::EventStatus::kOk)
+                         ? shm::EventState::kDone
+                         : shm::EventState::kFailed;
+  std::atomic_ref(entry.state).store(state, std::memory_order_relaxed);
+  std::atomic_ref(entry.status).store(status, std::memory_order_relaxed);
+  // Reader: the device, which finds state and status once it finds this.
+  std::atomic_ref(entry.sequence).store(sequence, std::memory_order_release);
+}
+
+}  // namespace
+
+void CompleteEvent(EventFrame& frame) {
+  std::atomic_ref fail_status(frame.scratch->fail_status);
+  // The blocks ran in this thread.
+  const uint32_t status =
+      CompletionStatus(fail_status.load(std::memory_order_relaxed));
+  // Before the completion, after which the scratch may be launched with again.
+  fail_status.store(0, std::memory_order_relaxed);
+  std::atomic_ref(frame.scratch->blocks_ended)
+      .store(0, std::memory_order_relaxed);
+  if (frame.totals != nullptr) {
+    // Writers: the kernels of this EKT entry; readers: whoever mirrors them.
+    std::atomic_ref(status == 0 ? frame.totals->done : frame.totals->failed)
+        .fetch_add(1, std::memory_order_relaxed);
+  }
+  if (frame.life != nullptr) {
+    std::atomic_ref(frame.life->finished_ns)
+        .store(shm::NowNs(), std::memory_order_relaxed);
+  }
+  StoreCompletion(*frame.ecq, status, frame.sequence);
+}
+
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,125 @@
+#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+
+#include <array>
+#include <ostream>
+#include <utility>
+
+#include "gpu_daemon/backends/cuda/fake/fake_state.h"
+
+namespace carillon::gpud::cuda {
+
+// What of FakeGpu only looks and sets; its life is in fake_state.cc.
+
+Driver FakeGpu::driver() {
+  Driver driver;
+#define CARILLON_FAKE_MEMBER(function) driver.function = &::function;
+  CARILLON_CUDA_FUNCTIONS(CARILLON_FAKE_MEMBER)
+#undef CARILLON_FAKE_MEMBER
+  driver.cuCtxCreate_v2 = &::cuCtxCreate_v2;
+  driver.cuInit(0);
+  return driver;
+}
+
+void FakeGpu::DefineKernel(std::string name, std::vector<uint32_t> param_sizes,
+                           KernelFunction function) {
+  std::lock_guard lock(state_->mutex);
+  state_->defined[std::move(name)] = {std::move(param_sizes),
+                                      std::move(function)};
+}
+
+std::span<const std::byte> FakeGpu::Image() {
+  // The header of a fatbin that nothing follows.
+  static constexpr std::array<uint32_t, 4> kHeader = {0xba55ed50, 0x00100001, 0,
+                                                      0};
+  return std::as_bytes(std::span(kHeader));
+}
+
+FakeGpu::When FakeGpu::Nth(uint64_t nth) {
+  return [count = std::make_shared<std::atomic<uint64_t>>(0),
+          nth](const KernelCall&) {
+    // Writers: the threads that run the kernel. Relaxed: only a count.
+    return count->fetch_add(1, std::memory_order_relaxed) + 1 == nth;
+  };
+}
+
+FakeGpu::When FakeGpu::Always() {
+  return [](const KernelCall&) { return true; };
+}
+
+void FakeGpu::FaultOn(std::string kernel, When when, CUresult fault) {
+  std::lock_guard lock(state_->mutex);
+  state_->fates.push_back({std::move(kernel), std::move(when), fault});
+}
+
+void FakeGpu::HangOn(std::string kernel, When when) {
+  FaultOn(std::move(kernel), std::move(when), CUDA_SUCCESS);
+}
+
+void FakeGpu::ClearFates() {
+  std::lock_guard lock(state_->mutex);
+  state_->fates.clear();
+}
+
+void FakeGpu::FailNext(std::string function, CUresult result, uint32_t count) {
+  std::lock_guard lock(state_->mutex);
+  state_->failures[std::move(function)] = {result, count};
+}
+
+void FakeGpu::ChangeSettings(const std::function<void(FakeSettings&)>& change) {
+  std::lock_guard lock(state_->mutex);
+  change(state_->settings);
+}
+
+uint64_t FakeGpu::launches(const std::string& function) const {
+  std::lock_guard lock(state_->mutex);
+  const auto found = state_->launches.find(function);
+  return found == state_->launches.end() ? 0 : found->second;
+}
+
+LiveObjects FakeGpu::live_objects() const {
+  std::lock_guard lock(state_->mutex);
+  LiveObjects live;
+  live.contexts = state_->roots.size();
+  live.green_contexts = state_->greens.size();
+  live.streams = state_->streams.size();
+  live.events = state_->events.size();
+  live.modules = state_->modules.size();
+  live.graphs = state_->graphs.size();
+  live.execs = state_->execs.size();
+  for (const auto& [address, range] : state_->memory) {
+    switch (range.kind) {
+      case MemoryRange::Kind::kDevice:
+        ++live.allocations;
+        break;
+      case MemoryRange::Kind::kPinned:
+        ++live.pinned;
+        break;
+      case MemoryRange::Kind::kRegistered:
+        ++live.registrations;
+        break;
+    }
+  }
+  return live;
+}
+
+uint64_t FakeGpu::memory_used() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->memory_used;
+}
+
+uint64_t FakeGpu::stale_uses() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->stale_uses;
+}
+
+std::ostream& operator<<(std::ostream& out, const LiveObjects& live) {
+  return out << live.contexts << " contexts, " << live.green_contexts
+             << " green contexts, " << live.streams << " streams, "
+             << live.events << " events, " << live.allocations
+             << " allocations, " << live.pinned << " pinned allocations, "
+             << live.registrations << " registrations, " << live.modules
+             << " modules, " << live.graphs << " graphs, " << live.execs
+             << " execs";
+}
+
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,161 @@
+// A GPU made of CPU threads behind the functions of NVIDIA's driver, so that the
+// host code of the CUDA back-end is tested where there is no GPU.
+//
+//   stream     an ordered queue with a thread of its own (the default stream,
+//              too: it waits for no other, and no other for it)
+//   kernel     found by its CUDA name: carillon_<name> and carillon_event_<name>
+//              run the CPU form of <name>, block by block; others are defined by
+//              tests or by FakeKernelRegistration
+//   memory     the host's, of limited size; kernels may use it, pinned and
+//              registered memory, and nothing else
+//   graph      its nodes one after another; graphs that kernels launch run on
+//              threads of their own
+//   fault      stops all of the context's work and is the answer to all further
+//              calls, until the context is destroyed
+// What NVIDIA's driver leaves undefined or takes long to show is refused here
+// (handles of a destroyed context, for example). The timing says nothing.
+//
+// A process has one FakeGpu at a time. Without one, as in a gpud that runs on
+// the shared library libcuda.so.1 of this package, the first call of the driver
+// makes one as the environment variable CARILLON_FAKE_CUDA says
+// (fake_settings.h).
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_GPU_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_GPU_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/driver.h"
+#include "gpu_daemon/backends/cuda/fake/fake_settings.h"
+#include "gpu_daemon/kernels/simt_types.h"
+
+namespace carillon::gpud::cuda {
+
+enum class DeviceLaunch { kFireAndForget, kTail };
+
+// One launch of a kernel, as its function sees it; valid until that returns.
+// Thread safe, so that the function may use threads as its warps.
+class KernelCall {
+ public:
+  struct Impl;
+  explicit KernelCall(Impl* impl) : impl_(impl) {}
+
+  const simt::Dim3& grid() const;
+  const simt::Dim3& block() const;
+  uint32_t shared_bytes() const;
+  // Parameter number `index`, which must be a T.
+  template <class T>
+  T param(size_t index) const {
+    T value;
+    std::memcpy(&value, ParamBytes(index, sizeof(T)), sizeof(T));
+    return value;
+  }
+  // The arguments of a kernel of gpu_daemon/kernels in either of its forms; empty
+  // for other kernels, and when the frame is out of reach.
+  std::span<const std::byte> args() const;
+
+  // True when the context faulted or is being destroyed: a GPU would have stopped
+  // the kernel, so its function returns soon.
+  bool stopped() const;
+  // What cudaGetCurrentGraphExec() gives in this kernel.
+  CUgraphExec current_graph() const;
+  // cudaGraphLaunch() in this kernel. CUDA_ERROR_INVALID_VALUE: not uploaded or
+  // not launchable by a GPU; still running or retiring; launch budget used up;
+  // a second tail launch of itself; not in a graph.
+  CUresult Launch(CUgraphExec exec, DeviceLaunch mode);
+
+ private:
+  const std::byte* ParamBytes(size_t index, size_t size) const;
+  Impl* impl_;
+};
+
+// Runs a launch to its end. CUDA_SUCCESS, or the fault that it ends with.
+using KernelFunction = std::function<CUresult(KernelCall&)>;
+
+// A kernel of every FakeGpu of the binary (or libcuda.so.1) that it is linked
+// into. As a static object.
+class FakeKernelRegistration {
+ public:
+  FakeKernelRegistration(std::string name, std::vector<uint32_t> param_sizes,
+                         KernelFunction function);
+};
+
+struct LiveObjects {
+  uint64_t contexts = 0;
+  uint64_t green_contexts = 0;
+  uint64_t streams = 0;  // without the default ones
+  uint64_t events = 0;
+  uint64_t allocations = 0;  // of device memory
+  uint64_t pinned = 0;       // of host memory
+  uint64_t registrations = 0;
+  uint64_t modules = 0;
+  uint64_t graphs = 0;
+  uint64_t execs = 0;
+
+  friend bool operator==(const LiveObjects&, const LiveObjects&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const LiveObjects& live);
+};
+
+// Thread safe.
+class FakeGpu {
+ public:
+  explicit FakeGpu(FakeSettings settings = {});
+  // Destroys all that was left.
+  ~FakeGpu();
+  FakeGpu(const FakeGpu&) = delete;
+  FakeGpu& operator=(const FakeGpu&) = delete;
+
+  // The table; initialised (cuInit) if there is a device.
+  Driver driver();
+
+  // A kernel that modules loaded from now on have. Its parameters lie as a
+  // compiler would place them.
+  void DefineKernel(std::string name, std::vector<uint32_t> param_sizes,
+                    KernelFunction function);
+  // A fatbin with nothing in it: all of gpu_daemon/kernels in their two forms,
+  // and the defined kernels. A real fatbin or PTX text has the kernels that it
+  // names, and the defined ones if it is a fatbin.
+  static std::span<const std::byte> Image();
+
+  // Which launches of a kernel: by the name of its CUDA function, or by that of
+  // its KernelInfo for all forms.
+  using When = std::function<bool(const KernelCall&)>;
+  // The nth from now on, from 1.
+  static When Nth(uint64_t nth);
+  static When Always();
+  // They fault and do nothing else.
+  void FaultOn(std::string kernel, When when,
+               CUresult fault = CUDA_ERROR_ILLEGAL_ADDRESS);
+  // They never end by themselves.
+  void HangOn(std::string kernel, When when);
+  void ClearFates();
+
+  // The next `count` calls of a function ("cuMemAlloc") fail so, without effect.
+  void FailNext(std::string function, CUresult result, uint32_t count = 1);
+  // From now on; what is not for later (devices) does not change.
+  void ChangeSettings(const std::function<void(FakeSettings&)>& change);
+
+  // Launches that began, by the name of the CUDA function.
+  uint64_t launches(const std::string& function) const;
+  LiveObjects live_objects() const;
+  uint64_t memory_used() const;
+  // Calls with a handle that names nothing (any more): on a GPU anything may
+  // happen then.
+  uint64_t stale_uses() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_GPU_H_

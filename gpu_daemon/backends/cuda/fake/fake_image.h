@@ -1,0 +1,49 @@
+// What is in the images that modules are loaded from.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_IMAGE_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_IMAGE_H_
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace carillon::gpud::cuda {
+
+struct FakeParam {
+  uint32_t offset = 0;
+  uint32_t size = 0;
+};
+
+struct FakeEntry {
+  std::string name;
+  std::vector<FakeParam> params;
+};
+
+struct FakeGlobal {
+  std::string name;
+  uint64_t size = 0;
+};
+
+struct FakeImage {
+  bool is_fatbin = false;
+  std::vector<FakeEntry> entries;  // none: a fatbin whose PTX cannot be read
+  std::vector<FakeGlobal> globals;
+};
+
+// Parameters one after another, each aligned to its size (at most 8; structs
+// too, whose alignment is not known).
+std::vector<FakeParam> PlaceParams(std::span<const uint32_t> sizes);
+
+// Errors: INVALID_IMAGE, neither fatbin nor PTX; NOT_SUPPORTED, a cubin;
+// INVALID_PTX, with a sentence in `log`; UNSUPPORTED_PTX_VERSION, newer than the
+// driver; NO_BINARY_FOR_GPU, for a newer GPU. `compute`: major * 10 + minor.
+CUresult ParseImage(const void* image, int driver_version, int compute,
+                    FakeImage& parsed, std::string& log);
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_IMAGE_H_

@@ -1,0 +1,279 @@
+// Kernels: found by name, launched, run on the calling thread.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
+#include "gpu_daemon/backends/cuda/fake/fake_state.h"
+#include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/launch/event_frame.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+constexpr std::string_view kPlainPrefix = "carillon_";
+constexpr std::string_view kEventPrefix = "carillon_event_";
+
+std::vector<FakeParam> ParamsOf(Function::Form form,
+                                const simt::KernelInfo& kernel) {
+  if (form == Function::Form::kEvent) {
+    return PlaceParams(std::array<uint32_t, 1>{sizeof(EventFrame*)});
+  }
+  return PlaceParams(
+      std::array<uint32_t, 2>{kernel.args_size, sizeof(uint32_t*)});
+}
+
+// Which form of which kernel a name says, if it says one.
+void ResolveForm(Function& function) {
+  const std::string_view name = function.name;
+  if (name.starts_with(kEventPrefix)) {
+    function.kernel = simt::FindKernel(name.substr(kEventPrefix.size()));
+    function.form = Function::Form::kEvent;
+  }
+  if (function.kernel == nullptr && name.starts_with(kPlainPrefix)) {
+    function.kernel = simt::FindKernel(name.substr(kPlainPrefix.size()));
+    function.form = Function::Form::kPlain;
+  }
+  if (function.kernel == nullptr) function.form = Function::Form::kNone;
+}
+
+// The arguments of a kernel of gpu_daemon/kernels; nullptr: out of reach.
+const std::byte* ArgsOf(FakeGpu::State& state, const Root& root,
+                        const LaunchSpec& launch) {
+  const Function& function = *launch.function;
+  switch (function.form) {
+    case Function::Form::kPlain:
+      return launch.params.data();
+    case Function::Form::kEvent: {
+      EventFrame* frame = nullptr;
+      std::memcpy(&frame, launch.params.data(), sizeof(frame));
+      const uint64_t size = EventFrameBytes(function.kernel->args_size);
+      return state.Reachable(root, frame, size) ? frame->args() : nullptr;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+bool BuffersAreReachable(FakeGpu::State& state, const Root& root,
+                         const simt::KernelInfo& kernel,
+                         const std::byte* args) {
+  return std::ranges::all_of(kernel.params, [&](const simt::ParamInfo& param) {
+    if (!param.is_buffer()) return true;
+    simt::Span<std::byte> buffer;
+    std::memcpy(static_cast<void*>(&buffer), args + param.offset,
+                sizeof(buffer));
+    return buffer.size == 0 ||
+           state.Reachable(root, buffer.data, buffer.size * param.element_size);
+  });
+}
+
+// Whether what the frame points to is where a GPU needs it.
+bool FrameIsReachable(FakeGpu::State& state, const Root& root,
+                      const EventFrame& frame) {
+  return state.Reachable(root, frame.ecq, sizeof(*frame.ecq)) &&
+         state.IsDeviceMemory(root, frame.scratch, sizeof(*frame.scratch)) &&
+         (frame.totals == nullptr ||
+          state.IsDeviceMemory(root, frame.totals, sizeof(*frame.totals))) &&
+         (frame.life == nullptr ||
+          state.Reachable(root, frame.life, sizeof(*frame.life)));
+}
+
+CUresult RunKernelForm(FakeGpu::State& state, const Root& root,
+                       const LaunchSpec& launch, bool check_buffers) {
+  const simt::KernelInfo& kernel = *launch.function->kernel;
+  const std::byte* args = ArgsOf(state, root, launch);
+  if (args == nullptr || launch.shared_bytes < kernel.static_shared_bytes ||
+      (check_buffers && !BuffersAreReachable(state, root, kernel, args))) {
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  EventFrame* frame = nullptr;
+  uint32_t* fail_status = nullptr;
+  if (launch.function->form == Function::Form::kEvent) {
+    std::memcpy(&frame, launch.params.data(), sizeof(frame));
+    if (!FrameIsReachable(state, root, *frame)) {
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    fail_status = &frame->scratch->fail_status;
+  } else {
+    std::memcpy(&fail_status,
+                launch.params.data() + launch.function->params[1].offset,
+                sizeof(fail_status));
+    if (!state.IsDeviceMemory(root, fail_status, sizeof(*fail_status))) {
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+  }
+  KernelMetadata kmd;
+  kmd.kernel = &kernel;
+  kmd.grid = launch.grid;
+  kmd.block = launch.block;
+  kmd.shared_bytes = launch.shared_bytes - kernel.static_shared_bytes;
+  for (uint64_t block = 0; block < launch.grid.count(); ++block) {
+    if (root.stopped.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+    RunBlock(kmd, block, args, fail_status);
+  }
+  if (frame != nullptr) CompleteEvent(*frame);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+const simt::Dim3& KernelCall::grid() const { return impl_->launch.grid; }
+const simt::Dim3& KernelCall::block() const { return impl_->launch.block; }
+uint32_t KernelCall::shared_bytes() const { return impl_->launch.shared_bytes; }
+
+const std::byte* KernelCall::ParamBytes(size_t index, size_t size) const {
+  const FakeParam& param = impl_->launch.function->params.at(index);
+  if (param.size != size) std::abort();  // a test's mistake
+  return impl_->launch.params.data() + param.offset;
+}
+
+std::span<const std::byte> KernelCall::args() const {
+  const std::byte* args = ArgsOf(impl_->state, impl_->root, impl_->launch);
+  if (args == nullptr) return {};
+  return {args, impl_->launch.function->kernel->args_size};
+}
+
+bool KernelCall::stopped() const {
+  return impl_->root.stopped.load(std::memory_order_relaxed);
+}
+
+CUgraphExec KernelCall::current_graph() const {
+  const Execution* execution = impl_->execution;
+  if (execution == nullptr || !execution->exec->device_launch) return nullptr;
+  return reinterpret_cast<CUgraphExec>(execution->exec->handle);
+}
+
+CUresult KernelCall::Launch(CUgraphExec exec, DeviceLaunch mode) {
+  return impl_->state.LaunchFromKernel(impl_->root, impl_->execution,
+                                       reinterpret_cast<uint64_t>(exec), mode);
+}
+
+FunctionPtr FakeGpu::State::MakeFunction(const FakeImage& image,
+                                         const std::string& name) {
+  auto function = std::make_shared<Function>();
+  function->name = name;
+  const auto entry = std::ranges::find(image.entries, name, &FakeEntry::name);
+  const auto own = defined.find(name);
+  if (entry != image.entries.end()) {
+    function->params = entry->params;
+  } else if (!image.is_fatbin) {
+    return nullptr;
+  }
+  if (own != defined.end()) {
+    function->form = Function::Form::kDefined;
+    function->defined = own->second.function;
+    function->params = PlaceParams(own->second.param_sizes);
+    return function;
+  }
+  // A user's own PTX runs nowhere, whatever its kernels are called.
+  if (!image.is_fatbin) return function;
+  ResolveForm(*function);
+  if (entry != image.entries.end()) return function;
+  if (!image.entries.empty() || function->form == Function::Form::kNone) {
+    return nullptr;
+  }
+  function->params = ParamsOf(function->form, *function->kernel);
+  return function;
+}
+
+CUresult FakeGpu::State::MakeLaunch(const FunctionPtr& function,
+                                    const unsigned* grid, const unsigned* block,
+                                    unsigned shared_bytes, void** params,
+                                    void** extra, LaunchSpec& launch) const {
+  launch.function = function;
+  launch.grid = {grid[0], grid[1], grid[2]};
+  launch.block = {block[0], block[1], block[2]};
+  launch.shared_bytes = shared_bytes;
+  if (!simt::IsValidBlock(launch.block) || launch.block.z > 64 ||
+      launch.grid.count() == 0 || grid[0] > 0x7fffffff || grid[1] > 65535 ||
+      grid[2] > 65535 ||
+      shared_bytes > static_cast<unsigned>(function->largest_dynamic_shared)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (function->params.empty()) return CUDA_SUCCESS;
+  const FakeParam& last = function->params.back();
+  launch.params.resize(last.offset + last.size);
+  if (params != nullptr) {
+    for (size_t i = 0; i < function->params.size(); ++i) {
+      std::memcpy(launch.params.data() + function->params[i].offset, params[i],
+                  function->params[i].size);
+    }
+    return CUDA_SUCCESS;
+  }
+  const void* buffer = nullptr;
+  size_t size = 0;
+  for (; extra != nullptr && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[1];
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      size = *static_cast<const size_t*>(extra[1]);
+    }
+  }
+  if (buffer == nullptr || size < launch.params.size()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::memcpy(launch.params.data(), buffer, launch.params.size());
+  return CUDA_SUCCESS;
+}
+
+bool FakeGpu::State::Reachable(const Root& root, const void* address,
+                               uint64_t size) {
+  std::lock_guard lock(mutex);
+  return FindRange(root, reinterpret_cast<uint64_t>(address), size) != nullptr;
+}
+
+bool FakeGpu::State::IsDeviceMemory(const Root& root, const void* address,
+                                    uint64_t size) {
+  std::lock_guard lock(mutex);
+  const MemoryRange* range =
+      FindRange(root, reinterpret_cast<uint64_t>(address), size);
+  return range != nullptr && range->kind == MemoryRange::Kind::kDevice;
+}
+
+void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,
+                         Execution* execution) {
+  const Function& function = *launch.function;
+  std::vector<Fate> possible;
+  bool check_buffers = true;
+  {
+    std::lock_guard lock(mutex);
+    if (root.stopped.load(std::memory_order_relaxed)) return;
+    ++launches[function.name];
+    check_buffers = settings.check_buffers;
+    for (const Fate& fate : fates) {
+      if (fate.kernel == function.name ||
+          (function.kernel != nullptr &&
+           fate.kernel == function.kernel->name)) {
+        possible.push_back(fate);
+      }
+    }
+  }
+  KernelCall::Impl impl{*this, root, launch, execution};
+  KernelCall call(&impl);
+  CUresult result = CUDA_SUCCESS;
+  for (const Fate& fate : possible) {
+    if (!fate.when(call)) continue;
+    if (fate.fault == CUDA_SUCCESS) {
+      Lock lock(mutex);
+      changed.wait(
+          lock, [&] { return root.stopped.load(std::memory_order_relaxed); });
+      return;
+    }
+    result = fate.fault;
+    break;
+  }
+  if (result == CUDA_SUCCESS) {
+    result = function.form == Function::Form::kDefined
+                 ? function.defined(call)
+                 : RunKernelForm(*this, root, launch, check_buffers);
+  }
+  if (result != CUDA_SUCCESS) {
+    std::lock_guard lock(mutex);
+    Fault(root, result);
+  }
+}
+
+}  // namespace carillon::gpud::cuda

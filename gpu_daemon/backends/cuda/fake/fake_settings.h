@@ -1,0 +1,65 @@
+// What the fake GPU is, and what the whole process on it meets.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_SETTINGS_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_SETTINGS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace carillon::gpud::cuda {
+
+struct FakeSettings {
+  int devices = 1;
+  int driver_version =
+      0;  // as CUDA writes it; 0: that of the toolkit's headers
+  uint64_t memory_bytes = uint64_t{1} << 30;
+  // Device memory that each instantiated graph takes.
+  uint64_t graph_exec_bytes = 0;
+  uint32_t sms = 132;
+  int compute_major = 9;
+  int compute_minor = 0;
+  bool green_contexts = true;
+  bool stream_memory_operations = true;
+  bool host_pointers = true;  // registered memory keeps its addresses
+  // Fire-and-forget launches that one execution of a graph may make.
+  uint32_t launch_budget = 120;
+  // A graph's exec stays busy for so long after its last kernel has ended.
+  std::chrono::microseconds retire_delay{0};
+  // From the end of a graph to the start of the one that it tail-launched.
+  std::chrono::microseconds relaunch_gap{0};
+  // As NVIDIA's driver: giving memory back waits until the GPU is idle, and so
+  // hangs while a kernel is resident.
+  bool free_waits_for_idle = true;
+  // A buffer argument that the GPU cannot reach is a fault, even when the kernel
+  // would not have touched it.
+  bool check_buffers = true;
+
+  // Kernels by name (that of KernelInfo: all forms of it; or a whole CUDA name):
+  struct Fate {
+    std::string kernel;
+    // The launch that meets it, from 1; 0: each whose arguments begin with
+    // first_word.
+    uint64_t nth = 0;
+    uint32_t first_word = 0;
+  };
+  std::vector<Fate> faults;  // with CUDA_ERROR_ILLEGAL_ADDRESS
+  std::vector<Fate> hangs;   // never end
+};
+
+// From the text of the environment variable CARILLON_FAKE_CUDA: name=value,
+// comma-separated, each at most once but for the last two:
+//   devices=N version=MAJOR.MINOR memory=BYTES exec_memory=BYTES sms=N
+//   green=0|1 memops=0|1 host_pointers=0|1 budget=N retire_us=N gap_us=N
+//   free_waits=0|1 check_buffers=0|1
+//   fault=KERNEL:NTH  fault=KERNEL:=WORD  hang=KERNEL:NTH  hang=KERNEL:=WORD
+// "fault=fail_if:=77" faults each fail_if whose first argument is 77.
+// Errors: InvalidArgument names the part that is wrong.
+absl::StatusOr<FakeSettings> ParseFakeSettings(std::string_view text);
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_SETTINGS_H_

@@ -1,0 +1,263 @@
+// What the functions of the fake driver work on. Internal to this package.
+//
+// One mutex guards everything but the memory that kernels use; it is not held
+// while kernels run. Handles are numbers that are used once a process, so that a
+// handle of something destroyed is found out.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_STATE_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_STATE_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/backends/cuda/fake/fake_image.h"
+#include "gpu_daemon/kernels/kernel_info.h"
+
+// Not declared by every toolkit.
+extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned flags,
+                                           CUdevice device);
+
+namespace carillon::gpud::cuda {
+
+using Lock = std::unique_lock<std::mutex>;
+
+struct Stream;
+
+// A context with all that it owns, and the green contexts beside it.
+struct Root {
+  int device = 0;
+  bool primary = false;
+  CUresult fault = CUDA_SUCCESS;  // sticky
+  // Faulted or being destroyed: nothing goes on. Writer: under the mutex;
+  // readers: kernels at any time. Relaxed: it stands for itself.
+  std::atomic<bool> stopped{false};
+  bool destroyed = false;
+  std::shared_ptr<Stream> default_stream;
+  std::vector<std::shared_ptr<Stream>> streams;  // with the destroyed ones
+
+  // Graphs that kernels launched run on these.
+  std::vector<std::thread> launchers;
+  std::deque<std::function<void()>> launched;
+  uint32_t idle_launchers = 0;
+};
+using RootPtr = std::shared_ptr<Root>;
+
+struct Context {
+  RootPtr root;
+  bool green = false;
+};
+
+struct Stream {
+  RootPtr root;
+  std::deque<std::function<void()>> work;
+  bool busy = false;
+  bool closing = false;
+  std::thread thread;
+
+  bool idle() const { return work.empty() && !busy; }
+};
+using StreamPtr = std::shared_ptr<Stream>;
+
+struct Event {
+  RootPtr root;
+  bool timed = false;
+  bool recorded = false;
+  uint64_t pending = 0;  // records that are still to happen
+  std::chrono::steady_clock::time_point time;
+};
+
+struct Function {
+  enum class Form { kPlain, kEvent, kDefined, kNone };
+  std::string name;
+  Form form = Form::kNone;  // kNone: known, but it cannot run here
+  const simt::KernelInfo* kernel = nullptr;
+  KernelFunction defined;
+  std::vector<FakeParam> params;
+  int largest_dynamic_shared = 48 << 10;
+};
+using FunctionPtr = std::shared_ptr<Function>;
+
+struct Module {
+  RootPtr root;
+  FakeImage image;
+  std::map<std::string, uint64_t> functions;  // handles
+  std::map<std::string, std::pair<uint64_t, uint64_t>> globals;
+};
+
+struct LaunchSpec {
+  FunctionPtr function;
+  simt::Dim3 grid;
+  simt::Dim3 block;
+  uint32_t shared_bytes = 0;
+  std::vector<std::byte> params;
+};
+
+struct GraphNode {
+  uint64_t handle = 0;
+  LaunchSpec launch;
+};
+
+struct Graph {
+  std::vector<GraphNode> nodes;  // each after those that it depends on
+};
+
+struct Exec {
+  RootPtr root;
+  uint64_t handle = 0;
+  uint64_t memory = 0;  // on the GPU
+  std::vector<GraphNode> nodes;
+  bool device_launch = false;
+  bool uploaded = false;
+  bool busy = false;  // running or retiring
+};
+using ExecPtr = std::shared_ptr<Exec>;
+
+// One run of a graph.
+struct Execution {
+  ExecPtr exec;
+  uint32_t launches = 0;  // fire and forget
+  uint32_t running = 0;   // of these
+  std::deque<ExecPtr> tails;
+};
+
+struct MemoryRange {
+  enum class Kind { kDevice, kPinned, kRegistered };
+  uint64_t size = 0;
+  Kind kind = Kind::kDevice;
+  RootPtr root;
+};
+
+struct Fate {
+  std::string kernel;
+  FakeGpu::When when;
+  CUresult fault = CUDA_SUCCESS;  // CUDA_SUCCESS: never ends
+};
+
+struct DefinedKernel {
+  std::vector<uint32_t> param_sizes;
+  KernelFunction function;
+};
+
+struct KernelCall::Impl {
+  FakeGpu::State& state;
+  Root& root;
+  const LaunchSpec& launch;
+  Execution* execution;  // nullptr outside of a graph
+};
+
+struct FakeGpu::State {
+  explicit State(FakeSettings initial);
+  ~State();
+
+  // --- Contexts and streams (fake_state.cc). The mutex is held.
+
+  CUresult Retain(int device, uint64_t& handle);
+  CUresult Release(Lock& lock, int device);
+  uint64_t AddContext(RootPtr root, bool green);
+  RootPtr NewRoot(int device, bool primary);
+  // Stops all of its work and destroys what it owns.
+  void Destroy(Lock& lock, const RootPtr& root);
+  void Fault(Root& root, CUresult fault);
+
+  StreamPtr NewStream(const RootPtr& root);
+  void Push(Stream& stream, std::function<void()> work);
+  // Waits until it is idle or the context stopped; the fault, if there is one.
+  CUresult WaitIdle(Lock& lock, Stream& stream);
+  CUresult WaitIdle(Lock& lock, Root& root);
+  // Work on a launcher thread of the context.
+  void PushLaunch(const RootPtr& root, std::function<void()> work);
+
+  // --- Memory (fake_state.cc). The mutex is held.
+
+  // The range that has all of [address, address + size); nullptr: none.
+  const MemoryRange* FindRange(const Root& root, uint64_t address,
+                               uint64_t size) const;
+  CUresult Allocate(const RootPtr& root, uint64_t size, MemoryRange::Kind kind,
+                    uint64_t& address);
+  CUresult Free(Lock& lock, uint64_t address, MemoryRange::Kind kind);
+
+  // --- Kernels (fake_kernel.cc). The mutex is held, but for Run().
+
+  // nullptr: there is no such function in the image.
+  FunctionPtr MakeFunction(const FakeImage& image, const std::string& name);
+  // Copies the parameters of a launch and checks its shape.
+  CUresult MakeLaunch(const FunctionPtr& function, const unsigned* grid,
+                      const unsigned* block, unsigned shared_bytes,
+                      void** params, void** extra, LaunchSpec& launch) const;
+  // Runs it to its end in the calling thread; a fault becomes the context's.
+  void Run(Root& root, const LaunchSpec& launch, Execution* execution);
+  // Whether [address, address + size) is there for a kernel of this context.
+  bool Reachable(const Root& root, const void* address, uint64_t size);
+  bool IsDeviceMemory(const Root& root, const void* address, uint64_t size);
+
+  // --- Graphs (fake_graph.cc). The mutex is not held.
+
+  // Runs a graph whose exec was made busy, and all that it launches.
+  void RunGraph(const RootPtr& root, const ExecPtr& exec);
+  CUresult LaunchFromKernel(Root& root, Execution* execution, uint64_t handle,
+                            DeviceLaunch mode);
+
+  static uint64_t NewHandle();
+  FakeSettings settings;
+  mutable std::mutex mutex;
+  // Anything changed: work done, a fault, work for a thread.
+  std::condition_variable changed;
+  bool initialised = false;
+
+  struct Primary {
+    uint32_t references = 0;
+    RootPtr root;
+    uint64_t handle = 0;
+  };
+  std::map<int, Primary> primaries;
+  std::vector<RootPtr> roots;
+  std::unordered_map<uint64_t, Context> contexts;
+  std::unordered_map<uint64_t, uint32_t> resource_descs;  // SMs
+  struct Green {
+    RootPtr root;
+    uint64_t context = 0;
+  };
+  std::unordered_map<uint64_t, Green> greens;
+  std::unordered_map<uint64_t, StreamPtr> streams;
+  std::unordered_map<uint64_t, std::shared_ptr<Event>> events;
+  std::unordered_map<uint64_t, std::shared_ptr<Module>> modules;
+  std::unordered_map<uint64_t, FunctionPtr> functions;
+  std::unordered_map<uint64_t, std::shared_ptr<Graph>> graphs;
+  std::unordered_map<uint64_t, uint64_t> node_graphs;  // by node
+  std::unordered_map<uint64_t, ExecPtr> execs;
+  std::map<uint64_t, MemoryRange> memory;  // by first address
+  uint64_t memory_used = 0;
+
+  std::map<std::string, DefinedKernel> defined;
+  std::vector<Fate> fates;
+  struct Failure {
+    CUresult result;
+    uint32_t count;
+  };
+  std::map<std::string, Failure> failures;
+  std::map<std::string, uint64_t> launches;
+  uint64_t stale_uses = 0;
+};
+
+// The one of this process; makes it as the environment says if there never was
+// one. nullptr: it is gone.
+FakeGpu::State* CurrentFake();
+
+// The context that is current in this thread; 0: none.
+inline thread_local uint64_t current_context = 0;
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_STATE_H_
