@@ -316,7 +316,8 @@ CUresult FakeGpu::State::Allocate(const RootPtr& root, uint64_t size,
                                   MemoryRange::Kind kind, uint64_t& address) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (kind == MemoryRange::Kind::kDevice) {
-    if (size > settings.memory_bytes - memory_used) {
+    if (memory_used > settings.memory_bytes ||
+        size > settings.memory_bytes - memory_used) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     memory_used += size;

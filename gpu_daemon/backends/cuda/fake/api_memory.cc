@@ -1,0 +1,222 @@
+// The functions of the driver for memory.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/fake/fake_call.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+bool IsPinned(const State& state, const RootPtr& root, const void* address,
+              uint64_t size) {
+  return AllReachable(state, root, Number(address), size);
+}
+
+// A copy within the GPU's reach: at least one side is `device`.
+CUresult CopyNow(const char* name, CUdeviceptr device, void* to,
+                 const void* from, size_t size) {
+  return InContext(name, [&](State& state, Lock& lock, const RootPtr& root) {
+    if (!AllReachable(state, root, device, size)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return DoNow(state, lock, root, [=] { std::memcpy(to, from, size); });
+  });
+}
+
+template <class Word>
+CUresult Memset(const char* name, CUdeviceptr address, Word value, size_t count,
+                CUstream stream) {
+  return InContext(name, [&](State& state, Lock&, const RootPtr& root) {
+    if (address % sizeof(Word) != 0 ||
+        !AllReachable(state, root, address, count * sizeof(Word))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return Enqueue(state, root, stream, [=] {
+      std::fill_n(static_cast<Word*>(Pointer(address)), count, value);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace carillon::gpud::cuda
+
+using namespace carillon::gpud::cuda;  // NOLINT: all below are C functions
+
+extern "C" {
+
+CUresult CUDAAPI cuMemGetInfo(size_t* free_bytes, size_t* total) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr&) {
+    *total = state.settings.memory_bytes;
+    *free_bytes = state.settings.memory_bytes - state.memory_used;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t size) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    uint64_t start = 0;
+    const CUresult result =
+        state.Allocate(root, size, MemoryRange::Kind::kDevice, start);
+    *address = start;
+    return result;
+  });
+}
+
+CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
+  return InContext(__func__, [&](State& state, Lock& lock, const RootPtr&) {
+    return address == 0 ? CUDA_SUCCESS
+                        : state.Free(lock, address, MemoryRange::Kind::kDevice);
+  });
+}
+
+CUresult CUDAAPI cuMemHostAlloc(void** address, size_t size, unsigned) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    uint64_t start = 0;
+    const CUresult result =
+        state.Allocate(root, size, MemoryRange::Kind::kPinned, start);
+    *address = As<void*>(start);
+    return result;
+  });
+}
+
+CUresult CUDAAPI cuMemFreeHost(void* address) {
+  return InContext(__func__, [&](State& state, Lock& lock, const RootPtr&) {
+    return state.Free(lock, Number(address), MemoryRange::Kind::kPinned);
+  });
+}
+
+CUresult CUDAAPI cuMemHostRegister(void* address, size_t size, unsigned) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    if (address == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t start = Number(address);
+    const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    const uint64_t first = start / page * page;
+    std::vector<unsigned char> resident((start + size - first + page - 1) /
+                                        page);
+    // Fails when some of it is not mapped.
+    if (mincore(As<void*>(first), start + size - first, resident.data()) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const auto after = state.memory.lower_bound(start + size);
+    if (after != state.memory.begin()) {
+      const auto& [other, range] = *std::prev(after);
+      if (other + range.size > start) {
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+      }
+    }
+    state.memory[start] = {size, MemoryRange::Kind::kRegistered, root};
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void* address) {
+  return InContext(__func__, [&](State& state, Lock& lock, const RootPtr&) {
+    return state.Free(lock, Number(address), MemoryRange::Kind::kRegistered);
+  });
+}
+
+CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* device, void* host,
+                                           unsigned flags) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    const MemoryRange* range = state.FindRange(*root, Number(host), 1);
+    if (flags != 0 || range == nullptr ||
+        range->kind == MemoryRange::Kind::kDevice) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    // Where the GPU has addresses of its own, none that a CPU could follow.
+    *device = state.settings.host_pointers ? Number(host)
+                                           : Number(host) | uint64_t{1} << 60;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t size) {
+  return CopyNow(__func__, to, Pointer(to), from, size);
+}
+
+CUresult CUDAAPI cuMemcpyDtoH(void* to, CUdeviceptr from, size_t size) {
+  return CopyNow(__func__, from, to, Pointer(from), size);
+}
+
+CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) {
+        if (!AllReachable(state, root, to, size) ||
+            !AllReachable(state, root, from, size)) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        return DoNow(state, lock, root,
+                     [=] { std::memcpy(Pointer(to), Pointer(from), size); });
+      });
+}
+
+// As a GPU: from memory that is not pinned the bytes are taken at once.
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from,
+                                   size_t size, CUstream stream) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    if (!AllReachable(state, root, to, size)) return CUDA_ERROR_INVALID_VALUE;
+    if (IsPinned(state, root, from, size)) {
+      return Enqueue(state, root, stream,
+                     [=] { std::memcpy(Pointer(to), from, size); });
+    }
+    auto staged = std::make_shared<std::vector<std::byte>>(size);
+    std::memcpy(staged->data(), from, size);
+    return Enqueue(state, root, stream,
+                   [=] { std::memcpy(Pointer(to), staged->data(), size); });
+  });
+}
+
+// As a GPU: into memory that is not pinned this waits for all before it.
+CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t size,
+                                   CUstream handle) {
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        if (!AllReachable(state, root, from, size))
+          return CUDA_ERROR_INVALID_VALUE;
+        const StreamPtr stream = FindStream(state, root, handle);
+        if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        state.Push(*stream, [=] { std::memcpy(to, Pointer(from), size); });
+        if (IsPinned(state, root, to, size)) return CUDA_SUCCESS;
+        return state.WaitIdle(lock, *stream);
+      });
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
+                                   size_t size, CUstream stream) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    if (!AllReachable(state, root, to, size) ||
+        !AllReachable(state, root, from, size)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return Enqueue(state, root, stream,
+                   [=] { std::memcpy(Pointer(to), Pointer(from), size); });
+  });
+}
+
+CUresult CUDAAPI cuMemsetD8(CUdeviceptr address, unsigned char value,
+                            size_t count) {
+  return Memset<unsigned char>(__func__, address, value, count, nullptr);
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr address, unsigned char value,
+                                 size_t count, CUstream stream) {
+  return Memset<unsigned char>(__func__, address, value, count, stream);
+}
+
+CUresult CUDAAPI cuMemsetD32(CUdeviceptr address, unsigned value,
+                             size_t count) {
+  return Memset<unsigned>(__func__, address, value, count, nullptr);
+}
+
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr address, unsigned value,
+                                  size_t count, CUstream stream) {
+  return Memset<unsigned>(__func__, address, value, count, stream);
+}
+
+}  // extern "C"

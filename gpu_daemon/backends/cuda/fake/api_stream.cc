@@ -1,0 +1,230 @@
+// The functions of the driver for streams and events.
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <type_traits>
+
+#include "gpu_daemon/backends/cuda/fake/fake_call.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+template <class Word>
+bool Satisfied(Word now, Word value, unsigned flags) {
+  using Signed = std::make_signed_t<Word>;
+  switch (flags & 3) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<Signed>(now - value) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return now == value;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (now & value) != 0;
+    default:
+      return static_cast<Word>(~(now | value)) != 0;
+  }
+}
+
+template <class Word>
+CUresult WaitValue(const char* name, CUstream handle, CUdeviceptr address,
+                   Word value, unsigned flags) {
+  return InContext(name, [&](State& state, Lock&, const RootPtr& root) {
+    if (!state.settings.stream_memory_operations) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (address % sizeof(Word) != 0 ||
+        !AllReachable(state, root, address, sizeof(Word))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return Enqueue(state, root, handle, [=, root = root.get()] {
+      // Writer: whoever it is that the stream waits for. Acquire: what it wrote
+      // before is there for the kernels behind this.
+      const std::atomic_ref<Word> word(*static_cast<Word*>(Pointer(address)));
+      for (uint32_t looks = 0;
+           !Satisfied(word.load(std::memory_order_acquire), value, flags) &&
+           !root->stopped.load(std::memory_order_relaxed);
+           ++looks) {
+        // The reference machine has fewer cores than a test has streams.
+        if (looks < 64) {
+          sched_yield();
+        } else {
+          std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+      }
+    });
+  });
+}
+
+template <class Word>
+CUresult WriteValue(const char* name, CUstream handle, CUdeviceptr address,
+                    Word value) {
+  return InContext(name, [&](State& state, Lock&, const RootPtr& root) {
+    if (!state.settings.stream_memory_operations) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (address % sizeof(Word) != 0 ||
+        !AllReachable(state, root, address, sizeof(Word))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return Enqueue(state, root, handle, [=] {
+      // Readers: whoever waits for it. Release: all work of the stream before.
+      std::atomic_ref<Word>(*static_cast<Word*>(Pointer(address)))
+          .store(value, std::memory_order_release);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace carillon::gpud::cuda
+
+using namespace carillon::gpud::cuda;  // NOLINT: all below are C functions
+
+extern "C" {
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    const uint64_t handle = State::NewHandle();
+    state.streams[handle] = state.NewStream(root);
+    *stream = As<CUstream>(handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamDestroy(CUstream handle) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr&) {
+    const StreamPtr stream = Find(state, state.streams, handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    // What is in it is still done.
+    stream->closing = true;
+    state.changed.notify_all();
+    return Erase(state, state.streams, handle);
+  });
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream handle) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    const StreamPtr stream = FindStream(state, root, handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        const StreamPtr stream = FindStream(state, root, handle);
+        if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        return state.WaitIdle(lock, *stream);
+      });
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    const std::shared_ptr<Event> event = Find(state, state.events, handle);
+    if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return Enqueue(state, root, stream, [&state, root = root.get(), event] {
+      Lock lock(state.mutex);
+      state.changed.wait(lock, [&] {
+        return event->pending == 0 ||
+               root->stopped.load(std::memory_order_relaxed);
+      });
+    });
+  });
+}
+
+CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address,
+                                     cuuint32_t value, unsigned flags) {
+  return WaitValue<uint32_t>(__func__, stream, address, value, flags);
+}
+
+CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr address,
+                                     cuuint64_t value, unsigned flags) {
+  return WaitValue<uint64_t>(__func__, stream, address, value, flags);
+}
+
+CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr address,
+                                      cuuint32_t value, unsigned) {
+  return WriteValue<uint32_t>(__func__, stream, address, value);
+}
+
+CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr address,
+                                      cuuint64_t value, unsigned) {
+  return WriteValue<uint64_t>(__func__, stream, address, value);
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned flags) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    auto made = std::make_shared<Event>();
+    made->root = root;
+    made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+    const uint64_t handle = State::NewHandle();
+    state.events[handle] = std::move(made);
+    *event = As<CUevent>(handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent event) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr&) {
+    return Erase(state, state.events, event);
+  });
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream) {
+  return InContext(
+      __func__, [&](State& state, Lock&, const RootPtr& root) -> CUresult {
+        const std::shared_ptr<Event> event = Find(state, state.events, handle);
+        if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        const CUresult result = Enqueue(state, root, stream, [&state, event] {
+          std::lock_guard lock(state.mutex);
+          --event->pending;
+          event->time = std::chrono::steady_clock::now();
+          state.changed.notify_all();
+        });
+        if (result != CUDA_SUCCESS) return result;
+        ++event->pending;
+        event->recorded = true;
+        return CUDA_SUCCESS;
+      });
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent handle) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr&) {
+    const std::shared_ptr<Event> event = Find(state, state.events, handle);
+    if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return event->pending == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent handle) {
+  return InContext(
+      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
+        const std::shared_ptr<Event> event = Find(state, state.events, handle);
+        if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        state.changed.wait(lock, [&] {
+          return event->pending == 0 ||
+                 root->stopped.load(std::memory_order_relaxed);
+        });
+        return root->destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : root->fault;
+      });
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent start,
+                                    CUevent end) {
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr&) {
+    const std::shared_ptr<Event> from = Find(state, state.events, start);
+    const std::shared_ptr<Event> to = Find(state, state.events, end);
+    if (from == nullptr || to == nullptr || !from->timed || !to->timed ||
+        !from->recorded || !to->recorded) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (from->pending != 0 || to->pending != 0) return CUDA_ERROR_NOT_READY;
+    *milliseconds =
+        std::chrono::duration<float, std::milli>(to->time - from->time).count();
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"
