@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
+
+#include "gpu_daemon/backends/cuda/owned.h"
+#include "gpu_daemon/kernels/kernels_fatbin.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -23,6 +27,43 @@ void LoadAndPrint(const char* settings) {
   const absl::StatusOr<Driver> driver = Driver::Load(FakeLibrary());
   const absl::Status status = driver.status();
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  std::_Exit(0);
+}
+
+// fail_if with `code`, as the library has it: its status, or the error.
+std::string RunFailIf(const Driver& driver, uint32_t code) {
+  CUcontext context = nullptr;
+  CUresult result = driver.cuDevicePrimaryCtxRetain(&context, 0);
+  if (result == CUDA_SUCCESS) result = driver.cuCtxSetCurrent(context);
+  if (result != CUDA_SUCCESS) return ErrorText(driver, result);
+  const absl::StatusOr<Module> module =
+      LoadModule(driver, simt::KernelsFatbin());
+  if (!module.ok()) return module.status().ToString();
+  const absl::StatusOr<CUfunction> function =
+      FindFunction(driver, module->get(), "carillon_fail_if");
+  if (!function.ok()) return function.status().ToString();
+  const absl::StatusOr<DeviceBytes> memory = DeviceBytes::Make(driver, 64);
+  if (!memory.ok()) return memory.status().ToString();
+  auto* fail_status = memory->as<uint32_t>();
+  void* params[] = {&code, &fail_status};
+  result = driver.cuLaunchKernel(*function, 1, 1, 1, 1, 1, 1, 0, nullptr,
+                                 params, nullptr);
+  uint32_t status = 0;
+  if (result == CUDA_SUCCESS) {
+    result = driver.cuMemcpyDtoH(&status, memory->address(), sizeof(status));
+  }
+  return result == CUDA_SUCCESS ? std::to_string(status)
+                                : ErrorText(driver, result);
+}
+
+void LoadAndRun(const char* settings) {
+  setenv("CARILLON_FAKE_CUDA", settings, 1);
+  const absl::StatusOr<Driver> driver = Driver::Load(FakeLibrary());
+  if (!driver.ok()) std::_Exit(1);
+  for (const uint32_t code : {5u, 77u}) {
+    std::fprintf(stderr, "%u gives %s\n", code,
+                 RunFailIf(*driver, code).c_str());
+  }
   std::_Exit(0);
 }
 
@@ -52,6 +93,12 @@ TEST(Driver, NamesTheFunctionThatALibraryLacks) {
 TEST(DriverDeathTest, LoadsALibraryWithAllFunctions) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(LoadAndPrint(""), testing::ExitedWithCode(0), "^OK");
+}
+
+TEST(DriverDeathTest, ALoadedLibraryRunsKernelsAndFaultsAsItsSettingsSay) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(LoadAndRun("fault=fail_if:=77"), testing::ExitedWithCode(0),
+              "5 gives 5\n77 gives CUDA_ERROR_ILLEGAL_ADDRESS");
 }
 
 TEST(DriverDeathTest, SaysWhichDriverIsTooOld) {
