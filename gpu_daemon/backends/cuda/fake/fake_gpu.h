@@ -115,13 +115,14 @@ class FakeGpu {
   // The table; initialised (cuInit) if there is a device.
   Driver driver();
 
-  // A kernel that modules loaded from now on have. Its parameters lie as a
-  // compiler would place them.
+  // A kernel of every fatbin, or how one that a cubin or PTX text names runs.
+  // Where the image does not say, its parameters lie as a compiler would place
+  // them.
   void DefineKernel(std::string name, std::vector<uint32_t> param_sizes,
                     KernelFunction function);
-  // A fatbin with nothing in it: all of gpu_daemon/kernels in their two forms,
-  // and the defined kernels. A real fatbin or PTX text has the kernels that it
-  // names, and the defined ones if it is a fatbin.
+  // A fatbin with nothing in it: all of gpu_daemon/kernels in their two forms.
+  // A real image has the kernels that it names. Those of a fatbin that are of
+  // gpu_daemon/kernels run; a user's own run only when defined.
   static std::span<const std::byte> Image();
 
   // Which launches of a kernel: by the name of its CUDA function, or by that of

@@ -13,6 +13,7 @@
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/kernels/all_kernels.h"
 #include "gpu_daemon/kernels/kernels_fatbin.h"
+#include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/event_frame.h"
 
 namespace carillon::gpud::cuda {
@@ -177,7 +178,11 @@ TEST_F(FakeGpuTest, AWaitForAWordHoldsTheStreamUntilItIsThere) {
   ASSERT_EQ(driver_.cuStreamWriteValue32(stream.get(), address + 4, 77, 0),
             CUDA_SUCCESS);
   doorbell.store(0);
-  EXPECT_EQ(driver_.cuStreamQuery(stream.get()), CUDA_ERROR_NOT_READY);
+  // Long enough for a stream that does not wait.
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(driver_.cuStreamQuery(stream.get()), CUDA_ERROR_NOT_READY);
+    std::this_thread::yield();
+  }
   EXPECT_EQ(ran.load(), 0u);
   doorbell.store(1);
   EXPECT_EQ(driver_.cuStreamSynchronize(stream.get()), CUDA_SUCCESS);
@@ -653,10 +658,14 @@ TEST_F(FakeGpuTest, ABadImageIsRefusedWithItsReason) {
   EXPECT_EQ(gpu_.live_objects().modules, 0u);
 }
 
-TEST_F(FakeGpuTest, OurFatbinHasEveryKernel) {
-  const absl::StatusOr<Module> module =
-      LoadModule(driver_, simt::KernelsFatbin());
+TEST_F(FakeGpuTest, OurFatbinHasEveryKernelForEveryGpu) {
+  absl::StatusOr<Module> module = LoadModule(driver_, simt::KernelsFatbin());
   ASSERT_TRUE(module.ok()) << module.status();
+  for (const simt::KernelInfo* kernel : simt::AllKernels()) {
+    const std::string name = "carillon_" + std::string(kernel->name);
+    EXPECT_TRUE(FindFunction(driver_, module->get(), name.c_str()).ok())
+        << name;
+  }
   const absl::StatusOr<CUfunction> add =
       FindFunction(driver_, module->get(), "carillon_vector_add");
   ASSERT_TRUE(add.ok()) << add.status();
@@ -668,6 +677,17 @@ TEST_F(FakeGpuTest, OurFatbinHasEveryKernel) {
                 .status()
                 .code(),
             absl::StatusCode::kNotFound);
+  // Machine code for 8.x and 9.x, PTX for what is newer, nothing for older.
+  const std::pair<int, CUresult> majors[] = {
+      {7, CUDA_ERROR_NO_BINARY_FOR_GPU}, {8, CUDA_SUCCESS}, {12, CUDA_SUCCESS}};
+  for (const auto& [major, result] : majors) {
+    gpu_.ChangeSettings(
+        [major = major](FakeSettings& s) { s.compute_major = major; });
+    CUmodule loaded = nullptr;
+    EXPECT_EQ(driver_.cuModuleLoadData(&loaded, simt::KernelsFatbin().data()),
+              result)
+        << major;
+  }
 }
 
 // --- Green contexts.

@@ -1,6 +1,9 @@
 #include "gpu_daemon/backends/cuda/fake/fake_image.h"
 
+#include <elf.h>
+
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <regex>
 
@@ -13,6 +16,19 @@ struct FatbinHeader {
   uint16_t header_size;
   uint64_t size;  // of all that follows
 };
+// Followed by header_size - sizeof(FatbinEntry) bytes and the image.
+struct FatbinEntry {
+  uint16_t kind;
+  uint16_t version;
+  uint32_t header_size;
+  uint64_t size;
+  uint32_t compressed_size;  // 0: it is as it is
+  uint32_t reserved;
+  uint32_t unknown;
+  uint32_t architecture;  // 90: sm_90 or compute_90
+};
+static_assert(sizeof(FatbinEntry) == 32);
+constexpr uint16_t kPtxKind = 1;
 constexpr uint32_t kFatbinMagic = 0xba55ed50;
 
 uint32_t TypeSize(std::string_view type) {
@@ -124,6 +140,118 @@ CUresult ParsePtx(const std::string& text, int driver_version, int compute,
   return CUDA_SUCCESS;
 }
 
+bool CubinRunsOn(int architecture, int compute) {
+  return architecture / 10 == compute / 10 && architecture <= compute;
+}
+
+// What .nv.info.<kernel> says: records {format, attribute, value}, of which
+// attribute 0x17 is {index, ordinal, offset, flags with the size on top}.
+std::vector<FakeParam> CubinParams(std::string_view info) {
+  constexpr char kSized = 4;
+  constexpr char kParamInfo = 0x17;
+  struct Param {
+    uint32_t index;
+    uint16_t ordinal;
+    uint16_t offset;
+    uint32_t flags;
+  };
+  std::vector<FakeParam> params;
+  while (info.size() >= 4) {
+    uint16_t size = 0;
+    if (info[0] == kSized) std::memcpy(&size, info.data() + 2, sizeof(size));
+    if (info.size() < 4u + size) break;
+    if (info[0] == kSized && info[1] == kParamInfo && size == sizeof(Param)) {
+      Param param;
+      std::memcpy(&param, info.data() + 4, sizeof(param));
+      if (params.size() <= param.ordinal) params.resize(param.ordinal + 1);
+      params[param.ordinal] = {param.offset, param.flags >> 18};
+    }
+    info.remove_prefix(4 + size);
+  }
+  return params;
+}
+
+CUresult ParseCubin(const char* bytes, int compute, FakeImage& parsed) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, bytes, sizeof(header));
+  constexpr uint16_t kCudaMachine = 190;
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_machine != kCudaMachine ||
+      header.e_shentsize != sizeof(Elf64_Shdr) ||
+      header.e_shstrndx >= header.e_shnum) {
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  const int architecture = header.e_ident[EI_ABIVERSION] >= 8
+                               ? header.e_flags >> 8 & 0xff
+                               : header.e_flags & 0xff;
+  if (!CubinRunsOn(architecture, compute)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  std::memcpy(sections.data(), bytes + header.e_shoff,
+              sections.size() * sizeof(Elf64_Shdr));
+  const char* names = bytes + sections[header.e_shstrndx].sh_offset;
+  constexpr std::string_view kText = ".text.";
+  for (const Elf64_Shdr& text : sections) {
+    const std::string_view name = names + text.sh_name;
+    if (!name.starts_with(kText)) continue;
+    FakeEntry entry;
+    entry.name = name.substr(kText.size());
+    for (const Elf64_Shdr& info : sections) {
+      if (names + info.sh_name == ".nv.info." + entry.name) {
+        entry.params = CubinParams({bytes + info.sh_offset, info.sh_size});
+      }
+    }
+    parsed.entries.push_back(std::move(entry));
+  }
+  for (const Elf64_Shdr& table : sections) {
+    if (table.sh_type != SHT_SYMTAB || table.sh_link >= sections.size()) {
+      continue;
+    }
+    std::vector<Elf64_Sym> symbols(table.sh_size / sizeof(Elf64_Sym));
+    std::memcpy(symbols.data(), bytes + table.sh_offset,
+                symbols.size() * sizeof(Elf64_Sym));
+    const char* strings = bytes + sections[table.sh_link].sh_offset;
+    for (const Elf64_Sym& symbol : symbols) {
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT &&
+          symbol.st_shndx != SHN_UNDEF) {
+        parsed.globals.push_back({strings + symbol.st_name, symbol.st_size});
+      }
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+// The cubin for this GPU, or the PTX, if it is not compressed.
+CUresult ParseFatbin(std::string_view content, int compute, FakeImage& parsed) {
+  parsed.is_fatbin = true;
+  if (content.empty()) return CUDA_SUCCESS;  // FakeGpu::Image()
+  bool has_ptx = false;
+  while (content.size() >= sizeof(FatbinEntry)) {
+    FatbinEntry entry;
+    std::memcpy(&entry, content.data(), sizeof(entry));
+    if (entry.header_size < sizeof(entry) ||
+        entry.header_size > content.size() ||
+        entry.size > content.size() - entry.header_size) {
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
+    const std::string_view image =
+        content.substr(entry.header_size, entry.size);
+    const int architecture = static_cast<int>(entry.architecture);
+    if (image.starts_with("\x7f"
+                          "ELF") &&
+        CubinRunsOn(architecture, compute)) {
+      parsed.entries.clear();
+      parsed.globals.clear();
+      return ParseCubin(image.data(), compute, parsed);
+    }
+    if (entry.kind == kPtxKind && architecture <= compute) {
+      has_ptx = true;
+      if (!ParseEntries(image, parsed.entries)) parsed.entries.clear();
+    }
+    content.remove_prefix(entry.header_size + entry.size);
+  }
+  return has_ptx ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 }  // namespace
 
 std::vector<FakeParam> PlaceParams(std::span<const uint32_t> sizes) {
@@ -145,8 +273,9 @@ CUresult ParseImage(const void* image, int driver_version, int compute,
   if (std::strncmp(bytes,
                    "\x7f"
                    "ELF",
-                   4) == 0)
-    return CUDA_ERROR_NOT_SUPPORTED;
+                   4) == 0) {
+    return ParseCubin(bytes, compute, parsed);
+  }
   if (std::strncmp(bytes, "\x50\xed\x55\xba", 4) == 0) {
     FatbinHeader header;
     std::memcpy(&header, image, sizeof(header));
@@ -154,11 +283,7 @@ CUresult ParseImage(const void* image, int driver_version, int compute,
         header.header_size != sizeof(header)) {
       return CUDA_ERROR_INVALID_IMAGE;
     }
-    parsed.is_fatbin = true;
-    const std::string_view content(bytes + sizeof(header), header.size);
-    // What cannot be read is compressed and not wrong.
-    if (!ParseEntries(content, parsed.entries)) parsed.entries.clear();
-    return CUDA_SUCCESS;
+    return ParseFatbin({bytes + sizeof(header), header.size}, compute, parsed);
   }
   const std::string text(bytes);
   const size_t start = text.find_first_not_of(" \t\r\n");

@@ -30,7 +30,7 @@ struct FakeGlobal {
 
 struct FakeImage {
   bool is_fatbin = false;
-  std::vector<FakeEntry> entries;  // none: a fatbin whose PTX cannot be read
+  std::vector<FakeEntry> entries;  // none: a fatbin of compressed PTX
   std::vector<FakeGlobal> globals;
 };
 
@@ -38,9 +38,9 @@ struct FakeImage {
 // too, whose alignment is not known).
 std::vector<FakeParam> PlaceParams(std::span<const uint32_t> sizes);
 
-// Errors: INVALID_IMAGE, neither fatbin nor PTX; NOT_SUPPORTED, a cubin;
-// INVALID_PTX, with a sentence in `log`; UNSUPPORTED_PTX_VERSION, newer than the
-// driver; NO_BINARY_FOR_GPU, for a newer GPU. `compute`: major * 10 + minor.
+// Errors: INVALID_IMAGE, neither fatbin nor cubin nor PTX; INVALID_PTX, with a
+// sentence in `log`; UNSUPPORTED_PTX_VERSION, newer than the driver;
+// NO_BINARY_FOR_GPU, all of it is for other GPUs. `compute`: major * 10 + minor.
 CUresult ParseImage(const void* image, int driver_version, int compute,
                     FakeImage& parsed, std::string& log);
 

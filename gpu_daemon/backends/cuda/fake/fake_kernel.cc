@@ -166,7 +166,9 @@ FunctionPtr FakeGpu::State::MakeFunction(const FakeImage& image,
   if (own != defined.end()) {
     function->form = Function::Form::kDefined;
     function->defined = own->second.function;
-    function->params = PlaceParams(own->second.param_sizes);
+    if (entry == image.entries.end()) {
+      function->params = PlaceParams(own->second.param_sizes);
+    }
     return function;
   }
   // A user's own PTX runs nowhere, whatever its kernels are called.
