@@ -126,7 +126,8 @@ CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* device, void* host,
   return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
     const MemoryRange* range = state.FindRange(*root, Number(host), 1);
     if (flags != 0 || range == nullptr ||
-        range->kind == MemoryRange::Kind::kDevice) {
+        range->kind == MemoryRange::Kind::kDevice ||
+        range->kind == MemoryRange::Kind::kMapped) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     // Where the GPU has addresses of its own, none that a CPU could follow.

@@ -86,10 +86,13 @@ LiveObjects FakeGpu::live_objects() const {
   live.modules = state_->modules.size();
   live.graphs = state_->graphs.size();
   live.execs = state_->execs.size();
+  live.mappings = state_->physical.size() + state_->reservations.size();
   for (const auto& [address, range] : state_->memory) {
     switch (range.kind) {
       case MemoryRange::Kind::kDevice:
         ++live.allocations;
+        break;
+      case MemoryRange::Kind::kMapped:
         break;
       case MemoryRange::Kind::kPinned:
         ++live.pinned;
@@ -119,7 +122,8 @@ std::ostream& operator<<(std::ostream& out, const LiveObjects& live) {
              << " allocations, " << live.pinned << " pinned allocations, "
              << live.registrations << " registrations, " << live.modules
              << " modules, " << live.graphs << " graphs, " << live.execs
-             << " execs";
+             << " execs, " << live.mappings
+             << " mapped allocations or reservations";
 }
 
 }  // namespace carillon::gpud::cuda

@@ -98,6 +98,7 @@ struct LiveObjects {
   uint64_t modules = 0;
   uint64_t graphs = 0;
   uint64_t execs = 0;
+  uint64_t mappings = 0;  // cuMemCreate and cuMemAddressReserve
 
   friend bool operator==(const LiveObjects&, const LiveObjects&) = default;
   friend std::ostream& operator<<(std::ostream& out, const LiveObjects& live);

@@ -568,6 +568,37 @@ TEST_F(FakeGpuTest, HostMemoryIsRegisteredOnceAndUsedWhileItIs) {
   munmap(memory, kSize / 2);
 }
 
+TEST_F(FakeGpuTest, MappedMemoryOutlivesTheContext) {
+  constexpr size_t kSize = 2 << 20;
+  CUdeviceptr address = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemAllocationProp where = {};
+  CUmemAccessDesc access = {};
+  ASSERT_EQ(driver_.cuMemAddressReserve(&address, kSize, 0, 0, 0),
+            CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemCreate(&handle, kSize, &where, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuMemMap(address, 2 * kSize, 0, handle, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(driver_.cuMemMap(address, kSize, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemSetAccess(address, kSize, &access, 1), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemsetD32(address, 77, 4), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  Rebuild();
+  ASSERT_EQ(driver_.cuMemUnmap(address, kSize), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemMap(address, kSize, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemSetAccess(address, kSize, &access, 1), CUDA_SUCCESS);
+  uint32_t word = 0;
+  ASSERT_EQ(driver_.cuMemcpyDtoH(&word, address, sizeof(word)), CUDA_SUCCESS);
+  EXPECT_EQ(word, 77u);
+  EXPECT_EQ(gpu_.live_objects().mappings, 2u);
+  EXPECT_EQ(driver_.cuMemAddressFree(address, kSize), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver_.cuMemUnmap(address, kSize), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuMemAddressFree(address, kSize), CUDA_SUCCESS);
+  EXPECT_EQ(gpu_.live_objects().mappings, 0u);
+  EXPECT_EQ(gpu_.memory_used(), 0u);
+}
+
 TEST_F(FakeGpuTest, ABufferThatIsNotRegisteredIsAFault) {
   const DeviceBytes memory = *DeviceBytes::Make(driver_, 4096);
   std::vector<float> host(4);

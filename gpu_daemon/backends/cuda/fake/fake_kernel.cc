@@ -232,7 +232,8 @@ bool FakeGpu::State::IsDeviceMemory(const Root& root, const void* address,
   std::lock_guard lock(mutex);
   const MemoryRange* range =
       FindRange(root, reinterpret_cast<uint64_t>(address), size);
-  return range != nullptr && range->kind == MemoryRange::Kind::kDevice;
+  return range != nullptr && (range->kind == MemoryRange::Kind::kDevice ||
+                              range->kind == MemoryRange::Kind::kMapped);
 }
 
 void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,

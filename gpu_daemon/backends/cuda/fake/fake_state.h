@@ -133,10 +133,10 @@ struct Execution {
 };
 
 struct MemoryRange {
-  enum class Kind { kDevice, kPinned, kRegistered };
+  enum class Kind { kDevice, kMapped, kPinned, kRegistered };
   uint64_t size = 0;
   Kind kind = Kind::kDevice;
-  RootPtr root;
+  RootPtr root;  // nullptr: of no context
 };
 
 struct Fate {
@@ -239,6 +239,12 @@ struct FakeGpu::State {
   std::unordered_map<uint64_t, ExecPtr> execs;
   std::map<uint64_t, MemoryRange> memory;  // by first address
   uint64_t memory_used = 0;
+  struct Physical {
+    uint64_t size = 0;
+    int file = -1;
+  };
+  std::unordered_map<uint64_t, Physical> physical;      // by handle
+  std::unordered_map<uint64_t, uint64_t> reservations;  // sizes, by address
 
   std::map<std::string, DefinedKernel> defined;
   std::vector<Fate> fates;
