@@ -133,10 +133,10 @@ bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
 bool EventKernel::NoteEnded(Sequence sequence) {
   shm::EcqEntry& entry = *ring_.completion_slot(sequence);
   // Writer: the kernel's epilogue, the sequence last or all at once.
-  if (std::atomic_ref<uint64_t>(entry.sequence)
-          .load(std::memory_order_acquire) != sequence.value()) {
-    return false;
-  }
+  const uint64_t ended = std::atomic_ref<uint64_t>(entry.sequence)
+                             .load(std::memory_order_acquire);
+  if (ended < sequence.value()) return false;
+  if (ended > sequence.value()) return true;  // noted: its slot is in use again
   auto& slot = slots_[ring_.layout().SlotOf(sequence)];
   if (!TakeOver(slot)) return true;
   const shm::EventLife life = ring_.life(sequence);

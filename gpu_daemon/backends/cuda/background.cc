@@ -155,7 +155,8 @@ void Background::Fill(std::vector<Ended>& ended) {
       if (lane == lanes_.end()) return;
       lane->launch = std::move(queue->front());
       queue->pop_front();
-      if (auto status = Start(*lane); !status.ok()) {
+      lane->launched = false;
+      if (auto status = Start(*lane); !status.ok() && !gpu_->Faulted()) {
         spdlog::warn("background kernel '{}': {}",
                      lane->launch->kmd.kernel->name,
                      std::string(status.message()));

@@ -145,17 +145,31 @@ CudaMemory::CudaMemory(Gpu* gpu, Pause pause)
 
 CudaMemory::~CudaMemory() { gpu_->Remove(this); }
 
+// Again, if the context was lost on the way.
+absl::Status CudaMemory::Try(const std::function<absl::Status()>& action) {
+  while (true) {
+    pause_.quiet();
+    absl::Status status;
+    bool again = false;
+    {
+      const Gpu::Use use = gpu_->Enter();
+      std::lock_guard lock(mutex_);
+      status = use ? action() : gpu_->health();
+      again = use && !status.ok() && gpu_->Faulted();
+    }
+    pause_.resume();
+    if (!again) return status;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<HostMapping>> CudaMemory::MapHost(
     std::span<std::byte> memory) {
   auto mapping = std::make_unique<Mapping>(this, memory);
-  pause_.quiet();
-  absl::Status status = absl::UnavailableError("the GPU cannot be used");
-  if (const Gpu::Use use = gpu_->Enter()) {
-    std::lock_guard lock(mutex_);
-    status = mapping->Register();
-    if (status.ok()) mappings_.insert(mapping.get());
-  }
-  pause_.resume();
+  const absl::Status status = Try([&] {
+    const absl::Status tried = mapping->Register();
+    if (tried.ok()) mappings_.insert(mapping.get());
+    return tried;
+  });
   if (!status.ok()) return status;
   return mapping;
 }
@@ -163,14 +177,11 @@ absl::StatusOr<std::unique_ptr<HostMapping>> CudaMemory::MapHost(
 absl::StatusOr<std::unique_ptr<GpuMemory>> CudaMemory::Allocate(
     uint64_t bytes) {
   auto block = std::make_unique<Block>(this);
-  pause_.quiet();
-  absl::Status status = absl::UnavailableError("the GPU cannot be used");
-  if (const Gpu::Use use = gpu_->Enter()) {
-    std::lock_guard lock(mutex_);
-    status = block->Make(bytes);
-    if (status.ok()) blocks_.insert(block.get());
-  }
-  pause_.resume();
+  const absl::Status status = Try([&] {
+    const absl::Status tried = block->Make(bytes);
+    if (tried.ok()) blocks_.insert(block.get());
+    return tried;
+  });
   if (!status.ok()) return status;
   return block;
 }

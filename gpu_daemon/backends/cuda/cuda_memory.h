@@ -41,6 +41,8 @@ class CudaMemory : public KernelMemory, private Gpu::Tenant {
   class Mapping;
   class Block;
 
+  absl::Status Try(const std::function<absl::Status()>& action);
+
   void Abandon() override;
   void TakeUnfinished(std::vector<Unfinished>&) override {}
   absl::Status Settle() override;

@@ -173,6 +173,12 @@ bool Gpu::Check(CUresult result) {
   return false;
 }
 
+bool Gpu::Faulted() {
+  const CUresult result = driver_.cuStreamQuery(watch_stream_.get());
+  if (result != CUDA_ERROR_NOT_READY) Check(result);
+  return state_.load(std::memory_order_relaxed) != State::kUp;
+}
+
 absl::StatusOr<CUfunction> Gpu::Function(const std::string& name) {
   std::lock_guard lock(functions_mutex_);
   const auto known = functions_.find(name);

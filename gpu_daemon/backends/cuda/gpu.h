@@ -117,6 +117,10 @@ class Gpu {
   // context lost; whoever launched is a tenant and asked for it later.
   bool Check(CUresult result);
 
+  // Under a use, after a failure of any kind: true if the context is lost. Then
+  // what failed may be tried again once there is a new one.
+  bool Faulted();
+
   // Under a use:
   // A function of the image. Errors: NotFound.
   absl::StatusOr<CUfunction> Function(const std::string& name);

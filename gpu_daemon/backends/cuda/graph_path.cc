@@ -28,7 +28,7 @@ struct GraphPath::Graphs : Resources {
   void Abandon() override {
     Resources::Abandon();
     for (GraphExec& exec : execs) exec.Abandon();
-    graph.Abandon();
+    graph.Reset();  // belongs to no context
   }
 
   Graph graph;  // one node, of which each exec has its own

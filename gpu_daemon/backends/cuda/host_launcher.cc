@@ -69,8 +69,15 @@ EventFrame HostLauncher::FrameOf(const Flight& flight,
 }
 
 absl::Status HostLauncher::Prepare(EventKernel& event) {
-  const Gpu::Use use = gpu_->Enter();
-  if (!use) return gpu_->health();
+  while (true) {
+    const Gpu::Use use = gpu_->Enter();
+    if (!use) return gpu_->health();
+    const absl::Status status = TryPrepare(event);
+    if (status.ok() || !gpu_->Faulted()) return status;
+  }
+}
+
+absl::Status HostLauncher::TryPrepare(EventKernel& event) {
   auto resources = MakeResources(event);
   if (!resources.ok()) return resources.status();
   std::lock_guard lock(mutex_);
@@ -172,7 +179,13 @@ bool HostLauncher::Reap() {
 }
 
 bool HostLauncher::Ended(Flight& flight, bool stream_free) {
-  if (!flight.launched) return false;
+  if (!flight.launched) {
+    // It came while there was no context, after the others were taken up again.
+    if (Start(flight).ok()) return false;
+    FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
+                    EventStatus::kNotLaunched);
+    return true;
+  }
   return Look(*tenancies_[flight.event.get()].resources, flight, stream_free) ==
          Outcome::kEnded;
 }

@@ -100,6 +100,7 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
     bool released = false;  // gone with its last flight
   };
 
+  absl::Status TryPrepare(EventKernel& event);
   // Lock held, all of them:
   absl::Status Start(Flight& flight);
   absl::Status OpenStreams(uint32_t priority);

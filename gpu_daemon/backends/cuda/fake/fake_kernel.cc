@@ -16,11 +16,16 @@ namespace {
 
 constexpr std::string_view kPlainPrefix = "carillon_";
 constexpr std::string_view kEventPrefix = "carillon_event_";
+constexpr std::string_view kCallPrefix = "carillon_call_";
 
 std::vector<FakeParam> ParamsOf(Function::Form form,
                                 const simt::KernelInfo& kernel) {
   if (form == Function::Form::kEvent) {
     return PlaceParams(std::array<uint32_t, 1>{sizeof(EventFrame*)});
+  }
+  if (form == Function::Form::kCall) {
+    return PlaceParams(
+        std::array<uint32_t, 2>{sizeof(EventFrame), kernel.args_size});
   }
   return PlaceParams(
       std::array<uint32_t, 2>{kernel.args_size, sizeof(uint32_t*)});
@@ -32,6 +37,10 @@ void ResolveForm(Function& function) {
   if (name.starts_with(kEventPrefix)) {
     function.kernel = simt::FindKernel(name.substr(kEventPrefix.size()));
     function.form = Function::Form::kEvent;
+  }
+  if (name.starts_with(kCallPrefix)) {
+    function.kernel = simt::FindKernel(name.substr(kCallPrefix.size()));
+    function.form = Function::Form::kCall;
   }
   if (function.kernel == nullptr && name.starts_with(kPlainPrefix)) {
     function.kernel = simt::FindKernel(name.substr(kPlainPrefix.size()));
@@ -47,6 +56,8 @@ const std::byte* ArgsOf(FakeGpu::State& state, const Root& root,
   switch (function.form) {
     case Function::Form::kPlain:
       return launch.params.data();
+    case Function::Form::kCall:
+      return launch.params.data() + function.params[1].offset;
     case Function::Form::kEvent: {
       EventFrame* frame = nullptr;
       std::memcpy(&frame, launch.params.data(), sizeof(frame));
@@ -91,9 +102,15 @@ CUresult RunKernelForm(FakeGpu::State& state, const Root& root,
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   EventFrame* frame = nullptr;
+  EventFrame by_value;
   uint32_t* fail_status = nullptr;
-  if (launch.function->form == Function::Form::kEvent) {
+  if (launch.function->form == Function::Form::kCall) {
+    std::memcpy(&by_value, launch.params.data(), sizeof(by_value));
+    frame = &by_value;
+  } else if (launch.function->form == Function::Form::kEvent) {
     std::memcpy(&frame, launch.params.data(), sizeof(frame));
+  }
+  if (frame != nullptr) {
     if (!FrameIsReachable(state, root, *frame)) {
       return CUDA_ERROR_ILLEGAL_ADDRESS;
     }

@@ -1,0 +1,371 @@
+// The CUDA back-end on a driver made of CPU threads.
+#include "gpu_daemon/backends/cuda/cuda_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/launch/test_device.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using shm::Completion;
+using shm::EventState;
+using shm::EventStatus;
+using ::testing::HasSubstr;
+
+ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
+ParameterBinding Writable() { return {.writable = true}; }
+
+uint32_t KernelCode(uint32_t code) {
+  return static_cast<uint32_t>(EventStatus::kKernelStatusBase) + code;
+}
+
+// A device whose apertures the GPU reaches.
+struct MappedDevice : TestDevice {
+  MappedDevice(Backend& backend, std::string name = "test0")
+      : TestDevice(std::move(name)) {
+    for (const shm::Aperture* aperture :
+         {&memory->submission(), &memory->completion()}) {
+      auto mapping =
+          backend.memory().MapHost({aperture->At(0), aperture->size()});
+      EXPECT_TRUE(mapping.ok()) << mapping.status();
+      mappings.push_back(*std::move(mapping));
+    }
+  }
+  std::vector<std::unique_ptr<HostMapping>> mappings;
+};
+
+class CudaBackendTest : public ::testing::Test {
+ protected:
+  void Open(std::chrono::milliseconds longest_kernel =
+                std::chrono::milliseconds(10'000)) {
+    auto backend =
+        CudaBackend::CreateOn(fake_.driver(), {},
+                              {.image = FakeGpu::Image(),
+                               .longest_kernel = longest_kernel,
+                               .look_every = std::chrono::milliseconds(5)});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    device_.emplace(*backend_);
+  }
+  // After it, nothing may be left on the GPU.
+  void Close() {
+    if (backend_ == nullptr) return;
+    backend_->Stop();
+    device_.reset();
+    others_.clear();
+    backend_.reset();
+    EXPECT_EQ(fake_.live_objects(), LiveObjects{});
+    EXPECT_EQ(fake_.stale_uses(), 0u);
+  }
+  ~CudaBackendTest() override { Close(); }
+
+  MappedDevice& OtherDevice() {
+    others_.push_back(std::make_unique<MappedDevice>(
+        *backend_, "other" + std::to_string(others_.size())));
+    return *others_.back();
+  }
+
+  TestDevice::Event Add(LaunchPath& path, TestDevice& device,
+                        const TestDevice::Spec& spec) {
+    auto event = device.Register(spec);
+    const auto status = path.Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+  // As the control plane unregisters. Returns how many events were aborted.
+  uint64_t TakeAway(LaunchPath& path, const TestDevice::Event& event) {
+    path.Remove(event.kernel);
+    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+    event.kernel->AbortUnfinished(EventStatus::kUnregistered);
+    return event.kernel->counts().aborted;
+  }
+  static void RingWith(shm::DeviceRing& ring, uint32_t value) {
+    std::memcpy(ring.parameters(), &value, sizeof(value));
+    ring.Commit();
+    ring.Ring();
+  }
+
+  FakeGpu fake_;
+  std::unique_ptr<Backend> backend_;
+  std::optional<MappedDevice> device_;
+  std::vector<std::unique_ptr<MappedDevice>> others_;
+};
+
+class CudaPathsTest : public CudaBackendTest,
+                      public ::testing::WithParamInterface<std::string> {
+ protected:
+  void Open(std::chrono::milliseconds longest_kernel =
+                std::chrono::milliseconds(10'000)) {
+    CudaBackendTest::Open(longest_kernel);
+    const auto found = backend_->paths().Find(GetParam());
+    ASSERT_TRUE(found.ok()) << found.status();
+    path_ = found->path;
+  }
+  TestDevice::Event Add(TestDevice& device, const TestDevice::Spec& spec) {
+    return CudaBackendTest::Add(*path_, device, spec);
+  }
+  TestDevice::Event AddFailIf(TestDevice& device, uint32_t entries = 4) {
+    return Add(device, {.kernel = simt::FindKernel("fail_if"),
+                        .bindings = {Writable()},
+                        .grid = {3, 1, 1},
+                        .entries = entries});
+  }
+
+  LaunchPath* path_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaPathsTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CudaPathsTest, EveryRungEventEndsOnceWithItsOwnStatus) {
+  Open();
+  auto event = AddFailIf(*device_);
+  for (uint32_t i = 1; i <= 100; ++i) {
+    const uint32_t code = i % 3 == 0 ? i : 0;
+    RingWith(*event.ring, code);
+    const Completion completion = device_->Wait(*event.ring);
+    ASSERT_EQ(completion.sequence.value(), i);
+    ASSERT_EQ(completion.state,
+              code == 0 ? EventState::kDone : EventState::kFailed);
+    ASSERT_EQ(completion.status, code == 0 ? 0 : KernelCode(code));
+  }
+  EXPECT_EQ(TakeAway(*path_, event), 0u);
+  const EventCounts counts = event.kernel->counts();
+  EXPECT_EQ(counts.rung, 100u);
+  EXPECT_EQ(counts.done, 67u);
+  EXPECT_EQ(counts.failed, 33u);
+}
+
+TEST_P(CudaPathsTest, NoRingOfTwoDevicesIsLostInBursts) {
+  constexpr uint64_t kEvents = 1'000;
+  Open();
+  MappedDevice& other = OtherDevice();
+  std::vector<TestDevice::Event> events;
+  for (TestDevice* device : {static_cast<TestDevice*>(&*device_),
+                             static_cast<TestDevice*>(&other)}) {
+    events.push_back(Add(*device, {.kernel = simt::FindKernel("null_event"),
+                                   .bindings = {Constant(0)},
+                                   .entries = 64}));
+  }
+  for (uint64_t rung = 0, consumed = 0; consumed < kEvents; ++consumed) {
+    while (rung < kEvents && events[0].ring->free_slots() > 0 &&
+           events[1].ring->free_slots() > 0) {
+      for (auto& event : events) event.ring->Commit();
+      ++rung;
+    }
+    for (auto& event : events) event.ring->Ring();
+    ASSERT_EQ(device_->Wait(*events[0].ring).state, EventState::kDone);
+    ASSERT_EQ(other.Wait(*events[1].ring).state, EventState::kDone);
+  }
+  for (auto& event : events) {
+    EXPECT_EQ(TakeAway(*path_, event), 0u);
+    EXPECT_EQ(event.kernel->counts().done, kEvents);
+  }
+}
+
+TEST_P(CudaPathsTest, AFaultFailsItsOwnEventAndNoOther) {
+  Open();
+  auto event = AddFailIf(*device_, 8);
+  auto good = Add(OtherDevice(), {.kernel = simt::FindKernel("null_event"),
+                                  .bindings = {Constant(0)},
+                                  .entries = 8});
+  // Whoever runs fail_if with 13 touches memory that is not there; so it does
+  // when it runs again.
+  fake_.FaultOn("fail_if", [](const KernelCall& call) {
+    uint32_t code = 0;
+    std::memcpy(&code, call.args().data(), sizeof(code));
+    return code == 13;
+  });
+  for (const uint32_t code : {0, 7, 13, 0, 13, 9}) {
+    std::memcpy(event.ring->parameters(), &code, sizeof(code));
+    event.ring->Commit();
+    good.ring->Commit();
+  }
+  event.ring->Ring();
+  good.ring->Ring();
+  const auto expect = [&](EventState state, uint32_t status) {
+    const Completion completion = device_->Wait(*event.ring);
+    EXPECT_EQ(completion.state, state);
+    EXPECT_EQ(completion.status, status);
+  };
+  const auto fault = static_cast<uint32_t>(EventStatus::kKernelFault);
+  expect(EventState::kDone, 0);
+  expect(EventState::kFailed, KernelCode(7));
+  expect(EventState::kFailed, fault);
+  expect(EventState::kDone, 0);
+  expect(EventState::kFailed, fault);
+  expect(EventState::kFailed, KernelCode(9));
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(others_[0]->Wait(*good.ring).state, EventState::kDone);
+  }
+  // And life goes on in the new context.
+  RingWith(*event.ring, 0);
+  expect(EventState::kDone, 0);
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost"));
+  EXPECT_EQ(TakeAway(*path_, event), 0u);
+  EXPECT_EQ(TakeAway(*path_, good), 0u);
+  EXPECT_EQ(event.kernel->counts().rung, 7u);
+  EXPECT_EQ(good.kernel->counts().done, 6u);
+}
+
+TEST_P(CudaPathsTest, AKernelThatDoesNotEndIsStoppedAndTheOthersRunAgain) {
+  Open(std::chrono::milliseconds(50));
+  auto event = AddFailIf(*device_, 8);
+  fake_.HangOn("fail_if", [](const KernelCall& call) {
+    uint32_t code = 0;
+    std::memcpy(&code, call.args().data(), sizeof(code));
+    return code == 13;
+  });
+  for (const uint32_t code : {13, 0, 5}) {
+    std::memcpy(event.ring->parameters(), &code, sizeof(code));
+    event.ring->Commit();
+  }
+  event.ring->Ring();
+  const Completion stopped = device_->Wait(*event.ring);
+  EXPECT_EQ(stopped.state, EventState::kFailed);
+  EXPECT_EQ(stopped.status, static_cast<uint32_t>(EventStatus::kTimedOut));
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(device_->Wait(*event.ring).status, KernelCode(5));
+  EXPECT_EQ(TakeAway(*path_, event), 0u);
+}
+
+TEST_P(CudaPathsTest, ALaunchThatTheDriverRefusesFailsThatEventOnly) {
+  Open();
+  auto event = AddFailIf(*device_);
+  fake_.FailNext(GetParam() == "graph" ? "cuGraphLaunch" : "cuLaunchKernel",
+                 CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  for (const bool first : {true, false}) {
+    RingWith(*event.ring, 0);
+    const Completion completion = device_->Wait(*event.ring);
+    EXPECT_EQ(completion.state,
+              first ? EventState::kFailed : EventState::kDone);
+    EXPECT_EQ(completion.status,
+              first ? static_cast<uint32_t>(EventStatus::kNotLaunched) : 0);
+  }
+  EXPECT_EQ(TakeAway(*path_, event), 0u);
+}
+
+TEST_P(CudaPathsTest, RegisteringFailsWholeWhenTheGpuHasNoMemory) {
+  Open();
+  const LiveObjects before = fake_.live_objects();
+  fake_.FailNext("cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY);
+  auto event = device_->Register(
+      {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
+  EXPECT_EQ(path_->Add(event.kernel).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(fake_.live_objects(), before);
+  // And well with memory.
+  EXPECT_TRUE(path_->Add(event.kernel).ok());
+  event.ring->Commit();
+  event.ring->Ring();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(TakeAway(*path_, event), 0u);
+}
+
+// Background kernels.
+
+class CudaBackgroundTest : public CudaBackendTest {
+ protected:
+  std::future<LaunchResult> Submit(uint32_t code) {
+    auto launch = std::make_unique<KernelLaunch>();
+    launch->kmd = {.kernel = simt::FindKernel("fail_if"),
+                   .grid = {4, 1, 1},
+                   .block = {64, 1, 1}};
+    launch->args = std::make_unique<std::byte[]>(sizeof(code));
+    std::memcpy(launch->args.get(), &code, sizeof(code));
+    launch->memory = device_->memory;
+    launch->from_host = true;
+    auto promise = std::make_shared<std::promise<LaunchResult>>();
+    launch->on_end = [promise](const LaunchResult& result) {
+      promise->set_value(result);
+    };
+    auto result = promise->get_future();
+    backend_->Submit(std::move(launch));
+    return result;
+  }
+};
+
+TEST_F(CudaBackgroundTest, EachEndsOnceWithItsStatus) {
+  Open();
+  std::vector<std::future<LaunchResult>> results;
+  for (uint32_t i = 0; i < 100; ++i) results.push_back(Submit(i));
+  for (uint32_t i = 0; i < 100; ++i) {
+    const LaunchResult result = results[i].get();
+    EXPECT_EQ(result.state, i == 0 ? EventState::kDone : EventState::kFailed);
+    EXPECT_EQ(result.status, i == 0 ? 0 : KernelCode(i));
+  }
+  EXPECT_EQ(backend_->figures().background_kernels, 100u);
+  EXPECT_EQ(backend_->figures().background_blocks, 400u);
+  EXPECT_TRUE(backend_->idle());
+}
+
+TEST_F(CudaBackgroundTest, AFaultFailsTheCulpritAndTheOthersRunAgain) {
+  Open();
+  fake_.FaultOn("fail_if", [](const KernelCall& call) {
+    uint32_t code = 0;
+    std::memcpy(&code, call.args().data(), sizeof(code));
+    return code == 13;
+  });
+  std::vector<std::future<LaunchResult>> results;
+  for (uint32_t i = 10; i < 20; ++i) results.push_back(Submit(i));
+  for (uint32_t i = 10; i < 20; ++i) {
+    EXPECT_EQ(results[i - 10].get().status,
+              i == 13 ? static_cast<uint32_t>(EventStatus::kKernelFault)
+                      : KernelCode(i));
+  }
+}
+
+// Memory.
+
+TEST_F(CudaBackendTest,
+       GpuMemoryIsZerosAtAnAddressThatALostContextDoesNotMove) {
+  Open();
+  auto memory = backend_->memory().Allocate(5'000);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  std::byte* const data = (*memory)->data();
+  // A fault, and what follows from it.
+  fake_.FaultOn("null_event", FakeGpu::Nth(1));
+  const auto path = backend_->paths().Find("baseline_flag");
+  auto event = Add(
+      *path->path, *device_,
+      {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
+  event.ring->Commit();
+  event.ring->Ring();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone)
+      << "it faulted once only";
+  EXPECT_EQ((*memory)->data(), data);
+  TakeAway(*path->path, event);
+  memory->reset();
+  EXPECT_EQ(fake_.memory_used(), 0u);
+}
+
+TEST_F(CudaBackendTest, MoreMemoryThanTheGpuHasIsRefused) {
+  Open();
+  const auto memory = backend_->memory().Allocate(uint64_t{1} << 50);
+  EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(memory.status().message()),
+              HasSubstr("bytes of GPU memory"));
+}
+
+TEST_F(CudaBackendTest, OtherPoliciesThanTheHardwaresAreRefused) {
+  Open();
+  EXPECT_TRUE(backend_->SetPolicy("priority").ok());
+  EXPECT_EQ(backend_->SetPolicy("first_come").code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace carillon::gpud::cuda
