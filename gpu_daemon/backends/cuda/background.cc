@@ -227,32 +227,25 @@ void Background::Abandon() {
   }
 }
 
-void Background::TakeUnfinished(std::vector<Unfinished>& unfinished) {
-  std::vector<Ended> ended;
-  {
-    std::lock_guard lock(mutex_);
-    for (Lane& lane : lanes_) {
-      if (lane.launch == nullptr) continue;
-      --running_;
-      if (lane.overdue) {
-        ended.push_back({std::move(lane.launch), EventState::kFailed,
-                         static_cast<uint32_t>(EventStatus::kTimedOut)});
-        continue;
-      }
-      ++replaying_;
-      std::shared_ptr<KernelLaunch> launch = std::move(lane.launch);
-      unfinished.push_back(
-          {.kmd = launch->kmd,
-           .args = {launch->args.get(),
-                    launch->args.get() + launch->kmd.kernel->args_size},
-           .end = [this, launch](EventState state, uint32_t status) {
-             TellEnd(*launch, state, status);
-             std::lock_guard end_lock(mutex_);
-             --replaying_;
-           }});
-    }
+void Background::TakeUnfinished(LostWork& lost) {
+  std::lock_guard lock(mutex_);
+  for (Lane& lane : lanes_) {
+    if (lane.launch == nullptr) continue;
+    --running_;
+    ++replaying_;
+    std::shared_ptr<KernelLaunch> launch = std::move(lane.launch);
+    lost.unfinished.push_back(
+        {.kmd = launch->kmd,
+         .args = {launch->args.get(),
+                  launch->args.get() + launch->kmd.kernel->args_size},
+         .end =
+             [this, launch](EventState state, uint32_t status) {
+               TellEnd(*launch, state, status);
+               std::lock_guard end_lock(mutex_);
+               --replaying_;
+             },
+         .timed_out = lane.overdue});
   }
-  Tell(ended);
 }
 
 bool Background::MarkOverdue(shm::Nanoseconds since) {

@@ -70,7 +70,7 @@ class Background : private Gpu::Tenant {
   static void Tell(std::vector<Ended>& ended);
 
   void Abandon() override;
-  void TakeUnfinished(std::vector<Unfinished>& unfinished) override;
+  void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override { return absl::OkStatus(); }
   bool MarkOverdue(shm::Nanoseconds since) override;
 

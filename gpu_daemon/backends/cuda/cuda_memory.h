@@ -44,7 +44,7 @@ class CudaMemory : public KernelMemory, private Gpu::Tenant {
   absl::Status Try(const std::function<absl::Status()>& action);
 
   void Abandon() override;
-  void TakeUnfinished(std::vector<Unfinished>&) override {}
+  void TakeUnfinished(LostWork&) override {}
   absl::Status Settle() override;
   bool MarkOverdue(shm::Nanoseconds) override { return false; }
 

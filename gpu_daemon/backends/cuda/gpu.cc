@@ -45,6 +45,7 @@ Gpu::~Gpu() {
   }
   state_changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
+  if (retirer_.joinable()) retirer_.join();
   if (context_ != nullptr) {
     driver_.cuCtxSetCurrent(context_);
     clock_ = {};
@@ -273,8 +274,8 @@ void Gpu::LookAtHealth() {
         "a kernel ran for more than {} ms: it is stopped, and the "
         "CUDA context with it",
         options_.longest_kernel.count());
-    if (const Use use = TryEnter()) StopRunningKernels();
-    return SetState(State::kLost);
+    if (const Use use = TryEnter()) StopEverything();
+    return;
   }
 }
 
@@ -317,54 +318,82 @@ void Gpu::StopRunningKernels() {
   }
 }
 
+void Gpu::StopEverything() {
+  StopRunningKernels();
+  auto up = State::kUp;
+  state_.compare_exchange_strong(up, State::kLost, std::memory_order_relaxed);
+  std::lock_guard lock(state_mutex_);
+  state_changed_.notify_all();
+}
+
+absl::StatusOr<uint64_t> Gpu::DeviceWord(const std::string& name) {
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  uint64_t word = 0;
+  const std::string what = fmt::format("read '{}'", name);
+  auto status = ToStatus(
+      driver_,
+      driver_.cuModuleGetGlobal(&address, &size, module_.get(), name.c_str()),
+      what);
+  if (status.ok() && size != sizeof(word)) {
+    status = absl::InternalError(fmt::format("'{}' has {} bytes", name, size));
+  }
+  if (status.ok()) {
+    status = ToStatus(driver_,
+                      driver_.cuMemcpyDtoH(&word, address, sizeof(word)), what);
+  }
+  if (!status.ok()) return status;
+  return word;
+}
+
 void Gpu::Recover() {
   std::unique_lock gate(gate_);
   std::lock_guard lock(tenants_mutex_);
   losses_.fetch_add(1, std::memory_order_relaxed);
   for (Tenant* tenant : tenants_) tenant->Abandon();
   LoseContext();
-  std::vector<Unfinished> unfinished;
-  for (Tenant* tenant : tenants_) tenant->TakeUnfinished(unfinished);
+  LostWork lost;
+  for (Tenant* tenant : tenants_) tenant->TakeUnfinished(lost);
   spdlog::warn("the CUDA context is made anew; {} launches run again",
-               unfinished.size());
+               lost.unfinished.size());
   absl::Status status = MakeContext();
   for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
     status = tenants_[i]->Settle();
   }
-  if (status.ok()) status = Replay(unfinished);
+  if (status.ok()) status = Replay(lost);
   for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
     status = tenants_[i]->Resume();
   }
   if (!status.ok()) {
     spdlog::error("the GPU cannot be used any more: {}",
                   std::string(status.message()));
-    for (Unfinished& launch : unfinished) {
+    for (Unfinished& launch : lost.unfinished) {
       launch.end(EventState::kAborted, Status(EventStatus::kShutdown));
     }
     std::lock_guard state_lock(state_mutex_);
     broken_ = status;
   }
   SetState(status.ok() ? State::kUp : State::kBroken);
+  if (retirer_.joinable()) retirer_.join();
+  retirer_ = std::thread([lost = std::move(lost)] {});
 }
 
 // Leaves in `unfinished` what has not ended when it fails.
-absl::Status Gpu::Replay(std::vector<Unfinished>& unfinished) {
+absl::Status Gpu::Replay(LostWork& lost) {
+  std::vector<Unfinished>& unfinished = lost.unfinished;
   std::reverse(unfinished.begin(),
                unfinished.end());  // the first is at the end
   int losses_in_a_row = 0;
-  while (!unfinished.empty()) {
-    Unfinished launch = std::move(unfinished.back());
-    unfinished.pop_back();
+  for (; !unfinished.empty(); unfinished.pop_back()) {
+    Unfinished& launch = unfinished.back();
     const auto survived = RunAlone(launch);
-    if (!survived.ok()) {
-      unfinished.push_back(std::move(launch));
-      return survived.status();
-    }
-    if (*survived) {
-      losses_in_a_row = 0;
-      continue;
-    }
-    if (++losses_in_a_row > kMostLossesInARow) {
+    if (!survived.ok()) return survived.status();
+    lost.keep.push_back(
+        std::make_shared<decltype(launch.end)>(std::move(launch.end)));
+    losses_in_a_row = *survived ? 0 : losses_in_a_row + 1;
+    if (*survived) continue;
+    if (losses_in_a_row > kMostLossesInARow) {
+      unfinished.pop_back();
       return absl::InternalError("every kernel faults");
     }
     losses_.fetch_add(1, std::memory_order_relaxed);
@@ -374,12 +403,19 @@ absl::Status Gpu::Replay(std::vector<Unfinished>& unfinished) {
     for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
       status = tenants_[i]->Settle();
     }
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      unfinished.pop_back();
+      return status;
+    }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
+  if (launch.timed_out) {
+    launch.end(EventState::kFailed, Status(EventStatus::kTimedOut));
+    return true;
+  }
   auto entry = PinnedBytes::Make(driver_, sizeof(shm::EcqEntry));
   if (!entry.ok()) return entry.status();
   auto scratch = DeviceBytes::Make(driver_, sizeof(EventScratch));

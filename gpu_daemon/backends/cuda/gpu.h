@@ -45,6 +45,16 @@ struct Unfinished {
   KernelMetadata kmd;
   std::vector<std::byte> args;
   std::function<void(shm::EventState state, uint32_t status)> end;
+  // It was overdue: it ends so, and does not run again.
+  bool timed_out = false;
+};
+
+// What a lost context leaves to do.
+struct LostWork {
+  std::vector<Unfinished> unfinished;
+  // Let go of when there is a context again: what goes with its last owner may
+  // have things of the driver's.
+  std::vector<std::shared_ptr<const void>> keep;
 };
 
 // Thread safe.
@@ -69,8 +79,8 @@ class Gpu {
     // freeing it.
     virtual void Abandon() = 0;
     // The context is gone, and all that ran there. What was launched and has not
-    // ended; a launch that was overdue ends here instead.
-    virtual void TakeUnfinished(std::vector<Unfinished>& unfinished) = 0;
+    // ended.
+    virtual void TakeUnfinished(LostWork& lost) = 0;
     // There is a new one, current in this thread: make anew what is needed.
     virtual absl::Status Settle() = 0;
     // What had not ended has run again: kernels may be launched.
@@ -121,6 +131,9 @@ class Gpu {
   // what failed may be tried again once there is a new one.
   bool Faulted();
 
+  // Under a use: ends whatever runs, at the price of the context.
+  void StopEverything();
+
   // Under a use:
   // A function of the image. Errors: NotFound.
   absl::StatusOr<CUfunction> Function(const std::string& name);
@@ -134,6 +147,8 @@ class Gpu {
     return clock_offset_ns_.load(std::memory_order_relaxed);
   }
   void SetTracing(bool on) { tracing_.store(on, std::memory_order_relaxed); }
+  // A word of eight bytes in the image's device memory.
+  absl::StatusOr<uint64_t> DeviceWord(const std::string& name);
   // CUDA's priority for one of ours.
   int StreamPriority(uint32_t priority) const;
 
@@ -156,10 +171,9 @@ class Gpu {
   void LookAtHealth();
   void MeasureClock();
   void Recover();
-  absl::Status Replay(std::vector<Unfinished>& unfinished);
+  absl::Status Replay(LostWork& lost);
   // Runs it alone. False: the context is lost.
   absl::StatusOr<bool> RunAlone(Unfinished& launch);
-  absl::Status StartAlone(const Unfinished& launch);
   void StopRunningKernels();
   void SetState(State state);
 
@@ -200,6 +214,7 @@ class Gpu {
   absl::Status broken_;
   bool stopping_ = false;
   std::thread watcher_;
+  std::thread retirer_;  // lets go of what a recovery has kept
 };
 
 }  // namespace carillon::gpud::cuda

@@ -224,24 +224,22 @@ void HostLauncher::Abandon() {
   }
 }
 
-void HostLauncher::TakeUnfinished(std::vector<Unfinished>& unfinished) {
+void HostLauncher::TakeUnfinished(LostWork& lost) {
   std::lock_guard lock(mutex_);
   for (Flight& flight : flights_) {
     Land(flight);
+    lost.keep.push_back(flight.event);
     if (flight.event->NoteEnded(flight.sequence)) continue;
-    if (flight.overdue) {
-      FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
-                      EventStatus::kTimedOut);
-      continue;
-    }
-    unfinished.push_back(
+    lost.unfinished.push_back(
         {.kmd = flight.kmd,
          .args = std::move(flight.args),
-         .end = [event = flight.event, sequence = flight.sequence](
-                    EventState state, uint32_t status) {
-           FinishAndSignal(*event, sequence, state,
-                           static_cast<EventStatus>(status));
-         }});
+         .end =
+             [event = flight.event, sequence = flight.sequence](
+                 EventState state, uint32_t status) {
+               FinishAndSignal(*event, sequence, state,
+                               static_cast<EventStatus>(status));
+             },
+         .timed_out = flight.overdue});
   }
   flights_.clear();
   landed_.notify_all();

@@ -90,7 +90,7 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
 
  private:
   void Abandon() override;
-  void TakeUnfinished(std::vector<Unfinished>& unfinished) override;
+  void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
   bool MarkOverdue(shm::Nanoseconds since) override;
 
