@@ -2,9 +2,9 @@
 // file.
 //
 // Each kernel gives carillon_<name>(Args, uint32_t* fail_status), extern "C",
-// to launch as it is, and <name>_cuda::Run(args, thread) for back-ends that
-// bring their own __global__ around it (completion stores, resident event
-// warps).
+// to launch as it is; the forms of simt_event_cuda.h, which complete an event;
+// and <name>_cuda::Run(args, thread) for what brings its own __global__ around
+// it.
 #ifndef CARILLON_GPU_DAEMON_KERNELS_SIMT_CUDA_H_
 #define CARILLON_GPU_DAEMON_KERNELS_SIMT_CUDA_H_
 
@@ -36,6 +36,14 @@ class Thread {
         block_index_{blockIdx.x, blockIdx.y, blockIdx.z},
         block_dim_{blockDim.x, blockDim.y, blockDim.z},
         grid_dim_{gridDim.x, gridDim.y, gridDim.z},
+        fail_status_(fail_status) {}
+  // Thread `lane` of the only block of a launch that has no grid of its own.
+  __device__ Thread(const Dim3& block, uint32_t lane, uint32_t* fail_status)
+      : thread_index_{lane % block.x, lane / block.x % block.y,
+                      lane / block.x / block.y},
+        block_index_{0, 0, 0},
+        block_dim_(block),
+        grid_dim_{1, 1, 1},
         fail_status_(fail_status) {}
 
   __device__ const Dim3& thread_index() const { return thread_index_; }
@@ -299,7 +307,9 @@ __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
 
 }  // namespace carillon::simt
 
-#define CARILLON_CUDA_KERNEL(name, Args, args, self, uses_barriers)        \
+#include "gpu_daemon/kernels/simt_event_cuda.h"
+
+#define CARILLON_CUDA_KERNEL(name, Args, args, self, uses_barriers, FORMS) \
   static __device__ __forceinline__ void name##_body(                      \
       const Args& args, const ::carillon::simt::Thread& self);             \
   struct name##_cuda {                                                     \
@@ -315,14 +325,17 @@ __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
     const ::carillon::simt::Thread thread(fail_status);                    \
     name##_body(kernel_args, thread);                                      \
   }                                                                        \
+  CARILLON_EVENT_FORM(name)                                                \
+  FORMS(name)                                                              \
   static __device__ __forceinline__ void name##_body(                      \
       [[maybe_unused]] const Args& args,                                   \
       [[maybe_unused]] const ::carillon::simt::Thread& self)
 
+#define CARILLON_NO_FORM(name)
 #define CARILLON_KERNEL(name, Args, args, self) \
-  CARILLON_CUDA_KERNEL(name, Args, args, self, false)
+  CARILLON_CUDA_KERNEL(name, Args, args, self, false, CARILLON_INLINE_FORM)
 #define CARILLON_BARRIER_KERNEL(name, Args, args, self) \
-  CARILLON_CUDA_KERNEL(name, Args, args, self, true)
+  CARILLON_CUDA_KERNEL(name, Args, args, self, true, CARILLON_NO_FORM)
 
 #define CARILLON_KERNEL_INFO(name, Args, summary, traits, ...)    \
   static_assert(std::is_trivially_copyable_v<Args>);              \

@@ -35,22 +35,26 @@ struct EventTotals {
 };
 static_assert(sizeof(EventTotals) == 32);
 
-//   0     8         16       24     32         40             48     64
-//   +-----+---------+--------+------+----------+--------------+------+
-//   | ecq | scratch | totals | life | sequence | clock offset | 0... |
-//   +-----+---------+--------+------+----------+--------------+------+
-//   64: the arguments, as in KernelInfo::params
+//   0     8         16       24     32         40             48           56
+//   +-----+---------+--------+------+----------+--------------+------------+---
+//   | ecq | scratch | totals | life | sequence | clock offset | slot ended | L
+//   +-----+---------+--------+------+----------+--------------+------------+---
+//   L: launcher ended; 64: the arguments, as in KernelInfo::params
 //
 // Does not change from the launch to the completion.
 struct alignas(16) EventFrame {
-  shm::EcqEntry* ecq;     // of this sequence
+  // Of this sequence. nullptr: the entry was refused and has completed, there
+  // is nothing to run.
+  shm::EcqEntry* ecq;
   EventScratch* scratch;  // in device memory
   EventTotals* totals;    // nullptr: counted by the CPU
   shm::EventLife* life;   // nullptr: not traced
   uint64_t sequence;
   // What is added to the GPU's global timer to make it CLOCK_MONOTONIC.
   int64_t clock_offset_ns;
-  uint64_t reserved[2];
+  // In device memory, written before the completion; nullptr: nobody asks.
+  uint64_t* slot_ended;      // receives the sequence: the slot is free again
+  uint32_t* launcher_ended;  // counts the launcher's events that have ended
 
   CARILLON_HOST_DEVICE std::byte* args() {
     return reinterpret_cast<std::byte*>(this + 1);
