@@ -1,0 +1,57 @@
+// Launch path `stream_wait`: one warp copies and checks the entry of one event
+// and builds the frame of the kernel that follows it in its stream. For CPU and
+// GPU code; the Port is edge_dispatch.h's.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_STAGE_ENTRY_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_STAGE_ENTRY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpu_daemon/backends/cuda/edge_block.h"
+#include "gpu_daemon/backends/cuda/edge_event_warp.h"
+#include "gpu_daemon/backends/cuda/edge_table.h"
+
+namespace carillon::gpud {
+
+// Requires that `sequence` was rung, and that the slot's last event has ended
+// (the host arms a slot no earlier). Builds the slot's frame 0; a refused event
+// completes here, and its frame says that there is nothing to run. `copy`: this
+// warp's own, as EdgeBlock::copies. Of `entry` it uses all but execs, lives and
+// the inline function; `ended` may be nullptr.
+template <class Port>
+CARILLON_EDGE void StageEntry(Port& port, const EdgeEntry& entry,
+                              EventTotals* totals, uint64_t sequence,
+                              std::byte* copy) {
+  const uint32_t slot = entry.SlotOf(sequence);
+  EventFrame* frame = entry.Frame(slot, 0);
+  shm::EventStatus status = CopyAndCheckEntry(port, entry, sequence, copy);
+  if (status == shm::EventStatus::kOk) {
+    status = BuildArguments(*entry.arguments, slot,
+                            copy + entry.parameter_offset, frame->args(), port);
+  }
+  const bool refused = status != shm::EventStatus::kOk;
+  port.Elect([&] {
+    uint64_t* ended = entry.ended != nullptr ? &entry.ended[slot] : nullptr;
+    *frame = EventFrame{.ecq = refused ? nullptr : &entry.ecq[slot],
+                        .scratch = &entry.scratch[slot * 2],
+                        .totals = totals,
+                        .life = nullptr,
+                        .sequence = sequence,
+                        .clock_offset_ns = 0,
+                        .slot_ended = ended,
+                        .launcher_ended = nullptr};
+    if (!refused) {
+      port.CountDevice(&totals->launched, uint64_t{1});
+      return;
+    }
+    port.CountDevice(&totals->refused, uint64_t{1});
+    port.CountDevice(&totals->failed, uint64_t{1});
+    if (ended != nullptr) port.PutDevice(ended, sequence);
+    port.Complete(&entry.ecq[slot], shm::EventState::kFailed,
+                  static_cast<uint32_t>(status), sequence);
+  });
+}
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_STAGE_ENTRY_H_
