@@ -35,6 +35,16 @@ void CompleteEvent(EventFrame& frame) {
     std::atomic_ref(status == 0 ? frame.totals->done : frame.totals->failed)
         .fetch_add(1, std::memory_order_relaxed);
   }
+  if (frame.slot_ended != nullptr) {
+    // Reader: the event warp that takes the slot's next event.
+    std::atomic_ref(*frame.slot_ended)
+        .store(frame.sequence, std::memory_order_relaxed);
+  }
+  if (frame.launcher_ended != nullptr) {
+    // Reader: the dispatcher that launched it.
+    std::atomic_ref(*frame.launcher_ended)
+        .fetch_add(1, std::memory_order_release);
+  }
   if (frame.life != nullptr) {
     std::atomic_ref(frame.life->finished_ns)
         .store(shm::NowNs(), std::memory_order_relaxed);
