@@ -98,6 +98,11 @@ void BackgroundLaunch::End(const LaunchResult& result) {
 }
 
 bool BackgroundLaunch::Uses(const Buffer& buffer) const {
+  {
+    // Whoever has the result may free what the kernel used.
+    std::lock_guard lock(mutex_);
+    if (result_) return false;
+  }
   return std::any_of(buffers_.begin(), buffers_.end(),
                      [&](const auto& used) { return used.get() == &buffer; });
 }

@@ -47,7 +47,7 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   std::unique_ptr<KernelLaunch> launch_;  // until Submit()
   uint64_t token_ = 0;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable ended_;
   std::optional<LaunchResult> result_;
 };

@@ -5,6 +5,8 @@
 //   carillon_event_<name>(EventFrame*)  extern "C"; any grid of fewer than 2^32
 //                                       blocks, block and dynamic shared memory
 //                                       as of the registration
+//   carillon_call_<name>(EventFrame, Args)  the same with all of it by value, for
+//                                       launches by the CPU
 //   carillon_inline_<name>              extern "C" __device__ InlineFunction; for
 //                                       kernels without barriers, where
 //                                       CARILLON_WITH_INLINE_FORMS is defined.
@@ -87,7 +89,7 @@ __device__ inline uint64_t GlobalTimer() {
 
 // The last thread of the grid: everything that the event has to leave behind,
 // the completion last.
-__device__ inline void EndEvent(gpud::EventFrame& frame) {
+__device__ inline void EndEvent(const gpud::EventFrame& frame) {
   const uint32_t fail_status = atomicExch(&frame.scratch->fail_status, 0u);
   frame.scratch->blocks_ended = 0;
   if (frame.life != nullptr) {
@@ -119,9 +121,8 @@ __device__ inline void EndEvent(gpud::EventFrame& frame) {
 // A kernel's body and its epilogue. Kernel: the struct that CARILLON_KERNEL
 // makes.
 template <class Kernel>
-__device__ __forceinline__ void RunEvent(gpud::EventFrame* frame) {
-  // The entry was refused: uniform over the grid.
-  if (frame->ecq == nullptr) return;
+__device__ __forceinline__ void RunEvent(
+    const gpud::EventFrame& frame, const typename Kernel::ArgsType& args) {
   // Only a kernel with barriers needs it; its threads meet here before any
   // could have left.
   __shared__ uint32_t arrived;
@@ -130,10 +131,8 @@ __device__ __forceinline__ void RunEvent(gpud::EventFrame* frame) {
     __syncthreads();
   }
   {
-    const Thread thread(&frame->scratch->fail_status);
-    Kernel::Run(
-        *reinterpret_cast<const typename Kernel::ArgsType*>(frame->args()),
-        thread);
+    const Thread thread(&frame.scratch->fail_status);
+    Kernel::Run(args, thread);
   }
   if constexpr (Kernel::kUsesBarriers) {
     if (!cuda_internal::IsLastOfBlock(&arrived)) return;
@@ -143,10 +142,10 @@ __device__ __forceinline__ void RunEvent(gpud::EventFrame* frame) {
   }
   const uint32_t blocks = gridDim.x * gridDim.y * gridDim.z;
   if (blocks > 1 &&
-      cuda_internal::CountBlock(&frame->scratch->blocks_ended) + 1 != blocks) {
+      cuda_internal::CountBlock(&frame.scratch->blocks_ended) + 1 != blocks) {
     return;
   }
-  cuda_internal::EndEvent(*frame);
+  cuda_internal::EndEvent(frame);
 }
 
 // What carillon_inline_<name> points to.
@@ -164,10 +163,19 @@ __device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
 }  // namespace cuda_form
 }  // namespace carillon::simt
 
-#define CARILLON_EVENT_FORM(name)                   \
-  extern "C" __global__ void carillon_event_##name( \
-      ::carillon::gpud::EventFrame* frame) {        \
-    ::carillon::simt::RunEvent<name##_cuda>(frame); \
+#define CARILLON_EVENT_FORM(name)                                        \
+  extern "C" __global__ void carillon_event_##name(                      \
+      ::carillon::gpud::EventFrame* frame) {                             \
+    /* The entry was refused: uniform over the grid. */                  \
+    if (frame->ecq == nullptr) return;                                   \
+    ::carillon::simt::RunEvent<name##_cuda>(                             \
+        *frame,                                                          \
+        *reinterpret_cast<const name##_cuda::ArgsType*>(frame->args())); \
+  }                                                                      \
+  extern "C" __global__ void carillon_call_##name(                       \
+      const __grid_constant__ ::carillon::gpud::EventFrame frame,        \
+      const __grid_constant__ name##_cuda::ArgsType args) {              \
+    ::carillon::simt::RunEvent<name##_cuda>(frame, args);                \
   }
 
 // Only in the module that has the resident event warps; nvcc's host code could

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "gpu_daemon/launch/argument_steps.h"
 
 namespace carillon::gpud {
 namespace {
@@ -106,6 +107,37 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(
                     plan.entry_parameter_bytes_, shm::kMaxParameterBytes));
   }
   return plan;
+}
+
+std::vector<std::byte> ArgumentPlan::Pack() const {
+  const auto address = [](const std::byte* data) {
+    return reinterpret_cast<uint64_t>(data);
+  };
+  std::vector<gpud::SteppedBuffer> stepped;
+  for (const SteppedBuffer& buffer : stepped_) {
+    stepped.push_back({.data = address(buffer.data),
+                       .stride = buffer.stride,
+                       .args_offset = buffer.args_offset,
+                       .reserved = {}});
+  }
+  std::vector<gpud::WritableValue> values;
+  for (const WritableValue& value : values_) {
+    values.push_back({.args_offset = value.args_offset,
+                      .entry_offset = value.entry_offset,
+                      .bytes = value.bytes,
+                      .reserved = 0});
+  }
+  std::vector<gpud::WritableBuffer> ranged;
+  for (const WritableBuffer& buffer : buffers_) {
+    ranged.push_back({.data = address(buffer.range.data),
+                      .bytes = buffer.range.bytes,
+                      .args_offset = buffer.args_offset,
+                      .entry_offset = buffer.entry_offset,
+                      .element_bytes = buffer.element_bytes,
+                      .element_align = buffer.element_align});
+  }
+  return PackArgumentSteps(fixed_, stepped, values, ranged,
+                           entry_parameter_bytes_);
 }
 
 shm::EventStatus ArgumentPlan::Build(uint32_t slot, const std::byte* parameters,

@@ -65,6 +65,9 @@ class ArgumentPlan {
   uint32_t entry_parameter_bytes() const { return entry_parameter_bytes_; }
   const std::vector<WritableSlot>& writable() const { return writable_; }
 
+  // The same plan as one block of plain memory, for a GPU (argument_steps.h).
+  std::vector<std::byte> Pack() const;
+
   // Writes the arguments for slot `slot`; `parameters` is gpud's private copy
   // of the entry's parameter bytes. kOk, or kBadBufferRef if a writable buffer
   // leaves its range.

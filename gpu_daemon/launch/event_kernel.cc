@@ -42,7 +42,7 @@ EventKernel::EventKernel(Registration registration,
       ring_(layout, &memory_->submission(), &memory_->completion()),
       ekt_index_(ekt_index),
       validate_each_launch_(NeedsValidation(registration_)),
-      rings_taken_(ring_.LoadDoorbell()),
+      first_ring_(ring_.LoadDoorbell()),
       slots_(layout.entries) {
   for (auto& stage : stages_)
     stage = std::vector<std::atomic<uint64_t>>(shm::kHistogramBuckets);
@@ -51,27 +51,27 @@ EventKernel::EventKernel(Registration registration,
 bool EventKernel::ScheduleThrough(uint64_t through) {
   const uint64_t before = launched();
   if (through > before + ring_.layout().entries) return false;
-  // Launched already, or still in the ring: less than 2^31 either way.
-  const auto target = first_ring_ + static_cast<uint32_t>(through);
-  const uint32_t now = scheduled_.load(std::memory_order_relaxed);
-  if (through > before && static_cast<int32_t>(target - now) > 0) {
-    scheduled_.store(target, std::memory_order_release);
+  if (through > scheduled_.load(std::memory_order_relaxed)) {
+    scheduled_.store(through, std::memory_order_release);
   }
   return true;
 }
 
-uint32_t EventKernel::RingsBeyond(uint32_t taken) const {
+uint32_t EventKernel::RingsBeyond(uint64_t launched) const {
   // Either may lag behind the other, which has launched what it has not said:
   // the doorbell by no more than the ring holds.
-  const uint32_t scheduled = scheduled_.load(std::memory_order_acquire) - taken;
-  const uint32_t rung = ring_.LoadDoorbell() - taken;
+  const uint64_t through = scheduled_.load(std::memory_order_acquire);
+  // At most the ring's entries: see ScheduleThrough().
+  const auto scheduled =
+      static_cast<uint32_t>(through > launched ? through - launched : 0);
+  const uint32_t rung =
+      ring_.LoadDoorbell() - (first_ring_ + static_cast<uint32_t>(launched));
   const bool doorbell_lags = 0 - rung <= ring_.layout().entries;
-  const bool schedule_lags = static_cast<int32_t>(scheduled) < 0;
-  return std::max(doorbell_lags ? 0 : rung, schedule_lags ? 0 : scheduled);
+  return std::max(doorbell_lags ? 0 : rung, scheduled);
 }
 
 EventKernel::Pending EventKernel::PendingRings() {
-  const uint32_t rings = RingsBeyond(rings_taken_);
+  const uint32_t rings = RingsBeyond(launched());
   if (rings == 0) return {};
   AdvanceCompleted();
   const uint64_t free =
@@ -80,7 +80,6 @@ EventKernel::Pending EventKernel::PendingRings() {
 }
 
 Sequence EventKernel::TakeRing() {
-  ++rings_taken_;
   const Sequence sequence(launched() + 1);
   slots_[ring_.layout().SlotOf(sequence)].store(SlotState::kLaunched,
                                                 std::memory_order_relaxed);
@@ -133,8 +132,8 @@ bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
 bool EventKernel::NoteEnded(Sequence sequence) {
   shm::EcqEntry& entry = *ring_.completion_slot(sequence);
   // Writer: the kernel's epilogue, the sequence last or all at once.
-  const uint64_t ended = std::atomic_ref<uint64_t>(entry.sequence)
-                             .load(std::memory_order_acquire);
+  const uint64_t ended =
+      std::atomic_ref<uint64_t>(entry.sequence).load(std::memory_order_acquire);
   if (ended < sequence.value()) return false;
   if (ended > sequence.value()) return true;  // noted: its slot is in use again
   auto& slot = slots_[ring_.layout().SlotOf(sequence)];
@@ -223,7 +222,6 @@ void EventKernel::TakeBack(const EventTotals& totals) {
   // nothing.
   uint64_t rung = RungOf(taken);
   if (rung < taken || rung - taken > entries) rung = taken;
-  rings_taken_ = first_ring_ + static_cast<uint32_t>(rung);
   const uint64_t lap_before = rung > entries ? rung - entries : 0;
   completed_.store(lap_before, std::memory_order_relaxed);
   for (uint64_t s = lap_before + 1; s <= rung; ++s) {

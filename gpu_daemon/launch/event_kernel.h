@@ -136,8 +136,7 @@ class EventKernel {
   // Rings that were not launched when this looked.
   uint32_t waiting_rings() const {
     // The launched ones first, so that it is never negative.
-    const auto taken = first_ring_ + static_cast<uint32_t>(launched());
-    const uint32_t waiting = RingsBeyond(taken);
+    const uint32_t waiting = RingsBeyond(launched());
     return waiting <= ring_.layout().entries ? waiting : 0;
   }
   // The last failure, for telemetry; all 0 before the first.
@@ -188,9 +187,9 @@ class EventKernel {
 
   void AdvanceCompleted();
   // How far the doorbell or edgeScheduleEvent, whichever is later, is ahead of
-  // ring number `taken`; far more than the ring's entries if the doorbell is
+  // event `launched`; far more than the ring's entries if the doorbell is
   // where no device that keeps to the protocol leaves it.
-  uint32_t RingsBeyond(uint32_t taken) const;
+  uint32_t RingsBeyond(uint64_t launched) const;
 
   const Registration registration_;
   const std::shared_ptr<DeviceMemory> memory_;
@@ -199,20 +198,17 @@ class EventKernel {
   const bool validate_each_launch_;
   bool ends_itself_ = false;  // see ExpectEpilogues()
 
-  // Front-end only: the doorbell's count (modulo 2^32) up to which events were
-  // launched.
-  uint32_t rings_taken_;
-  const uint32_t first_ring_ = rings_taken_;  // the doorbell at registration
+  const uint32_t first_ring_;  // the doorbell at registration
   std::array<shm::Nanoseconds, 4> short_path_samples_{};
   uint32_t short_path_count_ = 0;
   // Writer: the front-end; readers: it, and whoever shows it. Relaxed: it
   // stands for itself.
   std::atomic<shm::Nanoseconds> short_path_ns_{0};
 
-  // As the doorbell, from edgeScheduleEvent. Writer: the control plane; reader:
-  // the front-end. Release, acquire: the entries that the device wrote before
-  // it called are there.
-  std::atomic<uint32_t> scheduled_{first_ring_};
+  // The last event that edgeScheduleEvent has named. Writer: the control plane;
+  // reader: the front-end. Release, acquire: the entries that the device wrote
+  // before it called are there.
+  std::atomic<uint64_t> scheduled_{0};
   // Writer: the front-end; readers: any thread, for the figures. Relaxed: what
   // a launch needs goes to its worker under the KMU's lock.
   std::atomic<uint64_t> launched_{0};

@@ -7,9 +7,10 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/baseline_path.h"
+#include "gpu_daemon/backends/cuda/cuda_module.h"
+#include "gpu_daemon/backends/cuda/edge_path.h"
 #include "gpu_daemon/backends/cuda/graph_path.h"
 #include "gpu_daemon/front_end/front_end.h"
-#include "gpu_daemon/kernels/kernels_fatbin.h"
 
 namespace carillon::gpud::cuda {
 
@@ -21,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   auto driver = Driver::Load();
   if (!driver.ok()) return driver.status();
-  return CreateOn(*driver, options, {.image = simt::KernelsFatbin()});
+  return CreateOn(*driver, options, {.image = CudaModule()});
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::CreateOn(
@@ -40,9 +41,13 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   gpu_ = *std::move(gpu);
   gpu_->SetTracing(options_.tracing);
   memory_ = std::make_unique<CudaMemory>(
-      gpu_.get(), CudaMemory::Pause{.quiet = [] {}, .resume = [] {}});
+      gpu_.get(), CudaMemory::Pause{.quiet = [this] { PauseEdge(true); },
+                                    .resume = [this] { PauseEdge(false); }});
   background_ = std::make_unique<Background>(gpu_.get());
   std::vector<PathSet::Entry> entries;
+  entries.push_back(
+      {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
+       [this](bool tracing) { return StartEdge(tracing); }});
   entries.push_back(HostPath(
       {"baseline", "a CPU thread launches every kernel and polls for its end"},
       "gpud-baseline", [this] {
@@ -65,9 +70,35 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
 
 CudaBackend::~CudaBackend() {
   if (paths_ != nullptr) Stop();
+  {
+    std::lock_guard lock(mutex_);
+    edge_ = nullptr;
+  }
   paths_.reset();
   background_.reset();
   memory_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartEdge(
+    bool tracing) {
+  auto path =
+      EdgePath::Create(gpu_.get(), {.tracing = tracing,
+                                    .on_violation = options_.on_violation,
+                                    .longest_kernel = gpu_->longest_kernel()});
+  if (!path.ok()) return path.status();
+  std::lock_guard lock(mutex_);
+  edge_ = path->get();
+  return std::unique_ptr<LaunchPath>(*std::move(path));
+}
+
+void CudaBackend::PauseEdge(bool pause) {
+  EdgePath* edge = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    edge = edge_;
+  }
+  if (edge == nullptr) return;
+  pause ? edge->Pause() : edge->Unpause();
 }
 
 PathSet::Entry CudaBackend::HostPath(

@@ -15,6 +15,7 @@
 #include "gpu_daemon/backends/cuda/background.h"
 #include "gpu_daemon/backends/cuda/cuda_memory.h"
 #include "gpu_daemon/backends/cuda/driver.h"
+#include "gpu_daemon/backends/cuda/edge_path.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/host_launcher.h"
 #include "gpu_daemon/launch/backend.h"
@@ -65,13 +66,17 @@ class CudaBackend : public Backend {
   PathSet::Entry HostPath(LaunchPathInfo info, std::string thread_name,
                           std::function<std::unique_ptr<HostLauncher>()> make);
   std::vector<HostLauncher*> launchers() const;
+  absl::StatusOr<std::unique_ptr<LaunchPath>> StartEdge(bool tracing);
+  void PauseEdge(bool pause);
 
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<CudaMemory> memory_;
   std::unique_ptr<Background> background_;
   mutable std::mutex mutex_;
-  std::vector<HostLauncher*> launchers_;  // of the paths that have started
+  // Of the paths that have started:
+  std::vector<HostLauncher*> launchers_;
+  EdgePath* edge_ = nullptr;
   std::unique_ptr<PathSet> paths_;
 };
 

@@ -39,4 +39,19 @@ extern "C" __global__ void __launch_bounds__(kEdgeLanes)
   StageEntry(port, *entry, totals, sequence, copy);
 }
 
+// Completes an event whose kernel, before it in the stream, cannot do so itself.
+extern "C" __global__ void carillon_complete(
+    const __grid_constant__ EventFrame frame) {
+  simt::cuda_internal::EndEvent(frame);
+}
+
+// Takes the context, and with it every kernel that runs there.
+extern "C" __global__ void carillon_trap() { asm volatile("trap;"); }
+
+// What the global timer shows.
+extern "C" __global__ void carillon_clock(uint64_t* now_ns) {
+  *now_ns = simt::cuda_internal::GlobalTimer();
+  __threadfence_system();
+}
+
 }  // namespace carillon::gpud

@@ -115,6 +115,9 @@ class Gpu {
   // "NVIDIA H200 (132 SMs), driver 13.0".
   const std::string& description() const { return description_; }
   CUdevice device() const { return device_; }
+  std::chrono::milliseconds longest_kernel() const {
+    return options_.longest_kernel;
+  }
   // Contexts that were lost.
   uint64_t losses() const { return losses_.load(std::memory_order_relaxed); }
 

@@ -109,6 +109,7 @@ CUresult RunKernelForm(FakeGpu::State& state, const Root& root,
     frame = &by_value;
   } else if (launch.function->form == Function::Form::kEvent) {
     std::memcpy(&frame, launch.params.data(), sizeof(frame));
+    if (frame->ecq == nullptr) return CUDA_SUCCESS;  // refused already
   }
   if (frame != nullptr) {
     if (!FrameIsReachable(state, root, *frame)) {
