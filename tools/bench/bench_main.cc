@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tools/bench/roles.h"
+#include "tools/cli/ui/exit_code.h"
 
 namespace carillon::bench {
 namespace {
@@ -37,10 +38,16 @@ std::optional<std::string_view> BaseOf(const BenchResult& result,
   return std::nullopt;
 }
 
+int Fail(const absl::Status& status) {
+  fmt::print(stderr, "{}\n", std::string(status.message()));
+  return static_cast<int>(cli::ExitCodeOf(status));
+}
+
 int Report(const BenchRun& run, const BenchResult& result,
-           std::string_view name, const std::string& command, bool json,
+           const BenchProgram& program, const std::string& command, bool json,
            const std::string& out) {
-  Json document = MakeDocument(name, run.session, result.parts, result.figures);
+  Json document =
+      MakeDocument(program.name, run.session, result.parts, result.figures);
   document["command"] = command;
   document["quick"] = run.quick;
   document.update(result.extra);
@@ -53,15 +60,19 @@ int Report(const BenchRun& run, const BenchResult& result,
     }
     fmt::print("{}{}", result.extra_table, FigureTable(result.figures));
   }
-  if (out.empty()) return 0;
-  std::vector<std::string> written;
-  const absl::Status status = WriteDocument(out, document, &written);
-  for (const std::string& path : written) {
-    fmt::print(stderr, "wrote {}\n", path);
+  if (!out.empty()) {
+    std::vector<std::string> written;
+    const absl::Status status =
+        WriteDocument(out, document, program.plotter, &written);
+    for (const std::string& path : written) {
+      fmt::print(stderr, "wrote {}\n", path);
+    }
+    if (!status.ok()) {
+      fmt::print(stderr, "{}\n", std::string(status.message()));
+      if (result.status.ok()) return 1;
+    }
   }
-  if (status.ok()) return 0;
-  fmt::print(stderr, "{}\n", std::string(status.message()));
-  return 1;
+  return result.status.ok() ? 0 : Fail(result.status);
 }
 
 }  // namespace
@@ -91,15 +102,21 @@ absl::StatusOr<Part> BenchRun::Measure(
 
 int BenchMain(int argc, char** argv, std::string_view name,
               std::string_view summary, RunBench run) {
+  return BenchMain(
+      argc, argv,
+      BenchProgram{.name = name, .summary = summary, .run = std::move(run)});
+}
+
+int BenchMain(int argc, char** argv, const BenchProgram& program) {
   if (const auto played = PlayRole(argc, argv)) return *played;
   BenchRun bench;
   SessionOptions& session = bench.session;
   session.gpud = Runfile("gpu_daemon/gpud");
   bool json = false;
   std::string out;
-  int64_t patience_s = 20;
+  int64_t patience_s = program.patience.count();
   double max_foreign_percent = 5;
-  CLI::App app{std::string(summary), std::string(name)};
+  CLI::App app{std::string(program.summary), std::string(program.name)};
   app.add_flag("--json", json, "Print a JSON document instead of tables");
   app.add_option("--out", out, "Also write JSON and a plot (PNG) there");
   app.add_option("--rounds", session.rounds,
@@ -124,6 +141,7 @@ int BenchMain(int argc, char** argv, std::string_view name,
   app.add_flag("--realtime", session.realtime,
                "Give what is measured real-time priority (needs root): for a "
                "machine that others use");
+  if (program.add_options) program.add_options(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -137,7 +155,7 @@ int BenchMain(int argc, char** argv, std::string_view name,
     session.patience = {};
   }
   // What decides the figures: neither the program's path nor where they go.
-  std::string command(name);
+  std::string command(program.name);
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument(argv[i]);
     if (argument == "--out") ++i;
@@ -145,12 +163,9 @@ int BenchMain(int argc, char** argv, std::string_view name,
     command += fmt::format(" {}", argument);
   }
 
-  const auto result = run(bench);
-  if (!result.ok()) {
-    fmt::print(stderr, "{}\n", std::string(result.status().message()));
-    return 1;
-  }
-  return Report(bench, *result, name, command, json, out);
+  const auto result = program.run(bench);
+  if (!result.ok()) return Fail(result.status());
+  return Report(bench, *result, program, command, json, out);
 }
 
 }  // namespace carillon::bench

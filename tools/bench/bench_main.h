@@ -2,6 +2,8 @@
 #ifndef CARILLON_TOOLS_BENCH_BENCH_MAIN_H_
 #define CARILLON_TOOLS_BENCH_BENCH_MAIN_H_
 
+#include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,10 @@
 #include "absl/status/statusor.h"
 #include "tools/bench/report.h"
 #include "tools/bench/session.h"
+
+namespace CLI {
+class App;
+}
 
 namespace carillon::bench {
 
@@ -28,13 +34,26 @@ struct BenchResult {
   // What else the document holds, and what people see of it.
   Json extra = Json::object();
   std::string extra_table;
+  // Not OK: something went wrong, but what was measured is worth showing.
+  absl::Status status;
 };
 
-using RunBench = absl::StatusOr<BenchResult> (*)(const BenchRun& run);
+using RunBench = std::function<absl::StatusOr<BenchResult>(const BenchRun&)>;
+
+// A bench with options of its own.
+struct BenchProgram {
+  std::string_view name;
+  std::string_view summary;
+  RunBench run;
+  std::function<void(CLI::App&)> add_options;
+  std::chrono::seconds patience{20};  // of --patience
+  std::string_view plotter = "tools/report/plot_bench.py";
+};
 
 // The main() of a bench binary: a role (roles.h), or options, run(), tables or
 // JSON on stdout, files under --out. Exit codes: 0 measured (whatever the
-// figures say), 1 failed, 2 usage.
+// figures say), 2 usage, else what run()'s status says (docs/cli.md).
+int BenchMain(int argc, char** argv, const BenchProgram& program);
 int BenchMain(int argc, char** argv, std::string_view name,
               std::string_view summary, RunBench run);
 

@@ -2,8 +2,14 @@
 // What it finds is no verdict: a test's machine is no quiet one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -94,6 +100,176 @@ TEST(BenchSmoke, IpcBenchMeasuresEveryTransport) {
   EXPECT_EQ(document["parts"][0]["contenders"].size(), 9u);
   ExpectMeasured(document["parts"][0], 4);
   ExpectFigures(document, 10);
+}
+
+// {median, low, high, runs} of `runs` runs that all found something.
+void ExpectRange(const Json& range, size_t runs) {
+  ASSERT_TRUE(range.is_object()) << range;
+  EXPECT_EQ(range.at("runs"), runs) << range;
+  EXPECT_GT(range.at("low"), 0) << range;
+  EXPECT_LE(range.at("low"), range.at("median")) << range;
+  EXPECT_LE(range.at("median"), range.at("high")) << range;
+}
+
+// Percentiles in order, and a histogram of exactly these samples.
+void ExpectSamples(const Json& summary) {
+  ASSERT_TRUE(summary.is_object()) << summary;
+  EXPECT_GT(summary.at("samples"), 0);
+  uint64_t in_histogram = 0;
+  for (const Json& bucket : summary.at("histogram")) {
+    in_histogram += bucket.at(1).get<uint64_t>();
+  }
+  EXPECT_EQ(summary.at("samples"), in_histogram);
+  double last = 0;
+  for (const char* percentile : {"p50_ns", "p90_ns", "p99_ns", "p999_ns"}) {
+    const Json& range = summary.at(percentile);
+    EXPECT_GE(range.at("high"), last) << percentile;
+    last = range.at("high");
+  }
+  EXPECT_GT(last, 0);
+}
+
+TEST(BenchSmoke, LaunchBenchMeasuresEveryPathWithEveryKernel) {
+  const std::string out = getenv("TEST_TMPDIR") + std::string("/launch");
+  const auto [text, status] = Output(
+      "tools/bench/launch_bench --backend cpu --quick --json --out " + out);
+  EXPECT_EQ(status, 0);
+  const Json document = Json::parse(text, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << text;
+  EXPECT_EQ(document.at("bench"), "launch");
+  EXPECT_EQ(document.at("quick"), true);
+  EXPECT_EQ(document.at("command"), "launch --backend cpu --quick --json");
+  EXPECT_EQ(document.at("backend").at("name"), "cpu");
+  EXPECT_NE(document.at("backend").at("description"), "");
+  std::vector<std::string> paths;
+  for (const Json& path : document.at("launch_paths")) {
+    paths.push_back(path.at("name"));
+  }
+  EXPECT_THAT(paths,
+              ElementsAre("edge", "baseline", "baseline_flag", "persistent"));
+
+  ASSERT_EQ(document.at("latency").size(), 4 * paths.size());
+  for (const Json& cell : document.at("latency")) {
+    SCOPED_TRACE(cell.at("path").get<std::string>() + " " +
+                 cell.at("workload").get<std::string>());
+    ASSERT_EQ(cell.at("status"), "measured");
+    ExpectSamples(cell.at("latency"));
+    ExpectSamples(cell.at("load_80"));
+    EXPECT_GT(cell.at("per_second").at("low"), 0);
+    EXPECT_GE(cell.at("gpud_cpu_ns_per_event").at("pipelined").at("low"), 0);
+  }
+  ASSERT_EQ(document.at("idle").size(), 1 + paths.size());
+  ASSERT_EQ(document.at("co_runner").size(), paths.size());
+  for (const Json& cell : document.at("co_runner")) {
+    ASSERT_EQ(cell.at("status"), "measured");
+    ExpectSamples(cell.at("without").at("latency"));
+    for (const char* kind : {"compute", "memory"}) {
+      ExpectSamples(cell.at(kind).at("latency"));
+      ExpectRange(cell.at(kind).at("co_runner_slowdown").at("pipelined"),
+                  cell.at(kind).at("rate_ratio").at("runs"));
+    }
+  }
+  ASSERT_EQ(document.at("background").size(), paths.size());
+  for (const Json& cell : document.at("background")) {
+    ASSERT_EQ(cell.at("status"), "measured");
+    for (const char* when : {"alone", "idle", "under_load"}) {
+      ExpectSamples(cell.at("kernel_ns").at(when));
+    }
+  }
+  ASSERT_EQ(document.at("breakdown").size(), 3 * paths.size());
+  for (const Json& cell : document.at("breakdown")) {
+    ASSERT_EQ(cell.at("status"), "measured");
+    ASSERT_EQ(cell.at("stages").size(), 7u);
+    for (const auto& [name, stage] : cell.at("stages").items()) {
+      SCOPED_TRACE(name);
+      EXPECT_GT(stage.at("samples"), 0);
+    }
+  }
+  EXPECT_EQ(document.at("power").at("measured"), false);
+  EXPECT_NE(document.at("power").at("reason"), "");
+
+  const Json& ledger = document.at("ledger");
+  EXPECT_EQ(ledger.at("balanced"), true) << ledger;
+  EXPECT_GT(ledger.at("rung"), 0);
+  EXPECT_EQ(ledger.at("rung"), ledger.at("done"));
+  EXPECT_EQ(ledger.at("rung"), ledger.at("device_rung"));
+  EXPECT_EQ(ledger.at("testbeds"), 1);
+  for (const char* suffix : {".json", ".png"}) {
+    EXPECT_GT(std::filesystem::file_size(out + "/launch" + suffix), 0u);
+  }
+}
+
+TEST(BenchSmoke, LaunchBenchRefusesWhatThereIsNot) {
+  const auto exit_code = [](const std::string& options) {
+    const int status =
+        Output("tools/bench/launch_bench --quick " + options).second;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(exit_code("--backend cpu --paths teleport"), 3);
+  EXPECT_EQ(exit_code("--backend vax"), 2);
+  EXPECT_EQ(exit_code("--parts colour"), 2);
+  EXPECT_EQ(exit_code("--gpud /bin/false"), 1);
+}
+
+// Beside its programs in one folder, without a tree around it.
+TEST(BenchSmoke, LaunchBenchFindsItsProgramsBesideIt) {
+  const std::string folder = getenv("TEST_TMPDIR") + std::string("/bundle");
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy_file("tools/bench/launch_bench",
+                             folder + "/launch_bench");
+  std::filesystem::copy_file("gpu_daemon/gpud", folder + "/gpud");
+  const auto [text, status] =
+      Output("cd / && env -i PATH=/usr/bin:/bin " + folder +
+             "/launch_bench --backend cpu --quick --json --parts idle --out " +
+             folder + "/results");
+  EXPECT_EQ(status, 0);
+  const Json document = Json::parse(text, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << text;
+  EXPECT_EQ(document.at("idle").size(), 5u);
+  EXPECT_TRUE(std::filesystem::exists(folder + "/results/launch.json"));
+}
+
+// The processes whose command line has `word` in it.
+size_t ProcessesWith(const std::string& word) {
+  size_t count = 0;
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string line(std::istreambuf_iterator<char>(file), {});
+    count += line.find(word) != std::string::npos;
+  }
+  return count;
+}
+
+TEST(BenchSmoke, LaunchBenchLeavesNothingBehindWhenInterrupted) {
+  const std::string folder =
+      getenv("TEST_TMPDIR") + std::string("/interrupted");
+  std::filesystem::create_directory(folder);
+  // Its scratch directory's name is on the command lines of its processes.
+  FILE* const pipe =
+      popen(("TMPDIR=" + folder +
+             " tools/bench/launch_bench --backend cpu 2>&1 & echo $!; wait $!; "
+             "echo ended $?")
+                .c_str(),
+            "r");
+  char line[4096];
+  ASSERT_NE(fgets(line, sizeof(line), pipe), nullptr);
+  const pid_t pid = std::atoi(line);
+  std::string last;
+  bool interrupted = false;
+  while (fgets(line, sizeof(line), pipe) != nullptr) {
+    last = line;
+    // It measures: all its processes run.
+    if (interrupted || last.find("round 1") == std::string::npos) continue;
+    EXPECT_GE(ProcessesWith(folder), 2u);
+    EXPECT_EQ(kill(pid, SIGINT), 0);
+    interrupted = true;
+  }
+  pclose(pipe);
+  EXPECT_TRUE(interrupted);
+  EXPECT_EQ(last, "ended 130\n");
+  EXPECT_EQ(ProcessesWith(folder), 0u);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
 TEST(BenchSmoke, MemcachedBenchComparesEveryWindow) {

@@ -47,10 +47,10 @@ const char* Prepare(const ChildSpec& spec, pid_t parent, int in, int out) {
   if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0) {
     return "connect the child's stdin and stdout";
   }
-  if (spec.cpu >= 0) {
+  if (!spec.cpus.empty()) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(spec.cpu, &set);
+    for (const int cpu : spec.cpus) CPU_SET(cpu, &set);
     if (sched_setaffinity(0, sizeof(set), &set) != 0) return "pin the child";
   }
   if (spec.realtime) {

@@ -20,7 +20,7 @@ namespace carillon::bench {
 
 struct ChildSpec {
   std::vector<std::string> argv;  // a path, and its arguments
-  int cpu = -1;                   // the only CPU that it may use; -1: all
+  std::vector<int> cpus;          // those that it may use; empty: all
   bool realtime = false;          // SCHED_RR: others cannot hold it up
   // Receives stdout and stderr. Empty: stdout is what ReadLine() reads, and
   // stderr is ours.

@@ -25,13 +25,6 @@ constexpr const char* kRoundTripP90 = "/round_trip_ns/p90";
 constexpr const char* kRoundTripP99 = "/round_trip_ns/p99";
 constexpr const char* kPerSecond = "/pipelined/per_second";
 
-Json RangeToJson(const Range& range) {
-  return {{"median", range.median},
-          {"low", range.low},
-          {"high", range.high},
-          {"runs", range.runs}};
-}
-
 // Three digits that matter.
 std::string Short(double value) {
   return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
@@ -52,6 +45,13 @@ std::string Today() {
 }
 
 }  // namespace
+
+Json RangeToJson(const Range& range) {
+  return {{"median", range.median},
+          {"low", range.low},
+          {"high", range.high},
+          {"runs", range.runs}};
+}
 
 bool Figure::met() const {
   if (value.runs == 0) return false;
@@ -187,6 +187,7 @@ std::string FigureTable(const std::vector<Figure>& figures) {
 }
 
 absl::Status WriteDocument(const std::string& directory, const Json& document,
+                           std::string_view plotter,
                            std::vector<std::string>* written) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -201,28 +202,42 @@ absl::Status WriteDocument(const std::string& directory, const Json& document,
   }
   written->push_back(stem + ".json");
 
-  const std::string plotter = Runfile("tools/report/plot_bench.py");
+  const std::string script = Runfile(plotter);
+  if (script.empty()) {
+    fmt::print(stderr, "no plot here: draw it with {} {}.json {}.png\n",
+               plotter, stem, stem);
+    return absl::OkStatus();
+  }
   auto child = Child::Spawn(
-      {.argv = {"/usr/bin/python3", plotter, stem + ".json", stem + ".png"}});
+      {.argv = {"/usr/bin/python3", script, stem + ".json", stem + ".png"}});
   if (!child.ok()) return absl::UnavailableError("no plot: no python3");
   const auto line = child->ReadLine(std::chrono::minutes(1));
   if (!line.ok() || *line != "ok") {
     return absl::UnavailableError(fmt::format(
-        "no plot: '{}' failed; it needs python3-matplotlib", plotter));
+        "no plot: '{}' failed; it needs python3-matplotlib", script));
   }
   written->push_back(stem + ".png");
   return absl::OkStatus();
 }
 
 std::string Runfile(std::string_view path) {
-  std::vector<std::string> trees = {OwnProgram() + ".runfiles"};
+  const std::string own = OwnProgram();
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  std::vector<std::string> candidates = {
+      fmt::format("{}.runfiles/carillon/{}", own, path)};
   // Where Bazel started another program, which started this one.
   if (const char* const tree = std::getenv("RUNFILES_DIR"); tree != nullptr) {
-    trees.push_back(tree);
+    candidates.push_back(fmt::format("{}/carillon/{}", tree, path));
   }
-  for (const std::string& tree : trees) {
-    std::string file = fmt::format("{}/carillon/{}", tree, path);
-    if (access(file.c_str(), F_OK) == 0) return file;
+  if (const char* const chosen = std::getenv("CARILLON_BIN_DIR");
+      chosen != nullptr && *chosen != '\0') {
+    candidates.push_back(fmt::format("{}/{}", chosen, path));
+    candidates.push_back(fmt::format("{}/{}", chosen, file));
+  }
+  candidates.push_back(
+      fmt::format("{}/{}", own.substr(0, own.rfind('/')), file));
+  for (std::string& candidate : candidates) {
+    if (access(candidate.c_str(), F_OK) == 0) return std::move(candidate);
   }
   return "";
 }

@@ -28,6 +28,9 @@ struct Figure {
   bool met() const;
 };
 
+// {median, low, high, runs}.
+Json RangeToJson(const Range& range);
+
 // One session: its contenders, measurements, and summaries of the latter.
 class Part {
  public:
@@ -69,14 +72,17 @@ Json MakeDocument(std::string_view bench, const SessionOptions& options,
                   const std::vector<Figure>& figures);
 std::string FigureTable(const std::vector<Figure>& figures);
 
-// Writes <directory>/<bench>.json and, with tools/report/plot_bench.py,
+// Writes <directory>/<bench>.json and, with `plotter` (a Runfile()),
 // <bench>.png; makes the directory. `written` receives the paths. Errors:
-// PermissionDenied and the like; Unavailable when only the plot failed.
+// PermissionDenied and the like; Unavailable when only the plot failed. Without
+// the plotter (binaries outside of the tree) there is no plot, and no error.
 absl::Status WriteDocument(const std::string& directory, const Json& document,
+                           std::string_view plotter,
                            std::vector<std::string>* written);
 
-// A file of this binary's runfiles ("gpu_daemon/gpud"), or of those of the test
-// that runs it; empty if there is none.
+// A file of the tree ("gpu_daemon/gpud"): among this binary's runfiles, those of
+// the test that runs it, in $CARILLON_BIN_DIR (as given or without its folders),
+// or beside this binary; empty if there is none.
 std::string Runfile(std::string_view path);
 
 }  // namespace carillon::bench

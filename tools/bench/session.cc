@@ -27,17 +27,18 @@ constexpr std::chrono::milliseconds kGrace{2'000};
 // The server of one measurement: a child of ours, or gpud.
 class Server {
  public:
-  static absl::StatusOr<Server> Start(const Transport& transport, int cpu,
+  static absl::StatusOr<Server> Start(const Transport& transport,
+                                      const std::vector<int>& cpus,
                                       const SessionOptions& options) {
     auto directory = ScratchDirectory::Make();
     if (!directory.ok()) return directory.status();
     if (transport.serve == nullptr) {
-      return StartGpud(transport, *std::move(directory), cpu, options);
+      return StartGpud(transport, *std::move(directory), cpus, options);
     }
     auto child =
         Child::Spawn({.argv = ServerArguments(std::string(transport.name),
                                               directory->path()),
-                      .cpu = cpu,
+                      .cpus = cpus,
                       .realtime = options.realtime});
     if (!child.ok()) return child.status();
     Server server(transport, *std::move(directory), *std::move(child));
@@ -70,7 +71,8 @@ class Server {
         child_(std::move(child)) {}
 
   static absl::StatusOr<Server> StartGpud(const Transport& transport,
-                                          ScratchDirectory directory, int cpu,
+                                          ScratchDirectory directory,
+                                          const std::vector<int>& cpus,
                                           const SessionOptions& options) {
     if (options.gpud.empty()) {
       return absl::FailedPreconditionError(
@@ -80,7 +82,7 @@ class Server {
     auto child =
         Child::Spawn({.argv = {options.gpud, "--dir", testbed, "--backend",
                                "cpu", "--log-level", "warn"},
-                      .cpu = cpu,
+                      .cpus = cpus,
                       .realtime = options.realtime,
                       .log_path = directory.path() + "/gpud.log"});
     if (!child.ok()) return child.status();
@@ -122,12 +124,15 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   const Transport* transport = FindTransport(contender.job.transport);
   if (transport == nullptr) return absl::NotFoundError(contender.job.transport);
   const bool pinned = contender.pinned && cpus.size() >= 2;
+  const auto only = [&](size_t i) {
+    return pinned ? std::vector<int>{cpus[i]} : std::vector<int>{};
+  };
   Measurement measurement;
   // First: a spinning server would keep the probe from its CPU.
   if (cpus.size() >= 2) {
     measurement.probe_ns = PlacementProbeNs(cpus[0], cpus[1]);
   }
-  auto server = Server::Start(*transport, pinned ? cpus[1] : -1, options);
+  auto server = Server::Start(*transport, only(1), options);
   if (!server.ok()) return server.status();
 
   ClientJob job = contender.job;
@@ -135,7 +140,7 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   std::vector<Child> clients;
   for (size_t i = 0; i < contender.clients; ++i) {
     auto client = Child::Spawn({.argv = ClientArguments(job),
-                                .cpu = pinned ? cpus[0] : -1,
+                                .cpus = only(0),
                                 .realtime = options.realtime});
     if (!client.ok()) return client.status();
     clients.push_back(*std::move(client));

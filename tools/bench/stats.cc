@@ -30,6 +30,7 @@ Percentiles PercentilesOf(std::span<uint32_t> samples) {
           .p50 = NearestRank(samples, 0.5),
           .p90 = NearestRank(samples, 0.9),
           .p99 = NearestRank(samples, 0.99),
+          .p999 = NearestRank(samples, 0.999),
           .max = static_cast<double>(samples.back())};
 }
 

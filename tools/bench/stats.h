@@ -16,6 +16,7 @@ struct Percentiles {
   double p50 = 0;
   double p90 = 0;
   double p99 = 0;
+  double p999 = 0;
   double max = 0;
 };
 // In the samples' unit; a percentile is a sample that was really seen (nearest

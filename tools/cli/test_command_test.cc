@@ -131,8 +131,9 @@ TEST_F(TestCommand, SaysThatThereIsNoBazel) {
 class BenchCommand : public TestCommand {
  protected:
   // A benchmark in place of the real one.
-  void MakeBenchmark(const std::string& script) {
-    const std::string path = folder_.path() + "/event_bench";
+  void MakeBenchmark(const std::string& script,
+                     const std::string& name = "event") {
+    const std::string path = folder_.path() + "/" + name + "_bench";
     std::ofstream(path) << "#!/bin/sh\n" << script;
     chmod(path.c_str(), 0755);
     setenv("CARILLON_BIN_DIR", folder_.path().c_str(), 1);
@@ -171,6 +172,28 @@ TEST_F(BenchCommand, FailsWithTheBenchmark) {
   MakeBazel("exit 1\n");
   EXPECT_THAT(RunCli({"bench", "event"}).err,
               HasSubstr("the benchmarks do not build"));
+}
+
+TEST_F(BenchCommand, TellsLaunchTheBackEndAndNobodyElse) {
+  MakeBazel("exit 0\n");
+  MakeBenchmark("echo event \"$*\"\n");
+  MakeBenchmark("echo launch \"$*\"\n", "launch");
+  const CliResult both =
+      RunCli({"bench", "launch", "event", "--backend", "cpu"});
+  EXPECT_EQ(both.code, 0) << both.err;
+  EXPECT_EQ(both.out, "launch --backend=cpu\nevent \n");
+  EXPECT_EQ(RunCli({"bench", "event", "--backend", "cpu"}).code, 2);
+  EXPECT_EQ(RunCli({"bench", "launch", "--backend", "vax"}).code, 2);
+}
+
+TEST_F(BenchCommand, TellsABrokenInvariantAndAnInterruptFromAFailure) {
+  MakeBazel("exit 0\n");
+  MakeBenchmark("exit 6\n");
+  EXPECT_EQ(RunCli({"bench", "event"}).code, 6);
+  MakeBenchmark("exit 130\n");
+  EXPECT_EQ(RunCli({"bench", "event"}).code, 130);
+  MakeBenchmark("kill -INT $$\n");
+  EXPECT_EQ(RunCli({"bench", "event"}).code, 130);
 }
 
 TEST_F(BenchCommand, KnowsItsBenchmarks) {

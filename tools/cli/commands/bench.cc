@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <memory>
 
@@ -27,6 +29,7 @@ struct Benchmark {
   std::string_view name;
   std::string_view summary;
   std::string_view program;  // "tools/bench/..."
+  bool takes_backend = false;
 };
 
 // A new benchmark is one line here.
@@ -36,6 +39,8 @@ const std::vector<Benchmark>& Benchmarks() {
        "tools/bench/event_bench"},
       {"ipc", "rings and events beside gRPC, ZeroMQ, Boost and Unix sockets",
        "tools/bench/ipc_bench"},
+      {"launch", "the back-end's launch paths side by side",
+       "tools/bench/launch_bench", /*takes_backend=*/true},
       {"memcached", "GETs over UDP beside Debian's memcached",
        "tools/bench/memcached_bench"},
   };
@@ -45,6 +50,7 @@ const std::vector<Benchmark>& Benchmarks() {
 struct Options {
   std::vector<std::string> names;
   std::string out;
+  std::string backend;
   bool list = false;
   bool quick = false;
 };
@@ -84,8 +90,69 @@ absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
     }
     chosen.push_back(Benchmarks()[found - known.begin()]);
   }
+  if (!options.backend.empty() &&
+      !std::ranges::any_of(chosen, &Benchmark::takes_backend)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} always runs on the cpu back-end: --backend is for launch",
+        chosen[0].name));
+  }
   return chosen;
 }
+
+// How a program that did not end well did end (docs/cli.md).
+absl::StatusCode CodeOf(const ExitReport& report) {
+  if (report.signal == SIGINT) return absl::StatusCode::kCancelled;
+  switch (report.code) {
+    case static_cast<int>(ExitCode::kViolated):
+      return absl::StatusCode::kDataLoss;
+    case static_cast<int>(ExitCode::kInterrupted):
+      return absl::StatusCode::kCancelled;
+    default:
+      return absl::StatusCode::kFailedPrecondition;
+  }
+}
+
+// Hands SIGINT and SIGTERM on to a program while this lives, so that it is the
+// one that ends first, and in order. One at a time.
+class SignalRelay {
+ public:
+  SignalRelay() {
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGTERM);
+    sigprocmask(SIG_BLOCK, &both, &mask_);
+  }
+  // The program's mask: as it was.
+  const sigset_t& mask() const { return mask_; }
+  // What came since the constructor is handed on too.
+  void Start(pid_t pid) {
+    program_.store(pid, std::memory_order_relaxed);
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      kill(program_.load(std::memory_order_relaxed), signal);
+    };
+    sigaction(SIGINT, &action, &interrupt_);
+    sigaction(SIGTERM, &action, &terminate_);
+    sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    started_ = true;
+  }
+  ~SignalRelay() {
+    if (started_) {
+      sigaction(SIGINT, &interrupt_, nullptr);
+      sigaction(SIGTERM, &terminate_, nullptr);
+    } else {
+      sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    }
+  }
+
+ private:
+  // Writer: Start(); reader: the handler, in the same thread. Relaxed.
+  static inline std::atomic<pid_t> program_{0};
+  sigset_t mask_;
+  struct sigaction interrupt_, terminate_;
+  bool started_ = false;
+};
 
 // With this terminal; under -o json, what it prints is taken.
 absl::StatusOr<std::string> RunProgram(std::vector<std::string> arguments,
@@ -102,14 +169,24 @@ absl::StatusOr<std::string> RunProgram(std::vector<std::string> arguments,
     }
     posix_spawn_file_actions_adddup2(&files, fds[1], 1);
   }
+  SignalRelay relay;
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &relay.mask());
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t pid = 0;
   const int error =
-      posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), environ);
+      posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
+  if (error == 0) relay.Start(pid);
   if (take_output) close(fds[1]);
   std::string output;
   char bytes[4096];
-  for (ssize_t got; take_output && (got = read(fds[0], bytes, 4096)) > 0;) {
+  while (take_output) {
+    const ssize_t got = read(fds[0], bytes, sizeof(bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
     output.append(bytes, got);
   }
   if (take_output) close(fds[0]);
@@ -124,7 +201,8 @@ absl::StatusOr<std::string> RunProgram(std::vector<std::string> arguments,
     const ExitReport report{
         .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
         .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
-    return absl::FailedPreconditionError(
+    return absl::Status(
+        CodeOf(report),
         fmt::format("{} failed ({})", arguments[0], report.ToString()));
   }
   return output;
@@ -165,6 +243,9 @@ absl::Status Bench(const Options& options, Console& console) {
     std::vector<std::string> arguments = {*program};
     if (!options.out.empty()) arguments.push_back("--out=" + options.out);
     if (options.quick) arguments.push_back("--quick");
+    if (!options.backend.empty() && benchmark.takes_backend) {
+      arguments.push_back("--backend=" + options.backend);
+    }
     if (console.json()) arguments.push_back("--json");
     const auto output = RunProgram(std::move(arguments), console.json());
     if (!output.ok()) return output.status();
@@ -191,6 +272,10 @@ Run MakeBench(Arguments& arguments, Console& console) {
       .Placeholder("DIR");
   arguments.Flag("--quick", options->quick,
                  "One short round: a look, no figures");
+  arguments
+      .Choice("--backend", options->backend, {"auto", "cpu", "cuda"},
+              "What runs the kernels of launch")
+      .Placeholder("auto|cpu|cuda");
   AddOutputOption(arguments, console);
   return [options, &console] { return Bench(*options, console); };
 }

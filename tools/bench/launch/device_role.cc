@@ -1,0 +1,459 @@
+#include "tools/bench/launch/device_role.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "devices/sdk/edge.h"
+#include "fmt/format.h"
+#include "proto/testbed_paths.h"
+#include "shm/clock.h"
+#include "shm/waiting.h"
+#include "tools/bench/child.h"
+#include "tools/bench/launch/samples.h"
+#include "tools/bench/launch/workload.h"
+#include "tools/cli/testbed/admin_client.h"
+
+namespace carillon::bench {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr std::string_view kRole = "--launch-device";
+constexpr std::string_view kSpin = "spin";
+constexpr std::string_view kYield = "yield";
+constexpr uint32_t kEntries = 256;
+constexpr seconds kPatience{10};
+constexpr nanoseconds kSdkSpin = std::chrono::microseconds(20);
+constexpr uint32_t kTile = 16;  // of matmul
+
+uint32_t ToSample(shm::Nanoseconds ns) {
+  return static_cast<uint32_t>(std::min<shm::Nanoseconds>(ns, UINT32_MAX));
+}
+
+double ToSeconds(shm::Nanoseconds ns) { return static_cast<double>(ns) * 1e-9; }
+
+shm::Nanoseconds MillisecondsOf(const Json& command) {
+  return command.at("ms").get<uint64_t>() * 1'000'000;
+}
+
+// What the events of a batch spent where.
+class Stages {
+ public:
+  static constexpr std::array<const char*, 7> kNames = {
+      "due_to_rung",          "rung_to_seen",           "seen_to_queued",
+      "queued_to_dispatched", "dispatched_to_finished", "finished_to_completed",
+      "due_to_completed"};
+
+  // A stage whose stamps the launch path does not give has no sample.
+  void Add(shm::Nanoseconds due, const edge::EventLife& life,
+           shm::Nanoseconds completed) {
+    const std::array<shm::Nanoseconds, 7> stamps = {due,
+                                                    life.rung_ns,
+                                                    life.seen_ns,
+                                                    life.queued_ns,
+                                                    life.dispatched_ns,
+                                                    life.finished_ns,
+                                                    completed};
+    for (size_t i = 0; i + 1 < stamps.size(); ++i) {
+      AddOne(i, stamps[i], stamps[i + 1]);
+    }
+    AddOne(6, due, completed);
+  }
+  Json ToJson() {
+    Json json = Json::object();
+    for (size_t i = 0; i < kNames.size(); ++i) {
+      json[kNames[i]] = SamplesToJson(std::move(samples_[i]));
+    }
+    return json;
+  }
+
+ private:
+  void AddOne(size_t stage, shm::Nanoseconds from, shm::Nanoseconds to) {
+    if (from == 0 || to == 0) return;
+    samples_[stage].push_back(to > from ? ToSample(to - from) : 0);
+  }
+  std::array<std::vector<uint32_t>, 7> samples_;
+};
+
+class LaunchDevice {
+ public:
+  explicit LaunchDevice(LaunchDeviceOptions options)
+      : options_(std::move(options)), admin_(TestbedPaths(options_.testbed)) {}
+
+  absl::StatusOr<Json> Attach();
+  absl::StatusOr<Json> Do(const Json& command);
+
+ private:
+  absl::StatusOr<Json> Open(const Json& command);
+  absl::StatusOr<Json> RoundTrips(const Json& command);
+  absl::StatusOr<Json> Pipeline(const Json& command);
+  absl::StatusOr<Json> OpenLoop(const Json& command);
+  absl::StatusOr<Json> Batches(const Json& command);
+  absl::StatusOr<Json> Background(const Json& command);
+  absl::StatusOr<Json> Ledger();
+
+  // Rings events when they are due, `interval` apart, and sees them end, for
+  // `time`; `on_end` gets an event's due time before it is freed. The number of
+  // events.
+  template <class OnEnd>
+  absl::StatusOr<uint64_t> Stream(double interval_ns, shm::Nanoseconds time,
+                                  OnEnd on_end);
+  void Commit() {
+    workload_->Commit();
+    ++rung_;
+  }
+  // The oldest event's completion, by now; freed. Error: it did not end well.
+  absl::Status Take(const edge::Completion& completion);
+  absl::Status WaitForOldest();
+  absl::Status OneRoundTrip(uint32_t* ns);
+  void Relax() const {
+    if (options_.always_spin) {
+      shm::CpuRelax();
+    } else {
+      sched_yield();
+    }
+  }
+  nanoseconds spin() const {
+    return options_.always_spin ? nanoseconds(kPatience) : kSdkSpin;
+  }
+
+  const LaunchDeviceOptions options_;
+  cli::AdminClient admin_;
+  std::unique_ptr<edge::Device> device_;
+  std::unique_ptr<OpenWorkload> workload_;
+  // Parameters of background kernels by their size; kept until the device ends.
+  std::map<uint32_t, std::vector<edge::Parameter>> background_;
+  shm::Nanoseconds typical_ns_ = 0;  // of a round trip
+  uint64_t opened_ = 0;              // each has launched one event
+  uint64_t rung_ = 0;
+  uint64_t done_ = 0;
+};
+
+absl::StatusOr<Json> LaunchDevice::Attach() {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    auto device = edge::Device::Attach({.testbed_directory = options_.testbed,
+                                        .name = options_.name,
+                                        .kind = "bench",
+                                        .submission_bytes = 2 << 20,
+                                        .completion_bytes = 2 << 20});
+    if (device.ok()) {
+      device_ = *std::move(device);
+      break;
+    }
+    // gpud was started a moment ago: it may still be coming up.
+    if (!absl::IsUnavailable(device.status()) ||
+        std::chrono::steady_clock::now() >= deadline) {
+      return device.status();
+    }
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  const auto status = admin_.GetStatus();
+  if (!status.ok()) return status.status();
+  Json paths = Json::array();
+  for (const auto& path : status->launch_paths()) {
+    paths.push_back({{"name", path.name()}, {"summary", path.summary()}});
+  }
+  return Json{{"backend", status->backend()},
+              {"description", status->backend_description()},
+              {"workers", status->workers()},
+              {"paths", std::move(paths)}};
+}
+
+absl::StatusOr<Json> LaunchDevice::Do(const Json& command) {
+  const std::string what = command.at("do");
+  if (what == "open") return Open(command);
+  if (what == "background") return Background(command);
+  if (what == "ledger") return Ledger();
+  if (what == "trace") {
+    auto status = admin_.SetTracing(command.at("on").get<bool>());
+    if (!status.ok()) return status;
+    return Json::object();
+  }
+  if (workload_ == nullptr) {
+    return absl::FailedPreconditionError("nothing is open");
+  }
+  if (what == "close") {
+    const absl::Status closed = workload_->Close();
+    workload_.reset();
+    if (!closed.ok()) return closed;
+    return Json::object();
+  }
+  if (what == "round_trips") return RoundTrips(command);
+  if (what == "pipeline") return Pipeline(command);
+  if (what == "open_loop") return OpenLoop(command);
+  if (what == "batches") return Batches(command);
+  return absl::InternalError(fmt::format("no command '{}'", what));
+}
+
+absl::StatusOr<Json> LaunchDevice::Open(const Json& command) {
+  workload_.reset();
+  Workload workload;
+  if (command.contains("packets")) {
+    workload = PacketBatch(command["packets"].get<uint32_t>());
+  } else {
+    const Workload* const known =
+        FindWorkload(command.at("kernel").get<std::string>());
+    if (known == nullptr) return absl::InternalError("no such workload");
+    workload = *known;
+  }
+  auto opened = OpenWorkload::Open(
+      *device_, workload, command.at("path").get<std::string>(), kEntries);
+  if (!opened.ok()) return opened.status();
+  workload_ = *std::move(opened);
+  typical_ns_ = 0;
+  ++opened_;
+  return Json::object();
+}
+
+absl::Status LaunchDevice::Take(const edge::Completion& completion) {
+  workload_->queue().Free();
+  if (completion.state != edge::EventState::kDone) {
+    return absl::InternalError(
+        fmt::format("event {} ended in state {} with status {}",
+                    completion.sequence.value(),
+                    static_cast<int>(completion.state), completion.status));
+  }
+  ++done_;
+  return absl::OkStatus();
+}
+
+absl::Status LaunchDevice::WaitForOldest() {
+  const auto completion = workload_->queue().Wait(kPatience, spin());
+  return completion.ok() ? Take(*completion) : completion.status();
+}
+
+absl::Status LaunchDevice::OneRoundTrip(uint32_t* ns) {
+  const shm::Nanoseconds start = shm::NowNs();
+  Commit();
+  workload_->queue().Ring();
+  const auto completion = workload_->queue().Wait(kPatience, spin());
+  *ns = ToSample(shm::NowNs() - start);
+  return completion.ok() ? Take(*completion) : completion.status();
+}
+
+absl::StatusOr<Json> LaunchDevice::RoundTrips(const Json& command) {
+  const shm::Nanoseconds time = MillisecondsOf(command);
+  std::vector<uint32_t> samples;
+  uint32_t ns = 0;
+  const uint64_t before = rung_;
+  shm::Nanoseconds start = shm::NowNs();
+  do {
+    if (auto status = OneRoundTrip(&ns); !status.ok()) return status;
+  } while (shm::NowNs() - start < time / 10);
+  samples.reserve(time / std::max<uint64_t>(ns, 200) * 2);
+  start = shm::NowNs();
+  shm::Nanoseconds end = start;
+  do {
+    if (auto status = OneRoundTrip(&ns); !status.ok()) return status;
+    samples.push_back(ns);
+    end = shm::NowNs();
+  } while (end - start < time);
+  const size_t events = samples.size();
+  typical_ns_ = (end - start) / events;
+  return Json{{"events", events},
+              {"launched", rung_ - before},  // to warm up, too
+              {"seconds", ToSeconds(end - start)},
+              {"latency", SamplesToJson(std::move(samples))}};
+}
+
+// Keeps a window in flight: half of it is rung at once, then the oldest half
+// awaited.
+absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
+  const shm::Nanoseconds time = MillisecondsOf(command);
+  // So that what is in flight at the end does not take much longer.
+  uint64_t half = kEntries / 4;
+  while (half > 1 && half * typical_ns_ > time / 4) half /= 2;
+  const auto ring_half = [&] {
+    for (uint64_t i = 0; i < half; ++i) Commit();
+    workload_->queue().Ring();
+  };
+  const auto take_half = [&]() -> absl::Status {
+    for (uint64_t i = 0; i < half; ++i) {
+      if (auto status = WaitForOldest(); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  };
+  const uint64_t before = done_;
+  const shm::Nanoseconds start = shm::NowNs();
+  ring_half();
+  do {
+    ring_half();
+    if (auto status = take_half(); !status.ok()) return status;
+  } while (shm::NowNs() - start < time);
+  if (auto status = take_half(); !status.ok()) return status;
+  const shm::Nanoseconds end = shm::NowNs();
+  return Json{{"events", done_ - before},
+              {"launched", done_ - before},
+              {"window", 2 * half},
+              {"seconds", ToSeconds(end - start)}};
+}
+
+template <class OnEnd>
+absl::StatusOr<uint64_t> LaunchDevice::Stream(double interval_ns,
+                                              shm::Nanoseconds time,
+                                              OnEnd on_end) {
+  edge::EventQueue& queue = workload_->queue();
+  std::vector<shm::Nanoseconds> due_of(kEntries);
+  const auto events = std::max<uint64_t>(
+      1, static_cast<uint64_t>(static_cast<double>(time) / interval_ns));
+  const shm::Nanoseconds start = shm::NowNs();
+  const auto due = [&](uint64_t event) {
+    return start + static_cast<shm::Nanoseconds>(
+                       static_cast<double>(event + 1) * interval_ns);
+  };
+  const shm::Nanoseconds limit =
+      start + time + shm::Nanoseconds(nanoseconds(kPatience).count());
+  uint64_t rung = 0;
+  uint64_t ended = 0;
+  while (ended < events) {
+    const shm::Nanoseconds now = shm::NowNs();
+    bool idle = true;
+    while (rung < events && due(rung) <= now && queue.free_slots() > 0) {
+      due_of[queue.next_slot()] = due(rung);
+      Commit();
+      ++rung;
+      idle = false;
+    }
+    queue.Ring();
+    while (const auto completion = queue.Poll()) {
+      on_end(due_of[queue.SlotOf(completion->sequence)]);
+      if (auto status = Take(*completion); !status.ok()) return status;
+      ++ended;
+      idle = false;
+    }
+    if (!idle) continue;
+    if (now > limit) {
+      if (auto status = device_->status(); !status.ok()) return status;
+      return absl::DeadlineExceededError(fmt::format(
+          "{} of {} events did not end in time", events - ended, events));
+    }
+    Relax();
+  }
+  return events;
+}
+
+absl::StatusOr<Json> LaunchDevice::OpenLoop(const Json& command) {
+  const shm::Nanoseconds time = MillisecondsOf(command);
+  const double per_second = command.at("per_second").get<double>();
+  std::vector<uint32_t> samples;
+  samples.reserve(static_cast<size_t>(per_second * ToSeconds(time)) + 1);
+  const shm::Nanoseconds start = shm::NowNs();
+  const auto events = Stream(1e9 / per_second, time, [&](shm::Nanoseconds due) {
+    samples.push_back(ToSample(shm::NowNs() - due));
+  });
+  if (!events.ok()) return events.status();
+  const shm::Nanoseconds took = shm::NowNs() - start;
+  return Json{{"events", *events},
+              {"seconds", ToSeconds(took)},
+              {"per_second", per_second},
+              {"kept_up", took < time + time / 20 + 1'000'000},
+              {"latency", SamplesToJson(std::move(samples))}};
+}
+
+absl::StatusOr<Json> LaunchDevice::Batches(const Json& command) {
+  const shm::Nanoseconds time = MillisecondsOf(command);
+  const double packets = command.at("packets").get<double>();
+  const double per_second = command.at("packets_per_second").get<double>();
+  Stages stages;
+  const shm::Nanoseconds start = shm::NowNs();
+  const auto events =
+      Stream(packets * 1e9 / per_second, time, [&](shm::Nanoseconds due) {
+        stages.Add(due, workload_->queue().life(), shm::NowNs());
+      });
+  if (!events.ok()) return events.status();
+  const shm::Nanoseconds took = shm::NowNs() - start;
+  return Json{{"events", *events},
+              {"kept_up", took < time + time / 20 + 1'000'000},
+              {"stages", stages.ToJson()}};
+}
+
+absl::StatusOr<Json> LaunchDevice::Background(const Json& command) {
+  const shm::Nanoseconds time = MillisecondsOf(command);
+  const uint32_t n = command.at("size").get<uint32_t>();
+  std::vector<edge::Parameter>& parameters = background_[n];
+  if (parameters.empty()) parameters.push_back(edge::Constant("n", n));
+  while (parameters.size() < 4) {
+    const auto buffer = device_->AllocateBuffer(
+        edge::Place::kGpuMemory, uint64_t{n} * n * sizeof(float));
+    if (!buffer.ok()) return buffer.status();
+    parameters.push_back(
+        edge::Fixed(std::string(1, "abc"[parameters.size() - 1]), *buffer));
+  }
+  const uint32_t blocks = (n + kTile - 1) / kTile;
+  std::vector<uint32_t> samples;
+  const shm::Nanoseconds start = shm::NowNs();
+  do {
+    const auto times = device_->LaunchKernel({.kernel = "matmul",
+                                              .grid = {blocks, blocks, 1},
+                                              .block = {kTile, kTile, 1},
+                                              .parameters = parameters});
+    if (!times.ok()) return times.status();
+    samples.push_back(ToSample(times->finished_ns - times->dispatched_ns));
+  } while (shm::NowNs() - start < time);
+  return Json{{"kernel_ns", SamplesToJson(std::move(samples))}};
+}
+
+absl::StatusOr<Json> LaunchDevice::Ledger() {
+  const auto status = admin_.GetStatus();
+  if (!status.ok()) return status.status();
+  const auto& events = status->events();
+  return Json{{"rung", events.rung()},         {"done", events.done()},
+              {"failed", events.failed()},     {"aborted", events.aborted()},
+              {"refused", events.refused()},   {"device_rung", rung_ + opened_},
+              {"device_done", done_ + opened_}};
+}
+
+Json ErrorToJson(const absl::Status& status) {
+  return {{"error",
+           {{"code", static_cast<int>(status.code())},
+            {"message", std::string(status.message())}}}};
+}
+
+void Answer(const absl::StatusOr<Json>& answer) {
+  fmt::print("{}\n",
+             (answer.ok() ? *answer : ErrorToJson(answer.status())).dump());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+std::vector<std::string> LaunchDeviceArguments(
+    const LaunchDeviceOptions& options) {
+  return {OwnProgram(), std::string(kRole), options.testbed, options.name,
+          std::string(options.always_spin ? kSpin : kYield)};
+}
+
+std::optional<int> PlayLaunchDevice(int argc, char** argv) {
+  if (argc != 5 || argv[1] != kRole) return std::nullopt;
+  // Otherwise the kernel adds 50 us to every sleep.
+  prctl(PR_SET_TIMERSLACK, 1);
+  LaunchDevice device(
+      {.testbed = argv[2], .name = argv[3], .always_spin = argv[4] == kSpin});
+  const auto attached = device.Attach();
+  Answer(attached);
+  if (!attached.ok()) return 1;
+  for (std::string line; std::getline(std::cin, line);) {
+    const Json command = Json::parse(line, nullptr, false);
+    if (!command.is_object()) {
+      Answer(absl::InvalidArgumentError(line));
+      continue;
+    }
+    Answer(device.Do(command));
+  }
+  return 0;
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,63 @@
+#include "tools/bench/launch/interrupt.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "shm/clock.h"
+
+namespace carillon::bench {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kGlance{50};
+
+// Writer: the signal handler; reader: the one thread. Relaxed: it carries
+// nothing else.
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+}  // namespace
+
+void CatchInterrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    interrupted.store(true, std::memory_order_relaxed);
+  };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+absl::Status CheckInterrupt() {
+  if (!interrupted.load(std::memory_order_relaxed)) return absl::OkStatus();
+  return absl::CancelledError("interrupted");
+}
+
+absl::StatusOr<std::string> AwaitLine(Child& child, milliseconds timeout) {
+  const shm::Nanoseconds deadline =
+      shm::NowNs() + std::chrono::nanoseconds(timeout).count();
+  while (true) {
+    auto line = child.ReadLine(kGlance);
+    // What Ctrl-C has done to the child is no failure of its own.
+    if (auto status = CheckInterrupt(); !status.ok()) return status;
+    if (!absl::IsDeadlineExceeded(line.status()) || shm::NowNs() >= deadline) {
+      return line;
+    }
+  }
+}
+
+absl::Status Sleep(milliseconds time) {
+  const auto deadline = std::chrono::steady_clock::now() + time;
+  while (true) {
+    if (auto status = CheckInterrupt(); !status.ok()) return status;
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left <= milliseconds(0)) return absl::OkStatus();
+    std::this_thread::sleep_for(
+        std::min<std::chrono::steady_clock::duration>(left, kGlance));
+  }
+}
+
+}  // namespace carillon::bench

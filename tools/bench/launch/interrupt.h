@@ -1,0 +1,28 @@
+// Ctrl-C as something to look at between two steps, so that what was started is
+// ended and what was made is removed.
+#ifndef CARILLON_TOOLS_BENCH_LAUNCH_INTERRUPT_H_
+#define CARILLON_TOOLS_BENCH_LAUNCH_INTERRUPT_H_
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/child.h"
+
+namespace carillon::bench {
+
+// From now on SIGINT and SIGTERM end nothing by themselves.
+void CatchInterrupts();
+// Cancelled once one has come.
+absl::Status CheckInterrupt();
+
+// Child::ReadLine(); also Cancelled.
+absl::StatusOr<std::string> AwaitLine(Child& child,
+                                      std::chrono::milliseconds timeout);
+// Cancelled if it was cut short.
+absl::Status Sleep(std::chrono::milliseconds time);
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_LAUNCH_INTERRUPT_H_

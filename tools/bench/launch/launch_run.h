@@ -1,0 +1,122 @@
+// `carillon bench launch`: the launch paths of a back-end side by side.
+#ifndef CARILLON_TOOLS_BENCH_LAUNCH_LAUNCH_RUN_H_
+#define CARILLON_TOOLS_BENCH_LAUNCH_LAUNCH_RUN_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/bench_main.h"
+#include "tools/bench/launch/nvml.h"
+#include "tools/bench/launch/testbed.h"
+#include "tools/bench/launch/workload.h"
+
+namespace carillon::bench {
+
+struct LaunchOptions {
+  std::string backend = "auto";
+  std::vector<std::string> paths;  // empty: all that the back-end has
+  std::vector<std::string> parts;  // empty: all of LaunchParts()
+  double packets_per_second = 0;   // of the breakdown; 0: by the back-end
+};
+
+// latency, idle, co_runner, background, breakdown, power.
+const std::vector<std::string>& LaunchParts();
+
+// One launch path with one workload (or one load), measured several times.
+struct LaunchCell {
+  std::string path;
+  std::string workload;
+  // One of them at most is set: the path cannot do this, or something broke.
+  std::string refused;
+  std::string failed;
+  std::vector<Json> runs;
+
+  bool over() const { return !refused.empty() || !failed.empty(); }
+};
+
+// Measures all parts, in rounds that go over the paths there and back. One
+// thread.
+class LaunchRun {
+ public:
+  LaunchRun(const BenchRun& run, const LaunchOptions& options);
+
+  // Errors: FailedPrecondition (no gpud, or it does not come up), NotFound (no
+  // such path), Cancelled. A path that fails is in the result; its status says
+  // so: Internal, or DataLoss (a wrong result, a ledger that does not add up).
+  absl::StatusOr<BenchResult> Run();
+
+ private:
+  using Measure = std::function<absl::StatusOr<Json>(LaunchDeviceProcess&)>;
+  struct Times {
+    std::chrono::milliseconds latency, rate, load, idle, co_runner, background,
+        batch, power;
+  };
+  struct Ledger {
+    uint64_t rung = 0, done = 0, failed = 0, aborted = 0, refused = 0;
+    uint64_t device_rung = 0, device_done = 0;
+    uint64_t testbeds = 0, lost = 0;
+    bool Balanced() const;
+    Json ToJson() const;
+  };
+
+  // Of all processes that are not `foreign`.
+  uint64_t MeasuredCpuNs() const;
+  bool Wants(std::string_view part) const;
+  absl::Status StartTestbed();
+  // Counts what gpud and the device say, and ends them.
+  absl::Status EndTestbed();
+  absl::Status ChoosePaths();
+
+  // Opens (if `open` is not null), measures, closes, and keeps the result in
+  // the cell, or why there is none; after a failure with another gpud. Errors:
+  // only those that end the whole run.
+  absl::Status MeasureCell(LaunchCell& cell, size_t round, const Json& open,
+                           const Measure& measure);
+  absl::StatusOr<Json> MeasureOnce(const Json& open, const Measure& measure,
+                                   std::string* refused);
+  absl::Status AfterFailure(LaunchCell& cell, const absl::Status& why);
+  // `body(path index, round)` in rounds that go there and back.
+  absl::Status InRounds(
+      size_t rounds,
+      const std::function<absl::Status(size_t path, size_t round)>& body);
+
+  absl::Status MeasureLatency();
+  absl::Status MeasureIdle();
+  absl::Status MeasureCoRunners();
+  absl::Status MeasureBackground();
+  absl::Status MeasureBreakdown();
+  absl::Status MeasurePower();
+  absl::StatusOr<Json> LatencyAndRate(LaunchDeviceProcess& device);
+  absl::StatusOr<double> MeanWatts(LaunchDeviceProcess& device,
+                                   const Json& command, Json* result);
+
+  Json Describe() const;
+  BenchResult Summarize();
+  absl::Status Verdict() const;
+
+  const BenchRun run_;
+  const LaunchOptions options_;
+  const Times times_;
+  std::unique_ptr<LaunchTestbed> testbed_;
+  std::function<uint64_t()> others_cpu_ns_;  // beside the testbed's; or null
+  Json about_;
+  std::vector<std::string> paths_;
+  Ledger ledger_;
+  bool violated_ = false;
+  std::unique_ptr<Nvml> nvml_;
+  std::string no_power_;  // why there is no power
+  uint32_t background_size_ = 0;
+  double packets_per_second_ = 0;
+  std::vector<LaunchCell> latency_, idle_, co_runner_, background_, breakdown_,
+      power_;
+};
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_LAUNCH_LAUNCH_RUN_H_

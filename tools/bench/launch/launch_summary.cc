@@ -1,0 +1,316 @@
+#include "tools/bench/launch/launch_summary.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "fmt/format.h"
+#include "tools/bench/launch/samples.h"
+#include "tools/bench/stats.h"
+
+namespace carillon::bench {
+namespace {
+
+using Pointer = Json::json_pointer;
+
+bool Disturbed(const Json& run) { return run.value("disturbed", false); }
+
+std::vector<const Json*> RunsThatCount(const LaunchCell& cell) {
+  const bool any_quiet = std::ranges::any_of(
+      cell.runs, [](const Json& r) { return !Disturbed(r); });
+  std::vector<const Json*> runs;
+  for (const Json& run : cell.runs) {
+    if (!any_quiet || !Disturbed(run)) runs.push_back(&run);
+  }
+  return runs;
+}
+
+// Of every run that counts and has it.
+std::vector<Json> At(const LaunchCell& cell, const std::string& path) {
+  std::vector<Json> values;
+  for (const Json* run : RunsThatCount(cell)) {
+    if (run->contains(Pointer(path))) values.push_back((*run)[Pointer(path)]);
+  }
+  return values;
+}
+
+std::vector<double> NumbersAt(const LaunchCell& cell, const std::string& path) {
+  std::vector<double> numbers;
+  for (const Json& value : At(cell, path)) numbers.push_back(value);
+  return numbers;
+}
+
+Json RangeAt(const LaunchCell& cell, const std::string& path) {
+  return RangeToJson(RangeOf(NumbersAt(cell, path)));
+}
+
+// Of each run's quotient of two of its numbers.
+Range RatioAt(const LaunchCell& cell, const std::string& of,
+              const std::string& to) {
+  std::vector<double> ratios;
+  for (const Json* run : RunsThatCount(cell)) {
+    if (!run->contains(Pointer(of)) || !run->contains(Pointer(to))) continue;
+    const double base = (*run)[Pointer(to)];
+    if (base > 0) ratios.push_back((*run)[Pointer(of)].get<double>() / base);
+  }
+  return RangeOf(std::move(ratios));
+}
+
+Json Head(const LaunchCell& cell) {
+  Json json = {{"path", cell.path}, {"workload", cell.workload}};
+  if (!cell.failed.empty()) {
+    json["status"] = "failed";
+    json["reason"] = cell.failed;
+  } else if (!cell.refused.empty()) {
+    json["status"] = "refused";
+    json["reason"] = cell.refused;
+  } else {
+    json["status"] = "measured";
+  }
+  json["disturbed_runs"] = std::ranges::count_if(cell.runs, Disturbed);
+  return json;
+}
+
+// What `fill` says of a cell, if there is anything to say.
+Json Summarize(const std::vector<LaunchCell>& cells,
+               const std::function<void(const LaunchCell&, Json&)>& fill) {
+  Json all = Json::array();
+  for (const LaunchCell& cell : cells) {
+    Json json = Head(cell);
+    if (!cell.runs.empty()) fill(cell, json);
+    all.push_back(std::move(json));
+  }
+  return all;
+}
+
+// The values of a cell, by round.
+std::vector<RoundValues> ByRound(const LaunchCell& cell,
+                                 const std::string& path) {
+  std::vector<RoundValues> rounds;
+  for (const Json* run : RunsThatCount(cell)) {
+    if (!run->contains(Pointer(path))) continue;
+    const size_t round = (*run)["round"].get<size_t>() - 1;
+    if (rounds.size() <= round) rounds.resize(round + 1);
+    rounds[round].push_back((*run)[Pointer(path)]);
+  }
+  return rounds;
+}
+
+const LaunchCell* Find(const std::vector<LaunchCell>& cells,
+                       std::string_view path, std::string_view workload) {
+  for (const LaunchCell& cell : cells) {
+    if (cell.path == path && cell.workload == workload) return &cell;
+  }
+  return nullptr;
+}
+
+Range Scaled(Range range, double by) {
+  return {range.runs, range.median * by, range.low * by, range.high * by};
+}
+
+}  // namespace
+
+std::string DescribeRun(const Json& run) {
+  std::string text;
+  const auto add = [&](const char* path, double scale, const char* format) {
+    if (!run.contains(Pointer(path))) return;
+    text += fmt::format(fmt::runtime(format),
+                        run[Pointer(path)].get<double>() * scale);
+  };
+  add("/round_trips/latency/p50", 1e-3, " p50 {:.2f} us");
+  add("/round_trips/latency/p99", 1e-3, " p99 {:.2f} us");
+  add("/pipelined/per_second", 1e-3, " {:.1f} k/s");
+  add("/load_80/latency/p99", 1e-3, " p99 at 80 % {:.1f} us");
+  add("/gpud_cpu_percent", 1, " gpud {:.1f} % of a CPU");
+  add("/without/round_trips/latency/p50", 1e-3, " p50 {:.2f} us");
+  add("/compute/round_trips/latency/p50", 1e-3, ", computing beside {:.2f} us");
+  add("/memory/round_trips/latency/p50", 1e-3, ", using memory {:.2f} us");
+  add("/idle/p50", 1e-3, " background beside idle path {:.0f} us");
+  add("/under_load/p50", 1e-3, ", under load {:.0f} us");
+  add("/stages/due_to_completed/p50", 1e-3, " p50 {:.1f} us");
+  add("/idle_watts", 1, " idle {:.1f} W");
+  add("/load_watts", 1, " load {:.1f} W");
+  if (run.value("disturbed", false)) text += " (disturbed)";
+  return text;
+}
+
+Json DescribeWorkloads() {
+  Json all = Json::array();
+  const auto dimensions = [](const edge::Dim3& d) {
+    return Json::array({d.x, d.y, d.z});
+  };
+  for (const Workload& workload : LaunchWorkloads()) {
+    all.push_back({{"name", workload.name},
+                   {"label", workload.label},
+                   {"kernel", workload.kernel},
+                   {"grid", dimensions(workload.grid)},
+                   {"block", dimensions(workload.block)},
+                   {"size", workload.size}});
+  }
+  return all;
+}
+
+Json SummarizeLatency(const std::vector<LaunchCell>& cells) {
+  return Summarize(cells, [](const LaunchCell& cell, Json& json) {
+    json["latency"] = SummarizeSamples(At(cell, "/round_trips/latency"));
+    json["per_second"] = RangeAt(cell, "/pipelined/per_second");
+    Json load = SummarizeSamples(At(cell, "/load_80/latency"));
+    load["per_second"] = RangeAt(cell, "/load_80/per_second");
+    const std::vector<Json> kept_up = At(cell, "/load_80/kept_up");
+    load["runs"] = kept_up.size();
+    load["runs_kept_up"] = std::ranges::count(kept_up, Json(true));
+    json["load_80"] = std::move(load);
+    json["gpud_cpu_ns_per_event"] = {
+        {"one_in_flight",
+         RangeAt(cell, "/gpud_cpu_ns_per_event/one_in_flight")},
+        {"pipelined", RangeAt(cell, "/gpud_cpu_ns_per_event/pipelined")}};
+  });
+}
+
+Json SummarizeIdle(const std::vector<LaunchCell>& cells) {
+  return Summarize(cells, [](const LaunchCell& cell, Json& json) {
+    json["gpud_cpu_percent"] = RangeAt(cell, "/gpud_cpu_percent");
+  });
+}
+
+Json SummarizeCoRunner(const std::vector<LaunchCell>& cells) {
+  return Summarize(cells, [](const LaunchCell& cell, Json& json) {
+    const auto path_figures = [&](const std::string& at) {
+      return Json{
+          {"latency", SummarizeSamples(At(cell, at + "/round_trips/latency"))},
+          {"per_second", RangeAt(cell, at + "/pipelined/per_second")}};
+    };
+    json["without"] = path_figures("/without");
+    for (const std::string kind : {"compute", "memory"}) {
+      const std::string at = "/" + kind;
+      Json beside = path_figures(at);
+      // How much longer the co-runner takes than alone.
+      for (const char* load : {"idle", "round_trips", "pipelined"}) {
+        beside["co_runner_slowdown"][load] = RangeToJson(
+            RatioAt(cell, "/alone" + at,
+                    fmt::format("{}/{}/steps_per_second", at, load)));
+      }
+      beside["latency_p50_ratio"] =
+          RangeToJson(RatioAt(cell, at + "/round_trips/latency/p50",
+                              "/without/round_trips/latency/p50"));
+      beside["latency_p99_ratio"] =
+          RangeToJson(RatioAt(cell, at + "/round_trips/latency/p99",
+                              "/without/round_trips/latency/p99"));
+      beside["rate_ratio"] = RangeToJson(RatioAt(
+          cell, at + "/pipelined/per_second", "/without/pipelined/per_second"));
+      json[kind] = std::move(beside);
+    }
+  });
+}
+
+Json SummarizeBackground(const std::vector<LaunchCell>& cells) {
+  return Summarize(cells, [](const LaunchCell& cell, Json& json) {
+    for (const std::string when : {"alone", "idle", "under_load"}) {
+      json["kernel_ns"][when] = SummarizeSamples(At(cell, "/" + when));
+    }
+    for (const std::string when : {"idle", "under_load"}) {
+      json["slowdown"][when] =
+          RangeToJson(RatioAt(cell, "/" + when + "/p50", "/alone/p50"));
+    }
+    json["load_per_second"] = RangeAt(cell, "/load/per_second");
+  });
+}
+
+Json SummarizeBreakdown(const std::vector<LaunchCell>& cells) {
+  return Summarize(cells, [](const LaunchCell& cell, Json& json) {
+    const std::vector<Json> kept_up = At(cell, "/kept_up");
+    json["kept_up"] = std::ranges::count(kept_up, Json(false)) == 0;
+    std::vector<std::string> stages;
+    for (const auto& [name, unused] : cell.runs.front()["stages"].items()) {
+      stages.push_back(name);
+    }
+    for (const std::string& stage : stages) {
+      const std::string at = "/stages/" + stage;
+      Json& one = json["stages"][stage];
+      one = SummarizeSamples(At(cell, at));
+      one["mean_ns"] = RangeAt(cell, at + "/mean");
+    }
+  });
+}
+
+Json SummarizePower(const std::vector<LaunchCell>& cells,
+                    const std::string& why_not) {
+  if (cells.empty()) return {{"measured", false}, {"reason", why_not}};
+  Json all = Json::array();
+  for (const LaunchCell& cell : cells) {
+    if (cell.runs.empty() && !cell.over()) continue;
+    Json json = Head(cell);
+    for (const char* what : {"idle_watts", "load_watts", "load_per_second"}) {
+      const std::string at = fmt::format("/{}", what);
+      if (!At(cell, at).empty()) json[what] = RangeAt(cell, at);
+    }
+    all.push_back(std::move(json));
+  }
+  return {{"measured", true}, {"cells", std::move(all)}};
+}
+
+std::vector<Figure> LaunchFigures(const std::vector<LaunchCell>& latency,
+                                  const std::vector<LaunchCell>& background,
+                                  bool wishes) {
+  using Wish = Figure::Wish;
+  std::vector<Figure> figures;
+  const auto add = [&](Figure figure) {
+    if (!wishes) figure.wish = Wish::kNone;
+    if (figure.value.runs > 0) figures.push_back(std::move(figure));
+  };
+  constexpr const char* kP50 = "/round_trips/latency/p50";
+  const LaunchCell* const edge = Find(latency, "edge", "warp");
+  const LaunchCell* const baseline = Find(latency, "baseline", "warp");
+  const LaunchCell* const grid = Find(latency, "edge", "tb2");
+  const LaunchCell* const empty = Find(latency, "edge", "empty");
+  const LaunchCell* const beside = Find(background, "edge", "warp");
+  if (edge != nullptr) {
+    add({.name = "edge_warp_p50",
+         .what = "edge, 1 warp, p50",
+         .unit = "us",
+         .value = Scaled(RangeOf(NumbersAt(*edge, kP50)), 1e-3),
+         .wish = Wish::kAtMost,
+         .target = 2.5});
+    add({.name = "edge_warp_p99_at_80_over_p50",
+         .what = "edge, 1 warp, p99 at 80 % of the peak rate / p50",
+         .unit = "x",
+         .value = RatioAt(*edge, "/load_80/latency/p99", kP50),
+         .wish = Wish::kAtMost,
+         .target = 2});
+  }
+  if (grid != nullptr) {
+    add({.name = "edge_tb2_p50",
+         .what = "edge, 2 TBs, p50",
+         .unit = "us",
+         .value = Scaled(RangeOf(NumbersAt(*grid, kP50)), 1e-3),
+         .wish = Wish::kAtMost,
+         .target = 5});
+  }
+  if (edge != nullptr && baseline != nullptr) {
+    add({.name = "baseline_over_edge_warp_p50",
+         .what = "baseline / edge, 1 warp, p50",
+         .unit = "x",
+         .value = RangeOf(
+             PairRatios(ByRound(*baseline, kP50), ByRound(*edge, kP50))),
+         .wish = Wish::kAtLeast,
+         .target = 4.4});
+  }
+  if (empty != nullptr) {
+    add({.name = "edge_empty_rate",
+         .what = "edge, empty events",
+         .unit = "M/s",
+         .value =
+             Scaled(RangeOf(NumbersAt(*empty, "/pipelined/per_second")), 1e-6),
+         .wish = Wish::kAtLeast,
+         .target = 1});
+  }
+  if (beside != nullptr) {
+    add({.name = "edge_idle_background_slowdown",
+         .what = "background kernel beside idle edge / alone",
+         .unit = "x",
+         .value = RatioAt(*beside, "/idle/p50", "/alone/p50")});
+  }
+  return figures;
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,152 @@
+#include "tools/bench/launch/nvml.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace carillon::bench {
+namespace {
+
+// NVML's binary interface (nvml.h of the CUDA toolkit): 0 is success.
+using NvmlReturn = int;
+using NvmlDevice = void*;
+constexpr size_t kText = 96;
+
+// Shorter, and the counter may not have moved: it does so every 100 ms or less.
+constexpr std::chrono::milliseconds kShortestByEnergy{500};
+
+}  // namespace
+
+struct Nvml::Library {
+  ~Library() {
+    if (initialised) shutdown();
+    if (handle != nullptr) dlclose(handle);
+  }
+  template <class Function>
+  bool Find(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(dlsym(handle, name));
+    return function != nullptr;
+  }
+
+  void* handle = nullptr;
+  bool initialised = false;
+  NvmlDevice device = nullptr;
+  NvmlReturn (*init)() = nullptr;
+  NvmlReturn (*shutdown)() = nullptr;
+  const char* (*error_string)(NvmlReturn) = nullptr;
+  NvmlReturn (*by_index)(unsigned, NvmlDevice*) = nullptr;
+  NvmlReturn (*by_uuid)(const char*, NvmlDevice*) = nullptr;
+  NvmlReturn (*name)(NvmlDevice, char*, unsigned) = nullptr;
+  NvmlReturn (*driver)(char*, unsigned) = nullptr;
+  NvmlReturn (*power)(NvmlDevice, unsigned*) = nullptr;
+  NvmlReturn (*energy)(NvmlDevice, unsigned long long*) = nullptr;
+};
+
+Nvml::Nvml(std::unique_ptr<Library> library) : library_(std::move(library)) {}
+Nvml::~Nvml() = default;
+
+absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Load() {
+  auto library = std::make_unique<Library>();
+  Library& nvml = *library;
+  nvml.handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (nvml.handle == nullptr) return absl::UnavailableError("no NVML");
+  if (!nvml.Find("nvmlInit_v2", nvml.init) ||
+      !nvml.Find("nvmlShutdown", nvml.shutdown) ||
+      !nvml.Find("nvmlErrorString", nvml.error_string) ||
+      !nvml.Find("nvmlDeviceGetHandleByIndex_v2", nvml.by_index) ||
+      !nvml.Find("nvmlDeviceGetHandleByUUID", nvml.by_uuid) ||
+      !nvml.Find("nvmlDeviceGetName", nvml.name) ||
+      !nvml.Find("nvmlSystemGetDriverVersion", nvml.driver) ||
+      !nvml.Find("nvmlDeviceGetPowerUsage", nvml.power) ||
+      !nvml.Find("nvmlDeviceGetTotalEnergyConsumption", nvml.energy)) {
+    return absl::UnavailableError("NVML is too old");
+  }
+  if (const NvmlReturn error = nvml.init(); error != 0) {
+    return absl::UnavailableError(
+        fmt::format("NVML does not start: {}", nvml.error_string(error)));
+  }
+  nvml.initialised = true;
+  // CUDA's first device; without the variable both count from the same one
+  // where all GPUs are alike.
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string first =
+      visible == nullptr
+          ? "0"
+          : std::string(visible, std::string_view(visible).find(',') ==
+                                         std::string_view::npos
+                                     ? std::string_view(visible).size()
+                                     : std::string_view(visible).find(','));
+  const NvmlReturn error =
+      first.starts_with("GPU-") || first.starts_with("MIG-")
+          ? nvml.by_uuid(first.c_str(), &nvml.device)
+          : nvml.by_index(
+                static_cast<unsigned>(std::strtoul(first.c_str(), nullptr, 10)),
+                &nvml.device);
+  if (error != 0) {
+    return absl::UnavailableError(
+        fmt::format("NVML finds no GPU: {}", nvml.error_string(error)));
+  }
+  return std::unique_ptr<Nvml>(new Nvml(std::move(library)));
+}
+
+std::string Nvml::gpu() const {
+  std::array<char, kText> text{};
+  library_->name(library_->device, text.data(), text.size());
+  return text.data();
+}
+
+std::string Nvml::driver() const {
+  std::array<char, kText> text{};
+  library_->driver(text.data(), text.size());
+  return text.data();
+}
+
+absl::StatusOr<double> Nvml::Watts() const {
+  unsigned milliwatts = 0;
+  const NvmlReturn error = library_->power(library_->device, &milliwatts);
+  if (error != 0) return absl::UnavailableError(library_->error_string(error));
+  return milliwatts * 1e-3;
+}
+
+absl::StatusOr<uint64_t> Nvml::Millijoules() const {
+  unsigned long long millijoules = 0;
+  const NvmlReturn error = library_->energy(library_->device, &millijoules);
+  if (error != 0) return absl::UnavailableError(library_->error_string(error));
+  return uint64_t{millijoules};
+}
+
+PowerMeter::PowerMeter(const Nvml* nvml)
+    : nvml_(nvml), start_(std::chrono::steady_clock::now()) {
+  if (const auto energy = nvml_->Millijoules(); energy.ok()) {
+    start_millijoules_ = *energy;
+  }
+}
+
+void PowerMeter::Sample() {
+  const auto watts = nvml_->Watts();
+  if (!watts.ok()) return;
+  sum_watts_ += *watts;
+  ++samples_;
+}
+
+absl::StatusOr<PowerMeter::Result> PowerMeter::Mean() {
+  const auto elapsed = std::chrono::steady_clock::now() - start_;
+  if (start_millijoules_ && elapsed >= kShortestByEnergy) {
+    if (const auto energy = nvml_->Millijoules(); energy.ok()) {
+      const double seconds = std::chrono::duration<double>(elapsed).count();
+      return Result{
+          static_cast<double>(*energy - *start_millijoules_) * 1e-3 / seconds,
+          true};
+    }
+  }
+  Sample();
+  if (samples_ == 0) return absl::UnavailableError("the GPU tells no power");
+  return Result{sum_watts_ / static_cast<double>(samples_), false};
+}
+
+}  // namespace carillon::bench

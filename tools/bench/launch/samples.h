@@ -1,0 +1,27 @@
+// Latencies as the results hold them: percentiles and the whole histogram.
+#ifndef CARILLON_TOOLS_BENCH_LAUNCH_SAMPLES_H_
+#define CARILLON_TOOLS_BENCH_LAUNCH_SAMPLES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "shm/histogram.h"
+#include "tools/bench/machine.h"
+
+namespace carillon::bench {
+
+// {samples, min, mean, p50, p90, p99, p999, max, histogram}: nanoseconds; the
+// histogram as [[smallest value of the bucket, count], ...], buckets 3 % wide.
+// Sorts `samples_ns`.
+Json SamplesToJson(std::vector<uint32_t> samples_ns);
+
+// [[floor, count], ...] of several such histograms together.
+Json MergeHistograms(const std::vector<Json>& histograms);
+
+// Of several runs' SamplesToJson(): {samples, p50_ns, p90_ns, p99_ns, p999_ns:
+// ranges over the runs, histogram: of all}. Runs without samples are left out.
+Json SummarizeSamples(const std::vector<Json>& runs);
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_LAUNCH_SAMPLES_H_

@@ -1,0 +1,129 @@
+#include "tools/bench/launch/testbed.h"
+
+#include <signal.h>
+
+#include <fstream>
+#include <utility>
+
+#include "fmt/format.h"
+#include "tools/bench/launch/device_role.h"
+#include "tools/bench/launch/interrupt.h"
+
+namespace carillon::bench {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A device, a path's thread, a worker, and one for all others.
+constexpr size_t kFewestToSeparate = 4;
+constexpr seconds kAnswerTime{30};
+constexpr seconds kGpudGrace{6};
+
+std::string LastLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+}  // namespace
+
+CpuShares ShareCpus() {
+  const std::vector<int> cpus = UsableCpus();
+  if (cpus.size() < 2) return {};
+  if (cpus.size() < kFewestToSeparate) return {.device = {cpus[0]}};
+  return {.device = {cpus[0]}, .gpud = {cpus.begin() + 1, cpus.end()}};
+}
+
+absl::StatusOr<LaunchDeviceProcess> LaunchDeviceProcess::Start(
+    const std::string& testbed, const std::string& name,
+    const std::vector<int>& cpus, bool always_spin, bool realtime) {
+  auto child = Child::Spawn(
+      {.argv = LaunchDeviceArguments(
+           {.testbed = testbed, .name = name, .always_spin = always_spin}),
+       .cpus = cpus,
+       .realtime = realtime});
+  if (!child.ok()) return child.status();
+  LaunchDeviceProcess device(*std::move(child));
+  auto about = device.ReadAnswer(kAnswerTime);
+  if (!about.ok()) return about.status();
+  device.about_ = *std::move(about);
+  return device;
+}
+
+absl::Status LaunchDeviceProcess::Send(const Json& command) {
+  patience_ = milliseconds(command.value("ms", int64_t{0})) + kAnswerTime;
+  return child_.WriteLine(command.dump());
+}
+
+absl::StatusOr<Json> LaunchDeviceProcess::Receive() {
+  return ReadAnswer(patience_);
+}
+
+absl::StatusOr<Json> LaunchDeviceProcess::Call(const Json& command) {
+  if (auto status = Send(command); !status.ok()) return status;
+  return Receive();
+}
+
+absl::StatusOr<Json> LaunchDeviceProcess::ReadAnswer(milliseconds timeout) {
+  const auto line = AwaitLine(child_, timeout);
+  if (!line.ok()) return line.status();
+  Json answer = Json::parse(*line, nullptr, false);
+  if (!answer.is_object()) {
+    return absl::InternalError(fmt::format("a device says '{}'", *line));
+  }
+  if (!answer.contains("error")) return answer;
+  const Json& error = answer["error"];
+  return absl::Status(static_cast<absl::StatusCode>(error["code"].get<int>()),
+                      error["message"].get<std::string>());
+}
+
+absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
+    const LaunchTestbedOptions& options) {
+  auto directory = ScratchDirectory::Make();
+  if (!directory.ok()) return directory.status();
+  const std::string log = directory->path() + "/gpud.log";
+  auto gpud = Child::Spawn(
+      {.argv = {options.gpud, "--dir", directory->path() + "/testbed",
+                "--backend", options.backend, "--log-level", "warn"},
+       .cpus = ShareCpus().gpud,
+       .realtime = options.realtime,
+       .log_path = log});
+  if (!gpud.ok()) return gpud.status();
+  std::unique_ptr<LaunchTestbed> testbed(
+      new LaunchTestbed(options, *std::move(directory), *std::move(gpud)));
+  auto device = LaunchDeviceProcess::Start(
+      testbed->testbed(), "launcher", testbed->cpus_.device,
+      testbed->cpus_.separate(), options.realtime);
+  if (absl::IsCancelled(device.status())) return device.status();
+  if (!device.ok()) {
+    return absl::FailedPreconditionError(
+        testbed->WithLog(device.status()).message());
+  }
+  testbed->device_.emplace(*std::move(device));
+  return testbed;
+}
+
+LaunchTestbed::~LaunchTestbed() {
+  device_.reset();
+  gpud_.End(SIGTERM, kGpudGrace);
+}
+
+absl::StatusOr<LaunchDeviceProcess> LaunchTestbed::AddDevice(
+    const std::string& name) const {
+  return LaunchDeviceProcess::Start(testbed(), name, cpus_.gpud,
+                                    /*always_spin=*/false, options_.realtime);
+}
+
+absl::Status LaunchTestbed::WithLog(const absl::Status& status) const {
+  const std::string logged = LastLine(directory_.path() + "/gpud.log");
+  if (status.ok() || logged.empty()) return status;
+  return absl::Status(status.code(),
+                      fmt::format("{}; gpud's last message: {}",
+                                  std::string(status.message()), logged));
+}
+
+}  // namespace carillon::bench

@@ -1,0 +1,100 @@
+// gpud in a directory of its own, and the devices that launch there.
+#ifndef CARILLON_TOOLS_BENCH_LAUNCH_TESTBED_H_
+#define CARILLON_TOOLS_BENCH_LAUNCH_TESTBED_H_
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/child.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/scratch_directory.h"
+
+namespace carillon::bench {
+
+// Who may use which CPUs: with four or more, the device has one to itself and
+// gpud all others; with fewer, the device stays on one, gpud may use all, and
+// the device spins no longer than the SDK does by default.
+struct CpuShares {
+  std::vector<int> device;  // empty: all
+  std::vector<int> gpud;
+  bool separate() const { return !gpud.empty(); }
+};
+CpuShares ShareCpus();
+
+// A device process (device_role.h).
+class LaunchDeviceProcess {
+ public:
+  static absl::StatusOr<LaunchDeviceProcess> Start(const std::string& testbed,
+                                                   const std::string& name,
+                                                   const std::vector<int>& cpus,
+                                                   bool always_spin,
+                                                   bool realtime);
+  // What it said when it was attached.
+  const Json& about() const { return about_; }
+
+  // Sends, and waits for the answer: at most as long as `ms` of the command
+  // says, and half a minute. Errors: the device's; DeadlineExceeded, Aborted
+  // (it died), Cancelled.
+  absl::StatusOr<Json> Call(const Json& command);
+  // The two halves of Call().
+  absl::Status Send(const Json& command);
+  absl::StatusOr<Json> Receive();
+  uint64_t CpuNs() const { return child_.CpuNs(); }
+
+ private:
+  explicit LaunchDeviceProcess(Child child) : child_(std::move(child)) {}
+  absl::StatusOr<Json> ReadAnswer(std::chrono::milliseconds timeout);
+
+  Child child_;
+  std::chrono::milliseconds patience_{0};
+  Json about_;
+};
+
+struct LaunchTestbedOptions {
+  std::string gpud;     // the program
+  std::string backend;  // auto, cpu, cuda
+  bool realtime = false;
+};
+
+// One thread. Ends its processes and removes its directory when destroyed.
+class LaunchTestbed {
+ public:
+  // Errors: FailedPrecondition (gpud does not come up; says what it logged),
+  // Cancelled.
+  static absl::StatusOr<std::unique_ptr<LaunchTestbed>> Start(
+      const LaunchTestbedOptions& options);
+  ~LaunchTestbed();
+
+  LaunchDeviceProcess& device() { return *device_; }
+  const CpuShares& cpus() const { return cpus_; }
+  uint64_t GpudCpuNs() const { return gpud_.CpuNs(); }
+  // gpud's and the device's.
+  uint64_t CpuNs() const { return gpud_.CpuNs() + device_->CpuNs(); }
+  // Another device, which may use gpud's CPUs.
+  absl::StatusOr<LaunchDeviceProcess> AddDevice(const std::string& name) const;
+  // `status` with the last that gpud has logged, if it has.
+  absl::Status WithLog(const absl::Status& status) const;
+
+ private:
+  LaunchTestbed(const LaunchTestbedOptions& options, ScratchDirectory directory,
+                Child gpud)
+      : options_(options),
+        directory_(std::move(directory)),
+        gpud_(std::move(gpud)) {}
+  std::string testbed() const { return directory_.path() + "/testbed"; }
+
+  const LaunchTestbedOptions options_;
+  const CpuShares cpus_ = ShareCpus();
+  ScratchDirectory directory_;
+  Child gpud_;
+  std::optional<LaunchDeviceProcess> device_;
+};
+
+}  // namespace carillon::bench
+
+#endif  // CARILLON_TOOLS_BENCH_LAUNCH_TESTBED_H_
