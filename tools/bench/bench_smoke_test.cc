@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -239,6 +240,57 @@ size_t ProcessesWith(const std::string& word) {
     count += line.find(word) != std::string::npos;
   }
   return count;
+}
+
+// The first process that runs `program` with `word` on its command line; 0:
+// none.
+pid_t FindProcess(const std::string& program, const std::string& word) {
+  std::error_code gone;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string line(std::istreambuf_iterator<char>(file), {});
+    const std::string first = line.substr(0, line.find('\0'));
+    if (first.ends_with(program) && line.find(word) != std::string::npos) {
+      return std::atoi(entry.path().filename().c_str());
+    }
+  }
+  return 0;
+}
+
+TEST(BenchSmoke, LaunchBenchGoesOnAfterGpudDied) {
+  const std::string folder = getenv("TEST_TMPDIR") + std::string("/killed");
+  std::filesystem::create_directory(folder);
+  FILE* const pipe =
+      popen(("TMPDIR=" + folder +
+             " tools/bench/launch_bench --backend cpu --quick --parts "
+             "latency,idle --out " +
+             folder + "/results 2>&1")
+                .c_str(),
+            "r");
+  char line[4096];
+  bool killed = false;
+  while (fgets(line, sizeof(line), pipe) != nullptr) {
+    if (killed || strstr(line, "round 1") == nullptr) continue;
+    const pid_t gpud = FindProcess("/gpud", folder);
+    ASSERT_GT(gpud, 0);
+    kill(gpud, SIGKILL);
+    killed = true;
+  }
+  EXPECT_TRUE(killed);
+  const int status = pclose(pipe);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  std::ifstream file(folder + "/results/launch.json");
+  const Json document = Json::parse(file, nullptr, false);
+  ASSERT_TRUE(document.is_object());
+  size_t failed = 0;
+  for (const Json& cell : document.at("latency")) {
+    failed += cell.at("status") == "failed";
+  }
+  EXPECT_EQ(failed, 1u);
+  EXPECT_EQ(document.at("ledger").at("testbeds"), 2);
+  EXPECT_EQ(document.at("ledger").at("testbeds_lost"), 1);
+  EXPECT_EQ(document.at("ledger").at("balanced"), false);
 }
 
 TEST(BenchSmoke, LaunchBenchLeavesNothingBehindWhenInterrupted) {

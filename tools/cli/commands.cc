@@ -56,7 +56,9 @@ constexpr Command kCommands[] = {
      "carillon test -- --jobs=1",
      MakeTest},
     {"bench", kProve, "run the benchmarks",
-     "carillon bench --list\ncarillon bench --out results", MakeBench},
+     "carillon bench --list\ncarillon bench --out results\n"
+     "carillon bench launch --backend auto --out results",
+     MakeBench},
 
     {"supervise", "", "what `carillon up -d` leaves running", "",
      MakeSupervise},

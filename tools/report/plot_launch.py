@@ -34,6 +34,13 @@ def at(cell, *keys):
     return cell
 
 
+def short(value):
+    """Three digits that matter."""
+    if value >= 1e5:
+        return f"{value * 1e-3:.0f}k"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def draw_bars(axes, cells, value_of, title, scale, labels, dots_of=None):
     """A group of bars for each workload, one a path; line: range of the runs."""
     paths, workloads = names_of(cells, "path"), names_of(cells, "workload")
@@ -51,7 +58,7 @@ def draw_bars(axes, cells, value_of, title, scale, labels, dots_of=None):
             spread = [[median - value["low"] * scale], [value["high"] * scale - median]]
             axes.bar(x, median, width * 0.9, yerr=spread, color=COLOURS[number % len(COLOURS)], ecolor="#203040", capsize=1.5, label=label)
             label = None
-            axes.annotate(f"{median:.3g}", (x, median), xytext=(0, 2), textcoords="offset points", fontsize=6, ha="center")
+            axes.annotate(short(median), (x, median), xytext=(0, 2), textcoords="offset points", fontsize=6, ha="center")
             dots = dots_of and dots_of(cell)
             if dots:
                 axes.plot([x], [dots["median"] * scale], "o", color="black", markersize=3)
@@ -83,9 +90,9 @@ def draw_breakdown(axes, cells, title):
                 axes.bar(x, share, width * 0.9, bottom=below, color=colour, label=None if name in labelled else label)
                 labelled.add(name)
                 below += share
-            text = f"{path} {total * 1e-3:.3g}" + ("" if cell["kept_up"] else " *")
+            text = f"{path} {short(total * 1e-3)}" + ("" if cell["kept_up"] else " *")
             axes.annotate(text, (x, 102), rotation=90, fontsize=6, ha="center", va="bottom")
-    axes.set_ylim(0, 175)
+    axes.set_ylim(0, 215)
     axes.set_yticks(range(0, 101, 20))
     axes.set_xticks(range(len(batches)), batches, fontsize=8)
     axes.set_title(title, fontsize=9, loc="left")

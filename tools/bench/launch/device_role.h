@@ -8,7 +8,8 @@
 //
 //   {do: open, path, kernel}            a workload; or {do: open, path, packets}
 //   {do: round_trips, ms}               -> events, launched, seconds, latency
-//   {do: pipeline, ms}                  -> the same without latency, window
+//   {do: pipeline, ms}                  -> events, launched, seconds,
+//                                       per_second, window
 //   {do: open_loop, ms, per_second}     -> events, seconds, latency (from when
 //                                       each was due), kept_up
 //   {do: batches, ms, packets_per_second} -> stages, kept_up; gpud must trace

@@ -21,6 +21,7 @@ using std::chrono::milliseconds;
 
 // The load of the parts about others: what EDGE is for.
 constexpr const char* kLoad = "warp";
+constexpr const char* kNoWorkload = "-";
 constexpr const char* kNoPath = "none";  // no event kernel is registered
 constexpr double kLoadShare = 0.8;       // of the peak rate
 
@@ -32,6 +33,8 @@ constexpr double kCpuPackets = 1e6;
 constexpr milliseconds kShortestBackground{2};
 constexpr std::array<uint32_t, 6> kBackgroundSizes = {64,  128,  256,
                                                       512, 1024, 2048};
+// Each may have to be waited for.
+constexpr int kFailuresOfAPath = 3;
 constexpr size_t kRoundsOfOthers = 2;  // the rarer effects are large
 
 Json Command(const char* what, milliseconds time) {
@@ -46,10 +49,6 @@ Json OpenCommand(const std::string& path, const std::string& workload) {
 bool IsRefusal(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
          absl::IsFailedPrecondition(status);
-}
-
-double PerSecond(const Json& result) {
-  return result["events"].get<double>() / result["seconds"].get<double>();
 }
 
 std::vector<LaunchCell> CellsOf(const std::vector<std::string>& paths,
@@ -196,6 +195,7 @@ absl::StatusOr<Json> LaunchRun::MeasureOnce(const Json& open,
 absl::Status LaunchRun::AfterFailure(LaunchCell& cell,
                                      const absl::Status& why) {
   if (absl::IsCancelled(why)) return why;
+  ++failures_[cell.path];
   cell.failed = std::string(testbed_->WithLog(why).message());
   violated_ |= absl::IsDataLoss(why);
   fmt::print(stderr, "  {} {}: FAILED: {}\n", cell.path, cell.workload,
@@ -207,6 +207,10 @@ absl::Status LaunchRun::AfterFailure(LaunchCell& cell,
 absl::Status LaunchRun::MeasureCell(LaunchCell& cell, size_t round,
                                     const Json& open, const Measure& measure) {
   if (auto status = CheckInterrupt(); !status.ok()) return status;
+  if (!cell.over() && failures_[cell.path] >= kFailuresOfAPath) {
+    cell.failed =
+        fmt::format("given up: the path has failed {} times", kFailuresOfAPath);
+  }
   for (size_t attempt = 1; !cell.over(); ++attempt) {
     WaitForQuiet(run_.session.max_foreign, run_.session.patience);
     auto result = MeasureOnce(open, measure, &cell.refused);
@@ -246,9 +250,8 @@ absl::StatusOr<Json> LaunchRun::LatencyAndRate(LaunchDeviceProcess& device) {
   auto rate = device.Call(Command("pipeline", times_.rate));
   if (!rate.ok()) return rate;
   const uint64_t cpu_2 = testbed_->GpudCpuNs();
-  (*rate)["per_second"] = PerSecond(*rate);
   Json load = Command("open_loop", times_.load);
-  load["per_second"] = PerSecond(*rate) * kLoadShare;
+  load["per_second"] = (*rate)["per_second"].get<double>() * kLoadShare;
   auto loaded = device.Call(load);
   if (!loaded.ok()) return loaded;
   const auto per_event = [](uint64_t from, uint64_t to, const Json& result) {
@@ -284,9 +287,8 @@ absl::Status LaunchRun::MeasureLatency() {
 
 absl::Status LaunchRun::MeasureIdle() {
   fmt::print(stderr, "gpud idle\n");
-  std::vector<std::string> paths = {kNoPath};
-  paths.insert(paths.end(), paths_.begin(), paths_.end());
-  idle_ = CellsOf(paths, {kLoad});
+  idle_ = CellsOf(paths_, {kLoad});
+  idle_.insert(idle_.begin(), {.path = kNoPath, .workload = kNoWorkload});
   for (size_t round = 0; round < run_.session.rounds; ++round) {
     for (const size_t i : RoundOrder(idle_.size(), round)) {
       LaunchCell& cell = idle_[i];
@@ -398,7 +400,6 @@ absl::Status LaunchRun::MeasureBackground() {
     if (device != nullptr) {
       auto loaded = device->Call(Command("pipeline", time));
       if (!loaded.ok()) return loaded;
-      (*loaded)["per_second"] = PerSecond(*loaded);
       *load = *std::move(loaded);
     }
     auto ran = other->Receive();
@@ -518,13 +519,12 @@ absl::Status LaunchRun::MeasurePower() {
     return absl::OkStatus();
   }
   fmt::print(stderr, "power\n");
-  std::vector<std::string> paths = {kNoPath};
-  paths.insert(paths.end(), paths_.begin(), paths_.end());
-  power_ = CellsOf(paths, {"tb2", "tb120"});
+  power_ = {{.path = kNoPath, .workload = kNoWorkload}};
+  const auto cells = CellsOf(paths_, {"tb2", "tb120"});
+  power_.insert(power_.end(), cells.begin(), cells.end());
   // Once each: it takes seconds to tell.
   for (LaunchCell& cell : power_) {
     const bool none = cell.path == kNoPath;
-    if (none && cell.workload != "tb2") continue;
     const auto status = MeasureCell(
         cell, 0, none ? Json() : OpenCommand(cell.path, cell.workload),
         [&](LaunchDeviceProcess& device) -> absl::StatusOr<Json> {
@@ -541,7 +541,7 @@ absl::Status LaunchRun::MeasurePower() {
               MeanWatts(device, Command("pipeline", times_.power), &answer);
           if (!load.ok()) return load.status();
           result["load_watts"] = *load;
-          result["load_per_second"] = PerSecond(answer);
+          result["load_per_second"] = answer["per_second"];
           return result;
         });
     if (!status.ok()) return status;
@@ -620,8 +620,9 @@ BenchResult LaunchRun::Summarize() {
   Json& extra = result.extra;
   extra["backend"] = Describe();
   extra["launch_paths"] = about_["paths"];
-  extra["cpus"] = {
-      {"pinned", cpus.separate()}, {"device", cpus.device}, {"gpud", cpus.gpud}};
+  extra["cpus"] = {{"pinned", cpus.separate()},
+                   {"device", cpus.device},
+                   {"gpud", cpus.gpud}};
   extra["workloads"] = DescribeWorkloads();
   if (Wants("latency")) extra["latency"] = SummarizeLatency(latency_);
   if (Wants("idle")) extra["idle"] = SummarizeIdle(idle_);

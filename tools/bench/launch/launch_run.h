@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -108,6 +109,7 @@ class LaunchRun {
   Json about_;
   std::vector<std::string> paths_;
   Ledger ledger_;
+  std::map<std::string, int> failures_;  // of each path
   bool violated_ = false;
   std::unique_ptr<Nvml> nvml_;
   std::string no_power_;  // why there is no power

@@ -238,7 +238,6 @@ Json SummarizePower(const std::vector<LaunchCell>& cells,
   if (cells.empty()) return {{"measured", false}, {"reason", why_not}};
   Json all = Json::array();
   for (const LaunchCell& cell : cells) {
-    if (cell.runs.empty() && !cell.over()) continue;
     Json json = Head(cell);
     for (const char* what : {"idle_watts", "load_watts", "load_per_second"}) {
       const std::string at = fmt::format("/{}", what);

@@ -170,7 +170,7 @@ std::string LaunchTables(const Json& document) {
   std::string text =
       fmt::format("{} back-end: {}\n", backend["name"].get<std::string>(),
                   backend["description"].get<std::string>());
-  if (!backend["gpu"].is_null()) {
+  if (backend["name"] != "cpu" && !backend["gpu"].is_null()) {
     text +=
         fmt::format("GPU: {}, driver {}\n", backend["gpu"].get<std::string>(),
                     backend["driver"].get<std::string>());

@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t kBlock = 256;
 constexpr uint32_t kTile = 16;  // of matmul
 constexpr std::chrono::seconds kFirstEventTime{10};
+constexpr std::chrono::seconds kLaunchTime{10};  // of a background kernel
 
 uint32_t Blocks(uint64_t threads, uint32_t block) {
   return static_cast<uint32_t>((threads + block - 1) / block);
@@ -74,7 +75,11 @@ absl::StatusOr<std::unique_ptr<OpenWorkload>> OpenWorkload::Open(
     edge::Device& device, const Workload& workload, std::string_view path,
     uint32_t max_in_flight) {
   std::unique_ptr<OpenWorkload> open(new OpenWorkload(device, workload));
-  if (auto status = open->FillBuffers(); !status.ok()) return status;
+  // Only what registration says may look like a refusal.
+  if (auto status = open->FillBuffers(); !status.ok()) {
+    return absl::InternalError(fmt::format("cannot fill the buffers: {}",
+                                           std::string(status.message())));
+  }
   if (auto status = open->Register(path, max_in_flight); !status.ok()) {
     return status;
   }
@@ -111,7 +116,8 @@ absl::Status OpenWorkload::Copy(const edge::Buffer& from,
            .grid = {Blocks(elements(), kBlock), 1, 1},
            .block = {kBlock, 1, 1},
            .parameters = {edge::Fixed("a", from), edge::Fixed("b", zeros_),
-                          edge::Fixed("c", to)}})
+                          edge::Fixed("c", to)},
+           .timeout = kLaunchTime})
       .status();
 }
 
@@ -183,7 +189,10 @@ absl::Status OpenWorkload::CheckResult() {
   if (bytes == 0) return absl::OkStatus();
   const auto output = Allocate(edge::Place::kOutput, bytes);
   if (!output.ok()) return output.status();
-  if (auto status = Copy(c_, *output); !status.ok()) return status;
+  if (auto status = Copy(c_, *output); !status.ok()) {
+    return absl::InternalError(fmt::format("cannot read the result: {}",
+                                           std::string(status.message())));
+  }
   for (uint64_t i = 0; i < elements(); ++i) {
     float got;
     std::memcpy(&got, output->bytes.data() + i * sizeof(float), sizeof(float));

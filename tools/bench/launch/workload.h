@@ -42,7 +42,8 @@ class OpenWorkload {
  public:
   // Fills the buffers, registers on the launch path, launches once and checks
   // the result. Errors: of edgeRegisterEvent (InvalidArgument: refused);
-  // DataLoss for a wrong result; DeadlineExceeded when the event does not end.
+  // Internal (no buffers, the event failed); DataLoss for a wrong result;
+  // DeadlineExceeded when the event does not end.
   static absl::StatusOr<std::unique_ptr<OpenWorkload>> Open(
       edge::Device& device, const Workload& workload, std::string_view path,
       uint32_t max_in_flight);
