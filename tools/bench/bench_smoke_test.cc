@@ -242,6 +242,18 @@ size_t ProcessesWith(const std::string& word) {
   return count;
 }
 
+// A folder with a path that leaves room for the names of sockets; removed at the
+// end.
+class ShortFolder {
+ public:
+  ShortFolder() { EXPECT_NE(mkdtemp(path_.data()), nullptr); }
+  ~ShortFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/bench-smoke-XXXXXX";
+};
+
 // The first process that runs `program` with `word` on its command line; 0:
 // none.
 pid_t FindProcess(const std::string& program, const std::string& word) {
@@ -258,8 +270,8 @@ pid_t FindProcess(const std::string& program, const std::string& word) {
 }
 
 TEST(BenchSmoke, LaunchBenchGoesOnAfterGpudDied) {
-  const std::string folder = getenv("TEST_TMPDIR") + std::string("/killed");
-  std::filesystem::create_directory(folder);
+  const ShortFolder short_folder;
+  const std::string& folder = short_folder.path();
   FILE* const pipe =
       popen(("TMPDIR=" + folder +
              " tools/bench/launch_bench --backend cpu --quick --parts "
@@ -294,9 +306,8 @@ TEST(BenchSmoke, LaunchBenchGoesOnAfterGpudDied) {
 }
 
 TEST(BenchSmoke, LaunchBenchLeavesNothingBehindWhenInterrupted) {
-  const std::string folder =
-      getenv("TEST_TMPDIR") + std::string("/interrupted");
-  std::filesystem::create_directory(folder);
+  const ShortFolder short_folder;
+  const std::string& folder = short_folder.path();
   // Its scratch directory's name is on the command lines of its processes.
   FILE* const pipe =
       popen(("TMPDIR=" + folder +
