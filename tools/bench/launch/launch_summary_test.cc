@@ -32,18 +32,18 @@ LaunchCell Cell(const std::string& path, std::vector<Json> runs) {
 
 TEST(LaunchSamples, KeepEverySampleInTheirHistogramWhenMerged) {
   const Json one = SamplesToJson({10, 1000, 1'000'000});
-  const Json two = SamplesToJson({10, 4'000'000'000});
+  const Json two = SamplesToJson({10, 10, 4'000'000'000});
   EXPECT_EQ(one["p50"], 1000);
   EXPECT_EQ(one["mean"], (10 + 1000 + 1'000'000) / 3.0);
   const Json sum = SummarizeSamples({one, two, SamplesToJson({})});
-  EXPECT_EQ(sum["samples"], 5);
+  EXPECT_EQ(sum["samples"], 6);
   EXPECT_EQ(sum["p50_ns"]["runs"], 2);  // a run without samples has no p50
-  EXPECT_EQ(sum["histogram"][0], Json::array({10, 2}));
+  EXPECT_EQ(sum["histogram"][0], Json::array({10, 3}));
   uint64_t count = 0;
   for (const Json& bucket : sum["histogram"]) {
     count += bucket[1].get<uint64_t>();
   }
-  EXPECT_EQ(count, 5u);
+  EXPECT_EQ(count, 6u);
 }
 
 TEST(LaunchSummary, CountsDisturbedRunsOnlyWhereThereIsNoOther) {
