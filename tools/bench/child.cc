@@ -175,6 +175,15 @@ absl::Status Child::WriteLine(std::string_view line) {
                                         std::strerror(errno)));
 }
 
+bool Child::ended() const {
+  if (pid_ <= 0) return true;
+  siginfo_t info{};
+  // Left to be waited for by End().
+  const int options = WEXITED | WNOHANG | WNOWAIT;
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, options) == 0 &&
+         info.si_pid == pid_;
+}
+
 uint64_t Child::CpuNs() const {
   return pid_ > 0 ? ProcessCpuNs(pid_).value_or(cpu_ns_) : cpu_ns_;
 }

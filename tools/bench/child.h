@@ -54,6 +54,9 @@ class Child {
   // Errors: Aborted when it does not listen any more.
   absl::Status WriteLine(std::string_view line);
 
+  // True once it has ended by itself, or was ended.
+  bool ended() const;
+
   // CPU time of all its threads so far, or in all once it was ended.
   uint64_t CpuNs() const;
 

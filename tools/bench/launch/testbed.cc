@@ -1,11 +1,13 @@
 #include "tools/bench/launch/testbed.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <utility>
 
 #include "fmt/format.h"
+#include "proto/testbed_paths.h"
 #include "tools/bench/launch/device_role.h"
 #include "tools/bench/launch/interrupt.h"
 
@@ -17,6 +19,7 @@ using std::chrono::seconds;
 
 // A device, a path's thread, a worker, and one for all others.
 constexpr size_t kFewestToSeparate = 4;
+constexpr seconds kStartTime{30};
 constexpr seconds kAnswerTime{30};
 constexpr seconds kGpudGrace{6};
 
@@ -95,6 +98,7 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
   if (!gpud.ok()) return gpud.status();
   std::unique_ptr<LaunchTestbed> testbed(
       new LaunchTestbed(options, *std::move(directory), *std::move(gpud)));
+  if (auto up = testbed->WaitForGpud(); !up.ok()) return up;
   auto device = LaunchDeviceProcess::Start(
       testbed->testbed(), "launcher", testbed->cpus_.device,
       testbed->cpus_.separate(), options.realtime);
@@ -105,6 +109,22 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
   }
   testbed->device_.emplace(*std::move(device));
   return testbed;
+}
+
+absl::Status LaunchTestbed::WaitForGpud() const {
+  const std::string socket = TestbedPaths(testbed()).control_socket();
+  const auto deadline = std::chrono::steady_clock::now() + kStartTime;
+  while (access(socket.c_str(), F_OK) != 0) {
+    if (gpud_.ended()) {
+      return WithLog(absl::FailedPreconditionError("gpud does not come up"));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return WithLog(absl::FailedPreconditionError(
+          fmt::format("gpud is not up after {} s", kStartTime.count())));
+    }
+    if (auto slept = Sleep(milliseconds(10)); !slept.ok()) return slept;
+  }
+  return absl::OkStatus();
 }
 
 LaunchTestbed::~LaunchTestbed() {

@@ -86,6 +86,8 @@ class LaunchTestbed {
       : options_(options),
         directory_(std::move(directory)),
         gpud_(std::move(gpud)) {}
+  // Until it answers, or has ended.
+  absl::Status WaitForGpud() const;
   std::string testbed() const { return directory_.path() + "/testbed"; }
 
   const LaunchTestbedOptions options_;
