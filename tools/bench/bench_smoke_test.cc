@@ -142,6 +142,7 @@ TEST(BenchSmoke, LaunchBenchMeasuresEveryPathWithEveryKernel) {
   EXPECT_EQ(document.at("command"), "launch --backend cpu --quick --json");
   EXPECT_EQ(document.at("backend").at("name"), "cpu");
   EXPECT_NE(document.at("backend").at("description"), "");
+  EXPECT_TRUE(document.at("cpus").at("separate").is_boolean());
   std::vector<std::string> paths;
   for (const Json& path : document.at("launch_paths")) {
     paths.push_back(path.at("name"));

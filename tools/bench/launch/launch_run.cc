@@ -620,7 +620,7 @@ BenchResult LaunchRun::Summarize() {
   Json& extra = result.extra;
   extra["backend"] = Describe();
   extra["launch_paths"] = about_["paths"];
-  extra["cpus"] = {{"pinned", cpus.separate()},
+  extra["cpus"] = {{"separate", cpus.separate()},
                    {"device", cpus.device},
                    {"gpud", cpus.gpud}};
   extra["workloads"] = DescribeWorkloads();
