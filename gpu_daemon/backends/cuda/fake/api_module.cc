@@ -4,8 +4,10 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "gpu_daemon/backends/cuda/fake/fake_call.h"
+#include "gpu_daemon/kernels/registry.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -27,6 +29,17 @@ void WriteLog(const std::string& log, unsigned count, CUjit_option* options,
   const size_t length = std::min(log.size(), size - 1);
   std::memcpy(buffer, log.data(), length);
   buffer[length] = '\0';
+}
+
+// Whose inline form a word of our own fatbins points to; the fake's is its
+// KernelInfo. nullptr: another word.
+const simt::KernelInfo* InlineKernel(const Module& module,
+                                     std::string_view name) {
+  constexpr std::string_view kPrefix = "carillon_inline_";
+  if (!module.image.is_fatbin || !name.starts_with(kPrefix)) return nullptr;
+  const simt::KernelInfo* kernel =
+      simt::FindKernel(name.substr(kPrefix.size()));
+  return kernel != nullptr && !kernel->uses_barriers ? kernel : nullptr;
 }
 
 CUresult LoadImage(const char* name, CUmodule* module, const void* image,
@@ -133,17 +146,24 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr* address, size_t* size,
         if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         const auto global =
             std::ranges::find(module->image.globals, name, &FakeGlobal::name);
-        if (global == module->image.globals.end()) return CUDA_ERROR_NOT_FOUND;
+        const auto* inlined = InlineKernel(*module, name);
+        if (global == module->image.globals.end() && inlined == nullptr) {
+          return CUDA_ERROR_NOT_FOUND;
+        }
         auto& [start, bytes] = module->globals[name];
         if (start == 0) {
-          const CUresult result = state.Allocate(
-              root, global->size, MemoryRange::Kind::kDevice, start);
+          bytes = global != module->image.globals.end() ? global->size
+                                                        : sizeof(inlined);
+          const CUresult result =
+              state.Allocate(root, bytes, MemoryRange::Kind::kDevice, start);
           if (result != CUDA_SUCCESS) {
             module->globals.erase(name);
             return result;
           }
-          bytes = global->size;
           std::memset(As<void*>(start), 0, bytes);
+          if (inlined != nullptr) {
+            std::memcpy(As<void*>(start), &inlined, sizeof(inlined));
+          }
         }
         if (address != nullptr) *address = start;
         if (size != nullptr) *size = bytes;
