@@ -31,9 +31,30 @@ void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
 
 }  // namespace
 
-Background::Background(Gpu* gpu) : gpu_(gpu) {
-  gpu_->Add(this);
-  thread_ = std::thread([this] { Run(); });
+absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
+  std::unique_ptr<Background> background(new Background(gpu));
+  {
+    const Gpu::Use use = gpu->Enter();
+    if (!use) return gpu->health();
+    if (auto status = background->Settle(); !status.ok()) return status;
+  }
+  gpu->Add(background.get());
+  background->thread_ = std::thread([self = background.get()] { self->Run(); });
+  return background;
+}
+
+// All of it at once: later the driver may have to wait for an idle GPU.
+absl::Status Background::Settle() {
+  std::lock_guard lock(mutex_);
+  auto scratch =
+      DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(EventScratch));
+  if (!scratch.ok()) return scratch.status();
+  auto completions =
+      PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry));
+  if (!completions.ok()) return completions.status();
+  scratch_ = *std::move(scratch);
+  completions_ = *std::move(completions);
+  return absl::OkStatus();
 }
 
 Background::~Background() {
@@ -41,11 +62,9 @@ Background::~Background() {
   gpu_->Remove(this);
   const Gpu::Use use = gpu_->Enter();
   if (!use) Abandon();
-  for (Lane& lane : lanes_) {
-    lane.stream.Reset();
-    lane.scratch = {};
-    lane.completion = {};
-  }
+  for (Lane& lane : lanes_) lane.stream.Reset();
+  scratch_ = DeviceBytes();
+  completions_ = PinnedBytes();
 }
 
 void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
@@ -179,19 +198,11 @@ absl::Status Background::Start(Lane& lane) {
     lane.stream = *std::move(stream);
     lane.stream_priority = priority;
   }
-  if (lane.scratch.size() == 0) {
-    auto scratch = DeviceBytes::Make(driver, sizeof(EventScratch));
-    if (!scratch.ok()) return scratch.status();
-    auto completion = PinnedBytes::Make(driver, sizeof(shm::EcqEntry));
-    if (!completion.ok()) return completion.status();
-    lane.scratch = *std::move(scratch);
-    lane.completion = *std::move(completion);
-  }
   auto function = gpu_->FunctionFor("carillon_call_", kmd);
   if (!function.ok()) return function.status();
   EventFrame frame{};
-  frame.ecq = lane.completion.as<shm::EcqEntry>();
-  frame.scratch = lane.scratch.as<EventScratch>();
+  frame.ecq = CompletionOf(lane);
+  frame.scratch = scratch_.as<EventScratch>() + (&lane - lanes_.data());
   frame.sequence = 1;
   void* parameters[] = {&frame, lane.launch->args.get()};
   lane.launched_ns = lane.launch->life.dispatched_ns = shm::NowNs();
@@ -209,7 +220,7 @@ void Background::Look(std::vector<Ended>& ended) {
     if (lane.launch == nullptr || !lane.launched) continue;
     const CUresult result = gpu_->driver().cuStreamQuery(lane.stream.get());
     if (result == CUDA_ERROR_NOT_READY || !gpu_->Check(result)) continue;
-    const auto& completion = *lane.completion.as<shm::EcqEntry>();
+    const shm::EcqEntry& completion = *CompletionOf(lane);
     ended.push_back(
         {std::move(lane.launch), completion.state, completion.status});
     --running_;
@@ -218,13 +229,9 @@ void Background::Look(std::vector<Ended>& ended) {
 
 void Background::Abandon() {
   std::lock_guard lock(mutex_);
-  for (Lane& lane : lanes_) {
-    lane.stream.Abandon();
-    lane.scratch.Abandon();
-    lane.scratch = {};
-    lane.completion.Abandon();
-    lane.completion = {};
-  }
+  for (Lane& lane : lanes_) lane.stream.Abandon();
+  scratch_.Abandon();
+  completions_.Abandon();
 }
 
 void Background::TakeUnfinished(LostWork& lost) {

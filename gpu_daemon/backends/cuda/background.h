@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/launch/backend.h"
@@ -24,7 +25,7 @@ namespace carillon::gpud::cuda {
 // Thread safe.
 class Background : private Gpu::Tenant {
  public:
-  explicit Background(Gpu* gpu);
+  static absl::StatusOr<std::unique_ptr<Background>> Create(Gpu* gpu);
   ~Background() override;  // stops
 
   // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
@@ -48,9 +49,7 @@ class Background : private Gpu::Tenant {
   struct Lane {
     Stream stream;
     uint32_t stream_priority = kPriorities;  // which the stream was made for
-    DeviceBytes scratch;
-    PinnedBytes completion;
-    std::unique_ptr<KernelLaunch> launch;  // what runs there
+    std::unique_ptr<KernelLaunch> launch;    // what runs there
     bool launched = false;
     bool overdue = false;
     shm::Nanoseconds launched_ns = 0;
@@ -61,17 +60,21 @@ class Background : private Gpu::Tenant {
     uint32_t status;
   };
 
+  explicit Background(Gpu* gpu) : gpu_(gpu) {}
   void Run();
   // Lock held:
   void Fill(std::vector<Ended>& ended);
   absl::Status Start(Lane& lane);
+  shm::EcqEntry* CompletionOf(const Lane& lane) const {
+    return completions_.as<shm::EcqEntry>() + (&lane - lanes_.data());
+  }
   void Look(std::vector<Ended>& ended);
 
   static void Tell(std::vector<Ended>& ended);
 
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
-  absl::Status Settle() override { return absl::OkStatus(); }
+  absl::Status Settle() override;
   bool MarkOverdue(shm::Nanoseconds since) override;
 
   Gpu* const gpu_;
@@ -79,6 +82,8 @@ class Background : private Gpu::Tenant {
   std::condition_variable work_;
   std::array<std::deque<std::unique_ptr<KernelLaunch>>, kPriorities> waiting_;
   std::array<Lane, kStreams> lanes_;
+  DeviceBytes scratch_;      // EventScratch, a lane each
+  PinnedBytes completions_;  // EcqEntry, a lane each
   size_t running_ = 0;
   size_t replaying_ = 0;
   bool stopping_ = false;

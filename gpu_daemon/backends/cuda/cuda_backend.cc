@@ -40,10 +40,10 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
   gpu_->SetTracing(options_.tracing);
-  memory_ = std::make_unique<CudaMemory>(
-      gpu_.get(), CudaMemory::Pause{.quiet = [this] { PauseEdge(true); },
-                                    .resume = [this] { PauseEdge(false); }});
-  background_ = std::make_unique<Background>(gpu_.get());
+  memory_ = std::make_unique<CudaMemory>(gpu_.get());
+  auto background = Background::Create(gpu_.get());
+  if (!background.ok()) return background.status();
+  background_ = *std::move(background);
   std::vector<PathSet::Entry> entries;
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
@@ -70,12 +70,9 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
 
 CudaBackend::~CudaBackend() {
   if (paths_ != nullptr) Stop();
-  {
-    std::lock_guard lock(mutex_);
-    edge_ = nullptr;
-  }
   paths_.reset();
   background_.reset();
+  if (gpu_ != nullptr) gpu_->AwaitRetired();
   memory_.reset();
 }
 
@@ -86,19 +83,7 @@ absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartEdge(
                                     .on_violation = options_.on_violation,
                                     .longest_kernel = gpu_->longest_kernel()});
   if (!path.ok()) return path.status();
-  std::lock_guard lock(mutex_);
-  edge_ = path->get();
   return std::unique_ptr<LaunchPath>(*std::move(path));
-}
-
-void CudaBackend::PauseEdge(bool pause) {
-  EdgePath* edge = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    edge = edge_;
-  }
-  if (edge == nullptr) return;
-  pause ? edge->Pause() : edge->Unpause();
 }
 
 PathSet::Entry CudaBackend::HostPath(

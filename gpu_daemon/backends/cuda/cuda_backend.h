@@ -67,7 +67,6 @@ class CudaBackend : public Backend {
                           std::function<std::unique_ptr<HostLauncher>()> make);
   std::vector<HostLauncher*> launchers() const;
   absl::StatusOr<std::unique_ptr<LaunchPath>> StartEdge(bool tracing);
-  void PauseEdge(bool pause);
 
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;
@@ -76,7 +75,6 @@ class CudaBackend : public Backend {
   mutable std::mutex mutex_;
   // Of the paths that have started:
   std::vector<HostLauncher*> launchers_;
-  EdgePath* edge_ = nullptr;
   std::unique_ptr<PathSet> paths_;
 };
 

@@ -14,15 +14,12 @@ class CudaMemory::Mapping : public HostMapping {
   Mapping(CudaMemory* owner, std::span<std::byte> memory)
       : owner_(owner), memory_(memory) {}
   ~Mapping() override {
-    owner_->pause_.quiet();
-    {
-      const Gpu::Use use = owner_->gpu_->Enter();
-      std::lock_guard lock(owner_->mutex_);
-      owner_->mappings_.erase(this);
-      if (!use) registration_.Abandon();
-      registration_ = {};
-    }
-    owner_->pause_.resume();
+    const Gpu::Quiet quiet(owner_->gpu_);
+    const Gpu::Use use = owner_->gpu_->Enter();
+    std::lock_guard lock(owner_->mutex_);
+    owner_->mappings_.erase(this);
+    if (!use) registration_.Abandon();
+    registration_ = {};
   }
 
   absl::Status Register() {
@@ -45,16 +42,13 @@ class CudaMemory::Block : public GpuMemory {
  public:
   explicit Block(CudaMemory* owner) : owner_(owner) {}
   ~Block() override {
-    owner_->pause_.quiet();
-    {
-      const Gpu::Use use = owner_->gpu_->Enter();
-      std::lock_guard lock(owner_->mutex_);
-      owner_->blocks_.erase(this);
-      Unmap();
-      if (handle_ != 0) driver().cuMemRelease(handle_);
-      if (address_ != 0) driver().cuMemAddressFree(address_, size_);
-    }
-    owner_->pause_.resume();
+    const Gpu::Quiet quiet(owner_->gpu_);
+    const Gpu::Use use = owner_->gpu_->Enter();
+    std::lock_guard lock(owner_->mutex_);
+    owner_->blocks_.erase(this);
+    Unmap();
+    if (handle_ != 0) driver().cuMemRelease(handle_);
+    if (address_ != 0) driver().cuMemAddressFree(address_, size_);
   }
 
   std::byte* data() const override {
@@ -138,27 +132,19 @@ class CudaMemory::Block : public GpuMemory {
   bool mapped_ = false;
 };
 
-CudaMemory::CudaMemory(Gpu* gpu, Pause pause)
-    : gpu_(gpu), pause_(std::move(pause)) {
-  gpu_->Add(this);
-}
+CudaMemory::CudaMemory(Gpu* gpu) : gpu_(gpu) { gpu_->Add(this); }
 
 CudaMemory::~CudaMemory() { gpu_->Remove(this); }
 
 // Again, if the context was lost on the way.
 absl::Status CudaMemory::Try(const std::function<absl::Status()>& action) {
+  const Gpu::Quiet quiet(gpu_);
   while (true) {
-    pause_.quiet();
-    absl::Status status;
-    bool again = false;
-    {
-      const Gpu::Use use = gpu_->Enter();
-      std::lock_guard lock(mutex_);
-      status = use ? action() : gpu_->health();
-      again = use && !status.ok() && gpu_->Faulted();
-    }
-    pause_.resume();
-    if (!again) return status;
+    const Gpu::Use use = gpu_->Enter();
+    if (!use) return gpu_->health();
+    std::lock_guard lock(mutex_);
+    const absl::Status status = action();
+    if (status.ok() || !gpu_->Faulted()) return status;
   }
 }
 

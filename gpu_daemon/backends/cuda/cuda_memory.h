@@ -19,13 +19,7 @@ namespace carillon::gpud::cuda {
 // Gpu.
 class CudaMemory : public KernelMemory, private Gpu::Tenant {
  public:
-  // Unregistering does not return while kernels launch kernels: `quiet` is
-  // asked to see to it that none do, and `resume` that they may again.
-  struct Pause {
-    std::function<void()> quiet;
-    std::function<void()> resume;
-  };
-  CudaMemory(Gpu* gpu, Pause pause);
+  explicit CudaMemory(Gpu* gpu);
   ~CudaMemory() override;
 
   absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
@@ -49,7 +43,6 @@ class CudaMemory : public KernelMemory, private Gpu::Tenant {
   bool MarkOverdue(shm::Nanoseconds) override { return false; }
 
   Gpu* const gpu_;
-  const Pause pause_;
   mutable std::mutex mutex_;
   std::set<Mapping*> mappings_;
   std::set<Block*> blocks_;

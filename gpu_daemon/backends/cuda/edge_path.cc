@@ -133,7 +133,8 @@ absl::Status EdgePath::Open() {
     return prepared;
   });
   if (!status.ok()) return status;
-  gpu_->Add(this);
+  gpu_->Add(static_cast<Gpu::Tenant*>(this));
+  gpu_->Add(static_cast<Gpu::Resident*>(this));
   watcher_ = std::thread([this] { Watch(); });
   return absl::OkStatus();
 }
@@ -141,9 +142,11 @@ absl::Status EdgePath::Open() {
 EdgePath::~EdgePath() {
   Stop();
   if (watcher_.joinable()) {
-    gpu_->Remove(this);
+    gpu_->Remove(static_cast<Gpu::Resident*>(this));
+    gpu_->Remove(static_cast<Gpu::Tenant*>(this));
     watcher_.join();
   }
+  const Gpu::Quiet quiet(gpu_);
   const Gpu::Use use = gpu_->Enter();
   if (!use) Abandon();
   std::lock_guard lock(mutex_);
@@ -158,22 +161,39 @@ EdgePath::~EdgePath() {
 }
 
 absl::Status EdgePath::Change(const std::function<absl::Status()>& change) {
+  const Gpu::Quiet quiet(gpu_);
   while (true) {
     const Gpu::Use use = gpu_->Enter();
     if (!use) return gpu_->health();
     std::lock_guard lock(mutex_);
-    if (!StopDispatchers()) continue;
-    absl::Status status = change();
-    if (pauses_ == 0 && !stopped_ && !residents_.empty()) {
-      const absl::Status started = StartDispatchers();
-      if (!started.ok() && !gpu_->Faulted()) {
-        spdlog::error("no event kernel of launch path edge is served: {}",
-                      std::string(started.message()));
-      }
-      status.Update(started);
-    }
+    const absl::Status status = change();
     if (status.ok() || !gpu_->Faulted()) return status;
   }
+}
+
+void EdgePath::Pause() {
+  while (const Gpu::Use use = gpu_->Enter()) {
+    std::lock_guard lock(mutex_);
+    paused_ = true;
+    if (StopDispatchers()) return;
+  }
+}
+
+void EdgePath::Unpause() {
+  const Gpu::Use use = gpu_->Enter();
+  std::lock_guard lock(mutex_);
+  paused_ = false;
+  if (use) StartIfWanted();
+}
+
+// Where it cannot, the context is lost, and recovery tries again; or no event
+// kernel is served any more, which must be known.
+void EdgePath::StartIfWanted() {
+  if (paused_ || stopped_ || residents_.empty()) return;
+  const absl::Status status = StartDispatchers();
+  if (status.ok() || gpu_->Faulted()) return;
+  spdlog::error("no event kernel of launch path edge is served: {}",
+                std::string(status.message()));
 }
 
 absl::Status EdgePath::Prepare() {
@@ -548,20 +568,6 @@ absl::Status EdgePath::FetchHeads() {
   return absl::OkStatus();
 }
 
-void EdgePath::Pause() {
-  Change([this] {
-    ++pauses_;
-    return absl::OkStatus();
-  }).IgnoreError();
-}
-
-void EdgePath::Unpause() {
-  Change([this] {
-    --pauses_;
-    return absl::OkStatus();
-  }).IgnoreError();
-}
-
 void EdgePath::SetTracing(bool on) {
   std::lock_guard lock(mutex_);
   tracing_ = on;
@@ -779,7 +785,7 @@ absl::Status EdgePath::Settle() {
 
 absl::Status EdgePath::Resume() {
   std::lock_guard lock(mutex_);
-  if (stopped_ || pauses_ != 0 || residents_.empty()) return absl::OkStatus();
+  if (stopped_ || paused_ || residents_.empty()) return absl::OkStatus();
   return StartDispatchers();
 }
 

@@ -29,7 +29,7 @@
 
 namespace carillon::gpud::cuda {
 
-class EdgePath : public LaunchPath, private Gpu::Tenant {
+class EdgePath : public LaunchPath, private Gpu::Tenant, private Gpu::Resident {
  public:
   struct Options {
     bool tracing = false;
@@ -61,11 +61,6 @@ class EdgePath : public LaunchPath, private Gpu::Tenant {
   void SetTracing(bool on) override;
   PathFigures figures() const override;
   void Stop() override;
-
-  // Between the two the dispatchers rest, so that the driver can free and
-  // register memory. They may be nested.
-  void Pause();
-  void Unpause();
 
   // What the dispatchers say of themselves; a copy of some milliseconds ago.
   EdgeFigures dispatch_figures() const;
@@ -100,8 +95,8 @@ class EdgePath : public LaunchPath, private Gpu::Tenant {
   EdgePath(Gpu* gpu, Options options);
   absl::Status Open();
 
-  // Runs `change` with the dispatchers stopped, under a use of the Gpu's and the
-  // lock. Again, if the context was lost on the way.
+  // Runs `change` in a quiet of the Gpu's, under a use and the lock. Again, if
+  // the context was lost on the way.
   absl::Status Change(const std::function<absl::Status()>& change);
 
   // Under a use and the lock:
@@ -122,6 +117,10 @@ class EdgePath : public LaunchPath, private Gpu::Tenant {
 
   void Watch();
   void LookAt(Resident& resident, shm::Nanoseconds now);
+
+  void Pause() override;
+  void Unpause() override;
+  void StartIfWanted();
 
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
@@ -155,7 +154,7 @@ class EdgePath : public LaunchPath, private Gpu::Tenant {
   bool tracing_;
   bool traced_ever_ = false;
   bool running_ = false;  // the dispatchers
-  uint32_t pauses_ = 0;
+  bool paused_ = false;
   bool stopped_ = false;
   std::condition_variable watch_;
   std::thread watcher_;

@@ -45,7 +45,7 @@ Gpu::~Gpu() {
   }
   state_changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
-  if (retirer_.joinable()) retirer_.join();
+  AwaitRetired();
   if (context_ != nullptr) {
     driver_.cuCtxSetCurrent(context_);
     clock_ = {};
@@ -216,6 +216,32 @@ int Gpu::StreamPriority(uint32_t priority) const {
                                static_cast<int>(kPriorities - 1);
 }
 
+Gpu::Quiet::Quiet(Gpu* gpu) : gpu_(gpu), lock_(gpu->quiet_mutex_) {
+  if (gpu_->quiets_++ != 0) return;
+  for (Resident* resident : gpu_->residents_) resident->Pause();
+}
+
+Gpu::Quiet::~Quiet() {
+  if (--gpu_->quiets_ != 0) return;
+  for (Resident* resident : gpu_->residents_) resident->Unpause();
+}
+
+void Gpu::Add(Resident* resident) {
+  std::lock_guard lock(quiet_mutex_);
+  residents_.push_back(resident);
+}
+
+void Gpu::Remove(Resident* resident) {
+  std::lock_guard lock(quiet_mutex_);
+  std::erase(residents_, resident);
+}
+
+void Gpu::AwaitRetired() {
+  std::lock_guard lock(retirers_mutex_);
+  for (std::thread& retirer : retirers_) retirer.join();
+  retirers_.clear();
+}
+
 void Gpu::Add(Tenant* tenant) {
   std::lock_guard lock(tenants_mutex_);
   tenants_.push_back(tenant);
@@ -374,8 +400,9 @@ void Gpu::Recover() {
     broken_ = status;
   }
   SetState(status.ok() ? State::kUp : State::kBroken);
-  if (retirer_.joinable()) retirer_.join();
-  retirer_ = std::thread([lost = std::move(lost)] {});
+  // Not here: whoever goes with it may wait for this thread.
+  std::lock_guard retirers_lock(retirers_mutex_);
+  retirers_.emplace_back([lost = std::move(lost)] {});
 }
 
 // Leaves in `unfinished` what has not ended when it fails.

@@ -6,6 +6,9 @@
 //   use      a thread's right to call the driver: none is given while a context
 //            is lost, and a loss is dealt with when the last has ended
 //   tenant   who has things in the context
+//   resident who keeps kernels on the GPU; while they are there, the driver
+//            neither frees nor registers memory (it waits for an idle GPU)
+//   quiet    a time in which no resident's kernels are there
 //
 // After a loss, events and background kernels that had not ended run again, one
 // at a time: the one that faults again was the culprit, and fails; the others
@@ -91,6 +94,29 @@ class Gpu {
     virtual bool MarkOverdue(shm::Nanoseconds since) = 0;
   };
 
+  class Resident {
+   public:
+    virtual ~Resident() = default;
+    // Takes its kernels from the GPU, and may put them there again. In turn, in
+    // whatever thread, without a use.
+    virtual void Pause() = 0;
+    virtual void Unpause() = 0;
+  };
+
+  // While it lives, residents pause. May be nested in one thread; others wait.
+  // Not in a tenant's calls, nor with a lock that a resident takes.
+  class Quiet {
+   public:
+    explicit Quiet(Gpu* gpu);
+    ~Quiet();
+    Quiet(const Quiet&) = delete;
+    Quiet& operator=(const Quiet&) = delete;
+
+   private:
+    Gpu* const gpu_;
+    const std::unique_lock<std::recursive_mutex> lock_;
+  };
+
   // A thread's right to call the driver, with the context current.
   class Use {
    public:
@@ -159,6 +185,13 @@ class Gpu {
   void Add(Tenant* tenant);
   void Remove(Tenant* tenant);
 
+  // From now on it is paused by a Quiet; until Remove() returns.
+  void Add(Resident* resident);
+  void Remove(Resident* resident);
+
+  // Returns when nothing that a recovery has kept is left.
+  void AwaitRetired();
+
   // Why the GPU cannot be used any more; OK while it can.
   absl::Status health() const;
 
@@ -209,6 +242,10 @@ class Gpu {
   std::mutex functions_mutex_;
   std::map<std::string, CUfunction, std::less<>> functions_;
 
+  std::recursive_mutex quiet_mutex_;
+  uint32_t quiets_ = 0;  // of the thread that holds it
+  std::vector<Resident*> residents_;
+
   std::mutex tenants_mutex_;
   std::vector<Tenant*> tenants_;
 
@@ -217,7 +254,8 @@ class Gpu {
   absl::Status broken_;
   bool stopping_ = false;
   std::thread watcher_;
-  std::thread retirer_;  // lets go of what a recovery has kept
+  std::mutex retirers_mutex_;
+  std::vector<std::thread> retirers_;  // let go of what recoveries have kept
 };
 
 }  // namespace carillon::gpud::cuda

@@ -37,6 +37,7 @@ HostLauncher::~HostLauncher() {
   const Gpu::Use use = gpu_->Enter();
   if (!use) Abandon();
   tenancies_.clear();
+  retired_.clear();
   flights_.clear();
   streams_ = {};
 }
@@ -69,6 +70,7 @@ EventFrame HostLauncher::FrameOf(const Flight& flight,
 }
 
 absl::Status HostLauncher::Prepare(EventKernel& event) {
+  const Gpu::Quiet quiet(gpu_);
   while (true) {
     const Gpu::Use use = gpu_->Enter();
     if (!use) return gpu_->health();
@@ -99,14 +101,31 @@ absl::Status HostLauncher::OpenStreams(uint32_t priority) {
 }
 
 void HostLauncher::Release(EventKernel& event) {
-  const Gpu::Use use = gpu_->Enter();
   std::lock_guard lock(mutex_);
   const auto tenancy = tenancies_.find(&event);
   if (tenancy == tenancies_.end()) return;
   tenancy->second.released = true;
-  if (tenancy->second.in_flight != 0) return;
-  if (!use) tenancy->second.resources->Abandon();
+  if (tenancy->second.in_flight == 0) Retire(tenancy);
+}
+
+// To be freed later: not in the front-end's thread, since the driver may wait.
+void HostLauncher::Retire(Tenancies::iterator tenancy) {
+  retired_.push_back(std::move(tenancy->second.resources));
   tenancies_.erase(tenancy);
+}
+
+void HostLauncher::FreeRetired() {
+  {
+    std::lock_guard lock(mutex_);
+    if (retired_.empty()) return;
+  }
+  const Gpu::Quiet quiet(gpu_);
+  const Gpu::Use use = gpu_->Enter();
+  std::lock_guard lock(mutex_);
+  if (!use) {
+    for (auto& resources : retired_) resources->Abandon();
+  }
+  retired_.clear();
 }
 
 bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
@@ -193,17 +212,20 @@ bool HostLauncher::Ended(Flight& flight, bool stream_free) {
 void HostLauncher::Land(const Flight& flight) {
   const auto tenancy = tenancies_.find(flight.event.get());
   if (--tenancy->second.in_flight == 0 && tenancy->second.released) {
-    tenancies_.erase(tenancy);
+    Retire(tenancy);
   }
 }
 
 template <class Match>
 void HostLauncher::AwaitAll(Match match) {
-  std::unique_lock lock(mutex_);
-  while (std::any_of(flights_.begin(), flights_.end(), match) &&
-         gpu_->health().ok()) {
-    landed_.wait_for(lock, kLookEvery);
+  {
+    std::unique_lock lock(mutex_);
+    while (std::any_of(flights_.begin(), flights_.end(), match) &&
+           gpu_->health().ok()) {
+      landed_.wait_for(lock, kLookEvery);
+    }
   }
+  FreeRetired();
 }
 
 void HostLauncher::Await(const EventKernel* event) {
@@ -219,6 +241,7 @@ void HostLauncher::Abandon() {
   for (auto& [event, tenancy] : tenancies_) {
     if (tenancy.resources != nullptr) tenancy.resources->Abandon();
   }
+  for (auto& resources : retired_) resources->Abandon();
   for (auto& streams : streams_) {
     for (Stream& stream : streams) stream.Abandon();
   }

@@ -100,12 +100,16 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
     bool released = false;  // gone with its last flight
   };
 
+  using Tenancies = std::map<EventKernel*, Tenancy>;
+
   absl::Status TryPrepare(EventKernel& event);
+  void FreeRetired();
   // Lock held, all of them:
   absl::Status Start(Flight& flight);
   absl::Status OpenStreams(uint32_t priority);
   bool Ended(Flight& flight, bool stream_free);
   void Land(const Flight& flight);
+  void Retire(Tenancies::iterator tenancy);
 
   template <class Match>
   void AwaitAll(Match match);
@@ -113,7 +117,8 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
   Gpu* const gpu_;
   mutable std::mutex mutex_;
   std::condition_variable landed_;
-  std::map<EventKernel*, Tenancy> tenancies_;
+  Tenancies tenancies_;
+  std::vector<std::unique_ptr<Resources>> retired_;  // of event kernels gone
   std::array<std::array<Stream, kStreams>, kPriorities> streams_;
   std::deque<Flight> flights_;  // in the order of their launches
   size_t next_stream_ = 0;

@@ -31,9 +31,12 @@ std::vector<Configuration> Configurations(bool quick) {
   const std::vector<std::string> units = {"//...", "-//integration_tests/..."};
   // Where our own threads share memory. Debian's gRPC is not instrumented: TSan
   // reports races in whatever is linked with it.
-  const std::vector<std::string> threads = {
-      "//shm/...", "//gpu_daemon/front_end/...", "//gpu_daemon/kmu/...",
-      "//gpu_daemon/backends/...", "//gpu_daemon/kernels/..."};
+  const std::vector<std::string> threads = {"//shm/...",
+                                            "//gpu_daemon/front_end/...",
+                                            "//gpu_daemon/kmu/...",
+                                            "//gpu_daemon/backends/...",
+                                            "//gpu_daemon/kernels/...",
+                                            "//gpu_daemon/launch/..."};
   if (quick) {
     return {
         {"", {"--build_tests_only", "--test_tag_filters=-integration"}, units}};

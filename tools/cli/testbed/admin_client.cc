@@ -226,9 +226,8 @@ absl::Status GrpcReadinessProbe::Gpud(std::string* note) {
   if (absl::Status status = client_.CheckHealth(); !status.ok()) return status;
   const auto status = client_.GetStatus();
   if (!status.ok()) return status.status();
-  *note = fmt::format("{} back-end, {} worker{}, policy {}", status->backend(),
-                      status->workers(), status->workers() == 1 ? "" : "s",
-                      status->policy());
+  *note = fmt::format("{} back-end: {}; policy {}", status->backend(),
+                      status->backend_description(), status->policy());
   return absl::OkStatus();
 }
 

@@ -42,6 +42,7 @@ class FakeAdmin : public v1::Admin::Service {
                          v1::GetStatusResponse* response) override {
     response->set_backend("cpu");
     response->set_workers(2);
+    response->set_backend_description("2 worker threads");
     response->set_policy("priority");
     return grpc::Status::OK;
   }
@@ -212,7 +213,7 @@ TEST_F(AdminClientTest, ProbesReadiness) {
   GrpcReadinessProbe probe(paths_);
   std::string note;
   EXPECT_TRUE(probe.Gpud(&note).ok());
-  EXPECT_EQ(note, "cpu back-end, 2 workers, policy priority");
+  EXPECT_EQ(note, "cpu back-end: 2 worker threads; policy priority");
   const auto devices = probe.Devices();
   ASSERT_TRUE(devices.ok()) << devices.status();
   EXPECT_TRUE(devices->at("ready").ready);

@@ -1,0 +1,227 @@
+// Every launch path of every back-end under one roof: the same events, the same
+// results, the same ledger. The CUDA back-end runs on a driver made of CPU
+// threads here; what only a GPU can show is gpu_check's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "devices/sdk/edge.h"
+#include "fmt/format.h"
+#include "integration_tests/testbed_process.h"
+
+namespace carillon {
+namespace {
+
+using edge::Constant;
+using edge::Fixed;
+using edge::Place;
+using edge::Writable;
+using ::testing::HasSubstr;
+using testing::kBound;
+using testing::Testbed;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+class LaunchPathsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "cuda") {
+#ifdef CARILLON_HAVE_CUDA
+      const std::string library =
+          testing::Program("gpu_daemon/backends/cuda/fake/libcuda.so.1");
+      setenv("LD_LIBRARY_PATH", library.substr(0, library.rfind('/')).c_str(),
+             1);
+#else
+      GTEST_SKIP() << "built without the CUDA toolkit";
+#endif
+    }
+    auto testbed = Testbed::Start({"--backend", GetParam()});
+    ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
+    testbed_ = *std::move(testbed);
+    const v1::GetStatusResponse status = testbed_->Status();
+    for (const v1::LaunchPath& path : status.launch_paths()) {
+      paths_.push_back(path.name());
+    }
+    ASSERT_FALSE(paths_.empty());
+    EXPECT_EQ(paths_[0], "edge");
+  }
+  void TearDown() override { unsetenv("LD_LIBRARY_PATH"); }
+
+  std::unique_ptr<edge::Device> Attach(const std::string& name) {
+    edge::AttachOptions options;
+    options.testbed_directory = testbed_->directory();
+    options.name = name;
+    options.kind = "test";
+    auto device = edge::Device::Attach(options);
+    EXPECT_TRUE(device.ok()) << Message(device.status());
+    return device.ok() ? *std::move(device) : nullptr;
+  }
+
+  std::unique_ptr<Testbed> testbed_;
+  std::vector<std::string> paths_;
+};
+
+// sum = a + b, a pair of vectors in every slot; almost an element a thread.
+class Adder {
+ public:
+  static constexpr uint32_t kRing = 8;
+
+  Adder(edge::Device& device, const std::string& path, uint32_t blocks)
+      : elements_(blocks * 32 - 2),
+        a_(*device.AllocateBuffer(Place::kInput, kRing * bytes())),
+        b_(*device.AllocateBuffer(Place::kInput, kRing * bytes())),
+        sum_(*device.AllocateBuffer(Place::kOutput, kRing * bytes())) {
+    edge::EventSpec spec;
+    spec.kernel = "vector_add";
+    spec.grid = {blocks, 1, 1};
+    spec.block = {32, 1, 1};
+    spec.max_in_flight = kRing;
+    spec.launch_path = path;
+    const edge::BufferPart slots{.length = bytes(), .slot_stride = bytes()};
+    spec.parameters = {Fixed("a", a_, slots), Fixed("b", b_, slots),
+                       Fixed("c", sum_, slots)};
+    auto registered = edge::edgeRegisterEvent(device, spec);
+    EXPECT_TRUE(registered.ok()) << path << ": " << registered.status();
+    queue = registered.ok() ? *registered : nullptr;
+  }
+
+  void Prepare(std::mt19937& random) {
+    const uint32_t slot = queue->next_slot();
+    for (const edge::Buffer* buffer : {&a_, &b_}) {
+      for (uint32_t i = 0; i < elements_; ++i) {
+        const auto value = static_cast<float>(random() % 1000);
+        std::memcpy(buffer->bytes.data() + slot * bytes() + i * sizeof(value),
+                    &value, sizeof(value));
+      }
+    }
+  }
+  bool IsRight(shm::Sequence sequence) const {
+    const uint32_t slot = queue->SlotOf(sequence);
+    for (uint32_t i = 0; i < elements_; ++i) {
+      if (At(sum_, slot, i) != At(a_, slot, i) + At(b_, slot, i)) return false;
+    }
+    return true;
+  }
+
+  edge::EventQueue* queue = nullptr;
+
+ private:
+  uint64_t bytes() const { return elements_ * sizeof(float); }
+  float At(const edge::Buffer& buffer, uint32_t slot, uint32_t i) const {
+    float value;
+    std::memcpy(&value,
+                buffer.bytes.data() + slot * bytes() + i * sizeof(value),
+                sizeof(value));
+    return value;
+  }
+
+  const uint32_t elements_;
+  const edge::Buffer a_;
+  const edge::Buffer b_;
+  const edge::Buffer sum_;
+};
+
+TEST_P(LaunchPathsTest, EveryPathComputesTheSameAndLosesNothing) {
+  constexpr uint64_t kEvents = 200;
+  std::mt19937 random(GTEST_FLAG_GET(random_seed));
+  auto device = Attach("device0");
+  for (const std::string& path : paths_) {
+    SCOPED_TRACE(path);
+    // In one warp, and in more blocks than one.
+    for (const uint32_t blocks : {1, 10}) {
+      Adder adder(*device, path, blocks);
+      ASSERT_NE(adder.queue, nullptr);
+      for (uint64_t sent = 0, taken = 0; taken < kEvents; ++taken) {
+        while (sent < kEvents && adder.queue->free_slots() > 0) {
+          adder.Prepare(random);
+          adder.queue->RingDoorbell();
+          ++sent;
+        }
+        const auto done = adder.queue->Wait(kBound);
+        ASSERT_TRUE(done.ok()) << Message(done.status());
+        ASSERT_EQ(done->sequence.value(), taken + 1);
+        ASSERT_EQ(done->state, edge::EventState::kDone) << done->status;
+        ASSERT_TRUE(adder.IsRight(done->sequence)) << taken;
+        adder.queue->Free();
+      }
+      const v1::ListEktResponse ekt = testbed_->Ekt();
+      ASSERT_EQ(ekt.entries_size(), 1);
+      EXPECT_EQ(ekt.entries(0).launch_path(), path);
+      EXPECT_TRUE(edge::edgeUnregisterEvent(*device, adder.queue).ok());
+    }
+  }
+  const v1::EventCounts events = testbed_->Status().events();
+  EXPECT_EQ(events.rung(), paths_.size() * 2 * kEvents);
+  EXPECT_EQ(events.done(), events.rung());
+}
+
+TEST_P(LaunchPathsTest, DevicesComeAndGoWhileOthersAreServed) {
+  auto device = Attach("steady");
+  std::mt19937 random(1);
+  std::vector<std::unique_ptr<Adder>> adders;
+  for (const std::string& path : paths_) {
+    adders.push_back(std::make_unique<Adder>(*device, path, 10));
+    ASSERT_NE(adders.back()->queue, nullptr);
+  }
+  for (int round = 0; round < 6; ++round) {
+    auto guest = Attach("guest");
+    for (const std::string& path : paths_) {
+      SCOPED_TRACE(path);
+      Adder brief(*guest, path, 1);
+      ASSERT_NE(brief.queue, nullptr);
+      brief.Prepare(random);
+      brief.queue->RingDoorbell();
+      // Rung before the guest's event ends, or its unregistering begins.
+      for (const auto& adder : adders) {
+        adder->Prepare(random);
+        adder->queue->RingDoorbell();
+      }
+      EXPECT_TRUE(edge::edgeUnregisterEvent(*guest, brief.queue).ok());
+      for (const auto& adder : adders) {
+        const auto done = adder->queue->Wait(kBound);
+        ASSERT_TRUE(done.ok()) << Message(done.status());
+        ASSERT_EQ(done->state, edge::EventState::kDone) << done->status;
+        ASSERT_TRUE(adder->IsRight(done->sequence));
+        adder->queue->Free();
+      }
+    }
+    guest.reset();
+  }
+  adders.clear();
+  device.reset();
+  EXPECT_TRUE(testing::Eventually([&] {
+    const v1::GetStatusResponse status = testbed_->Status();
+    return status.devices() == 0 && status.ekt_used() == 0 &&
+           status.memory_used() == 0;
+  }));
+  const v1::EventCounts events = testbed_->Status().events();
+  EXPECT_EQ(events.rung(), events.done() + events.failed() + events.aborted());
+}
+
+TEST_P(LaunchPathsTest, APathThatIsNotThereIsRefusedWithThoseThatAre) {
+  auto device = Attach("device0");
+  edge::EventSpec spec;
+  spec.kernel = "null_event";
+  spec.parameters = {Constant("token", 1)};
+  spec.launch_path = "warp_drive";
+  const auto refused = edge::edgeRegisterEvent(*device, spec);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(refused.status()),
+              HasSubstr("no launch path 'warp_drive'; there are: edge, "));
+  EXPECT_EQ(testbed_->Status().ekt_used(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, LaunchPathsTest,
+                         ::testing::Values("cpu", "cuda"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace carillon
