@@ -188,6 +188,16 @@ _fatbin = rule(
     ),
 )
 
+def _shared_object_impl(ctx):
+    return [DefaultInfo(files = ctx.attr.fatbin[OutputGroupInfo].object)]
+
+# The object as every build configuration gets it: nvcc runs once, not once more
+# for each sanitizer.
+_shared_object = rule(
+    implementation = _shared_object_impl,
+    attrs = {"fatbin": attr.label(cfg = "host", mandatory = True)},
+)
+
 def cuda_fatbin(
         name,
         src,
@@ -227,13 +237,13 @@ def cuda_fatbin(
         copts = copts,
         **kwargs
     )
-    for group in ["header", "object"]:
-        native.filegroup(
-            name = "%s_%s" % (generated, group),
-            srcs = [generated],
-            output_group = group,
-            **kwargs
-        )
+    native.filegroup(
+        name = generated + "_header",
+        srcs = [generated],
+        output_group = "header",
+        **kwargs
+    )
+    _shared_object(name = generated + "_object", fatbin = generated, **kwargs)
     native.cc_library(
         name = name,
         srcs = [generated + "_object"],

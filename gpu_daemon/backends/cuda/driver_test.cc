@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "gpu_daemon/backends/cuda/cuda_module.h"
 #include "gpu_daemon/backends/cuda/owned.h"
-#include "gpu_daemon/kernels/kernels_fatbin.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -36,8 +36,7 @@ std::string RunFailIf(const Driver& driver, uint32_t code) {
   CUresult result = driver.cuDevicePrimaryCtxRetain(&context, 0);
   if (result == CUDA_SUCCESS) result = driver.cuCtxSetCurrent(context);
   if (result != CUDA_SUCCESS) return ErrorText(driver, result);
-  const absl::StatusOr<Module> module =
-      LoadModule(driver, simt::KernelsFatbin());
+  const absl::StatusOr<Module> module = LoadModule(driver, CudaModule());
   if (!module.ok()) return module.status().ToString();
   const absl::StatusOr<CUfunction> function =
       FindFunction(driver, module->get(), "carillon_fail_if");

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "gpu_daemon/backends/cuda/cuda_module.h"
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/kernels/all_kernels.h"
-#include "gpu_daemon/kernels/kernels_fatbin.h"
 #include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/event_frame.h"
 
@@ -690,7 +690,7 @@ TEST_F(FakeGpuTest, ABadImageIsRefusedWithItsReason) {
 }
 
 TEST_F(FakeGpuTest, OurFatbinHasEveryKernelForEveryGpu) {
-  absl::StatusOr<Module> module = LoadModule(driver_, simt::KernelsFatbin());
+  absl::StatusOr<Module> module = LoadModule(driver_, CudaModule());
   ASSERT_TRUE(module.ok()) << module.status();
   for (const simt::KernelInfo* kernel : simt::AllKernels()) {
     const std::string name = "carillon_" + std::string(kernel->name);
@@ -715,7 +715,7 @@ TEST_F(FakeGpuTest, OurFatbinHasEveryKernelForEveryGpu) {
     gpu_.ChangeSettings(
         [major = major](FakeSettings& s) { s.compute_major = major; });
     CUmodule loaded = nullptr;
-    EXPECT_EQ(driver_.cuModuleLoadData(&loaded, simt::KernelsFatbin().data()),
+    EXPECT_EQ(driver_.cuModuleLoadData(&loaded, CudaModule().data()),
               result)
         << major;
   }
