@@ -52,9 +52,6 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext*,
   Describe(daemon_->ekt->totals(), response->mutable_events());
   response->set_telemetry_sent(daemon_->bus->sent());
   response->set_telemetry_dropped(daemon_->bus->dropped());
-  const PathFigures looks = daemon_->backend->paths().figures();
-  response->set_frontend_polls(looks.polls);
-  response->set_frontend_sleeps(looks.sleeps);
   response->set_background_kernels(figures.background_kernels);
   response->set_background_blocks(figures.background_blocks);
   DescribePaths(response);
@@ -63,14 +60,27 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext*,
 
 void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
   const auto events = daemon_->ekt->events();
-  for (const LaunchPathInfo& info : daemon_->backend->paths().infos()) {
+  uint64_t polls = 0;
+  uint64_t sleeps = 0;
+  for (const auto& [info, unavailable, counters] :
+       daemon_->backend->paths().Describe()) {
     v1::LaunchPath* path = response->add_launch_paths();
     path->set_name(std::string(info.name));
     path->set_summary(std::string(info.summary));
+    path->set_unavailable(unavailable);
+    for (const PathCounter& counter : counters) {
+      v1::Counter* shown = path->add_counters();
+      shown->set_name(std::string(counter.name));
+      shown->set_value(counter.value);
+      if (counter.name == "polls") polls += counter.value;
+      if (counter.name == "sleeps") sleeps += counter.value;
+    }
     path->set_event_kernels(static_cast<uint32_t>(std::count_if(
         events.begin(), events.end(),
-        [&](const auto& event) { return event->launch_path() == info.name; })));
+        [&](const auto& event) { return event->launch_path() == path->name(); })));
   }
+  response->set_frontend_polls(polls);
+  response->set_frontend_sleeps(sleeps);
 }
 
 grpc::Status AdminService::ListDevices(grpc::ServerContext*,

@@ -54,10 +54,11 @@ class FrontEnd : public LaunchPath {
       const DeviceMemory* memory) override;
   absl::Status Wake() override;
   void SetTracing(bool on) override;
-  PathFigures figures() const override {
-    return {.polls = polls_.load(std::memory_order_relaxed),
-            .sleeps = sleeps_.load(std::memory_order_relaxed)};
+  std::vector<PathCounter> counters() const override {
+    return {{"polls", polls()}, {"sleeps", sleeps()}};
   }
+  uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
+  uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
   // What the launcher runs in this thread runs to its end.
   void Stop() override;
 

@@ -445,11 +445,11 @@ TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
   uint64_t sleeps = 0;
   for (int round = 0; round < 200; ++round) {
     const shm::Nanoseconds start = shm::NowNs();
-    while (front_end_->figures().sleeps == sleeps) {
+    while (front_end_->sleeps() == sleeps) {
       ASSERT_LT(shm::NowNs() - start, 10'000'000'000) << "it never sleeps";
       std::this_thread::yield();
     }
-    sleeps = front_end_->figures().sleeps;
+    sleeps = front_end_->sleeps();
     event.ring->Commit();
     event.ring->Ring();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone) << round;

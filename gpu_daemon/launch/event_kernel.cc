@@ -81,8 +81,7 @@ EventKernel::Pending EventKernel::PendingRings() {
 
 Sequence EventKernel::TakeRing() {
   const Sequence sequence(launched() + 1);
-  slots_[ring_.layout().SlotOf(sequence)].store(SlotState::kLaunched,
-                                                std::memory_order_relaxed);
+  SlotFor(sequence).Launch(sequence);
   launched_.store(sequence.value(), std::memory_order_relaxed);
   return sequence;
 }
@@ -90,10 +89,8 @@ Sequence EventKernel::TakeRing() {
 void EventKernel::AdvanceCompleted() {
   Sequence next(completed_in_order() + 1);
   while (next.value() <= launched()) {
-    auto& slot = slots_[ring_.layout().SlotOf(next)];
     if (ends_itself_) NoteEnded(next);
-    if (slot.load(std::memory_order_acquire) != SlotState::kFinished) break;
-    slot.store(SlotState::kFree, std::memory_order_relaxed);
+    if (!SlotFor(next).IsFinished(next)) break;
     ++next;
   }
   completed_.store(next.value() - 1, std::memory_order_relaxed);
@@ -103,16 +100,16 @@ uint64_t EventKernel::ended_in_order() const {
   uint64_t ended = completed_in_order();
   const uint64_t last = launched();
   while (ended < last &&
-         slots_[ring_.layout().SlotOf(Sequence(ended + 1))].load(
-             std::memory_order_relaxed) == SlotState::kFinished) {
+         slots_[ring_.layout().SlotOf(Sequence(ended + 1))].IsFinished(
+             Sequence(ended + 1))) {
     ++ended;
   }
   return ended;
 }
 
 bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
-  auto& slot = slots_[ring_.layout().SlotOf(sequence)];
-  if (!TakeOver(slot)) return false;
+  Slot& slot = SlotFor(sequence);
+  if (!slot.TakeOver(sequence)) return false;
   if (const shm::EventLife* life = ending.life) {
     ring_.life(sequence) = *life;
     AddToStages(*life);
@@ -123,7 +120,7 @@ bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
   if (ending.refused) refused_.fetch_add(1, std::memory_order_relaxed);
   NoteFailure(sequence, ending.state, ending.status);
   // Before the completion: who has seen it may ring for this slot at once.
-  slot.store(SlotState::kFinished, std::memory_order_release);
+  slot.Finish(sequence);
   ring_.Complete(sequence, ending.state, ending.status);
   Count(ending.state);
   return true;
@@ -136,22 +133,15 @@ bool EventKernel::NoteEnded(Sequence sequence) {
       std::atomic_ref<uint64_t>(entry.sequence).load(std::memory_order_acquire);
   if (ended < sequence.value()) return false;
   if (ended > sequence.value()) return true;  // noted: its slot is in use again
-  auto& slot = slots_[ring_.layout().SlotOf(sequence)];
-  if (!TakeOver(slot)) return true;
+  Slot& slot = SlotFor(sequence);
+  if (!slot.TakeOver(sequence)) return true;
   const shm::EventLife life = ring_.life(sequence);
   if (life.finished_ns != 0) AddToStages(life);
   NoteFailure(sequence, entry.state, entry.status);
   const EventState state = entry.state;
-  slot.store(SlotState::kFinished, std::memory_order_release);
+  slot.Finish(sequence);
   Count(state);
   return true;
-}
-
-// The caller alone ends the event in that slot, if true.
-bool EventKernel::TakeOver(std::atomic<SlotState>& slot) {
-  auto expected = SlotState::kLaunched;
-  return slot.compare_exchange_strong(expected, SlotState::kFinishing,
-                                      std::memory_order_acq_rel);
 }
 
 void EventKernel::AddToStages(const shm::EventLife& life) {
@@ -229,9 +219,8 @@ void EventKernel::TakeBack(const EventTotals& totals) {
     const bool ended =
         std::atomic_ref(ring_.completion_slot(sequence)->sequence)
             .load(std::memory_order_acquire) == s;
-    slots_[ring_.layout().SlotOf(sequence)].store(
-        ended ? SlotState::kFinished : SlotState::kLaunched,
-        std::memory_order_relaxed);
+    Slot& slot = SlotFor(sequence);
+    ended ? slot.Finish(sequence) : slot.Launch(sequence);
   }
   done_.store(totals.done, std::memory_order_relaxed);
   failed_.store(totals.failed, std::memory_order_relaxed);

@@ -170,7 +170,38 @@ class EventKernel {
   void AddShortPathSample(shm::Nanoseconds duration);
 
  private:
-  enum class SlotState : uint8_t { kFree, kLaunched, kFinishing, kFinished };
+  // One event's end, for whoever brings it about. The state and the sequence are
+  // one word: who still holds an earlier lap's sequence gets nothing.
+  class Slot {
+   public:
+    void Launch(shm::Sequence sequence) {
+      word_.store(Word(sequence, kLaunched), std::memory_order_relaxed);
+    }
+    // True: the caller alone completes the event.
+    bool TakeOver(shm::Sequence sequence) {
+      uint64_t launched = Word(sequence, kLaunched);
+      return word_.compare_exchange_strong(launched, Word(sequence, kFinishing),
+                                           std::memory_order_acq_rel);
+    }
+    void Finish(shm::Sequence sequence) {
+      word_.store(Word(sequence, kFinished), std::memory_order_release);
+    }
+    bool IsFinished(shm::Sequence sequence) const {
+      return word_.load(std::memory_order_acquire) == Word(sequence, kFinished);
+    }
+
+   private:
+    static constexpr uint64_t kLaunched = 1;
+    static constexpr uint64_t kFinishing = 2;
+    static constexpr uint64_t kFinished = 3;
+    static uint64_t Word(shm::Sequence sequence, uint64_t state) {
+      return sequence.value() << 2 | state;
+    }
+
+    // Writers: the front-end (launched), whoever finishes the event; readers:
+    // they, and the front-end, which counts what is finished in order.
+    std::atomic<uint64_t> word_{0};
+  };
 
   // A longer kernel would keep the other doorbells waiting: it goes to a
   // worker.
@@ -179,12 +210,14 @@ class EventKernel {
 
   // Events that a GPU has taken, refused ones among them.
   static uint64_t TakenBy(const EventTotals& totals);
-  static bool TakeOver(std::atomic<SlotState>& slot);
   void AddToStages(const shm::EventLife& life);
   void NoteFailure(shm::Sequence sequence, shm::EventState state,
                    uint32_t status);
   void Count(shm::EventState state);
 
+  Slot& SlotFor(shm::Sequence sequence) {
+    return slots_[ring_.layout().SlotOf(sequence)];
+  }
   void AdvanceCompleted();
   // How far the doorbell or edgeScheduleEvent, whichever is later, is ahead of
   // event `launched`; far more than the ring's entries if the doorbell is
@@ -213,10 +246,7 @@ class EventKernel {
   // a launch needs goes to its worker under the KMU's lock.
   std::atomic<uint64_t> launched_{0};
   std::atomic<uint64_t> completed_{0};
-  // One per slot: whoever moves kLaunched to kFinishing owns the completion
-  // (acquire-release); the front-end frees the slot once it and all before it
-  // are kFinished (release, acquire: the owner is done with the slot's state).
-  std::vector<std::atomic<SlotState>> slots_;
+  std::vector<Slot> slots_;
 
   // Writers: whoever finishes an event; readers: any thread. The first three
   // are added to last, with release: who reads them with acquire and finds

@@ -324,6 +324,27 @@ TEST_F(EventKernelTest, WhatAnEpilogueEndedMayBeRungAgainBeforeGpudLooked) {
   EXPECT_EQ(event.kernel->last_failure().sequence, 6u);
 }
 
+TEST_F(EventKernelTest, WhoHoldsAnEarlierLapsSequenceDoesNotEndALaterEvent) {
+  event_.kernel->ExpectEpilogues();
+  for (int lap = 0; lap < 2; ++lap) {
+    Ring(4);
+    ASSERT_EQ(Pending(), 4u);
+    for (int i = 0; i < 4; ++i) event_.kernel->TakeRing();
+    if (lap == 1) break;  // 5 to 8 run
+    for (uint64_t s = 1; s <= 4; ++s) {
+      event_.kernel->ring().Complete(shm::Sequence(s), EventState::kDone, 0);
+      device_.Wait(*event_.ring);
+    }
+  }
+  // The ECQ still shows 1 where 5 will be.
+  EXPECT_TRUE(event_.kernel->NoteEnded(shm::Sequence(1)));
+  EXPECT_EQ(event_.kernel->counts().done, 4u);
+  EXPECT_FALSE(event_.kernel->NoteEnded(shm::Sequence(5)));
+  EXPECT_FALSE(
+      event_.kernel->Finish(shm::Sequence(1), {.state = EventState::kAborted}));
+  EXPECT_EQ(event_.kernel->in_flight(), 4u);
+}
+
 TEST(ArgumentPlanTest, BindingsThatCannotWorkAreRefusedByName) {
   const auto* echo = simt::FindKernel("echo");
   alignas(16) std::byte bytes[64];

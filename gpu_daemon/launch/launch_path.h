@@ -25,10 +25,10 @@ struct LaunchPathInfo {
 // The path of that name is the default of every back-end.
 inline constexpr std::string_view kEdgePath = "edge";
 
-// How the path has spent its looks at doorbells.
-struct PathFigures {
-  uint64_t polls = 0;
-  uint64_t sleeps = 0;
+// A figure of a path's own, for people.
+struct PathCounter {
+  std::string_view name;
+  uint64_t value = 0;
 };
 
 // Called for a device that broke the protocol, on any thread; its event kernels
@@ -57,7 +57,8 @@ class LaunchPath {
   virtual absl::Status Wake() = 0;
 
   virtual void SetTracing(bool on) = 0;
-  virtual PathFigures figures() const = 0;
+  // How it has spent its time: "polls", "sleeps" and what else it counts.
+  virtual std::vector<PathCounter> counters() const = 0;
 
   // No doorbell is looked at any more once this returns.
   virtual void Stop() = 0;

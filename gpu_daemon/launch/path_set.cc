@@ -1,6 +1,7 @@
 #include "gpu_daemon/launch/path_set.h"
 
-#include <algorithm>
+#include <spdlog/spdlog.h>
+
 #include <string>
 #include <utility>
 
@@ -13,35 +14,55 @@ namespace carillon::gpud {
 PathSet::PathSet(std::vector<Entry> entries, bool tracing)
     : entries_(std::move(entries)),
       paths_(entries_.size()),
+      unavailable_(entries_.size()),
       tracing_(tracing) {}
 
-std::vector<LaunchPathInfo> PathSet::infos() const {
-  std::vector<LaunchPathInfo> infos;
-  for (const Entry& entry : entries_) infos.push_back(entry.info);
-  return infos;
+std::vector<PathSet::Description> PathSet::Describe() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Description> descriptions;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    descriptions.push_back({entries_[i].info, unavailable_[i], {}});
+    if (paths_[i] != nullptr) {
+      descriptions.back().counters = paths_[i]->counters();
+    }
+  }
+  return descriptions;
 }
 
 absl::StatusOr<StartedPath> PathSet::Find(std::string_view name) {
-  size_t index = 0;
-  while (!name.empty() && index < entries_.size() &&
-         entries_[index].info.name != name) {
-    ++index;
-  }
-  if (index == entries_.size()) {
-    std::vector<std::string_view> names;
-    for (const Entry& entry : entries_) names.push_back(entry.info.name);
-    return absl::NotFoundError(
-        fmt::format("this back-end has no launch path '{}'; there are: {}",
-                    name, fmt::join(names, ", ")));
-  }
   std::lock_guard lock(mutex_);
   if (stopped_) return absl::UnavailableError("gpud goes down");
+  absl::Status first_error;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!name.empty() && entries_[i].info.name != name) continue;
+    auto path = Start(i);
+    if (path.ok() || !name.empty()) return path;
+    if (first_error.ok()) first_error = path.status();
+  }
+  if (name.empty()) return first_error;
+  std::vector<std::string_view> names;
+  for (const Entry& entry : entries_) names.push_back(entry.info.name);
+  return absl::NotFoundError(
+      fmt::format("this back-end has no launch path '{}'; there are: {}", name,
+                  fmt::join(names, ", ")));
+}
+
+absl::StatusOr<StartedPath> PathSet::Start(size_t index) {
+  const std::string_view name = entries_[index].info.name;
   if (paths_[index] == nullptr) {
     auto path = entries_[index].start(tracing_);
-    if (!path.ok()) return path.status();
+    if (!path.ok()) {
+      const std::string why(path.status().message());
+      if (unavailable_[index] != why) {
+        spdlog::warn("launch path {} cannot be used: {}", name, why);
+      }
+      unavailable_[index] = why;
+      return path.status();
+    }
+    unavailable_[index].clear();
     paths_[index] = *std::move(path);
   }
-  return StartedPath{entries_[index].info.name, paths_[index].get()};
+  return StartedPath{name, paths_[index].get()};
 }
 
 std::vector<LaunchPath*> PathSet::started() const {
@@ -68,16 +89,6 @@ void PathSet::SetTracing(bool on) {
 bool PathSet::tracing() const {
   std::lock_guard lock(mutex_);
   return tracing_;
-}
-
-PathFigures PathSet::figures() const {
-  PathFigures sum;
-  for (const LaunchPath* path : started()) {
-    const PathFigures figures = path->figures();
-    sum.polls += figures.polls;
-    sum.sleeps += figures.sleeps;
-  }
-  return sum;
 }
 
 void PathSet::Stop() {

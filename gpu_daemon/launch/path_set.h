@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,29 +29,38 @@ class PathSet {
         start;
   };
 
-  // The default first.
+  // The default first, then what takes its place where it cannot start.
   PathSet(std::vector<Entry> entries, bool tracing);
 
-  std::vector<LaunchPathInfo> infos() const;
-  // The path of that name, or the default if it is empty; it lives as long as
-  // this object. Errors: NotFound, naming those there are; Unavailable after
-  // Stop(); what keeps the path from starting.
+  struct Description {
+    LaunchPathInfo info;
+    // Why it could not start when it was asked for; empty: nobody knows of a
+    // reason.
+    std::string unavailable;
+    std::vector<PathCounter> counters;  // once it has started
+  };
+  std::vector<Description> Describe() const;
+  // The path of that name; if it is empty, the first that this machine can
+  // start. It lives as long as this object. Errors: NotFound, naming those there
+  // are; Unavailable after Stop(); what keeps the path from starting.
   absl::StatusOr<StartedPath> Find(std::string_view name);
 
   // Of every path that has started:
   void RemoveDevice(const DeviceMemory* memory);
   void SetTracing(bool on);
-  PathFigures figures() const;
   void Stop();
 
   bool tracing() const;
 
  private:
+  // Lock held.
+  absl::StatusOr<StartedPath> Start(size_t index);
   std::vector<LaunchPath*> started() const;
 
   const std::vector<Entry> entries_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<LaunchPath>> paths_;  // of entries_, or nullptr
+  std::vector<std::string> unavailable_;            // of entries_
   bool tracing_;
   bool stopped_ = false;
 };

@@ -578,13 +578,13 @@ void EdgePath::SetTracing(bool on) {
                                                  : EdgeTracing::kOff));
 }
 
-PathFigures EdgePath::figures() const {
-  PathFigures figures;
-  for (const EdgeDispatcherReport& dispatcher : report_->dispatchers) {
-    figures.polls += LoadWord(dispatcher.heartbeat);
-    figures.sleeps += LoadWord(dispatcher.executions);
-  }
-  return figures;
+std::vector<PathCounter> EdgePath::counters() const {
+  const EdgeFigures now = dispatch_figures();
+  return {{"inlined", now.inlined},
+          {"graph launches", now.launched},
+          {"graph busy", now.busy},
+          {"launch errors", now.launch_errors},
+          {"relays", now.relays}};
 }
 
 EdgeFigures EdgePath::dispatch_figures() const {

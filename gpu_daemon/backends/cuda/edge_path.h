@@ -59,7 +59,7 @@ class EdgePath : public LaunchPath, private Gpu::Tenant, private Gpu::Resident {
   // Unimplemented: only doorbells launch.
   absl::Status Wake() override;
   void SetTracing(bool on) override;
-  PathFigures figures() const override;
+  std::vector<PathCounter> counters() const override;
   void Stop() override;
 
   // What the dispatchers say of themselves; a copy of some milliseconds ago.

@@ -64,9 +64,14 @@ Json ToDocument(const v1::GetStatusResponse& status,
 // "edge (default, 3 event kernels), baseline, persistent"
 std::string LaunchPaths(const v1::GetStatusResponse& status) {
   std::string text;
+  bool default_shown = false;
   for (const v1::LaunchPath& path : status.launch_paths()) {
     std::vector<std::string> notes;
-    if (text.empty()) notes.push_back("default");
+    if (!path.unavailable().empty()) {
+      notes.push_back(fmt::format("not here: {}", path.unavailable()));
+    } else if (!std::exchange(default_shown, true)) {
+      notes.push_back("default");
+    }
     if (const uint32_t count = path.event_kernels()) {
       notes.push_back(
           fmt::format("{} event kernel{}", count, count == 1 ? "" : "s"));
@@ -112,12 +117,18 @@ std::string Overview(const v1::GetStatusResponse& status,
                          FormatCount(events.refused())));
   }
   line("paths", LaunchPaths(status));
+  for (const v1::LaunchPath& path : status.launch_paths()) {
+    if (path.counters().empty()) continue;
+    std::vector<std::string> counters;
+    for (const v1::Counter& counter : path.counters()) {
+      counters.push_back(
+          fmt::format("{} {}", FormatCount(counter.value()), counter.name()));
+    }
+    line("", fmt::format("{}: {}", path.name(), fmt::join(counters, ", ")));
+  }
   line("background", fmt::format("{} kernels, {} blocks",
                                  FormatCount(status.background_kernels()),
                                  FormatCount(status.background_blocks())));
-  line("front-end",
-       fmt::format("{} polls, {} sleeps", FormatCount(status.frontend_polls()),
-                   FormatCount(status.frontend_sleeps())));
   line("telemetry", fmt::format("{} messages, {} dropped",
                                 FormatCount(status.telemetry_sent()),
                                 FormatCount(status.telemetry_dropped())));
