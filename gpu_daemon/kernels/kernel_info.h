@@ -25,6 +25,13 @@ enum class ParamKind : uint8_t {
   kWriteBuffer,  // Span<T>
 };
 
+// What a buffer is in the kernel's arguments. Values and pointers are as they
+// are; gpud's own kernels take all of their buffers as spans.
+enum class BufferForm : uint8_t {
+  kSpan,     // Span<T>: pointer and count, 16 bytes
+  kPointer,  // T*: 8 bytes; the kernel must know how many there are
+};
+
 struct ParamInfo {
   std::string_view name;
   ParamKind kind;
@@ -32,9 +39,16 @@ struct ParamInfo {
   uint32_t element_size;   // of T for buffers, of the value otherwise
   uint32_t element_align;  // the address of a buffer must be a multiple of it
   std::string_view description;
+  BufferForm buffer_form = BufferForm::kSpan;  // of buffers
 
   constexpr bool is_buffer() const {
     return kind == ParamKind::kReadBuffer || kind == ParamKind::kWriteBuffer;
+  }
+  // In the argument struct.
+  constexpr uint32_t bytes() const {
+    if (!is_buffer()) return element_size;
+    return buffer_form == BufferForm::kSpan ? sizeof(Span<std::byte>)
+                                            : sizeof(std::byte*);
   }
 };
 
@@ -74,7 +88,7 @@ struct KernelInfo {
   uint32_t args_align;
   // Runs every thread of one block to its end, in the calling thread. Never
   // blocks, never throws. Thread safe: different blocks may run at once in
-  // different threads.
+  // different threads. nullptr: it runs on a GPU only.
   void (*run_block)(const BlockLaunch& launch, const void* args);
   // Registers per thread as `nvcc -Xptxas -v -arch=sm_90` reports; the emulated
   // SM's occupancy.
@@ -93,6 +107,17 @@ struct KernelInfo {
   // final arguments, before a launch.
   const char* (*check_shape)(const LaunchShape& shape);
   const char* (*validate)(const LaunchShape& shape, const void* args);
+
+  // A user's own (launch/user_kernel.h): the __global__'s name in its image, and
+  // the file that it came from. Empty for kernels of this binary.
+  std::string_view symbol = {};
+  std::string_view file = {};
+  // The largest block that it can be launched with (__launch_bounds__).
+  uint32_t most_threads = 1024;
+
+  // Launched as its user wrote it, with nothing of gpud's in it: no epilogue that
+  // completes an event, no status of its own.
+  constexpr bool is_users() const { return !symbol.empty(); }
 };
 
 namespace internal {

@@ -20,6 +20,16 @@ struct SpanImage {
 };
 static_assert(sizeof(SpanImage) == sizeof(simt::Span<std::byte>));
 
+// Writes only what the kernel's layout has for it.
+void StoreBuffer(simt::BufferForm form, const SpanImage& span,
+                 std::byte* where) {
+  if (form == simt::BufferForm::kPointer) {
+    std::memcpy(where, &span.data, sizeof(span.data));
+  } else {
+    std::memcpy(where, &span, sizeof(span));
+  }
+}
+
 uint32_t EntryBytes(const ParamInfo& info) {
   return info.is_buffer() ? sizeof(shm::BufferRef) : info.element_size;
 }
@@ -84,6 +94,7 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(
                                  .entry_offset = offset,
                                  .element_bytes = info.element_size,
                                  .element_align = info.element_align,
+                                 .form = info.buffer_form,
                                  .range = binding.buffer});
       } else {
         plan.values_.push_back({info.offset, offset, bytes});
@@ -91,7 +102,7 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(
     } else if (info.is_buffer()) {
       const SpanImage span{binding.buffer.data,
                            binding.buffer.bytes / info.element_size};
-      std::memcpy(plan.fixed_.data() + info.offset, &span, sizeof(span));
+      StoreBuffer(info.buffer_form, span, plan.fixed_.data() + info.offset);
       if (binding.slot_stride != 0) {
         plan.stepped_.push_back(
             {info.offset, binding.buffer.data, binding.slot_stride});
@@ -142,7 +153,7 @@ std::vector<std::byte> ArgumentPlan::Pack() const {
 
 shm::EventStatus ArgumentPlan::Build(uint32_t slot, const std::byte* parameters,
                                      std::byte* args) const {
-  std::memcpy(args, fixed_.data(), fixed_.size());
+  if (!fixed_.empty()) std::memcpy(args, fixed_.data(), fixed_.size());
   for (const SteppedBuffer& buffer : stepped_) {
     std::byte* data = buffer.data + slot * buffer.stride;
     std::memcpy(args + buffer.args_offset, &data, sizeof(data));
@@ -166,7 +177,7 @@ shm::EventStatus ArgumentPlan::Build(uint32_t slot, const std::byte* parameters,
     }
     const SpanImage span{buffer.range.data + ref.offset,
                          ref.length / buffer.element_bytes};
-    std::memcpy(args + buffer.args_offset, &span, sizeof(span));
+    StoreBuffer(buffer.form, span, args + buffer.args_offset);
   }
   return shm::EventStatus::kOk;
 }

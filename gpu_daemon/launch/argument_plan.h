@@ -90,6 +90,7 @@ class ArgumentPlan {
     uint32_t entry_offset;
     uint32_t element_bytes;
     uint32_t element_align;
+    simt::BufferForm form;
     BufferRange range;
   };
 

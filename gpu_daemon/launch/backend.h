@@ -14,6 +14,7 @@
 #include "gpu_daemon/launch/kernel_launch.h"
 #include "gpu_daemon/launch/kernel_memory.h"
 #include "gpu_daemon/launch/path_set.h"
+#include "gpu_daemon/launch/user_kernel.h"
 
 namespace carillon::gpud {
 
@@ -63,6 +64,13 @@ class Backend {
   virtual absl::Status SetPolicy(std::string_view name) = 0;
 
   virtual KernelMemory& memory() = 0;
+
+  // A user's own kernels, one a declaration, in order; they live as long as the
+  // back-end. All of them or none. Errors: FailedPrecondition (it runs no GPU
+  // code), InvalidArgument (the image, a parameter), NotFound (a symbol),
+  // ResourceExhausted.
+  virtual absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
+      const ModuleSource& source) = 0;
 
   // Stops the launch paths; what waits is aborted with kShutdown.
   virtual void Stop() = 0;

@@ -41,6 +41,12 @@ absl::Status CheckKernelMetadata(const KernelMetadata& kmd,
         "block {}x{}x{} has {} threads: the limit is {}", kmd.block.x,
         kmd.block.y, kmd.block.z, threads, kMaxThreads));
   }
+  if (threads > kmd.kernel->most_threads) {
+    return absl::InvalidArgumentError(fmt::format(
+        "block {}x{}x{} has {} threads: kernel '{}' takes at most {}",
+        kmd.block.x, kmd.block.y, kmd.block.z, threads, kmd.kernel->name,
+        kmd.kernel->most_threads));
+  }
   // What kernels count their threads by.
   if (kmd.blocks() > std::numeric_limits<uint64_t>::max() / threads) {
     return absl::InvalidArgumentError(

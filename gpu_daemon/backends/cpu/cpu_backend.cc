@@ -106,6 +106,14 @@ absl::Status CpuBackend::SetPolicy(std::string_view name) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<const simt::KernelInfo*>> CpuBackend::LoadKernels(
+    const ModuleSource& source) {
+  return absl::FailedPreconditionError(fmt::format(
+      "{} has code for a GPU, and this is the cpu back-end: start gpud with "
+      "--backend cuda (gpu: backend: cuda), on a machine with an NVIDIA GPU",
+      source.file));
+}
+
 void CpuBackend::Stop() {
   paths_.Stop();
   kmu_.Stop();

@@ -54,6 +54,8 @@ class CpuBackend : public Backend {
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return memory_; }
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
+      const ModuleSource& source) override;
 
   void Stop() override;
   void Join() override;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/launch/event_frame.h"
 #include "shm/clock.h"
 
@@ -198,18 +199,16 @@ absl::Status Background::Start(Lane& lane) {
     lane.stream = *std::move(stream);
     lane.stream_priority = priority;
   }
-  auto function = gpu_->FunctionFor("carillon_call_", kmd);
-  if (!function.ok()) return function.status();
+  const auto sequence = LaunchSequence::Make(*gpu_, kmd);
+  if (!sequence.ok()) return sequence.status();
   EventFrame frame{};
   frame.ecq = CompletionOf(lane);
   frame.scratch = scratch_.as<EventScratch>() + (&lane - lanes_.data());
   frame.sequence = 1;
-  void* parameters[] = {&frame, lane.launch->args.get()};
   lane.launched_ns = lane.launch->life.dispatched_ns = shm::NowNs();
   lane.overdue = false;
-  const CUresult result = driver.cuLaunchKernel(
-      *function, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,
-      kmd.block.z, kmd.total_shared(), lane.stream.get(), parameters, nullptr);
+  const CUresult result = sequence->Launch(
+      driver, kmd, frame, lane.launch->args.get(), lane.stream.get());
   lane.launched = gpu_->Check(result);
   if (lane.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(driver, result, "launch");

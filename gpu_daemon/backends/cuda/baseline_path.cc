@@ -58,13 +58,9 @@ CUresult BaselinePath::Enqueue(Resources& resources, Flight& flight) {
         static_cast<Polled&>(resources).completions.as<shm::EcqEntry>() + slot;
     frame.life = nullptr;
   }
-  void* parameters[] = {&frame, flight.args.data()};
-  const KernelMetadata& kmd = flight.kmd;
   const CUstream stream = StreamOf(flight);
-  const CUresult result = gpu().driver().cuLaunchKernel(
-      resources.function, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x,
-      kmd.block.y, kmd.block.z, kmd.total_shared(), stream, parameters,
-      nullptr);
+  const CUresult result = resources.sequence.Launch(
+      gpu().driver(), flight.kmd, frame, flight.args.data(), stream);
   if (result != CUDA_SUCCESS || !polled) return result;
   return gpu().driver().cuEventRecord(
       static_cast<Polled&>(resources).events[slot].get(), stream);

@@ -56,6 +56,10 @@ class CudaBackend : public Backend {
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return *memory_; }
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
+      const ModuleSource& source) override {
+    return gpu_->LoadKernels(source);
+  }
 
   void Stop() override;
   void Join() override {}

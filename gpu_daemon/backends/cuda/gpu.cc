@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/launch_sequence.h"
+#include "gpu_daemon/backends/cuda/module_image.h"
 #include "gpu_daemon/launch/completion_status.h"
 #include "gpu_daemon/launch/event_frame.h"
 #include "shm/clock.h"
@@ -52,6 +54,7 @@ Gpu::~Gpu() {
     watch_stream_.Reset();
     stop_stream_.Reset();
     module_.Reset();
+    for (auto& user : user_modules_) user->module.Reset();
     driver_.cuDevicePrimaryCtxRelease(device_);
   }
 }
@@ -108,6 +111,9 @@ absl::Status Gpu::MakeContext() {
   auto module = LoadModule(driver_, options_.image);
   if (!module.ok()) return module.status();
   module_ = *std::move(module);
+  for (auto& user : user_modules_) {
+    if (auto status = LoadAgain(*user); !status.ok()) return status;
+  }
   for (Stream* stream : {&watch_stream_, &stop_stream_}) {
     auto made = MakeStream(driver_, greatest_priority_);
     if (!made.ok()) return made.status();
@@ -126,6 +132,8 @@ void Gpu::LoseContext() {
   stop_stream_.Abandon();
   module_.Abandon();
   functions_.clear();
+  for (auto& user : user_modules_) user->module.Abandon();
+  user_functions_.clear();
   if (context_ != nullptr) {
     driver_.cuDevicePrimaryCtxReset(device_);
     driver_.cuDevicePrimaryCtxRelease(device_);
@@ -191,7 +199,13 @@ absl::StatusOr<CUfunction> Gpu::Function(const std::string& name) {
 
 absl::StatusOr<CUfunction> Gpu::FunctionFor(std::string_view prefix,
                                             const KernelMetadata& kmd) {
-  auto function = Function(fmt::format("{}{}", prefix, kmd.kernel->name));
+  absl::StatusOr<CUfunction> function;
+  if (kmd.kernel->is_users()) {
+    std::lock_guard lock(functions_mutex_);
+    function = user_functions_.at(kmd.kernel);
+  } else {
+    function = Function(fmt::format("{}{}", prefix, kmd.kernel->name));
+  }
   if (!function.ok()) return function;
   // What a launch gets without asking.
   constexpr uint32_t kSharedBytes = 48 * 1024;
@@ -200,7 +214,7 @@ absl::StatusOr<CUfunction> Gpu::FunctionFor(std::string_view prefix,
             driver_,
             driver_.cuFuncSetAttribute(
                 *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                static_cast<int>(kmd.total_shared())),
+                static_cast<int>(DynamicShared(kmd))),
             fmt::format("give kernel '{}' {} bytes of shared memory",
                         kmd.kernel->name, kmd.total_shared()));
         !status.ok()) {
@@ -208,6 +222,111 @@ absl::StatusOr<CUfunction> Gpu::FunctionFor(std::string_view prefix,
     }
   }
   return function;
+}
+
+absl::StatusOr<KernelLayout> Gpu::LayoutOf(CUfunction function) const {
+  KernelLayout layout;
+  while (true) {
+    size_t offset = 0;
+    size_t bytes = 0;
+    const CUresult result = driver_.cuFuncGetParamInfo(
+        function, layout.parameters.size(), &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
+    if (auto status = ToStatus(driver_, result, "ask for a parameter's place");
+        !status.ok()) {
+      return status;
+    }
+    layout.parameters.push_back(
+        {static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
+  }
+  const struct {
+    CUfunction_attribute attribute;
+    uint32_t* value;
+  } wanted[] = {
+      {CU_FUNC_ATTRIBUTE_NUM_REGS, &layout.registers_per_thread},
+      {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &layout.static_shared_bytes},
+      {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &layout.most_threads}};
+  for (const auto& [attribute, value] : wanted) {
+    int found = 0;
+    if (auto status = ToStatus(
+            driver_, driver_.cuFuncGetAttribute(&found, attribute, function),
+            "ask what a kernel needs");
+        !status.ok()) {
+      return status;
+    }
+    *value = static_cast<uint32_t>(std::max(found, 0));
+  }
+  return layout;
+}
+
+absl::StatusOr<std::unique_ptr<Gpu::UserModule>> Gpu::TryLoad(
+    const ModuleSource& source) {
+  auto user = std::make_unique<UserModule>();
+  user->image.assign(source.image.begin(), source.image.end());
+  user->image.push_back(std::byte{0});
+  auto module = LoadModule(driver_, user->image);
+  if (!module.ok()) {
+    return absl::Status(module.status().code(),
+                        fmt::format("{}: {}", source.file,
+                                    std::string(module.status().message())));
+  }
+  user->module = *std::move(module);
+  for (const KernelDeclaration& declaration : source.kernels) {
+    const auto function =
+        FindFunction(driver_, user->module.get(), declaration.symbol.c_str());
+    if (absl::IsNotFound(function.status())) {
+      return absl::NotFoundError(fmt::format(
+          "{} has no kernel '{}': is it a __global__, extern \"C\", and not "
+          "static?",
+          source.file, declaration.symbol));
+    }
+    if (!function.ok()) return function.status();
+    const auto layout = LayoutOf(*function);
+    if (!layout.ok()) return layout.status();
+    auto kernel = UserKernel::Make(declaration, source.file, *layout);
+    if (!kernel.ok()) return kernel.status();
+    user->kernels.push_back(*std::move(kernel));
+    user->functions.push_back(*function);
+  }
+  return user;
+}
+
+absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
+    const ModuleSource& source) {
+  if (auto status = CheckModuleImage(source.image, source.file); !status.ok()) {
+    return status;
+  }
+  while (true) {
+    const Use use = Enter();
+    if (!use) return health();
+    auto user = TryLoad(source);
+    if (!user.ok()) {
+      if (Faulted()) continue;
+      return user.status();
+    }
+    std::vector<const simt::KernelInfo*> infos;
+    std::lock_guard lock(functions_mutex_);
+    for (size_t i = 0; i < (*user)->kernels.size(); ++i) {
+      infos.push_back(&(*user)->kernels[i]->info());
+      user_functions_[infos.back()] = (*user)->functions[i];
+    }
+    user_modules_.push_back(*std::move(user));
+    return infos;
+  }
+}
+
+absl::Status Gpu::LoadAgain(UserModule& user) {
+  auto module = LoadModule(driver_, user.image);
+  if (!module.ok()) return module.status();
+  user.module = *std::move(module);
+  for (size_t i = 0; i < user.kernels.size(); ++i) {
+    const auto function = FindFunction(driver_, user.module.get(),
+                                       user.kernels[i]->symbol().c_str());
+    if (!function.ok()) return function.status();
+    user.functions[i] = *function;
+    user_functions_[&user.kernels[i]->info()] = *function;
+  }
+  return absl::OkStatus();
 }
 
 int Gpu::StreamPriority(uint32_t priority) const {
@@ -447,20 +566,16 @@ absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
   if (!entry.ok()) return entry.status();
   auto scratch = DeviceBytes::Make(driver_, sizeof(EventScratch));
   if (!scratch.ok()) return scratch.status();
-  auto function = FunctionFor("carillon_call_", launch.kmd);
-  if (!function.ok()) return function.status();
+  const auto sequence = LaunchSequence::Make(*this, launch.kmd);
+  if (!sequence.ok()) return sequence.status();
 
   auto* completion = entry->as<shm::EcqEntry>();
   EventFrame frame{};
   frame.ecq = completion;
   frame.scratch = scratch->as<EventScratch>();
   frame.sequence = 1;
-  void* parameters[] = {&frame, launch.args.data()};
-  const KernelMetadata& kmd = launch.kmd;
-  CUresult result = driver_.cuLaunchKernel(
-      *function, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,
-      kmd.block.z, kmd.total_shared(), watch_stream_.get(), parameters,
-      nullptr);
+  CUresult result = sequence->Launch(driver_, launch.kmd, frame,
+                                     launch.args.data(), watch_stream_.get());
   if (result != CUDA_SUCCESS && !IsContextFault(result)) {
     launch.end(EventState::kFailed, Status(EventStatus::kNotLaunched));
     return true;

@@ -38,6 +38,7 @@
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/launch/gpu_model.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
+#include "gpu_daemon/launch/user_kernel.h"
 #include "shm/layout.h"
 #include "shm/types.h"
 
@@ -167,9 +168,15 @@ class Gpu {
   // A function of the image. Errors: NotFound.
   absl::StatusOr<CUfunction> Function(const std::string& name);
   // The same, ready for launches of these dimensions: "carillon_call_" and the
-  // kernel's name, say.
+  // kernel's name, say. Of a user's kernel, the kernel itself, whatever the
+  // prefix.
   absl::StatusOr<CUfunction> FunctionFor(std::string_view prefix,
                                          const KernelMetadata& kmd);
+  // Bytes of shared memory to launch it with: of a user's kernel, those beside
+  // the static ones, which its image asks for itself.
+  static uint32_t DynamicShared(const KernelMetadata& kmd) {
+    return kmd.kernel->is_users() ? kmd.shared_bytes : kmd.total_shared();
+  }
   // What is added to the GPU's global timer to make it CLOCK_MONOTONIC;
   // measured now and then while tracing.
   int64_t clock_offset_ns() const {
@@ -180,6 +187,12 @@ class Gpu {
   absl::StatusOr<uint64_t> DeviceWord(const std::string& name);
   // CUDA's priority for one of ours.
   int StreamPriority(uint32_t priority) const;
+
+  // Without a use. A user's kernels: see Backend::LoadKernels(). The image is
+  // kept, and loaded again after a loss. Kernels that launch kernels must be
+  // quiet: loading waits for the GPU.
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
+      const ModuleSource& source);
 
   // A tenant is called from now on, until Remove() returns.
   void Add(Tenant* tenant);
@@ -198,11 +211,23 @@ class Gpu {
  private:
   enum class State { kUp, kLost, kBroken };
 
+  // A user's file.
+  struct UserModule {
+    std::vector<std::byte> image;  // with a NUL behind it
+    Module module;
+    std::vector<std::unique_ptr<UserKernel>> kernels;
+    std::vector<CUfunction> functions;  // of the kernels, in this context
+  };
+
   Gpu(Driver driver, const Options& options)
       : driver_(driver), options_(options) {}
   absl::Status Describe();
   absl::Status MakeContext();
   void LoseContext();
+  absl::Status LoadAgain(UserModule& user);
+  absl::StatusOr<std::unique_ptr<UserModule>> TryLoad(
+      const ModuleSource& source);
+  absl::StatusOr<KernelLayout> LayoutOf(CUfunction function) const;
   void Watch();
   void LookAtHealth();
   void MeasureClock();
@@ -241,6 +266,8 @@ class Gpu {
   Stream stop_stream_;   // for what must pass by a kernel that does not end
   std::mutex functions_mutex_;
   std::map<std::string, CUfunction, std::less<>> functions_;
+  std::map<const simt::KernelInfo*, CUfunction> user_functions_;
+  std::vector<std::unique_ptr<UserModule>> user_modules_;
 
   std::recursive_mutex quiet_mutex_;
   uint32_t quiets_ = 0;  // of the thread that holds it

@@ -4,25 +4,6 @@
 #include <vector>
 
 namespace carillon::gpud::cuda {
-namespace {
-
-CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function,
-                                   const KernelMetadata& kmd,
-                                   void** parameters) {
-  CUDA_KERNEL_NODE_PARAMS node = {};
-  node.func = function;
-  node.gridDimX = kmd.grid.x;
-  node.gridDimY = kmd.grid.y;
-  node.gridDimZ = kmd.grid.z;
-  node.blockDimX = kmd.block.x;
-  node.blockDimY = kmd.block.y;
-  node.blockDimZ = kmd.block.z;
-  node.sharedMemBytes = kmd.total_shared();
-  node.kernelParams = parameters;
-  return node;
-}
-
-}  // namespace
 
 struct GraphPath::Graphs : Resources {
   void Abandon() override {
@@ -31,8 +12,8 @@ struct GraphPath::Graphs : Resources {
     graph.Reset();  // belongs to no context
   }
 
-  Graph graph;  // one node, of which each exec has its own
-  CUgraphNode node = nullptr;
+  Graph graph;  // its nodes: each exec has its own of them
+  LaunchSequence::Nodes nodes;
   std::vector<GraphExec> execs;  // a slot each
 };
 
@@ -49,19 +30,10 @@ GraphPath::MakeResources(EventKernel& event) {
   auto graph = MakeGraph(driver);
   if (!graph.ok()) return graph.status();
   resources->graph = *std::move(graph);
-  EventFrame frame{};
-  std::vector<std::byte> args(event.kmd().kernel->args_size);
-  void* parameters[] = {&frame, args.data()};
-  const CUDA_KERNEL_NODE_PARAMS params =
-      NodeParams(resources->function, event.kmd(), parameters);
-  if (auto status = ToStatus(
-          driver,
-          driver.cuGraphAddKernelNode(&resources->node, resources->graph.get(),
-                                      nullptr, 0, &params),
-          "add a kernel to a graph");
-      !status.ok()) {
-    return status;
-  }
+  auto nodes =
+      resources->sequence.AddTo(driver, resources->graph.get(), event.kmd());
+  if (!nodes.ok()) return nodes.status();
+  resources->nodes = *nodes;
   for (uint32_t i = 0; i < event.ring().layout().entries; ++i) {
     auto exec = Instantiate(driver, resources->graph.get(), 0);
     if (!exec.ok()) return exec.status();
@@ -74,12 +46,9 @@ CUresult GraphPath::Enqueue(Resources& resources, Flight& flight) {
   auto& graphs = static_cast<Graphs&>(resources);
   const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
   const CUgraphExec exec = graphs.execs[slot].get();
-  EventFrame frame = FrameOf(flight, resources);
-  void* parameters[] = {&frame, flight.args.data()};
-  const CUDA_KERNEL_NODE_PARAMS params =
-      NodeParams(graphs.function, flight.kmd, parameters);
   const CUresult result =
-      gpu().driver().cuGraphExecKernelNodeSetParams(exec, graphs.node, &params);
+      graphs.sequence.Set(gpu().driver(), exec, graphs.nodes, flight.kmd,
+                          FrameOf(flight, resources), flight.args.data());
   if (result != CUDA_SUCCESS) return result;
   return gpu().driver().cuGraphLaunch(exec, StreamOf(flight));
 }

@@ -29,7 +29,7 @@ void FinishAndSignal(EventKernel& event, shm::Sequence sequence,
 }  // namespace
 
 void HostLauncher::Resources::Abandon() {
-  function = nullptr;
+  sequence = {};
   scratch.Abandon();
 }
 
@@ -43,9 +43,9 @@ HostLauncher::~HostLauncher() {
 }
 
 absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
-  auto function = gpu_->FunctionFor("carillon_call_", event.kmd());
-  if (!function.ok()) return function.status();
-  resources.function = *function;
+  auto sequence = LaunchSequence::Make(*gpu_, event.kmd());
+  if (!sequence.ok()) return sequence.status();
+  resources.sequence = *sequence;
   auto scratch = DeviceBytes::Make(
       gpu_->driver(),
       uint64_t{event.ring().layout().entries} * sizeof(EventScratch));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/gpu.h"
+#include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/front_end/launcher.h"
 #include "gpu_daemon/launch/event_frame.h"
@@ -46,8 +47,8 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
     virtual ~Resources() = default;
     virtual void Abandon();
 
-    CUfunction function = nullptr;  // carillon_call_<kernel>
-    DeviceBytes scratch;            // EventScratch[entries]
+    LaunchSequence sequence;
+    DeviceBytes scratch;  // EventScratch[entries]
   };
 
   // One launch in flight.

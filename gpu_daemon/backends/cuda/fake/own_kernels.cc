@@ -2,7 +2,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/launch/event_frame.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
@@ -19,6 +21,15 @@ const FakeKernelRegistration kClock("carillon_clock", {sizeof(uint64_t*)},
                                                  std::memory_order_relaxed);
                                       return CUDA_SUCCESS;
                                     });
+
+// Behind a user's kernel, in its stream: the memory that it wrote is there.
+const FakeKernelRegistration kComplete("carillon_complete",
+                                       {sizeof(EventFrame)},
+                                       [](KernelCall& call) {
+                                         auto frame = call.param<EventFrame>(0);
+                                         CompleteEvent(frame);
+                                         return CUDA_SUCCESS;
+                                       });
 
 }  // namespace
 }  // namespace carillon::gpud::cuda

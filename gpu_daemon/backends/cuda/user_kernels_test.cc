@@ -1,0 +1,496 @@
+// A user's own kernels on the CUDA back-end: loaded, checked, launched by every
+// path with a CPU front-end, and loaded again after a fault.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/cuda_backend.h"
+#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/backends/cuda/module_image.h"
+#include "gpu_daemon/launch/kernel_catalog.h"
+#include "gpu_daemon/launch/test_device.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using shm::Completion;
+using shm::EventState;
+using shm::EventStatus;
+using simt::ParamKind;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kPtx[] = R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry saxpy(
+	.param .u64 .ptr .align 1 saxpy_param_0,
+	.param .u64 .ptr .align 1 saxpy_param_1,
+	.param .f32 saxpy_param_2,
+	.param .u32 saxpy_param_3
+)
+{ ret; }
+.visible .entry scale(
+	.param .align 8 .b8 scale_param_0[16],
+	.param .f32 scale_param_1
+)
+{ ret; }
+.visible .entry tick()
+{ ret; }
+)";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.good()) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+KernelDeclaration Saxpy(const std::string& name = "saxpy") {
+  return {.symbol = "saxpy",
+          .name = name,
+          .summary = "",
+          .parameters = {{"x", ParamKind::kReadBuffer, 4},
+                         {"y", ParamKind::kWriteBuffer, 4},
+                         {"a", ParamKind::kF32},
+                         {"n", ParamKind::kU32}}};
+}
+KernelDeclaration Scale() {
+  return {.symbol = "scale",
+          .name = "scale",
+          .summary = "",
+          .parameters = {{"y", ParamKind::kWriteBuffer, 4},
+                         {"a", ParamKind::kF32}}};
+}
+
+constexpr uint32_t kFloats = 16;
+
+// A device whose apertures the GPU reaches, with x to read and y to write.
+struct SaxpyDevice : TestDevice {
+  explicit SaxpyDevice(Backend& backend) {
+    for (const shm::Aperture* aperture :
+         {&memory->submission(), &memory->completion()}) {
+      mappings.push_back(backend.memory()
+                             .MapHost({aperture->At(0), aperture->size()})
+                             .value());
+    }
+    x = reinterpret_cast<float*>(memory->submission().At(
+        *submission_heap->Allocate(kFloats * sizeof(float))));
+    y = reinterpret_cast<float*>(memory->completion().At(
+        *completion_heap->Allocate(kFloats * sizeof(float))));
+    for (uint32_t i = 0; i < kFloats; ++i) {
+      x[i] = static_cast<float>(i);
+      y[i] = 1;
+    }
+  }
+  static BufferRange Range(float* data) {
+    return {reinterpret_cast<std::byte*>(data), kFloats * sizeof(float)};
+  }
+
+  std::vector<std::unique_ptr<HostMapping>> mappings;
+  float* x = nullptr;
+  float* y = nullptr;
+};
+
+ParameterBinding Buffer(BufferRange range) { return {.buffer = range}; }
+ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
+ParameterBinding Writable() { return {.writable = true}; }
+
+class UserKernelsTest : public ::testing::Test {
+ protected:
+  explicit UserKernelsTest(FakeSettings settings = {}) : fake_(settings) {}
+
+  void Open() { OpenOn(fake_.driver()); }
+  void OpenOn(const Driver& driver) {
+    auto backend =
+        CudaBackend::CreateOn(driver, {},
+                              {.image = FakeGpu::Image(),
+                               .longest_kernel = std::chrono::milliseconds(500),
+                               .look_every = std::chrono::milliseconds(5)});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    device_.emplace(*backend_);
+    modules_ = fake_.live_objects().modules;
+  }
+  // After it, nothing may be left on the GPU.
+  ~UserKernelsTest() override {
+    if (backend_ == nullptr) return;
+    backend_->Stop();
+    device_.reset();
+    backend_.reset();
+    EXPECT_EQ(fake_.live_objects(), LiveObjects{});
+    EXPECT_EQ(fake_.stale_uses(), 0u);
+  }
+
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> Load(
+      const std::string& image, std::vector<KernelDeclaration> kernels) {
+    return catalog_.Load({.image = std::as_bytes(std::span(image)),
+                          .file = "user.ptx",
+                          .kernels = std::move(kernels)},
+                         *backend_);
+  }
+  const simt::KernelInfo* MustLoad(KernelDeclaration kernel) {
+    auto loaded = Load(kPtx, {std::move(kernel)});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->front() : nullptr;
+  }
+  // Refused so, and nothing of it is left.
+  void ExpectRefused(const std::string& image, KernelDeclaration kernel,
+                     absl::StatusCode code, const std::string& sentence) {
+    const auto loaded = Load(image, {std::move(kernel)});
+    EXPECT_EQ(loaded.status().code(), code) << loaded.status();
+    EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(sentence));
+    EXPECT_EQ(fake_.live_objects().modules, modules_);
+  }
+
+  FakeGpu fake_;
+  std::unique_ptr<Backend> backend_;
+  KernelCatalog catalog_;
+  std::optional<SaxpyDevice> device_;
+  uint64_t modules_ = 0;
+};
+
+// Loading.
+
+TEST_F(UserKernelsTest, AreInTheCatalogBesideGpudsOwn) {
+  Open();
+  const auto loaded = Load(kPtx, {Saxpy("my_saxpy"), Scale()});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(loaded->size(), 2u);
+  EXPECT_EQ((*loaded)[0]->params[0].buffer_form, simt::BufferForm::kPointer);
+  EXPECT_EQ((*loaded)[0]->args_size, 24u);
+  EXPECT_EQ((*loaded)[1]->params[0].buffer_form, simt::BufferForm::kSpan);
+  EXPECT_EQ((*loaded)[1]->args_size, 20u);
+  EXPECT_EQ(catalog_.Find("my_saxpy"), (*loaded)[0]);
+  EXPECT_EQ(catalog_.Find("saxpy"), nullptr) << "it has another name";
+  EXPECT_NE(catalog_.Find("null_event"), nullptr);
+  EXPECT_EQ(catalog_.Nearest("my_saxpi"), "my_saxpy");
+  EXPECT_THAT(catalog_.All(), ::testing::Contains((*loaded)[1]));
+}
+
+TEST_F(UserKernelsTest, WhatIsNotAsDeclaredIsRefusedWhole) {
+  Open();
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  KernelDeclaration kernel = Saxpy();
+  kernel.parameters[2].kind = ParamKind::kF64;
+  ExpectRefused(kPtx, kernel, kInvalid,
+                "parameter 3 'a' was declared as f64, which has 8 bytes; in "
+                "the image it has 4");
+  kernel = Saxpy();
+  kernel.parameters[3] = {"n", ParamKind::kReadBuffer, 4};
+  ExpectRefused(kPtx, kernel, kInvalid, "8 (a pointer) or 16 (simt::Span)");
+  kernel = Saxpy();
+  kernel.parameters.pop_back();
+  ExpectRefused(kPtx, kernel, kInvalid,
+                "3 parameters were declared, the image has 4");
+  kernel = Saxpy();
+  kernel.symbol = "sexpy";
+  ExpectRefused(kPtx, kernel, absl::StatusCode::kNotFound,
+                "user.ptx has no kernel 'sexpy'");
+  // A good one before the bad one stays out, too.
+  EXPECT_FALSE(Load(kPtx, {Scale(), kernel}).ok());
+  EXPECT_EQ(catalog_.Find("scale"), nullptr);
+  EXPECT_TRUE(Load(kPtx, {Scale()}).ok());
+}
+
+TEST_F(UserKernelsTest, NamesThatAreTakenAreRefused) {
+  Open();
+  constexpr auto kTaken = absl::StatusCode::kAlreadyExists;
+  ExpectRefused(kPtx, Saxpy("null_event"), kTaken, "one of gpud's own");
+  EXPECT_EQ(Load(kPtx, {Saxpy("twice"), Saxpy("twice")}).status().code(),
+            kTaken);
+  EXPECT_EQ(fake_.live_objects().modules, modules_);
+  MustLoad(Saxpy());
+  ++modules_;
+  ExpectRefused(kPtx, Saxpy(), kTaken, "from user.ptx");
+  MustLoad(Saxpy("another"));
+}
+
+TEST_F(UserKernelsTest, WhatIsNoImageIsRefused) {
+  Open();
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  ExpectRefused("", Saxpy(), kInvalid, "user.ptx is empty");
+  ExpectRefused("garbage", Saxpy(), kInvalid, "neither a fatbin nor a cubin");
+  ExpectRefused(std::string("\0\0\0\0", 4), Saxpy(), kInvalid, "byte 0 is 0");
+  ExpectRefused(ReadFile("/proc/self/exe"), Saxpy(), kInvalid,
+                "an ELF file for a CPU");
+  ExpectRefused(".version 8.0\n.target sm_80\n.visible .entry saxpy(", Saxpy(),
+                kInvalid, "user.ptx: load a module");
+}
+
+TEST_F(UserKernelsTest, AGpuWithoutMemoryKeepsNothing) {
+  Open();
+  fake_.FailNext("cuModuleLoadDataEx", CUDA_ERROR_OUT_OF_MEMORY);
+  ExpectRefused(kPtx, Saxpy(), absl::StatusCode::kResourceExhausted,
+                "user.ptx");
+  MustLoad(Saxpy());
+}
+
+// What nvcc makes.
+
+class NvccImageTest : public UserKernelsTest,
+                      public ::testing::WithParamInterface<std::string> {
+ protected:
+  std::string Image() const {
+    return ReadFile("devices/example/saxpy." + GetParam());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, NvccImageTest,
+                         ::testing::Values("fatbin", "cubin", "ptx"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(NvccImageTest, HasItsKernelsWithTheirParameters) {
+  Open();
+  const auto loaded = Load(Image(), {Saxpy(), Scale()});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)[0]->args_size, 24u);
+  EXPECT_EQ((*loaded)[0]->params[3].offset, 20u);
+  EXPECT_EQ((*loaded)[0]->params[0].buffer_form, simt::BufferForm::kPointer);
+  EXPECT_EQ((*loaded)[1]->params[0].buffer_form, simt::BufferForm::kSpan);
+  EXPECT_EQ((*loaded)[1]->params[1].offset, 16u);
+  modules_ = fake_.live_objects().modules;
+  KernelDeclaration kernel = Scale();
+  kernel.name = "scale_again";
+  kernel.parameters[1].kind = ParamKind::kF64;
+  ExpectRefused(Image(), kernel, absl::StatusCode::kInvalidArgument,
+                "parameter 2 'a'");
+}
+
+TEST_P(NvccImageTest, ThatWasCutShortNeverReachesTheDriver) {
+  const std::string image = Image();
+  const auto check = [](std::string_view bytes) {
+    return CheckModuleImage(std::as_bytes(std::span(bytes)), "cut");
+  };
+  EXPECT_TRUE(check(image).ok());
+  for (size_t size = 0; size < image.size(); size += 1 + size / 8) {
+    const absl::Status status = check(std::string_view(image).substr(0, size));
+    if (GetParam() != "ptx") {
+      ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << size;
+    }
+  }
+}
+
+// Launching.
+
+class UserPathsTest : public UserKernelsTest,
+                      public ::testing::WithParamInterface<std::string> {
+ protected:
+  TestDevice::Event Add(const simt::KernelInfo* kernel,
+                        std::vector<ParameterBinding> bindings,
+                        uint32_t entries = 8) {
+    const auto found = backend_->paths().Find(GetParam());
+    EXPECT_TRUE(found.ok()) << found.status();
+    path_ = found->path;
+    auto event = device_->Register({.kernel = kernel,
+                                    .bindings = std::move(bindings),
+                                    .block = {kFloats, 1, 1},
+                                    .entries = entries});
+    const auto status = path_->Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+  TestDevice::Event AddSaxpy(const simt::KernelInfo* kernel) {
+    return Add(kernel, {Buffer(SaxpyDevice::Range(device_->x)),
+                        Buffer(SaxpyDevice::Range(device_->y)), Writable(),
+                        Constant(kFloats)});
+  }
+  void TakeAway(const TestDevice::Event& event) {
+    path_->Remove(event.kernel);
+    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+    event.kernel->AbortUnfinished(EventStatus::kUnregistered);
+    EXPECT_EQ(event.kernel->counts().aborted, 0u);
+  }
+  static void Commit(const TestDevice::Event& event, float a) {
+    std::memcpy(event.ring->parameters(), &a, sizeof(a));
+    event.ring->Commit();
+  }
+  void ExpectY(float factor, float sum) {
+    for (uint32_t i = 0; i < kFloats; ++i) {
+      EXPECT_EQ(device_->y[i], factor * (1 + sum * static_cast<float>(i)));
+    }
+  }
+
+  LaunchPath* path_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, UserPathsTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(UserPathsTest, EveryEventComputesBeforeItCompletes) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  float sum = 0;
+  for (int i = 1; i <= 50; ++i) {
+    const auto a = static_cast<float>(i);
+    Commit(event, a);
+    event.ring->Ring();
+    const Completion completion = device_->Wait(*event.ring);
+    ASSERT_EQ(completion.state, EventState::kDone);
+    ASSERT_EQ(completion.sequence.value(), static_cast<uint64_t>(i));
+    sum += a;
+    ExpectY(1, sum);
+  }
+  EXPECT_EQ(fake_.launches("saxpy"), 50u);
+  EXPECT_EQ(fake_.launches("carillon_complete"), 50u);
+  TakeAway(event);
+  EXPECT_EQ(event.kernel->counts().done, 50u);
+}
+
+TEST_P(UserPathsTest, SpansAndKernelsWithoutParametersRunToo) {
+  Open();
+  std::atomic<int> ticks{0};
+  fake_.DefineKernel("tick", {}, [&](KernelCall&) {
+    ticks.fetch_add(1, std::memory_order_relaxed);
+    return CUDA_SUCCESS;
+  });
+  auto scale = Add(MustLoad(Scale()),
+                   {Buffer(SaxpyDevice::Range(device_->y)), Writable()});
+  auto tick = Add(
+      MustLoad(
+          {.symbol = "tick", .name = "tick", .summary = "", .parameters = {}}),
+      {});
+  Commit(scale, 3);
+  scale.ring->Ring();
+  EXPECT_EQ(device_->Wait(*scale.ring).state, EventState::kDone);
+  ExpectY(3, 0);
+  tick.ring->Commit();
+  tick.ring->Ring();
+  EXPECT_EQ(device_->Wait(*tick.ring).state, EventState::kDone);
+  EXPECT_EQ(ticks.load(std::memory_order_relaxed), 1);
+  TakeAway(scale);
+  TakeAway(tick);
+}
+
+TEST_P(UserPathsTest, AFaultFailsItsOwnEventAndTheModuleIsLoadedAgain) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  fake_.FaultOn("saxpy", [](const KernelCall& call) {
+    return call.param<float>(2) == 13;
+  });
+  for (const float a : {13.f, 2.f}) Commit(event, a);
+  event.ring->Ring();
+  const Completion fault = device_->Wait(*event.ring);
+  EXPECT_EQ(fault.state, EventState::kFailed);
+  EXPECT_EQ(fault.status, static_cast<uint32_t>(EventStatus::kKernelFault));
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost"));
+  // The good one may have added twice.
+  std::fill_n(device_->y, kFloats, 1.0f);
+  Commit(event, 4);
+  event.ring->Ring();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  ExpectY(1, 4);
+  // What comes later finds the new context, too.
+  auto later = AddSaxpy(MustLoad(Saxpy("later")));
+  Commit(later, 1);
+  later.ring->Ring();
+  EXPECT_EQ(device_->Wait(*later.ring).state, EventState::kDone);
+  TakeAway(event);
+  TakeAway(later);
+}
+
+TEST_P(UserPathsTest, OneThatDoesNotEndIsStopped) {
+  Open();
+  auto event = AddSaxpy(MustLoad(Saxpy()));
+  fake_.HangOn("saxpy", FakeGpu::Nth(1));
+  Commit(event, 1);
+  event.ring->Ring();
+  const Completion stopped = device_->Wait(*event.ring);
+  EXPECT_EQ(stopped.state, EventState::kFailed);
+  EXPECT_EQ(stopped.status, static_cast<uint32_t>(EventStatus::kTimedOut));
+  TakeAway(event);
+}
+
+// The kernel was launched, and then the driver refused what would have told its
+// end.
+std::atomic<CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned,
+                         unsigned, unsigned, unsigned, CUstream, void**,
+                         void**)>
+    real_launch;
+std::atomic<int> launches_to_refuse{0};  // the second of them
+CUresult LaunchButForTheSecond(CUfunction function, unsigned gx, unsigned gy,
+                               unsigned gz, unsigned bx, unsigned by,
+                               unsigned bz, unsigned shared, CUstream stream,
+                               void** params, void** extra) {
+  if (launches_to_refuse.load() > 0 && launches_to_refuse.fetch_sub(1) == 1) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
+  return real_launch.load()(function, gx, gy, gz, bx, by, bz, shared, stream,
+                            params, extra);
+}
+
+TEST_F(UserKernelsTest, AKernelThatNothingFollowsRunsAgainInANewContext) {
+  Driver driver = fake_.driver();
+  real_launch = driver.cuLaunchKernel;
+  driver.cuLaunchKernel = &LaunchButForTheSecond;
+  OpenOn(driver);
+  const auto path = backend_->paths().Find("baseline_flag");
+  ASSERT_TRUE(path.ok());
+  auto event =
+      device_->Register({.kernel = MustLoad(Saxpy()),
+                         .bindings = {Buffer(SaxpyDevice::Range(device_->x)),
+                                      Buffer(SaxpyDevice::Range(device_->y)),
+                                      Constant(0), Constant(kFloats)},
+                         .block = {kFloats, 1, 1}});
+  ASSERT_TRUE(path->path->Add(event.kernel).ok());
+  launches_to_refuse = 2;
+  event.ring->Commit();
+  event.ring->Ring();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost 1 time"));
+  path->path->Remove(event.kernel);
+  backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+}
+
+// Background kernels.
+
+TEST_F(UserKernelsTest, RunInTheBackgroundAndAgainAfterAFault) {
+  Open();
+  const simt::KernelInfo* kernel = MustLoad(Saxpy());
+  fake_.FaultOn("saxpy", FakeGpu::Nth(1));  // once
+  const auto plan = ArgumentPlan::Make(
+      *kernel, {Buffer(SaxpyDevice::Range(device_->x)),
+                Buffer(SaxpyDevice::Range(device_->y)),
+                Constant(std::bit_cast<uint32_t>(2.0f)), Constant(kFloats)});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<std::future<LaunchResult>> results;
+  for (int i = 0; i < 3; ++i) {
+    auto launch = std::make_unique<KernelLaunch>();
+    launch->kmd = {.kernel = kernel, .block = {kFloats, 1, 1}};
+    launch->args = std::make_unique<std::byte[]>(kernel->args_size);
+    plan->Build(0, nullptr, launch->args.get());
+    launch->memory = device_->memory;
+    launch->from_host = true;
+    auto promise = std::make_shared<std::promise<LaunchResult>>();
+    launch->on_end = [promise](const LaunchResult& result) {
+      promise->set_value(result);
+    };
+    results.push_back(promise->get_future());
+    backend_->Submit(std::move(launch));
+    // One after the other: they add to the same memory.
+    ASSERT_EQ(results.back().wait_for(std::chrono::seconds(10)),
+              std::future_status::ready);
+    EXPECT_EQ(results.back().get().state, EventState::kDone);
+  }
+  for (uint32_t i = 0; i < kFloats; ++i) {
+    EXPECT_EQ(device_->y[i], 1 + 6.0f * static_cast<float>(i));
+  }
+}
+
+}  // namespace
+}  // namespace carillon::gpud::cuda
