@@ -11,6 +11,7 @@
 #include "gpu_daemon/control/describe.h"
 #include "gpu_daemon/control/drain.h"
 #include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/module_request.h"
 #include "gpu_daemon/control/watch_stream.h"
 #include "shm/clock.h"
 
@@ -21,6 +22,22 @@ namespace {
 constexpr size_t kMostStreams = 32;
 // How long a caller that missed a change may take to hear of it.
 constexpr shm::Nanoseconds kStuckNs = 5'000'000'000;
+
+// Of kernels that could not be loaded.
+std::string_view ReasonOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kAlreadyExists:
+      return reason::kKernelNameTaken;
+    case absl::StatusCode::kNotFound:
+      return reason::kUnknownKernel;
+    case absl::StatusCode::kFailedPrecondition:
+      return reason::kNoGpuCode;
+    case absl::StatusCode::kResourceExhausted:
+      return reason::kTooMany;
+    default:
+      return reason::kBadImage;
+  }
+}
 
 }  // namespace
 
@@ -239,6 +256,24 @@ grpc::Status AdminService::Shutdown(grpc::ServerContext*,
                                     const v1::ShutdownRequest*,
                                     v1::ShutdownResponse*) {
   request_shutdown_();
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::RegisterModule(
+    grpc::ServerContext* context, const v1::RegisterModuleRequest* request,
+    v1::RegisterModuleResponse* response) {
+  const auto source = ReadModuleRequest(*request);
+  if (!source.ok()) return ToGrpc(source.status(), context);
+  const auto loaded = daemon_->kernels->Load(*source, *daemon_->backend);
+  if (!loaded.ok()) {
+    return ToGrpc(
+        WithDetail(loaded.status(), ReasonOf(loaded.status()), source->file),
+        context);
+  }
+  for (const simt::KernelInfo* kernel : *loaded) {
+    Describe(*kernel, response->add_kernels());
+    spdlog::info("kernel '{}' from {}", kernel->name, source->file);
+  }
   return grpc::Status::OK;
 }
 

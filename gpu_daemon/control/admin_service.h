@@ -66,6 +66,9 @@ class AdminService final : public v1::Admin::Service {
   grpc::Status Shutdown(grpc::ServerContext* context,
                         const v1::ShutdownRequest* request,
                         v1::ShutdownResponse* response) override;
+  grpc::Status RegisterModule(grpc::ServerContext* context,
+                              const v1::RegisterModuleRequest* request,
+                              v1::RegisterModuleResponse* response) override;
 
   // Ends the calls to Watch whose callers stopped reading: a blocked write ends
   // no other way.

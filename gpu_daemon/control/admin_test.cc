@@ -303,5 +303,63 @@ TEST(Queues, AreListedByClassAndPriority) {
   EXPECT_EQ(response.queues(15).name(), "host");
 }
 
+v1::RegisterModuleRequest ModuleOf(const std::string& image) {
+  v1::RegisterModuleRequest request;
+  request.set_image(image);
+  request.set_file("lab.ptx");
+  request.add_kernels()->set_symbol("tick");
+  return request;
+}
+
+TEST(Admin, ABackEndWithoutAGpuRefusesAUsersKernels) {
+  TestTestbed testbed({.backend = "cpu"});
+  v1::RegisterModuleResponse response;
+  const Outcome outcome =
+      TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::RegisterModule,
+                        ModuleOf(".version 8.0\n"), &response);
+  EXPECT_EQ(outcome.status.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(outcome.reason, reason::kNoGpuCode);
+  EXPECT_NE(outcome.status.error_message().find("this is the cpu back-end"),
+            std::string::npos)
+      << outcome.status.error_message();
+  // A name that is taken is told all the same, and first.
+  v1::RegisterModuleRequest taken = ModuleOf("x");
+  taken.mutable_kernels(0)->set_name("null_event");
+  EXPECT_EQ(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::RegisterModule,
+                              taken, &response)
+                .reason,
+            reason::kKernelNameTaken);
+}
+
+TEST(Admin, AnImageThatIsTooLargeIsToldSoByGpud) {
+  TestTestbed testbed({.backend = "cpu"});
+  v1::RegisterModuleResponse response;
+  const Outcome outcome =
+      TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::RegisterModule,
+                        ModuleOf(std::string((32 << 20) + 1, 'x')), &response);
+  EXPECT_EQ(outcome.status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(outcome.reason, reason::kBadSize);
+  EXPECT_NE(outcome.status.error_message().find("the limit is 33554432"),
+            std::string::npos)
+      << outcome.status.error_message();
+}
+
+TEST(Admin, KernelsSayWhereTheyComeFromAndHowTheyTakeTheirParameters) {
+  TestTestbed testbed;
+  v1::ListKernelsResponse kernels;
+  ASSERT_TRUE(TestTestbed::Call(testbed.events(),
+                                &v1::Events::Stub::ListKernels,
+                                v1::ListKernelsRequest(), &kernels)
+                  .ok());
+  ASSERT_GT(kernels.kernels_size(), 0);
+  for (const v1::Kernel& kernel : kernels.kernels()) {
+    EXPECT_EQ(kernel.file(), "") << "one of gpud's own";
+    for (const v1::KernelParameter& parameter : kernel.parameters()) {
+      EXPECT_EQ(parameter.form(),
+                parameter.element_bytes() != 0 ? v1::SPAN : v1::VALUE);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace carillon::gpud

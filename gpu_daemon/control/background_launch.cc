@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
   auto kmd = MakeKernelMetadata(
       request.kernel(), request.has_grid() ? &request.grid() : nullptr,
       request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
-      daemon->backend->gpu());
+      *daemon->kernels, daemon->backend->gpu());
   if (!kmd.ok()) return kmd.status();
   if (auto status = CheckPriority(request.priority()); !status.ok()) {
     return status;

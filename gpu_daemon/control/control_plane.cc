@@ -13,6 +13,7 @@
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/backends.h"
+#include "gpu_daemon/control/module_request.h"
 #include "gpu_daemon/control/names.h"
 #include "proto/testbed_paths.h"
 #include "shm/clock.h"
@@ -70,7 +71,7 @@ ControlPlane::ControlPlane(Options options)
       sessions_(&daemon_, &tickets_),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),
-      events_(&callers_) {}
+      events_(&callers_, &kernels_) {}
 
 ControlPlane::~ControlPlane() {
   ShutDown();
@@ -118,6 +119,7 @@ absl::Status ControlPlane::Open() {
   daemon_.bus = bus_.get();
   daemon_.loop = loop_.get();
   daemon_.backend = backend_.get();
+  daemon_.kernels = &kernels_;
   admin_.emplace(AdminService::About{.testbed = options_.testbed,
                                      .started_ns = shm::NowNs()},
                  &daemon_, &sessions_, [this] { RequestShutdown(); });
@@ -130,6 +132,9 @@ absl::Status ControlPlane::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
+  // Images, and somewhat larger ones, so that their refusal can say more than
+  // gRPC's.
+  builder.SetMaxReceiveMessageSize(static_cast<int>(2 * kMostImageBytes));
   builder.SetResourceQuota(
       grpc::ResourceQuota("gpud").SetMaxThreads(kMostThreads));
   builder.RegisterService(&devices_);

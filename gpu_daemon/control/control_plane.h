@@ -29,6 +29,7 @@
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/launch/gpu_model.h"
+#include "gpu_daemon/launch/kernel_catalog.h"
 
 namespace carillon::gpud {
 
@@ -87,6 +88,7 @@ class ControlPlane {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<TelemetryBus> bus_;
   std::unique_ptr<Backend> backend_;
+  KernelCatalog kernels_;
   SessionTable sessions_;
   Callers callers_;
   DevicesService devices_;

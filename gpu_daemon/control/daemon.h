@@ -10,6 +10,7 @@
 #include "gpu_daemon/control/memory_budget.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/launch/backend.h"
+#include "gpu_daemon/launch/kernel_catalog.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
@@ -21,6 +22,7 @@ struct Daemon {
   TelemetryBus* bus = nullptr;
   EventLoop* loop = nullptr;
   Backend* backend = nullptr;
+  KernelCatalog* kernels = nullptr;
 
   // A new generation for an aperture or ring; never 0.
   shm::Generation NextGeneration() {

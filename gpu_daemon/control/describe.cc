@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 
+#include "gpu_daemon/control/parameter_bindings.h"
 #include "shm/load_shared.h"
 
 namespace carillon::gpud {
@@ -17,6 +18,12 @@ void SetDim3(const simt::Dim3& dim, v1::Dim3* out) {
   out->set_x(dim.x);
   out->set_y(dim.y);
   out->set_z(dim.z);
+}
+
+v1::ParameterForm FormOf(const simt::ParamInfo& param) {
+  if (!param.is_buffer()) return v1::VALUE;
+  return param.buffer_form == simt::BufferForm::kPointer ? v1::POINTER
+                                                         : v1::SPAN;
 }
 
 void DescribeFigures(const Session& session, v1::Device* out) {
@@ -46,6 +53,24 @@ shm::Nanoseconds SilentFor(const Session& session, shm::Nanoseconds now) {
 }
 
 }  // namespace
+
+void Describe(const simt::KernelInfo& kernel, v1::Kernel* out) {
+  out->set_name(std::string(kernel.name));
+  out->set_summary(std::string(kernel.summary));
+  for (const simt::ParamInfo& param : kernel.params) {
+    v1::KernelParameter* parameter = out->add_parameters();
+    parameter->set_name(std::string(param.name));
+    parameter->set_kind(ProtoKind(param.kind));
+    if (param.is_buffer()) parameter->set_element_bytes(param.element_size);
+    parameter->set_form(FormOf(param));
+    parameter->set_offset(param.offset);
+  }
+  out->set_registers_per_thread(kernel.registers_per_thread);
+  out->set_static_shared_bytes(kernel.static_shared_bytes);
+  out->set_uses_barriers(kernel.uses_barriers && !kernel.is_users());
+  out->set_file(std::string(kernel.file));
+  out->set_symbol(std::string(kernel.symbol));
+}
 
 void Describe(const EventCounts& counts, v1::EventCounts* out) {
   out->set_rung(counts.rung);

@@ -3,13 +3,16 @@
 #define CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_
 
 #include "gpu_daemon/control/session.h"
+#include "gpu_daemon/kernels/kernel_info.h"
 #include "gpu_daemon/launch/event_kernel.h"
 #include "proto/admin.pb.h"
+#include "proto/events.pb.h"
 #include "shm/histogram.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
 
+void Describe(const simt::KernelInfo& kernel, v1::Kernel* out);
 void Describe(const EventCounts& counts, v1::EventCounts* out);
 void Describe(const EventKernel& event, v1::EktEntry* out);
 void Describe(const EventKernel& event, v1::Ring* out);

@@ -3,33 +3,14 @@
 #include <string>
 #include <utility>
 
+#include "gpu_daemon/control/describe.h"
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/parameter_bindings.h"
-#include "gpu_daemon/kernels/registry.h"
 
 namespace carillon::gpud {
-namespace {
-
-void Describe(const simt::KernelInfo& info, v1::Kernel* kernel) {
-  kernel->set_name(std::string(info.name));
-  kernel->set_summary(std::string(info.summary));
-  for (const simt::ParamInfo& param : info.params) {
-    v1::KernelParameter* parameter = kernel->add_parameters();
-    parameter->set_name(std::string(param.name));
-    parameter->set_kind(ProtoKind(param.kind));
-    if (param.is_buffer()) parameter->set_element_bytes(param.element_size);
-  }
-  kernel->set_registers_per_thread(info.registers_per_thread);
-  kernel->set_static_shared_bytes(info.static_shared_bytes);
-  kernel->set_uses_barriers(info.uses_barriers);
-}
-
-}  // namespace
-
 grpc::Status EventsService::ListKernels(grpc::ServerContext*,
                                         const v1::ListKernelsRequest*,
                                         v1::ListKernelsResponse* response) {
-  for (const simt::KernelInfo* info : simt::AllKernels()) {
+  for (const simt::KernelInfo* info : kernels_->All()) {
     Describe(*info, response->add_kernels());
   }
   return grpc::Status::OK;

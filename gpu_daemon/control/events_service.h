@@ -2,6 +2,7 @@
 #define CARILLON_GPU_DAEMON_CONTROL_EVENTS_SERVICE_H_
 
 #include "gpu_daemon/control/caller.h"
+#include "gpu_daemon/launch/kernel_catalog.h"
 #include "proto/events.grpc.pb.h"
 
 namespace carillon::gpud {
@@ -9,7 +10,8 @@ namespace carillon::gpud {
 // carillon.v1.Events: see proto/events.proto.
 class EventsService final : public v1::Events::Service {
  public:
-  explicit EventsService(const Callers* callers) : callers_(callers) {}
+  EventsService(const Callers* callers, const KernelCatalog* kernels)
+      : callers_(callers), kernels_(kernels) {}
 
   grpc::Status ListKernels(grpc::ServerContext* context,
                            const v1::ListKernelsRequest* request,
@@ -38,6 +40,7 @@ class EventsService final : public v1::Events::Service {
 
  private:
   const Callers* const callers_;
+  const KernelCatalog* const kernels_;
 };
 
 }  // namespace carillon::gpud

@@ -3,7 +3,6 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/names.h"
-#include "gpu_daemon/kernels/registry.h"
 
 namespace carillon::gpud {
 namespace {
@@ -19,14 +18,12 @@ simt::LaunchShape ShapeOf(const KernelMetadata& kmd) {
 
 }  // namespace
 
-absl::StatusOr<KernelMetadata> MakeKernelMetadata(const std::string& kernel,
-                                                  const v1::Dim3* grid,
-                                                  const v1::Dim3* block,
-                                                  uint32_t shared_bytes,
-                                                  const GpuModel& gpu) {
-  const simt::KernelInfo* info = simt::FindKernel(kernel);
+absl::StatusOr<KernelMetadata> MakeKernelMetadata(
+    const std::string& kernel, const v1::Dim3* grid, const v1::Dim3* block,
+    uint32_t shared_bytes, const KernelCatalog& kernels, const GpuModel& gpu) {
+  const simt::KernelInfo* info = kernels.Find(kernel);
   if (info == nullptr) {
-    const std::string_view nearest = simt::NearestKernelName(kernel);
+    const std::string_view nearest = kernels.Nearest(kernel);
     return Error(
         absl::StatusCode::kNotFound,
         fmt::format(

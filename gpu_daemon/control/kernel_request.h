@@ -10,17 +10,16 @@
 #include "gpu_daemon/launch/argument_plan.h"
 #include "gpu_daemon/launch/event_kernel.h"
 #include "gpu_daemon/launch/gpu_model.h"
+#include "gpu_daemon/launch/kernel_catalog.h"
 #include "proto/common.pb.h"
 
 namespace carillon::gpud {
 
 // Errors: NotFound UNKNOWN_KERNEL, naming the nearest; InvalidArgument
 // BAD_DIMENSIONS. A missing grid or block is 1x1x1.
-absl::StatusOr<KernelMetadata> MakeKernelMetadata(const std::string& kernel,
-                                                  const v1::Dim3* grid,
-                                                  const v1::Dim3* block,
-                                                  uint32_t shared_bytes,
-                                                  const GpuModel& gpu);
+absl::StatusOr<KernelMetadata> MakeKernelMetadata(
+    const std::string& kernel, const v1::Dim3* grid, const v1::Dim3* block,
+    uint32_t shared_bytes, const KernelCatalog& kernels, const GpuModel& gpu);
 
 // Errors: InvalidArgument BAD_PRIORITY.
 absl::Status CheckPriority(uint32_t priority);

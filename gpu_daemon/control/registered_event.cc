@@ -16,11 +16,11 @@ namespace carillon::gpud {
 absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
     const v1::RegisterEventRequest& request, const Placement& placement,
     const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
-    const GpuModel& gpu) {
+    const KernelCatalog& kernels, const GpuModel& gpu) {
   auto kmd = MakeKernelMetadata(
       request.kernel(), request.has_grid() ? &request.grid() : nullptr,
       request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
-      gpu);
+      kernels, gpu);
   if (!kmd.ok()) return kmd.status();
   if (auto status = shm::CheckRingEntries(request.max_in_flight());
       !status.ok()) {

@@ -14,6 +14,7 @@
 #include "gpu_daemon/control/parameter_bindings.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/launch/kernel_catalog.h"
 #include "gpu_daemon/launch/gpu_model.h"
 #include "proto/events.pb.h"
 #include "shm/ring_layout.h"
@@ -36,7 +37,7 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
   static absl::StatusOr<std::shared_ptr<RegisteredEvent>> Create(
       const v1::RegisterEventRequest& request, const Placement& placement,
       const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
-      const GpuModel& gpu);
+      const KernelCatalog& kernels, const GpuModel& gpu);
 
   // Shares the ownership of all of this object: a launch that holds the event
   // kernel keeps the memory that it may write to.

@@ -249,13 +249,13 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
   }
   auto slot = daemon_->ekt->Reserve();
   if (!slot.ok()) return slot.status();
-  auto event =
-      RegisteredEvent::Create(request,
-                              {.doorbell = *doorbell,
-                               .generation = daemon_->NextGeneration(),
-                               .ekt_index = slot->index(),
-                               .launch_path = path->name},
-                              space_, BufferFinder(), daemon_->backend->gpu());
+  auto event = RegisteredEvent::Create(
+      request,
+      {.doorbell = *doorbell,
+       .generation = daemon_->NextGeneration(),
+       .ekt_index = slot->index(),
+       .launch_path = path->name},
+      space_, BufferFinder(), *daemon_->kernels, daemon_->backend->gpu());
   if (!event.ok()) return event.status();
 
   if (auto status = path->path->Add((*event)->event()); !status.ok()) {
