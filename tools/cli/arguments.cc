@@ -21,6 +21,11 @@ Argument& Argument::Required() {
   return *this;
 }
 
+Argument& Argument::OneAtATime() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
 Argument Arguments::Flag(const std::string& names, bool& value,
                          const std::string& help) {
   return Argument(app_->add_flag(names, value, help));

@@ -23,6 +23,8 @@ class Argument {
   Argument& Placeholder(const std::string& word);
   Argument& Excludes(const std::string& other);
   Argument& Required();
+  // Each use of the option takes one value, not all up to the next option.
+  Argument& OneAtATime();
 
  private:
   CLI::Option* option_;

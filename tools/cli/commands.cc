@@ -45,6 +45,12 @@ constexpr Command kCommands[] = {
     {"watch", kLook, "show changes as they happen",
      "carillon watch\ncarillon watch -o json", MakeWatch},
 
+    {"kernel", kSteer, "load kernels of your own from a file that nvcc made",
+     "carillon kernel load saxpy.fatbin \\\n"
+     "    --kernel 'saxpy(x: read f32[], y: write f32[], a: f32, n: u32)'\n"
+     "carillon kernel load lab.cubin --as blur --kernel 'blur_v2(in: read "
+     "u8[], out: write u8[])'",
+     MakeKernel},
     {"policy", kSteer, "show or set the sharing policy",
      "carillon policy\ncarillon policy priority", MakePolicy},
     {"trace", kSteer, "stamp the stages of every event: on, off or reset",

@@ -11,24 +11,38 @@
 namespace carillon::cli {
 namespace {
 
-std::string KindName(v1::ParameterKind kind) {
-  std::string name = v1::ParameterKind_Name(kind);
+std::string LowerCase(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c == '_' ? ' ' : std::tolower(c); });
   return name;
 }
 
+std::string KindName(v1::ParameterKind kind) {
+  return LowerCase(v1::ParameterKind_Name(kind));
+}
+
+std::string FormName(v1::ParameterForm form) {
+  return LowerCase(v1::ParameterForm_Name(form));
+}
+
 void Explain(const v1::Kernel& kernel, Console& console) {
   console.Print(fmt::format(
-      "{}: {}\n{} registers a thread, {} static shared memory{}\n",
-      console.Bold(kernel.name()), kernel.summary(),
-      kernel.registers_per_thread(), FormatBytes(kernel.static_shared_bytes()),
+      "{}{}{}\n{} registers a thread, {} static shared memory{}\n",
+      console.Bold(kernel.name()), kernel.summary().empty() ? "" : ": ",
+      kernel.summary(), kernel.registers_per_thread(),
+      FormatBytes(kernel.static_shared_bytes()),
       kernel.uses_barriers() ? ", barriers" : ""));
+  if (!kernel.file().empty()) {
+    console.Print(
+        fmt::format("loaded from {}, {}\n", kernel.file(), kernel.symbol()));
+  }
   if (kernel.parameters().empty()) return;
-  Table table({{"PARAMETER"}, {"KIND"}, {"ELEMENT", Align::kRight}});
+  Table table(
+      {{"PARAMETER"}, {"KIND"}, {"ELEMENT", Align::kRight}, {"PASSED AS"}});
   for (const v1::KernelParameter& parameter : kernel.parameters()) {
     table.AddRow({parameter.name(), KindName(parameter.kind()),
-                  FormatBytes(parameter.element_bytes())});
+                  FormatBytes(parameter.element_bytes()),
+                  FormName(parameter.form())});
   }
   console.Print(table);
 }
@@ -63,11 +77,14 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
                {"PARAMETERS", Align::kRight},
                {"REGISTERS", Align::kRight},
                {"SHARED", Align::kRight},
+               {"FROM"},
                {"SUMMARY"}});
   for (const v1::Kernel& kernel : kernels->kernels()) {
     table.AddRow({kernel.name(), fmt::format("{}", kernel.parameters_size()),
                   fmt::format("{}", kernel.registers_per_thread()),
-                  FormatBytes(kernel.static_shared_bytes()), kernel.summary()});
+                  FormatBytes(kernel.static_shared_bytes()),
+                  kernel.file().empty() ? "built in" : kernel.file(),
+                  kernel.summary()});
   }
   console.Print(table);
   return absl::OkStatus();

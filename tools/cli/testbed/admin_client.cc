@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "devices/sdk/rpc_status.h"
@@ -19,6 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kWatchTick{100};
+constexpr milliseconds kLoadTimeout{60'000};
 // gRPC's own 4 MiB are too few for ListEkt: 1024 entries with four histograms
 // each.
 constexpr int kMaxMessageBytes = 64 << 20;
@@ -156,6 +158,16 @@ absl::StatusOr<std::string> AdminClient::SetPolicy(const std::string& policy) {
                      request, &response, timeout_);
   if (!status.ok()) return status;
   return response.previous();
+}
+
+absl::StatusOr<v1::RegisterModuleResponse> AdminClient::RegisterModule(
+    const v1::RegisterModuleRequest& request) {
+  v1::RegisterModuleResponse response;
+  absl::Status status = channel_->Call(
+      *channel_->admin, &v1::Admin::Stub::RegisterModule, "RegisterModule",
+      request, &response, std::max(timeout_, kLoadTimeout));
+  if (!status.ok()) return status;
+  return response;
 }
 
 absl::Status AdminClient::SetTracing(bool on) {

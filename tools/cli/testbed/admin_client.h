@@ -37,6 +37,9 @@ class AdminClient {
   absl::StatusOr<std::string> SetPolicy(const std::string& policy);
   absl::Status SetTracing(bool on);
   absl::Status ResetStatistics();
+  // Takes up to a minute, for the driver may have to compile.
+  absl::StatusOr<v1::RegisterModuleResponse> RegisterModule(
+      const v1::RegisterModuleRequest& request);
   // Waits on gpud's side for at most `limit`.
   absl::Status Drain(std::chrono::milliseconds limit);
   // Calls `on_event` until it returns false (then OK) or the stream ends.
