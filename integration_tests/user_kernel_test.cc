@@ -1,0 +1,146 @@
+// A user's own kernel, from nvcc's file to a device's event, in real processes: a
+// gpud on the fake GPU (gpu_daemon/backends/cuda/fake), the carillon program, and
+// a device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "devices/sdk/edge.h"
+#include "integration_tests/testbed_process.h"
+
+namespace carillon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::kBound;
+using testing::Process;
+using testing::Program;
+using testing::Testbed;
+
+constexpr char kSaxpy[] =
+    "saxpy(x: read f32[], y: write f32[], a: f32, n: u32)";
+constexpr uint32_t kFloats = 64;
+
+class UserKernelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    // For gpud, which looks for libcuda.so.1.
+    const auto driver = std::filesystem::absolute(
+        Program("gpu_daemon/backends/cuda/fake/libcuda.so.1"));
+    setenv("LD_LIBRARY_PATH", driver.parent_path().c_str(), 1);
+    auto testbed = Testbed::Start({"--backend", "cuda"});
+    ASSERT_TRUE(testbed.ok()) << testbed.status();
+    testbed_ = *std::move(testbed);
+  }
+
+  struct Result {
+    int code = -1;
+    std::string output;
+  };
+  Result Carillon(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), Program("tools/cli/carillon"));
+    arguments.insert(arguments.end(), {"--dir", testbed_->directory()});
+    auto process = Process::Start("carillon", arguments);
+    EXPECT_TRUE(process.ok()) << process.status();
+    Result result;
+    result.code = (*process)->Wait().value_or(-1);
+    result.output = (*process)->output();
+    return result;
+  }
+  Result Load(const std::string& file, const std::string& signature,
+              const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"kernel", "load",
+                                          Program("devices/example/" + file),
+                                          "--kernel", signature};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Carillon(arguments);
+  }
+
+  std::unique_ptr<Testbed> testbed_;
+};
+
+TEST_F(UserKernelTest, IsLoadedListedAndRunByADevicesDoorbell) {
+  const Result loaded =
+      Load("saxpy.fatbin", kSaxpy, {"--as", "axpy", "--summary", "y += a x"});
+  EXPECT_EQ(loaded.code, 0) << loaded.output;
+  EXPECT_THAT(loaded.output,
+              AllOf(HasSubstr("x as pointer, y as pointer, a, n"),
+                    HasSubstr("loaded from saxpy.fatbin")));
+  EXPECT_THAT(Carillon({"kernels"}).output,
+              AllOf(HasSubstr("saxpy.fatbin"), HasSubstr("built in")));
+  EXPECT_THAT(Carillon({"kernels", "axpy"}).output,
+              HasSubstr("loaded from saxpy.fatbin, saxpy"));
+
+  edge::AttachOptions options;
+  options.testbed_directory = testbed_->directory();
+  options.name = "device0";
+  options.kind = "test";
+  auto device = edge::Device::Attach(options);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto x = (*device)->AllocateBuffer(edge::Place::kInput, kFloats * 4);
+  auto y = (*device)->AllocateBuffer(edge::Place::kOutput, kFloats * 4);
+  ASSERT_TRUE(x.ok() && y.ok());
+  auto* const in = reinterpret_cast<float*>(x->bytes.data());
+  for (uint32_t i = 0; i < kFloats; ++i) in[i] = static_cast<float>(i);
+  edge::EventSpec spec{
+      .kernel = "axpy",
+      .block = {kFloats, 1, 1},
+      .max_in_flight = 4,
+      .parameters = {edge::Fixed("x", *x), edge::Fixed("y", *y),
+                     edge::Writable("a"), edge::Constant("n", kFloats)}};
+  spec.launch_path = "graph";
+  const auto queue = edgeRegisterEvent(**device, spec);
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  const auto a = (*queue)->ParameterOffset("a");
+  ASSERT_TRUE(a.ok());
+  for (const float factor : {2.0f, 3.0f}) {
+    (*queue)->Set(*a, factor);
+    (*queue)->RingDoorbell();
+    const auto completion = (*queue)->Wait(kBound);
+    ASSERT_TRUE(completion.ok()) << completion.status();
+    EXPECT_EQ(completion->state, shm::EventState::kDone);
+    (*queue)->Free();
+  }
+  for (uint32_t i = 0; i < kFloats; ++i) {
+    float value = 0;
+    std::memcpy(&value, y->bytes.data() + i * 4, 4);
+    EXPECT_EQ(value, 5 * static_cast<float>(i));
+  }
+  const auto times = (*device)->LaunchKernel(
+      {.kernel = "axpy",
+       .block = {kFloats, 1, 1},
+       .parameters = {edge::Fixed("x", *x), edge::Fixed("y", *y),
+                      edge::ConstantFloat("a", 1),
+                      edge::Constant("n", kFloats)}});
+  EXPECT_TRUE(times.ok()) << times.status();
+}
+
+TEST_F(UserKernelTest, WhatIsWrongEndsWithItsOwnCode) {
+  const Result count = Load("saxpy.ptx", "saxpy(x: read f32[])");
+  EXPECT_EQ(count.code, 2);
+  EXPECT_THAT(count.output,
+              HasSubstr("saxpy.ptx: kernel 'saxpy': 1 parameter was "
+                        "declared, the image has 4"));
+  const Result symbol = Load("saxpy.cubin", "sexpy()");
+  EXPECT_EQ(symbol.code, 3);
+  EXPECT_THAT(symbol.output, HasSubstr("saxpy.cubin has no kernel 'sexpy'"));
+  const Result signature = Load("saxpy.cubin", "saxpy(x: f32[])");
+  EXPECT_EQ(signature.code, 2);
+  EXPECT_THAT(signature.output, HasSubstr("at character 10"));
+  EXPECT_EQ(Load("no_such_file", "k()").code, 3);
+  EXPECT_EQ(Load("saxpy.cubin", kSaxpy).code, 0);
+  const Result again = Load("saxpy.ptx", kSaxpy);
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.output, HasSubstr("there is a kernel 'saxpy' already, "
+                                      "from saxpy.cubin"));
+}
+
+}  // namespace
+}  // namespace carillon
