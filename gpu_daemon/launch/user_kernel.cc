@@ -127,14 +127,12 @@ absl::Status UserKernel::Lay(const KernelLayout& layout) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCompletesItself(std::string_view path,
-                                  const simt::KernelInfo& kernel) {
+absl::Status CheckCompletesItself(const simt::KernelInfo& kernel) {
   if (!kernel.is_users()) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "launch path '{}' has no CPU that would tell a kernel's end, and kernel "
-      "'{}' of {} is a user's own, which does not tell it: use path baseline, "
-      "baseline_flag or graph",
-      path, kernel.name, kernel.file));
+      "kernel '{}' of {} is a user's own and does not tell its end itself: it "
+      "needs a launch path whose CPU does, baseline, baseline_flag or graph",
+      kernel.name, kernel.file));
 }
 
 }  // namespace carillon::gpud

@@ -77,8 +77,7 @@ class UserKernel {
 
 // For launch paths whose kernels complete their events themselves.
 // Errors: InvalidArgument for a user's kernel, which cannot.
-absl::Status CheckCompletesItself(std::string_view path,
-                                  const simt::KernelInfo& kernel);
+absl::Status CheckCompletesItself(const simt::KernelInfo& kernel);
 
 }  // namespace carillon::gpud
 

@@ -199,29 +199,36 @@ absl::StatusOr<CUfunction> Gpu::Function(const std::string& name) {
 
 absl::StatusOr<CUfunction> Gpu::FunctionFor(std::string_view prefix,
                                             const KernelMetadata& kmd) {
-  absl::StatusOr<CUfunction> function;
-  if (kmd.kernel->is_users()) {
+  if (auto status = CheckCompletesItself(*kmd.kernel); !status.ok()) {
+    return status;
+  }
+  auto function = Function(fmt::format("{}{}", prefix, kmd.kernel->name));
+  if (!function.ok()) return function;
+  if (auto status = MakeReady(*function, kmd); !status.ok()) return status;
+  return function;
+}
+
+absl::StatusOr<CUfunction> Gpu::UserFunction(const KernelMetadata& kmd) {
+  CUfunction function = nullptr;
+  {
     std::lock_guard lock(functions_mutex_);
     function = user_functions_.at(kmd.kernel);
-  } else {
-    function = Function(fmt::format("{}{}", prefix, kmd.kernel->name));
   }
-  if (!function.ok()) return function;
+  if (auto status = MakeReady(function, kmd); !status.ok()) return status;
+  return function;
+}
+
+absl::Status Gpu::MakeReady(CUfunction function,
+                            const KernelMetadata& kmd) const {
   // What a launch gets without asking.
   constexpr uint32_t kSharedBytes = 48 * 1024;
-  if (kmd.total_shared() > kSharedBytes) {
-    if (auto status = ToStatus(
-            driver_,
-            driver_.cuFuncSetAttribute(
-                *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                static_cast<int>(DynamicShared(kmd))),
-            fmt::format("give kernel '{}' {} bytes of shared memory",
-                        kmd.kernel->name, kmd.total_shared()));
-        !status.ok()) {
-      return status;
-    }
-  }
-  return function;
+  if (kmd.total_shared() <= kSharedBytes) return absl::OkStatus();
+  return ToStatus(driver_,
+                  driver_.cuFuncSetAttribute(
+                      function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                      static_cast<int>(DynamicShared(kmd))),
+                  fmt::format("give kernel '{}' {} bytes of shared memory",
+                              kmd.kernel->name, kmd.total_shared()));
 }
 
 absl::StatusOr<KernelLayout> Gpu::LayoutOf(CUfunction function) const {

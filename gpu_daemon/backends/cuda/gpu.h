@@ -168,10 +168,12 @@ class Gpu {
   // A function of the image. Errors: NotFound.
   absl::StatusOr<CUfunction> Function(const std::string& name);
   // The same, ready for launches of these dimensions: "carillon_call_" and the
-  // kernel's name, say. Of a user's kernel, the kernel itself, whatever the
-  // prefix.
+  // kernel's name, say. Errors: InvalidArgument for a user's kernel, which has no
+  // forms of gpud's.
   absl::StatusOr<CUfunction> FunctionFor(std::string_view prefix,
                                          const KernelMetadata& kmd);
+  // A user's kernel as it is, ready for launches of these dimensions.
+  absl::StatusOr<CUfunction> UserFunction(const KernelMetadata& kmd);
   // Bytes of shared memory to launch it with: of a user's kernel, those beside
   // the static ones, which its image asks for itself.
   static uint32_t DynamicShared(const KernelMetadata& kmd) {
@@ -224,6 +226,7 @@ class Gpu {
   absl::Status Describe();
   absl::Status MakeContext();
   void LoseContext();
+  absl::Status MakeReady(CUfunction function, const KernelMetadata& kmd) const;
   absl::Status LoadAgain(UserModule& user);
   absl::StatusOr<std::unique_ptr<UserModule>> TryLoad(
       const ModuleSource& source);

@@ -65,10 +65,12 @@ CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function,
 absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
                                                     const KernelMetadata& kmd) {
   LaunchSequence sequence;
-  auto kernel = gpu.FunctionFor("carillon_call_", kmd);
+  const bool is_users = kmd.kernel->is_users();
+  auto kernel =
+      is_users ? gpu.UserFunction(kmd) : gpu.FunctionFor("carillon_call_", kmd);
   if (!kernel.ok()) return kernel.status();
   sequence.kernel_ = *kernel;
-  if (kmd.kernel->is_users()) {
+  if (is_users) {
     auto complete = gpu.Function("carillon_complete");
     if (!complete.ok()) return complete.status();
     sequence.complete_ = *complete;

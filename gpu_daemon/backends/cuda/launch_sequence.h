@@ -24,7 +24,8 @@ class LaunchSequence {
   };
 
   LaunchSequence() = default;
-  // Under a use, as all that follows. Errors: those of Gpu::FunctionFor.
+  // Under a use, as all that follows. Errors: those of Gpu::Function
+  // and Gpu::UserFunction.
   static absl::StatusOr<LaunchSequence> Make(Gpu& gpu,
                                              const KernelMetadata& kmd);
 
