@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/launch/checked_entry.h"
+#include "gpu_daemon/launch/user_kernel.h"
 #include "shm/clock.h"
 #include "shm/load_shared.h"
 
@@ -237,6 +238,7 @@ absl::Status EdgePath::Add(std::shared_ptr<EventKernel> event) {
         "dimensions when it launches a graph; use another launch path",
         kernel.name));
   }
+  if (auto status = CheckCompletesItself(kernel); !status.ok()) return status;
   return Change([&]() -> absl::Status {
     if (stopped_) return absl::UnavailableError("gpud goes down");
     const auto index = FreeIndex(*event);
