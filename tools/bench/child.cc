@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
+#include <cerrno>  // program_invocation_name
 #include <cstring>
 
 #include "fmt/format.h"
@@ -210,8 +210,13 @@ void Child::End(int signal, std::chrono::milliseconds grace) {
 std::string OwnProgram() {
   std::array<char, 4096> path;
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  return length > 0 ? std::string(path.data(), static_cast<size_t>(length))
-                    : std::string();
+  if (length <= 0) return "";
+  const std::string file(path.data(), static_cast<size_t>(length));
+  // Started by way of a dynamic linker of its own (as in `carillon gpu-bundle`),
+  // it is to be started so again: by the name that it was given.
+  const size_t folder = file.rfind('/') + 1;
+  if (file.compare(folder, 3, "ld-") == 0) return program_invocation_name;
+  return file;
 }
 
 }  // namespace carillon::bench

@@ -65,6 +65,10 @@ constexpr Command kCommands[] = {
      "carillon bench --list\ncarillon bench --out results\n"
      "carillon bench launch --backend auto --out results",
      MakeBench},
+    {"gpu-bundle", kProve,
+     "make a directory that runs every GPU test and bench elsewhere",
+     "carillon gpu-bundle\ncarillon gpu-bundle --out /tmp/bundle",
+     MakeGpuBundle},
 
     {"supervise", "", "what `carillon up -d` leaves running", "",
      MakeSupervise},

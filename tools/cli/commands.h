@@ -13,6 +13,7 @@ Run MakeDevices(Arguments& arguments, Console& console);
 Run MakeDoctor(Arguments& arguments, Console& console);
 Run MakeDown(Arguments& arguments, Console& console);
 Run MakeEkt(Arguments& arguments, Console& console);
+Run MakeGpuBundle(Arguments& arguments, Console& console);
 Run MakeKernel(Arguments& arguments, Console& console);
 Run MakeKernels(Arguments& arguments, Console& console);
 Run MakeLogs(Arguments& arguments, Console& console);

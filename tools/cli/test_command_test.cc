@@ -1,5 +1,5 @@
-// `carillon test` and `carillon bench` with a Bazel that writes what the test
-// says.
+// `carillon test`, `bench` and `gpu-bundle` with a Bazel that writes what the
+// test says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -202,6 +202,41 @@ TEST_F(BenchCommand, KnowsItsBenchmarks) {
   EXPECT_EQ(bench.code, 3);
   EXPECT_THAT(bench.err,
               HasSubstr("no benchmark 'evnet'; did you mean 'event'?"));
+}
+
+using GpuBundleCommand = TestCommand;
+
+TEST_F(GpuBundleCommand, HasBazelMakeTheBundleWhereTheUserSays) {
+  MakeBazel("echo made: 54.0 MB\n");
+  const CliResult made =
+      RunCli({"gpu-bundle", "--out", folder_.path() + "/x/../b"});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("54.0 MB"));
+  EXPECT_THAT(Calls(), HasSubstr("//tools/gpu_check:make_bundle -- --out=" +
+                                 folder_.path() + "/b\n"));
+}
+
+TEST_F(GpuBundleCommand, PrintsOnlyADocumentForPrograms) {
+  const std::string out = folder_.path() + "/b";
+  MakeBazel("mkdir " + out + "; echo '{\"revision\": \"abc\"}' > " + out +
+            "/MANIFEST.json; echo made\n");
+  const CliResult made = RunCli({"gpu-bundle", "-o", "json", "--out", out});
+  EXPECT_EQ(made.code, 0) << made.err;
+  const Json document = Json::parse(made.out, nullptr, false);
+  EXPECT_EQ(document.value("revision", ""), "abc") << made.out;
+  EXPECT_EQ(document.value("directory", ""), out);
+  EXPECT_EQ(document.value("bytes", 0), 20);
+}
+
+TEST_F(GpuBundleCommand, TellsAMissingToolkitFromAFailure) {
+  MakeBazel("exit 3\n");
+  const CliResult none = RunCli({"gpu-bundle"});
+  EXPECT_EQ(none.code, 3);
+  EXPECT_THAT(none.err, HasSubstr("CUDA_HOME"));
+  MakeBazel("exit 1\n");
+  EXPECT_EQ(RunCli({"gpu-bundle"}).code, 1);
+  MakeBazel("exit 8\n");
+  EXPECT_EQ(RunCli({"gpu-bundle"}).code, 130);
 }
 
 }  // namespace

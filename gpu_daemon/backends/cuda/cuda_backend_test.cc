@@ -331,6 +331,23 @@ TEST_F(CudaBackgroundTest, AFaultFailsTheCulpritAndTheOthersRunAgain) {
 
 // Memory.
 
+TEST_F(CudaBackendTest, BuffersAreZerosBeforeSomebodyWritesToThem) {
+  Open();
+  constexpr uint64_t kBytes = uint64_t{16} << 20;
+  const auto buffer = backend_->memory().Allocate(kBytes);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  // As a kernel in any stream may, from now on.
+  std::byte& last = (*buffer)->data()[kBytes - 1];
+  last = std::byte{1};
+  const Driver driver = fake_.driver();
+  CUcontext context = nullptr;
+  driver.cuDevicePrimaryCtxRetain(&context, 0);
+  driver.cuCtxSetCurrent(context);
+  EXPECT_EQ(driver.cuCtxSynchronize(), CUDA_SUCCESS);
+  driver.cuDevicePrimaryCtxRelease(0);
+  EXPECT_EQ(last, std::byte{1});
+}
+
 TEST_F(CudaBackendTest,
        GpuMemoryIsZerosAtAnAddressThatALostContextDoesNotMove) {
   Open();

@@ -107,7 +107,11 @@ class CudaMemory::Block : public GpuMemory {
       return status;
     }
     if (auto status = Map(); !status.ok()) return status;
-    return Checked(driver().cuMemsetD8(address_, 0, size_), size_);
+    // A memset returns before it is done, and streams that do not wait for the
+    // default one would overtake it.
+    CUresult result = driver().cuMemsetD8(address_, 0, size_);
+    if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(nullptr);
+    return Checked(result, size_);
   }
   absl::Status Map() {
     if (auto status =

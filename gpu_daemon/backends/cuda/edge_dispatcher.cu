@@ -45,6 +45,14 @@ extern "C" __global__ void carillon_complete(
   simt::cuda_internal::EndEvent(frame);
 }
 
+// One event as a resident event warp runs it, for tests: `function` is
+// carillon_inline_<name>.
+extern "C" __global__ void __launch_bounds__(kEdgeLanes)
+    carillon_run_inline(uint64_t function, const std::byte* args,
+                        simt::Dim3 block, uint32_t* fail_status) {
+  reinterpret_cast<simt::InlineFunction>(function)(args, block, fail_status);
+}
+
 // Takes the context, and with it every kernel that runs there.
 extern "C" __global__ void carillon_trap() { asm volatile("trap;"); }
 

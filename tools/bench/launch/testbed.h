@@ -2,6 +2,8 @@
 #ifndef CARILLON_TOOLS_BENCH_LAUNCH_TESTBED_H_
 #define CARILLON_TOOLS_BENCH_LAUNCH_TESTBED_H_
 
+#include <signal.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -45,6 +47,8 @@ class LaunchDeviceProcess {
   absl::Status Send(const Json& command);
   absl::StatusOr<Json> Receive();
   uint64_t CpuNs() const { return child_.CpuNs(); }
+  // Ends it without a word, and waits until it is gone.
+  void Kill() { child_.End(SIGKILL, {}); }
 
  private:
   explicit LaunchDeviceProcess(Child child) : child_(std::move(child)) {}
@@ -75,6 +79,8 @@ class LaunchTestbed {
   uint64_t GpudCpuNs() const { return gpud_.CpuNs(); }
   // gpud's and the device's.
   uint64_t CpuNs() const { return gpud_.CpuNs() + device_->CpuNs(); }
+  // Ends gpud without a word, and waits until it is gone.
+  void KillGpud() { gpud_.End(SIGKILL, {}); }
   // Another device, which may use gpud's CPUs.
   absl::StatusOr<LaunchDeviceProcess> AddDevice(const std::string& name) const;
   // `status` with the last that gpud has logged, if it has.

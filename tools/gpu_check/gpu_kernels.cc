@@ -1,0 +1,403 @@
+// Every kernel in each of its forms on the GPU, against its CPU form.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/cuda_memory.h"
+#include "gpu_daemon/backends/cuda/gpu.h"
+#include "gpu_daemon/launch/completion_status.h"
+#include "gpu_daemon/launch/event_frame.h"
+#include "shm/layout.h"
+#include "shm/unique_fd.h"
+#include "tools/bench/report.h"
+#include "tools/gpu_check/info.h"
+#include "tools/gpu_check/kernel_cases.h"
+#include "tools/gpu_check/runner.h"
+
+namespace carillon::gpu_check {
+namespace {
+
+using gpud::EventFrame;
+using gpud::EventScratch;
+using gpud::EventTotals;
+using gpud::cuda::DeviceBytes;
+using gpud::cuda::Driver;
+using gpud::cuda::Gpu;
+using gpud::cuda::PinnedBytes;
+using gpud::cuda::ToStatus;
+
+constexpr uint64_t kArenaBytes = uint64_t{64} << 20;
+constexpr uint32_t kLargestArgs = 4096;
+
+// How a kernel is launched, and where its buffers are.
+struct Form {
+  const char* prefix;  // of its CUDA function
+  bool device_memory;  // else registered memory of the host
+};
+// A warp of the resident dispatchers calls it, without a launch.
+constexpr const char* kInline = "carillon_inline_";
+constexpr Form kForms[] = {
+    {"carillon_", false},       {"carillon_call_", false},
+    {"carillon_event_", false}, {"carillon_call_", true},
+    {kInline, false},
+};
+
+// Whether the form exists for all launches of a case: EdgePath runs inline what
+// fits a warp.
+bool Applies(const Form& form, const Case& one) {
+  return form.prefix != kInline ||
+         std::ranges::all_of(one.launches, [](const CaseLaunch& launch) {
+           return launch.kmd.single_warp() && !launch.kmd.kernel->uses_barriers;
+         });
+}
+// Its status is the kernel's own, not that of a completion.
+bool IsPlain(const Form& form) {
+  return form.prefix == kInline || std::string_view(form.prefix) == "carillon_";
+}
+
+// gpud's own module, out of its file: what is tested is what gpud runs, and a
+// bundle has it once. Errors: NotFound.
+class GpudModule {
+ public:
+  static absl::StatusOr<GpudModule> Find(const std::string& gpud) {
+    const shm::UniqueFd file(open(gpud.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat about {};
+    if (file.get() < 0 || fstat(file.get(), &about) != 0) {
+      return absl::NotFoundError(fmt::format("no gpud at '{}'", gpud));
+    }
+    const auto size = static_cast<size_t>(about.st_size);
+    void* const bytes =
+        mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (bytes == MAP_FAILED) return absl::NotFoundError("cannot map gpud");
+    GpudModule found;
+    const std::span<const std::byte> all(static_cast<std::byte*>(bytes), size);
+    for (size_t at = 0; at + sizeof(Header) <= size; at += kAlignment) {
+      Header header;
+      std::memcpy(&header, &all[at], sizeof(header));
+      if (header.magic != kMagic || header.version != 1 ||
+          header.header_size != sizeof(header) ||
+          header.size > size - at - sizeof(header)) {
+        continue;
+      }
+      const auto image = all.subspan(at, sizeof(header) + header.size);
+      if (image.size() > found.image_.size()) found.image_ = image;
+    }
+    if (found.image_.empty()) {
+      return absl::NotFoundError(
+          fmt::format("{} was built without CUDA: no module in it", gpud));
+    }
+    return found;
+  }
+  // Valid for the life of the process.
+  std::span<const std::byte> image() const { return image_; }
+
+ private:
+  // A fatbin's, which bazel/cuda.bzl aligns.
+  struct Header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t header_size;
+    uint64_t size;
+  };
+  static_assert(sizeof(Header) == 16);
+  static constexpr uint32_t kMagic = 0xba55ed50;
+  static constexpr size_t kAlignment = 64;
+
+  std::span<const std::byte> image_;
+};
+
+// A thread's memory, registered as gpud registers a device's.
+class HostMemory {
+ public:
+  HostMemory()
+      : data_(static_cast<std::byte*>(
+            mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))) {}
+  ~HostMemory() { munmap(data_, kArenaBytes); }
+  bool ok() const { return data_ != MAP_FAILED; }
+  std::span<std::byte> span() const { return {data_, kArenaBytes}; }
+
+ private:
+  std::byte* const data_;
+};
+
+// One context for all cases. One thread.
+class Bench {
+ public:
+  static absl::StatusOr<std::unique_ptr<Bench>> Open(const Driver& driver,
+                                                     const GpudModule& module) {
+    auto bench = std::make_unique<Bench>();
+    if (!bench->expected_.ok() || !bench->shadow_.ok()) {
+      return absl::ResourceExhaustedError("no memory for the inputs");
+    }
+    auto gpu = Gpu::Open(driver, {.image = module.image()});
+    if (!gpu.ok()) return gpu.status();
+    bench->gpu_ = *std::move(gpu);
+    bench->memory_ =
+        std::make_unique<gpud::cuda::CudaMemory>(bench->gpu_.get());
+    auto mapping = bench->memory_->MapHost(bench->shadow_.span());
+    if (!mapping.ok()) return mapping.status();
+    bench->mapping_ = *std::move(mapping);
+    const Gpu::Use use = bench->gpu_->Enter();
+    if (!use) return bench->gpu_->health();
+    auto device = DeviceBytes::Make(driver, kArenaBytes);
+    auto words = DeviceBytes::Make(driver, 4096);
+    auto pinned = PinnedBytes::Make(driver, 4096 + kLargestArgs);
+    for (const absl::Status& status :
+         {device.status(), words.status(), pinned.status()}) {
+      if (!status.ok()) return status;
+    }
+    bench->device_ = *std::move(device);
+    bench->words_ = *std::move(words);
+    bench->pinned_ = *std::move(pinned);
+    return bench;
+  }
+  ~Bench() {
+    if (gpu_ == nullptr) return;
+    {
+      const Gpu::Use use = gpu_->Enter();
+      if (!use) {
+        device_.Abandon();
+        words_.Abandon();
+        pinned_.Abandon();
+      }
+      device_ = {};
+      words_ = {};
+      pinned_ = {};
+    }
+    mapping_.reset();
+    memory_.reset();
+  }
+
+  const std::string& description() const { return gpu_->description(); }
+
+  // All launches of a case in one form; the CPU's results are the reference.
+  absl::Status Run(const Case& one, const Form& form) {
+    if (Arena::BytesFor(one) > kArenaBytes) {
+      return absl::InternalError("the case is larger than its memory");
+    }
+    const Gpu::Use use = gpu_->Enter();
+    if (!use) return gpu_->health();
+    const Arena expected(one, expected_.span());
+    const Arena found(one, shadow_.span());
+    for (const CaseLaunch& launch : one.launches) {
+      expected.Feed(launch);
+      found.Feed(launch);
+      const uint32_t want = RunOnCpu(launch, expected.Args(launch));
+      auto have = Launch(one, launch, form, found);
+      if (!have.ok()) return have.status();
+      const uint32_t status =
+          IsPlain(form) ? want : gpud::CompletionStatus(want);
+      if (*have != status) {
+        return absl::DataLossError(
+            fmt::format("status {} on the GPU, {} on the CPU", *have, status));
+      }
+      if (auto same = CompareArenas(one, expected, found); !same.ok()) {
+        return same;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<uint32_t> Launch(const Case& one, const CaseLaunch& launch,
+                                  const Form& form, const Arena& arena) {
+    const Driver& driver = gpu_->driver();
+    const uint64_t bytes = Arena::BytesFor(one);
+    std::vector<std::byte> args = arena.Args(
+        launch, form.device_memory ? device_.as<std::byte>() : nullptr);
+    if (args.size() > kLargestArgs) {
+      return absl::InternalError("too many arguments");
+    }
+    if (form.device_memory) {
+      if (auto status =
+              ToStatus(driver,
+                       driver.cuMemcpyHtoD(device_.address(),
+                                           shadow_.span().data(), bytes),
+                       "copy the inputs");
+          !status.ok()) {
+        return status;
+      }
+    }
+    const bool in_line = form.prefix == kInline;
+    uint64_t inlined = 0;
+    if (in_line) {
+      auto word = gpu_->DeviceWord(
+          fmt::format("{}{}", kInline, launch.kmd.kernel->name));
+      if (!word.ok()) return word.status();
+      inlined = *word;
+    }
+    auto function = in_line ? gpu_->Function("carillon_run_inline")
+                            : gpu_->FunctionFor(form.prefix, launch.kmd);
+    if (!function.ok()) return function.status();
+
+    const std::string_view prefix = form.prefix;
+    auto* const ecq = pinned_.as<shm::EcqEntry>();
+    *ecq = {};
+    auto* const frame = pinned_.as<EventFrame>(64);
+    *frame = {.ecq = ecq,
+              .scratch = words_.as<EventScratch>(),
+              .totals = words_.as<EventTotals>(64),
+              .life = nullptr,
+              .sequence = ++sequence_,
+              .clock_offset_ns = 0,
+              .slot_ended = nullptr,
+              .launcher_ended = nullptr};
+    std::memcpy(frame->args(), args.data(), args.size());
+    uint32_t* fail_status = words_.as<uint32_t>(256);
+    const EventFrame* address = frame;
+    void* plain[] = {args.data(), &fail_status};
+    void* by_value[] = {frame, args.data()};
+    void* by_address[] = {&address};
+    std::byte* inline_args = frame->args();
+    simt::Dim3 block = launch.kmd.block;
+    void* of_inline[] = {&inlined, &inline_args, &block, &fail_status};
+    void** const parameters = in_line                       ? of_inline
+                              : prefix == "carillon_"       ? plain
+                              : prefix == "carillon_event_" ? by_address
+                                                            : by_value;
+    const gpud::KernelMetadata& kmd = launch.kmd;
+    driver.cuMemsetD8(words_.address() + 256, 0, sizeof(uint32_t));
+    const simt::Dim3 threads =
+        in_line ? simt::Dim3{simt::kWarpSize, 1, 1} : kmd.block;
+    CUresult result = driver.cuLaunchKernel(
+        *function, kmd.grid.x, kmd.grid.y, kmd.grid.z, threads.x, threads.y,
+        threads.z, kmd.total_shared(), nullptr, parameters, nullptr);
+    if (result == CUDA_SUCCESS) result = driver.cuStreamSynchronize(nullptr);
+    if (!gpu_->Check(result)) return ToStatus(driver, result, "run the kernel");
+    if (form.device_memory) {
+      result =
+          driver.cuMemcpyDtoH(shadow_.span().data(), device_.address(), bytes);
+      if (result != CUDA_SUCCESS) {
+        return ToStatus(driver, result, "copy the outputs");
+      }
+    }
+    if (IsPlain(form)) {
+      uint32_t status = 0;
+      result =
+          driver.cuMemcpyDtoH(&status, words_.address() + 256, sizeof(status));
+      if (result != CUDA_SUCCESS) {
+        return ToStatus(driver, result, "read the status");
+      }
+      return status;
+    }
+    // Written by the GPU before the launch ended, which the synchronisation has
+    // seen; acquire goes with its release all the same.
+    const uint64_t sequence =
+        std::atomic_ref(ecq->sequence).load(std::memory_order_acquire);
+    if (sequence != sequence_) {
+      return absl::DataLossError(fmt::format(
+          "the epilogue left sequence {} in place of {}", sequence, sequence_));
+    }
+    const bool failed = ecq->state == shm::EventState::kFailed;
+    if (failed != (ecq->status != 0)) {
+      return absl::DataLossError(fmt::format("state {} with status {}",
+                                             static_cast<uint32_t>(ecq->state),
+                                             ecq->status));
+    }
+    return ecq->status;
+  }
+
+  HostMemory expected_;
+  HostMemory shadow_;
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<gpud::cuda::CudaMemory> memory_;
+  std::unique_ptr<gpud::HostMapping> mapping_;
+  DeviceBytes device_;
+  DeviceBytes words_;
+  PinnedBytes pinned_;  // the completion; at 64 the frame and its arguments
+  uint64_t sequence_ = 0;
+};
+
+int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
+  const auto driver = OpenGpu();
+  if (!driver.ok()) {
+    fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+    return ExitCodeOf(driver.status());
+  }
+  auto module = GpudModule::Find(gpud);
+  if (!module.ok()) {
+    // In a bundle this is a script, and the program beside its folder.
+    auto beside = GpudModule::Find(gpud.substr(0, gpud.rfind('/') + 1) +
+                                   "../programs/gpud");
+    if (beside.ok()) module = beside;
+  }
+  if (!module.ok()) {
+    fmt::print(stderr, "{}\n", std::string(module.status().message()));
+    return 1;
+  }
+  auto bench = Bench::Open(*driver, *module);
+  if (!bench.ok()) {
+    fmt::print(stderr, "{}\n", std::string(bench.status().message()));
+    return 1;
+  }
+  fmt::print("{}; seed {}\n", (*bench)->description(), seed);
+  uint64_t passed = 0;
+  uint64_t failed = 0;
+  std::set<std::string_view> kernels;
+  std::string first;
+  for (uint64_t round = 0; round < rounds; ++round) {
+    std::vector<std::string> missing;
+    const auto cases = MakeCases(seed + round, &missing);
+    for (const std::string& kernel : missing) {
+      ++failed;
+      first = "no case for kernel " + kernel;
+    }
+    for (const Case& one : cases) {
+      for (const Form& form : kForms) {
+        if (!Applies(form, one)) continue;
+        for (const CaseLaunch& launch : one.launches) {
+          kernels.insert(launch.kmd.kernel->name);
+        }
+        const absl::Status status = (*bench)->Run(one, form);
+        if (status.ok()) {
+          ++passed;
+          continue;
+        }
+        ++failed;
+        const std::string text =
+            fmt::format("{}, {}, {} memory, seed {}: {}", one.name, form.prefix,
+                        form.device_memory ? "GPU" : "host", seed + round,
+                        std::string(status.message()));
+        fmt::print("FAILED {}\n", text);
+        if (first.empty()) first = text;
+      }
+    }
+    std::fflush(stdout);
+    if (failed > 20) break;
+  }
+  fmt::print("finding: {}\n",
+             failed == 0 ? fmt::format("{} kernels, {} comparisons, seed {}",
+                                       kernels.size(), passed, seed)
+                         : fmt::format("{} of {} comparisons differ; {}",
+                                       failed, passed + failed, first));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace carillon::gpu_check
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Runs every kernel on the GPU and on the CPU, on the same random inputs"};
+  uint64_t seed = 1;
+  uint64_t rounds = 1;
+  std::string gpud = carillon::bench::Runfile("gpu_daemon/gpud");
+  app.add_option("--gpud", gpud, "The GPU daemon's program, with the kernels");
+  app.add_option("--seed", seed, "Of the first round")->capture_default_str();
+  app.add_option("--rounds", rounds, "Each with other inputs")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  return carillon::gpu_check::Run(seed, rounds, gpud);
+}

@@ -1,0 +1,384 @@
+// Every launch path of a real gpud, under the load of device processes, with a
+// ledger: what was rung is what ended, by the devices' count and by gpud's.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "shm/clock.h"
+#include "tools/bench/launch/device_role.h"
+#include "tools/bench/launch/interrupt.h"
+#include "tools/bench/launch/testbed.h"
+#include "tools/bench/report.h"
+#include "tools/gpu_check/runner.h"
+#if CARILLON_WITH_CUDA
+#include "tools/gpu_check/info.h"
+#endif
+
+namespace carillon::gpu_check {
+namespace {
+
+using bench::Json;
+using bench::LaunchDeviceProcess;
+using bench::LaunchTestbed;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct Options {
+  std::string scenario;
+  std::string backend = "cuda";
+  std::string gpud;
+  std::vector<std::string> paths;  // empty: all
+  bool quick = false;
+};
+
+constexpr const char* kKernels[] = {"empty", "warp", "tb2", "tb120"};
+// For gpud to see that a process has died and to end what it has rung.
+constexpr seconds kPatience{10};
+constexpr milliseconds kGlance{10};
+
+Json Open(const std::string& path, const std::string& kernel) {
+  return {{"do", "open"}, {"path", path}, {"kernel", kernel}};
+}
+Json For(const char* what, milliseconds time) {
+  return {{"do", what}, {"ms", time.count()}};
+}
+
+// One command after another, until one fails.
+absl::Status CallAll(LaunchDeviceProcess& device,
+                     const std::vector<Json>& commands) {
+  for (const Json& command : commands) {
+    const auto answer = device.Call(command);
+    if (answer.ok()) continue;
+    return absl::Status(answer.status().code(),
+                        fmt::format("{}: {}", command.dump(),
+                                    std::string(answer.status().message())));
+  }
+  return absl::OkStatus();
+}
+
+struct Counts {
+  uint64_t rung = 0, done = 0, failed = 0, aborted = 0;
+  uint64_t device_rung = 0, device_done = 0;
+
+  std::string Text() const {
+    return fmt::format(
+        "rung {} = done {} + failed {} + aborted {}; this "
+        "device: rung {}, done {}",
+        rung, done, failed, aborted, device_rung, device_done);
+  }
+};
+
+absl::StatusOr<Counts> CountsOf(LaunchDeviceProcess& device) {
+  const auto answer = device.Call({{"do", "ledger"}});
+  if (!answer.ok()) return answer.status();
+  return Counts{.rung = answer->at("rung"),
+                .done = answer->at("done"),
+                .failed = answer->at("failed"),
+                .aborted = answer->at("aborted"),
+                .device_rung = answer->at("device_rung"),
+                .device_done = answer->at("device_done")};
+}
+
+// Until `fits`, within kPatience. Error: DataLoss with the counts.
+absl::StatusOr<Counts> AwaitCounts(
+    LaunchDeviceProcess& device, const char* what,
+    const std::function<bool(const Counts&)>& fits) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    const auto counts = CountsOf(device);
+    if (!counts.ok() || fits(*counts)) return counts;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::DataLossError(fmt::format("{}: {}", what, counts->Text()));
+    }
+    if (auto slept = bench::Sleep(kGlance); !slept.ok()) return slept;
+  }
+}
+
+bool Balanced(const Counts& counts) {
+  return counts.rung == counts.done + counts.failed + counts.aborted;
+}
+
+class Scenarios {
+ public:
+  explicit Scenarios(const Options& options)
+      : options_(options), time_(options.quick ? 30 : 400) {}
+
+  // Events of every kernel on the path, one at a time, as many as it takes and
+  // at a constant rate, while another device does the same.
+  absl::Status Load(const std::string& path) {
+    return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
+      auto other = testbed.AddDevice("other");
+      if (!other.ok()) return other.status();
+      size_t opened = 0;
+      for (const char* const kernel : kKernels) {
+        absl::Status status = CallAll(testbed.device(), {Open(path, kernel)});
+        if (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status)) {
+          fmt::print("{} {}: refused: {}\n", path, kernel,
+                     std::string(status.message()));
+          continue;
+        }
+        if (!status.ok()) return status;
+        ++opened;
+        status = CallAll(*other, {Open(path, kernel)});
+        if (!status.ok()) return status;
+        if (status = other->Send(For("pipeline", 3 * time_)); !status.ok()) {
+          return status;
+        }
+        status = CallAll(testbed.device(),
+                         {For("round_trips", time_), For("pipeline", time_)});
+        if (!status.ok()) return status;
+        Json stream = For("open_loop", time_);
+        stream["per_second"] = 2000;
+        status = CallAll(testbed.device(), {stream, {{"do", "close"}}});
+        if (!status.ok()) return status;
+        if (auto answer = other->Receive(); !answer.ok()) {
+          return answer.status();
+        }
+        status = CallAll(*other, {{{"do", "close"}}});
+        if (!status.ok()) return status;
+      }
+      if (opened == 0) return absl::NotFoundError("refuses every kernel");
+      const auto theirs = CountsOf(*other);
+      if (!theirs.ok()) return theirs.status();
+      return Account(testbed, [&](const Counts& counts) {
+        return Balanced(counts) && counts.failed == 0 && counts.aborted == 0 &&
+               counts.rung == counts.device_rung + theirs->device_rung &&
+               counts.done == counts.device_done + theirs->device_done;
+      });
+    });
+  }
+
+  // A device registers and unregisters while another's events go on.
+  absl::Status Churn(const std::string& path) {
+    return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
+      auto other = testbed.AddDevice("other");
+      if (!other.ok()) return other.status();
+      auto status = CallAll(*other, {Open(path, "warp")});
+      if (!status.ok()) return status;
+      const size_t times = options_.quick ? 3 : 20;
+      // So long that it covers them all, most probably; its end is waited for.
+      if (status = other->Send(For("pipeline", 8 * time_)); !status.ok()) {
+        return status;
+      }
+      for (size_t i = 0; i < times; ++i) {
+        status =
+            CallAll(testbed.device(), {Open(path, i % 2 == 0 ? "empty" : "tb2"),
+                                       For("pipeline", milliseconds(5)),
+                                       {{"do", "close"}}});
+        if (!status.ok()) return status;
+      }
+      if (auto answer = other->Receive(); !answer.ok()) return answer.status();
+      const auto theirs = CountsOf(*other);
+      if (!theirs.ok()) return theirs.status();
+      return Account(testbed, [&](const Counts& counts) {
+        return Balanced(counts) && counts.failed == 0 &&
+               counts.rung == counts.device_rung + theirs->device_rung;
+      });
+    });
+  }
+
+  // A device dies with events in flight; another's go on, and gpud ends what
+  // the dead one had rung.
+  absl::Status DeviceKilled(const std::string& path) {
+    return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
+      LaunchDeviceProcess& survivor = testbed.device();
+      auto status = CallAll(survivor, {Open(path, "warp")});
+      if (!status.ok()) return status;
+      for (int i = 0; i < (options_.quick ? 1 : 3); ++i) {
+        auto victim = testbed.AddDevice(fmt::format("victim{}", i));
+        if (!victim.ok()) return victim.status();
+        status = CallAll(*victim, {Open(path, "warp")});
+        if (!status.ok()) return status;
+        const auto before = CountsOf(survivor);
+        if (!before.ok()) return before.status();
+        status = victim->Send(For("pipeline", seconds(30)));
+        if (!status.ok()) return status;
+        const auto flows = AwaitCounts(
+            survivor, "the victim's events do not flow",
+            [&](const Counts& now) { return now.rung >= before->rung + 300; });
+        if (!flows.ok()) return flows.status();
+        victim->Kill();
+        status = CallAll(survivor,
+                         {For("round_trips", time_), For("pipeline", time_)});
+        if (!status.ok()) return status;
+      }
+      return Account(testbed, [](const Counts& counts) {
+        return Balanced(counts) && counts.failed == 0 &&
+               counts.device_done == counts.device_rung;
+      });
+    });
+  }
+
+  // gpud dies with events in flight: the device is told in time, and another
+  // gpud finds a GPU that works.
+  absl::Status GpudKilled(const std::string& path) {
+    auto status = WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
+      auto opened = CallAll(testbed.device(), {Open(path, "warp")});
+      if (!opened.ok()) return opened;
+      auto sent = testbed.device().Send(For("pipeline", seconds(30)));
+      if (!sent.ok()) return sent;
+      if (auto slept = bench::Sleep(time_); !slept.ok()) return slept;
+      testbed.KillGpud();
+      const shm::Nanoseconds killed = shm::NowNs();
+      const auto answer = testbed.device().Receive();
+      const double ms = static_cast<double>(shm::NowNs() - killed) * 1e-6;
+      if (answer.ok()) {
+        return absl::DataLossError("the device does not notice a dead gpud");
+      }
+      if (absl::IsDeadlineExceeded(answer.status()) ||
+          absl::IsAborted(answer.status())) {
+        return absl::DataLossError(
+            fmt::format("the device of a dead gpud is not told: {}",
+                        std::string(answer.status().message())));
+      }
+      fmt::print("{}: a device knew after {:.1f} ms: {}\n", path, ms,
+                 std::string(answer.status().message()));
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
+    return WithTestbed([&](LaunchTestbed& testbed) {
+      return CallAll(testbed.device(),
+                     {Open(path, "warp"), For("round_trips", time_)});
+    });
+  }
+
+  int Run() {
+    using Scenario = absl::Status (Scenarios::*)(const std::string&);
+    const std::pair<const char*, Scenario> scenarios[] = {
+        {"load", &Scenarios::Load},
+        {"churn", &Scenarios::Churn},
+        {"device_killed", &Scenarios::DeviceKilled},
+        {"gpud_killed", &Scenarios::GpudKilled}};
+    Scenario scenario = nullptr;
+    for (const auto& [name, one] : scenarios) {
+      if (name == options_.scenario) scenario = one;
+    }
+    std::vector<std::string> paths = options_.paths;
+    const absl::Status known =
+        WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
+          const Json& about = testbed.device().about();
+          fmt::print("{}\n", about.dump());
+          if (!paths.empty()) return absl::OkStatus();
+          for (const Json& path : about["paths"]) {
+            paths.push_back(path["name"]);
+          }
+          return absl::OkStatus();
+        });
+    if (!known.ok()) return Fail(known);
+    std::string good;
+    std::vector<std::string> bad;
+    for (const std::string& path : paths) {
+      const absl::Status status = (this->*scenario)(path);
+      if (absl::IsCancelled(status)) return Fail(status);
+      if (status.ok()) {
+        good += (good.empty() ? "" : ", ") + path;
+        fmt::print("{}: ok\n", path);
+      } else {
+        bad.push_back(
+            fmt::format("{}: {}", path, std::string(status.message())));
+        fmt::print("FAILED {}\n", bad.back());
+      }
+      std::fflush(stdout);
+    }
+    if (bad.empty() && good.empty()) bad.push_back("no launch path works");
+    fmt::print(
+        "finding: {}\n",
+        bad.empty() ? fmt::format("{}; {} events", good, events_) : bad[0]);
+    return bad.empty() ? 0 : 1;
+  }
+
+ private:
+  static int Fail(const absl::Status& status) {
+    fmt::print(stderr, "{}\n", std::string(status.message()));
+    return 1;
+  }
+
+  absl::Status WithTestbed(
+      const std::function<absl::Status(LaunchTestbed&)>& body) {
+    auto testbed = LaunchTestbed::Start(
+        {.gpud = options_.gpud, .backend = options_.backend});
+    if (!testbed.ok()) return testbed.status();
+    return (*testbed)->WithLog(body(**testbed));
+  }
+
+  absl::Status Account(LaunchTestbed& testbed,
+                       const std::function<bool(const Counts&)>& fits) {
+    const auto counts =
+        AwaitCounts(testbed.device(), "the ledger does not add up", fits);
+    if (!counts.ok()) return counts.status();
+    events_ += counts->rung;
+    fmt::print("  {}\n", counts->Text());
+    return absl::OkStatus();
+  }
+
+  const Options options_;
+  const milliseconds time_;
+  uint64_t events_ = 0;
+};
+
+int Main(const Options& options) {
+  bench::CatchInterrupts();
+  if (options.gpud.empty()) {
+    fmt::print(stderr, "there is no gpud: say where it is with --gpud\n");
+    return 1;
+  }
+#if CARILLON_WITH_CUDA
+  // Told apart here: of gpud's reasons only the sentence would be left.
+  if (options.backend == "cuda") {
+    const pid_t pid = fork();  // gpud's driver is none of ours
+    if (pid == 0) {
+      const auto driver = OpenGpu();
+      if (driver.ok()) _exit(0);
+      fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+      std::fflush(stderr);
+      _exit(ExitCodeOf(driver.status()));
+    }
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!WIFEXITED(status)) return 1;
+    if (WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
+  }
+#endif
+  return Scenarios(options).Run();
+}
+
+}  // namespace
+}  // namespace carillon::gpu_check
+
+int main(int argc, char** argv) {
+  if (const auto played = carillon::bench::PlayLaunchDevice(argc, argv)) {
+    return *played;
+  }
+  using namespace carillon;
+  gpu_check::Options options;
+  options.gpud = bench::Runfile("gpu_daemon/gpud");
+  CLI::App app{
+      "Every launch path of a real gpud under load, with a ledger. Exit codes: "
+      "0 passed, 1 failed, 2 usage, 77 no GPU."};
+  app.add_option("scenario", options.scenario, "What to do")
+      ->required()
+      ->check(CLI::IsMember({"load", "churn", "device_killed", "gpud_killed"}));
+  app.add_option("--backend", options.backend, "What runs the kernels")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--paths", options.paths, "Only these, with commas")
+      ->delimiter(',');
+  app.add_option("--gpud", options.gpud, "The GPU daemon's program");
+  app.add_flag("--quick", options.quick,
+               "Short: shows that it works, tries little");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return gpu_check::Main(options);
+}

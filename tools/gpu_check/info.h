@@ -1,0 +1,28 @@
+// What is known of the GPU before anything runs on it.
+#ifndef CARILLON_TOOLS_GPU_CHECK_INFO_H_
+#define CARILLON_TOOLS_GPU_CHECK_INFO_H_
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/cuda/driver.h"
+#include "nlohmann/json.hpp"
+
+namespace carillon::gpu_check {
+
+// The driver, if it finds a GPU. Errors: NotFound and Unavailable when there is
+// none, others as Driver::Load().
+absl::StatusOr<gpud::cuda::Driver> OpenGpu();
+
+// The exit code for such an error: kNoGpuCode, or 1 for a driver that is broken
+// or too old.
+int ExitCodeOf(const absl::Status& status);
+
+// {gpu, driver, compute, sms, ..., attributes: {name: value},
+//  stream_priorities: [least, greatest], refused: [what the back-end lacks]}
+absl::StatusOr<nlohmann::json> DescribeGpu(const gpud::cuda::Driver& driver);
+
+// --part-info: prints that, and a finding; the exit code.
+int PrintInfo();
+
+}  // namespace carillon::gpu_check
+
+#endif  // CARILLON_TOOLS_GPU_CHECK_INFO_H_

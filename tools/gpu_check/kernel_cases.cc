@@ -1,0 +1,433 @@
+#include "tools/gpu_check/kernel_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/kernels/registry.h"
+#include "shm/memc_wire.h"
+
+namespace carillon::gpu_check {
+namespace {
+
+using gpud::KernelMetadata;
+using simt::Dim3;
+
+constexpr uint64_t kAlignment = 256;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+
+  uint64_t Between(uint64_t low, uint64_t high) {
+    return std::uniform_int_distribution<uint64_t>(low, high)(engine_);
+  }
+  std::vector<std::byte> Bytes(uint64_t size) {
+    std::vector<std::byte> bytes(size);
+    for (auto& byte : bytes) byte = std::byte(engine_() & 0xff);
+    return bytes;
+  }
+  std::vector<std::byte> Floats(uint64_t count) {
+    std::uniform_real_distribution<float> values(-1, 1);
+    std::vector<std::byte> bytes(count * sizeof(float));
+    for (uint64_t i = 0; i < count; ++i) {
+      const float value = values(engine_);
+      std::memcpy(&bytes[i * sizeof(float)], &value, sizeof(value));
+    }
+    return bytes;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+template <class T>
+std::vector<std::byte> ToBytes(const std::vector<T>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(T));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<std::byte> Zeros(uint64_t size) {
+  return std::vector<std::byte>(size);
+}
+
+uint32_t Blocks(uint64_t threads, uint32_t block) {
+  return static_cast<uint32_t>(
+      std::max<uint64_t>(1, (threads + block - 1) / block));
+}
+
+class Maker {
+ public:
+  explicit Maker(uint64_t seed) : random_(seed) {}
+
+  std::vector<Case> Make(std::vector<std::string>* missing) {
+    VectorAdd();
+    Echo();
+    Crc32();
+    NullBusyFail();
+    Matmul();
+    Conv();
+    Dct();
+    Reduce();
+    Bfs();
+    Memcached();
+    std::set<std::string_view> covered;
+    for (const Case& one : cases_) {
+      for (const CaseLaunch& launch : one.launches) {
+        covered.insert(launch.kmd.kernel->name);
+      }
+    }
+    missing->clear();
+    for (const simt::KernelInfo* kernel : simt::AllKernels()) {
+      if (!covered.contains(kernel->name)) missing->emplace_back(kernel->name);
+    }
+    return std::move(cases_);
+  }
+
+ private:
+  static CaseLaunch Launch(const char* kernel, Dim3 grid, Dim3 block,
+                           std::map<std::string, size_t> buffers,
+                           std::map<std::string, uint64_t> numbers = {}) {
+    return {.kmd = {.kernel = simt::FindKernel(kernel),
+                    .grid = grid,
+                    .block = block},
+            .buffers = std::move(buffers),
+            .numbers = std::move(numbers)};
+  }
+  void Add(std::string name, std::vector<Buffer> buffers,
+           std::vector<CaseLaunch> launches) {
+    cases_.push_back(
+        {std::move(name), std::move(buffers), std::move(launches)});
+  }
+  // A warp's or several blocks', each with a block that need not be full.
+  uint32_t AnyBlock() {
+    constexpr uint32_t kBlocks[] = {1, 7, 32, 33, 64, 100, 256, 1024};
+    return kBlocks[random_.Between(0, std::size(kBlocks) - 1)];
+  }
+
+  void VectorAdd() {
+    for (const bool warp : {true, false}) {
+      const uint64_t n =
+          warp ? random_.Between(1, 32) : random_.Between(33, 20000);
+      const uint32_t block = warp ? 32 : AnyBlock();
+      Add(fmt::format("vector_add of {} by blocks of {}", n, block),
+          {{random_.Floats(n)},
+           {random_.Floats(n)},
+           {Zeros(n * 4), Compare::kBytes}},
+          {Launch("vector_add", {Blocks(n, block), 1, 1}, {block, 1, 1},
+                  {{"a", 0}, {"b", 1}, {"c", 2}})});
+    }
+    Add("vector_add on too small a grid",
+        {{random_.Floats(100)},
+         {random_.Floats(100)},
+         {Zeros(400), Compare::kBytes}},
+        {Launch("vector_add", {2, 1, 1}, {32, 1, 1},
+                {{"a", 0}, {"b", 1}, {"c", 2}})});
+  }
+
+  void Echo() {
+    const uint64_t n = random_.Between(1, 5000);
+    const uint32_t block = AnyBlock();
+    Add(fmt::format("echo of {} bytes", n),
+        {{random_.Bytes(n)}, {random_.Bytes(n + 3), Compare::kBytes}},
+        {Launch("echo", {static_cast<uint32_t>(random_.Between(1, 5)), 1, 1},
+                {block, 1, 1}, {{"in", 0}, {"out", 1}})});
+    Add("echo into too small a buffer",
+        {{random_.Bytes(64)}, {Zeros(63), Compare::kBytes}},
+        {Launch("echo", {1, 1, 1}, {32, 1, 1}, {{"in", 0}, {"out", 1}})});
+  }
+
+  void Crc32() {
+    const uint64_t count = random_.Between(1, 300);
+    const uint64_t bytes = random_.Between(0, 90);
+    Add(fmt::format("crc32 of {} messages of {} bytes", count, bytes),
+        {{random_.Bytes(count * bytes + 1)},
+         {Zeros(count * 4), Compare::kBytes}},
+        {Launch("crc32", {Blocks(count, 64), 1, 1}, {64, 1, 1},
+                {{"messages", 0}, {"crcs", 1}}, {{"message_bytes", bytes}})});
+  }
+
+  void NullBusyFail() {
+    Add("null_event", {},
+        {Launch("null_event", {1, 1, 1}, {1, 1, 1}, {}, {{"token", 7}})});
+    Add("busy", {},
+        {Launch("busy", {3, 1, 1}, {AnyBlock(), 1, 1}, {},
+                {{"iterations", random_.Between(0, 500)}})});
+    const uint64_t code = random_.Between(1, 0x7fffffff);
+    Add(fmt::format("fail_if with {}, then without", code), {},
+        {Launch("fail_if", {2, 1, 1}, {64, 1, 1}, {}, {{"code", code}}),
+         Launch("fail_if", {2, 1, 1}, {64, 1, 1}, {}, {{"code", 0}})});
+  }
+
+  void Matmul() {
+    const uint32_t n = static_cast<uint32_t>(random_.Between(1, 70));
+    const uint32_t blocks = Blocks(n, 16);
+    const std::vector<Buffer> buffers = {
+        {random_.Floats(uint64_t{n} * n)},
+        {random_.Floats(uint64_t{n} * n)},
+        {Zeros(uint64_t{n} * n * 4), Compare::kFloats}};
+    const std::map<std::string, size_t> names = {{"a", 0}, {"b", 1}, {"c", 2}};
+    Add(fmt::format("matmul of {0}x{0}", n), buffers,
+        {Launch("matmul", {blocks, blocks, 1}, {16, 16, 1}, names,
+                {{"n", n}})});
+    // All threads leave before the first barrier.
+    Add("matmul of more than there is", buffers,
+        {Launch("matmul", {blocks, blocks, 1}, {16, 16, 1}, names,
+                {{"n", n + 1}})});
+    Add("matmul in blocks that it does not work in", buffers,
+        {Launch("matmul", {1, 1, 1}, {32, 1, 1}, names, {{"n", n}})});
+  }
+
+  void Conv() {
+    const uint32_t width = static_cast<uint32_t>(random_.Between(1, 80));
+    const uint32_t height = static_cast<uint32_t>(random_.Between(1, 80));
+    std::vector<int32_t> weights(25);
+    for (int32_t& weight : weights) {
+      weight = static_cast<int32_t>(random_.Between(0, 200)) - 100;
+    }
+    const uint64_t pixels = uint64_t{width} * height;
+    const std::vector<Buffer> buffers = {
+        {random_.Bytes(pixels)},
+        {ToBytes(weights)},
+        {random_.Bytes(pixels), Compare::kBytes}};
+    for (const uint64_t shift : {random_.Between(0, 12), uint64_t{40}}) {
+      // Blocks beyond the image and threads beyond its edge leave early.
+      Add(fmt::format("conv5x5 of {}x{}, shift {}", width, height, shift),
+          buffers,
+          {Launch("conv5x5", {Blocks(width, 16) + 1, Blocks(height, 16), 1},
+                  {16, 16, 1}, {{"image", 0}, {"weights", 1}, {"out", 2}},
+                  {{"width", width}, {"height", height}, {"shift", shift}})});
+    }
+  }
+
+  void Dct() {
+    const uint32_t width = static_cast<uint32_t>(random_.Between(1, 90));
+    const uint32_t height = static_cast<uint32_t>(random_.Between(1, 90));
+    const uint64_t blocks = uint64_t{(width + 7) / 8} * ((height + 7) / 8);
+    Add(fmt::format("dct8x8 of {}x{}", width, height),
+        {{random_.Bytes(uint64_t{width} * height)},
+         {Zeros(blocks * 256), Compare::kFloats}},
+        {Launch("dct8x8", {static_cast<uint32_t>(random_.Between(1, 4)), 1, 1},
+                {32, 1, 1}, {{"image", 0}, {"coefficients", 1}},
+                {{"width", width}, {"height", height}})});
+  }
+
+  void Reduce() {
+    for (int i = 0; i < 2; ++i) {
+      const uint64_t n = random_.Between(0, 30000);
+      const uint32_t block = AnyBlock();
+      const CaseLaunch launch =
+          Launch("reduce", {static_cast<uint32_t>(random_.Between(1, 9)), 1, 1},
+                 {block, 1, 1}, {{"in", 0}, {"sum", 1}});
+      Add(fmt::format("reduce of {} by blocks of {}, twice", n, block),
+          {{random_.Bytes(n * 4)}, {Zeros(8), Compare::kBytes}},
+          {launch, launch});
+    }
+  }
+
+  void Bfs() {
+    const uint32_t vertices = static_cast<uint32_t>(random_.Between(2, 2000));
+    std::vector<uint32_t> rows = {0};
+    std::vector<uint32_t> columns;
+    for (uint32_t v = 0; v < vertices; ++v) {
+      for (uint64_t e = random_.Between(0, 4); e > 0; --e) {
+        columns.push_back(
+            static_cast<uint32_t>(random_.Between(0, vertices - 1)));
+      }
+      rows.push_back(static_cast<uint32_t>(columns.size()));
+    }
+    if (columns.empty()) columns.push_back(0);
+    std::vector<uint32_t> levels(vertices, 0xffffffff);
+    levels[0] = 0;
+    std::vector<CaseLaunch> launches;
+    for (uint32_t level = 0; level < 6; ++level) {
+      launches.push_back(
+          Launch("bfs_level", {Blocks(vertices, 128), 1, 1}, {128, 1, 1},
+                 {{"rows", 0}, {"columns", 1}, {"levels", 2}, {"changed", 3}},
+                 {{"level", level}}));
+      launches.back().inputs[3] = Zeros(4);
+    }
+    Add(fmt::format("bfs_level of {} vertices", vertices),
+        {{ToBytes(rows)},
+         {ToBytes(columns)},
+         {ToBytes(levels), Compare::kBytes},
+         {Zeros(4), Compare::kBytes}},
+        std::move(launches));
+  }
+
+  // Stores keys of their own in batches, so that replies do not depend on the
+  // order of threads, reads them back, and some that are not there.
+  void Memcached() {
+    constexpr uint32_t kCount = 96;
+    constexpr uint32_t kStride = 2048;
+    constexpr uint64_t kPages = 64;
+    std::vector<std::string> keys, sets, gets;
+    for (uint32_t i = 0; i < kCount; ++i) {
+      keys.push_back(fmt::format("key{}_{}", i, random_.Between(0, 999999)));
+      std::string value;
+      for (uint64_t n = random_.Between(0, 900); n > 0; --n) {
+        value += static_cast<char>('a' + random_.Between(0, 25));
+      }
+      sets.push_back(fmt::format("set {} {} 0 {}\r\n{}\r\n", keys[i],
+                                 random_.Between(0, 9999), value.size(),
+                                 value));
+      gets.push_back(fmt::format(
+          "get {}\r\n", i % 5 == 4 ? fmt::format("none{}", i) : keys[i]));
+    }
+    gets[7] = "nonsense\r\n";
+    const auto batch = [](const std::vector<std::string>& requests,
+                          uint64_t packet_bytes) {
+      std::string packets;
+      std::vector<shm::MemcRequest> descriptors;
+      for (const std::string& request : requests) {
+        descriptors.push_back({static_cast<uint32_t>(packets.size()),
+                               static_cast<uint32_t>(request.size()),
+                               shm::kMemcStream, 0});
+        packets += request;
+      }
+      packets.resize(packet_bytes);
+      return std::pair{
+          ToBytes(std::vector<char>(packets.begin(), packets.end())),
+          ToBytes(descriptors)};
+    };
+    constexpr uint64_t kPacketBytes = 128 * 1024;
+    const auto [set_packets, set_requests] = batch(sets, kPacketBytes);
+    const auto [get_packets, get_requests] = batch(gets, kPacketBytes);
+    const std::map<std::string, size_t> names = {
+        {"packets", 0}, {"requests", 1}, {"replies", 2},
+        {"results", 3}, {"table", 4},    {"store", 5}};
+    const std::map<std::string, uint64_t> numbers = {
+        {"now_s", 1'700'000'000}, {"count", kCount}, {"reply_stride", kStride}};
+    const auto launch = [&](const char* kernel,
+                            const std::vector<std::byte>& packets,
+                            const std::vector<std::byte>& requests) {
+      CaseLaunch one =
+          Launch(kernel, {kCount / 32, 1, 1}, {32, 1, 1}, names, numbers);
+      one.inputs = {{0, packets},
+                    {1, requests},
+                    {2, Zeros(uint64_t{kCount} * kStride)},
+                    {3, Zeros(kCount * sizeof(shm::MemcReply))}};
+      return one;
+    };
+    Add("memcached: sets, then gets through both kernels",
+        {{set_packets},
+         {set_requests},
+         {Zeros(uint64_t{kCount} * kStride), Compare::kBytes},
+         {Zeros(kCount * sizeof(shm::MemcReply)), Compare::kBytes},
+         {Zeros(shm::MemcTableBytes(16 * 1024))},
+         {Zeros(kPages * 65536 + 131072)}},
+        {launch("memc_set", set_packets, set_requests),
+         launch("memc_get", get_packets, get_requests),
+         launch("memc_set", get_packets, get_requests)});
+  }
+
+  Random random_;
+  std::vector<Case> cases_;
+};
+
+}  // namespace
+
+std::vector<Case> MakeCases(uint64_t seed, std::vector<std::string>* missing) {
+  return Maker(seed).Make(missing);
+}
+
+uint64_t Arena::BytesFor(const Case& one) {
+  uint64_t bytes = kAlignment;
+  for (const Buffer& buffer : one.buffers) {
+    bytes += (buffer.initial.size() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return bytes;
+}
+
+Arena::Arena(const Case& one, std::span<std::byte> memory) : memory_(memory) {
+  uint64_t offset = 0;
+  for (const Buffer& buffer : one.buffers) {
+    offsets_.push_back(offset);
+    sizes_.push_back(buffer.initial.size());
+    std::ranges::copy(buffer.initial, memory.begin() + offset);
+    offset +=
+        (buffer.initial.size() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+}
+
+std::vector<std::byte> Arena::Args(const CaseLaunch& launch,
+                                   std::byte* base) const {
+  if (base == nullptr) base = memory_.data();
+  const simt::KernelInfo& kernel = *launch.kmd.kernel;
+  std::vector<std::byte> args(kernel.args_size);
+  for (const simt::ParamInfo& param : kernel.params) {
+    const std::string name(param.name);
+    if (param.is_buffer()) {
+      const size_t index = launch.buffers.at(name);
+      const simt::Span<std::byte> span{base + offsets_[index],
+                                       sizes_[index] / param.element_size};
+      std::memcpy(&args[param.offset], &span, sizeof(span));
+    } else {
+      // All numbers here are integers, and the machine is little-endian.
+      const uint64_t value = launch.numbers.at(name);
+      std::memcpy(&args[param.offset], &value, param.element_size);
+    }
+  }
+  return args;
+}
+
+void Arena::Feed(const CaseLaunch& launch) const {
+  for (const auto& [index, bytes] : launch.inputs) {
+    std::ranges::copy(bytes, buffer(index).begin());
+  }
+}
+
+uint32_t RunOnCpu(const CaseLaunch& launch,
+                  const std::vector<std::byte>& args) {
+  uint32_t fail_status = 0;
+  for (uint64_t block = 0; block < launch.kmd.blocks(); ++block) {
+    gpud::RunBlock(launch.kmd, block, args.data(), &fail_status);
+  }
+  return fail_status;
+}
+
+absl::Status CompareArenas(const Case& one, const Arena& expected,
+                           const Arena& found) {
+  for (size_t i = 0; i < one.buffers.size(); ++i) {
+    const std::span<std::byte> want = expected.buffer(i);
+    const std::span<std::byte> have = found.buffer(i);
+    if (one.buffers[i].compare == Compare::kBytes) {
+      const auto [w, h] = std::ranges::mismatch(want, have);
+      if (w == want.end()) continue;
+      return absl::DataLossError(fmt::format(
+          "buffer {}, byte {} of {}: the CPU has {:#04x}, the GPU {:#04x}", i,
+          w - want.begin(), want.size(), static_cast<unsigned>(*w),
+          static_cast<unsigned>(*h)));
+    }
+    if (one.buffers[i].compare == Compare::kFloats) {
+      const auto at = [](std::span<std::byte> bytes, size_t index) {
+        float value;
+        std::memcpy(&value, &bytes[index * sizeof(float)], sizeof(value));
+        return value;
+      };
+      const size_t count = want.size() / sizeof(float);
+      float largest = 1;
+      for (size_t k = 0; k < count; ++k) {
+        largest = std::max(largest, std::fabs(at(want, k)));
+      }
+      for (size_t k = 0; k < count; ++k) {
+        // Written so that a NaN differs.
+        if (std::fabs(at(want, k) - at(have, k)) <= largest * kFloatTolerance) {
+          continue;
+        }
+        return absl::DataLossError(fmt::format(
+            "buffer {}, number {} of {}: the CPU has {}, the GPU {}", i, k,
+            count, at(want, k), at(have, k)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace carillon::gpu_check

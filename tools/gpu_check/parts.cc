@@ -1,0 +1,163 @@
+#include "tools/gpu_check/parts.h"
+
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace carillon::gpu_check {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr ProbeStep kProbes[] = {
+    {"registered_memory", 10},
+    {"whole_store", 10},
+    {"poll_rtt", 10},
+    {"memory_operations", 10},
+    {"launch_budget", 10},
+    {"sibling_budget", 10},
+    {"exec_memory", 15},
+    {"exec_busy", 10},
+    {"tail_relaunch", 10},
+    {"green_split", 10},
+    {"green_launch", 10},
+    {"fault_reset", 15},
+    {"fault_memory", 15},
+    {"trap_kills", 15},
+    {"unregister_resident", 15},
+    {"cdp_spinning", 15},
+};
+
+constexpr const char* kPathScenarios[] = {"load", "churn", "device_killed",
+                                          "gpud_killed"};
+
+// Makes the steps of one mode.
+class Maker {
+ public:
+  explicit Maker(const PartOptions& options) : options_(options) {}
+
+  // `on_fake`: the fake driver can do it.
+  Step Make(std::string name, std::vector<std::string> argv, int limit_s,
+            bool on_fake) const {
+    Step step{.name = std::move(name),
+              .argv = std::move(argv),
+              .limit = seconds(limit_s)};
+    if (!options_.dry_run) return step;
+    // Before the system's own driver, if that is here at all.
+    if (!options_.fake_driver.empty()) {
+      step.environment = {{"LD_LIBRARY_PATH", options_.fake_driver}};
+    }
+    if (!on_fake || options_.fake_driver.empty()) {
+      step.environment.push_back({"CARILLON_FAKE_CUDA", "devices=0"});
+      step.environment.push_back({"CUDA_VISIBLE_DEVICES", ""});
+      step.expects_no_gpu = true;
+    }
+    return step;
+  }
+  std::string Program(const char* name) const {
+    return fmt::format("{}/{}", options_.programs, name);
+  }
+  std::vector<std::string> Kernels(const char* amount) const {
+    return {Program("gpu_kernels"), fmt::format("--seed={}", options_.seed),
+            fmt::format("--rounds={}", amount)};
+  }
+
+ private:
+  const PartOptions& options_;
+};
+
+Part Probes(const Maker& maker) {
+  Part part{"probes", "questions that NVIDIA's documents leave open", {}};
+  for (const ProbeStep& probe : kProbes) {
+    const char* const program =
+        probe.name == "cdp_spinning" ? "cdp_probe" : "gpu_probes";
+    part.steps.push_back(maker.Make(
+        std::string(probe.name),
+        {maker.Program(program), std::string(probe.name)}, probe.seconds,
+        /*on_fake=*/false));
+  }
+  return part;
+}
+
+Part Paths(const Maker& maker, const PartOptions& options) {
+  Part part{"paths",
+            "every launch path under load, with a ledger; devices and gpud "
+            "killed",
+            {}};
+  for (const char* const scenario : kPathScenarios) {
+    std::vector<std::string> argv = {maker.Program("gpu_paths"), scenario,
+                                     "--backend=cuda"};
+    if (options.dry_run) argv.push_back("--quick");
+    part.steps.push_back(
+        maker.Make(scenario, std::move(argv), 60, /*on_fake=*/true));
+  }
+  return part;
+}
+
+Part Sanitizer(const Maker& maker, const PartOptions& options) {
+  std::vector<std::string> argv = {options.sanitizer, "--tool=memcheck",
+                                   "--error-exitcode=9",
+                                   "--target-processes=all"};
+  for (std::string& argument : maker.Kernels("1")) {
+    argv.push_back(std::move(argument));
+  }
+  Step step = maker.Make("memcheck", std::move(argv), 90, /*on_fake=*/false);
+  if (options.sanitizer.empty()) {
+    step.skip = "compute-sanitizer is not present";
+  } else if (options.dry_run) {
+    step.skip = "not in a dry run";
+  }
+  return {"sanitizer", "compute-sanitizer over the kernels", {step}};
+}
+
+Part Bench(const Maker& maker, const PartOptions& options) {
+  Part part{
+      "bench", "the launch paths side by side (carillon bench launch)", {}};
+  const auto add = [&](const char* name, int limit_s,
+                       std::vector<std::string> arguments) {
+    arguments.insert(
+        arguments.begin(),
+        {options.self, "--part-bench", maker.Program("launch_bench"),
+         "--backend=cuda",
+         fmt::format("--out={}/bench_{}", options.directory, name)});
+    part.steps.push_back(
+        maker.Make(name, std::move(arguments), limit_s, /*on_fake=*/true));
+  };
+  if (options.dry_run) {
+    add("quick", 120, {"--quick", "--parts=latency", "--paths=baseline"});
+    return part;
+  }
+  add("quick", 60, {"--quick"});
+  // A part each, so that what is done is kept when the time is over.
+  for (const auto& [name, limit_s] :
+       {std::pair{"latency", 180}, std::pair{"background", 60},
+        std::pair{"breakdown", 90}, std::pair{"idle", 45},
+        std::pair{"power", 60}, std::pair{"co_runner", 90}}) {
+    add(name, limit_s, {fmt::format("--parts={}", name), "--rounds=1"});
+  }
+  return part;
+}
+
+}  // namespace
+
+std::span<const ProbeStep> ProbeSteps() { return kProbes; }
+
+std::vector<Part> MakeParts(const PartOptions& options) {
+  const Maker maker(options);
+  std::vector<Part> parts;
+  parts.push_back({"info",
+                   "the GPU, its driver, what the back-end needs of them",
+                   {maker.Make("device", {options.self, "--part-info"}, 30,
+                               /*on_fake=*/true)}});
+  parts.push_back(Probes(maker));
+  parts.push_back({"kernels",
+                   "every kernel on the GPU against its CPU form",
+                   {maker.Make("compare", maker.Kernels("20"), 60,
+                               /*on_fake=*/true)}});
+  parts.push_back(Paths(maker, options));
+  parts.push_back(Sanitizer(maker, options));
+  parts.push_back(Bench(maker, options));
+  return parts;
+}
+
+}  // namespace carillon::gpu_check

@@ -1,0 +1,63 @@
+// gpu_probes NAME: asks one question of the GPU, in a process of its own.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "fmt/format.h"
+#include "tools/gpu_check/info.h"
+#include "tools/gpu_check/probes/probe.h"
+
+namespace carillon::gpu_check {
+namespace {
+
+int Usage(int code) {
+  fmt::print("usage: gpu_probes NAME\n");
+  for (const auto probes : {MemoryProbes(), LaunchProbes(), FaultProbes()}) {
+    for (const Probe& probe : probes) {
+      fmt::print("  {:<20} {}\n", probe.name, probe.question);
+    }
+  }
+  return code;
+}
+
+int Ask(const Probe& probe) {
+  // As gpud sets them.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  const auto driver = OpenGpu();
+  if (!driver.ok()) {
+    fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+    return ExitCodeOf(driver.status());
+  }
+  Kit kit(*driver);
+  const Answer answer = probe.ask(kit);
+  fmt::print("{}\n", nlohmann::json{{"probe", probe.name},
+                                    {"question", probe.question},
+                                    {"answer", answer.text},
+                                    {"numbers", answer.numbers},
+                                    {"as_the_back_end_needs", !answer.bad}}
+                         .dump(2));
+  fmt::print("finding: {}\n", answer.text);
+  std::fflush(stdout);
+  // Without tidying up, which a broken context could hang.
+  _exit(answer.bad ? 1 : 0);
+}
+
+}  // namespace
+}  // namespace carillon::gpu_check
+
+int main(int argc, char** argv) {
+  using namespace carillon::gpu_check;
+  if (argc != 2) return Usage(2);
+  const std::string_view name = argv[1];
+  if (name == "--help") return Usage(0);
+  for (const auto probes : {MemoryProbes(), LaunchProbes(), FaultProbes()}) {
+    for (const Probe& probe : probes) {
+      if (probe.name == name) return Ask(probe);
+    }
+  }
+  fmt::print(stderr, "there is no probe '{}'\n", name);
+  return Usage(2);
+}

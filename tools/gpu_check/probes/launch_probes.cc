@@ -1,0 +1,332 @@
+// Graphs that a GPU launches, and green contexts.
+#include <algorithm>
+#include <vector>
+
+#include "fmt/format.h"
+#include "tools/gpu_check/probes/probe.h"
+#include "tools/gpu_check/probes/probe_types.h"
+
+namespace carillon::gpu_check {
+namespace {
+
+using gpud::cuda::DeviceBytes;
+using gpud::cuda::GraphExec;
+using gpud::cuda::GreenContext;
+using gpud::cuda::Stream;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr uint32_t kMany = 600;
+// Executions that relaunch themselves, and what each launches at most: graphs of
+// its own, for siblings of the one before may still run.
+constexpr uint32_t kTimes = 4;
+constexpr uint32_t kShare = kMany / kTimes;
+
+// `kMany` graphs, their handles in device memory.
+struct Targets {
+  std::vector<GraphExec> execs;
+  DeviceBytes handles;
+  DeviceBytes count;
+};
+
+Targets MakeTargets(const Kit& kit, CUstream stream, uint32_t n = kMany) {
+  Targets targets;
+  targets.count = kit.Must(DeviceBytes::Make(kit.driver(), 4));
+  std::vector<uint64_t> handles;
+  for (uint32_t i = 0; i < n; ++i) {
+    targets.execs.push_back(kit.Must(kit.DeviceGraph(
+        stream, "probe_count", 1, targets.count.as<uint32_t>())));
+    handles.push_back(reinterpret_cast<uint64_t>(targets.execs.back().get()));
+  }
+  kit.Must(kit.driver().cuStreamSynchronize(stream), "upload the graphs");
+  targets.handles = kit.Must(
+      DeviceBytes::Make(kit.driver(), handles.size() * sizeof(uint64_t)));
+  kit.Must(kit.driver().cuMemcpyHtoD(targets.handles.address(), handles.data(),
+                                     handles.size() * sizeof(uint64_t)),
+           "write the handles");
+  return targets;
+}
+
+template <class T>
+T ReadBack(const Kit& kit, const DeviceBytes& bytes, uint64_t index = 0) {
+  T value;
+  kit.Must(kit.driver().cuMemcpyDtoH(
+               &value, bytes.address() + index * sizeof(T), sizeof(T)),
+           "read the result");
+  return value;
+}
+
+void Finish(const Kit& kit, CUstream stream, const char* what) {
+  const CUresult result = kit.Await(stream, seconds(5));
+  kit.Must(result, what);
+}
+
+// What one execution may launch; whether another one, of the host's or its own
+// tail launch, may launch as many again.
+Answer Budget(Kit& kit, uint32_t sibling) {
+  const Stream stream = kit.MakeStream();
+  const Targets targets = MakeTargets(kit, stream.get());
+  nlohmann::json numbers;
+
+  auto result = kit.Must(DeviceBytes::Make(kit.driver(), sizeof(FireResult)));
+  auto parent = kit.Must(kit.DeviceGraph(
+      stream.get(), "probe_fire", 1,
+      static_cast<const uint64_t*>(targets.handles.as<uint64_t>()), kMany,
+      sibling, result.as<FireResult>()));
+  FireResult by_host[2];
+  for (FireResult& one : by_host) {
+    kit.Must(kit.driver().cuGraphLaunch(parent.get(), stream.get()), "launch");
+    Finish(kit, stream.get(), "run the launching graph");
+    one = ReadBack<FireResult>(kit, result);
+  }
+  const uint32_t ran = ReadBack<uint32_t>(kit, targets.count);
+
+  auto results = kit.Must(
+      DeviceBytes::Make(kit.driver(), (kTimes + 1) * sizeof(FireResult)));
+  const uint32_t share = std::clamp(by_host[0].launched, 1u, kShare);
+  auto again = kit.Must(kit.DeviceGraph(
+      stream.get(), "probe_fire_again", 1,
+      static_cast<const uint64_t*>(targets.handles.as<uint64_t>()), share,
+      sibling, results.as<FireResult>(), kTimes));
+  kit.Must(kit.driver().cuGraphLaunch(again.get(), stream.get()), "launch");
+  Finish(kit, stream.get(), "run the relaunching graph");
+  uint32_t of_relaunches = 0;
+  uint32_t relaunch_error = ReadBack<FireResult>(kit, results).relaunch_error;
+  uint32_t executions = ReadBack<FireResult>(kit, results).executions;
+  uint32_t last_error = 0;
+  for (uint32_t i = 1; i < kTimes; ++i) {
+    const auto one = ReadBack<FireResult>(kit, results, i);
+    of_relaunches += one.launched;
+    if (one.error != 0) last_error = one.error;
+  }
+  numbers = {{"first", by_host[0].launched},
+             {"error", ErrorName(kit, by_host[0].error)},
+             {"second_by_host", by_host[1].launched},
+             {"ran", ran},
+             {"tail_executions", executions},
+             {"of_tail_relaunches", of_relaunches},
+             {"tail_error", ErrorName(kit, last_error)},
+             {"relaunch_error", ErrorName(kit, relaunch_error)}};
+  const bool resets = of_relaunches >= share * (kTimes - 1);
+  return {.text = fmt::format(
+              "{}{} launches, then {}; a tail relaunch {}", by_host[0].launched,
+              by_host[0].launched == kMany ? "+" : "",
+              ErrorName(kit, by_host[0].error),
+              resets ? "resets the budget"
+                     : fmt::format("does NOT reset it ({} in {} more "
+                                   "executions, {})",
+                                   of_relaunches, executions - 1,
+                                   ErrorName(kit, last_error))),
+          .numbers = std::move(numbers),
+          // What the dispatchers of launch path edge count on.
+          .bad = sibling == 0 && (by_host[0].launched < 110 || !resets)};
+}
+
+Answer LaunchBudget(Kit& kit) { return Budget(kit, 0); }
+Answer SiblingBudget(Kit& kit) { return Budget(kit, 1); }
+
+Answer ExecMemory(Kit& kit) {
+  const Stream stream = kit.MakeStream();
+  const Targets warm = MakeTargets(kit, stream.get(), 8);
+  size_t before = 0;
+  size_t after = 0;
+  size_t total = 0;
+  constexpr uint32_t kExecs = 2000;
+  kit.driver().cuMemGetInfo(&before, &total);
+  const auto start = std::chrono::steady_clock::now();
+  const Targets targets = MakeTargets(kit, stream.get(), kExecs);
+  const double us = std::chrono::duration<double, std::micro>(
+                        std::chrono::steady_clock::now() - start)
+                        .count() /
+                    kExecs;
+  kit.driver().cuMemGetInfo(&after, &total);
+  const double bytes =
+      before > after ? static_cast<double>(before - after) / kExecs : 0;
+  return {
+      .text = fmt::format("{:.0f} bytes each, {:.0f} us to make", bytes, us),
+      .numbers = {{"execs", kExecs}, {"bytes", bytes}, {"make_us", us}}};
+}
+
+Answer ExecBusy(Kit& kit) {
+  const Stream stream = kit.MakeStream();
+  const Targets targets = MakeTargets(kit, stream.get(), 1);
+  auto result = kit.Must(DeviceBytes::Make(kit.driver(), sizeof(BusyResult)));
+  auto parent = kit.Must(kit.DeviceGraph(
+      stream.get(), "probe_busy", 1,
+      reinterpret_cast<uint64_t>(targets.execs[0].get()),
+      targets.count.as<uint32_t>(), 100u, result.as<BusyResult>()));
+  kit.Must(kit.driver().cuGraphLaunch(parent.get(), stream.get()), "launch");
+  Finish(kit, stream.get(), "run the launching graph");
+  const auto busy = ReadBack<BusyResult>(kit, result);
+  const uint32_t pairs = busy.launches > 1 ? busy.launches - 1 : 0;
+  const double mean = pairs == 0 ? 0 : static_cast<double>(busy.sum_ns) / pairs;
+  return {
+      .text = fmt::format(
+          "{} of {} relaunches were refused at first; launched again "
+          "after {:.0f} ns on average, {} ns at most (error at the end: {})",
+          busy.refused, pairs, mean, busy.most_ns, ErrorName(kit, busy.error)),
+      .numbers = {{"launches", busy.launches},
+                  {"refused", busy.refused},
+                  {"refusals", busy.refusals},
+                  {"mean_ns", mean},
+                  {"most_ns", busy.most_ns},
+                  {"error", busy.error}}};
+}
+
+Answer TailRelaunch(Kit& kit) {
+  const Stream stream = kit.MakeStream();
+  auto result = kit.Must(DeviceBytes::Make(kit.driver(), sizeof(TailResult)));
+  constexpr uint32_t kRelaunches = 1000;
+  auto graph = kit.Must(kit.DeviceGraph(stream.get(), "probe_tail", 1,
+                                        result.as<TailResult>(), kRelaunches));
+  kit.Must(kit.driver().cuGraphLaunch(graph.get(), stream.get()), "launch");
+  Finish(kit, stream.get(), "run the relaunching graph");
+  const auto tail = ReadBack<TailResult>(kit, result);
+  const double mean = tail.executions > 1 ? static_cast<double>(tail.sum_ns) /
+                                                (tail.executions - 1)
+                                          : 0;
+  return {.text = fmt::format(
+              "{:.0f} ns from one execution's end to the next one's beginning "
+              "({} ns at most, {} executions)",
+              mean, tail.most_ns, tail.executions),
+          .numbers = {{"mean_ns", mean},
+                      {"most_ns", tail.most_ns},
+                      {"executions", tail.executions},
+                      {"error", ErrorName(kit, tail.error)}},
+          .bad = tail.executions != kRelaunches};
+}
+
+struct Split {
+  CUresult result = CUDA_SUCCESS;
+  uint32_t part = 0;
+  uint32_t rest = 0;
+  CUdevResource resources[2];
+};
+
+Split SplitSms(const Kit& kit, const CUdevResource& all, uint32_t flags,
+               uint32_t least) {
+  Split split;
+  unsigned groups = 1;
+  split.result = kit.driver().cuDevSmResourceSplitByCount(
+      &split.resources[0], &groups, &all, &split.resources[1], flags, least);
+  if (split.result == CUDA_SUCCESS) {
+    split.part = split.resources[0].sm.smCount;
+    split.rest = split.resources[1].sm.smCount;
+  }
+  return split;
+}
+
+CUdevResource AllSms(const Kit& kit) {
+  CUdevResource all = {};
+  kit.Must(kit.driver().cuDeviceGetDevResource(kit.device(), &all,
+                                               CU_DEV_RESOURCE_TYPE_SM),
+           "ask for the GPU's SMs");
+  return all;
+}
+
+Answer GreenSplit(Kit& kit) {
+  const CUdevResource all = AllSms(kit);
+  nlohmann::json numbers = {{"sms", all.sm.smCount}};
+  std::string text = fmt::format("{} SMs:", all.sm.smCount);
+  for (const uint32_t flags :
+       {0u, static_cast<uint32_t>(
+                CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING)}) {
+    for (const uint32_t least : {1u, 2u, 4u, 8u, 16u}) {
+      const Split split = SplitSms(kit, all, flags, least);
+      const std::string name =
+          fmt::format("{}{}", flags == 0 ? "" : "fine_", least);
+      numbers[name] = {{"result", static_cast<int>(split.result)},
+                       {"part", split.part},
+                       {"rest", split.rest}};
+      if (least == 2 || least == 8) {
+        text += fmt::format(" at least {}{} gives {} + {};", least,
+                            flags == 0 ? "" : " without co-scheduling",
+                            split.part, split.rest);
+      }
+    }
+  }
+  return {.text = text, .numbers = std::move(numbers)};
+}
+
+// The event kernels' graphs are in one green context; is the dispatcher's free
+// to be in another?
+Answer GreenLaunch(Kit& kit) {
+  const gpud::cuda::Driver& driver = kit.driver();
+  const Split split = SplitSms(kit, AllSms(kit), 0, 8);
+  kit.Must(split.result, "split the SMs");
+  CUcontext primary = nullptr;
+  driver.cuCtxGetCurrent(&primary);
+  CUcontext contexts[2];
+  CUstream streams[2];
+  for (int i = 0; i < 2; ++i) {
+    CUdevResourceDesc description = nullptr;
+    CUdevResource resource = split.resources[i];
+    kit.Must(driver.cuDevResourceGenerateDesc(&description, &resource, 1),
+             "describe a part of the SMs");
+    CUgreenCtx green = nullptr;
+    kit.Must(driver.cuGreenCtxCreate(&green, description, kit.device(),
+                                     CU_GREEN_CTX_DEFAULT_STREAM),
+             "make a green context");
+    kit.Must(driver.cuCtxFromGreenCtx(&contexts[i], green), "enter it");
+    kit.Must(driver.cuGreenCtxStreamCreate(&streams[i], green,
+                                           CU_STREAM_NON_BLOCKING, 0),
+             "make its stream");
+  }
+  nlohmann::json numbers;
+  std::string text;
+  // Graphs belong to the context that is current where they are made.
+  for (const int target : {0, 1}) {
+    driver.cuCtxSetCurrent(contexts[target]);
+    kit.Load();
+    const Targets targets = MakeTargets(kit, streams[target], 8);
+    driver.cuCtxSetCurrent(contexts[0]);
+    kit.Load();
+    auto result = kit.Must(DeviceBytes::Make(driver, sizeof(FireResult)));
+    auto parent = kit.Must(kit.DeviceGraph(
+        streams[0], "probe_fire", 1,
+        static_cast<const uint64_t*>(targets.handles.as<uint64_t>()), 8u, 0u,
+        result.as<FireResult>()));
+    kit.Must(driver.cuGraphLaunch(parent.get(), streams[0]), "launch");
+    const CUresult ended = kit.Await(streams[0], seconds(3));
+    const char* const name = target == 0 ? "the same" : "another";
+    if (ended != CUDA_SUCCESS) {
+      text += fmt::format("{} context: {}; ", name,
+                          ErrorName(kit, static_cast<uint32_t>(ended)));
+      numbers[name] = {{"ended", static_cast<int>(ended)}};
+      break;
+    }
+    const auto fired = ReadBack<FireResult>(kit, result);
+    const auto ran = ReadBack<uint32_t>(kit, targets.count);
+    numbers[name] = {{"launched", fired.launched},
+                     {"ran", ran},
+                     {"error", ErrorName(kit, fired.error)}};
+    text += fmt::format("{} context: {} of 8 launched, {} ran ({}); ", name,
+                        fired.launched, ran, ErrorName(kit, fired.error));
+  }
+  driver.cuCtxSetCurrent(primary);
+  return {.text = text, .numbers = std::move(numbers)};
+}
+
+constexpr Probe kProbes[] = {
+    {"launch_budget",
+     "How many fire-and-forget launches has an execution of a graph, with "
+     "which error is the next refused, and does a tail relaunch reset it?",
+     &LaunchBudget},
+    {"sibling_budget", "The same for sibling launches.", &SiblingBudget},
+    {"exec_memory", "How much device memory does an uploaded graph take?",
+     &ExecMemory},
+    {"exec_busy",
+     "For how long after its kernel's last store is a graph refused?",
+     &ExecBusy},
+    {"tail_relaunch", "How long is the gap of a tail relaunch?", &TailRelaunch},
+    {"green_split", "Which parts can the SMs be split into?", &GreenSplit},
+    {"green_launch",
+     "May a graph in one green context launch graphs of another?",
+     &GreenLaunch},
+};
+
+}  // namespace
+
+std::span<const Probe> LaunchProbes() { return kProbes; }
+
+}  // namespace carillon::gpu_check

@@ -1,0 +1,107 @@
+// A probe: one question about a GPU and its driver that the documents leave
+// open, asked in a process of its own.
+#ifndef CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_H_
+#define CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/cuda/driver.h"
+#include "gpu_daemon/backends/cuda/owned.h"
+#include "nlohmann/json.hpp"
+
+namespace carillon::gpu_check {
+
+struct Answer {
+  std::string text;  // a sentence
+  nlohmann::json numbers = nlohmann::json::object();
+  // The back-end relies on another answer.
+  bool bad = false;
+};
+
+// A driver with a context and the probes' kernels. Everything that fails ends
+// the process with exit code 1 and a sentence: there is nothing to clean up.
+class Kit {
+ public:
+  explicit Kit(const gpud::cuda::Driver& driver);
+  ~Kit();
+
+  const gpud::cuda::Driver& driver() const { return driver_; }
+  CUdevice device() const { return device_; }
+
+  // Ends the process if `result` is no success.
+  void Must(CUresult result, std::string_view what) const;
+  template <class T>
+  T Must(absl::StatusOr<T> value) const {
+    if (!value.ok()) Die(std::string(value.status().message()));
+    return *std::move(value);
+  }
+  [[noreturn]] static void Die(std::string_view why);
+
+  // The primary context, current in this thread, and the module; again after a
+  // reset.
+  void Enter();
+  void Load();
+  CUresult TryEnter();
+  int Attribute(CUdevice_attribute attribute) const;
+
+  CUfunction Function(const char* name) const;
+  gpud::cuda::Stream MakeStream(int priority = 0) const;
+  // Without waiting.
+  template <class... Args>
+  CUresult Launch(CUstream stream, const char* name, uint32_t blocks,
+                  uint32_t threads, Args... args) const {
+    void* parameters[] = {static_cast<void*>(&args)..., nullptr};
+    return driver_.cuLaunchKernel(Function(name), blocks, 1, 1, threads, 1, 1,
+                                  0, stream, parameters, nullptr);
+  }
+  // A graph of one kernel that the GPU may launch, in the current context.
+  template <class... Args>
+  absl::StatusOr<gpud::cuda::GraphExec> DeviceGraph(CUstream upload,
+                                                    const char* name,
+                                                    uint32_t threads,
+                                                    Args... args) const {
+    void* parameters[] = {static_cast<void*>(&args)..., nullptr};
+    return MakeDeviceGraph(upload, Function(name), threads, parameters);
+  }
+
+  // Waits for the stream, at most so long. NOT_READY: it has not ended.
+  CUresult Await(CUstream stream, std::chrono::milliseconds limit) const;
+  // Until the word, which the GPU writes, is `value`.
+  static bool AwaitWord(const uint32_t* word, uint32_t value,
+                        std::chrono::milliseconds limit);
+
+ private:
+  absl::StatusOr<gpud::cuda::GraphExec> MakeDeviceGraph(
+      CUstream upload, CUfunction function, uint32_t threads,
+      void** parameters) const;
+
+  const gpud::cuda::Driver& driver_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+};
+
+struct Probe {
+  std::string_view name;
+  std::string_view question;
+  Answer (*ask)(Kit&);
+};
+
+// By subject; all of them in gpu_probes.cc.
+std::span<const Probe> MemoryProbes();
+std::span<const Probe> LaunchProbes();
+std::span<const Probe> FaultProbes();
+
+// The name of an error of the device's runtime, which is the driver's number.
+std::string ErrorName(const Kit& kit, uint32_t error);
+
+}  // namespace carillon::gpu_check
+
+#endif  // CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_H_

@@ -1,0 +1,376 @@
+#include "tools/gpu_check/runner.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "fmt/format.h"
+#include "shm/unique_fd.h"
+#include "tools/gpu_check/limited_run.h"
+
+namespace carillon::gpu_check {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::array<std::string_view, 7> kOutcomes = {
+    "passed", "FAILED", "TIMED OUT", "no GPU", "skipped", "not run", "LOST"};
+constexpr std::string_view kFinding = "finding: ";
+// A step that gets less than this would only be killed.
+constexpr milliseconds kLeastTime{1000};
+constexpr size_t kLongestFinding = 200;
+
+bool IsChosen(const Part& part, const std::vector<std::string>& only) {
+  return only.empty() || std::ranges::find(only, part.name) != only.end();
+}
+
+std::string KeyOf(const Part& part, const Step& step) {
+  return fmt::format("{}/{}", part.name, step.name);
+}
+
+std::vector<std::string> LinesOf(std::string_view text) {
+  std::vector<std::string> lines;
+  std::istringstream stream{std::string(text)};
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+std::string FindingIn(std::string_view out) {
+  std::string finding;
+  for (const std::string& line : LinesOf(out)) {
+    if (line.starts_with(kFinding)) finding = line.substr(kFinding.size());
+  }
+  return finding.substr(0, kLongestFinding);
+}
+
+std::string LastLine(std::string_view text) {
+  const auto lines = LinesOf(text);
+  return lines.empty() ? "" : lines.back().substr(0, kLongestFinding);
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+absl::StatusOr<shm::UniqueFd> Create(const std::string& path) {
+  shm::UniqueFd file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) {
+    return absl::PermissionDeniedError(
+        fmt::format("cannot write {}: {}", path, strerror(errno)));
+  }
+  return file;
+}
+
+class Runner {
+ public:
+  Runner(const RunnerOptions& options, Results* results)
+      : options_(options),
+        results_(*results),
+        start_(Clock::now()),
+        deadline_(start_ + options.total) {}
+
+  absl::Status Run(const std::vector<Part>& parts) {
+    if (options_.resume) Load();
+    if (auto status = Store(); !status.ok()) return status;
+    for (const Part& part : parts) {
+      if (!IsChosen(part, options_.only)) continue;
+      for (const Step& step : part.steps) {
+        if (auto status = Take(part, step); !status.ok()) return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string StatePath() const { return options_.directory + "/state.json"; }
+
+  void Load() {
+    std::ifstream file(StatePath());
+    results_ = FromJson(Json::parse(file, nullptr, false));
+    // Its time is a matter of the run before.
+    std::erase_if(results_, [](const auto& entry) {
+      return entry.second.outcome == Outcome::kNotRun;
+    });
+  }
+
+  absl::Status Store() const {
+    // By renaming: a state file is always whole.
+    const std::string next = StatePath() + ".new";
+    {
+      std::ofstream file(next);
+      file << ToJson(results_).dump(2) << "\n";
+      if (!file.flush()) {
+        return absl::PermissionDeniedError(
+            fmt::format("cannot write {}: {}", next, strerror(errno)));
+      }
+    }
+    if (rename(next.c_str(), StatePath().c_str()) != 0) {
+      return absl::PermissionDeniedError(
+          fmt::format("cannot write {}: {}", StatePath(), strerror(errno)));
+    }
+    return absl::OkStatus();
+  }
+
+  double Elapsed() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  void Say(const std::string& key, const StepResult& result) const {
+    fmt::print(stderr, "[{:5.1f} s] {:<28} {:<9} {:5.1f} s  {}\n", Elapsed(),
+               key, NameOf(result.outcome), result.seconds, result.finding);
+  }
+
+  absl::Status Take(const Part& part, const Step& step) {
+    const std::string key = KeyOf(part, step);
+    if (const auto done = results_.find(key); done != results_.end()) {
+      fmt::print(stderr, "[{:5.1f} s] {:<28} was {} before\n", Elapsed(), key,
+                 NameOf(done->second.outcome));
+      return absl::OkStatus();
+    }
+    StepResult result;
+    absl::Status status;
+    const milliseconds left =
+        std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()) -
+        options_.grace - options_.burial;
+    if (!step.skip.empty()) {
+      result = {Outcome::kSkipped, 0, step.skip};
+    } else if (left < kLeastTime) {
+      result = {Outcome::kNotRun, 0,
+                fmt::format("no time left of {} s: run it with --only {}",
+                            options_.total.count(), part.name)};
+    } else {
+      results_[key] = {Outcome::kLost, 0, "gpu_check ended while this ran"};
+      if (auto stored = Store(); !stored.ok()) return stored;
+      fmt::print(stderr, "[{:5.1f} s] {:<28} ...\n", Elapsed(), key);
+      status = Start(part, step, left, &result);
+      if (!status.ok() && !absl::IsCancelled(status)) return status;
+    }
+    results_[key] = result;
+    Say(key, result);
+    if (auto stored = Store(); !stored.ok()) return stored;
+    return status;
+  }
+
+  absl::Status Start(const Part& part, const Step& step, milliseconds left,
+                     StepResult* result) const {
+    const std::string stem =
+        fmt::format("{}/{}.{}", options_.directory, part.name, step.name);
+    auto out = Create(stem + ".out");
+    if (!out.ok()) return out.status();
+    auto err = Create(stem + ".err");
+    if (!err.ok()) return err.status();
+    const milliseconds limit = std::min<milliseconds>(step.limit, left);
+    const LimitedResult run = RunLimited({.argv = step.argv,
+                                          .environment = step.environment,
+                                          .out = out->get(),
+                                          .err = err->get(),
+                                          .limit = limit,
+                                          .grace = options_.grace,
+                                          .burial = options_.burial});
+    const std::string said = ReadFile(stem + ".out");
+    const std::string complained = ReadFile(stem + ".err");
+    using End = LimitedResult::End;
+    switch (run.end) {
+      case End::kExited:
+      case End::kSignalled:
+        *result =
+            Judge(step, run.code, run.end == End::kSignalled, said, complained);
+        break;
+      case End::kTimedOut:
+      case End::kUnkillable: {
+        std::string last = FindingIn(said);
+        if (last.empty()) last = LastLine(complained);
+        *result = {
+            Outcome::kTimedOut, 0,
+            fmt::format(
+                "killed after {:.0f} s{}{}{}",
+                static_cast<double>(limit.count()) / 1000,
+                run.end == End::kUnkillable ? ", and it is still there" : "",
+                last.empty() ? "" : "; last: ", last)};
+        break;
+      }
+      case End::kInterrupted:
+        *result = {Outcome::kNotRun, 0, "interrupted"};
+        break;
+      case End::kNotStarted:
+        *result = {Outcome::kFailed, 0,
+                   fmt::format("cannot start {}: {}", step.argv[0],
+                               strerror(run.code))};
+        break;
+    }
+    result->seconds = static_cast<double>(run.time.count()) / 1000;
+    if (run.end == End::kInterrupted) {
+      return absl::CancelledError("interrupted");
+    }
+    return absl::OkStatus();
+  }
+
+  const RunnerOptions& options_;
+  Results& results_;
+  const Clock::time_point start_;
+  const Clock::time_point deadline_;
+};
+
+// What the parts' line of the table says.
+StepResult Summarize(const Part& part, const Results& results) {
+  StepResult sum{Outcome::kSkipped, 0, ""};
+  size_t bad = 0;
+  for (const Step& step : part.steps) {
+    const auto found = results.find(KeyOf(part, step));
+    const StepResult result =
+        found == results.end() ? StepResult{} : found->second;
+    sum.seconds += result.seconds;
+    if (result.bad()) {
+      if (bad++ == 0) {
+        sum.outcome = result.outcome;
+        sum.finding = part.steps.size() == 1
+                          ? result.finding
+                          : fmt::format("{}: {}", step.name, result.finding);
+      }
+      continue;
+    }
+    if (bad > 0) continue;
+    if (result.outcome == Outcome::kPassed) sum.outcome = Outcome::kPassed;
+    if (!result.finding.empty()) sum.finding = result.finding;
+  }
+  if (bad > 1) sum.finding += fmt::format(" (and {} more)", bad - 1);
+  if (bad == 0 && part.steps.size() > 1) {
+    sum.finding =
+        fmt::format("all {} steps; {}", part.steps.size(), sum.finding);
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::string_view NameOf(Outcome outcome) {
+  return kOutcomes[static_cast<size_t>(outcome)];
+}
+
+absl::Status CheckParts(const std::vector<Part>& parts,
+                        const std::vector<std::string>& only) {
+  for (const std::string& name : only) {
+    if (std::ranges::find(parts, name, &Part::name) != parts.end()) continue;
+    std::string known;
+    for (const Part& part : parts) {
+      known += (known.empty() ? "" : ", ") + part.name;
+    }
+    return absl::InvalidArgumentError(
+        fmt::format("there is no part '{}': the parts are {}", name, known));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunParts(const std::vector<Part>& parts,
+                      const RunnerOptions& options, Results* results) {
+  results->clear();
+  if (auto status = CheckParts(parts, options.only); !status.ok()) {
+    return status;
+  }
+  return Runner(options, results).Run(parts);
+}
+
+StepResult Judge(const Step& step, int exit_code, bool signalled,
+                 std::string_view out, std::string_view err) {
+  StepResult result;
+  result.finding = FindingIn(out);
+  if (!signalled && exit_code == kNoGpuCode) {
+    result.outcome = step.expects_no_gpu ? Outcome::kPassed : Outcome::kNoGpu;
+    if (result.finding.empty()) result.finding = LastLine(err);
+    return result;
+  }
+  if (!signalled && exit_code == 0) {
+    result.outcome = Outcome::kPassed;
+    if (step.expects_no_gpu) {
+      result = {Outcome::kFailed, 0, "ran, where it should have found no GPU"};
+    }
+    return result;
+  }
+  result.outcome = Outcome::kFailed;
+  const std::string how =
+      signalled
+          ? fmt::format("killed by SIG{}", sigabbrev_np(exit_code) == nullptr
+                                               ? "?"
+                                               : sigabbrev_np(exit_code))
+          : fmt::format("exit code {}", exit_code);
+  const std::string why =
+      result.finding.empty() ? LastLine(err) : result.finding;
+  result.finding = why.empty() ? how : fmt::format("{} ({})", why, how);
+  return result;
+}
+
+std::string ResultTable(const std::vector<Part>& parts,
+                        const std::vector<std::string>& only,
+                        const Results& results) {
+  std::string table = fmt::format("{:<10} {:<9} {:>7}  {}\n", "PART", "RESULT",
+                                  "SECONDS", "FINDING");
+  for (const Part& part : parts) {
+    if (!IsChosen(part, only)) continue;
+    const StepResult sum = Summarize(part, results);
+    table += fmt::format("{:<10} {:<9} {:>7.1f}  {}\n", part.name,
+                         NameOf(sum.outcome), sum.seconds, sum.finding);
+  }
+  return table;
+}
+
+int ExitCodeOf(const Results& results) {
+  bool bad = false;
+  bool no_gpu_alone = true;
+  bool no_gpu = false;
+  for (const auto& [key, result] : results) {
+    if (result.outcome == Outcome::kNoGpu) no_gpu = true;
+    if (result.outcome != Outcome::kNoGpu &&
+        result.outcome != Outcome::kSkipped) {
+      no_gpu_alone = false;
+    }
+    bad = bad || result.bad();
+  }
+  if (no_gpu && no_gpu_alone) return kNoGpuCode;
+  return bad ? 1 : 0;
+}
+
+nlohmann::json ToJson(const Results& results) {
+  Json steps = Json::object();
+  for (const auto& [key, result] : results) {
+    steps[key] = {{"result", NameOf(result.outcome)},
+                  {"seconds", result.seconds},
+                  {"finding", result.finding}};
+  }
+  return {{"steps", std::move(steps)}};
+}
+
+Results FromJson(const nlohmann::json& json) {
+  Results results;
+  if (!json.is_object() || !json.contains("steps")) return results;
+  for (const auto& [key, entry] : json["steps"].items()) {
+    if (!entry.is_object()) continue;
+    const auto result = entry.find("result");
+    if (result == entry.end() || !result->is_string()) continue;
+    const auto known = std::ranges::find(kOutcomes, result->get<std::string>());
+    if (known == kOutcomes.end()) continue;
+    const auto seconds = entry.find("seconds");
+    const auto finding = entry.find("finding");
+    results[key] = {static_cast<Outcome>(known - kOutcomes.begin()),
+                    seconds != entry.end() && seconds->is_number()
+                        ? seconds->get<double>()
+                        : 0,
+                    finding != entry.end() && finding->is_string()
+                        ? finding->get<std::string>()
+                        : ""};
+  }
+  return results;
+}
+
+}  // namespace carillon::gpu_check
