@@ -95,6 +95,7 @@ CARILLON_KERNEL_INFO(
     conv5x5, ConvArgs, "5x5 integer filter of a grey image",
     simt::Registers(31)
         .Shared(kConvTile* kConvTile)
+        .LeavesTogether()
         .Shape<&CheckConvShape>()
         .Validate<&CheckConv>(),
     CARILLON_PARAM(ConvArgs, image, "width * height samples, row by row"),

@@ -100,6 +100,10 @@ struct KernelInfo {
   bool uses_barriers;
   // How long it runs is an argument, which no buffer's size bounds.
   bool unbounded;
+  // Of a kernel with barriers: no thread leaves it before its last barrier
+  // unless its whole block does, so that resident blocks can run it again and
+  // again (launch path persistent). Without barriers there is nothing to hold.
+  bool leaves_together;
   // Checks for clear messages early; each may be nullptr. They return nullptr
   // when all is well, otherwise a static sentence that says what must hold.
   // Kernels stay safe without them, because a GPU that launches by itself has
@@ -193,6 +197,7 @@ struct KernelTraits {
   uint32_t registers = 0;
   uint32_t shared_bytes = 0;
   bool unbounded = false;
+  bool leaves_together = false;
   const char* (*check_shape)(const LaunchShape&) = nullptr;
   const char* (*validate)(const LaunchShape&, const void*) = nullptr;
 
@@ -204,6 +209,11 @@ struct KernelTraits {
   constexpr KernelTraits Unbounded() const {
     KernelTraits traits = *this;
     traits.unbounded = true;
+    return traits;
+  }
+  constexpr KernelTraits LeavesTogether() const {
+    KernelTraits traits = *this;
+    traits.leaves_together = true;
     return traits;
   }
   template <const char* (*F)(const LaunchShape&)>

@@ -74,6 +74,7 @@ CARILLON_KERNEL_INFO(
     matmul, MatmulArgs, "product of two square matrices of floats",
     simt::Registers(32)
         .Shared(2 * kMatmulTile * kMatmulTile * sizeof(float))
+        .LeavesTogether()
         .Shape<&CheckMatmulShape>()
         .Validate<&CheckMatmul>(),
     CARILLON_PARAM(MatmulArgs, a, "n * n elements, row by row"),

@@ -43,11 +43,13 @@ CARILLON_BARRIER_KERNEL(reduce, ReduceArgs, args, self) {
   if (self.lane() == 0) simt::AtomicAdd(&args.sum[0], sum);
 }
 
-CARILLON_KERNEL_INFO(
-    reduce, ReduceArgs, "adds up an array of integers",
-    simt::Registers(29).Shared(simt::kWarpSize * sizeof(uint64_t)),
-    CARILLON_PARAM(ReduceArgs, in, "the summands"),
-    CARILLON_PARAM(ReduceArgs, sum, "one word, to which the sum is added"));
+CARILLON_KERNEL_INFO(reduce, ReduceArgs, "adds up an array of integers",
+                     simt::Registers(29)
+                         .Shared(simt::kWarpSize * sizeof(uint64_t))
+                         .LeavesTogether(),
+                     CARILLON_PARAM(ReduceArgs, in, "the summands"),
+                     CARILLON_PARAM(ReduceArgs, sum,
+                                    "one word, to which the sum is added"));
 
 }  // namespace carillon::kernels
 

@@ -26,6 +26,9 @@
 //                                     self.linear()];
 //   }
 //
+// A barrier kernel whose threads leave together says so in its traits
+// (KernelTraits::LeavesTogether): then resident blocks can run it, too.
+//
 // `args` is a const reference to a trivially copyable struct, `self` the
 // thread. Both kinds report a failure with self.Fail(code), 1 <= code <=
 // kMaxKernelStatus: the first one becomes the event's status; the thread goes

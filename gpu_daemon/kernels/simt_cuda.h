@@ -45,6 +45,15 @@ class Thread {
         block_dim_(block),
         grid_dim_{1, 1, 1},
         fail_status_(fail_status) {}
+  // A thread of a block that runs the blocks of a grid that is not its own.
+  __device__ Thread(const Dim3& thread_index, const Dim3& block_index,
+                    const Dim3& block_dim, const Dim3& grid_dim,
+                    uint32_t* fail_status)
+      : thread_index_(thread_index),
+        block_index_(block_index),
+        block_dim_(block_dim),
+        grid_dim_(grid_dim),
+        fail_status_(fail_status) {}
 
   __device__ const Dim3& thread_index() const { return thread_index_; }
   __device__ const Dim3& block_index() const { return block_index_; }
@@ -326,6 +335,7 @@ __device__ inline T ShflXor(const Thread& self, uint32_t mask, T value,
     name##_body(kernel_args, thread);                                      \
   }                                                                        \
   CARILLON_EVENT_FORM(name)                                                \
+  CARILLON_PERSISTENT_FORM(name)                                           \
   FORMS(name)                                                              \
   static __device__ __forceinline__ void name##_body(                      \
       [[maybe_unused]] const Args& args,                                   \

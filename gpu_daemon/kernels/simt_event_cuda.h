@@ -13,6 +13,11 @@
 //                                       A host reads its value
 //                                       (cuModuleGetGlobal); it is good in the
 //                                       module that it is in
+//   carillon_persistent_<name>(PersistentEntry*)  extern "C"; resident blocks
+//                                       that take event after event, where
+//                                       CARILLON_WITH_PERSISTENT_FORMS is
+//                                       defined and backends/cuda/
+//                                       persistent_kernel.cuh was included
 #ifndef CARILLON_GPU_DAEMON_KERNELS_SIMT_EVENT_CUDA_H_
 #define CARILLON_GPU_DAEMON_KERNELS_SIMT_EVENT_CUDA_H_
 
@@ -188,6 +193,16 @@ __device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
   }
 #else
 #define CARILLON_INLINE_FORM(name)
+#endif
+
+#if defined(CARILLON_WITH_PERSISTENT_FORMS)
+#define CARILLON_PERSISTENT_FORM(name)                         \
+  extern "C" __global__ void carillon_persistent_##name(       \
+      ::carillon::gpud::PersistentEntry* entry) {              \
+    ::carillon::gpud::RunPersistent<name##_cuda>(*entry);      \
+  }
+#else
+#define CARILLON_PERSISTENT_FORM(name)
 #endif
 
 #endif  // CARILLON_GPU_DAEMON_KERNELS_SIMT_EVENT_CUDA_H_

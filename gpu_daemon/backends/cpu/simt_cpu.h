@@ -293,6 +293,7 @@ template <class Args, void (*Body)(const Args&, const Thread&)>
       (traits).shared_bytes,                                             \
       name##_kernel::kUsesBarriers,                                      \
       (traits).unbounded,                                                \
+      (traits).leaves_together,                                          \
       (traits).check_shape,                                              \
       (traits).validate};                                                \
   inline const ::carillon::simt::KernelRegistration name##_registration( \

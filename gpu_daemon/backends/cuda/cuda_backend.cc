@@ -10,6 +10,8 @@
 #include "gpu_daemon/backends/cuda/cuda_module.h"
 #include "gpu_daemon/backends/cuda/edge_path.h"
 #include "gpu_daemon/backends/cuda/graph_path.h"
+#include "gpu_daemon/backends/cuda/persistent_path.h"
+#include "gpu_daemon/backends/cuda/stream_wait_path.h"
 #include "gpu_daemon/front_end/front_end.h"
 
 namespace carillon::gpud::cuda {
@@ -64,6 +66,12 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   entries.push_back(HostPath(
       {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
       [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
+  entries.push_back(
+      {{"stream_wait",
+        "kernels launched ahead, each behind a wait for its doorbell"},
+       [this](bool) { return StartRings<StreamWaitPath>(); }});
+  entries.push_back({{"persistent", "resident thread blocks poll and run"},
+                     [this](bool) { return StartRings<PersistentPath>(); }});
   paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);
   return absl::OkStatus();
 }
@@ -82,6 +90,15 @@ absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartEdge(
       EdgePath::Create(gpu_.get(), {.tracing = tracing,
                                     .on_violation = options_.on_violation,
                                     .longest_kernel = gpu_->longest_kernel()});
+  if (!path.ok()) return path.status();
+  return std::unique_ptr<LaunchPath>(*std::move(path));
+}
+
+template <class Path>
+absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartRings() {
+  auto path =
+      Path::Create(gpu_.get(), {.on_violation = options_.on_violation,
+                                .longest_kernel = gpu_->longest_kernel()});
   if (!path.ok()) return path.status();
   return std::unique_ptr<LaunchPath>(*std::move(path));
 }

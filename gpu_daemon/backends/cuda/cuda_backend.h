@@ -72,6 +72,8 @@ class CudaBackend : public Backend {
                           std::function<std::unique_ptr<HostLauncher>()> make);
   std::vector<HostLauncher*> launchers() const;
   absl::StatusOr<std::unique_ptr<LaunchPath>> StartEdge(bool tracing);
+  template <class Path>
+  absl::StatusOr<std::unique_ptr<LaunchPath>> StartRings();
 
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;

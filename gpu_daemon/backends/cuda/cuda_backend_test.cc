@@ -127,7 +127,8 @@ class CudaPathsTest : public CudaBackendTest,
 
 INSTANTIATE_TEST_SUITE_P(All, CudaPathsTest,
                          ::testing::Values("edge", "baseline", "baseline_flag",
-                                           "graph"),
+                                           "graph", "stream_wait",
+                                           "persistent"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(CudaPathsTest, EveryRungEventEndsOnceWithItsOwnStatus) {
@@ -244,6 +245,9 @@ TEST_P(CudaPathsTest, AKernelThatDoesNotEndIsStoppedAndTheOthersRunAgain) {
 
 TEST_P(CudaPathsTest, ALaunchThatTheDriverRefusesFailsThatEventOnly) {
   if (GetParam() == "edge") GTEST_SKIP() << "no driver takes part in a launch";
+  if (GetParam() == "stream_wait" || GetParam() == "persistent") {
+    GTEST_SKIP() << "launches before the event: see ring_paths_test";
+  }
   Open();
   auto event = AddFailIf(*device_);
   fake_.FailNext(GetParam() == "graph" ? "cuGraphLaunch" : "cuLaunchKernel",

@@ -912,8 +912,8 @@ TEST(StageEntryTest, BuildsTheFrameOrEndsTheEvent) {
   testbed.Commit(ring, Parameters(1, 7));
   testbed.Commit(ring, bad);
   ring.event.ring->Ring();
-  StageEntry(port, entry, &totals, 1, copy);
-  StageEntry(port, entry, &totals, 2, copy);
+  StageEntry(port, entry, &totals, nullptr, 1, copy);
+  StageEntry(port, entry, &totals, nullptr, 2, copy);
 
   EventFrame& good = *entry.Frame(1, 0);
   EXPECT_EQ(good.sequence, 1u);
@@ -930,6 +930,26 @@ TEST(StageEntryTest, BuildsTheFrameOrEndsTheEvent) {
             EventStatus::kBadBufferRef);
   EXPECT_EQ(totals.launched, 1u);
   EXPECT_EQ(totals.refused, 1u);
+}
+
+// The host lets a stream go whose doorbell has not rung.
+TEST(StageEntryTest, AClosedGateRunsAndEndsNothing) {
+  Testbed testbed({.name = "", .dispatchers = 1, .rings = {4}});
+  Ring& ring = *testbed.rings()[0];
+  const EdgeEntry& entry = testbed.table().entries[ring.index];
+  EdgeThreadPort port(&testbed.gpu(), 0);
+  alignas(16) std::byte copy[256];
+  alignas(128) uint32_t closed[32] = {};
+  testbed.Commit(ring, Parameters(1, 7));
+  StageEntry(port, entry, nullptr, closed, 1, copy);
+  EXPECT_NE(entry.Frame(1, 0)->ecq, nullptr) << "open";
+  closed[0] = 1;
+  // One that is there and one that nobody has written.
+  for (const uint64_t sequence : {1, 2}) {
+    StageEntry(port, entry, nullptr, closed, sequence, copy);
+    EXPECT_EQ(entry.Frame(entry.SlotOf(sequence), 0)->ecq, nullptr);
+    EXPECT_EQ(entry.ecq[entry.SlotOf(sequence)].sequence, 0u);
+  }
 }
 
 TEST(EdgeDispatchOneTest, ADeviceThatRingsTooOftenStopsItsOwnEntryOnly) {

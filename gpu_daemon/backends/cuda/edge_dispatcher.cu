@@ -2,8 +2,10 @@
 // the kernels that launch them without a CPU. One module, because an inline
 // kernel's address is good only where it is.
 #define CARILLON_WITH_INLINE_FORMS
+#define CARILLON_WITH_PERSISTENT_FORMS
 #include "gpu_daemon/backends/cuda/edge_dispatch.h"
 #include "gpu_daemon/backends/cuda/edge_warp_port.cuh"
+#include "gpu_daemon/backends/cuda/persistent_kernel.cuh"
 #include "gpu_daemon/backends/cuda/stage_entry.h"
 #include "gpu_daemon/kernels/all_kernels.h"
 
@@ -29,14 +31,14 @@ extern "C" __global__ void __launch_bounds__(kEdgeMaxWarps* kEdgeLanes, 1)
 // Launch path `stream_wait`: one warp; behind it in the stream waits
 // carillon_event_<name> with the slot's frame 0.
 extern "C" __global__ void __launch_bounds__(kEdgeLanes)
-    carillon_stage_entry(const EdgeEntry* entry, EventTotals* totals,
+    carillon_stage_entry(const EdgeEntry* entry, const uint32_t* closed,
                          uint64_t sequence) {
   __shared__ alignas(16)
       std::byte copy[sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes];
   EdgeWarpPort port;
   // The stream waited for the doorbell; this orders the entry after it.
   port.AcquirePolled();
-  StageEntry(port, *entry, totals, sequence, copy);
+  StageEntry(port, *entry, nullptr, closed, sequence, copy);
 }
 
 // Completes an event whose kernel, before it in the stream, cannot do so itself.

@@ -10,10 +10,9 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "gpu_daemon/launch/checked_entry.h"
+#include "gpu_daemon/backends/cuda/gpu_rings.h"
 #include "gpu_daemon/launch/user_kernel.h"
 #include "shm/clock.h"
-#include "shm/load_shared.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -86,29 +85,6 @@ absl::StatusOr<GraphExec> DeviceGraph(const Driver& driver, CUfunction function,
 bool RunsInline(const KernelMetadata& kmd) {
   return kmd.single_warp() && !kmd.kernel->uses_barriers &&
          !kmd.kernel->unbounded && kmd.kernel->args_size <= kEdgeMaxInlineArgs;
-}
-
-bool Sleeps(const DeviceMemory& device) {
-  return shm::LoadShared(
-             device.submission().submission_control().completion_armed,
-             std::memory_order_seq_cst) != 0;
-}
-
-bool IsCompleted(const EventKernel& event, uint64_t sequence) {
-  return LoadWord(event.ring().completion_slot(Sequence(sequence))->sequence) ==
-         sequence;
-}
-
-// Events rung, as the doorbell says it, unless that is more than the ring can
-// hold beyond the last event that has ended.
-uint64_t RungFrom(const EventKernel& event) {
-  const uint32_t entries = event.ring().layout().entries;
-  uint64_t last_ended = 0;
-  for (uint32_t slot = 0; slot < entries; ++slot) {
-    last_ended = std::max(last_ended, event.ring().LoadCompletedSequence(slot));
-  }
-  const uint64_t rung = event.RungOf(last_ended);
-  return rung >= last_ended && rung - last_ended <= entries ? rung : last_ended;
 }
 
 }  // namespace
@@ -640,19 +616,12 @@ void EdgePath::Watch() {
 // protocol; its events may stand still.
 void EdgePath::LookAt(Resident& resident, shm::Nanoseconds now) {
   EventKernel& event = *resident.event;
-  if (Sleeps(event.memory()) &&
-      IsCompleted(event, event.ring().LoadConsumed() + 1)) {
-    event.memory().bell().Signal();
-  }
+  WakeForCompletion(event);
   if (!resident.violation_seen &&
       LoadWord(report_->violations[resident.index]) != 0) {
     resident.violation_seen = true;
     if (options_.on_violation) {
-      options_.on_violation(
-          event.shared_memory(),
-          fmt::format("doorbell of event {} ('{}') jumped beyond the ring's "
-                      "free slots",
-                      event.event_id(), event.kmd().kernel->name));
+      options_.on_violation(event.shared_memory(), DoorbellViolation(event));
     }
   }
   const EventTotals& totals = report_->totals[resident.index];
@@ -709,61 +678,18 @@ void EdgePath::Abandon() {
   }
 }
 
-// What the device memory knew is lost: which events were taken follows from the
-// doorbells and the completions. All that were rung and have not ended count as
-// taken now, and end in the replay; how many of the others have failed is known
-// as of the dispatchers' last report.
+// How many have failed is known as of the dispatchers' last report.
 void EdgePath::TakeUnfinished(LostWork& lost) {
   std::lock_guard lock(mutex_);
   for (ResidentPtr& resident : residents_) {
-    EventKernel& event = *resident->event;
-    const shm::RingLayout& layout = event.ring().layout();
+    const EventKernel& event = *resident->event;
     EventTotals& totals = resident->totals;
-    const EventTotals& reported = report_->totals[resident->index];
+    EventTotals& reported = report_->totals[resident->index];
     totals.failed = std::max(totals.failed, LoadWord(reported.failed));
     totals.refused = std::max(totals.refused, LoadWord(reported.refused));
-    const uint64_t rung = RungFrom(event);
-    const auto complete = [&event, resident = resident.get(), this](
-                              uint64_t sequence, EventState state,
-                              uint32_t status) {
-      event.ring().Complete(Sequence(sequence), state, status);
-      if (state != EventState::kDone) {
-        ++resident->totals.failed;
-        --resident->totals.done;
-        report_->totals[resident->index] = resident->totals;
-      }
-      event.memory().bell().Signal();
-    };
-    // Counted as done until they turn out otherwise.
-    totals.launched = rung - totals.refused;
-    totals.done = rung - totals.failed;
-    const uint64_t first =
-        rung > layout.entries ? rung - layout.entries + 1 : 1;
-    for (uint64_t s = first; s <= rung; ++s) {
-      if (IsCompleted(event, s)) continue;
-      if (s == resident->overdue) {
-        complete(s, EventState::kFailed,
-                 static_cast<uint32_t>(EventStatus::kTimedOut));
-        continue;
-      }
-      CheckedEntry entry;
-      const EventStatus status =
-          CheckEntry(event, Sequence(s), 0, gpu_->model(), entry);
-      if (status != EventStatus::kOk) {
-        ++totals.refused;
-        --totals.launched;
-        complete(s, EventState::kFailed, static_cast<uint32_t>(status));
-        continue;
-      }
-      lost.unfinished.push_back(
-          {.kmd = entry.kmd,
-           .args = {entry.args.data(),
-                    entry.args.data() + entry.kmd.kernel->args_size},
-           .end = [complete, s, keep = resident->event](EventState state,
-                                                        uint32_t end_status) {
-             complete(s, state, end_status);
-           }});
-    }
+    const uint64_t rung =
+        TakeUnfinishedOf(resident->event, totals, reported, resident->overdue,
+                         gpu_->model(), lost);
     resident->overdue = 0;
     resident->stands_still_since = 0;
     for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
@@ -772,7 +698,6 @@ void EdgePath::TakeUnfinished(LostWork& lost) {
           FirstHead(rung + 1, event.first_ring() + static_cast<uint32_t>(rung),
                     warp, options_.event_warps, flags);
     }
-    report_->totals[resident->index] = totals;
   }
 }
 

@@ -77,6 +77,9 @@ class EdgeThreadPort {
       lanes[lane] = Load(words + lane, std::memory_order_acquire);
     }
   }
+  uint32_t PollWord(const uint32_t* word) {
+    return Load(word, std::memory_order_acquire);
+  }
   void AcquirePolled() {}
   void CopyEntry(std::byte* to, const std::byte* from, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; i += 8) {
@@ -106,6 +109,9 @@ class EdgeThreadPort {
     return Ref(word).compare_exchange_strong(from, to,
                                              std::memory_order_acquire);
   }
+  uint32_t AddDevice(uint32_t* word, uint32_t value) {
+    return Ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
   template <class T>
   T PeekDevice(const T* word) {
     return Load(word, std::memory_order_relaxed);
@@ -119,6 +125,10 @@ class EdgeThreadPort {
     Ref(word).fetch_add(value, std::memory_order_relaxed);
   }
 
+  template <class T>
+  void ReleaseSystem(T* word, std::type_identity_t<T> value) {
+    Ref(word).store(value, std::memory_order_release);
+  }
   template <class T>
   void StoreSystem(T* word, std::type_identity_t<T> value) {
     // Release: so that a test that reads it with acquire may look further.

@@ -23,66 +23,17 @@ struct LaneValue {
   __device__ T& operator[](uint32_t) { return value; }
 };
 
-class EdgeWarpPort {
+// The part of a Port that any thread can do by itself.
+class GpuMemoryPort {
  public:
-  template <class T>
-  using Lanes = LaneValue<T>;
-
-  __device__ EdgeWarpPort() : lane_(threadIdx.x % kEdgeLanes) {}
-
-  // --- The warp.
-
-  template <class F>
-  __device__ void EachLane(F f) {
-    __syncwarp();
-    f(lane_);
-    __syncwarp();
-  }
-  template <class F>
-  __device__ uint32_t Ballot(F f) {
-    __syncwarp();
-    return __ballot_sync(kAll, f(lane_));
-  }
-  template <class F>
-  __device__ auto Elect(F f) {
-    using Result = decltype(f());
-    __syncwarp();
-    if constexpr (std::is_void_v<Result>) {
-      if (lane_ == 0) f();
-      __syncwarp();
-    } else {
-      Result result{};
-      if (lane_ == 0) result = f();
-      return Broadcast(result);
-    }
-  }
-  template <class T>
-  __device__ T Value(Lanes<T>& lanes, uint32_t lane) {
-    return __shfl_sync(kAll, lanes.value, static_cast<int>(lane));
-  }
-  __device__ uint32_t index() const { return lane_; }
-  __device__ static constexpr uint32_t count() { return kEdgeLanes; }
-  __device__ static void Sync() { __syncwarp(); }
-  __device__ static bool Any(bool mine) { return __any_sync(kAll, mine) != 0; }
-
   // --- Host memory. Only loads and stores: it has no atomics.
 
-  __device__ void PollLine(Lanes<uint32_t>& lanes, const uint32_t* words) {
-    lanes.value = simt::LoadRelaxed(words + lane_);
+  __device__ uint32_t PollWord(const uint32_t* word) {
+    return simt::LoadRelaxed(word);
   }
-  __device__ void AcquirePolled() {
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-    __syncwarp();
-  }
-  // Never from a cache: 256 bytes an instruction and warp.
-  __device__ void CopyEntry(std::byte* to, const std::byte* from,
-                            uint32_t bytes) {
-    __syncwarp();
-    for (uint32_t i = lane_ * 8; i < bytes; i += kEdgeLanes * 8) {
-      *reinterpret_cast<uint64_t*>(to + i) =
-          simt::LoadRelaxed(reinterpret_cast<const uint64_t*>(from + i));
-    }
-    __syncwarp();
+  template <class T>
+  __device__ void ReleaseSystem(T* word, std::type_identity_t<T> value) {
+    simt::StoreRelease(word, value);
   }
   template <class T>
   __device__ void StoreSystem(T* word, std::type_identity_t<T> value) {
@@ -96,30 +47,6 @@ class EdgeWarpPort {
                            uint32_t status, uint64_t sequence) {
     asm volatile("fence.acq_rel.sys;" ::: "memory");
     simt::cuda_internal::StoreCompletion(to, state, status, sequence);
-  }
-
-  // --- Shared memory of the block.
-
-  __device__ uint32_t LoadBlock(const uint32_t* word) {
-    uint32_t value;
-    asm volatile("ld.acquire.cta.shared.b32 %0, [%1];"
-                 : "=r"(value)
-                 : "r"(Shared(word))
-                 : "memory");
-    return value;
-  }
-  __device__ void StoreBlock(uint32_t* word, uint32_t value) {
-    asm volatile("st.release.cta.shared.b32 [%0], %1;" ::"r"(Shared(word)),
-                 "r"(value)
-                 : "memory");
-  }
-  __device__ uint32_t AddBlock(uint32_t* word, uint32_t value) {
-    uint32_t before;
-    asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "r"(Shared(word)), "r"(value)
-                 : "memory");
-    return before;
   }
 
   // --- Device memory.
@@ -174,6 +101,111 @@ class EdgeWarpPort {
   __device__ void CountDevice(T* word, std::type_identity_t<T> value) {
     simt::AtomicAdd(word, value);
   }
+  __device__ uint32_t AddDevice(uint32_t* word, uint32_t value) {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(word), "r"(value)
+                 : "memory");
+    return before;
+  }
+
+  __device__ uint64_t NowNs() { return simt::cuda_internal::GlobalTimer(); }
+  // Short at first: a ring is a microsecond away.
+  __device__ void Pause(uint32_t rounds) {
+    if (rounds >= kEager) __nanosleep(rounds < 64 * kEager ? 20 : 100);
+  }
+  __device__ void Trap() { __trap(); }
+
+ private:
+  static constexpr uint32_t kEager = 256;
+};
+
+class EdgeWarpPort : public GpuMemoryPort {
+ public:
+  template <class T>
+  using Lanes = LaneValue<T>;
+
+  __device__ EdgeWarpPort() : lane_(threadIdx.x % kEdgeLanes) {}
+
+  // --- The warp.
+
+  template <class F>
+  __device__ void EachLane(F f) {
+    __syncwarp();
+    f(lane_);
+    __syncwarp();
+  }
+  template <class F>
+  __device__ uint32_t Ballot(F f) {
+    __syncwarp();
+    return __ballot_sync(kAll, f(lane_));
+  }
+  template <class F>
+  __device__ auto Elect(F f) {
+    using Result = decltype(f());
+    __syncwarp();
+    if constexpr (std::is_void_v<Result>) {
+      if (lane_ == 0) f();
+      __syncwarp();
+    } else {
+      Result result{};
+      if (lane_ == 0) result = f();
+      return Broadcast(result);
+    }
+  }
+  template <class T>
+  __device__ T Value(Lanes<T>& lanes, uint32_t lane) {
+    return __shfl_sync(kAll, lanes.value, static_cast<int>(lane));
+  }
+  __device__ uint32_t index() const { return lane_; }
+  __device__ static constexpr uint32_t count() { return kEdgeLanes; }
+  __device__ static void Sync() { __syncwarp(); }
+  __device__ static bool Any(bool mine) { return __any_sync(kAll, mine) != 0; }
+
+  // --- Host memory.
+
+  __device__ void PollLine(Lanes<uint32_t>& lanes, const uint32_t* words) {
+    lanes.value = simt::LoadRelaxed(words + lane_);
+  }
+  __device__ void AcquirePolled() {
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    __syncwarp();
+  }
+  // Never from a cache: 256 bytes an instruction and warp.
+  __device__ void CopyEntry(std::byte* to, const std::byte* from,
+                            uint32_t bytes) {
+    __syncwarp();
+    for (uint32_t i = lane_ * 8; i < bytes; i += kEdgeLanes * 8) {
+      *reinterpret_cast<uint64_t*>(to + i) =
+          simt::LoadRelaxed(reinterpret_cast<const uint64_t*>(from + i));
+    }
+    __syncwarp();
+  }
+
+  // --- Shared memory of the block.
+
+  __device__ uint32_t LoadBlock(const uint32_t* word) {
+    uint32_t value;
+    asm volatile("ld.acquire.cta.shared.b32 %0, [%1];"
+                 : "=r"(value)
+                 : "r"(Shared(word))
+                 : "memory");
+    return value;
+  }
+  __device__ void StoreBlock(uint32_t* word, uint32_t value) {
+    asm volatile("st.release.cta.shared.b32 [%0], %1;" ::"r"(Shared(word)),
+                 "r"(value)
+                 : "memory");
+  }
+  __device__ uint32_t AddBlock(uint32_t* word, uint32_t value) {
+    uint32_t before;
+    asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "r"(Shared(word)), "r"(value)
+                 : "memory");
+    return before;
+  }
 
   // --- Launches. The exec's handle is the one of the host.
 
@@ -202,16 +234,8 @@ class EdgeWarpPort {
     __syncwarp();
   }
 
-  __device__ uint64_t NowNs() { return simt::cuda_internal::GlobalTimer(); }
-  // Short at first: a ring is a microsecond away.
-  __device__ void Pause(uint32_t rounds) {
-    if (rounds >= kEager) __nanosleep(rounds < 64 * kEager ? 20 : 100);
-  }
-  __device__ void Trap() { __trap(); }
-
  private:
   static constexpr uint32_t kAll = 0xffffffff;
-  static constexpr uint32_t kEager = 256;
 
   template <class T>
   __device__ static T Broadcast(T value) {

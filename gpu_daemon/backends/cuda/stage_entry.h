@@ -17,14 +17,26 @@ namespace carillon::gpud {
 // (the host arms a slot no earlier). Builds the slot's frame 0; a refused event
 // completes here, and its frame says that there is nothing to run. `copy`: this
 // warp's own, as EdgeBlock::copies. Of `entry` it uses all but execs, lives and
-// the inline function; `ended` may be nullptr.
+// the inline function; `ended` may be nullptr, and so may `totals`: then the
+// host counts.
+//
+// `closed`: 32 words of host memory, or nullptr. If the first is not 0, the host
+// has let the stream go without a ring: then there is nothing to run, and
+// nothing completes.
 template <class Port>
 CARILLON_EDGE void StageEntry(Port& port, const EdgeEntry& entry,
-                              EventTotals* totals, uint64_t sequence,
-                              std::byte* copy) {
+                              EventTotals* totals, const uint32_t* closed,
+                              uint64_t sequence, std::byte* copy) {
   const uint32_t slot = entry.SlotOf(sequence);
   EventFrame* frame = entry.Frame(slot, 0);
+  // On its way over PCIe together with the entry.
+  typename Port::template Lanes<uint32_t> words;
+  if (closed != nullptr) port.PollLine(words, closed);
   shm::EventStatus status = CopyAndCheckEntry(port, entry, sequence, copy);
+  if (closed != nullptr && port.Value(words, 0) != 0) {
+    port.Elect([&] { frame->ecq = nullptr; });
+    return;
+  }
   if (status == shm::EventStatus::kOk) {
     status = BuildArguments(*entry.arguments, slot,
                             copy + entry.parameter_offset, frame->args(), port);
@@ -41,11 +53,13 @@ CARILLON_EDGE void StageEntry(Port& port, const EdgeEntry& entry,
                         .slot_ended = ended,
                         .launcher_ended = nullptr};
     if (!refused) {
-      port.CountDevice(&totals->launched, uint64_t{1});
+      if (totals != nullptr) port.CountDevice(&totals->launched, uint64_t{1});
       return;
     }
-    port.CountDevice(&totals->refused, uint64_t{1});
-    port.CountDevice(&totals->failed, uint64_t{1});
+    if (totals != nullptr) {
+      port.CountDevice(&totals->refused, uint64_t{1});
+      port.CountDevice(&totals->failed, uint64_t{1});
+    }
     if (ended != nullptr) port.PutDevice(ended, sequence);
     port.Complete(&entry.ecq[slot], shm::EventState::kFailed,
                   static_cast<uint32_t>(status), sequence);

@@ -4,7 +4,8 @@
 //   stream     an ordered queue with a thread of its own (the default stream,
 //              too: it waits for no other, and no other for it)
 //   kernel     found by its CUDA name: carillon_<name> and carillon_event_<name>
-//              run the CPU form of <name>, block by block; others are defined by
+//              run the CPU form of <name>, block by block; the blocks of
+//              carillon_persistent_<name> are threads; others are defined by
 //              tests or by FakeKernelRegistration
 //   memory     the host's, of limited size; kernels may use it, pinned and
 //              registered memory, and nothing else
@@ -127,7 +128,7 @@ class FakeGpu {
   static std::span<const std::byte> Image();
 
   // Which launches of a kernel: by the name of its CUDA function, or by that of
-  // its KernelInfo for all forms.
+  // its KernelInfo for all forms. Of a persistent form: which events.
   using When = std::function<bool(const KernelCall&)>;
   // The nth from now on, from 1.
   static When Nth(uint64_t nth);

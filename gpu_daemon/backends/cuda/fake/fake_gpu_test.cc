@@ -715,8 +715,7 @@ TEST_F(FakeGpuTest, OurFatbinHasEveryKernelForEveryGpu) {
     gpu_.ChangeSettings(
         [major = major](FakeSettings& s) { s.compute_major = major; });
     CUmodule loaded = nullptr;
-    EXPECT_EQ(driver_.cuModuleLoadData(&loaded, CudaModule().data()),
-              result)
+    EXPECT_EQ(driver_.cuModuleLoadData(&loaded, CudaModule().data()), result)
         << major;
   }
 }

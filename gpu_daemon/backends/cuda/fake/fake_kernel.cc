@@ -7,6 +7,7 @@
 
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
+#include "gpu_daemon/backends/cuda/fake/fake_persistent.h"
 #include "gpu_daemon/backends/cuda/fake/fake_state.h"
 #include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/event_frame.h"
@@ -17,11 +18,12 @@ namespace {
 constexpr std::string_view kPlainPrefix = "carillon_";
 constexpr std::string_view kEventPrefix = "carillon_event_";
 constexpr std::string_view kCallPrefix = "carillon_call_";
+constexpr std::string_view kPersistentPrefix = "carillon_persistent_";
 
 std::vector<FakeParam> ParamsOf(Function::Form form,
                                 const simt::KernelInfo& kernel) {
-  if (form == Function::Form::kEvent) {
-    return PlaceParams(std::array<uint32_t, 1>{sizeof(EventFrame*)});
+  if (form == Function::Form::kEvent || form == Function::Form::kPersistent) {
+    return PlaceParams(std::array<uint32_t, 1>{sizeof(void*)});
   }
   if (form == Function::Form::kCall) {
     return PlaceParams(
@@ -41,6 +43,10 @@ void ResolveForm(Function& function) {
   if (name.starts_with(kCallPrefix)) {
     function.kernel = simt::FindKernel(name.substr(kCallPrefix.size()));
     function.form = Function::Form::kCall;
+  }
+  if (name.starts_with(kPersistentPrefix)) {
+    function.kernel = simt::FindKernel(name.substr(kPersistentPrefix.size()));
+    function.form = Function::Form::kPersistent;
   }
   if (function.kernel == nullptr && name.starts_with(kPlainPrefix)) {
     function.kernel = simt::FindKernel(name.substr(kPlainPrefix.size()));
@@ -271,6 +277,14 @@ void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,
         possible.push_back(fate);
       }
     }
+  }
+  if (function.form == Function::Form::kPersistent) {
+    const CUresult result = RunPersistentForm(*this, root, launch);
+    if (result != CUDA_SUCCESS) {
+      std::lock_guard lock(mutex);
+      Fault(root, result);
+    }
+    return;
   }
   KernelCall::Impl impl{*this, root, launch, execution};
   KernelCall call(&impl);

@@ -79,7 +79,7 @@ struct Event {
 };
 
 struct Function {
-  enum class Form { kPlain, kEvent, kCall, kDefined, kNone };
+  enum class Form { kPlain, kEvent, kCall, kPersistent, kDefined, kNone };
   std::string name;
   Form form = Form::kNone;  // kNone: known, but it cannot run here
   const simt::KernelInfo* kernel = nullptr;

@@ -4,8 +4,10 @@
 #include <cstdint>
 
 #include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/backends/cuda/edge_thread_port.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/backends/cuda/stage_entry.h"
 #include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
 #include "shm/clock.h"
@@ -48,6 +50,49 @@ const FakeKernelRegistration kRunInline(
                call.param<uint32_t*>(3));
       return CUDA_SUCCESS;
     });
+
+// What a warp that launches nothing needs of its GPU.
+class OneWarp : public EdgeThreadGpu {
+ public:
+  explicit OneWarp(KernelCall& call) : call_(call) {}
+  LaunchOutcome Launch(uint32_t, uint64_t, uint64_t*) override {
+    return LaunchOutcome::kError;
+  }
+  bool Relaunch(uint32_t, uint64_t*) override { return false; }
+  void RunInline(const EdgeEntry&, const std::byte*, uint32_t*) override {}
+  void Trap() override {}
+  bool alive() const override { return !call_.stopped(); }
+
+ private:
+  KernelCall& call_;
+};
+
+CUresult StageEntryOnCpu(KernelCall& call) {
+  const auto* entry = call.param<const EdgeEntry*>(0);
+  const auto* closed = call.param<const uint32_t*>(1);
+  const auto sequence = call.param<uint64_t>(2);
+  // A GPU looks at it after it has copied the entry, which nobody may have
+  // written yet then; on a CPU that would be a race.
+  if (std::atomic_ref(const_cast<uint32_t&>(*closed))
+          .load(std::memory_order_acquire) != 0) {
+    entry->Frame(entry->SlotOf(sequence), 0)->ecq = nullptr;
+    return CUDA_SUCCESS;
+  }
+  OneWarp warp(call);
+  EdgeThreadPort port(&warp, 0);
+  alignas(16)
+      std::byte copy[sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes];
+  try {
+    StageEntry(port, *entry, nullptr, closed, sequence, copy);
+  } catch (const EdgeContextLost&) {
+  }
+  return CUDA_SUCCESS;
+}
+
+const FakeKernelRegistration kStageEntry("carillon_stage_entry",
+                                         {sizeof(EdgeEntry*), sizeof(uint32_t*),
+                                          sizeof(uint64_t)},
+                                         StageEntryOnCpu);
 
 }  // namespace
 }  // namespace carillon::gpud::cuda

@@ -1,0 +1,110 @@
+#include "gpu_daemon/backends/cuda/gpu_rings.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/host_words.h"
+#include "gpu_daemon/launch/checked_entry.h"
+#include "shm/load_shared.h"
+
+namespace carillon::gpud::cuda {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::Sequence;
+
+bool Sleeps(const DeviceMemory& device) {
+  return shm::LoadShared(
+             device.submission().submission_control().completion_armed,
+             std::memory_order_seq_cst) != 0;
+}
+
+void WakeForCompletion(const EventKernel& event) {
+  if (Sleeps(event.memory()) &&
+      IsCompleted(event, event.ring().LoadConsumed() + 1)) {
+    event.memory().bell().Signal();
+  }
+}
+
+bool IsCompleted(const EventKernel& event, uint64_t sequence) {
+  return LoadWord(event.ring().completion_slot(Sequence(sequence))->sequence) ==
+         sequence;
+}
+
+uint64_t RungFrom(const EventKernel& event) {
+  const uint32_t entries = event.ring().layout().entries;
+  uint64_t last_ended = 0;
+  for (uint32_t slot = 0; slot < entries; ++slot) {
+    last_ended = std::max(last_ended, event.ring().LoadCompletedSequence(slot));
+  }
+  const uint64_t rung = event.RungOf(last_ended);
+  return rung >= last_ended && rung - last_ended <= entries ? rung : last_ended;
+}
+
+std::string DoorbellViolation(const EventKernel& event) {
+  return fmt::format(
+      "doorbell of event {} ('{}') jumped beyond the ring's free slots",
+      event.event_id(), event.kmd().kernel->name);
+}
+
+void Publish(const EventTotals& from, EventTotals& to) {
+  // Writer: the launch path; readers: any thread, for the figures. Relaxed:
+  // each word stands for itself.
+  const auto put = [](uint64_t& word, uint64_t value) {
+    std::atomic_ref(word).store(value, std::memory_order_relaxed);
+  };
+  put(to.launched, from.launched);
+  put(to.refused, from.refused);
+  put(to.done, from.done);
+  put(to.failed, from.failed);
+}
+
+uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
+                          EventTotals& totals, EventTotals& shown,
+                          uint64_t overdue, const GpuModel& model,
+                          LostWork& lost) {
+  const uint32_t entries = event->ring().layout().entries;
+  const uint64_t rung = RungFrom(*event);
+  const auto complete = [event, &totals, &shown](uint64_t sequence,
+                                                 EventState state,
+                                                 uint32_t status) {
+    event->ring().Complete(Sequence(sequence), state, status);
+    if (state != EventState::kDone) {
+      ++totals.failed;
+      --totals.done;
+      Publish(totals, shown);
+    }
+    event->memory().bell().Signal();
+  };
+  // Counted as done until they turn out otherwise.
+  totals.launched = rung - totals.refused;
+  totals.done = rung - totals.failed;
+  for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
+    if (IsCompleted(*event, s)) continue;
+    if (s == overdue) {
+      complete(s, EventState::kFailed,
+               static_cast<uint32_t>(EventStatus::kTimedOut));
+      continue;
+    }
+    CheckedEntry entry;
+    const EventStatus status = CheckEntry(*event, Sequence(s), 0, model, entry);
+    if (status != EventStatus::kOk) {
+      ++totals.refused;
+      --totals.launched;
+      complete(s, EventState::kFailed, static_cast<uint32_t>(status));
+      continue;
+    }
+    lost.unfinished.push_back(
+        {.kmd = entry.kmd,
+         .args = {entry.args.data(),
+                  entry.args.data() + entry.kmd.kernel->args_size},
+         .end = [complete, s](EventState state, uint32_t end_status) {
+           complete(s, state, end_status);
+         }});
+  }
+  Publish(totals, shown);
+  return rung;
+}
+
+}  // namespace carillon::gpud::cuda

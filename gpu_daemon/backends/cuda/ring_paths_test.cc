@@ -1,0 +1,478 @@
+// Launch paths stream_wait and persistent on a driver made of CPU threads: what
+// cuda_backend_test.cc does not ask of every path.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/cuda_backend.h"
+#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/launch/test_device.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using shm::Completion;
+using shm::EventState;
+using shm::EventStatus;
+using ::testing::HasSubstr;
+
+uint32_t KernelCode(uint32_t code) {
+  return static_cast<uint32_t>(EventStatus::kKernelStatusBase) + code;
+}
+
+// A device whose apertures the GPU reaches.
+struct MappedDevice : TestDevice {
+  explicit MappedDevice(Backend& backend, std::string name = "test0")
+      : TestDevice(std::move(name)) {
+    for (const shm::Aperture* aperture :
+         {&memory->submission(), &memory->completion()}) {
+      auto mapping =
+          backend.memory().MapHost({aperture->At(0), aperture->size()});
+      EXPECT_TRUE(mapping.ok()) << mapping.status();
+      mappings.push_back(*std::move(mapping));
+    }
+  }
+  std::atomic_ref<uint32_t> doorbell(const Event& event) {
+    return std::atomic_ref(
+        memory->submission().doorbells()[event.kernel->event_id()]);
+  }
+  std::vector<std::unique_ptr<HostMapping>> mappings;
+};
+
+class RingPathsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void Open(std::chrono::milliseconds longest_kernel =
+                std::chrono::milliseconds(10'000)) {
+    BackendOptions options;
+    options.on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
+                                  std::string reason) {
+      std::lock_guard lock(mutex_);
+      violations_.emplace_back(memory, std::move(reason));
+    };
+    auto backend =
+        CudaBackend::CreateOn(fake_.driver(), options,
+                              {.image = FakeGpu::Image(),
+                               .longest_kernel = longest_kernel,
+                               .look_every = std::chrono::milliseconds(5)});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    const auto found = backend_->paths().Find(GetParam());
+    ASSERT_TRUE(found.ok()) << found.status();
+    path_ = found->path;
+    device_.emplace(*backend_);
+  }
+  ~RingPathsTest() override {
+    if (backend_ == nullptr) return;
+    backend_->Stop();
+    device_.reset();
+    backend_.reset();
+    EXPECT_EQ(fake_.live_objects(), LiveObjects{});
+    EXPECT_EQ(fake_.stale_uses(), 0u);
+  }
+
+  TestDevice::Event Add(TestDevice& device, uint32_t entries = 4,
+                        const char* kernel = "fail_if") {
+    auto event = device.Register({.kernel = simt::FindKernel(kernel),
+                                  .bindings = {{.writable = true}},
+                                  .grid = {3, 1, 1},
+                                  .entries = entries});
+    const auto status = path_->Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+  static void Commit(const TestDevice::Event& event, uint32_t code) {
+    std::memcpy(event.ring->parameters(), &code, sizeof(code));
+    event.ring->Commit();
+  }
+  Completion RingAndWait(MappedDevice& device, const TestDevice::Event& event,
+                         uint32_t code = 0) {
+    Commit(event, code);
+    event.ring->Ring();
+    return device.Wait(*event.ring);
+  }
+  uint64_t TakeAway(const TestDevice::Event& event) {
+    path_->Remove(event.kernel);
+    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+    event.kernel->AbortUnfinished(EventStatus::kUnregistered);
+    return event.kernel->counts().aborted;
+  }
+  size_t violations() {
+    std::lock_guard lock(mutex_);
+    return violations_.size();
+  }
+  template <class Condition>
+  static bool Until(Condition condition) {
+    const auto limit =
+        std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > limit) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  FakeGpu fake_;
+  std::mutex mutex_;
+  std::vector<std::pair<std::shared_ptr<DeviceMemory>, std::string>>
+      violations_;
+  std::unique_ptr<Backend> backend_;
+  LaunchPath* path_ = nullptr;
+  std::optional<MappedDevice> device_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, RingPathsTest,
+                         ::testing::Values("stream_wait", "persistent"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(RingPathsTest, RemovingAWaitingRingRunsNothingThatWasNotRung) {
+  Open();
+  auto event = Add(*device_, 8);
+  for (uint32_t i = 1; i <= 5; ++i) {
+    ASSERT_EQ(RingAndWait(*device_, event, i).status, KernelCode(i));
+  }
+  // Written, and not rung.
+  Commit(event, 7);
+  Commit(event, 7);
+  const uint32_t doorbell = device_->doorbell(event).load();
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(device_->doorbell(event).load(), doorbell);
+  EXPECT_FALSE(event.ring->Poll().has_value());
+  const EventCounts counts = event.kernel->counts();
+  EXPECT_EQ(counts.rung, 5u);
+  EXPECT_EQ(counts.failed, 5u);
+  EXPECT_EQ(counts.refused, 0u);
+}
+
+TEST_P(RingPathsTest, ADoorbellServesAnotherRingAfterIt) {
+  Open();
+  for (int i = 0; i < 3; ++i) {
+    device_->next_doorbell = 0;
+    auto event = Add(*device_);
+    for (uint32_t n = 1; n <= 6; ++n) {
+      const Completion completion = RingAndWait(*device_, event, n);
+      ASSERT_EQ(completion.sequence.value(), n);
+      ASSERT_EQ(completion.status, KernelCode(n));
+    }
+    EXPECT_EQ(TakeAway(event), 0u);
+  }
+}
+
+TEST_P(RingPathsTest, RingsThatNobodyTookAreAborted) {
+  Open();
+  auto event = Add(*device_, 8);
+  backend_->Stop();
+  for (int i = 0; i < 3; ++i) Commit(event, 0);
+  event.ring->Ring();
+  EXPECT_EQ(TakeAway(event), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kAborted);
+  }
+}
+
+// Every change of a device's memory has the path stand still.
+TEST_P(RingPathsTest, NoRingIsLostOrRunTwiceWhileMemoryComesAndGoes) {
+  Open();
+  auto event = Add(*device_, 16);
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> seen{0};
+  std::thread changes([&] {
+    for (int i = 0; !stop.load(); ++i) {
+      // Standing still all the time, it would do nothing else.
+      const uint64_t before = seen.load();
+      { MappedDevice other(*backend_, "other" + std::to_string(i)); }
+      while (!stop.load() && seen.load() == before) std::this_thread::yield();
+    }
+  });
+  constexpr uint64_t kEvents = 600;
+  for (uint64_t rung = 0, ended = 0; ended < kEvents; ++ended) {
+    while (rung < kEvents && event.ring->free_slots() > 0) {
+      Commit(event, ++rung % 3 == 0 ? static_cast<uint32_t>(rung) : 0);
+      event.ring->Ring();
+    }
+    const Completion completion = device_->Wait(*event.ring);
+    EXPECT_EQ(completion.sequence.value(), ended + 1);
+    if (completion.sequence.value() != ended + 1) break;
+    seen.store(ended + 1);
+    EXPECT_EQ(completion.status,
+              (ended + 1) % 3 == 0
+                  ? KernelCode(static_cast<uint32_t>(ended + 1))
+                  : 0u);
+  }
+  stop.store(true);
+  changes.join();
+  EXPECT_EQ(TakeAway(event), 0u);
+  const EventCounts counts = event.kernel->counts();
+  EXPECT_EQ(counts.rung, kEvents);
+  EXPECT_EQ(counts.failed, kEvents / 3);
+  EXPECT_EQ(fake_.launches("carillon_call_fail_if"), 0u) << "replayed";
+}
+
+TEST_P(RingPathsTest, ABadEntryIsRefusedAndTheNextOneRuns) {
+  Open();
+  auto event = Add(*device_);
+  ASSERT_EQ(RingAndWait(*device_, event, 3).status, KernelCode(3));
+  Commit(event, 0);
+  auto* header =
+      reinterpret_cast<shm::EsqEntryHeader*>(device_->memory->submission().At(
+          event.kernel->ring().layout().esq_offset +
+          2 * event.kernel->ring().layout().entry_bytes));
+  header->generation += 1;
+  event.ring->Ring();
+  const Completion completion = device_->Wait(*event.ring);
+  EXPECT_EQ(completion.state, EventState::kFailed);
+  EXPECT_EQ(completion.status,
+            static_cast<uint32_t>(EventStatus::kStaleGeneration));
+  EXPECT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
+  EXPECT_TRUE(Until([&] {
+    return event.kernel->in_flight() == 0 && event.kernel->counts().done == 1;
+  }));
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(event.kernel->counts().refused, 1u);
+  EXPECT_EQ(event.kernel->counts().failed, 2u);
+}
+
+TEST_P(RingPathsTest, ADoorbellBeyondTheRingIsAViolationOfThatDeviceOnly) {
+  Open();
+  for (const uint32_t jump : {1'000u, 1u << 30, 3u << 30, 0u - 100}) {
+    auto hostile = std::make_unique<MappedDevice>(*backend_, "hostile");
+    auto bad = Add(*hostile);
+    auto good = Add(*device_);
+    ASSERT_EQ(RingAndWait(*hostile, bad).state, EventState::kDone);
+    const size_t before = violations();
+    hostile->doorbell(bad).fetch_add(jump);
+    ASSERT_TRUE(Until([&] { return violations() > before; }));
+    EXPECT_EQ(RingAndWait(*device_, good, 9).status, KernelCode(9));
+    {
+      std::lock_guard lock(mutex_);
+      EXPECT_EQ(violations_.back().first, hostile->memory);
+      EXPECT_THAT(violations_.back().second, HasSubstr("doorbell of event"));
+    }
+    const auto removed = path_->RemoveDevice(hostile->memory.get());
+    ASSERT_EQ(removed.size(), 1u);
+    EXPECT_EQ(removed[0], bad.kernel);
+    bad.kernel->AbortUnfinished(EventStatus::kDeviceGone);
+    EXPECT_EQ(TakeAway(good), 0u);
+    EXPECT_EQ(good.kernel->counts().rung, 1u);
+  }
+}
+
+TEST_P(RingPathsTest, AKernelThatDoesNotEndDoesNotKeepItsRing) {
+  Open(std::chrono::milliseconds(50));
+  auto event = Add(*device_, 8);
+  auto other = Add(*device_, 8);
+  std::atomic<bool> hangs{false};
+  fake_.HangOn("fail_if", [&hangs](const KernelCall& call) {
+    uint32_t code = 0;
+    if (call.args().empty()) return false;
+    std::memcpy(&code, call.args().data(), sizeof(code));
+    if (code == 13) hangs.store(true);
+    return code == 13;
+  });
+  ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
+  Commit(event, 13);
+  Commit(event, 4);
+  event.ring->Ring();
+  ASSERT_TRUE(Until([&] { return hangs.load(); }));
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(device_->Wait(*event.ring).status,
+            static_cast<uint32_t>(EventStatus::kTimedOut));
+  EXPECT_EQ(device_->Wait(*event.ring).status, KernelCode(4));
+  EXPECT_EQ(RingAndWait(*device_, other, 5).status, KernelCode(5));
+  EXPECT_EQ(TakeAway(other), 0u);
+}
+
+TEST_P(RingPathsTest, RefusesWhatItCannotServe) {
+  Open();
+  auto event = device_->Register({.kernel = simt::FindKernel("null_event"),
+                                  .bindings = {{}},
+                                  .modifyable = true});
+  const auto status = path_->Add(event.kernel);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("modifyable"));
+  EXPECT_EQ(path_->Wake().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_P(RingPathsTest, HasRoomForSoManyRings) {
+  Open();
+  std::vector<TestDevice::Event> events;
+  for (int i = 0; i < 28; ++i) events.push_back(Add(*device_));
+  auto one_more = device_->Register(
+      {.kernel = simt::FindKernel("null_event"), .bindings = {{}}});
+  EXPECT_EQ(path_->Add(one_more.kernel).code(),
+            absl::StatusCode::kResourceExhausted);
+  for (auto& event : events) {
+    EXPECT_EQ(RingAndWait(*device_, event, 2).status, KernelCode(2));
+  }
+  EXPECT_EQ(path_->RemoveDevice(device_->memory.get()).size(), 28u);
+}
+
+// Both work, and neither keeps the other one's memory from being freed.
+TEST_P(RingPathsTest, OtherPathsComeAndGoBesideIt) {
+  Open();
+  auto event = Add(*device_);
+  ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
+  const auto graph = backend_->paths().Find("graph");
+  ASSERT_TRUE(graph.ok());
+  for (int i = 0; i < 3; ++i) {
+    device_->next_doorbell = 5;
+    auto other = device_->Register({.kernel = simt::FindKernel("fail_if"),
+                                    .bindings = {{.writable = true}}});
+    ASSERT_TRUE(graph->path->Add(other.kernel).ok());
+    EXPECT_EQ(RingAndWait(*device_, other, 6).status, KernelCode(6));
+    EXPECT_EQ(RingAndWait(*device_, event, 7).status, KernelCode(7));
+    graph->path->Remove(other.kernel);
+    backend_->Cancel(other.kernel.get(), EventStatus::kUnregistered);
+  }
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+class StreamWaitPathTest : public RingPathsTest {};
+INSTANTIATE_TEST_SUITE_P(All, StreamWaitPathTest,
+                         ::testing::Values("stream_wait"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(StreamWaitPathTest, NeedsStreamsThatWaitForMemory) {
+  fake_.ChangeSettings(
+      [](FakeSettings& s) { s.stream_memory_operations = false; });
+  auto backend =
+      CudaBackend::CreateOn(fake_.driver(), {}, {.image = FakeGpu::Image()});
+  ASSERT_TRUE(backend.ok());
+  const auto found = (*backend)->paths().Find("stream_wait");
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(found.status().message()),
+              HasSubstr("cuStreamWaitValue32"));
+}
+
+TEST_P(StreamWaitPathTest, ALaunchThatIsRefusedIsTriedAgain) {
+  Open();
+  auto event = Add(*device_);
+  ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
+  for (uint32_t i = 1; i < 30; ++i) {
+    fake_.FailNext(i % 2 == 0 ? "cuLaunchKernel" : "cuStreamWaitValue32",
+                   CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, i % 4);
+    ASSERT_EQ(RingAndWait(*device_, event, i).status, KernelCode(i));
+  }
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(event.kernel->counts().failed, 29u);
+}
+
+// The moved doorbell is written over, again and again.
+TEST_P(StreamWaitPathTest, ADeviceThatRingsWhileItIsRemovedHasTheLastWord) {
+  Open();
+  auto event = Add(*device_, 64);
+  ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
+  std::atomic<bool> stop{false};
+  std::atomic<uint32_t> rung{0};
+  std::thread ringing([&] {
+    while (!stop.load() && event.ring->free_slots() > 0) {
+      event.ring->Commit();
+      event.ring->Ring();
+      rung.fetch_add(1);
+      std::this_thread::yield();
+    }
+  });
+  ASSERT_TRUE(Until([&] { return rung.load() > 5; }));
+  const uint64_t aborted = TakeAway(event);
+  const uint64_t taken = event.kernel->counts().rung;
+  stop.store(true);
+  ringing.join();
+  EXPECT_EQ(device_->doorbell(event).load() - event.kernel->first_ring(),
+            1 + rung.load());
+  const EventCounts counts = event.kernel->counts();
+  EXPECT_EQ(counts.rung, taken);
+  EXPECT_EQ(counts.done + aborted, taken);
+}
+
+class PersistentPathTest : public RingPathsTest {};
+INSTANTIATE_TEST_SUITE_P(All, PersistentPathTest,
+                         ::testing::Values("persistent"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(PersistentPathTest, RefusesKernelsThatAResidentBlockCannotRun) {
+  Open();
+  const auto refusal = [&](const simt::KernelInfo& kernel, size_t parameters) {
+    auto event = device_->Register(
+        {.kernel = &kernel,
+         .bindings = std::vector<ParameterBinding>(parameters)});
+    const auto status = path_->Add(event.kernel);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  const simt::KernelInfo& busy = *simt::FindKernel("busy");
+  EXPECT_THAT(refusal(busy, busy.params.size()), HasSubstr("as long as"));
+  simt::KernelInfo leaves_apart = *simt::FindKernel("fail_if");
+  leaves_apart.uses_barriers = true;
+  EXPECT_THAT(refusal(leaves_apart, 1), HasSubstr("leave together"));
+}
+
+TEST_P(PersistentPathTest, EveryBarrierKernelThatIsMarkedIsTaken) {
+  for (const char* name : {"reduce", "conv5x5", "matmul"}) {
+    EXPECT_TRUE(simt::FindKernel(name)->uses_barriers) << name;
+    EXPECT_TRUE(simt::FindKernel(name)->leaves_together) << name;
+  }
+}
+
+TEST_P(PersistentPathTest, AGridLargerThanWhatIsResidentRunsWhole) {
+  fake_.ChangeSettings([](FakeSettings& s) { s.sms = 2; });
+  Open();
+  auto range = device_->submission_heap->Allocate(1'000 * 4);
+  auto* in =
+      reinterpret_cast<uint32_t*>(device_->memory->submission().At(*range));
+  uint64_t expected = 0;
+  for (uint32_t i = 0; i < 1'000; ++i) expected += in[i] = i * i;
+  auto out = device_->completion_heap->Allocate(8);
+  std::byte* sum = device_->memory->completion().At(*out);
+  auto event = device_->Register(
+      {.kernel = simt::FindKernel("reduce"),
+       .bindings = {{.buffer = {reinterpret_cast<std::byte*>(in), 4'000}},
+                    {.buffer = {sum, 8}}},
+       .grid = {3, 2, 1},
+       .block = {64, 1, 1}});
+  const auto status = path_->Add(event.kernel);
+  ASSERT_TRUE(status.ok()) << status;
+  for (uint64_t n = 1; n <= 20; ++n) {
+    event.ring->Commit();
+    event.ring->Ring();
+    ASSERT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+    uint64_t now = 0;
+    std::memcpy(&now, sum, sizeof(now));
+    ASSERT_EQ(now, n * expected);
+  }
+  EXPECT_EQ(fake_.launches("carillon_persistent_reduce"), 1u);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_P(PersistentPathTest, RoomIsGivenOutOnceAndComesBack) {
+  fake_.ChangeSettings([](FakeSettings& s) { s.sms = 1; });
+  Open();
+  // Half an SM has room for one block of 1024 threads.
+  const TestDevice::Spec large = {.kernel = simt::FindKernel("null_event"),
+                                  .bindings = {{}},
+                                  .grid = {2, 1, 1},
+                                  .block = {1024, 1, 1}};
+  auto first = device_->Register(large);
+  ASSERT_TRUE(path_->Add(first.kernel).ok());
+  auto second = device_->Register(large);
+  const auto status = path_->Add(second.kernel);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1024 threads"));
+  EXPECT_EQ(TakeAway(first), 0u);
+  EXPECT_TRUE(path_->Add(second.kernel).ok());
+  second.ring->Commit();
+  second.ring->Ring();
+  EXPECT_EQ(device_->Wait(*second.ring).state, EventState::kDone);
+  EXPECT_EQ(TakeAway(second), 0u);
+}
+
+}  // namespace
+}  // namespace carillon::gpud::cuda
