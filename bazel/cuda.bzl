@@ -228,6 +228,8 @@ def cuda_fatbin(
     generated = name + "_fatbin"
     _fatbin(
         name = generated,
+        # Not for "//...": see _shared_object.
+        tags = kwargs.pop("tags", []) + ["manual"],
         library = name,
         srcs = [src],
         namespace = namespace,
