@@ -18,21 +18,22 @@ namespace {
 std::string report_path;
 std::string cuda_release;
 
-// Registers by kernel, from the output of nvcc -Xptxas -v, of the kernels whose
-// names begin with `prefix` (and not with `but_not`), without it.
-std::map<std::string, uint32_t> RegistersInReport(
-    const std::string& prefix, const std::string& but_not = "") {
+// Registers by kernel, of one of its forms as ptxas reports them: "" is the
+// plain one.
+std::map<std::string, uint32_t> RegistersOf(const std::string& form) {
   std::map<std::string, uint32_t> registers;
   std::ifstream report(report_path);
-  const std::regex entry("Compiling entry function '(\\w+)'");
+  const std::regex entry("Compiling entry function 'carillon_(\\w+)'");
   const std::regex used("Used (\\d+) registers");
   std::string kernel;
   for (std::string line; std::getline(report, line);) {
     std::smatch match;
     if (std::regex_search(line, match, entry)) kernel = match[1];
-    if (std::regex_search(line, match, used) && kernel.starts_with(prefix) &&
-        (but_not.empty() || !kernel.starts_with(but_not))) {
-      registers[kernel.substr(prefix.size())] =
+    if (!std::regex_search(line, match, used)) continue;
+    const bool plain =
+        !kernel.starts_with("event_") && !kernel.starts_with("call_");
+    if (form.empty() ? plain : kernel.starts_with(form)) {
+      registers[kernel.substr(form.size())] =
           static_cast<uint32_t>(std::stoul(match[1]));
     }
   }
@@ -58,8 +59,7 @@ TEST(CudaKernels, EveryKernelHasACudaFormWithTheSameArguments) {
 }
 
 TEST(CudaKernels, RegisterCountsAreThoseOfTheCompiler) {
-  const std::map<std::string, uint32_t> registers =
-      RegistersInReport("carillon_", "carillon_event_");
+  const std::map<std::string, uint32_t> registers = RegistersOf("");
   EXPECT_GE(registers.size(), 10u) << report_path;
   for (const auto& [name, used] : registers) {
     const KernelInfo* info = FindKernel(name);
@@ -77,15 +77,16 @@ TEST(CudaKernels, RegisterCountsAreThoseOfTheCompiler) {
 
 // The epilogue may cost registers, but not so many that a block of the largest
 // size which the plain form can have has no room on an SM.
-TEST(CudaKernels, EveryKernelHasAnEventFormThatIsNotMuchLarger) {
-  const std::map<std::string, uint32_t> events =
-      RegistersInReport("carillon_event_");
-  const std::map<std::string, uint32_t> plain =
-      RegistersInReport("carillon_", "carillon_event_");
-  EXPECT_EQ(events.size(), plain.size());
-  for (const auto& [name, used] : plain) {
-    ASSERT_TRUE(events.contains(name)) << name;
-    EXPECT_LE(Allocated(events.at(name)), Allocated(used) + 32) << name;
+TEST(CudaKernels, EveryKernelHasEventFormsThatAreNotMuchLarger) {
+  const std::map<std::string, uint32_t> plain = RegistersOf("");
+  for (const char* form : {"event_", "call_"}) {
+    const std::map<std::string, uint32_t> events = RegistersOf(form);
+    EXPECT_EQ(events.size(), plain.size()) << form;
+    for (const auto& [name, used] : plain) {
+      ASSERT_TRUE(events.contains(name)) << form << name;
+      EXPECT_LE(Allocated(events.at(name)), Allocated(used) + 32)
+          << form << name;
+    }
   }
 }
 
