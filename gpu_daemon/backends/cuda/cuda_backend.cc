@@ -50,6 +50,10 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
        [this](bool tracing) { return StartEdge(tracing); }});
+  // Where the GPU cannot launch by itself, a graph is the nearest.
+  entries.push_back(HostPath(
+      {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
+      [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
   entries.push_back(HostPath(
       {"baseline", "a CPU thread launches every kernel and polls for its end"},
       "gpud-baseline", [this] {
@@ -63,9 +67,6 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
         return std::make_unique<BaselinePath>(
             gpu_.get(), BaselinePath::Completion::kEpilogue);
       }));
-  entries.push_back(HostPath(
-      {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
-      [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
   entries.push_back(
       {{"stream_wait",
         "kernels launched ahead, each behind a wait for its doorbell"},

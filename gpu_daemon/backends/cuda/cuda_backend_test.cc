@@ -383,6 +383,18 @@ TEST_F(CudaBackendTest, MoreMemoryThanTheGpuHasIsRefused) {
               HasSubstr("bytes of GPU memory"));
 }
 
+TEST_F(CudaBackendTest,
+       AGpuThatLaunchesNothingByItselfServesTheDefaultByGraph) {
+  Open();
+  fake_.FailNext("cuGraphInstantiateWithParams", CUDA_ERROR_NOT_SUPPORTED, 3);
+  const auto found = backend_->paths().Find("");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->name, "graph");
+  const auto described = backend_->paths().Describe();
+  EXPECT_EQ(described[0].info.name, "edge");
+  EXPECT_THAT(described[0].unavailable, HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
+}
+
 TEST_F(CudaBackendTest, OtherPoliciesThanTheHardwaresAreRefused) {
   Open();
   EXPECT_TRUE(backend_->SetPolicy("priority").ok());
