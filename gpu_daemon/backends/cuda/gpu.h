@@ -154,7 +154,7 @@ class Gpu {
   Use TryEnter();
 
   // What a call gave, under a use: true if it was well. A fault makes the
-  // context lost; whoever launched is a tenant and asked for it later.
+  // context lost; what the caller has launched, it gives to TakeUnfinished().
   bool Check(CUresult result);
 
   // Under a use, after a failure of any kind: true if the context is lost. Then
