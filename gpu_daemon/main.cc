@@ -52,6 +52,11 @@ void AddOptions(CLI::App& app, Settings& settings) {
   app.add_option("--policy", plane.policy,
                  "Sharing policy: first_come or priority")
       ->capture_default_str();
+  app.add_option("--reserve-sms", plane.reserved_sms,
+                 "SMs that launch path edge has to itself (cuda back-end); 0: "
+                 "none")
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
   app.add_option("--memory", plane.memory_bytes,
                  "Memory for all apertures and GPU memory (512M, 4G); 0: half "
                  "of what is "

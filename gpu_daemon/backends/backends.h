@@ -17,6 +17,8 @@ struct BackendOptions {
   GpuModel gpu;  // what a back-end without a GPU emulates
   std::string policy = "first_come";
   uint32_t workers = 0;  // 0: as many as the machine is good for
+  // Of launch path edge's own; a back-end that cannot reserve refuses all but 0.
+  uint32_t reserved_sms = 0;
   bool tracing = false;
   OnViolation on_violation;
 };

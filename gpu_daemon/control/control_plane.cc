@@ -105,6 +105,7 @@ absl::Status ControlPlane::Open() {
       {.gpu = options_.gpu,
        .policy = options_.policy,
        .workers = options_.workers,
+       .reserved_sms = options_.reserved_sms,
        .tracing = options_.tracing,
        .on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
                               std::string reason) {

@@ -27,6 +27,11 @@ int main(int argc, char** argv) {
                             "What runs the kernels")
                  ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
                  ->capture_default_str();
+             app.add_option("--reserve-sms", options.reserved_sms,
+                            "SMs that launch path edge has to itself (cuda "
+                            "back-end); 0: none")
+                 ->check(CLI::Range(0u, 1024u))
+                 ->capture_default_str();
              app.add_option("--paths", options.paths,
                             "Only these launch paths, separated by commas")
                  ->delimiter(',');

@@ -34,6 +34,7 @@ using std::chrono::seconds;
 struct Options {
   std::string scenario;
   std::string backend = "cuda";
+  uint32_t reserved_sms = 0;
   std::string gpud;
   std::vector<std::string> paths;  // empty: all
   bool quick = false;
@@ -303,8 +304,10 @@ class Scenarios {
 
   absl::Status WithTestbed(
       const std::function<absl::Status(LaunchTestbed&)>& body) {
-    auto testbed = LaunchTestbed::Start(
-        {.gpud = options_.gpud, .backend = options_.backend});
+    auto testbed =
+        LaunchTestbed::Start({.gpud = options_.gpud,
+                              .backend = options_.backend,
+                              .reserved_sms = options_.reserved_sms});
     if (!testbed.ok()) return testbed.status();
     return (*testbed)->WithLog(body(**testbed));
   }
@@ -370,6 +373,8 @@ int main(int argc, char** argv) {
   app.add_option("--backend", options.backend, "What runs the kernels")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
+  app.add_option("--reserve-sms", options.reserved_sms,
+                 "SMs that launch path edge has to itself");
   app.add_option("--paths", options.paths, "Only these, with commas")
       ->delimiter(',');
   app.add_option("--gpud", options.gpud, "The GPU daemon's program");

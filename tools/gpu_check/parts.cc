@@ -84,13 +84,15 @@ Part Paths(const Maker& maker, const PartOptions& options) {
             "every launch path under load, with a ledger; devices and gpud "
             "killed",
             {}};
-  for (const char* const scenario : kPathScenarios) {
-    std::vector<std::string> argv = {maker.Program("gpu_paths"), scenario,
-                                     "--backend=cuda"};
-    if (options.dry_run) argv.push_back("--quick");
+  const auto add = [&](const char* name, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), maker.Program("gpu_paths"));
+    arguments.push_back("--backend=cuda");
+    if (options.dry_run) arguments.push_back("--quick");
     part.steps.push_back(
-        maker.Make(scenario, std::move(argv), 60, /*on_fake=*/true));
-  }
+        maker.Make(name, std::move(arguments), 60, /*on_fake=*/true));
+  };
+  for (const char* const scenario : kPathScenarios) add(scenario, {scenario});
+  add("reserved_sms", {"load", "--paths=edge,graph", "--reserve-sms=8"});
   return part;
 }
 
@@ -135,6 +137,9 @@ Part Bench(const Maker& maker, const PartOptions& options) {
         std::pair{"power", 60}, std::pair{"co_runner", 90}}) {
     add(name, limit_s, {fmt::format("--parts={}", name), "--rounds=1"});
   }
+  add("reserved_sms", 60,
+      {"--parts=latency,background", "--paths=edge", "--reserve-sms=8",
+       "--rounds=1"});
   return part;
 }
 

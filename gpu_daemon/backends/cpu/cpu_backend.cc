@@ -69,6 +69,11 @@ std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu) {
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
     const BackendOptions& options) {
+  if (options.reserved_sms != 0) {
+    return absl::UnimplementedError(
+        "the cpu back-end reserves no SMs: leave out --reserve-sms "
+        "(reserve_sms), or use --backend cuda");
+  }
   auto policy = MakePolicy(options.policy);
   if (!policy.ok()) return policy.status();
   return std::unique_ptr<Backend>(new CpuBackend(options, *std::move(policy)));

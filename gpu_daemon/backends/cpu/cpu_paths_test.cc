@@ -192,6 +192,11 @@ TEST(CpuBackendTest, AnUnknownLaunchPathIsRefusedWithThoseThereAre) {
             absl::StatusCode::kUnavailable);
 }
 
+TEST(CpuBackendTest, ReservesNoSms) {
+  EXPECT_EQ(CpuBackend::Create({.reserved_sms = 8}).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
 TEST(CpuBackendTest, PersistentThreadsRefuseAKernelThatNothingCanStop) {
   auto backend = *CpuBackend::Create({.workers = 1});
   TestDevice device;

@@ -194,7 +194,7 @@ absl::Status Background::Start(Lane& lane) {
   const KernelMetadata& kmd = lane.launch->kmd;
   const uint32_t priority = lane.launch->priority;
   if (!lane.stream || lane.stream_priority != priority) {
-    auto stream = MakeStream(driver, gpu_->StreamPriority(priority));
+    auto stream = gpu_->MakeStream(SmSet::kRest, priority);
     if (!stream.ok()) return stream.status();
     lane.stream = *std::move(stream);
     lane.stream_priority = priority;

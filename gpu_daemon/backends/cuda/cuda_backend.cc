@@ -24,7 +24,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   auto driver = Driver::Load();
   if (!driver.ok()) return driver.status();
-  return CreateOn(*driver, options, {.image = CudaModule()});
+  return CreateOn(
+      *driver, options,
+      {.image = CudaModule(), .reserved_sms = options.reserved_sms});
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::CreateOn(
@@ -126,6 +128,9 @@ PathSet::Entry CudaBackend::HostPath(
 
 std::string CudaBackend::description() const {
   std::string text = gpu_->description();
+  if (const uint32_t sms = gpu_->reserved_sms()) {
+    text += fmt::format(", {} SMs reserved for launch path edge", sms);
+  }
   if (const uint64_t losses = gpu_->losses()) {
     text +=
         fmt::format(", context lost {} time{}", losses, losses == 1 ? "" : "s");

@@ -49,11 +49,12 @@ class CudaBackendTest : public ::testing::Test {
  protected:
   void Open(std::chrono::milliseconds longest_kernel =
                 std::chrono::milliseconds(10'000)) {
-    auto backend =
-        CudaBackend::CreateOn(fake_.driver(), {},
-                              {.image = FakeGpu::Image(),
-                               .longest_kernel = longest_kernel,
-                               .look_every = std::chrono::milliseconds(5)});
+    Open({.image = FakeGpu::Image(),
+          .longest_kernel = longest_kernel,
+          .look_every = std::chrono::milliseconds(5)});
+  }
+  void Open(const Gpu::Options& options) {
+    auto backend = CudaBackend::CreateOn(fake_.driver(), {}, options);
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     device_.emplace(*backend_);
@@ -393,6 +394,98 @@ TEST_F(CudaBackendTest,
   const auto described = backend_->paths().Describe();
   EXPECT_EQ(described[0].info.name, "edge");
   EXPECT_THAT(described[0].unavailable, HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
+}
+
+// Reserved SMs.
+
+class ReservedSmsTest : public CudaBackgroundTest {
+ protected:
+  static Gpu::Options Options(uint32_t sms) {
+    return {.image = FakeGpu::Image(),
+            .reserved_sms = sms,
+            .look_every = std::chrono::milliseconds(5)};
+  }
+  void SetUp() override { fake_.ChangeSettings(&FewSms); }
+  static void FewSms(FakeSettings& settings) { settings.sms = 32; }
+
+  // On how many SMs kernels began since the last call; without those of gpud's
+  // own that belong to no path.
+  std::set<uint32_t> SmsUsed() {
+    std::set<uint32_t> used;
+    for (const auto& [function, sms] : fake_.sms_used()) {
+      if (function != "carillon_clock" && function != "carillon_trap") {
+        used.insert(sms.begin(), sms.end());
+      }
+    }
+    return used;
+  }
+};
+
+TEST_F(ReservedSmsTest, AreEdgesAndNobodyElses) {
+  for (const std::string name : {"edge", "graph", "baseline", "baseline_flag",
+                                 "stream_wait", "persistent"}) {
+    SCOPED_TRACE(name);
+    fake_.ForgetLaunches();
+    Open(Options(5));
+    const auto path = backend_->paths().Find(name);
+    ASSERT_TRUE(path.ok()) << path.status();
+    // One that an event warp runs, and one that needs a launch.
+    for (const uint32_t threads : {32u, 64u}) {
+      auto event = Add(*path->path, *device_,
+                       {.kernel = simt::FindKernel("null_event"),
+                        .bindings = {Constant(0)},
+                        .block = {threads, 1, 1}});
+      for (int i = 0; i < 3; ++i) {
+        event.ring->Commit();
+        event.ring->Ring();
+        EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+      }
+      TakeAway(*path->path, event);
+    }
+    EXPECT_EQ(SmsUsed(), (std::set<uint32_t>{name == "edge" ? 6u : 26u}));
+    EXPECT_THAT(backend_->description(),
+                HasSubstr("6 SMs reserved for launch path edge"));
+    Close();
+  }
+}
+
+TEST_F(ReservedSmsTest, ServeBackgroundKernelsNever) {
+  Open(Options(8));
+  EXPECT_EQ(Submit(0).get().state, EventState::kDone);
+  EXPECT_EQ(SmsUsed(), std::set<uint32_t>{24});
+}
+
+TEST_F(ReservedSmsTest, AreReservedAgainInANewContext) {
+  Open(Options(8));
+  const auto path = backend_->paths().Find("edge");
+  ASSERT_TRUE(path.ok()) << path.status();
+  auto event = Add(*path->path, *device_,
+                   {.kernel = simt::FindKernel("fail_if"),
+                    .bindings = {Writable()},
+                    .grid = {3, 1, 1}});
+  fake_.FaultOn("fail_if", FakeGpu::Nth(1));
+  RingWith(*event.ring, 0);
+  device_->Wait(*event.ring);
+  fake_.ForgetLaunches();
+  RingWith(*event.ring, 0);
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(SmsUsed(), std::set<uint32_t>{8});
+  TakeAway(*path->path, event);
+}
+
+TEST_F(ReservedSmsTest, MoreThanTheGpuCanSpareAreRefused) {
+  for (const uint32_t sms : {31u, 32u, 1000u}) {
+    const auto backend =
+        CudaBackend::CreateOn(fake_.driver(), {}, Options(sms));
+    EXPECT_EQ(backend.status().code(), absl::StatusCode::kInvalidArgument)
+        << sms;
+    EXPECT_THAT(std::string(backend.status().message()),
+                HasSubstr("of 32 SMs"));
+  }
+  fake_.ChangeSettings([](FakeSettings& s) { s.green_contexts = false; });
+  const auto backend = CudaBackend::CreateOn(fake_.driver(), {}, Options(8));
+  EXPECT_THAT(std::string(backend.status().message()),
+              HasSubstr("reserve 8 of 32 SMs"));
 }
 
 TEST_F(CudaBackendTest, OtherPoliciesThanTheHardwaresAreRefused) {

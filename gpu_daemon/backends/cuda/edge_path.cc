@@ -51,10 +51,12 @@ absl::Status MakeBytes(const Driver& driver, uint64_t size,
 }
 
 // A graph of one kernel that the GPU may launch.
-absl::StatusOr<GraphExec> DeviceGraph(const Driver& driver, CUfunction function,
+absl::StatusOr<GraphExec> DeviceGraph(Gpu* gpu, CUfunction function,
                                       simt::Dim3 grid, simt::Dim3 block,
                                       uint32_t shared_bytes, void** parameters,
                                       CUstream upload) {
+  const Driver& driver = gpu->driver();
+  const Gpu::Making making(gpu, SmSet::kEdge);
   auto graph = MakeGraph(driver);
   if (!graph.ok()) return graph.status();
   CUDA_KERNEL_NODE_PARAMS node = {};
@@ -189,13 +191,13 @@ absl::Status EdgePath::Prepare() {
   auto function = gpu_->Function("carillon_edge_dispatcher");
   if (!function.ok()) return function.status();
   for (uint32_t i = 0; i < options_.dispatchers; ++i) {
-    auto stream = MakeStream(driver, gpu_->StreamPriority(kPriorities - 1));
+    auto stream = gpu_->MakeStream(SmSet::kEdge, kPriorities - 1);
     if (!stream.ok()) return stream.status();
     streams_[i] = *std::move(stream);
     auto* table = table_.as<EdgeTable>();
     void* parameters[] = {&table, &i};
     auto exec = DeviceGraph(
-        driver, *function, {1, 1, 1},
+        gpu_, *function, {1, 1, 1},
         {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
         parameters, streams_[i].get());
     if (!exec.ok()) return exec.status();
@@ -309,7 +311,7 @@ absl::Status EdgePath::MakeGraphs(Resident& resident) {
   for (uint32_t i = 0; i < copies; ++i) {
     auto* frame = resident.frames.as<EventFrame>(i * frame_bytes);
     void* parameters[] = {&frame};
-    auto exec = DeviceGraph(driver, *function, kmd.grid, kmd.block,
+    auto exec = DeviceGraph(gpu_, *function, kmd.grid, kmd.block,
                             kmd.total_shared(), parameters, streams_[0].get());
     if (!exec.ok()) return exec.status();
     handles.push_back(reinterpret_cast<uint64_t>(exec->get()));

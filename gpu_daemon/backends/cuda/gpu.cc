@@ -55,6 +55,7 @@ Gpu::~Gpu() {
     stop_stream_.Reset();
     module_.Reset();
     for (auto& user : user_modules_) user->module.Reset();
+    for (Part& part : parts_) part.green.Reset();
     driver_.cuDevicePrimaryCtxRelease(device_);
   }
 }
@@ -96,7 +97,8 @@ absl::Status Gpu::Describe() {
 }
 
 absl::Status Gpu::MakeContext() {
-  // The primary one: green contexts are parts of it.
+  // The primary one: green contexts are parts of it, and share its modules and
+  // its memory.
   if (auto status = ToStatus(
           driver_, driver_.cuDevicePrimaryCtxRetain(&context_, device_),
           "make a CUDA context");
@@ -108,6 +110,7 @@ absl::Status Gpu::MakeContext() {
   epoch_ = epochs.fetch_add(1, std::memory_order_relaxed) + 1;
   driver_.cuCtxSetCurrent(context_);
   driver_.cuCtxGetStreamPriorityRange(&least_priority_, &greatest_priority_);
+  if (auto status = ReserveSms(); !status.ok()) return status;
   auto module = LoadModule(driver_, options_.image);
   if (!module.ok()) return module.status();
   module_ = *std::move(module);
@@ -115,7 +118,7 @@ absl::Status Gpu::MakeContext() {
     if (auto status = LoadAgain(*user); !status.ok()) return status;
   }
   for (Stream* stream : {&watch_stream_, &stop_stream_}) {
-    auto made = MakeStream(driver_, greatest_priority_);
+    auto made = cuda::MakeStream(driver_, greatest_priority_);
     if (!made.ok()) return made.status();
     *stream = *std::move(made);
   }
@@ -126,6 +129,65 @@ absl::Status Gpu::MakeContext() {
   return absl::OkStatus();
 }
 
+absl::Status Gpu::ReserveSms() {
+  if (options_.reserved_sms == 0) return absl::OkStatus();
+  CUdevResource all = {};
+  CUdevResource edge = {};
+  CUdevResource rest = {};
+  unsigned groups = 1;
+  CUresult result =
+      driver_.cuDeviceGetDevResource(device_, &all, CU_DEV_RESOURCE_TYPE_SM);
+  if (result == CUDA_SUCCESS) {
+    // Fewer than that a GPU of compute capability 9.0 gives only without room
+    // for thread block clusters, of which gpud launches none.
+    constexpr uint32_t kSmsOfClusters = 8;
+    result = driver_.cuDevSmResourceSplitByCount(
+        &edge, &groups, &all, &rest,
+        options_.reserved_sms < kSmsOfClusters
+            ? CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
+            : 0,
+        options_.reserved_sms);
+  }
+  const std::string what =
+      fmt::format("reserve {} of {} SMs", options_.reserved_sms, model_.sms);
+  if (result == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION ||
+      (result == CUDA_SUCCESS && rest.sm.smCount == 0)) {
+    return absl::InvalidArgumentError(
+        fmt::format("cannot {}: some must be left for everything else", what));
+  }
+  absl::Status status = ToStatus(driver_, result, what);
+  if (status.ok()) status = MakePart(edge, PartOf(SmSet::kEdge));
+  if (status.ok()) status = MakePart(rest, PartOf(SmSet::kRest));
+  if (status.ok()) reserved_sms_ = edge.sm.smCount;
+  return status;
+}
+
+absl::Status Gpu::MakePart(CUdevResource sms, Part& part) {
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  CUresult result = driver_.cuDevResourceGenerateDesc(&description, &sms, 1);
+  if (result == CUDA_SUCCESS) {
+    result = driver_.cuGreenCtxCreate(&green, description, device_,
+                                      CU_GREEN_CTX_DEFAULT_STREAM);
+  }
+  if (result == CUDA_SUCCESS) {
+    part.green = GreenContext(&driver_, green);
+    result = driver_.cuCtxFromGreenCtx(&part.context, green);
+  }
+  return ToStatus(driver_, result, "make a green context of reserved SMs");
+}
+
+Gpu::Making::Making(Gpu* gpu, SmSet sms) : gpu_(gpu) {
+  Part& part = gpu->PartOf(sms);
+  if (part.context == nullptr) return;
+  lock_ = std::unique_lock(part.making);
+  gpu->driver_.cuCtxSetCurrent(part.context);
+}
+
+Gpu::Making::~Making() {
+  if (lock_) gpu_->driver_.cuCtxSetCurrent(gpu_->context_);
+}
+
 void Gpu::LoseContext() {
   clock_.Abandon();
   watch_stream_.Abandon();
@@ -134,6 +196,10 @@ void Gpu::LoseContext() {
   functions_.clear();
   for (auto& user : user_modules_) user->module.Abandon();
   user_functions_.clear();
+  for (Part& part : parts_) {
+    part.context = nullptr;
+    part.green.Reset();
+  }
   if (context_ != nullptr) {
     driver_.cuDevicePrimaryCtxReset(device_);
     driver_.cuDevicePrimaryCtxRelease(device_);
@@ -334,6 +400,13 @@ absl::Status Gpu::LoadAgain(UserModule& user) {
     user_functions_[&user.kernels[i]->info()] = *function;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Stream> Gpu::MakeStream(SmSet sms, uint32_t priority) {
+  const Part& part = PartOf(sms);
+  return part.green
+             ? cuda::MakeStream(driver_, part.green, StreamPriority(priority))
+             : cuda::MakeStream(driver_, StreamPriority(priority));
 }
 
 int Gpu::StreamPriority(uint32_t priority) const {

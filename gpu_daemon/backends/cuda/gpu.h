@@ -16,6 +16,7 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_GPU_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_GPU_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -61,12 +62,20 @@ struct LostWork {
   std::vector<std::shared_ptr<const void>> keep;
 };
 
+// Where SMs are reserved (Options::reserved_sms), those of launch path edge and
+// those of everything else; where none are, both are all SMs.
+enum class SmSet : uint8_t { kEdge, kRest };
+
 // Thread safe.
 class Gpu {
  public:
   struct Options {
     // Fatbin with the kernels of gpu_daemon/kernels.
     std::span<const std::byte> image;
+    // SMs of launch path edge's own (SM reservation, EDGE
+    // IV-A), as two green
+    // contexts; the GPU may round up. 0: none.
+    uint32_t reserved_sms = 0;
     // A kernel that runs for longer is stopped, at the price of the context.
     std::chrono::milliseconds longest_kernel{10'000};
     // How often the context's health is looked at.
@@ -131,8 +140,23 @@ class Gpu {
     std::shared_lock<std::shared_mutex> lock_;
   };
 
+  // Under a use: graphs that this thread makes while this lives run on these SMs,
+  // whatever stream they are launched in. Not to be nested.
+  class Making {
+   public:
+    Making(Gpu* gpu, SmSet sms);
+    ~Making();
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
+
+   private:
+    Gpu* const gpu_;
+    // CUDA: a green context may be current to one thread at a time.
+    std::unique_lock<std::mutex> lock_;
+  };
+
   // The first GPU. Errors: Unimplemented (a GPU that lacks what gpud needs),
-  // those of the driver.
+  // InvalidArgument (it cannot reserve so many SMs), those of the driver.
   static absl::StatusOr<std::unique_ptr<Gpu>> Open(Driver driver,
                                                    const Options& options);
   ~Gpu();  // tenants are gone by then
@@ -142,6 +166,8 @@ class Gpu {
   // "NVIDIA H200 (132 SMs), driver 13.0".
   const std::string& description() const { return description_; }
   CUdevice device() const { return device_; }
+  // SMs of launch path edge's own.
+  uint32_t reserved_sms() const { return reserved_sms_; }
   std::chrono::milliseconds longest_kernel() const {
     return options_.longest_kernel;
   }
@@ -187,8 +213,8 @@ class Gpu {
   void SetTracing(bool on) { tracing_.store(on, std::memory_order_relaxed); }
   // A word of eight bytes in the image's device memory.
   absl::StatusOr<uint64_t> DeviceWord(const std::string& name);
-  // CUDA's priority for one of ours.
-  int StreamPriority(uint32_t priority) const;
+  // A stream on these SMs; of our priorities (kPriorities).
+  absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority);
 
   // Without a use. A user's kernels: see Backend::LoadKernels(). The image is
   // kept, and loaded again after a loss. Kernels that launch kernels must be
@@ -223,8 +249,19 @@ class Gpu {
 
   Gpu(Driver driver, const Options& options)
       : driver_(driver), options_(options) {}
+  // Some SMs; without a reservation neither a context nor a use for one.
+  struct Part {
+    GreenContext green;
+    CUcontext context = nullptr;
+    std::mutex making;  // held by whoever has made the context current
+  };
+
   absl::Status Describe();
   absl::Status MakeContext();
+  absl::Status ReserveSms();
+  absl::Status MakePart(CUdevResource sms, Part& part);
+  Part& PartOf(SmSet sms) { return parts_[static_cast<size_t>(sms)]; }
+  int StreamPriority(uint32_t priority) const;
   void LoseContext();
   absl::Status MakeReady(CUfunction function, const KernelMetadata& kmd) const;
   absl::Status LoadAgain(UserModule& user);
@@ -246,6 +283,7 @@ class Gpu {
   CUdevice device_ = 0;
   GpuModel model_;
   std::string description_;
+  uint32_t reserved_sms_ = 0;
   int least_priority_ = 0;
   int greatest_priority_ = 0;
 
@@ -263,6 +301,7 @@ class Gpu {
   // Changed alone or under gate_ and functions_mutex_.
   CUcontext context_ = nullptr;
   uint64_t epoch_ = 0;  // of all contexts of this process, from 1
+  std::array<Part, 2> parts_;
   Module module_;
   Stream watch_stream_;  // replays
   PinnedBytes clock_;    // a word of the GPU's time

@@ -27,6 +27,7 @@ GraphPath::MakeResources(EventKernel& event) {
   auto resources = std::make_unique<Graphs>();
   if (auto status = FillIn(event, *resources); !status.ok()) return status;
   const Driver& driver = gpu().driver();
+  const Gpu::Making making(&gpu(), SmSet::kRest);
   auto graph = MakeGraph(driver);
   if (!graph.ok()) return graph.status();
   resources->graph = *std::move(graph);

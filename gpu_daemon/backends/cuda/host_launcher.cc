@@ -93,7 +93,7 @@ absl::Status HostLauncher::TryPrepare(EventKernel& event) {
 absl::Status HostLauncher::OpenStreams(uint32_t priority) {
   for (Stream& stream : streams_[priority]) {
     if (stream) continue;
-    auto made = MakeStream(gpu_->driver(), gpu_->StreamPriority(priority));
+    auto made = gpu_->MakeStream(SmSet::kRest, priority);
     if (!made.ok()) return made.status();
     stream = *std::move(made);
   }

@@ -33,6 +33,17 @@ absl::StatusOr<Stream> MakeStream(const Driver& driver, int priority) {
   return Stream(&driver, stream);
 }
 
+absl::StatusOr<Stream> MakeStream(const Driver& driver,
+                                  const GreenContext& green, int priority) {
+  CUstream stream = nullptr;
+  const CUresult result = driver.cuGreenCtxStreamCreate(
+      &stream, green.get(), CU_STREAM_NON_BLOCKING, priority);
+  if (result != CUDA_SUCCESS) {
+    return ToStatus(driver, result, "make a stream of reserved SMs");
+  }
+  return Stream(&driver, stream);
+}
+
 absl::StatusOr<Event> MakeEvent(const Driver& driver, unsigned flags) {
   CUevent event = nullptr;
   const CUresult result = driver.cuEventCreate(&event, flags);

@@ -70,6 +70,9 @@ using GreenContext = Owned<CUgreenCtx, &Driver::cuGreenCtxDestroy>;
 // Never waits for the default stream. Priority: 0 is the lowest, negative ones
 // are higher (cuCtxGetStreamPriorityRange).
 absl::StatusOr<Stream> MakeStream(const Driver& driver, int priority = 0);
+// On the green context's SMs, whatever context is current.
+absl::StatusOr<Stream> MakeStream(const Driver& driver,
+                                  const GreenContext& green, int priority);
 // Flags: CU_EVENT_DISABLE_TIMING makes it cheaper.
 absl::StatusOr<Event> MakeEvent(const Driver& driver,
                                 unsigned flags = CU_EVENT_DISABLE_TIMING);

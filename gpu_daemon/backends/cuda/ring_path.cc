@@ -139,7 +139,7 @@ absl::Status RingPath::Place(Resident& resident) {
   const uint64_t slots = event.ring().layout().entries;
   const uint64_t frame_bytes = EventFrameBytes(event.kmd().kernel->args_size);
   const std::vector<std::byte> steps = event.arguments().Pack();
-  auto stream = MakeStream(driver, gpu_->StreamPriority(event.priority()));
+  auto stream = gpu_->MakeStream(SmSet::kRest, event.priority());
   if (!stream.ok()) return stream.status();
   resident.stream = *std::move(stream);
   absl::Status status =

@@ -116,6 +116,7 @@ bool LaunchRun::Wants(std::string_view part) const {
 absl::Status LaunchRun::StartTestbed() {
   auto testbed = LaunchTestbed::Start({.gpud = run_.session.gpud,
                                        .backend = options_.backend,
+                                       .reserved_sms = options_.reserved_sms,
                                        .realtime = run_.session.realtime});
   if (!testbed.ok()) return testbed.status();
   testbed_ = *std::move(testbed);

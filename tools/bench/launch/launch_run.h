@@ -21,6 +21,7 @@ namespace carillon::bench {
 
 struct LaunchOptions {
   std::string backend = "auto";
+  uint32_t reserved_sms = 0;       // of launch path edge's own
   std::vector<std::string> paths;  // empty: all that the back-end has
   std::vector<std::string> parts;  // empty: all of LaunchParts()
   double packets_per_second = 0;   // of the breakdown; 0: by the back-end

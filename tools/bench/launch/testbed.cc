@@ -91,7 +91,8 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
   const std::string log = directory->path() + "/gpud.log";
   auto gpud = Child::Spawn(
       {.argv = {options.gpud, "--dir", directory->path() + "/testbed",
-                "--backend", options.backend, "--log-level", "warn"},
+                "--backend", options.backend, "--reserve-sms",
+                std::to_string(options.reserved_sms), "--log-level", "warn"},
        .cpus = ShareCpus().gpud,
        .realtime = options.realtime,
        .log_path = log});

@@ -62,6 +62,7 @@ class LaunchDeviceProcess {
 struct LaunchTestbedOptions {
   std::string gpud;     // the program
   std::string backend;  // auto, cpu, cuda
+  uint32_t reserved_sms = 0;
   bool realtime = false;
 };
 

@@ -41,6 +41,7 @@ gpu:
   workers: 2
   ekt_entries: 64
   policy: priority
+  reserve_sms: 8
   memory: 64MiB
   trace: true
   model: {sms: 4, blocks_per_sm: 8, threads_per_sm: 1024, shared_bytes_per_sm: 16KiB}
@@ -60,11 +61,12 @@ devices:
       << reading.problems[0].ToString("t.yaml");
   const Topology& topology = reading.topology;
   EXPECT_EQ(topology.name, "lab-1");
-  EXPECT_THAT(Flags(topology.gpu),
-              ElementsAre("--backend=cpu", "--workers=2", "--ekt-entries=64",
-                          "--policy=priority", "--memory=67108864", "--trace",
-                          "--sms=4", "--blocks-per-sm=8",
-                          "--threads-per-sm=1024", "--shared-per-sm=16384"));
+  EXPECT_THAT(
+      Flags(topology.gpu),
+      ElementsAre("--backend=cpu", "--workers=2", "--ekt-entries=64",
+                  "--policy=priority", "--reserve-sms=8", "--memory=67108864",
+                  "--trace", "--sms=4", "--blocks-per-sm=8",
+                  "--threads-per-sm=1024", "--shared-per-sm=16384"));
   ASSERT_THAT(topology.devices, SizeIs(5));
   EXPECT_THAT(Flags(topology.devices[0].settings),
               ElementsAre("--udp-port=0", "--tcp-port=0", "--batch=512",
@@ -139,7 +141,7 @@ constexpr BadFile kBadFiles[] = {
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, backend, "
      "workers, "
-     "ekt_entries, policy, memory, trace, log_level"},
+     "ekt_entries, policy, reserve_sms, memory, trace, log_level"},
     {"MapAsKey", "? {a: b}\n: 1\n",
      "t.yaml:1:3: a key of the topology is a map"},
     {"BadName", "name: Lab 1\n",

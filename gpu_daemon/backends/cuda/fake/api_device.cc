@@ -265,6 +265,20 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle) {
         Find(state, state.contexts, handle).root == nullptr) {
       return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
+    const auto next = state.contexts.find(Number(handle));
+    const std::thread::id self = std::this_thread::get_id();
+    if (next != state.contexts.end() && next->second.sms != 0) {
+      // A green context is current to one thread at a time.
+      std::thread::id& current_in = next->second.current_in;
+      if (current_in != std::thread::id() && current_in != self) {
+        return CUDA_ERROR_ILLEGAL_STATE;
+      }
+      current_in = self;
+    }
+    const auto before = state.contexts.find(current_context);
+    if (before != state.contexts.end() && before != next) {
+      before->second.current_in = {};
+    }
     current_context = Number(handle);
     return CUDA_SUCCESS;
   });

@@ -16,9 +16,11 @@ CUresult MakeNode(State& state, const CUDA_KERNEL_NODE_PARAMS& params,
   const std::array grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   const std::array block = {params.blockDimX, params.blockDimY,
                             params.blockDimZ};
-  return state.MakeLaunch(function, grid.data(), block.data(),
-                          params.sharedMemBytes, params.kernelParams,
-                          params.extra, launch);
+  const CUresult result = state.MakeLaunch(
+      function, grid.data(), block.data(), params.sharedMemBytes,
+      params.kernelParams, params.extra, launch);
+  launch.sms = state.contexts.at(current_context).sms;
+  return result;
 }
 
 // Device launches find it on the GPU once the stream has come here.
@@ -150,6 +152,7 @@ cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
         LaunchSpec launch;
         const CUresult result = MakeNode(state, *params, launch);
         if (result != CUDA_SUCCESS) return result;
+        launch.sms = found->launch.sms;
         found->launch = std::move(launch);
         // The copy on the GPU is the old one.
         exec->uploaded = false;

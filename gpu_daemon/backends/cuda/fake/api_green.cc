@@ -90,8 +90,8 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc desc,
   return Call(__func__, [&](State& state, Lock&) -> CUresult {
     if (!state.settings.green_contexts) return CUDA_ERROR_NOT_SUPPORTED;
     if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
-    if (flags != CU_GREEN_CTX_DEFAULT_STREAM ||
-        Find(state, state.resource_descs, desc) == 0) {
+    const uint32_t sms = Find(state, state.resource_descs, desc);
+    if (flags != CU_GREEN_CTX_DEFAULT_STREAM || sms == 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const RootPtr before = state.primaries[device].root;
@@ -103,7 +103,7 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc desc,
     if (result != CUDA_SUCCESS) return result;
     const RootPtr root = state.primaries[device].root;
     const uint64_t handle = State::NewHandle();
-    state.greens[handle] = {root, state.AddContext(root, true)};
+    state.greens[handle] = {root, sms, state.AddContext(root, sms)};
     *green = As<CUgreenCtx>(handle);
     return CUDA_SUCCESS;
   });
@@ -130,6 +130,7 @@ CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle,
     if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
     const uint64_t made = State::NewHandle();
     state.streams[made] = state.NewStream(green.root);
+    state.streams[made]->sms = green.sms;
     *stream = As<CUstream>(made);
     return CUDA_SUCCESS;
   });

@@ -71,6 +71,9 @@ CUresult LaunchInStream(State& state, const RootPtr& root, CUfunction handle,
   const CUresult result = state.MakeLaunch(function, grid, block, shared_bytes,
                                            params, extra, *launch);
   if (result != CUDA_SUCCESS) return result;
+  const StreamPtr where = FindStream(state, root, stream);
+  if (where == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  launch->sms = where->sms;
   return Enqueue(state, root, stream, [&state, root = root.get(), launch] {
     state.Run(*root, *launch, nullptr);
   });

@@ -76,6 +76,17 @@ uint64_t FakeGpu::launches(const std::string& function) const {
   return found == state_->launches.end() ? 0 : found->second;
 }
 
+std::map<std::string, std::set<uint32_t>> FakeGpu::sms_used() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->sms_used;
+}
+
+void FakeGpu::ForgetLaunches() {
+  std::lock_guard lock(state_->mutex);
+  state_->launches.clear();
+  state_->sms_used.clear();
+}
+
 LiveObjects FakeGpu::live_objects() const {
   std::lock_guard lock(state_->mutex);
   LiveObjects live;

@@ -28,7 +28,9 @@
 #include <cstring>
 #include <functional>
 #include <iosfwd>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -147,6 +149,12 @@ class FakeGpu {
 
   // Launches that began, by the name of the CUDA function.
   uint64_t launches(const std::string& function) const;
+  // On how many SMs they began, by the name of the CUDA function: those of the
+  // green context of their stream or, in a graph, of the one that was current
+  // when their node was made; or all.
+  std::map<std::string, std::set<uint32_t>> sms_used() const;
+  // launches() and sms_used() begin anew.
+  void ForgetLaunches();
   LiveObjects live_objects() const;
   uint64_t memory_used() const;
   // Calls with a handle that names nothing (any more): on a GPU anything may

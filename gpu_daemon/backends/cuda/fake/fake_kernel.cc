@@ -269,6 +269,7 @@ void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,
     std::lock_guard lock(mutex);
     if (root.stopped.load(std::memory_order_relaxed)) return;
     ++launches[function.name];
+    sms_used[function.name].insert(launch.sms != 0 ? launch.sms : settings.sms);
     check_buffers = settings.check_buffers;
     for (const Fate& fate : fates) {
       if (fate.kernel == function.name ||

@@ -125,9 +125,9 @@ RootPtr FakeGpu::State::NewRoot(int device, bool primary) {
   return root;
 }
 
-uint64_t FakeGpu::State::AddContext(RootPtr root, bool green) {
+uint64_t FakeGpu::State::AddContext(RootPtr root, uint32_t sms) {
   const uint64_t handle = NewHandle();
-  contexts[handle] = {std::move(root), green};
+  contexts[handle] = {std::move(root), sms, {}};
   return handle;
 }
 
@@ -135,7 +135,7 @@ CUresult FakeGpu::State::Retain(int device, uint64_t& handle) {
   Primary& primary = primaries[device];
   if (primary.root == nullptr) {
     primary.root = NewRoot(device, true);
-    primary.handle = AddContext(primary.root, false);
+    primary.handle = AddContext(primary.root, 0);
   }
   ++primary.references;
   handle = primary.handle;

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -56,11 +57,14 @@ using RootPtr = std::shared_ptr<Root>;
 
 struct Context {
   RootPtr root;
-  bool green = false;
+  uint32_t sms = 0;  // of a green one
+  // Of a green one: where it is current. Default: nowhere.
+  std::thread::id current_in;
 };
 
 struct Stream {
   RootPtr root;
+  uint32_t sms = 0;  // of a green context; 0: all
   std::deque<std::function<void()>> work;
   bool busy = false;
   bool closing = false;
@@ -101,6 +105,7 @@ struct LaunchSpec {
   simt::Dim3 grid;
   simt::Dim3 block;
   uint32_t shared_bytes = 0;
+  uint32_t sms = 0;  // of the green context that it runs in; 0: all
   std::vector<std::byte> params;
 };
 
@@ -165,7 +170,7 @@ struct FakeGpu::State {
 
   CUresult Retain(int device, uint64_t& handle);
   CUresult Release(Lock& lock, int device);
-  uint64_t AddContext(RootPtr root, bool green);
+  uint64_t AddContext(RootPtr root, uint32_t sms);
   RootPtr NewRoot(int device, bool primary);
   // Stops all of its work and destroys what it owns.
   void Destroy(Lock& lock, const RootPtr& root);
@@ -227,6 +232,7 @@ struct FakeGpu::State {
   std::unordered_map<uint64_t, uint32_t> resource_descs;  // SMs
   struct Green {
     RootPtr root;
+    uint32_t sms = 0;
     uint64_t context = 0;
   };
   std::unordered_map<uint64_t, Green> greens;
@@ -254,6 +260,7 @@ struct FakeGpu::State {
   };
   std::map<std::string, Failure> failures;
   std::map<std::string, uint64_t> launches;
+  std::map<std::string, std::set<uint32_t>> sms_used;  // by function
   uint64_t stale_uses = 0;
 };
 
