@@ -396,6 +396,31 @@ TEST_F(CudaBackendTest,
   EXPECT_THAT(described[0].unavailable, HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
 }
 
+TEST_F(CudaBackendTest, EdgesGraphsHaveTheirEventKernelsPriority) {
+  Open();
+  const auto path = backend_->paths().Find("edge");
+  ASSERT_TRUE(path.ok()) << path.status();
+  for (const uint32_t priority : {0u, kPriorities - 1}) {
+    auto event = Add(*path->path, *device_,
+                     {.kernel = simt::FindKernel("null_event"),
+                      .bindings = {Constant(0)},
+                      .block = {64, 1, 1},
+                      .priority = priority});
+    event.ring->Commit();
+    event.ring->Ring();
+    EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+    TakeAway(*path->path, event);
+  }
+  const auto places = fake_.places();
+  EXPECT_EQ(places.at("carillon_event_null_event").priorities,
+            (std::set<int>{-5, 0}));
+  EXPECT_EQ(places.at("carillon_edge_dispatcher").priorities,
+            std::set<int>{-5});
+  // What one hands to the other is ordered within a domain.
+  EXPECT_EQ(places.at("carillon_event_null_event").memory_domains,
+            places.at("carillon_edge_dispatcher").memory_domains);
+}
+
 // Reserved SMs.
 
 class ReservedSmsTest : public CudaBackgroundTest {
@@ -412,9 +437,9 @@ class ReservedSmsTest : public CudaBackgroundTest {
   // own that belong to no path.
   std::set<uint32_t> SmsUsed() {
     std::set<uint32_t> used;
-    for (const auto& [function, sms] : fake_.sms_used()) {
+    for (const auto& [function, places] : fake_.places()) {
       if (function != "carillon_clock" && function != "carillon_trap") {
-        used.insert(sms.begin(), sms.end());
+        used.insert(places.sms.begin(), places.sms.end());
       }
     }
     return used;

@@ -50,11 +50,26 @@ absl::Status MakeBytes(const Driver& driver, uint64_t size,
   return absl::OkStatus();
 }
 
+// Hints: a GPU that does not take them works without. What dispatchers and event
+// kernels hand to each other is ordered at the scope of the device, so all of
+// them belong to one memory synchronisation domain; it is not the one of other
+// kernels, whose stores a completion's fence would wait for.
+void GiveHints(const Driver& driver, CUgraphNode node, int priority) {
+  CUkernelNodeAttrValue value = {};
+  value.priority = priority;
+  driver.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY,
+                                       &value);
+  value = {};
+  value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+  driver.cuGraphKernelNodeSetAttribute(
+      node, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value);
+}
+
 // A graph of one kernel that the GPU may launch.
 absl::StatusOr<GraphExec> DeviceGraph(Gpu* gpu, CUfunction function,
-                                      simt::Dim3 grid, simt::Dim3 block,
-                                      uint32_t shared_bytes, void** parameters,
-                                      CUstream upload) {
+                                      uint32_t priority, simt::Dim3 grid,
+                                      simt::Dim3 block, uint32_t shared_bytes,
+                                      void** parameters, CUstream upload) {
   const Driver& driver = gpu->driver();
   const Gpu::Making making(gpu, SmSet::kEdge);
   auto graph = MakeGraph(driver);
@@ -77,6 +92,7 @@ absl::StatusOr<GraphExec> DeviceGraph(Gpu* gpu, CUfunction function,
       !status.ok()) {
     return status;
   }
+  GiveHints(driver, handle, gpu->NativePriority(priority));
   return Instantiate(driver, graph->get(),
                      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                          CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
@@ -197,7 +213,7 @@ absl::Status EdgePath::Prepare() {
     auto* table = table_.as<EdgeTable>();
     void* parameters[] = {&table, &i};
     auto exec = DeviceGraph(
-        gpu_, *function, {1, 1, 1},
+        gpu_, *function, kPriorities - 1, {1, 1, 1},
         {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
         parameters, streams_[i].get());
     if (!exec.ok()) return exec.status();
@@ -311,8 +327,9 @@ absl::Status EdgePath::MakeGraphs(Resident& resident) {
   for (uint32_t i = 0; i < copies; ++i) {
     auto* frame = resident.frames.as<EventFrame>(i * frame_bytes);
     void* parameters[] = {&frame};
-    auto exec = DeviceGraph(gpu_, *function, kmd.grid, kmd.block,
-                            kmd.total_shared(), parameters, streams_[0].get());
+    auto exec = DeviceGraph(gpu_, *function, resident.event->priority(),
+                            kmd.grid, kmd.block, kmd.total_shared(), parameters,
+                            streams_[0].get());
     if (!exec.ok()) return exec.status();
     handles.push_back(reinterpret_cast<uint64_t>(exec->get()));
     resident.graphs.push_back(*std::move(exec));

@@ -405,11 +405,11 @@ absl::Status Gpu::LoadAgain(UserModule& user) {
 absl::StatusOr<Stream> Gpu::MakeStream(SmSet sms, uint32_t priority) {
   const Part& part = PartOf(sms);
   return part.green
-             ? cuda::MakeStream(driver_, part.green, StreamPriority(priority))
-             : cuda::MakeStream(driver_, StreamPriority(priority));
+             ? cuda::MakeStream(driver_, part.green, NativePriority(priority))
+             : cuda::MakeStream(driver_, NativePriority(priority));
 }
 
-int Gpu::StreamPriority(uint32_t priority) const {
+int Gpu::NativePriority(uint32_t priority) const {
   return least_priority_ + (greatest_priority_ - least_priority_) *
                                static_cast<int>(priority) /
                                static_cast<int>(kPriorities - 1);

@@ -213,6 +213,8 @@ class Gpu {
   void SetTracing(bool on) { tracing_.store(on, std::memory_order_relaxed); }
   // A word of eight bytes in the image's device memory.
   absl::StatusOr<uint64_t> DeviceWord(const std::string& name);
+  // CUDA's priority for one of ours.
+  int NativePriority(uint32_t priority) const;
   // A stream on these SMs; of our priorities (kPriorities).
   absl::StatusOr<Stream> MakeStream(SmSet sms, uint32_t priority);
 
@@ -261,7 +263,6 @@ class Gpu {
   absl::Status ReserveSms();
   absl::Status MakePart(CUdevResource sms, Part& part);
   Part& PartOf(SmSet sms) { return parts_[static_cast<size_t>(sms)]; }
-  int StreamPriority(uint32_t priority) const;
   void LoseContext();
   absl::Status MakeReady(CUfunction function, const KernelMetadata& kmd) const;
   absl::Status LoadAgain(UserModule& user);

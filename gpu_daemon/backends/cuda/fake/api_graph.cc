@@ -19,7 +19,7 @@ CUresult MakeNode(State& state, const CUDA_KERNEL_NODE_PARAMS& params,
   const CUresult result = state.MakeLaunch(
       function, grid.data(), block.data(), params.sharedMemBytes,
       params.kernelParams, params.extra, launch);
-  launch.sms = state.contexts.at(current_context).sms;
+  launch.place.sms = state.contexts.at(current_context).sms;
   return result;
 }
 
@@ -88,15 +88,20 @@ CUresult CUDAAPI
 cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
                               const CUkernelNodeAttrValue* value) {
   return Call(__func__, [&](State& state, Lock&) {
-    if (value == nullptr || !state.node_graphs.contains(Number(node))) {
+    const auto graph = state.node_graphs.find(Number(node));
+    if (value == nullptr || graph == state.node_graphs.end()) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    Place& place = std::ranges::find(state.graphs.at(graph->second)->nodes,
+                                     Number(node), &GraphNode::handle)
+                       ->launch.place;
+    // They change nothing that a kernel here would see.
     switch (attribute) {
-      // They change nothing that a kernel here would see.
       case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        place.priority = value->priority;
+        return CUDA_SUCCESS;
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        place.memory_domain = value->memSyncDomain;
         return CUDA_SUCCESS;
       default:
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -152,7 +157,7 @@ cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
         LaunchSpec launch;
         const CUresult result = MakeNode(state, *params, launch);
         if (result != CUDA_SUCCESS) return result;
-        launch.sms = found->launch.sms;
+        launch.place = found->launch.place;
         found->launch = std::move(launch);
         // The copy on the GPU is the old one.
         exec->uploaded = false;

@@ -120,7 +120,7 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx handle) {
 }
 
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle,
-                                        unsigned flags, int) {
+                                        unsigned flags, int priority) {
   return Call(__func__, [&](State& state, Lock&) -> CUresult {
     const State::Green green = Find(state, state.greens, handle);
     if (green.root == nullptr || green.root->destroyed) {
@@ -130,7 +130,7 @@ CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx handle,
     if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
     const uint64_t made = State::NewHandle();
     state.streams[made] = state.NewStream(green.root);
-    state.streams[made]->sms = green.sms;
+    state.streams[made]->place = {.sms = green.sms, .priority = priority};
     *stream = As<CUstream>(made);
     return CUDA_SUCCESS;
   });

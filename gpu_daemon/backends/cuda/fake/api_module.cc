@@ -73,7 +73,7 @@ CUresult LaunchInStream(State& state, const RootPtr& root, CUfunction handle,
   if (result != CUDA_SUCCESS) return result;
   const StreamPtr where = FindStream(state, root, stream);
   if (where == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  launch->sms = where->sms;
+  launch->place = where->place;
   return Enqueue(state, root, stream, [&state, root = root.get(), launch] {
     state.Run(*root, *launch, nullptr);
   });

@@ -83,10 +83,12 @@ using namespace carillon::gpud::cuda;  // NOLINT: all below are C functions
 
 extern "C" {
 
-CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned,
+                                            int priority) {
   return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
     const uint64_t handle = State::NewHandle();
     state.streams[handle] = state.NewStream(root);
+    state.streams[handle]->place.priority = priority;
     *stream = As<CUstream>(handle);
     return CUDA_SUCCESS;
   });

@@ -76,15 +76,15 @@ uint64_t FakeGpu::launches(const std::string& function) const {
   return found == state_->launches.end() ? 0 : found->second;
 }
 
-std::map<std::string, std::set<uint32_t>> FakeGpu::sms_used() const {
+std::map<std::string, LaunchPlaces> FakeGpu::places() const {
   std::lock_guard lock(state_->mutex);
-  return state_->sms_used;
+  return state_->places;
 }
 
 void FakeGpu::ForgetLaunches() {
   std::lock_guard lock(state_->mutex);
   state_->launches.clear();
-  state_->sms_used.clear();
+  state_->places.clear();
 }
 
 LiveObjects FakeGpu::live_objects() const {

@@ -107,6 +107,16 @@ struct LiveObjects {
   friend std::ostream& operator<<(std::ostream& out, const LiveObjects& live);
 };
 
+// Of a kernel's launches since the beginning.
+struct LaunchPlaces {
+  // Those of the green context of their stream or, in a graph, of the one that
+  // was current when their node was made; or all.
+  std::set<uint32_t> sms;
+  // Of their stream, or of their node; CUDA's.
+  std::set<int> priorities;
+  std::set<int> memory_domains;  // CUlaunchMemSyncDomain
+};
+
 // Thread safe.
 class FakeGpu {
  public:
@@ -149,11 +159,9 @@ class FakeGpu {
 
   // Launches that began, by the name of the CUDA function.
   uint64_t launches(const std::string& function) const;
-  // On how many SMs they began, by the name of the CUDA function: those of the
-  // green context of their stream or, in a graph, of the one that was current
-  // when their node was made; or all.
-  std::map<std::string, std::set<uint32_t>> sms_used() const;
-  // launches() and sms_used() begin anew.
+  // Where they began, by the name of the CUDA function.
+  std::map<std::string, LaunchPlaces> places() const;
+  // launches() and places() begin anew.
   void ForgetLaunches();
   LiveObjects live_objects() const;
   uint64_t memory_used() const;

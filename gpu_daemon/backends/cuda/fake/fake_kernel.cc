@@ -269,7 +269,11 @@ void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,
     std::lock_guard lock(mutex);
     if (root.stopped.load(std::memory_order_relaxed)) return;
     ++launches[function.name];
-    sms_used[function.name].insert(launch.sms != 0 ? launch.sms : settings.sms);
+    LaunchPlaces& places_of = places[function.name];
+    places_of.sms.insert(launch.place.sms != 0 ? launch.place.sms
+                                               : settings.sms);
+    places_of.priorities.insert(launch.place.priority);
+    places_of.memory_domains.insert(launch.place.memory_domain);
     check_buffers = settings.check_buffers;
     for (const Fate& fate : fates) {
       if (fate.kernel == function.name ||

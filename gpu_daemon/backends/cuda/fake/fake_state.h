@@ -62,9 +62,16 @@ struct Context {
   std::thread::id current_in;
 };
 
+// Where a kernel is to run.
+struct Place {
+  uint32_t sms = 0;  // of a green context; 0: all
+  int priority = 0;
+  int memory_domain = 0;
+};
+
 struct Stream {
   RootPtr root;
-  uint32_t sms = 0;  // of a green context; 0: all
+  Place place;
   std::deque<std::function<void()>> work;
   bool busy = false;
   bool closing = false;
@@ -105,7 +112,7 @@ struct LaunchSpec {
   simt::Dim3 grid;
   simt::Dim3 block;
   uint32_t shared_bytes = 0;
-  uint32_t sms = 0;  // of the green context that it runs in; 0: all
+  Place place;
   std::vector<std::byte> params;
 };
 
@@ -260,7 +267,7 @@ struct FakeGpu::State {
   };
   std::map<std::string, Failure> failures;
   std::map<std::string, uint64_t> launches;
-  std::map<std::string, std::set<uint32_t>> sms_used;  // by function
+  std::map<std::string, LaunchPlaces> places;  // by function
   uint64_t stale_uses = 0;
 };
 
