@@ -219,6 +219,40 @@ TEST_P(LaunchPathsTest, APathThatIsNotThereIsRefusedWithThoseThatAre) {
   EXPECT_EQ(testbed_->Status().ekt_used(), 0u);
 }
 
+TEST_P(LaunchPathsTest, WhatTheDefaultRefusesIsServedAndTheOneThatDoesIsNamed) {
+  auto device = Attach("device0");
+  edge::EventSpec spec;
+  spec.kernel = "null_event";
+  spec.parameters = {Constant("token", 1)};
+  // A GPU that launches cannot change what it launches.
+  spec.modifyable = true;
+  // More than half of its aperture: who has refused it keeps no room.
+  spec.max_in_flight = 8192;
+  const std::string server = GetParam() == "cuda" ? "graph" : "edge";
+  const auto queue = edge::edgeRegisterEvent(*device, spec);
+  ASSERT_TRUE(queue.ok()) << Message(queue.status());
+  EXPECT_EQ((*queue)->launch_path(), server);
+  ASSERT_EQ(testbed_->Ekt().entries_size(), 1);
+  EXPECT_EQ(testbed_->Ekt().entries(0).launch_path(), server);
+  const edge::KmdOverride two{.grid = {2, 1, 1}, .block = {32, 1, 1}};
+  (*queue)->RingDoorbell(&two);
+  const auto completion = (*queue)->Wait(std::chrono::seconds(20));
+  ASSERT_TRUE(completion.ok()) << Message(completion.status());
+  EXPECT_EQ(completion->state, shm::EventState::kDone);
+  (*queue)->Free();
+  // Who names a path gets that one or none, and nothing of it stays.
+  const v1::GetStatusResponse before = testbed_->Status();
+  spec.max_in_flight = 4;
+  spec.launch_path = GetParam() == "cuda" ? "edge" : "persistent";
+  spec.kernel = GetParam() == "cuda" ? "null_event" : "busy";
+  if (GetParam() == "cpu") spec.parameters = {Constant("iterations", 1)};
+  const auto refused = edge::edgeRegisterEvent(*device, spec);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(refused.status()), HasSubstr("launch path"));
+  EXPECT_EQ(testbed_->Status().ekt_used(), before.ekt_used());
+  EXPECT_EQ(testbed_->Status().memory_used(), before.memory_used());
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, LaunchPathsTest,
                          ::testing::Values("cpu", "cuda"),
                          [](const auto& info) { return info.param; });

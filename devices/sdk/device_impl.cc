@@ -193,8 +193,8 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
     return Contradiction(
         fmt::format("event id {} is in use", answer.event_id()));
   }
-  queue.reset(
-      new EventQueue(device, spec.kernel, *layout, std::move(writable)));
+  queue.reset(new EventQueue(device, spec.kernel, answer.launch_path(), *layout,
+                             std::move(writable)));
   return queue.get();
 }
 

@@ -245,10 +245,11 @@ bool Device::tracing() const {
 shm::CompletionWaiter& Device::waiter() { return *impl_->waiter; }
 
 EventQueue::EventQueue(Device* device, std::string kernel,
-                       const shm::RingLayout& layout,
+                       std::string launch_path, const shm::RingLayout& layout,
                        std::vector<WritableParameter> writable)
     : device_(device),
       kernel_(std::move(kernel)),
+      launch_path_(std::move(launch_path)),
       writable_(std::move(writable)),
       ring_(layout, &device->impl_->submission, &device->impl_->completion) {}
 

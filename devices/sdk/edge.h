@@ -124,7 +124,7 @@ struct EventSpec {
   bool modifyable = false;
   std::string label;
   // How a ring becomes a launch (docs/launch_paths.md); empty: the back-end's
-  // default.
+  // default, or the first after it that can serve this event kernel.
   std::string launch_path;
   std::vector<Parameter> parameters;
 };
@@ -136,6 +136,8 @@ class EventQueue {
  public:
   uint32_t event_id() const { return ring_.layout().doorbell.value(); }
   const std::string& kernel() const { return kernel_; }
+  // The one that serves it, whether it was asked for or not.
+  const std::string& launch_path() const { return launch_path_; }
 
   // A writable parameter's place in the entry. NotFound, naming those that
   // there are.
@@ -196,11 +198,13 @@ class EventQueue {
     std::string name;
     uint32_t offset;
   };
-  EventQueue(Device* device, std::string kernel, const shm::RingLayout& layout,
+  EventQueue(Device* device, std::string kernel, std::string launch_path,
+             const shm::RingLayout& layout,
              std::vector<WritableParameter> writable);
 
   Device* const device_;
   const std::string kernel_;
+  const std::string launch_path_;
   const std::vector<WritableParameter> writable_;
   shm::DeviceRing ring_;
 };

@@ -101,6 +101,7 @@ v1::RegisterEventResponse RegisteredEvent::Describe() const {
   response.set_esq_offset(layout.esq_offset);
   response.set_ecq_offset(layout.ecq_offset);
   response.set_life_offset(layout.life_offset);
+  response.set_launch_path(std::string(event_.launch_path()));
   for (const WritableSlot& slot : event_.arguments().writable()) {
     const simt::ParamInfo& info = event_.kmd().kernel->params[slot.parameter];
     v1::WritableParameter* writable = response.add_writable();

@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/names.h"
+#include "gpu_daemon/launch/refusal.h"
 #include "shm/clock.h"
 #include "shm/handover.h"
 
@@ -242,32 +243,36 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
   if (auto status = CheckOpen(); !status.ok()) return status;
   auto doorbell = FreeDoorbell();
   if (!doorbell.ok()) return doorbell.status();
-  auto path = daemon_->backend->paths().Find(request.launch_path());
+  auto slot = daemon_->ekt->Reserve();
+  if (!slot.ok()) return slot.status();
+  const shm::Generation generation = daemon_->NextGeneration();
+  std::shared_ptr<RegisteredEvent> event;
+  const auto add = [&](const StartedPath& path) -> absl::Status {
+    event.reset();  // of a path that has refused it: its ring's place is free
+    auto created = RegisteredEvent::Create(
+        request,
+        {.doorbell = *doorbell,
+         .generation = generation,
+         .ekt_index = slot->index(),
+         .launch_path = path.name},
+        space_, BufferFinder(), *daemon_->kernels, daemon_->backend->gpu());
+    if (!created.ok()) return OnAnyPath(created.status());
+    event = *std::move(created);
+    const absl::Status status = path.path->Add(event->event());
+    return absl::IsResourceExhausted(status)
+               ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")
+               : WithDetail(status, reason::kBadLaunchPath, "launch_path");
+  };
+  const auto path = daemon_->backend->paths().Serve(request.launch_path(), add);
   if (!path.ok()) {
     return WithDetail(path.status(), reason::kUnknownLaunchPath, "launch_path",
                       "carillon status");
   }
-  auto slot = daemon_->ekt->Reserve();
-  if (!slot.ok()) return slot.status();
-  auto event = RegisteredEvent::Create(
-      request,
-      {.doorbell = *doorbell,
-       .generation = daemon_->NextGeneration(),
-       .ekt_index = slot->index(),
-       .launch_path = path->name},
-      space_, BufferFinder(), *daemon_->kernels, daemon_->backend->gpu());
-  if (!event.ok()) return event.status();
-
-  if (auto status = path->path->Add((*event)->event()); !status.ok()) {
-    return absl::IsResourceExhausted(status)
-               ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")
-               : WithDetail(status, reason::kBadLaunchPath, "launch_path");
-  }
-  slot->Fill((*event)->event());
-  const v1::RegisterEventResponse response = (*event)->Describe();
-  daemon_->bus->Publish(RegisteredMessage(*(*event)->event()));
+  slot->Fill(event->event());
+  const v1::RegisterEventResponse response = event->Describe();
+  daemon_->bus->Publish(RegisteredMessage(*event->event()));
   registrations_[doorbell->value()] = {
-      .event = *std::move(event), .slot = *std::move(slot), .path = path->path};
+      .event = std::move(event), .slot = *std::move(slot), .path = path->path};
   return response;
 }
 

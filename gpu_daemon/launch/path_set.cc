@@ -6,10 +6,24 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "gpu_daemon/launch/refusal.h"
 
 namespace carillon::gpud {
+namespace {
+
+absl::Status Annotate(const absl::Status& status, std::string_view more) {
+  absl::Status annotated(
+      status.code(), fmt::format("{}{}", std::string(status.message()), more));
+  status.ForEachPayload([&](auto url, const absl::Cord& payload) {
+    annotated.SetPayload(url, payload);
+  });
+  return annotated;
+}
+
+}  // namespace
 
 PathSet::PathSet(std::vector<Entry> entries, bool tracing)
     : entries_(std::move(entries)),
@@ -29,25 +43,60 @@ std::vector<PathSet::Description> PathSet::Describe() const {
   return descriptions;
 }
 
-absl::StatusOr<StartedPath> PathSet::Find(std::string_view name) {
-  std::lock_guard lock(mutex_);
-  if (stopped_) return absl::UnavailableError("gpud goes down");
-  absl::Status first_error;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!name.empty() && entries_[i].info.name != name) continue;
-    auto path = Start(i);
-    if (path.ok() || !name.empty()) return path;
-    if (first_error.ok()) first_error = path.status();
-  }
-  if (name.empty()) return first_error;
+absl::StatusOr<std::vector<size_t>> PathSet::Candidates(
+    std::string_view name) const {
+  std::vector<size_t> candidates;
   std::vector<std::string_view> names;
-  for (const Entry& entry : entries_) names.push_back(entry.info.name);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    names.push_back(entries_[i].info.name);
+    if (name.empty() || names.back() == name) candidates.push_back(i);
+  }
+  if (!candidates.empty()) return candidates;
   return absl::NotFoundError(
       fmt::format("this back-end has no launch path '{}'; there are: {}", name,
                   fmt::join(names, ", ")));
 }
 
+absl::StatusOr<StartedPath> PathSet::Find(std::string_view name) {
+  const auto candidates = Candidates(name);
+  if (!candidates.ok()) return candidates.status();
+  absl::Status error;
+  for (const size_t index : *candidates) {
+    auto path = Start(index);
+    if (path.ok()) return path;
+    error.Update(path.status());
+  }
+  return error;
+}
+
+absl::StatusOr<StartedPath> PathSet::Serve(std::string_view name,
+                                           const Add& add) {
+  const auto candidates = Candidates(name);
+  if (!candidates.ok()) return candidates.status();
+  absl::Status not_started;
+  absl::Status refused;
+  for (const size_t index : *candidates) {
+    auto path = Start(index);
+    if (!path.ok()) {
+      not_started.Update(path.status());
+      continue;
+    }
+    const absl::Status status = add(*path);
+    if (status.ok()) return path;
+    if (!name.empty() || !AnotherPathMayServe(status)) return status;
+    spdlog::info("launch path {} does not take an event kernel: {}", path->name,
+                 std::string(status.message()));
+    refused.Update(status);
+  }
+  if (refused.ok()) return not_started;
+  return Annotate(refused,
+                  "; nor does another launch path take it: gpud's log "
+                  "says why");
+}
+
 absl::StatusOr<StartedPath> PathSet::Start(size_t index) {
+  std::lock_guard lock(mutex_);
+  if (stopped_) return absl::UnavailableError("gpud goes down");
   const std::string_view name = entries_[index].info.name;
   if (paths_[index] == nullptr) {
     auto path = entries_[index].start(tracing_);

@@ -45,6 +45,14 @@ class PathSet {
   // are; Unavailable after Stop(); what keeps the path from starting.
   absl::StatusOr<StartedPath> Find(std::string_view name);
 
+  // Gives an event kernel to the path of that name; if it is empty, to the first
+  // of those that this machine can start that takes it. `add` is
+  // LaunchPath::Add() and what belongs to it, for one path after the other, each
+  // with a new EventKernel; the lock is not held. Returns who has taken it.
+  // Errors: as Find; the first path's refusal.
+  using Add = std::function<absl::Status(const StartedPath& path)>;
+  absl::StatusOr<StartedPath> Serve(std::string_view name, const Add& add);
+
   // Of every path that has started:
   void RemoveDevice(const DeviceMemory* memory);
   void SetTracing(bool on);
@@ -53,7 +61,8 @@ class PathSet {
   bool tracing() const;
 
  private:
-  // Lock held.
+  // Of entries_, all or the one of that name; none: NotFound.
+  absl::StatusOr<std::vector<size_t>> Candidates(std::string_view name) const;
   absl::StatusOr<StartedPath> Start(size_t index);
   std::vector<LaunchPath*> started() const;
 

@@ -3,14 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/cord.h"
+#include "gpu_daemon/launch/refusal.h"
+
 namespace carillon::gpud {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class SilentPath : public LaunchPath {
  public:
@@ -81,6 +88,96 @@ TEST_F(PathSetTest, WithoutAnyPathTheFirstReasonIsGiven) {
   PathSet paths({Broken("edge")}, false);
   EXPECT_THAT(std::string(paths.Find("").status().message()),
               HasSubstr("not on this GPU"));
+}
+
+class ServeTest : public PathSetTest {
+ protected:
+  // Answers of the paths by name; the others take it.
+  absl::StatusOr<StartedPath> Serve(
+      PathSet& paths, std::string_view name,
+      const std::map<std::string_view, absl::Status>& answers) {
+    return paths.Serve(name, [&](const StartedPath& path) {
+      tried_.push_back(std::string(path.name));
+      // Another thread may ask meanwhile.
+      EXPECT_FALSE(paths.Describe().empty());
+      const auto answer = answers.find(path.name);
+      return answer == answers.end() ? absl::OkStatus() : answer->second;
+    });
+  }
+  std::vector<std::string> tried_;
+};
+
+TEST_F(ServeTest, TheFirstThatTakesItServesIt) {
+  PathSet paths({Path("edge"), Broken("stream_wait"), Path("graph"),
+                 Path("baseline"), Path("persistent")},
+                false);
+  const auto served =
+      Serve(paths, "",
+            {{"edge", absl::InvalidArgumentError("is modifyable")},
+             {"graph", absl::ResourceExhaustedError("is full")}});
+  ASSERT_TRUE(served.ok()) << served.status();
+  EXPECT_EQ(served->name, "baseline");
+  EXPECT_EQ(served->path, paths.Find("baseline")->path);
+  EXPECT_THAT(tried_, ElementsAre("edge", "graph", "baseline"));
+  // Nobody needed the last one.
+  EXPECT_EQ(said_.size(), 3u);
+}
+
+TEST_F(ServeTest, EveryKindOfRefusalLeadsToTheNextPath) {
+  PathSet paths({Path("edge"), Path("graph")}, false);
+  for (const absl::Status& refusal :
+       {absl::InvalidArgumentError(""), absl::FailedPreconditionError(""),
+        absl::UnimplementedError(""), absl::ResourceExhaustedError("")}) {
+    const auto served = Serve(paths, "", {{"edge", refusal}});
+    ASSERT_TRUE(served.ok()) << served.status();
+    EXPECT_EQ(served->name, "graph");
+  }
+}
+
+TEST_F(ServeTest, APathThatWasNamedServesItOrNoneDoes) {
+  PathSet paths({Path("edge"), Path("graph"), Broken("stream_wait")}, false);
+  const auto refused = Serve(
+      paths, "edge", {{"edge", absl::InvalidArgumentError("is modifyable")}});
+  EXPECT_EQ(refused.status(), absl::InvalidArgumentError("is modifyable"));
+  EXPECT_THAT(tried_, ElementsAre("edge"));
+  EXPECT_EQ(Serve(paths, "graph", {})->name, "graph");
+  EXPECT_EQ(Serve(paths, "stream_wait", {}).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(Serve(paths, "warp_drive", {}).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ServeTest, WhatNoPathCouldMendIsSaidOnce) {
+  PathSet paths({Path("edge"), Path("graph")}, false);
+  for (const absl::Status& error :
+       {OnAnyPath(absl::InvalidArgumentError("dimensions of 0")),
+        OnAnyPath(absl::ResourceExhaustedError("no memory")),
+        absl::InternalError("a fault"), absl::UnavailableError("goes down")}) {
+    EXPECT_EQ(Serve(paths, "", {{"edge", error}}).status(), error);
+  }
+  EXPECT_THAT(tried_, ElementsAre("edge", "edge", "edge", "edge"));
+}
+
+TEST_F(ServeTest, IfAllRefuseTheFirstReasonIsGivenWithItsPayload) {
+  PathSet paths({Broken("edge"), Path("stream_wait"), Path("graph")}, false);
+  absl::Status first = absl::ResourceExhaustedError("is full");
+  first.SetPayload("detail", absl::Cord("what to do"));
+  const auto refused =
+      Serve(paths, "",
+            {{"stream_wait", first},
+             {"graph", absl::InvalidArgumentError("is modifyable")}});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(StartsWith("is full; "), HasSubstr("gpud's log")));
+  EXPECT_EQ(refused.status().GetPayload("detail"), absl::Cord("what to do"));
+}
+
+TEST_F(ServeTest, AfterTheEndNobodyServes) {
+  PathSet paths({Path("edge"), Path("graph")}, false);
+  paths.Stop();
+  EXPECT_EQ(Serve(paths, "", {}).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(tried_.empty());
 }
 
 TEST_F(PathSetTest, WhatIsSaidToAllReachesThoseThatHaveStarted) {

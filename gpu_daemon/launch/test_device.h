@@ -42,6 +42,7 @@ class TestDevice {
     std::vector<ParameterBinding> bindings;
     simt::Dim3 grid = {1, 1, 1};
     simt::Dim3 block = {32, 1, 1};
+    uint32_t shared_bytes = 0;
     uint32_t entries = 8;
     uint32_t priority = 0;
     bool modifyable = false;
@@ -66,7 +67,8 @@ class TestDevice {
     event.kernel = std::make_shared<EventKernel>(
         EventKernel::Registration{.kmd = {.kernel = spec.kernel,
                                           .grid = spec.grid,
-                                          .block = spec.block},
+                                          .block = spec.block,
+                                          .shared_bytes = spec.shared_bytes},
                                   .priority = spec.priority,
                                   .modifyable = spec.modifyable,
                                   .label = "",

@@ -52,7 +52,13 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
        [this](bool tracing) { return StartEdge(tracing); }});
-  // Where the GPU cannot launch by itself, a graph is the nearest.
+  // What takes its place comes nearest to it: first the other one without a CPU
+  // in an event's way, then those that launch with the least work. Last, what
+  // keeps SMs for itself.
+  entries.push_back(
+      {{"stream_wait",
+        "kernels launched ahead, each behind a wait for its doorbell"},
+       [this](bool) { return StartRings<StreamWaitPath>(); }});
   entries.push_back(HostPath(
       {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
       [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
@@ -69,10 +75,6 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
         return std::make_unique<BaselinePath>(
             gpu_.get(), BaselinePath::Completion::kEpilogue);
       }));
-  entries.push_back(
-      {{"stream_wait",
-        "kernels launched ahead, each behind a wait for its doorbell"},
-       [this](bool) { return StartRings<StreamWaitPath>(); }});
   entries.push_back({{"persistent", "resident thread blocks poll and run"},
                      [this](bool) { return StartRings<PersistentPath>(); }});
   paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);

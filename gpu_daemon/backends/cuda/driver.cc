@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "gpu_daemon/launch/refusal.h"
+
 #define CARILLON_STRING(text) #text
 
 namespace carillon::gpud::cuda {
@@ -188,8 +190,9 @@ absl::Status ToStatus(const Driver& driver, CUresult result,
     default:
       break;
   }
-  return absl::Status(code,
-                      fmt::format("{}: {}", what, ErrorText(driver, result)));
+  const absl::Status status(
+      code, fmt::format("{}: {}", what, ErrorText(driver, result)));
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? OnAnyPath(status) : status;
 }
 
 bool IsContextFault(CUresult result) {

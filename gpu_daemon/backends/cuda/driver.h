@@ -155,6 +155,7 @@ std::string ErrorText(const Driver& driver, CUresult result);
 //   AlreadyExists       memory that is registered already
 //   PermissionDenied, Unavailable (no GPU, busy, not ready)
 //   Internal            a kernel's fault (IsContextFault), and all others
+// A lack of memory is OnAnyPath().
 absl::Status ToStatus(const Driver& driver, CUresult result,
                       std::string_view what);
 

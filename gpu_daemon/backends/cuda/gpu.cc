@@ -13,6 +13,7 @@
 #include "gpu_daemon/backends/cuda/module_image.h"
 #include "gpu_daemon/launch/completion_status.h"
 #include "gpu_daemon/launch/event_frame.h"
+#include "gpu_daemon/launch/refusal.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
@@ -289,12 +290,13 @@ absl::Status Gpu::MakeReady(CUfunction function,
   // What a launch gets without asking.
   constexpr uint32_t kSharedBytes = 48 * 1024;
   if (kmd.total_shared() <= kSharedBytes) return absl::OkStatus();
-  return ToStatus(driver_,
-                  driver_.cuFuncSetAttribute(
-                      function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                      static_cast<int>(DynamicShared(kmd))),
-                  fmt::format("give kernel '{}' {} bytes of shared memory",
-                              kmd.kernel->name, kmd.total_shared()));
+  return OnAnyPath(
+      ToStatus(driver_,
+               driver_.cuFuncSetAttribute(
+                   function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                   static_cast<int>(DynamicShared(kmd))),
+               fmt::format("give kernel '{}' {} bytes of shared memory",
+                           kmd.kernel->name, kmd.total_shared())));
 }
 
 absl::StatusOr<KernelLayout> Gpu::LayoutOf(CUfunction function) const {

@@ -416,6 +416,30 @@ TEST_P(UserPathsTest, OneThatDoesNotEndIsStopped) {
   TakeAway(event);
 }
 
+TEST_F(UserKernelsTest, WhoNamesNoPathIsServedByOneThatTellsItsEnd) {
+  Open();
+  const simt::KernelInfo* kernel = MustLoad(Saxpy());
+  TestDevice::Event event;
+  const auto served = backend_->paths().Serve("", [&](const StartedPath& path) {
+    event =
+        device_->Register({.kernel = kernel,
+                           .bindings = {Buffer(SaxpyDevice::Range(device_->x)),
+                                        Buffer(SaxpyDevice::Range(device_->y)),
+                                        Constant(std::bit_cast<uint32_t>(2.0f)),
+                                        Constant(kFloats)},
+                           .block = {kFloats, 1, 1}});
+    return path.path->Add(event.kernel);
+  });
+  ASSERT_TRUE(served.ok()) << served.status();
+  EXPECT_EQ(served->name, "graph");
+  event.ring->Commit();
+  event.ring->Ring();
+  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(device_->y[3], 7.0f);
+  served->path->Remove(event.kernel);
+  backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+}
+
 // The kernel was launched, and then the driver refused what would have told its
 // end.
 std::atomic<CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned,
