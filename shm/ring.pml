@@ -1,6 +1,6 @@
 /*
  * One ring with its arm/sleep/wake protocol, in both directions, while either
- * process may die between any two steps. ring_model_test.sh checks it.
+ * process may die between any two steps. ring_checks.sh says what is checked.
  *
  * Each statement below is one access to shared memory, in the order that
  * device_ring.h, gpu_ring.h, bells.h and waiting.h prescribe; those orders are

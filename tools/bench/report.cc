@@ -208,8 +208,8 @@ absl::Status WriteDocument(const std::string& directory, const Json& document,
                plotter, stem, stem);
     return absl::OkStatus();
   }
-  auto child = Child::Spawn(
-      {.argv = {"/usr/bin/python3", script, stem + ".json", stem + ".png"}});
+  auto child = Child::Spawn({.argv = {"/usr/bin/python3", "-B", script,
+                                      stem + ".json", stem + ".png"}});
   if (!child.ok()) return absl::UnavailableError("no plot: no python3");
   const auto line = child->ReadLine(std::chrono::minutes(1));
   if (!line.ok() || *line != "ok") {

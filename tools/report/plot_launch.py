@@ -1,21 +1,15 @@
 """Draws what `carillon bench launch` measured: plot_launch.py RESULT.json PLOT.png"""
-import json
-import sys
+import plotting
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-COLOURS = ["#4878a8", "#b04030", "#3a8a4a", "#b08820", "#7a5a9a", "#508890", "#888888"]
+COLOURS = [plotting.BLUE, plotting.RED, plotting.GREEN, "#b08820", "#7a5a9a", "#508890", plotting.GREY]
 STAGES = (
     # stage, label, colour
     ("due_to_rung", "due to rung", "#cccccc"),
-    ("rung_to_seen", "rung to seen", "#4878a8"),
+    ("rung_to_seen", "rung to seen", plotting.BLUE),
     ("seen_to_queued", "seen to queued", "#7aa6d0"),
     ("queued_to_dispatched", "queued to dispatched", "#b08820"),
-    ("dispatched_to_finished", "kernel", "#3a8a4a"),
-    ("finished_to_completed", "finished to completion seen", "#b04030"),
+    ("dispatched_to_finished", "kernel", plotting.GREEN),
+    ("finished_to_completed", "finished to completion seen", plotting.RED),
 )
 
 
@@ -54,9 +48,8 @@ def draw_bars(axes, cells, value_of, title, scale, labels, dots_of=None):
             if value is None:
                 axes.annotate(cell.get("status", ""), (x, 0), xycoords=("data", "axes fraction"), rotation=90, fontsize=6, ha="center", va="bottom")
                 continue
-            median = value["median"] * scale
-            spread = [[median - value["low"] * scale], [value["high"] * scale - median]]
-            axes.bar(x, median, width * 0.9, yerr=spread, color=COLOURS[number % len(COLOURS)], ecolor="#203040", capsize=1.5, label=label)
+            median, spread = plotting.bar_and_range(value, scale)
+            axes.bar(x, median, width * 0.9, yerr=spread, color=COLOURS[number % len(COLOURS)], ecolor=plotting.RANGE, capsize=1.5, label=label)
             label = None
             axes.annotate(short(median), (x, median), xytext=(0, 2), textcoords="offset points", fontsize=6, ha="center")
             dots = dots_of and dots_of(cell)
@@ -64,8 +57,7 @@ def draw_bars(axes, cells, value_of, title, scale, labels, dots_of=None):
                 axes.plot([x], [dots["median"] * scale], "o", color="black", markersize=3)
     axes.set_yscale("log")
     axes.set_xticks(range(len(workloads)), [labels.get(name, name) for name in workloads], fontsize=8)
-    axes.set_title(title, fontsize=9, loc="left")
-    axes.grid(axis="y", alpha=0.3)
+    plotting.head(axes, title, "y")
     axes.margins(y=0.15)
     axes.legend(fontsize=7, ncols=len(paths), loc="upper left")
 
@@ -114,11 +106,10 @@ def draw_co_runner(axes, cells):
                 places.append(place + (number - (len(rows) - 1) / 2) * width)
                 values.append(value["median"])
         axes.bar(places, values, width * 0.9, color=COLOURS[number % len(COLOURS)], label=cell["path"])
-    axes.axhline(1, color="#888888", linewidth=0.8)
+    axes.axhline(1, color=plotting.GREY, linewidth=0.8)
     names = {"idle": "path idle", "round_trips": "one in flight", "pipelined": "peak rate"}
     axes.set_xticks(range(len(groups)), [f"{kind},\n{names[load]}" for kind, load in groups], fontsize=7)
-    axes.set_title("slowdown of CPU-bound co-runners, x (EDGE Fig. 4a)", fontsize=9, loc="left")
-    axes.grid(axis="y", alpha=0.3)
+    plotting.head(axes, "slowdown of CPU-bound co-runners, x (EDGE Fig. 4a)", "y")
     axes.legend(fontsize=7, ncols=max(1, len(rows)), loc="upper left")
     axes.margins(y=0.2)
 
@@ -160,27 +151,15 @@ def draw(document, path):
     panels = panels_of(document)
     if not panels:
         raise SystemExit("nothing to draw")
-    figure, all_axes = plt.subplots(len(panels), 1, figsize=(11, 3.1 * len(panels) + 0.5), squeeze=False, layout="constrained")
-    for axes, panel in zip(all_axes[:, 0], panels):
-        panel(axes)
     backend, machine = document["backend"], document["machine"]
     gpu = f", {backend['gpu']}, driver {backend['driver']}" if backend["name"] != "cpu" and backend["gpu"] else ""
-    figure.suptitle(
-        f"carillon bench launch, {document['when'][:10]}: {backend['name']} back-end ({backend['description']}){gpu}; "
-        f"{machine['cpu']}, {machine['cpus']} CPUs" + (" (quick: no figures)" if document["quick"] else ""),
-        fontsize=8,
+    title = plotting.title_of(
+        document,
+        f"{backend['name']} back-end ({backend['description']}){gpu}; {machine['cpu']}, {machine['cpus']} CPUs"
+        + (" (quick: no figures)" if document["quick"] else ""),
     )
-    figure.savefig(path, dpi=120)
-
-
-def main(arguments):
-    if len(arguments) != 3:
-        raise SystemExit(__doc__)
-    with open(arguments[1], encoding="utf-8") as file:
-        document = json.load(file)
-    draw(document, arguments[2])
-    print("ok", flush=True)
+    plotting.draw_panels(path, title, panels, [1] * len(panels), width=11, inches_each=3.1, inches_more=0.5)
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    plotting.main(__doc__, draw)

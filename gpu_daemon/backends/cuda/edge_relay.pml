@@ -1,6 +1,6 @@
 /*
  * The relay of the resident dispatchers (edge_dispatch.h): token, heads, budget,
- * tail relaunch, halt and leave. edge_relay_model_test.sh checks it.
+ * tail relaunch, halt and leave. What is checked: edge_relay_checks.sh.
  *
  * DISPATCHERS dispatchers of EVENT_WARPS event warps each serve one doorbell that
  * is rung EVENTS times; an execution may launch BUDGET events; any launch may

@@ -1,0 +1,22 @@
+# What is to hold for edge_relay.pml, and which of its mistakes break what. For
+# bazel/model_test.sh. The larger configurations take about two minutes, 3 GB.
+
+holds -DDISPATCHERS=1 -DEVENT_WARPS=2 -DEVENTS=3 -DBUDGET=1
+holds -DDISPATCHERS=1 -DEVENT_WARPS=2 -DEVENTS=3 -DBUDGET=2 -DINLINE=2
+holds -DDISPATCHERS=1 -DEVENT_WARPS=2 -DEVENTS=3 -DBUDGET=1 -DSTUCK
+holds -DDISPATCHERS=2 -DEVENT_WARPS=1 -DEVENTS=3 -DBUDGET=1
+holds -DDISPATCHERS=2 -DEVENT_WARPS=1 -DEVENTS=3 -DBUDGET=1 -DINLINE=2
+holds -DDISPATCHERS=2 -DEVENT_WARPS=1 -DEVENTS=3 -DBUDGET=1 -DSTUCK
+if [ -n "$full" ]; then
+  holds -DDISPATCHERS=2 -DEVENT_WARPS=2 -DEVENTS=2 -DBUDGET=1
+  holds -DDISPATCHERS=2 -DEVENT_WARPS=2 -DEVENTS=2 -DBUDGET=1 -DSTUCK
+fi
+
+twice='launches\[2\]==1'
+lost='launches\[n\]==1'
+breaks "$twice" -DEVENTS=3 -DEVENT_WARPS=2 -DINLINE=2 -DNO_HALT_WAIT
+breaks "$lost|halted|invalid array index" -DEVENTS=2 -DEVENT_WARPS=1 -DNOTE_EARLY
+breaks "$lost" -DEVENTS=2 -DEVENT_WARPS=1 -DADVANCE_EARLY
+breaks 'in_gap' -DEVENTS=3 -DEVENT_WARPS=1 -DSTUCK -DRELAY_ALWAYS
+breaks 'in_gap' -DDISPATCHERS=1 -DEVENTS=3 -DBUDGET=2 -DSTUCK -DINLINE_SKIPPED
+breaks "$lost" -DEVENTS=2 -DEVENT_WARPS=1 -DFLAG_BELL
