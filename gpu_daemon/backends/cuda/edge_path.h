@@ -1,35 +1,27 @@
 // Launch path `edge` on CUDA: the host's side of the resident dispatchers. They
 // poll, launch and complete by themselves (edge_dispatch.h); the host fills in
-// their tables, stops them for every change of these, and watches them.
-//
-//   registering, unregistering   quiesce (kHalt, kLeave), change, start again
-//   a device that sleeps         is woken by the watching thread: a GPU cannot
-//   a doorbell out of bounds     the dispatchers say so; the host evicts
-//   a lost context               what was rung and has no completion runs again
-//                                (Gpu::Recover), then the dispatchers start anew
+// their tables, stops them (kHalt, kLeave) for every change of these, and
+// watches them (resident_path.h).
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_EDGE_PATH_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_EDGE_PATH_H_
 
 #include <array>
-#include <condition_variable>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/edge_table.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/host_words.h"
 #include "gpu_daemon/backends/cuda/owned.h"
-#include "gpu_daemon/launch/launch_path.h"
+#include "gpu_daemon/backends/cuda/resident_path.h"
 
 namespace carillon::gpud::cuda {
 
-class EdgePath : public LaunchPath, private Gpu::Tenant, private Gpu::Resident {
+class EdgePath : public ResidentPath {
  public:
   struct Options {
     bool tracing = false;
@@ -49,99 +41,66 @@ class EdgePath : public LaunchPath, private Gpu::Tenant, private Gpu::Resident {
                                                           Options options);
   ~EdgePath() override;
 
-  // Errors: InvalidArgument (modifyable kernels, users' own), ResourceExhausted
-  // (lines, memory).
-  absl::Status Add(std::shared_ptr<EventKernel> event) override;
-  // As is promised, and more: what was launched has ended.
-  void Remove(const std::shared_ptr<EventKernel>& event) override;
-  std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
-      const DeviceMemory* memory) override;
-  // Unimplemented: only doorbells launch.
-  absl::Status Wake() override;
   void SetTracing(bool on) override;
+  // The dispatchers' own.
   std::vector<PathCounter> counters() const override;
-  void Stop() override;
 
   // What the dispatchers say of themselves; a copy of some milliseconds ago.
   EdgeFigures dispatch_figures() const;
 
  private:
-  // One event kernel, and what it has on the GPU.
-  struct Resident {
-    std::shared_ptr<EventKernel> event;
-    uint32_t index = 0;  // 32 * line + doorbell's place in it
+  // One event kernel, and what only edge has of it on the GPU. Its index is 32 *
+  // line + doorbell's place in it.
+  struct Row : Resident {
     bool inlined = false;
-    DeviceBytes frames;     // two a slot
-    DeviceBytes scratch;    // two a slot
-    DeviceBytes ended;      // a sequence a slot
-    DeviceBytes execs;      // two handles a slot
-    DeviceBytes arguments;  // ArgumentSteps
+    DeviceBytes ended;  // a sequence a slot
+    DeviceBytes execs;  // two handles a slot
     std::vector<GraphExec> graphs;
     uint64_t inline_function = 0;
-
-    // While the dispatchers are stopped: where they go on, and what they have
-    // counted.
+    // While the dispatchers are stopped: where they go on.
     std::array<EdgeHead, kEdgeMaxEventWarps> heads{};
-    EventTotals totals{};
-
-    // The watching thread's.
-    uint64_t ended_before = 0;
-    shm::Nanoseconds stands_still_since = 0;
-    uint64_t overdue = 0;  // sequence; 0: none
-    bool violation_seen = false;
   };
-  using ResidentPtr = std::unique_ptr<Resident>;
 
   EdgePath(Gpu* gpu, Options options);
-  absl::Status Open();
 
-  // Runs `change` in a quiet of the Gpu's, under a use and the lock. Again, if
-  // the context was lost on the way.
-  absl::Status Change(const std::function<absl::Status()>& change);
+  absl::Status CheckKernel(const EventKernel&) const override;
+  absl::StatusOr<ResidentPtr> NewResident(const EventKernel& event) override;
+  absl::Status Prepare() override;
+  absl::Status TryOut() override;
+  absl::Status PlaceOwn(Resident& resident) override;
+  absl::Status BeginAll() override;
+  bool EndAll() override;
+  void LookAtShared() override;
+  bool LookAt(Resident& resident, shm::Nanoseconds now) override;
+  uint64_t OldestWaiting(Resident& resident) override;
+  EventTotals& Shown(uint32_t index) override { return report_->totals[index]; }
+  void FreeShared() override;
+  void AbandonShared() override;
+  void AbandonOwn(Resident& resident) override;
+  void CountEnded(Resident& resident) override;
+  void ContinueAfter(Resident& resident, uint64_t rung) override;
+  void Trap() override { StoreWord(control_->trap, 1u); }
 
-  // Under a use and the lock:
-  absl::Status Prepare();  // what all event kernels share
-  absl::Status Place(Resident& resident);
-  absl::Status MakeGraphs(Resident& resident);
-  absl::Status MakeInline(Resident& resident);
-  absl::Status StartDispatchers();
-  // False: the context is lost.
-  bool StopDispatchers();
-  bool AwaitReport(const std::function<bool()>& said);
+  absl::Status MakeGraphs(Row& row);
+  absl::Status MakeInline(Row& row);
+  void StartHeads(Row& row, uint64_t first);
+  void FillIn(const Row& row, EdgeEntry& entry) const;
+  void FillIn(EdgeTable& table) const;
+  // The event kernel whose device has this line's doorbells; nullptr: it is
+  // free.
+  const EventKernel* OwnerOf(uint32_t line) const;
+  std::optional<uint32_t> FreeIndex(const EventKernel& event) const;
   bool AllTakenHaveEnded() const;
+  bool AllHaveLeft();
   absl::Status FetchHeads();
-  void TakeOut(Resident& resident);
-  std::vector<std::shared_ptr<EventKernel>> TakeOutAll(
-      const std::function<bool(const Resident&)>& match);
-  std::optional<uint32_t> FreeIndex(const EventKernel& event);
+  uint32_t TracingWord() const;
+  // Where the head of an event warp lies in the dispatchers' heads.
+  size_t HeadOf(const Row& row, uint32_t warp) const;
 
-  void Watch();
-  void LookAt(Resident& resident, shm::Nanoseconds now);
-
-  void Pause() override;
-  void Unpause() override;
-  void StartIfWanted();
-
-  void Abandon() override;
-  void TakeUnfinished(LostWork& lost) override;
-  absl::Status Settle() override;
-  absl::Status Resume() override;
-  bool MarkOverdue(shm::Nanoseconds since) override;
-
-  Gpu* const gpu_;
   const Options options_;
   // Mapped for the GPU in every epoch; the host's words stay.
   HostWords<EdgeControl> control_;
   HostWords<EdgeReport> report_;
-
-  mutable std::mutex mutex_;
-  std::vector<ResidentPtr> residents_;
-  // Which device's doorbells a line shows; nullptr: free.
-  struct Line {
-    const DeviceMemory* memory = nullptr;
-    uint32_t first_doorbell = 0;
-  };
-  std::array<Line, kEdgeMaxLines> lines_{};
 
   // In the context.
   DeviceBytes table_;
@@ -153,11 +112,8 @@ class EdgePath : public LaunchPath, private Gpu::Tenant, private Gpu::Resident {
 
   bool tracing_;
   bool traced_ever_ = false;
-  bool running_ = false;  // the dispatchers
-  bool paused_ = false;
-  bool stopped_ = false;
-  std::condition_variable watch_;
-  std::thread watcher_;
+  // Dispatchers that were launched since the last EndAll().
+  uint32_t launched_ = 0;
 };
 
 }  // namespace carillon::gpud::cuda

@@ -59,7 +59,7 @@ absl::Status PersistentPath::CheckKernel(const EventKernel& event) const {
   return absl::OkStatus();
 }
 
-std::unique_ptr<RingPath::Resident> PersistentPath::NewResident() {
+std::unique_ptr<RingPath::Ring> PersistentPath::NewRing() {
   return std::make_unique<Blocks>(&occupancy_);
 }
 
@@ -67,19 +67,15 @@ absl::Status PersistentPath::Prepare() {
   return words_.Register(gpu().driver());
 }
 
-absl::Status PersistentPath::PlaceOwn(Resident& resident) {
-  auto& blocks = static_cast<Blocks&>(resident);
-  const Driver& driver = gpu().driver();
+absl::Status PersistentPath::PlaceRing(Ring& ring) {
+  auto& blocks = static_cast<Blocks&>(ring);
   auto kernel = gpu().FunctionFor("carillon_persistent_", blocks.event->kmd());
   if (!kernel.ok()) return kernel.status();
   blocks.kernel = *kernel;
-  auto entry = DeviceBytes::Make(driver, sizeof(PersistentEntry));
-  if (!entry.ok()) return entry.status();
-  blocks.entry = *std::move(entry);
-  auto copy = DeviceBytes::Make(
-      driver, sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes);
-  if (!copy.ok()) return copy.status();
-  blocks.copy = *std::move(copy);
+  absl::Status status = MakeBytes(sizeof(PersistentEntry), blocks.entry);
+  status.Update(MakeBytes(sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes,
+                          blocks.copy));
+  if (!status.ok()) return status;
   Publish(blocks.totals, words_->reports[blocks.index].totals);
   // In a new context the room is still taken.
   return blocks.sms.empty() ? TakeRoom(blocks) : absl::OkStatus();
@@ -116,8 +112,8 @@ absl::Status PersistentPath::TakeRoom(Blocks& blocks) {
       occupancy_.resident_blocks()));
 }
 
-absl::Status PersistentPath::Begin(Resident& resident) {
-  auto& blocks = static_cast<Blocks&>(resident);
+absl::Status PersistentPath::Begin(Ring& ring) {
+  auto& blocks = static_cast<Blocks&>(ring);
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = blocks.event->kmd();
   PersistentEntry entry{};
@@ -151,8 +147,8 @@ absl::Status PersistentPath::Begin(Resident& resident) {
   return ToStatus(driver, result, "launch resident blocks");
 }
 
-EventTotals PersistentPath::Reported(const Resident& resident) {
-  const EventTotals& totals = words_->reports[resident.index].totals;
+EventTotals PersistentPath::Reported(const Ring& ring) {
+  const EventTotals& totals = words_->reports[ring.index].totals;
   EventTotals now{};
   now.done = LoadWord(totals.done);
   now.failed = LoadWord(totals.failed);
@@ -160,9 +156,7 @@ EventTotals PersistentPath::Reported(const Resident& resident) {
   return now;
 }
 
-void PersistentPath::AskToEnd(Resident&) {
-  StoreWord(words_->control.leave, 1u);
-}
+void PersistentPath::AskToEnd(Ring&) { StoreWord(words_->control.leave, 1u); }
 
 std::vector<PathCounter> PersistentPath::counters() const {
   uint64_t looks = 0;
@@ -176,8 +170,8 @@ void PersistentPath::FreeShared() { words_.Unregister(); }
 
 void PersistentPath::AbandonShared() { words_.Abandon(); }
 
-void PersistentPath::AbandonOwn(Resident& resident) {
-  auto& blocks = static_cast<Blocks&>(resident);
+void PersistentPath::AbandonRing(Ring& ring) {
+  auto& blocks = static_cast<Blocks&>(ring);
   blocks.entry.Abandon();
   blocks.copy.Abandon();
   blocks.kernel = nullptr;

@@ -35,7 +35,7 @@ class PersistentPath : public RingPath {
   std::vector<PathCounter> counters() const override;
 
  private:
-  struct Blocks : Resident {
+  struct Blocks : Ring {
     explicit Blocks(SmOccupancy* of) : occupancy(of) {}
     ~Blocks() override {
       for (const uint32_t sm : sms) occupancy->Release(sm, cost);
@@ -57,15 +57,15 @@ class PersistentPath : public RingPath {
   PersistentPath(Gpu* gpu, Options options);
 
   absl::Status CheckKernel(const EventKernel& event) const override;
-  std::unique_ptr<Resident> NewResident() override;
+  std::unique_ptr<Ring> NewRing() override;
   absl::Status Prepare() override;
-  absl::Status PlaceOwn(Resident& resident) override;
-  absl::Status Begin(Resident& resident) override;
-  EventTotals Reported(const Resident& resident) override;
-  void AskToEnd(Resident& resident) override;
+  absl::Status PlaceRing(Ring& ring) override;
+  absl::Status Begin(Ring& ring) override;
+  EventTotals Reported(const Ring& ring) override;
+  void AskToEnd(Ring& ring) override;
   void FreeShared() override;
   void AbandonShared() override;
-  void AbandonOwn(Resident& resident) override;
+  void AbandonRing(Ring& ring) override;
 
   absl::Status TakeRoom(Blocks& blocks);
 

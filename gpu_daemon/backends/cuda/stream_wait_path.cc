@@ -41,7 +41,7 @@ absl::Status StreamWaitPath::CheckKernel(const EventKernel&) const {
   return absl::OkStatus();
 }
 
-std::unique_ptr<RingPath::Resident> StreamWaitPath::NewResident() {
+std::unique_ptr<RingPath::Ring> StreamWaitPath::NewRing() {
   return std::make_unique<Armed>();
 }
 
@@ -63,8 +63,8 @@ absl::Status StreamWaitPath::Prepare() {
   return ToStatus(driver, result, "have a stream wait for memory");
 }
 
-absl::Status StreamWaitPath::PlaceOwn(Resident& resident) {
-  auto& ring = static_cast<Armed&>(resident);
+absl::Status StreamWaitPath::PlaceRing(Ring& of) {
+  auto& ring = static_cast<Armed&>(of);
   const Driver& driver = gpu().driver();
   auto stage = gpu().Function("carillon_stage_entry");
   if (!stage.ok()) return stage.status();
@@ -72,17 +72,17 @@ absl::Status StreamWaitPath::PlaceOwn(Resident& resident) {
   auto kernel = gpu().FunctionFor("carillon_event_", ring.event->kmd());
   if (!kernel.ok()) return kernel.status();
   ring.kernel = *kernel;
-  auto bytes = DeviceBytes::Make(driver, sizeof(EdgeEntry));
-  if (!bytes.ok()) return bytes.status();
-  ring.entry = *std::move(bytes);
+  if (auto status = MakeBytes(sizeof(EdgeEntry), ring.entry); !status.ok()) {
+    return status;
+  }
   const EdgeEntry entry = EntryOf(ring);
   return ToStatus(
       driver, driver.cuMemcpyHtoD(ring.entry.address(), &entry, sizeof(entry)),
       "write an event kernel's entry");
 }
 
-absl::Status StreamWaitPath::Begin(Resident& resident) {
-  auto& ring = static_cast<Armed&>(resident);
+absl::Status StreamWaitPath::Begin(Ring& of) {
+  auto& ring = static_cast<Armed&>(of);
   ring.through = ring.ended;
   ring.step = Step::kWait;
   StoreWord(gates_->of[ring.index].closed, 0u);
@@ -91,8 +91,8 @@ absl::Status StreamWaitPath::Begin(Resident& resident) {
   return absl::OkStatus();
 }
 
-void StreamWaitPath::Tend(Resident& resident) {
-  auto& ring = static_cast<Armed&>(resident);
+void StreamWaitPath::Tend(Ring& of) {
+  auto& ring = static_cast<Armed&>(of);
   if (ring.ended == 0 &&
       ring.event->ring().LoadDoorbell() == ring.event->first_ring()) {
     return;  // its device may still have to read it
@@ -151,8 +151,8 @@ CUresult StreamWaitPath::Enqueue(Armed& ring, uint64_t sequence) {
 
 // --- Letting the stream go.
 
-void StreamWaitPath::AskToEnd(Resident& resident) {
-  auto& ring = static_cast<Armed&>(resident);
+void StreamWaitPath::AskToEnd(Ring& of) {
+  auto& ring = static_cast<Armed&>(of);
   StoreWord(gates_->of[ring.index].closed, 1u);
   // An event that was not armed to its end waits, too, but does nothing more.
   if (ring.step != Step::kWait) ++ring.through;
@@ -160,8 +160,8 @@ void StreamWaitPath::AskToEnd(Resident& resident) {
   if (ring.through != ring.ended) MoveDoorbell(ring);
 }
 
-void StreamWaitPath::KeepAsking(Resident& resident) {
-  auto& ring = static_cast<Armed&>(resident);
+void StreamWaitPath::KeepAsking(Ring& of) {
+  auto& ring = static_cast<Armed&>(of);
   if (ring.moved != 0 &&
       Beyond(DoorbellOf(*ring.event).load(), ring.RingOf(ring.through)) < 0) {
     MoveDoorbell(ring);  // the device has written over it
@@ -195,16 +195,16 @@ void StreamWaitPath::MoveDoorbellBack(Armed& ring) {
   ring.moved = 0;
 }
 
-void StreamWaitPath::Ended(Resident& resident) {
-  MoveDoorbellBack(static_cast<Armed&>(resident));
+void StreamWaitPath::Ended(Ring& of) {
+  MoveDoorbellBack(static_cast<Armed&>(of));
 }
 
 void StreamWaitPath::FreeShared() { gates_.Unregister(); }
 
 void StreamWaitPath::AbandonShared() { gates_.Abandon(); }
 
-void StreamWaitPath::AbandonOwn(Resident& resident) {
-  auto& ring = static_cast<Armed&>(resident);
+void StreamWaitPath::AbandonRing(Ring& of) {
+  auto& ring = static_cast<Armed&>(of);
   ring.entry.Abandon();
   ring.stage = nullptr;
   ring.kernel = nullptr;

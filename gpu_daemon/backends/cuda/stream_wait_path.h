@@ -59,7 +59,7 @@ class StreamWaitPath : public RingPath {
   // What of an event's three calls comes next.
   enum class Step { kWait, kStage, kKernel };
 
-  struct Armed : Resident {
+  struct Armed : Ring {
     DeviceBytes entry;  // EdgeEntry
     CUfunction stage = nullptr;
     CUfunction kernel = nullptr;
@@ -82,17 +82,17 @@ class StreamWaitPath : public RingPath {
   StreamWaitPath(Gpu* gpu, Options options);
 
   absl::Status CheckKernel(const EventKernel& event) const override;
-  std::unique_ptr<Resident> NewResident() override;
+  std::unique_ptr<Ring> NewRing() override;
   absl::Status Prepare() override;
-  absl::Status PlaceOwn(Resident& resident) override;
-  absl::Status Begin(Resident& resident) override;
-  void Tend(Resident& resident) override;
-  void AskToEnd(Resident& resident) override;
-  void KeepAsking(Resident& resident) override;
-  void Ended(Resident& resident) override;
+  absl::Status PlaceRing(Ring& ring) override;
+  absl::Status Begin(Ring& ring) override;
+  void Tend(Ring& ring) override;
+  void AskToEnd(Ring& ring) override;
+  void KeepAsking(Ring& ring) override;
+  void Ended(Ring& ring) override;
   void FreeShared() override;
   void AbandonShared() override;
-  void AbandonOwn(Resident& resident) override;
+  void AbandonRing(Ring& ring) override;
 
   // False: the driver refused; again later.
   bool ArmNext(Armed& ring);
