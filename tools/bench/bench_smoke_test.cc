@@ -142,7 +142,12 @@ TEST(BenchSmoke, LaunchBenchMeasuresEveryPathWithEveryKernel) {
   EXPECT_EQ(document.at("command"), "launch --backend cpu --quick --json");
   EXPECT_EQ(document.at("backend").at("name"), "cpu");
   EXPECT_NE(document.at("backend").at("description"), "");
-  EXPECT_TRUE(document.at("cpus").at("separate").is_boolean());
+  // With four, the device has one for itself and gpud the others.
+  const Json& cpus = document.at("cpus");
+  const size_t usable = document.at("machine").at("cpus");
+  EXPECT_EQ(cpus.at("separate"), usable >= 4);
+  EXPECT_EQ(cpus.at("device").size(), usable >= 2 ? 1u : 0u);
+  EXPECT_EQ(cpus.at("gpud").size(), usable >= 4 ? usable - 1 : 0);
   std::vector<std::string> paths;
   for (const Json& path : document.at("launch_paths")) {
     paths.push_back(path.at("name"));

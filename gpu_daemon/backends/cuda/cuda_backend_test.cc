@@ -244,11 +244,14 @@ TEST_P(CudaPathsTest, AKernelThatDoesNotEndIsStoppedAndTheOthersRunAgain) {
   EXPECT_EQ(TakeAway(*path_, event), 0u);
 }
 
-TEST_P(CudaPathsTest, ALaunchThatTheDriverRefusesFailsThatEventOnly) {
-  if (GetParam() == "edge") GTEST_SKIP() << "no driver takes part in a launch";
-  if (GetParam() == "stream_wait" || GetParam() == "persistent") {
-    GTEST_SKIP() << "launches before the event: see ring_paths_test";
-  }
+// Those that launch when the event is there, through the driver.
+class HostPathsTest : public CudaPathsTest {};
+INSTANTIATE_TEST_SUITE_P(All, HostPathsTest,
+                         ::testing::Values("baseline", "baseline_flag",
+                                           "graph"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(HostPathsTest, ALaunchThatTheDriverRefusesFailsThatEventOnly) {
   Open();
   auto event = AddFailIf(*device_);
   fake_.FailNext(GetParam() == "graph" ? "cuGraphLaunch" : "cuLaunchKernel",
