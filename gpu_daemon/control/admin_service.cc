@@ -79,12 +79,13 @@ void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
   const auto events = daemon_->ekt->events();
   uint64_t polls = 0;
   uint64_t sleeps = 0;
-  for (const auto& [info, unavailable, counters] :
+  for (const auto& [info, unavailable, notice, counters] :
        daemon_->backend->paths().Describe()) {
     v1::LaunchPath* path = response->add_launch_paths();
     path->set_name(std::string(info.name));
     path->set_summary(std::string(info.summary));
     path->set_unavailable(unavailable);
+    path->set_notice(notice);
     for (const PathCounter& counter : counters) {
       v1::Counter* shown = path->add_counters();
       shown->set_name(std::string(counter.name));

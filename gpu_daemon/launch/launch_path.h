@@ -62,6 +62,9 @@ class LaunchPath {
   virtual void SetTracing(bool on) = 0;
   // How it has spent its time: "polls", "sleeps" and what else it counts.
   virtual std::vector<PathCounter> counters() const = 0;
+  // What people should know of it: that it has given up, and why, or what it
+  // cannot do on this machine. Empty: nothing. Never waits for the path.
+  virtual std::string notice() const { return {}; }
 
   // No doorbell is looked at any more once this returns.
   virtual void Stop() = 0;

@@ -35,8 +35,9 @@ std::vector<PathSet::Description> PathSet::Describe() const {
   std::lock_guard lock(mutex_);
   std::vector<Description> descriptions;
   for (size_t i = 0; i < entries_.size(); ++i) {
-    descriptions.push_back({entries_[i].info, unavailable_[i], {}});
+    descriptions.push_back({entries_[i].info, unavailable_[i], {}, {}});
     if (paths_[i] != nullptr) {
+      descriptions.back().notice = paths_[i]->notice();
       descriptions.back().counters = paths_[i]->counters();
     }
   }

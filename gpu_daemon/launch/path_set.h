@@ -37,7 +37,9 @@ class PathSet {
     // Why it could not start when it was asked for; empty: nobody knows of a
     // reason.
     std::string unavailable;
-    std::vector<PathCounter> counters;  // once it has started
+    // Once it has started:
+    std::string notice;  // LaunchPath::notice()
+    std::vector<PathCounter> counters;
   };
   std::vector<Description> Describe() const;
   // The path of that name; if it is empty, the first that this machine can

@@ -38,6 +38,7 @@ class SilentPath : public LaunchPath {
     said_->push_back(on ? "traces" : "traces no more");
   }
   std::vector<PathCounter> counters() const override { return {{"polls", 7}}; }
+  std::string notice() const override { return "says nothing"; }
   void Stop() override { said_->push_back("stops"); }
 
  private:
@@ -71,7 +72,9 @@ TEST_F(PathSetTest, APathStartsOnceAndWhenItIsAskedFor) {
   EXPECT_EQ(paths.Find("graph")->path, graph->path);
   EXPECT_EQ(said_, std::vector<std::string>{"starts, tracing"});
   EXPECT_TRUE(paths.Describe()[0].counters.empty());
+  EXPECT_EQ(paths.Describe()[0].notice, "");
   EXPECT_EQ(paths.Describe()[1].counters[0].value, 7u);
+  EXPECT_EQ(paths.Describe()[1].notice, "says nothing");
 }
 
 TEST_F(PathSetTest, TheDefaultIsTheFirstThatThisMachineCanStart) {

@@ -258,8 +258,8 @@ class EdgeLead {
       port_.CountDevice(&table_.figures.launch_errors, uint64_t{1});
       return false;
     });
-    if (!relaunched) Report(EdgeState::kLost);
     Mirror();
+    if (!relaunched) Report(EdgeState::kLost);
     holds_token_ = false;
     port_.Elect([&] { port_.FreeDevice(&table_.token, kEdgeTokenFree); });
   }

@@ -290,6 +290,7 @@ void EdgePath::FillIn(EdgeTable& table) const {
   table.event_warps = options_.event_warps;
   table.budget = options_.budget;
   table.report_every = 256;
+  table.figures = dispatch_figures();
 }
 
 size_t EdgePath::HeadOf(const Row& row, uint32_t warp) const {
@@ -299,6 +300,11 @@ size_t EdgePath::HeadOf(const Row& row, uint32_t warp) const {
 }
 
 absl::Status EdgePath::BeginAll() {
+  begun_ = StartDispatchers();
+  return begun_;
+}
+
+absl::Status EdgePath::StartDispatchers() {
   const Driver& driver = gpu().driver();
   std::vector<EdgeEntry> entries(kEdgeMaxEntries);
   std::vector<EventTotals> totals(kEdgeMaxEntries);
@@ -321,6 +327,9 @@ absl::Status EdgePath::BeginAll() {
   status.Update(Put(driver, table_, &table, 1));
   if (!status.ok()) return status;
   StoreWord(report_->halted, 0u);
+  for (EdgeDispatcherReport& dispatcher : report_->dispatchers) {
+    StoreWord(dispatcher.state, static_cast<uint32_t>(EdgeState::kNone));
+  }
   traced_ever_ |= tracing_;
   StoreWord(control_->tracing, TracingWord());
   StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
@@ -353,8 +362,12 @@ bool EdgePath::AllHaveLeft() {
 bool EdgePath::EndAll() {
   if (launched_ == 0) return true;
   StoreWord(control_->command, static_cast<uint32_t>(EdgeCommand::kHalt));
-  const bool halted = Await(
-      [&] { return LoadWord(report_->halted) != 0 && AllTakenHaveEnded(); });
+  // Who holds the token says so; or all are lost, and what they launched has
+  // ended.
+  const bool halted = Await([&] {
+    return (LoadWord(report_->halted) != 0 && AllTakenHaveEnded()) ||
+           AllHaveLeft();
+  });
   if (!halted) return false;
   StoreWord(control_->command, static_cast<uint32_t>(EdgeCommand::kLeave));
   if (!Await([&] { return AllHaveLeft(); })) return false;
@@ -396,11 +409,9 @@ void EdgePath::SetTracing(bool on) {
 
 std::vector<PathCounter> EdgePath::counters() const {
   const EdgeFigures now = dispatch_figures();
-  return {{"inlined", now.inlined},
-          {"graph launches", now.launched},
-          {"graph busy", now.busy},
-          {"launch errors", now.launch_errors},
-          {"relays", now.relays}};
+  return {{"inlined", now.inlined}, {"graph launches", now.launched},
+          {"graph busy", now.busy}, {"launch errors", now.launch_errors},
+          {"relays", now.relays},   {"restarts", restarts()}};
 }
 
 EdgeFigures EdgePath::dispatch_figures() const {
@@ -417,8 +428,25 @@ EdgeFigures EdgePath::dispatch_figures() const {
 // --- Watching.
 
 void EdgePath::LookAtShared() {
-  if (!tracing_) return;
-  StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
+  if (tracing_) {
+    StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
+  }
+  if (const std::string why = WhyLost(); !why.empty()) BeginAgain(why);
+}
+
+std::string EdgePath::WhyLost() {
+  if (!begun_.ok()) return std::string(begun_.message());
+  const bool any = std::ranges::any_of(
+      report_->dispatchers, [](const EdgeDispatcherReport& dispatcher) {
+        return LoadWord(dispatcher.state) ==
+               static_cast<uint32_t>(EdgeState::kLost);
+      });
+  if (any) {
+    return fmt::format(
+        "the GPU refused to launch a dispatcher again (CUDA error {})",
+        LoadWord(report_->figures.last_error));
+  }
+  return AllHaveLeft() ? "the dispatchers ended by themselves" : "";
 }
 
 bool EdgePath::LookAt(Resident& resident, shm::Nanoseconds now) {

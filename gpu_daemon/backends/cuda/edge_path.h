@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/edge_table.h"
@@ -81,6 +82,7 @@ class EdgePath : public ResidentPath {
   void ContinueAfter(Resident& resident, uint64_t rung) override;
   void Trap() override { StoreWord(control_->trap, 1u); }
 
+  absl::Status StartDispatchers();
   absl::Status MakeGraphs(Row& row);
   absl::Status MakeInline(Row& row);
   void StartHeads(Row& row, uint64_t first);
@@ -92,6 +94,8 @@ class EdgePath : public ResidentPath {
   std::optional<uint32_t> FreeIndex(const EventKernel& event) const;
   bool AllTakenHaveEnded() const;
   bool AllHaveLeft();
+  // Why not all dispatchers are up or on their way back; empty: they are.
+  std::string WhyLost();
   absl::Status FetchHeads();
   uint32_t TracingWord() const;
   // Where the head of an event warp lies in the dispatchers' heads.
@@ -114,6 +118,7 @@ class EdgePath : public ResidentPath {
   bool traced_ever_ = false;
   // Dispatchers that were launched since the last EndAll().
   uint32_t launched_ = 0;
+  absl::Status begun_;  // what became of the last BeginAll()
 };
 
 }  // namespace carillon::gpud::cuda

@@ -107,7 +107,7 @@ struct alignas(128) EdgeDispatcherReport {
 };
 static_assert(sizeof(EdgeDispatcherReport) == 128);
 
-// Since the host zeroed them.
+// Since gpud started; the host hands them on to the next table.
 struct EdgeFigures {
   uint64_t launched;       // by device graph launch
   uint64_t inlined;        // run by an event warp itself

@@ -32,8 +32,8 @@ std::string DoorbellViolation(const EventKernel& event);
 // Word by word, for the event kernel that follows `to`.
 void Publish(const EventTotals& from, EventTotals& to);
 
-// The context is gone, and what the GPU knew of the ring with it: which events
-// were taken follows from the doorbell and the completions. All that were rung
+// Nothing of the ring is on the GPU any more: which events were taken follows
+// from the doorbell and the completions. All that were rung
 // and have not ended count as taken now, and end in the replay; `overdue` (0:
 // none) ends as timed out. `totals.failed` and `totals.refused` must be right
 // for those that have ended; `totals` and `shown`, which the event kernel

@@ -21,6 +21,8 @@ namespace {
 constexpr std::chrono::microseconds kLookSoon{50};
 constexpr std::chrono::milliseconds kLookLater{2};
 constexpr shm::Nanoseconds kStaysAwakeNs = 2'000'000;
+// Of what serves, without an event having ended in between.
+constexpr uint32_t kMostLosses = 3;
 
 }  // namespace
 
@@ -86,6 +88,7 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
   if (auto status = CheckKernel(*event); !status.ok()) return status;
   return Change([&]() -> absl::Status {
     if (stopped_) return absl::UnavailableError("gpud goes down");
+    if (!given_up_.ok()) return given_up_;
     auto resident = NewResident(*event);
     if (!resident.ok()) return resident.status();
     (*resident)->event = event;
@@ -193,7 +196,8 @@ absl::Status ResidentPath::Wake() {
 // --- Starting and stopping.
 
 absl::Status ResidentPath::StartAll() {
-  if (running_ || paused_ || stopped_ || residents_.empty()) {
+  if (running_ || paused_ || stopped_ || residents_.empty() ||
+      !given_up_.ok()) {
     return absl::OkStatus();
   }
   running_ = true;
@@ -261,6 +265,16 @@ std::vector<PathCounter> ResidentPath::counters() const {
           {"sleeps", sleeps_.load(std::memory_order_relaxed)}};
 }
 
+std::string ResidentPath::notice() const {
+  std::lock_guard lock(notice_mutex_);
+  return notice_;
+}
+
+void ResidentPath::SetNotice(std::string notice) {
+  std::lock_guard lock(notice_mutex_);
+  notice_ = std::move(notice);
+}
+
 void ResidentPath::Stop() {
   {
     std::lock_guard lock(mutex_);
@@ -279,7 +293,9 @@ void ResidentPath::Watch() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      watch_.wait(lock, [this] { return running_ || stopped_; });
+      watch_.wait(lock, [this] {
+        return running_ || stopped_ || (!given_up_.ok() && !residents_.empty());
+      });
       if (stopped_) return;
     }
     const shm::Nanoseconds now = shm::NowNs();
@@ -287,10 +303,10 @@ void ResidentPath::Watch() {
     // is at work, and wakes whom it has to.
     if (const Gpu::Use use = gpu_->TryEnter()) {
       std::lock_guard lock(mutex_);
-      if (running_) {
-        LookAtShared();
-        for (ResidentPtr& resident : residents_) {
-          if (LookAt(*resident, now)) last_busy = now;
+      if (running_) LookAtShared();
+      for (ResidentPtr& resident : residents_) {
+        if (running_ ? LookAt(*resident, now) : FailRung(*resident)) {
+          last_busy = now;
         }
       }
     }
@@ -318,6 +334,49 @@ void ResidentPath::NoteViolation(Resident& resident) {
   if (!options_.on_violation) return;
   options_.on_violation(resident.event->shared_memory(),
                         DoorbellViolation(*resident.event));
+}
+
+void ResidentPath::BeginAgain(const std::string& why) {
+  spdlog::warn("launch path {} begins anew: {}", name_, why);
+  if (!StopAll()) return;
+  uint64_t ended = 0;
+  for (const ResidentPtr& resident : residents_) {
+    ended += resident->totals.done + resident->totals.failed;
+  }
+  if (ended != std::exchange(ended_at_loss_, ended)) losses_in_a_row_ = 0;
+  if (++losses_in_a_row_ >= kMostLosses) {
+    given_up_ = absl::UnavailableError(
+        fmt::format("launch path {} has given up, after {} times in which no "
+                    "event ended: {}",
+                    name_, losses_in_a_row_, why));
+    SetNotice(fmt::format("has given up: {}", why));
+    spdlog::error("{}", std::string(given_up_.message()));
+    return;
+  }
+  restarts_.fetch_add(1, std::memory_order_relaxed);
+  // What fails now is seen at the next look.
+  StartAll().IgnoreError();
+}
+
+bool ResidentPath::FailRung(Resident& resident) {
+  if (given_up_.ok()) return false;
+  const EventKernel& event = *resident.event;
+  const uint64_t ended = resident.totals.done + resident.totals.failed;
+  const uint64_t rung = event.RungOf(ended);
+  if (rung == ended || resident.violation_seen) return false;
+  if (rung < ended || rung - ended > event.ring().layout().entries) {
+    NoteViolation(resident);
+    return false;
+  }
+  LostWork rest;
+  ContinueAfter(resident, TakeUnfinishedOf(resident.event, resident.totals,
+                                           Shown(resident.index), 0,
+                                           gpu_->model(), rest));
+  for (Unfinished& launch : rest.unfinished) {
+    launch.end(shm::EventState::kFailed,
+               static_cast<uint32_t>(shm::EventStatus::kNotLaunched));
+  }
+  return true;
 }
 
 bool ResidentPath::MarkOverdue(shm::Nanoseconds since) {

@@ -8,6 +8,9 @@
 //   a doorbell out of bounds     the watching thread says so; the host evicts
 //   a lost context               what was rung and has no completion runs again
 //                                (Gpu::Recover), then the path starts anew
+//   a path that has lost its     the watching thread begins anew; after some
+//   kernels, but no context      times for nothing it gives up: from then on
+//                                events end as not launched
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_RESIDENT_PATH_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_RESIDENT_PATH_H_
 
@@ -41,7 +44,8 @@ class ResidentPath : public LaunchPath,
   };
 
   // Errors: InvalidArgument (kernels that the path cannot run),
-  // ResourceExhausted (no room for another one, memory).
+  // ResourceExhausted (no room for another one, memory), Unavailable (the path
+  // has given up).
   absl::Status Add(std::shared_ptr<EventKernel> event) override;
   // As is promised, and more: what was launched has ended.
   void Remove(const std::shared_ptr<EventKernel>& event) override;
@@ -51,6 +55,7 @@ class ResidentPath : public LaunchPath,
   absl::Status Wake() override;
   // Those of the watching thread.
   std::vector<PathCounter> counters() const override;
+  std::string notice() const override;
   void Stop() override;
 
  protected:
@@ -139,6 +144,14 @@ class ResidentPath : public LaunchPath,
   static void NoteProgress(Resident& resident, uint64_t ended, bool waits,
                            shm::Nanoseconds now);
   void NoteViolation(Resident& resident);
+  // For LookAtShared(): what serves is there no more, or not all of it. Ends the
+  // rest and begins anew; gives up when that was for nothing kMostLosses times:
+  // no event has ended in between.
+  void BeginAgain(const std::string& why);
+  uint64_t restarts() const {
+    return restarts_.load(std::memory_order_relaxed);
+  }
+  void SetNotice(std::string notice);
 
  private:
   // Runs `change` in a quiet of the Gpu's, under a use and the lock. Again, if
@@ -151,6 +164,9 @@ class ResidentPath : public LaunchPath,
   std::vector<std::shared_ptr<EventKernel>> TakeOutAll(
       const std::function<bool(const Resident&)>& match);
   void Watch();
+  // What a path that has given up does for its event kernels. True: there was
+  // something to do.
+  bool FailRung(Resident& resident);
 
   void Pause() override;
   void Unpause() override;
@@ -171,11 +187,18 @@ class ResidentPath : public LaunchPath,
   bool running_ = false;
   bool paused_ = false;
   bool stopped_ = false;
+  absl::Status given_up_;  // why; OK: it has not
+  uint32_t losses_in_a_row_ = 0;
+  uint64_t ended_at_loss_ = 0;
   // Writer: the watching thread; readers: any thread. Relaxed: figures.
   std::atomic<uint64_t> looks_{0};
   std::atomic<uint64_t> sleeps_{0};
+  std::atomic<uint64_t> restarts_{0};
   std::condition_variable watch_;
   std::thread watcher_;
+
+  mutable std::mutex notice_mutex_;
+  std::string notice_;
 };
 
 }  // namespace carillon::gpud::cuda

@@ -72,6 +72,7 @@ std::string LaunchPaths(const v1::GetStatusResponse& status) {
     } else if (!std::exchange(default_shown, true)) {
       notes.push_back("default");
     }
+    if (!path.notice().empty()) notes.push_back(path.notice());
     if (const uint32_t count = path.event_kernels()) {
       notes.push_back(
           fmt::format("{} event kernel{}", count, count == 1 ? "" : "s"));

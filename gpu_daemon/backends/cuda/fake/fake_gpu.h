@@ -71,7 +71,8 @@ class KernelCall {
   CUgraphExec current_graph() const;
   // cudaGraphLaunch() in this kernel. CUDA_ERROR_INVALID_VALUE: not uploaded or
   // not launchable by a GPU; still running or retiring; launch budget used up;
-  // a second tail launch of itself; not in a graph.
+  // a second tail launch of itself; not in a graph. LAUNCH_OUT_OF_RESOURCES: a
+  // tail launch that is to be refused.
   CUresult Launch(CUgraphExec exec, DeviceLaunch mode);
 
  private:

@@ -58,6 +58,10 @@ CUresult FakeGpu::State::LaunchFromKernel(Root& root, Execution* execution,
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (mode == DeviceLaunch::kTail) {
+    if (settings.refused_tails != 0) {
+      --settings.refused_tails;
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
     const bool itself = exec == execution->exec;
     const bool pending =
         std::ranges::find(execution->tails, exec) != execution->tails.end();

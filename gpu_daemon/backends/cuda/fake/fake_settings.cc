@@ -77,6 +77,9 @@ bool ParsePart(std::string_view name, std::string_view value,
   }
   if (name == "host_pointers") return ParseFlag(value, settings.host_pointers);
   if (name == "budget") return ParseInteger(value, settings.launch_budget);
+  if (name == "refused_tails") {
+    return ParseInteger(value, settings.refused_tails);
+  }
   if (name == "retire_us") {
     return ParseMicroseconds(value, settings.retire_delay);
   }

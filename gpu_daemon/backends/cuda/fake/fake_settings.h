@@ -29,6 +29,8 @@ struct FakeSettings {
   uint32_t launch_budget = 120;
   // A graph's exec stays busy for so long after its last kernel has ended.
   std::chrono::microseconds retire_delay{0};
+  // So many tail launches are refused, from now on.
+  uint32_t refused_tails = 0;
   // From the end of a graph to the start of the one that it tail-launched.
   std::chrono::microseconds relaunch_gap{0};
   // As NVIDIA's driver: giving memory back waits until the GPU is idle, and so
@@ -53,8 +55,8 @@ struct FakeSettings {
 // From the text of the environment variable CARILLON_FAKE_CUDA: name=value,
 // comma-separated, each at most once but for the last two:
 //   devices=N version=MAJOR.MINOR memory=BYTES exec_memory=BYTES sms=N
-//   green=0|1 memops=0|1 host_pointers=0|1 budget=N retire_us=N gap_us=N
-//   free_waits=0|1 check_buffers=0|1
+//   green=0|1 memops=0|1 host_pointers=0|1 budget=N refused_tails=N
+//   retire_us=N gap_us=N free_waits=0|1 check_buffers=0|1
 //   fault=KERNEL:NTH  fault=KERNEL:=WORD  hang=KERNEL:NTH  hang=KERNEL:=WORD
 // "fault=fail_if:=77" faults each fail_if whose first argument is 77.
 // Errors: InvalidArgument names the part that is wrong.

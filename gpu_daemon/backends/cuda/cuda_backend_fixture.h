@@ -1,0 +1,158 @@
+// A CUDA back-end on a driver made of CPU threads, and devices on it, for tests.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_FIXTURE_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gpu_daemon/backends/cuda/cuda_backend.h"
+#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
+#include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/launch/test_device.h"
+
+namespace carillon::gpud::cuda {
+
+// What fail_if ends with when it is given `code`.
+inline uint32_t KernelCode(uint32_t code) {
+  return static_cast<uint32_t>(shm::EventStatus::kKernelStatusBase) + code;
+}
+
+// A device whose apertures the GPU reaches.
+struct MappedDevice : TestDevice {
+  explicit MappedDevice(Backend& backend, std::string name = "test0")
+      : TestDevice(std::move(name)) {
+    for (const shm::Aperture* aperture :
+         {&memory->submission(), &memory->completion()}) {
+      auto mapping =
+          backend.memory().MapHost({aperture->At(0), aperture->size()});
+      EXPECT_TRUE(mapping.ok()) << mapping.status();
+      mappings.push_back(*std::move(mapping));
+    }
+  }
+  std::atomic_ref<uint32_t> doorbell(const Event& event) {
+    return std::atomic_ref(
+        memory->submission().doorbells()[event.kernel->event_id()]);
+  }
+  std::vector<std::unique_ptr<HostMapping>> mappings;
+};
+
+class CudaBackendFixture : public ::testing::Test {
+ protected:
+  // With a device on it.
+  void Open(std::chrono::milliseconds longest_kernel =
+                std::chrono::milliseconds(10'000)) {
+    BackendOptions options;
+    options.on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
+                                  std::string reason) {
+      std::lock_guard lock(mutex_);
+      violations_.emplace_back(memory, std::move(reason));
+    };
+    auto backend =
+        CudaBackend::CreateOn(fake_.driver(), options,
+                              {.image = FakeGpu::Image(),
+                               .longest_kernel = longest_kernel,
+                               .look_every = std::chrono::milliseconds(5)});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+    device_.emplace(*backend_);
+  }
+  // The same, and path_.
+  void OpenPath(std::string_view name,
+                std::chrono::milliseconds longest_kernel =
+                    std::chrono::milliseconds(10'000)) {
+    ASSERT_NO_FATAL_FAILURE(CudaBackendFixture::Open(longest_kernel));
+    const auto found = backend_->paths().Find(name);
+    ASSERT_TRUE(found.ok()) << found.status();
+    path_ = found->path;
+  }
+  // Afterwards nothing may be left on the GPU.
+  ~CudaBackendFixture() override {
+    if (backend_ == nullptr) return;
+    backend_->Stop();
+    device_.reset();
+    others_.clear();
+    backend_.reset();
+    EXPECT_EQ(fake_.live_objects(), LiveObjects{});
+    EXPECT_EQ(fake_.stale_uses(), 0u);
+  }
+
+  MappedDevice& OtherDevice() {
+    others_.push_back(std::make_unique<MappedDevice>(
+        *backend_, "other" + std::to_string(others_.size())));
+    return *others_.back();
+  }
+
+  TestDevice::Event Add(TestDevice& device, const TestDevice::Spec& spec) {
+    auto event = device.Register(spec);
+    const auto status = path_->Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+  // Three blocks.
+  TestDevice::Event AddFailIf(TestDevice& device, uint32_t entries = 4) {
+    return Add(device, {.kernel = simt::FindKernel("fail_if"),
+                        .bindings = {{.writable = true}},
+                        .grid = {3, 1, 1},
+                        .entries = entries});
+  }
+  // As the control plane unregisters. Returns how many events were aborted.
+  uint64_t TakeAway(const TestDevice::Event& event) {
+    path_->Remove(event.kernel);
+    backend_->Cancel(event.kernel.get(), shm::EventStatus::kUnregistered);
+    event.kernel->AbortUnfinished(shm::EventStatus::kUnregistered);
+    return event.kernel->counts().aborted;
+  }
+
+  // Of fail_if. Commit: without ringing.
+  static void Commit(const TestDevice::Event& event, uint32_t code) {
+    std::memcpy(event.ring->parameters(), &code, sizeof(code));
+    event.ring->Commit();
+  }
+  static shm::Completion RingAndWait(TestDevice& device,
+                                     const TestDevice::Event& event,
+                                     uint32_t code = 0) {
+    Commit(event, code);
+    event.ring->Ring();
+    return device.Wait(*event.ring);
+  }
+
+  size_t violations() {
+    std::lock_guard lock(mutex_);
+    return violations_.size();
+  }
+  template <class Condition>
+  static bool Until(Condition condition) {
+    const auto limit =
+        std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > limit) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  FakeGpu fake_;
+  std::mutex mutex_;
+  std::vector<std::pair<std::shared_ptr<DeviceMemory>, std::string>>
+      violations_;
+  std::unique_ptr<Backend> backend_;
+  LaunchPath* path_ = nullptr;
+  std::optional<MappedDevice> device_;
+  std::vector<std::unique_ptr<MappedDevice>> others_;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_CUDA_BACKEND_FIXTURE_H_
