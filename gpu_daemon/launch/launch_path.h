@@ -44,9 +44,9 @@ class LaunchPath {
 
   // Serves the event kernel's doorbell from now on. Errors: InvalidArgument,
   // FailedPrecondition, Unimplemented (an event kernel that this path cannot
-  // launch), ResourceExhausted (a limit of this path): another path may take
-  // it, unless the error is marked OnAnyPath(). Then this path knows nothing of
-  // the event kernel, which is of no use any more.
+  // launch), ResourceExhausted (a limit of this path), Unavailable (it has given
+  // up): another path may take it, unless the error is marked OnAnyPath(). Then
+  // this path knows nothing of the event kernel, which is of no use any more.
   virtual absl::Status Add(std::shared_ptr<EventKernel> event) = 0;
   // Never touches its ring again. What was launched is the caller's to cancel
   // or to wait for; rings that were not launched yet count as in flight from

@@ -32,11 +32,12 @@ inline uint32_t KernelCode(uint32_t code) {
 // A device whose apertures the GPU reaches.
 struct MappedDevice : TestDevice {
   explicit MappedDevice(Backend& backend, std::string name = "test0")
+      : MappedDevice(backend.memory(), std::move(name)) {}
+  explicit MappedDevice(KernelMemory& kernel_memory, std::string name)
       : TestDevice(std::move(name)) {
     for (const shm::Aperture* aperture :
          {&memory->submission(), &memory->completion()}) {
-      auto mapping =
-          backend.memory().MapHost({aperture->At(0), aperture->size()});
+      auto mapping = kernel_memory.MapHost({aperture->At(0), aperture->size()});
       EXPECT_TRUE(mapping.ok()) << mapping.status();
       mappings.push_back(*std::move(mapping));
     }

@@ -410,9 +410,9 @@ class DefaultPathTest : public CudaBackendTest {
   TestDevice::Event event_;
 };
 
-TEST_F(DefaultPathTest, AGpuThatLaunchesNothingByItselfArmsItsStreams) {
+TEST_F(DefaultPathTest, WhereEdgeCannotStartItsStreamsAreArmed) {
   Open();
-  fake_.FailNext("cuGraphInstantiateWithParams", CUDA_ERROR_NOT_SUPPORTED, 3);
+  fake_.FailNext("cuStreamCreateWithPriority", CUDA_ERROR_NOT_SUPPORTED);
   const auto found = backend_->paths().Find("");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->name, "stream_wait");
@@ -424,6 +424,19 @@ TEST_F(DefaultPathTest, AGpuThatLaunchesNothingByItselfArmsItsStreams) {
   EXPECT_THAT(names,
               ::testing::ElementsAre("edge", "stream_wait", "graph", "baseline",
                                      "baseline_flag", "persistent"));
+}
+
+TEST_F(DefaultPathTest, AGpuThatLaunchesNothingByItselfArmsStreamsForMore) {
+  fake_.ChangeSettings([](FakeSettings& s) { s.device_graphs = false; });
+  Open();
+  const auto warp = Serve(*device_);
+  ASSERT_TRUE(warp.ok()) << warp.status();
+  EXPECT_EQ(warp->name, "edge");
+  ExpectServed(*device_, *warp);
+  const auto larger = Serve(*device_, {.block = {64, 1, 1}});
+  ASSERT_TRUE(larger.ok()) << larger.status();
+  EXPECT_EQ(larger->name, "stream_wait");
+  ExpectServed(*device_, *larger);
 }
 
 TEST_F(DefaultPathTest, AKernelThatItRefusesIsServedByTheNextThatTakesIt) {

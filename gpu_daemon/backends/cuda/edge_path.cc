@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<EdgePath>> EdgePath::Create(Gpu* gpu,
                                                            Options options) {
   std::unique_ptr<EdgePath> path(new EdgePath(gpu, std::move(options)));
   if (auto status = path->Open(); !status.ok()) return status;
+  path->opened_ = true;
   return path;
 }
 
@@ -119,19 +120,33 @@ absl::Status EdgePath::Prepare() {
   if (!status.ok()) return status;
   auto function = gpu().Function("carillon_edge_dispatcher");
   if (!function.ok()) return function.status();
-  for (uint32_t i = 0; i < options_.dispatchers; ++i) {
+  for (uint32_t i = 0; i < dispatchers(); ++i) {
     auto stream = gpu().MakeStream(SmSet::kEdge, kPriorities - 1);
     if (!stream.ok()) return stream.status();
     streams_[i] = *std::move(stream);
+    if (inline_only()) return absl::OkStatus();
     auto* table = table_.as<EdgeTable>();
     void* parameters[] = {&table, &i};
     auto exec = DeviceGraph(
         gpu(), *function, kPriorities - 1, {1, 1, 1},
         {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
         parameters, streams_[i].get());
-    if (!exec.ok()) return exec.status();
+    if (!exec.ok()) return DoWithoutGraphs(exec.status());
     dispatchers_[i] = *std::move(exec);
   }
+  return absl::OkStatus();
+}
+
+absl::Status EdgePath::DoWithoutGraphs(const absl::Status& refusal) {
+  if (opened_ || absl::IsResourceExhausted(refusal) || gpu().Faulted()) {
+    return refusal;
+  }
+  for (auto& exec : dispatchers_) exec.Reset();
+  no_graphs_ = std::string(refusal.message());
+  SetNotice(
+      fmt::format("inline only, as this GPU launches no graphs: kernels of one "
+                  "warp without barriers ({})",
+                  no_graphs_));
   return absl::OkStatus();
 }
 
@@ -155,8 +170,14 @@ void EdgePath::FreeShared() {
 
 // --- Event kernels.
 
-absl::Status EdgePath::CheckKernel(const EventKernel&) const {
-  return absl::OkStatus();
+absl::Status EdgePath::CheckKernel(const EventKernel& event) const {
+  const KernelMetadata& kmd = event.kmd();
+  if (!inline_only() || RunsInline(kmd)) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "kernel '{}' with {} blocks of {} threads needs a launch, and this GPU "
+      "launches no graphs by itself ({}): launch path edge serves kernels of "
+      "one warp without barriers here; use another launch path",
+      kmd.kernel->name, kmd.blocks(), kmd.threads(), no_graphs_));
 }
 
 absl::StatusOr<ResidentPath::ResidentPtr> EdgePath::NewResident(
@@ -285,7 +306,7 @@ void EdgePath::FillIn(EdgeTable& table) const {
   table.entries = entries_.as<EdgeEntry>();
   table.heads = heads_.as<EdgeHead>();
   table.totals = totals_.as<EventTotals>();
-  table.dispatcher_count = options_.dispatchers;
+  table.dispatcher_count = dispatchers();
   table.pollers = options_.pollers;
   table.event_warps = options_.event_warps;
   table.budget = options_.budget;
@@ -335,14 +356,30 @@ absl::Status EdgePath::StartDispatchers() {
   StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
   StoreWord(control_->trap, 0u);
   StoreWord(control_->command, static_cast<uint32_t>(EdgeCommand::kServe));
-  for (; launched_ < options_.dispatchers; ++launched_) {
-    const CUresult result = driver.cuGraphLaunch(dispatchers_[launched_].get(),
-                                                 streams_[launched_].get());
+  for (; launched_ < dispatchers(); ++launched_) {
+    const CUresult result = LaunchDispatcher(launched_);
     if (!gpu().Check(result)) {
       return ToStatus(driver, result, "launch a dispatcher");
     }
   }
   return absl::OkStatus();
+}
+
+CUresult EdgePath::LaunchDispatcher(uint32_t dispatcher) {
+  const Driver& driver = gpu().driver();
+  CUstream stream = streams_[dispatcher].get();
+  if (!inline_only()) {
+    return driver.cuGraphLaunch(dispatchers_[dispatcher].get(), stream);
+  }
+  // Found before, when its graph was to be made.
+  const auto function = gpu().Function("carillon_edge_dispatcher");
+  if (!function.ok()) return CUDA_ERROR_NOT_FOUND;
+  auto* table = table_.as<EdgeTable>();
+  void* parameters[] = {&table, &dispatcher};
+  return driver.cuLaunchKernel(
+      *function, 1, 1, 1,
+      kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1, 0, stream,
+      parameters, nullptr);
 }
 
 bool EdgePath::AllTakenHaveEnded() const {

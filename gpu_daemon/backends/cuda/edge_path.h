@@ -2,6 +2,10 @@
 // poll, launch and complete by themselves (edge_dispatch.h); the host fills in
 // their tables, stops them (kHalt, kLeave) for every change of these, and
 // watches them (resident_path.h).
+//
+// Inline only: a GPU that launches no graphs has one dispatcher, launched as an
+// ordinary kernel. It runs events of one warp itself, and so never needs a
+// launch, a budget, or another dispatcher; other kernels are refused.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_EDGE_PATH_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_EDGE_PATH_H_
 
@@ -36,8 +40,8 @@ class EdgePath : public ResidentPath {
     std::chrono::milliseconds longest_kernel{10'000};
   };
 
-  // Errors: Unimplemented (no device graph launch on this GPU), those of the
-  // driver.
+  // Errors: those of the driver, but for a GPU that launches no graphs: see
+  // notice().
   static absl::StatusOr<std::unique_ptr<EdgePath>> Create(Gpu* gpu,
                                                           Options options);
   ~EdgePath() override;
@@ -64,7 +68,7 @@ class EdgePath : public ResidentPath {
 
   EdgePath(Gpu* gpu, Options options);
 
-  absl::Status CheckKernel(const EventKernel&) const override;
+  absl::Status CheckKernel(const EventKernel& event) const override;
   absl::StatusOr<ResidentPtr> NewResident(const EventKernel& event) override;
   absl::Status Prepare() override;
   absl::Status TryOut() override;
@@ -82,7 +86,15 @@ class EdgePath : public ResidentPath {
   void ContinueAfter(Resident& resident, uint64_t rung) override;
   void Trap() override { StoreWord(control_->trap, 1u); }
 
+  bool inline_only() const { return !no_graphs_.empty(); }
+  uint32_t dispatchers() const {
+    return inline_only() ? 1 : options_.dispatchers;
+  }
+  // Before anything is registered: what the refusal of a dispatcher's graph
+  // means.
+  absl::Status DoWithoutGraphs(const absl::Status& refusal);
   absl::Status StartDispatchers();
+  CUresult LaunchDispatcher(uint32_t dispatcher);
   absl::Status MakeGraphs(Row& row);
   absl::Status MakeInline(Row& row);
   void StartHeads(Row& row, uint64_t first);
@@ -114,6 +126,9 @@ class EdgePath : public ResidentPath {
   std::array<Stream, kEdgeMaxDispatchers> streams_;
   std::array<GraphExec, kEdgeMaxDispatchers> dispatchers_;
 
+  // Why it is inline only; empty: it is not. Written by Open() alone.
+  std::string no_graphs_;
+  bool opened_ = false;
   bool tracing_;
   bool traced_ever_ = false;
   // Dispatchers that were launched since the last EndAll().

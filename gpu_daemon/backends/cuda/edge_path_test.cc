@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
+#include "gpu_daemon/backends/cuda/cuda_memory.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -36,6 +37,10 @@ class EdgePathTest : public CudaBackendFixture {
   // Bursts of events, more than one dispatcher can launch. Each ends as it
   // should.
   void Serve(const TestDevice::Event& event, uint64_t events) {
+    Serve(*device_, event, events);
+  }
+  static void Serve(TestDevice& device, const TestDevice::Event& event,
+                    uint64_t events) {
     const uint64_t before = event.kernel->counts().rung;
     for (uint64_t rung = 0, ended = 0; ended < events; ++ended) {
       while (rung < events && event.ring->free_slots() > 0) {
@@ -43,7 +48,7 @@ class EdgePathTest : public CudaBackendFixture {
         Commit(event, rung % 3 == 0 ? static_cast<uint32_t>(rung) : 0);
         event.ring->Ring();
       }
-      const Completion completion = device_->Wait(*event.ring);
+      const Completion completion = device.Wait(*event.ring);
       const uint64_t n = ended + 1;
       ASSERT_EQ(completion.sequence.value(), before + n);
       ASSERT_EQ(completion.status,
@@ -140,6 +145,28 @@ TEST_F(EdgePathTest, DispatchersThatTheDriverRefusesAreTriedAgain) {
   EXPECT_EQ(TakeAway(other), 0u);
 }
 
+// Then nobody is left who could say that it has halted.
+TEST_F(EdgePathTest, TheOnlyDispatcherIsStartedAgain) {
+  auto gpu = Gpu::Open(fake_.driver(), {.image = FakeGpu::Image()});
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  {
+    CudaMemory memory(gpu->get());
+    auto path = EdgePath::Create(gpu->get(), {.dispatchers = 1});
+    ASSERT_TRUE(path.ok()) << path.status();
+    path_ = path->get();
+    MappedDevice device(memory, "test0");
+    auto event = AddFailIf(device, 16);
+    RefuseTails(2);
+    Serve(device, event, 400);
+    EXPECT_GE(Counter("restarts"), 2u);
+    EXPECT_EQ((*gpu)->losses(), 0u);
+    path_->Remove(event.kernel);
+    path_->Stop();
+  }
+  gpu->reset();
+  EXPECT_EQ(fake_.live_objects(), LiveObjects{});
+}
+
 // The rest cannot be stopped: a kernel of theirs does not end.
 TEST_F(EdgePathTest, DispatchersThatAreLostBesideAKernelThatHangsStillGo) {
   OpenPath("edge", std::chrono::milliseconds(100));
@@ -160,6 +187,107 @@ TEST_F(EdgePathTest, DispatchersThatAreLostBesideAKernelThatHangsStillGo) {
   }
   EXPECT_EQ(RingAndWait(*device_, event, 5).status, KernelCode(5));
   EXPECT_EQ(TakeAway(event), 0u);
+}
+
+class InlineOnlyTest : public EdgePathTest {
+ protected:
+  InlineOnlyTest() {
+    fake_.ChangeSettings([](FakeSettings& s) { s.device_graphs = false; });
+  }
+  TestDevice::Event AddOneWarp(uint32_t entries = 16) {
+    return Add(*device_, {.kernel = simt::FindKernel("fail_if"),
+                          .bindings = {{.writable = true}},
+                          .entries = entries});
+  }
+};
+
+TEST_F(InlineOnlyTest, EventsOfOneWarpAreServedByOneOrdinaryKernel) {
+  Open();
+  EXPECT_THAT(Described().notice, AllOf(HasSubstr("inline only"),
+                                        HasSubstr("CUDA_ERROR_NOT_SUPPORTED")));
+  EXPECT_EQ(Described().unavailable, "");
+  auto event = AddOneWarp();
+  Serve(event, 1);  // its dispatcher has begun by then
+  const uint64_t before = fake_.launches("carillon_edge_dispatcher");
+  Serve(event, 999);
+  EXPECT_EQ(fake_.launches("carillon_edge_dispatcher"), before);
+  EXPECT_EQ(fake_.live_objects().execs, 0u);
+  EXPECT_EQ(Counter("restarts"), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(Counter("inlined"), 1'000u);
+  EXPECT_EQ(event.kernel->counts().failed, 333u);
+}
+
+TEST_F(InlineOnlyTest, OtherKernelsAreRefusedAndLeaveNothing) {
+  Open();
+  const LiveObjects before = fake_.live_objects();
+  const auto refusal = [&](const char* kernel, simt::Dim3 grid,
+                           simt::Dim3 block) {
+    const simt::KernelInfo& info = *simt::FindKernel(kernel);
+    auto event = device_->Register(
+        {.kernel = &info,
+         .bindings = std::vector<ParameterBinding>(info.params.size()),
+         .grid = grid,
+         .block = block});
+    const auto status = path_->Add(event.kernel);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refusal("null_event", {3, 1, 1}, {32, 1, 1}),
+              HasSubstr("'null_event' with 3 blocks of 32 threads needs a "
+                        "launch, and this GPU launches no graphs"));
+  refusal("null_event", {1, 1, 1}, {64, 1, 1});
+  refusal("busy", {1, 1, 1}, {32, 1, 1});
+  EXPECT_EQ(fake_.live_objects(), before);
+  auto event = AddOneWarp();
+  EXPECT_EQ(RingAndWait(*device_, event, 3).status, KernelCode(3));
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+TEST_F(InlineOnlyTest, ALostContextIsServedAgain) {
+  Open();
+  auto event = AddOneWarp();
+  ASSERT_EQ(RingAndWait(*device_, event, 3).status, KernelCode(3));
+  // On another path.
+  const auto flag = backend_->paths().Find("baseline_flag");
+  ASSERT_TRUE(flag.ok());
+  fake_.FaultOn("null_event", FakeGpu::Nth(1));
+  auto other = device_->Register(
+      {.kernel = simt::FindKernel("null_event"), .bindings = {{}}});
+  ASSERT_TRUE(flag->path->Add(other.kernel).ok());
+  other.ring->Commit();
+  other.ring->Ring();
+  EXPECT_EQ(device_->Wait(*other.ring).state, EventState::kDone);
+  EXPECT_THAT(backend_->description(), HasSubstr("context lost"));
+  EXPECT_EQ(RingAndWait(*device_, event, 4).status, KernelCode(4));
+  EXPECT_EQ(TakeAway(event), 0u);
+  flag->path->Remove(other.kernel);
+  backend_->Cancel(other.kernel.get(), EventStatus::kUnregistered);
+}
+
+TEST_F(InlineOnlyTest, DevicesComeAndGo) {
+  Open();
+  auto event = AddOneWarp();
+  ASSERT_EQ(RingAndWait(*device_, event, 3).status, KernelCode(3));
+  for (int i = 0; i < 5; ++i) {
+    MappedDevice& other = OtherDevice();
+    auto beside = Add(other, {.kernel = simt::FindKernel("fail_if"),
+                              .bindings = {{.writable = true}}});
+    EXPECT_EQ(RingAndWait(other, beside, 5).status, KernelCode(5));
+    EXPECT_EQ(RingAndWait(*device_, event, 6).status, KernelCode(6));
+    EXPECT_EQ(TakeAway(beside), 0u);
+  }
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
+// A GPU without memory is not one without graphs.
+TEST_F(EdgePathTest, WithoutMemoryItDoesNotStart) {
+  CudaBackendFixture::Open();
+  fake_.FailNext("cuGraphInstantiateWithParams", CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(backend_->paths().Find("edge").status().code(),
+            absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(backend_->paths().Find("edge").ok());
+  EXPECT_EQ(Described().notice, "");
 }
 
 }  // namespace

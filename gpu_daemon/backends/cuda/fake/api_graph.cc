@@ -121,6 +121,9 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(
         made->nodes = graph->nodes;
         made->device_launch =
             (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+        if (made->device_launch && !state.settings.device_graphs) {
+          return CUDA_ERROR_NOT_SUPPORTED;
+        }
         if (made->device_launch && made->nodes.empty()) {
           params->result_out = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
           return CUDA_ERROR_INVALID_VALUE;

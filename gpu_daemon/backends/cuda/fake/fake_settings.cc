@@ -75,6 +75,7 @@ bool ParsePart(std::string_view name, std::string_view value,
   if (name == "memops") {
     return ParseFlag(value, settings.stream_memory_operations);
   }
+  if (name == "device_graphs") return ParseFlag(value, settings.device_graphs);
   if (name == "host_pointers") return ParseFlag(value, settings.host_pointers);
   if (name == "budget") return ParseInteger(value, settings.launch_budget);
   if (name == "refused_tails") {

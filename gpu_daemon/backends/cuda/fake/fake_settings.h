@@ -24,6 +24,7 @@ struct FakeSettings {
   int compute_minor = 0;
   bool green_contexts = true;
   bool stream_memory_operations = true;
+  bool device_graphs = true;  // graphs that kernels launch
   bool host_pointers = true;  // registered memory keeps its addresses
   // Fire-and-forget launches that one execution of a graph may make.
   uint32_t launch_budget = 120;
@@ -55,7 +56,8 @@ struct FakeSettings {
 // From the text of the environment variable CARILLON_FAKE_CUDA: name=value,
 // comma-separated, each at most once but for the last two:
 //   devices=N version=MAJOR.MINOR memory=BYTES exec_memory=BYTES sms=N
-//   green=0|1 memops=0|1 host_pointers=0|1 budget=N refused_tails=N
+//   green=0|1 memops=0|1 device_graphs=0|1 host_pointers=0|1 budget=N
+//   refused_tails=N
 //   retire_us=N gap_us=N free_waits=0|1 check_buffers=0|1
 //   fault=KERNEL:NTH  fault=KERNEL:=WORD  hang=KERNEL:NTH  hang=KERNEL:=WORD
 // "fault=fail_if:=77" faults each fail_if whose first argument is 77.

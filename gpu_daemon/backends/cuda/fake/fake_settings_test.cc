@@ -10,7 +10,8 @@ namespace {
 TEST(FakeSettings, EveryPartIsRead) {
   const absl::StatusOr<FakeSettings> settings = ParseFakeSettings(
       "devices=2,version=12.6,memory=4096,exec_memory=64,sms=16,green=0,"
-      "memops=0,host_pointers=0,budget=9,refused_tails=5,retire_us=30,gap_us=40,free_waits=0,"
+      "memops=0,device_graphs=0,host_pointers=0,budget=9,refused_tails=5,"
+      "retire_us=30,gap_us=40,free_waits=0,"
       "check_buffers=0,fault=echo:3,fault=fail_if:=77,hang=carillon_busy:1");
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->devices, 2);
@@ -20,6 +21,7 @@ TEST(FakeSettings, EveryPartIsRead) {
   EXPECT_EQ(settings->sms, 16u);
   EXPECT_FALSE(settings->green_contexts);
   EXPECT_FALSE(settings->stream_memory_operations);
+  EXPECT_FALSE(settings->device_graphs);
   EXPECT_FALSE(settings->host_pointers);
   EXPECT_EQ(settings->launch_budget, 9u);
   EXPECT_EQ(settings->refused_tails, 5u);
