@@ -51,35 +51,40 @@ struct MappedDevice : TestDevice {
 
 class CudaBackendFixture : public ::testing::Test {
  protected:
+  static Gpu::Options GpuOptions() {
+    return {.image = FakeGpu::Image(),
+            .look_every = std::chrono::milliseconds(5)};
+  }
   // With a device on it.
-  void Open(std::chrono::milliseconds longest_kernel =
-                std::chrono::milliseconds(10'000)) {
+  void Open(const Gpu::Options& gpu = GpuOptions()) {
     BackendOptions options;
     options.on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
                                   std::string reason) {
       std::lock_guard lock(mutex_);
       violations_.emplace_back(memory, std::move(reason));
     };
-    auto backend =
-        CudaBackend::CreateOn(fake_.driver(), options,
-                              {.image = FakeGpu::Image(),
-                               .longest_kernel = longest_kernel,
-                               .look_every = std::chrono::milliseconds(5)});
+    auto backend = CudaBackend::CreateOn(fake_.driver(), options, gpu);
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
     device_.emplace(*backend_);
   }
-  // The same, and path_.
-  void OpenPath(std::string_view name,
-                std::chrono::milliseconds longest_kernel =
-                    std::chrono::milliseconds(10'000)) {
-    ASSERT_NO_FATAL_FAILURE(CudaBackendFixture::Open(longest_kernel));
-    const auto found = backend_->paths().Find(name);
+  // path_ is it from now on.
+  void Use(std::string_view path) {
+    const auto found = backend_->paths().Find(path);
     ASSERT_TRUE(found.ok()) << found.status();
     path_ = found->path;
   }
+  // Open(), and Use().
+  void OpenPath(std::string_view path,
+                std::chrono::milliseconds longest_kernel =
+                    Gpu::Options().longest_kernel) {
+    Gpu::Options gpu = GpuOptions();
+    gpu.longest_kernel = longest_kernel;
+    ASSERT_NO_FATAL_FAILURE(CudaBackendFixture::Open(gpu));
+    Use(path);
+  }
   // Afterwards nothing may be left on the GPU.
-  ~CudaBackendFixture() override {
+  void Close() {
     if (backend_ == nullptr) return;
     backend_->Stop();
     device_.reset();
@@ -88,6 +93,7 @@ class CudaBackendFixture : public ::testing::Test {
     EXPECT_EQ(fake_.live_objects(), LiveObjects{});
     EXPECT_EQ(fake_.stale_uses(), 0u);
   }
+  ~CudaBackendFixture() override { Close(); }
 
   MappedDevice& OtherDevice() {
     others_.push_back(std::make_unique<MappedDevice>(

@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
-#include "gpu_daemon/kernels/registry.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -24,106 +22,21 @@ using shm::EventStatus;
 using ::testing::HasSubstr;
 
 ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
-ParameterBinding Writable() { return {.writable = true}; }
 
-uint32_t KernelCode(uint32_t code) {
-  return static_cast<uint32_t>(EventStatus::kKernelStatusBase) + code;
-}
+using CudaBackendTest = CudaBackendFixture;
 
-// A device whose apertures the GPU reaches.
-struct MappedDevice : TestDevice {
-  MappedDevice(Backend& backend, std::string name = "test0")
-      : TestDevice(std::move(name)) {
-    for (const shm::Aperture* aperture :
-         {&memory->submission(), &memory->completion()}) {
-      auto mapping =
-          backend.memory().MapHost({aperture->At(0), aperture->size()});
-      EXPECT_TRUE(mapping.ok()) << mapping.status();
-      mappings.push_back(*std::move(mapping));
-    }
-  }
-  std::vector<std::unique_ptr<HostMapping>> mappings;
-};
-
-class CudaBackendTest : public ::testing::Test {
+class CudaPathsTest : public CudaBackendFixture,
+                      public ::testing::WithParamInterface<std::string> {
  protected:
   void Open(std::chrono::milliseconds longest_kernel =
                 std::chrono::milliseconds(10'000)) {
-    Open({.image = FakeGpu::Image(),
-          .longest_kernel = longest_kernel,
-          .look_every = std::chrono::milliseconds(5)});
-  }
-  void Open(const Gpu::Options& options) {
-    auto backend = CudaBackend::CreateOn(fake_.driver(), {}, options);
-    ASSERT_TRUE(backend.ok()) << backend.status();
-    backend_ = *std::move(backend);
-    device_.emplace(*backend_);
-  }
-  // After it, nothing may be left on the GPU.
-  void Close() {
-    if (backend_ == nullptr) return;
-    backend_->Stop();
-    device_.reset();
-    others_.clear();
-    backend_.reset();
-    EXPECT_EQ(fake_.live_objects(), LiveObjects{});
-    EXPECT_EQ(fake_.stale_uses(), 0u);
-  }
-  ~CudaBackendTest() override { Close(); }
-
-  MappedDevice& OtherDevice() {
-    others_.push_back(std::make_unique<MappedDevice>(
-        *backend_, "other" + std::to_string(others_.size())));
-    return *others_.back();
-  }
-
-  TestDevice::Event Add(LaunchPath& path, TestDevice& device,
-                        const TestDevice::Spec& spec) {
-    auto event = device.Register(spec);
-    const auto status = path.Add(event.kernel);
-    EXPECT_TRUE(status.ok()) << status;
-    return event;
-  }
-  // As the control plane unregisters. Returns how many events were aborted.
-  uint64_t TakeAway(LaunchPath& path, const TestDevice::Event& event) {
-    path.Remove(event.kernel);
-    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
-    event.kernel->AbortUnfinished(EventStatus::kUnregistered);
-    return event.kernel->counts().aborted;
+    OpenPath(GetParam(), longest_kernel);
   }
   static void RingWith(shm::DeviceRing& ring, uint32_t value) {
     std::memcpy(ring.parameters(), &value, sizeof(value));
     ring.Commit();
     ring.Ring();
   }
-
-  FakeGpu fake_;
-  std::unique_ptr<Backend> backend_;
-  std::optional<MappedDevice> device_;
-  std::vector<std::unique_ptr<MappedDevice>> others_;
-};
-
-class CudaPathsTest : public CudaBackendTest,
-                      public ::testing::WithParamInterface<std::string> {
- protected:
-  void Open(std::chrono::milliseconds longest_kernel =
-                std::chrono::milliseconds(10'000)) {
-    CudaBackendTest::Open(longest_kernel);
-    const auto found = backend_->paths().Find(GetParam());
-    ASSERT_TRUE(found.ok()) << found.status();
-    path_ = found->path;
-  }
-  TestDevice::Event Add(TestDevice& device, const TestDevice::Spec& spec) {
-    return CudaBackendTest::Add(*path_, device, spec);
-  }
-  TestDevice::Event AddFailIf(TestDevice& device, uint32_t entries = 4) {
-    return Add(device, {.kernel = simt::FindKernel("fail_if"),
-                        .bindings = {Writable()},
-                        .grid = {3, 1, 1},
-                        .entries = entries});
-  }
-
-  LaunchPath* path_ = nullptr;
 };
 
 INSTANTIATE_TEST_SUITE_P(All, CudaPathsTest,
@@ -144,7 +57,7 @@ TEST_P(CudaPathsTest, EveryRungEventEndsOnceWithItsOwnStatus) {
               code == 0 ? EventState::kDone : EventState::kFailed);
     ASSERT_EQ(completion.status, code == 0 ? 0 : KernelCode(code));
   }
-  EXPECT_EQ(TakeAway(*path_, event), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
   const EventCounts counts = event.kernel->counts();
   EXPECT_EQ(counts.rung, 100u);
   EXPECT_EQ(counts.done, 67u);
@@ -173,7 +86,7 @@ TEST_P(CudaPathsTest, NoRingOfTwoDevicesIsLostInBursts) {
     ASSERT_EQ(other.Wait(*events[1].ring).state, EventState::kDone);
   }
   for (auto& event : events) {
-    EXPECT_EQ(TakeAway(*path_, event), 0u);
+    EXPECT_EQ(TakeAway(event), 0u);
     EXPECT_EQ(event.kernel->counts().done, kEvents);
   }
 }
@@ -217,8 +130,8 @@ TEST_P(CudaPathsTest, AFaultFailsItsOwnEventAndNoOther) {
   RingWith(*event.ring, 0);
   expect(EventState::kDone, 0);
   EXPECT_THAT(backend_->description(), HasSubstr("context lost"));
-  EXPECT_EQ(TakeAway(*path_, event), 0u);
-  EXPECT_EQ(TakeAway(*path_, good), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
+  EXPECT_EQ(TakeAway(good), 0u);
   EXPECT_EQ(event.kernel->counts().rung, 7u);
   EXPECT_EQ(good.kernel->counts().done, 6u);
 }
@@ -241,7 +154,7 @@ TEST_P(CudaPathsTest, AKernelThatDoesNotEndIsStoppedAndTheOthersRunAgain) {
   EXPECT_EQ(stopped.status, static_cast<uint32_t>(EventStatus::kTimedOut));
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(device_->Wait(*event.ring).status, KernelCode(5));
-  EXPECT_EQ(TakeAway(*path_, event), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
 }
 
 // Those that launch when the event is there, through the driver.
@@ -264,7 +177,7 @@ TEST_P(HostPathsTest, ALaunchThatTheDriverRefusesFailsThatEventOnly) {
     EXPECT_EQ(completion.status,
               first ? static_cast<uint32_t>(EventStatus::kNotLaunched) : 0);
   }
-  EXPECT_EQ(TakeAway(*path_, event), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
 }
 
 TEST_P(CudaPathsTest, RegisteringFailsWholeWhenTheGpuHasNoMemory) {
@@ -281,7 +194,7 @@ TEST_P(CudaPathsTest, RegisteringFailsWholeWhenTheGpuHasNoMemory) {
   event.ring->Commit();
   event.ring->Ring();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
-  EXPECT_EQ(TakeAway(*path_, event), 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
 }
 
 // Background kernels.
@@ -365,16 +278,15 @@ TEST_F(CudaBackendTest,
   std::byte* const data = (*memory)->data();
   // A fault, and what follows from it.
   fake_.FaultOn("null_event", FakeGpu::Nth(1));
-  const auto path = backend_->paths().Find("baseline_flag");
-  auto event = Add(
-      *path->path, *device_,
-      {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
+  path_ = backend_->paths().Find("baseline_flag")->path;
+  auto event = Add(*device_, {.kernel = simt::FindKernel("null_event"),
+                              .bindings = {Constant(0)}});
   event.ring->Commit();
   event.ring->Ring();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone)
       << "it faulted once only";
   EXPECT_EQ((*memory)->data(), data);
-  TakeAway(*path->path, event);
+  TakeAway(event);
   memory->reset();
   EXPECT_EQ(fake_.memory_used(), before);
 }
@@ -405,7 +317,8 @@ class DefaultPathTest : public CudaBackendTest {
     event_.ring->Commit();
     event_.ring->Ring();
     EXPECT_EQ(device.Wait(*event_.ring).state, EventState::kDone);
-    EXPECT_EQ(TakeAway(*served.path, event_), 0u);
+    path_ = served.path;
+    EXPECT_EQ(TakeAway(event_), 0u);
   }
   TestDevice::Event event_;
 };
@@ -464,8 +377,8 @@ TEST_F(DefaultPathTest, WhenItsLinesAreFullTheNextPathServes) {
   ASSERT_TRUE(beyond.ok()) << beyond.status();
   EXPECT_EQ(beyond->name, "stream_wait");
   ExpectServed(*device_, *beyond);
-  const auto edge = backend_->paths().Find("edge");
-  for (const auto& event : events) TakeAway(*edge->path, event);
+  Use("edge");
+  for (const auto& event : events) TakeAway(event);
 }
 
 TEST_F(DefaultPathTest, WhatNoPathCouldMendIsRefusedByTheFirst) {
@@ -489,18 +402,16 @@ TEST_F(DefaultPathTest, WhatNoPathCouldMendIsRefusedByTheFirst) {
 
 TEST_F(CudaBackendTest, EdgesGraphsHaveTheirEventKernelsPriority) {
   Open();
-  const auto path = backend_->paths().Find("edge");
-  ASSERT_TRUE(path.ok()) << path.status();
+  Use("edge");
   for (const uint32_t priority : {0u, kPriorities - 1}) {
-    auto event = Add(*path->path, *device_,
-                     {.kernel = simt::FindKernel("null_event"),
-                      .bindings = {Constant(0)},
-                      .block = {64, 1, 1},
-                      .priority = priority});
+    auto event = Add(*device_, {.kernel = simt::FindKernel("null_event"),
+                                .bindings = {Constant(0)},
+                                .block = {64, 1, 1},
+                                .priority = priority});
     event.ring->Commit();
     event.ring->Ring();
     EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
-    TakeAway(*path->path, event);
+    TakeAway(event);
   }
   const auto places = fake_.places();
   EXPECT_EQ(places.at("carillon_event_null_event").priorities,
@@ -517,9 +428,9 @@ TEST_F(CudaBackendTest, EdgesGraphsHaveTheirEventKernelsPriority) {
 class ReservedSmsTest : public CudaBackgroundTest {
  protected:
   static Gpu::Options Options(uint32_t sms) {
-    return {.image = FakeGpu::Image(),
-            .reserved_sms = sms,
-            .look_every = std::chrono::milliseconds(5)};
+    Gpu::Options options = GpuOptions();
+    options.reserved_sms = sms;
+    return options;
   }
   void SetUp() override { fake_.ChangeSettings(&FewSms); }
   static void FewSms(FakeSettings& settings) { settings.sms = 32; }
@@ -543,20 +454,18 @@ TEST_F(ReservedSmsTest, AreEdgesAndNobodyElses) {
     SCOPED_TRACE(name);
     fake_.ForgetLaunches();
     Open(Options(5));
-    const auto path = backend_->paths().Find(name);
-    ASSERT_TRUE(path.ok()) << path.status();
+    Use(name);
     // One that an event warp runs, and one that needs a launch.
     for (const uint32_t threads : {32u, 64u}) {
-      auto event = Add(*path->path, *device_,
-                       {.kernel = simt::FindKernel("null_event"),
-                        .bindings = {Constant(0)},
-                        .block = {threads, 1, 1}});
+      auto event = Add(*device_, {.kernel = simt::FindKernel("null_event"),
+                                  .bindings = {Constant(0)},
+                                  .block = {threads, 1, 1}});
       for (int i = 0; i < 3; ++i) {
         event.ring->Commit();
         event.ring->Ring();
         EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
       }
-      TakeAway(*path->path, event);
+      TakeAway(event);
     }
     EXPECT_EQ(SmsUsed(), (std::set<uint32_t>{name == "edge" ? 6u : 26u}));
     EXPECT_THAT(backend_->description(),
@@ -573,20 +482,14 @@ TEST_F(ReservedSmsTest, ServeBackgroundKernelsNever) {
 
 TEST_F(ReservedSmsTest, AreReservedAgainInANewContext) {
   Open(Options(8));
-  const auto path = backend_->paths().Find("edge");
-  ASSERT_TRUE(path.ok()) << path.status();
-  auto event = Add(*path->path, *device_,
-                   {.kernel = simt::FindKernel("fail_if"),
-                    .bindings = {Writable()},
-                    .grid = {3, 1, 1}});
+  Use("edge");
+  auto event = AddFailIf(*device_);
   fake_.FaultOn("fail_if", FakeGpu::Nth(1));
-  RingWith(*event.ring, 0);
-  device_->Wait(*event.ring);
+  RingAndWait(*device_, event);
   fake_.ForgetLaunches();
-  RingWith(*event.ring, 0);
-  EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
+  EXPECT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
   EXPECT_EQ(SmsUsed(), std::set<uint32_t>{8});
-  TakeAway(*path->path, event);
+  TakeAway(event);
 }
 
 TEST_F(ReservedSmsTest, MoreThanTheGpuCanSpareAreRefused) {

@@ -41,7 +41,7 @@ class EdgePathTest : public CudaBackendFixture {
   }
   static void Serve(TestDevice& device, const TestDevice::Event& event,
                     uint64_t events) {
-    const uint64_t before = event.kernel->counts().rung;
+    const uint64_t before = event.ring->last_rung().value();
     for (uint64_t rung = 0, ended = 0; ended < events; ++ended) {
       while (rung < events && event.ring->free_slots() > 0) {
         ++rung;

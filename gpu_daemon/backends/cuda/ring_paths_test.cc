@@ -13,10 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "gpu_daemon/backends/cuda/cuda_backend.h"
-#include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
-#include "gpu_daemon/kernels/registry.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -26,108 +23,13 @@ using shm::EventState;
 using shm::EventStatus;
 using ::testing::HasSubstr;
 
-uint32_t KernelCode(uint32_t code) {
-  return static_cast<uint32_t>(EventStatus::kKernelStatusBase) + code;
-}
-
-// A device whose apertures the GPU reaches.
-struct MappedDevice : TestDevice {
-  explicit MappedDevice(Backend& backend, std::string name = "test0")
-      : TestDevice(std::move(name)) {
-    for (const shm::Aperture* aperture :
-         {&memory->submission(), &memory->completion()}) {
-      auto mapping =
-          backend.memory().MapHost({aperture->At(0), aperture->size()});
-      EXPECT_TRUE(mapping.ok()) << mapping.status();
-      mappings.push_back(*std::move(mapping));
-    }
-  }
-  std::atomic_ref<uint32_t> doorbell(const Event& event) {
-    return std::atomic_ref(
-        memory->submission().doorbells()[event.kernel->event_id()]);
-  }
-  std::vector<std::unique_ptr<HostMapping>> mappings;
-};
-
-class RingPathsTest : public ::testing::TestWithParam<std::string> {
+class RingPathsTest : public CudaBackendFixture,
+                      public ::testing::WithParamInterface<std::string> {
  protected:
   void Open(std::chrono::milliseconds longest_kernel =
                 std::chrono::milliseconds(10'000)) {
-    BackendOptions options;
-    options.on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
-                                  std::string reason) {
-      std::lock_guard lock(mutex_);
-      violations_.emplace_back(memory, std::move(reason));
-    };
-    auto backend =
-        CudaBackend::CreateOn(fake_.driver(), options,
-                              {.image = FakeGpu::Image(),
-                               .longest_kernel = longest_kernel,
-                               .look_every = std::chrono::milliseconds(5)});
-    ASSERT_TRUE(backend.ok()) << backend.status();
-    backend_ = *std::move(backend);
-    const auto found = backend_->paths().Find(GetParam());
-    ASSERT_TRUE(found.ok()) << found.status();
-    path_ = found->path;
-    device_.emplace(*backend_);
+    OpenPath(GetParam(), longest_kernel);
   }
-  ~RingPathsTest() override {
-    if (backend_ == nullptr) return;
-    backend_->Stop();
-    device_.reset();
-    backend_.reset();
-    EXPECT_EQ(fake_.live_objects(), LiveObjects{});
-    EXPECT_EQ(fake_.stale_uses(), 0u);
-  }
-
-  TestDevice::Event Add(TestDevice& device, uint32_t entries = 4,
-                        const char* kernel = "fail_if") {
-    auto event = device.Register({.kernel = simt::FindKernel(kernel),
-                                  .bindings = {{.writable = true}},
-                                  .grid = {3, 1, 1},
-                                  .entries = entries});
-    const auto status = path_->Add(event.kernel);
-    EXPECT_TRUE(status.ok()) << status;
-    return event;
-  }
-  static void Commit(const TestDevice::Event& event, uint32_t code) {
-    std::memcpy(event.ring->parameters(), &code, sizeof(code));
-    event.ring->Commit();
-  }
-  Completion RingAndWait(MappedDevice& device, const TestDevice::Event& event,
-                         uint32_t code = 0) {
-    Commit(event, code);
-    event.ring->Ring();
-    return device.Wait(*event.ring);
-  }
-  uint64_t TakeAway(const TestDevice::Event& event) {
-    path_->Remove(event.kernel);
-    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
-    event.kernel->AbortUnfinished(EventStatus::kUnregistered);
-    return event.kernel->counts().aborted;
-  }
-  size_t violations() {
-    std::lock_guard lock(mutex_);
-    return violations_.size();
-  }
-  template <class Condition>
-  static bool Until(Condition condition) {
-    const auto limit =
-        std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > limit) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-
-  FakeGpu fake_;
-  std::mutex mutex_;
-  std::vector<std::pair<std::shared_ptr<DeviceMemory>, std::string>>
-      violations_;
-  std::unique_ptr<Backend> backend_;
-  LaunchPath* path_ = nullptr;
-  std::optional<MappedDevice> device_;
 };
 
 INSTANTIATE_TEST_SUITE_P(All, RingPathsTest,
@@ -136,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(All, RingPathsTest,
 
 TEST_P(RingPathsTest, RemovingAWaitingRingRunsNothingThatWasNotRung) {
   Open();
-  auto event = Add(*device_, 8);
+  auto event = AddFailIf(*device_, 8);
   for (uint32_t i = 1; i <= 5; ++i) {
     ASSERT_EQ(RingAndWait(*device_, event, i).status, KernelCode(i));
   }
@@ -158,7 +60,7 @@ TEST_P(RingPathsTest, ADoorbellServesAnotherRingAfterIt) {
   Open();
   for (int i = 0; i < 3; ++i) {
     device_->next_doorbell = 0;
-    auto event = Add(*device_);
+    auto event = AddFailIf(*device_);
     for (uint32_t n = 1; n <= 6; ++n) {
       const Completion completion = RingAndWait(*device_, event, n);
       ASSERT_EQ(completion.sequence.value(), n);
@@ -170,7 +72,7 @@ TEST_P(RingPathsTest, ADoorbellServesAnotherRingAfterIt) {
 
 TEST_P(RingPathsTest, RingsThatNobodyTookAreAborted) {
   Open();
-  auto event = Add(*device_, 8);
+  auto event = AddFailIf(*device_, 8);
   backend_->Stop();
   for (int i = 0; i < 3; ++i) Commit(event, 0);
   event.ring->Ring();
@@ -183,7 +85,7 @@ TEST_P(RingPathsTest, RingsThatNobodyTookAreAborted) {
 // Every change of a device's memory has the path stand still.
 TEST_P(RingPathsTest, NoRingIsLostOrRunTwiceWhileMemoryComesAndGoes) {
   Open();
-  auto event = Add(*device_, 16);
+  auto event = AddFailIf(*device_, 16);
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> seen{0};
   std::thread changes([&] {
@@ -220,7 +122,7 @@ TEST_P(RingPathsTest, NoRingIsLostOrRunTwiceWhileMemoryComesAndGoes) {
 
 TEST_P(RingPathsTest, ABadEntryIsRefusedAndTheNextOneRuns) {
   Open();
-  auto event = Add(*device_);
+  auto event = AddFailIf(*device_);
   ASSERT_EQ(RingAndWait(*device_, event, 3).status, KernelCode(3));
   Commit(event, 0);
   auto* header =
@@ -246,8 +148,8 @@ TEST_P(RingPathsTest, ADoorbellBeyondTheRingIsAViolationOfThatDeviceOnly) {
   Open();
   for (const uint32_t jump : {1'000u, 1u << 30, 3u << 30, 0u - 100}) {
     auto hostile = std::make_unique<MappedDevice>(*backend_, "hostile");
-    auto bad = Add(*hostile);
-    auto good = Add(*device_);
+    auto bad = AddFailIf(*hostile);
+    auto good = AddFailIf(*device_);
     ASSERT_EQ(RingAndWait(*hostile, bad).state, EventState::kDone);
     const size_t before = violations();
     hostile->doorbell(bad).fetch_add(jump);
@@ -269,8 +171,8 @@ TEST_P(RingPathsTest, ADoorbellBeyondTheRingIsAViolationOfThatDeviceOnly) {
 
 TEST_P(RingPathsTest, AKernelThatDoesNotEndDoesNotKeepItsRing) {
   Open(std::chrono::milliseconds(50));
-  auto event = Add(*device_, 8);
-  auto other = Add(*device_, 8);
+  auto event = AddFailIf(*device_, 8);
+  auto other = AddFailIf(*device_, 8);
   std::atomic<bool> hangs{false};
   fake_.HangOn("fail_if", [&hangs](const KernelCall& call) {
     uint32_t code = 0;
@@ -306,7 +208,7 @@ TEST_P(RingPathsTest, RefusesWhatItCannotServe) {
 TEST_P(RingPathsTest, HasRoomForSoManyRings) {
   Open();
   std::vector<TestDevice::Event> events;
-  for (int i = 0; i < 28; ++i) events.push_back(Add(*device_));
+  for (int i = 0; i < 28; ++i) events.push_back(AddFailIf(*device_));
   auto one_more = device_->Register(
       {.kernel = simt::FindKernel("null_event"), .bindings = {{}}});
   EXPECT_EQ(path_->Add(one_more.kernel).code(),
@@ -320,7 +222,7 @@ TEST_P(RingPathsTest, HasRoomForSoManyRings) {
 // Both work, and neither keeps the other one's memory from being freed.
 TEST_P(RingPathsTest, OtherPathsComeAndGoBesideIt) {
   Open();
-  auto event = Add(*device_);
+  auto event = AddFailIf(*device_);
   ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
   const auto graph = backend_->paths().Find("graph");
   ASSERT_TRUE(graph.ok());
@@ -356,7 +258,7 @@ TEST_P(StreamWaitPathTest, NeedsStreamsThatWaitForMemory) {
 
 TEST_P(StreamWaitPathTest, ALaunchThatIsRefusedIsTriedAgain) {
   Open();
-  auto event = Add(*device_);
+  auto event = AddFailIf(*device_);
   ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
   for (uint32_t i = 1; i < 30; ++i) {
     fake_.FailNext(i % 2 == 0 ? "cuLaunchKernel" : "cuStreamWaitValue32",
@@ -370,7 +272,7 @@ TEST_P(StreamWaitPathTest, ALaunchThatIsRefusedIsTriedAgain) {
 // The moved doorbell is written over, again and again.
 TEST_P(StreamWaitPathTest, ADeviceThatRingsWhileItIsRemovedHasTheLastWord) {
   Open();
-  auto event = Add(*device_, 64);
+  auto event = AddFailIf(*device_, 64);
   ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
   std::atomic<bool> stop{false};
   std::atomic<uint32_t> rung{0};
