@@ -2,9 +2,11 @@
 // results, the same ledger. The CUDA back-end runs on a driver made of CPU
 // threads here; what only a GPU can show is gpu_check's.
 #include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -14,6 +16,7 @@
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
+#include "shm/clock.h"
 
 namespace carillon {
 namespace {
@@ -63,6 +66,16 @@ class LaunchPathsTest : public ::testing::TestWithParam<std::string> {
     auto device = edge::Device::Attach(options);
     EXPECT_TRUE(device.ok()) << Message(device.status());
     return device.ok() ? *std::move(device) : nullptr;
+  }
+
+  void SetTracing(bool on) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kBound);
+    v1::SetTracingRequest request;
+    request.set_on(on);
+    v1::SetTracingResponse response;
+    EXPECT_TRUE(
+        testbed_->admin().SetTracing(&context, request, &response).ok());
   }
 
   std::unique_ptr<Testbed> testbed_;
@@ -217,6 +230,43 @@ TEST_P(LaunchPathsTest, APathThatIsNotThereIsRefusedWithThoseThatAre) {
   EXPECT_THAT(Message(refused.status()),
               HasSubstr("no launch path 'warp_drive'; there are: edge, "));
   EXPECT_EQ(testbed_->Status().ekt_used(), 0u);
+}
+
+TEST_P(LaunchPathsTest, EveryPathStampsAnEventsLifeWhileTracing) {
+  // Between the CPU's clock and the GPU's, as gpud has measured it.
+  constexpr shm::Nanoseconds kClockError = 50'000'000;
+  auto device = Attach("device0");
+  std::mt19937 random(1);
+  for (const std::string& path : paths_) {
+    SCOPED_TRACE(path);
+    Adder adder(*device, path, 10);
+    ASSERT_NE(adder.queue, nullptr);
+    const auto life = [&] {
+      adder.Prepare(random);
+      adder.queue->RingDoorbell();
+      EXPECT_TRUE(adder.queue->Wait(kBound).ok());
+      const edge::EventLife life = adder.queue->life();
+      adder.queue->Free();
+      return life;
+    };
+    EXPECT_EQ(life().finished_ns, 0u);
+    SetTracing(true);
+    EXPECT_TRUE(adder.queue->tracing());
+    // Who had looked before may take another one without.
+    life();
+    life();
+    const shm::Nanoseconds before = shm::NowNs();
+    const edge::EventLife stamps = life();
+    EXPECT_GE(stamps.rung_ns, before);
+    EXPECT_GE(stamps.seen_ns + kClockError, stamps.rung_ns);
+    EXPECT_GE(stamps.queued_ns, stamps.seen_ns);
+    EXPECT_GE(stamps.dispatched_ns, stamps.queued_ns);
+    EXPECT_GE(stamps.finished_ns + kClockError, stamps.dispatched_ns);
+    EXPECT_LE(stamps.finished_ns, shm::NowNs() + kClockError);
+    SetTracing(false);
+    EXPECT_FALSE(adder.queue->tracing());
+    EXPECT_TRUE(edge::edgeUnregisterEvent(*device, adder.queue).ok());
+  }
 }
 
 TEST_P(LaunchPathsTest, WhatTheDefaultRefusesIsServedAndTheOneThatDoesIsNamed) {

@@ -208,6 +208,8 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext*,
                                       const v1::SetTracingRequest* request,
                                       v1::SetTracingResponse*) {
   daemon_->backend->paths().SetTracing(request->on());
+  // Where a GPU polls, no path tells them.
+  for (const auto& session : sessions_->All()) session->TellTracing();
   return grpc::Status::OK;
 }
 

@@ -237,6 +237,14 @@ absl::StatusOr<shm::DoorbellIndex> Session::FreeDoorbell() const {
                reason::kEktFull, "ekt_entries", "carillon ekt");
 }
 
+// Writers: this, and front-ends, which know of no other value; reader: the
+// device, relaxed.
+void Session::TellTracing() const {
+  std::atomic_ref(memory().completion().completion_control().tracing)
+      .store(daemon_->backend->paths().tracing() ? 1 : 0,
+             std::memory_order_relaxed);
+}
+
 absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     const v1::RegisterEventRequest& request) {
   std::lock_guard lock(mutex_);
@@ -268,6 +276,7 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     return WithDetail(path.status(), reason::kUnknownLaunchPath, "launch_path",
                       "carillon status");
   }
+  TellTracing();
   slot->Fill(event->event());
   const v1::RegisterEventResponse response = event->Describe();
   daemon_->bus->Publish(RegisteredMessage(*event->event()));

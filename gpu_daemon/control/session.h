@@ -95,6 +95,8 @@ class Session {
   absl::StatusOr<LaunchResult> LaunchKernel(
       const v1::LaunchKernelRequest& request, const GivenUp& given_up);
 
+  // Lets the device know whether gpud traces, for its stamps.
+  void TellTracing() const;
   // Every few hundred milliseconds: gpud's sign of life for the device, and
   // telemetry.
   void Tick(shm::Nanoseconds now);

@@ -58,7 +58,7 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
   entries.push_back(
       {{"stream_wait",
         "kernels launched ahead, each behind a wait for its doorbell"},
-       [this](bool) { return StartRings<StreamWaitPath>(); }});
+       [this](bool tracing) { return StartRings<StreamWaitPath>(tracing); }});
   entries.push_back(HostPath(
       {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
       [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
@@ -75,8 +75,9 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
         return std::make_unique<BaselinePath>(
             gpu_.get(), BaselinePath::Completion::kEpilogue);
       }));
-  entries.push_back({{"persistent", "resident thread blocks poll and run"},
-                     [this](bool) { return StartRings<PersistentPath>(); }});
+  entries.push_back(
+      {{"persistent", "resident thread blocks poll and run"},
+       [this](bool tracing) { return StartRings<PersistentPath>(tracing); }});
   paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);
   return absl::OkStatus();
 }
@@ -100,9 +101,11 @@ absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartEdge(
 }
 
 template <class Path>
-absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartRings() {
+absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartRings(
+    bool tracing) {
   auto path =
-      Path::Create(gpu_.get(), {.on_violation = options_.on_violation,
+      Path::Create(gpu_.get(), {.tracing = tracing,
+                                .on_violation = options_.on_violation,
                                 .longest_kernel = gpu_->longest_kernel()});
   if (!path.ok()) return path.status();
   return std::unique_ptr<LaunchPath>(*std::move(path));

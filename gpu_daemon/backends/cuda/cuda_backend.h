@@ -73,7 +73,7 @@ class CudaBackend : public Backend {
   std::vector<HostLauncher*> launchers() const;
   absl::StatusOr<std::unique_ptr<LaunchPath>> StartEdge(bool tracing);
   template <class Path>
-  absl::StatusOr<std::unique_ptr<LaunchPath>> StartRings();
+  absl::StatusOr<std::unique_ptr<LaunchPath>> StartRings(bool tracing);
 
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;

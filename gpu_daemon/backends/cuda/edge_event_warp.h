@@ -52,6 +52,36 @@ CARILLON_EDGE shm::EventStatus CopyAndCheckEntry(Port& port,
   return CheckEdgeHeader(HeaderOf(copy), entry, sequence);
 }
 
+// The first stamps of a life, which are one; or zeros.
+template <class Port>
+CARILLON_EDGE void StoreLife(Port& port, shm::EventLife* life, uint64_t rung_ns,
+                             uint64_t taken_ns) {
+  port.StoreSystem(&life->rung_ns, rung_ns);
+  port.StoreSystem(&life->seen_ns, taken_ns);
+  port.StoreSystem(&life->queued_ns, taken_ns);
+  port.StoreSystem(&life->dispatched_ns, taken_ns);
+  port.StoreSystem(&life->finished_ns, uint64_t{0});
+}
+
+// Of an event that the calling thread has taken, as `tracing` (EdgeTracing) says:
+// fills in its life's beginning or clears it, and has `frame` lead to it.
+// `offset`: host memory, EdgeControl::clock_offset_ns or its like; read while
+// tracing.
+template <class Port>
+CARILLON_EDGE void BeginLife(Port& port, uint32_t tracing,
+                             const int64_t* offset, shm::EventLife* life,
+                             uint64_t rung_ns, EventFrame& frame) {
+  if (tracing == static_cast<uint32_t>(EdgeTracing::kOff)) return;
+  if (tracing == static_cast<uint32_t>(EdgeTracing::kClear)) {
+    return StoreLife(port, life, 0, 0);
+  }
+  frame.life = life;
+  frame.clock_offset_ns = static_cast<int64_t>(
+      port.LoadSystem(reinterpret_cast<const uint64_t*>(offset)));
+  StoreLife(port, life, rung_ns,
+            port.NowNs() + static_cast<uint64_t>(frame.clock_offset_ns));
+}
+
 template <class Port>
 class EdgeEventWarp {
  public:
@@ -209,7 +239,7 @@ class EdgeEventWarp {
 
   CARILLON_EDGE bool Refuse(Event& event, shm::EventStatus status) {
     port_.Elect([&] {
-      if (event.life != nullptr) StoreLife(event.life, 0, 0);
+      if (event.life != nullptr) StoreLife(port_, event.life, 0, 0);
       port_.CountDevice(&event.totals.failed, uint64_t{1});
       port_.CountDevice(&event.totals.refused, uint64_t{1});
     });
@@ -318,21 +348,13 @@ class EdgeEventWarp {
     if (tracing == EdgeTracing::kOff) return;
     shm::EventLife* life = &event.entry.lives[event.slot];
     if (tracing == EdgeTracing::kClear) {
-      port_.Elect([&] { StoreLife(life, 0, 0); });
+      port_.Elect([&] { StoreLife(port_, life, 0, 0); });
       return;
     }
     event.life = life;
     port_.Elect([&] {
-      StoreLife(life, HeaderOf(block_.copies[index_]).rung_ns, Now());
+      StoreLife(port_, life, HeaderOf(block_.copies[index_]).rung_ns, Now());
     });
-  }
-  CARILLON_EDGE void StoreLife(shm::EventLife* life, uint64_t rung_ns,
-                               uint64_t taken_ns) {
-    port_.StoreSystem(&life->rung_ns, rung_ns);
-    port_.StoreSystem(&life->seen_ns, taken_ns);
-    port_.StoreSystem(&life->queued_ns, taken_ns);
-    port_.StoreSystem(&life->dispatched_ns, taken_ns);
-    port_.StoreSystem(&life->finished_ns, uint64_t{0});
   }
   CARILLON_EDGE uint64_t Now() {
     return port_.NowNs() + static_cast<uint64_t>(ClockOffset());

@@ -100,10 +100,10 @@ absl::StatusOr<std::unique_ptr<EdgePath>> EdgePath::Create(Gpu* gpu,
 
 EdgePath::EdgePath(Gpu* gpu, Options options)
     : ResidentPath(gpu, std::string(kEdgePath), "gpud-edge-watch",
-                   {.on_violation = options.on_violation,
+                   {.tracing = options.tracing,
+                    .on_violation = options.on_violation,
                     .longest_kernel = options.longest_kernel}),
-      options_(std::move(options)),
-      tracing_(options_.tracing) {}
+      options_(std::move(options)) {}
 
 EdgePath::~EdgePath() { Close(); }
 
@@ -283,7 +283,6 @@ absl::Status EdgePath::MakeGraphs(Row& row) {
 
 void EdgePath::FillIn(const Row& row, EdgeEntry& entry) const {
   entry = EntryOf(row);
-  entry.lives = &row.event->ring().life(shm::Sequence(0));
   entry.ended = row.ended.as<uint64_t>();
   entry.execs = reinterpret_cast<uint64_t(*)[2]>(row.execs.as<uint64_t>());
   entry.inline_function = row.inline_function;
@@ -351,9 +350,6 @@ absl::Status EdgePath::StartDispatchers() {
   for (EdgeDispatcherReport& dispatcher : report_->dispatchers) {
     StoreWord(dispatcher.state, static_cast<uint32_t>(EdgeState::kNone));
   }
-  traced_ever_ |= tracing_;
-  StoreWord(control_->tracing, TracingWord());
-  StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
   StoreWord(control_->trap, 0u);
   StoreWord(control_->command, static_cast<uint32_t>(EdgeCommand::kServe));
   for (; launched_ < dispatchers(); ++launched_) {
@@ -431,17 +427,9 @@ absl::Status EdgePath::FetchHeads() {
   return absl::OkStatus();
 }
 
-uint32_t EdgePath::TracingWord() const {
-  return static_cast<uint32_t>(tracing_       ? EdgeTracing::kOn
-                               : traced_ever_ ? EdgeTracing::kClear
-                                              : EdgeTracing::kOff);
-}
-
-void EdgePath::SetTracing(bool on) {
-  const auto lock = Lock();
-  tracing_ = on;
-  traced_ever_ |= on;
-  StoreWord(control_->tracing, TracingWord());
+void EdgePath::ShowTracing() {
+  StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
+  StoreWord(control_->tracing, static_cast<uint32_t>(tracing()));
 }
 
 std::vector<PathCounter> EdgePath::counters() const {
@@ -465,9 +453,6 @@ EdgeFigures EdgePath::dispatch_figures() const {
 // --- Watching.
 
 void EdgePath::LookAtShared() {
-  if (tracing_) {
-    StoreWord(control_->clock_offset_ns, gpu().clock_offset_ns());
-  }
   if (const std::string why = WhyLost(); !why.empty()) BeginAgain(why);
 }
 

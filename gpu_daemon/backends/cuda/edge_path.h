@@ -46,7 +46,6 @@ class EdgePath : public ResidentPath {
                                                           Options options);
   ~EdgePath() override;
 
-  void SetTracing(bool on) override;
   // The dispatchers' own.
   std::vector<PathCounter> counters() const override;
 
@@ -75,6 +74,7 @@ class EdgePath : public ResidentPath {
   absl::Status PlaceOwn(Resident& resident) override;
   absl::Status BeginAll() override;
   bool EndAll() override;
+  void ShowTracing() override;
   void LookAtShared() override;
   bool LookAt(Resident& resident, shm::Nanoseconds now) override;
   uint64_t OldestWaiting(Resident& resident) override;
@@ -109,7 +109,6 @@ class EdgePath : public ResidentPath {
   // Why not all dispatchers are up or on their way back; empty: they are.
   std::string WhyLost();
   absl::Status FetchHeads();
-  uint32_t TracingWord() const;
   // Where the head of an event warp lies in the dispatchers' heads.
   size_t HeadOf(const Row& row, uint32_t warp) const;
 
@@ -129,8 +128,6 @@ class EdgePath : public ResidentPath {
   // Why it is inline only; empty: it is not. Written by Open() alone.
   std::string no_graphs_;
   bool opened_ = false;
-  bool tracing_;
-  bool traced_ever_ = false;
   // Dispatchers that were launched since the last EndAll().
   uint32_t launched_ = 0;
   absl::Status begun_;  // what became of the last BeginAll()

@@ -48,9 +48,17 @@ namespace carillon::gpud {
 // Host memory. Writer: the host, release; readers: the leads, with every look at
 // their doorbells.
 struct alignas(128) PersistentControl {
-  uint32_t leave;  // 1: the blocks end, between two events
-  uint32_t padding[31];
+  // 1: the blocks end, between two events; and EdgeTracing, times 2: one read
+  // brings both.
+  uint32_t command;
+  uint32_t reserved;
+  int64_t clock_offset_ns;  // as EdgeControl's
+  uint32_t padding[28];
 };
+inline constexpr uint32_t kPersistentEnd = 1;
+constexpr uint32_t PersistentTracing(EdgeTracing tracing) {
+  return static_cast<uint32_t>(tracing) << 1;
+}
 static_assert(sizeof(PersistentControl) == 128);
 
 // Host memory. Writer: the lead, relaxed; reader: the host.
@@ -69,7 +77,7 @@ static_assert(sizeof(PersistentReport) == 128);
 // In device memory, one an event kernel. The host writes it while no block is
 // there; then it is the GPU's.
 struct alignas(128) PersistentEntry {
-  // Without execs, lives, ended and the inline function. One frame is in use:
+  // Without execs, ended and the inline function. One frame is in use:
   // Frame(0, 0), with scratch[0].
   EdgeEntry entry;
   const uint32_t* doorbell;  // host-mapped
@@ -125,6 +133,11 @@ class PersistentBlock {
       const uint32_t fail_status =
           port_.PeekDevice(&frame.scratch->fail_status);
       port_.PutDevice(&frame.scratch->fail_status, 0u);
+      if (frame.life != nullptr) {
+        port_.StoreSystem(
+            &frame.life->finished_ns,
+            port_.NowNs() + static_cast<uint64_t>(frame.clock_offset_ns));
+      }
       port_.Complete(
           frame.ecq,
           fail_status == 0 ? shm::EventState::kDone : shm::EventState::kFailed,
@@ -148,7 +161,7 @@ class PersistentBlock {
     }
     for (uint32_t round = 0;; ++round) {
       const Look look = Poll();
-      if (look.leave) {
+      if ((look.command & kPersistentEnd) != 0) {
         port_.Elect(
             [&] { port_.FreeDevice(&entry_.turn, turn_ | kPersistentLeave); });
         return false;
@@ -162,7 +175,7 @@ class PersistentBlock {
       }
       port_.AcquirePolled();
       round = 0;
-      if (Take()) return true;
+      if (Take(look.command >> 1)) return true;
     }
   }
 
@@ -180,24 +193,25 @@ class PersistentBlock {
   }
 
   struct Look {
-    bool leave;
+    uint32_t command;
     uint32_t rings;
   };
   // Both words are on their way over PCIe at once.
   CARILLON_EDGE Look Poll() {
     const uint64_t words = port_.Elect([&] {
-      const uint32_t leave = port_.PollWord(&entry_.control->leave);
+      const uint32_t command = port_.PollWord(&entry_.control->command);
       const uint32_t rings = port_.PollWord(entry_.doorbell);
       if (++looks_ % kLooksAReport == 0) {
         port_.StoreSystem(&entry_.report->looks, looks_);
       }
-      return uint64_t{leave} << 32 | rings;
+      return uint64_t{command} << 32 | rings;
     });
-    return {.leave = words >> 32 != 0, .rings = static_cast<uint32_t>(words)};
+    return {.command = static_cast<uint32_t>(words >> 32),
+            .rings = static_cast<uint32_t>(words)};
   }
 
   // The rung event: a turn, or a completion at once (false).
-  CARILLON_EDGE bool Take() {
+  CARILLON_EDGE bool Take(uint32_t tracing) {
     const EdgeEntry& entry = entry_.entry;
     const uint64_t sequence = next_++;
     ++ring_;
@@ -212,6 +226,7 @@ class PersistentBlock {
     }
     if (status != shm::EventStatus::kOk) {
       port_.Elect([&] {
+        if (tracing != 0) StoreLife(port_, &entry.lives[slot], 0, 0);
         port_.Complete(&entry.ecq[slot], shm::EventState::kFailed,
                        static_cast<uint32_t>(status), sequence);
         Count(&entry_.totals.failed, &entry_.report->totals.failed);
@@ -229,6 +244,10 @@ class PersistentBlock {
                           .clock_offset_ns = 0,
                           .slot_ended = nullptr,
                           .launcher_ended = nullptr};
+      if (tracing != 0) {
+        BeginLife(port_, tracing, &entry_.control->clock_offset_ns,
+                  &entry.lives[slot], HeaderOf(entry_.copy).rung_ns, *frame);
+      }
       port_.FreeDevice(&entry_.turn, turn_);
     });
     return true;

@@ -13,6 +13,7 @@
 
 #include "gpu_daemon/backends/cuda/edge_thread_port.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -60,6 +61,7 @@ class Testbed : public EdgeThreadGpu {
     frames_.resize(entries * 2 * EventFrameBytes(sizeof(WorkArgs)) / 16);
     entry_.entry.esq = device_.memory->submission().At(layout.esq_offset);
     entry_.entry.ecq = event_.kernel->ring().completion_slot(shm::Sequence(0));
+    entry_.entry.lives = &event_.kernel->ring().life(shm::Sequence(0));
     entry_.entry.frames = reinterpret_cast<std::byte*>(frames_.data());
     entry_.entry.scratch = &scratch_;
     entry_.entry.arguments = &ArgumentStepsIn(steps_);
@@ -83,14 +85,18 @@ class Testbed : public EdgeThreadGpu {
     entry_.first = first;
     entry_.ring = event_.kernel->first_ring() + static_cast<uint32_t>(first);
     entry_.turn = entry_.arrived = entry_.ended_turn = 0;
-    std::atomic_ref(control_.leave).store(0);
+    std::atomic_ref(control_.command).store(PersistentTracing(tracing_));
     for (uint32_t block = 0; block < entry_.blocks; ++block) {
       threads_.emplace_back([this, block] { RunBlocks(block); });
     }
   }
+  void Trace(EdgeTracing tracing) {
+    tracing_ = tracing;
+    std::atomic_ref(control_.command).store(PersistentTracing(tracing));
+  }
   // Returns when all blocks have left.
   void Stop() {
-    std::atomic_ref(control_.leave).store(1);
+    std::atomic_ref(control_.command).store(kPersistentEnd);
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
@@ -170,6 +176,7 @@ class Testbed : public EdgeThreadGpu {
   std::vector<Unit> frames_;
   EventScratch scratch_{};
   PersistentControl control_{};
+  EdgeTracing tracing_ = EdgeTracing::kOff;
   PersistentReport report_{};
   PersistentEntry entry_{};
   alignas(16) std::byte copy_[256] = {};
@@ -275,6 +282,35 @@ TEST_P(PersistentBlocksTest, BlocksLeaveBetweenEventsAndOthersGoOn) {
   }
   EXPECT_EQ(ended, 100u);
   EXPECT_FALSE(testbed.mixed());
+}
+
+TEST_P(PersistentBlocksTest, LivesAreStampedWhileTracingAndThenCleared) {
+  const auto owner =
+      std::make_unique<Testbed>(GetParam(), simt::Dim3{3, 1, 1}, 1);
+  Testbed& testbed = *owner;
+  const auto life = [&]() -> shm::EventLife& {
+    return testbed.event().kernel->ring().life(shm::Sequence(0));
+  };
+  // Nobody writes there before somebody traces.
+  life().finished_ns = 1;
+  testbed.Start();
+  ASSERT_EQ(testbed.RingAndPoll(1).state, EventState::kDone);
+  EXPECT_EQ(life().finished_ns, 1u);
+  testbed.Trace(EdgeTracing::kOn);
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t before = shm::NowNs();
+    ASSERT_EQ(testbed.RingAndPoll(1).state, EventState::kDone);
+    // The first may have been taken by a look before that.
+    if (i == 0) continue;
+    EXPECT_GE(life().seen_ns, before);
+    EXPECT_GE(life().finished_ns, life().dispatched_ns);
+    EXPECT_LE(life().finished_ns, shm::NowNs());
+  }
+  testbed.Trace(EdgeTracing::kClear);
+  testbed.RingAndPoll(1);
+  ASSERT_EQ(testbed.RingAndPoll(1).state, EventState::kDone);
+  EXPECT_EQ(life().seen_ns, 0u);
+  EXPECT_EQ(life().finished_ns, 0u);
 }
 
 TEST_P(PersistentBlocksTest, ADoorbellBeyondTheRingIsNotFollowed) {

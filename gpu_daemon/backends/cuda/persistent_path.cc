@@ -135,7 +135,7 @@ absl::Status PersistentPath::Begin(Ring& ring) {
   CUresult result =
       driver.cuMemcpyHtoD(blocks.entry.address(), &entry, sizeof(entry));
   if (result == CUDA_SUCCESS) {
-    StoreWord(words_->control.leave, 0u);
+    StoreWord(words_->control.command, PersistentTracing(tracing()));
     auto* address = blocks.entry.as<PersistentEntry>();
     void* parameters[] = {&address};
     result =
@@ -156,7 +156,16 @@ EventTotals PersistentPath::Reported(const Ring& ring) {
   return now;
 }
 
-void PersistentPath::AskToEnd(Ring&) { StoreWord(words_->control.leave, 1u); }
+void PersistentPath::AskToEnd(Ring&) {
+  StoreWord(words_->control.command, kPersistentEnd);
+}
+
+void PersistentPath::ShowTracing() {
+  PersistentControl& control = words_->control;
+  StoreWord(control.clock_offset_ns, gpu().clock_offset_ns());
+  StoreWord(control.command, (LoadWord(control.command) & kPersistentEnd) |
+                                 PersistentTracing(tracing()));
+}
 
 std::vector<PathCounter> PersistentPath::counters() const {
   uint64_t looks = 0;

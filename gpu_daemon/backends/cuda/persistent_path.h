@@ -63,6 +63,7 @@ class PersistentPath : public RingPath {
   absl::Status Begin(Ring& ring) override;
   EventTotals Reported(const Ring& ring) override;
   void AskToEnd(Ring& ring) override;
+  void ShowTracing() override;
   void FreeShared() override;
   void AbandonShared() override;
   void AbandonRing(Ring& ring) override;

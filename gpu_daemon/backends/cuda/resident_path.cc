@@ -31,7 +31,9 @@ ResidentPath::ResidentPath(Gpu* gpu, std::string name, std::string thread_name,
     : gpu_(gpu),
       name_(std::move(name)),
       thread_name_(std::move(thread_name)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      tracing_(options_.tracing),
+      traced_ever_(options_.tracing) {}
 
 ResidentPath::~ResidentPath() = default;
 
@@ -131,6 +133,7 @@ EdgeEntry ResidentPath::EntryOf(const Resident& resident) const {
   EdgeEntry entry{};
   entry.esq = event.memory().submission().At(layout.esq_offset);
   entry.ecq = event.ring().completion_slot(shm::Sequence(0));
+  entry.lives = &event.ring().life(shm::Sequence(0));
   entry.frames = resident.frames.as<std::byte>();
   entry.scratch = resident.scratch.as<EventScratch>();
   entry.arguments = resident.arguments.as<ArgumentSteps>();
@@ -201,6 +204,7 @@ absl::Status ResidentPath::StartAll() {
     return absl::OkStatus();
   }
   running_ = true;
+  ShowTracing();
   for (ResidentPtr& resident : residents_) resident->stands_still_since = 0;
   const absl::Status status = BeginAll();
   watch_.notify_all();
@@ -260,6 +264,14 @@ void ResidentPath::Unpause() {
                 name_, std::string(status.message()));
 }
 
+void ResidentPath::SetTracing(bool on) {
+  std::lock_guard lock(mutex_);
+  tracing_ = on;
+  traced_ever_ |= on;
+  gpu_->SetTracing(on);
+  ShowTracing();
+}
+
 std::vector<PathCounter> ResidentPath::counters() const {
   return {{"polls", looks_.load(std::memory_order_relaxed)},
           {"sleeps", sleeps_.load(std::memory_order_relaxed)}};
@@ -303,7 +315,10 @@ void ResidentPath::Watch() {
     // is at work, and wakes whom it has to.
     if (const Gpu::Use use = gpu_->TryEnter()) {
       std::lock_guard lock(mutex_);
-      if (running_) LookAtShared();
+      if (running_) {
+        if (tracing_) ShowTracing();
+        LookAtShared();
+      }
       for (ResidentPtr& resident : residents_) {
         if (running_ ? LookAt(*resident, now) : FailRung(*resident)) {
           last_busy = now;

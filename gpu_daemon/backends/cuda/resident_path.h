@@ -38,6 +38,7 @@ class ResidentPath : public LaunchPath,
                      private Gpu::Resident {
  public:
   struct Options {
+    bool tracing = false;
     OnViolation on_violation;
     // What may pass before events that the GPU has taken end.
     std::chrono::milliseconds longest_kernel{10'000};
@@ -53,6 +54,7 @@ class ResidentPath : public LaunchPath,
       const DeviceMemory* memory) override;
   // Unimplemented: only doorbells launch.
   absl::Status Wake() override;
+  void SetTracing(bool on) override;
   // Those of the watching thread.
   std::vector<PathCounter> counters() const override;
   std::string notice() const override;
@@ -106,6 +108,9 @@ class ResidentPath : public LaunchPath,
   // Ends that, at an event's end; totals are exact then. Also after a BeginAll()
   // that failed half-way. False: the context is lost.
   virtual bool EndAll() = 0;
+  // tracing() or the Gpu's clock may be another now: for the GPU to see. Only
+  // under the lock.
+  virtual void ShowTracing() = 0;
   // Every now and then while they are served.
   virtual void LookAtShared() {}
   // True: look again soon.
@@ -130,6 +135,11 @@ class ResidentPath : public LaunchPath,
   // --- For it.
 
   Gpu& gpu() const { return *gpu_; }
+  // Lock held.
+  EdgeTracing tracing() const {
+    if (tracing_) return EdgeTracing::kOn;
+    return traced_ever_ ? EdgeTracing::kClear : EdgeTracing::kOff;
+  }
   const std::string& name() const { return name_; }
   const std::vector<ResidentPtr>& residents() const { return residents_; }
   std::unique_lock<std::mutex> Lock() const { return std::unique_lock(mutex_); }
@@ -187,6 +197,8 @@ class ResidentPath : public LaunchPath,
   bool running_ = false;
   bool paused_ = false;
   bool stopped_ = false;
+  bool tracing_;
+  bool traced_ever_;
   absl::Status given_up_;  // why; OK: it has not
   uint32_t losses_in_a_row_ = 0;
   uint64_t ended_at_loss_ = 0;

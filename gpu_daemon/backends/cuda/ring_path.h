@@ -16,10 +16,6 @@
 namespace carillon::gpud::cuda {
 
 class RingPath : public ResidentPath {
- public:
-  // Lives are not traced.
-  void SetTracing(bool) override {}
-
  protected:
   // CUDA_DEVICE_MAX_CONNECTIONS gives 32 hardware queues, and a stream that
   // waits must not share one: the rest is for the back-end's other streams.

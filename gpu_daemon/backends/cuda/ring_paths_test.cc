@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
+#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -217,6 +218,56 @@ TEST_P(RingPathsTest, HasRoomForSoManyRings) {
     EXPECT_EQ(RingAndWait(*device_, event, 2).status, KernelCode(2));
   }
   EXPECT_EQ(path_->RemoveDevice(device_->memory.get()).size(), 28u);
+}
+
+TEST_P(RingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
+  Open();
+  auto event = AddFailIf(*device_, 2);
+  const auto life_of = [&](uint32_t code) {
+    std::memcpy(event.ring->parameters(), &code, sizeof(code));
+    event.ring->Commit(nullptr, shm::NowNs());
+    event.ring->Ring();
+    EXPECT_TRUE(Until([&] { return event.ring->Poll().has_value(); }));
+    const shm::EventLife life = event.ring->life();
+    event.ring->Consume();
+    return life;
+  };
+  EXPECT_EQ(life_of(0).finished_ns, 0u);
+  path_->SetTracing(true);
+  // What was there before has been taken without.
+  life_of(0);
+  life_of(0);
+  // Between the CPU's clock and the GPU's, as gpud has measured it.
+  constexpr shm::Nanoseconds kClockError = 50'000'000;
+  const auto expect_stamps = [&](uint32_t code) {
+    const shm::Nanoseconds before = shm::NowNs();
+    const shm::EventLife life = life_of(code);
+    EXPECT_GE(life.rung_ns, before);
+    EXPECT_GE(life.seen_ns + kClockError, life.rung_ns);
+    EXPECT_GE(life.queued_ns, life.seen_ns);
+    EXPECT_GE(life.dispatched_ns, life.queued_ns);
+    EXPECT_GE(life.finished_ns, life.dispatched_ns);
+    EXPECT_LE(life.finished_ns, shm::NowNs() + kClockError);
+  };
+  for (int i = 0; i < 6; ++i) expect_stamps(0);
+  // In a new context, too: what is under way then has none.
+  fake_.FaultOn("fail_if", [](const KernelCall& call) {
+    uint32_t code = 0;
+    if (call.args().empty()) return false;
+    std::memcpy(&code, call.args().data(), sizeof(code));
+    return code == 13;
+  });
+  life_of(13);
+  for (int i = 0; i < 6; ++i) expect_stamps(0);
+  path_->SetTracing(false);
+  life_of(0);
+  life_of(0);
+  for (int i = 0; i < 3; ++i) {
+    const shm::EventLife life = life_of(0);
+    EXPECT_EQ(life.seen_ns, 0u);
+    EXPECT_EQ(life.finished_ns, 0u);
+  }
+  EXPECT_EQ(TakeAway(event), 0u);
 }
 
 // Both work, and neither keeps the other one's memory from being freed.

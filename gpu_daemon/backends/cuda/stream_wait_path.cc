@@ -199,6 +199,13 @@ void StreamWaitPath::Ended(Ring& of) {
   MoveDoorbellBack(static_cast<Armed&>(of));
 }
 
+void StreamWaitPath::ShowTracing() {
+  for (StageGate& gate : gates_->of) {
+    StoreWord(gate.clock_offset_ns, gpu().clock_offset_ns());
+    StoreWord(gate.tracing, static_cast<uint32_t>(tracing()));
+  }
+}
+
 void StreamWaitPath::FreeShared() { gates_.Unregister(); }
 
 void StreamWaitPath::AbandonShared() { gates_.Abandon(); }

@@ -42,6 +42,7 @@
 
 #include "gpu_daemon/backends/cuda/host_words.h"
 #include "gpu_daemon/backends/cuda/ring_path.h"
+#include "gpu_daemon/backends/cuda/stage_entry.h"
 
 namespace carillon::gpud::cuda {
 
@@ -69,14 +70,9 @@ class StreamWaitPath : public RingPath {
     uint32_t moved = 0;
   };
 
-  // Host memory. 1: the stream is let go. Writer: the host, release, before it
-  // moves the doorbell; reader: carillon_stage_entry, after its wait.
+  // Host memory.
   struct StreamWaitGates {
-    struct alignas(128) Gate {
-      uint32_t closed;
-      uint32_t padding[31];
-    };
-    Gate of[kMostRings];
+    StageGate of[kMostRings];
   };
 
   StreamWaitPath(Gpu* gpu, Options options);
@@ -90,6 +86,7 @@ class StreamWaitPath : public RingPath {
   void AskToEnd(Ring& ring) override;
   void KeepAsking(Ring& ring) override;
   void Ended(Ring& ring) override;
+  void ShowTracing() override;
   void FreeShared() override;
   void AbandonShared() override;
   void AbandonRing(Ring& ring) override;

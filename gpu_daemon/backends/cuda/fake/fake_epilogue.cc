@@ -47,7 +47,8 @@ void CompleteEvent(EventFrame& frame) {
   }
   if (frame.life != nullptr) {
     std::atomic_ref(frame.life->finished_ns)
-        .store(shm::NowNs(), std::memory_order_relaxed);
+        .store(shm::NowNs() + static_cast<uint64_t>(frame.clock_offset_ns),
+               std::memory_order_relaxed);
   }
   StoreCompletion(*frame.ecq, status, frame.sequence);
 }
