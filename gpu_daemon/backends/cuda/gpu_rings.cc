@@ -69,6 +69,8 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
   const auto complete = [event, &totals, &shown](uint64_t sequence,
                                                  EventState state,
                                                  uint32_t status) {
+    // The GPU may have begun it, or an earlier lap's is still there.
+    event->ring().life(Sequence(sequence)) = {};
     event->ring().Complete(Sequence(sequence), state, status);
     if (state != EventState::kDone) {
       ++totals.failed;

@@ -257,7 +257,7 @@ TEST_P(RingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
     std::memcpy(&code, call.args().data(), sizeof(code));
     return code == 13;
   });
-  life_of(13);
+  EXPECT_EQ(life_of(13).seen_ns, 0u);
   for (int i = 0; i < 6; ++i) expect_stamps(0);
   path_->SetTracing(false);
   life_of(0);
