@@ -30,8 +30,8 @@ class QuietTest : public ::testing::Test {
   }
 
   FakeGpu fake_;
-  std::unique_ptr<Gpu> gpu_;
   Guest guest_;
+  std::unique_ptr<Gpu> gpu_;
 };
 
 TEST_F(QuietTest, LastsUntilTheOutermostOneEnds) {
