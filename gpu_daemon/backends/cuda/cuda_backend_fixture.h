@@ -58,6 +58,7 @@ class CudaBackendFixture : public ::testing::Test {
   // With a device on it.
   void Open(const Gpu::Options& gpu = GpuOptions()) {
     BackendOptions options;
+    options.tracing = tracing_;
     options.on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
                                   std::string reason) {
       std::lock_guard lock(mutex_);
@@ -150,6 +151,7 @@ class CudaBackendFixture : public ::testing::Test {
     return true;
   }
 
+  bool tracing_ = false;  // from the start
   FakeGpu fake_;
   std::mutex mutex_;
   std::vector<std::pair<std::shared_ptr<DeviceMemory>, std::string>>

@@ -270,6 +270,18 @@ TEST_P(RingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
   EXPECT_EQ(TakeAway(event), 0u);
 }
 
+TEST_P(RingPathsTest, WhoStartsWhileGpudTracesStampsTheFirstEvent) {
+  tracing_ = true;
+  Open();
+  auto event = AddFailIf(*device_);
+  Commit(event, 0);
+  event.ring->Ring();
+  ASSERT_TRUE(Until([&] { return event.ring->Poll().has_value(); }));
+  EXPECT_NE(event.ring->life().seen_ns, 0u);
+  EXPECT_NE(event.ring->life().finished_ns, 0u);
+  EXPECT_EQ(TakeAway(event), 0u);
+}
+
 // Both work, and neither keeps the other one's memory from being freed.
 TEST_P(RingPathsTest, OtherPathsComeAndGoBesideIt) {
   Open();
