@@ -93,9 +93,10 @@ void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
       if (counter.name == "polls") polls += counter.value;
       if (counter.name == "sleeps") sleeps += counter.value;
     }
-    path->set_event_kernels(static_cast<uint32_t>(std::count_if(
-        events.begin(), events.end(),
-        [&](const auto& event) { return event->launch_path() == path->name(); })));
+    path->set_event_kernels(static_cast<uint32_t>(
+        std::count_if(events.begin(), events.end(), [&](const auto& event) {
+          return event->launch_path() == path->name();
+        })));
   }
   response->set_frontend_polls(polls);
   response->set_frontend_sleeps(sleeps);

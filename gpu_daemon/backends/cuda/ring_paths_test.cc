@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -401,30 +402,36 @@ TEST_P(PersistentPathTest, EveryBarrierKernelThatIsMarkedIsTaken) {
 TEST_P(PersistentPathTest, AGridLargerThanWhatIsResidentRunsWhole) {
   fake_.ChangeSettings([](FakeSettings& s) { s.sms = 2; });
   Open();
-  auto range = device_->submission_heap->Allocate(1'000 * 4);
-  auto* in =
-      reinterpret_cast<uint32_t*>(device_->memory->submission().At(*range));
-  uint64_t expected = 0;
-  for (uint32_t i = 0; i < 1'000; ++i) expected += in[i] = i * i;
-  auto out = device_->completion_heap->Allocate(8);
-  std::byte* sum = device_->memory->completion().At(*out);
-  auto event = device_->Register(
-      {.kernel = simt::FindKernel("reduce"),
-       .bindings = {{.buffer = {reinterpret_cast<std::byte*>(in), 4'000}},
-                    {.buffer = {sum, 8}}},
-       .grid = {3, 2, 1},
-       .block = {64, 1, 1}});
+  // An element a thread: a block that is left out shows.
+  constexpr uint32_t kElements = 6 * 64;
+  constexpr uint64_t kBytes = kElements * sizeof(float);
+  const auto floats = [](const shm::Aperture& aperture, shm::RegionHeap& heap) {
+    return reinterpret_cast<float*>(aperture.At(*heap.Allocate(kBytes)));
+  };
+  float* const in =
+      floats(device_->memory->submission(), *device_->submission_heap);
+  float* const sums =
+      floats(device_->memory->completion(), *device_->completion_heap);
+  for (uint32_t i = 0; i < kElements; ++i) in[i] = static_cast<float>(i);
+  const auto buffer = [](float* at) {
+    return ParameterBinding{
+        .buffer = {reinterpret_cast<std::byte*>(at), kBytes}};
+  };
+  auto event =
+      device_->Register({.kernel = simt::FindKernel("vector_add"),
+                         .bindings = {buffer(in), buffer(in), buffer(sums)},
+                         .grid = {6, 1, 1},
+                         .block = {64, 1, 1}});
   const auto status = path_->Add(event.kernel);
   ASSERT_TRUE(status.ok()) << status;
-  for (uint64_t n = 1; n <= 20; ++n) {
+  for (int n = 0; n < 20; ++n) {
+    std::fill_n(sums, kElements, -1.0f);
     event.ring->Commit();
     event.ring->Ring();
     ASSERT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
-    uint64_t now = 0;
-    std::memcpy(&now, sum, sizeof(now));
-    ASSERT_EQ(now, n * expected);
+    for (uint32_t i = 0; i < kElements; ++i) ASSERT_EQ(sums[i], 2 * in[i]);
   }
-  EXPECT_EQ(fake_.launches("carillon_persistent_reduce"), 1u);
+  EXPECT_EQ(fake_.launches("carillon_persistent_vector_add"), 1u);
   EXPECT_EQ(TakeAway(event), 0u);
 }
 
