@@ -169,7 +169,7 @@ TEST_F(EdgePathTest, TheOnlyDispatcherIsStartedAgain) {
 
 // The rest cannot be stopped: a kernel of theirs does not end.
 TEST_F(EdgePathTest, DispatchersThatAreLostBesideAKernelThatHangsStillGo) {
-  OpenPath("edge", std::chrono::milliseconds(100));
+  OpenPath("edge", std::chrono::milliseconds(1'000));
   auto event = AddFailIf(*device_, 256);
   fake_.HangOn("fail_if", [](const KernelCall& call) {
     uint32_t code = 0;
