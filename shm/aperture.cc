@@ -281,4 +281,21 @@ absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
   return Aperture(std::move(fd), *std::move(region), header);
 }
 
+absl::Status Aperture::TakePlaceOf(Aperture& old) {
+  if (old.kind_ != kind_)
+    return Mismatch("kind", uint64_t(kind_), uint64_t(old.kind_));
+  if (old.size() != size()) return Mismatch("size", size(), old.size());
+  const int access =
+      PROT_READ | (kind_ == RegionKind::kSubmission ? PROT_WRITE : 0);
+  // One call, so that nobody else can get the addresses in between.
+  if (mmap(old.base(), size(), access, MAP_SHARED | MAP_FIXED, fd_.get(), 0) ==
+      MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        fmt::format("cannot map an aperture of {} bytes again: {}", size(),
+                    std::strerror(errno)));
+  }
+  region_.swap(old.region_);
+  return absl::OkStatus();
+}
+
 }  // namespace carillon::shm

@@ -39,6 +39,12 @@ class Aperture {
   static absl::StatusOr<Aperture> Map(UniqueFd fd, RegionKind kind,
                                       Generation generation);
 
+  // Maps this aperture in the place of `old`, which must have the same size and
+  // kind: addresses into the old one are good for the new one from now on. `old`
+  // is to be destroyed. Errors: FailedPrecondition (size, kind),
+  // ResourceExhausted.
+  absl::Status TakePlaceOf(Aperture& old);
+
   Aperture() = default;
   Aperture(Aperture&&) = default;
   Aperture& operator=(Aperture&&) = default;

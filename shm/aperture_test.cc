@@ -69,6 +69,49 @@ TEST_P(ApertureTest, BothSidesSeeTheSameGeometryAndTheSameBytes) {
   EXPECT_EQ(*mapped->At(mapped->size() - 1), std::byte{0x77});
 }
 
+TEST_P(ApertureTest, AnotherOneTakesItsPlace) {
+  auto mapped = MapCopy();
+  ASSERT_TRUE(mapped.ok());
+  ApertureSpec spec = Spec(GetParam());
+  spec.generation = Generation(8);
+  const auto made = Aperture::Create(spec);
+  ASSERT_TRUE(made.ok());
+  auto next = Aperture::Map(Copy(made->fd()), GetParam(), Generation(8));
+  ASSERT_TRUE(next.ok());
+  std::byte* const place = mapped->At(mapped->heap_offset());
+  *aperture_.At(aperture_.heap_offset()) = std::byte{1};
+  *made->At(made->heap_offset()) = std::byte{2};
+  ASSERT_EQ(*place, std::byte{1});
+  ASSERT_TRUE(next->TakePlaceOf(*mapped).ok());
+  *mapped = *std::move(next);
+  EXPECT_EQ(*place, std::byte{2});
+  EXPECT_EQ(mapped->At(mapped->heap_offset()), place);
+  EXPECT_EQ(mapped->generation(), Generation(8));
+  *made->At(made->heap_offset()) = std::byte{3};
+  EXPECT_EQ(*place, std::byte{3});
+  // Read-only as before.
+  if (GetParam() == RegionKind::kCompletion) {
+    EXPECT_NE(mprotect(mapped->At(0), mapped->size(), PROT_READ | PROT_WRITE),
+              0);
+  }
+}
+
+TEST_P(ApertureTest, OneOfAnotherSizeOrKindDoesNotTakeItsPlace) {
+  ApertureSpec spec = Spec(GetParam());
+  spec.heap_bytes += kPageSize;
+  auto larger = Aperture::Create(spec);
+  ASSERT_TRUE(larger.ok());
+  const absl::Status status = larger->TakePlaceOf(aperture_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("size"));
+  auto other = Aperture::Create(Spec(GetParam() == RegionKind::kSubmission
+                                         ? RegionKind::kCompletion
+                                         : RegionKind::kSubmission));
+  ASSERT_TRUE(other.ok());
+  EXPECT_THAT(std::string(other->TakePlaceOf(aperture_).message()),
+              HasSubstr("kind"));
+}
+
 TEST_P(ApertureTest, ItIsBornZeroed) {
   for (uint64_t at = sizeof(RegionHeader); at < aperture_.size(); ++at) {
     ASSERT_EQ(*aperture_.At(at), std::byte{0}) << at;

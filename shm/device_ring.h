@@ -43,6 +43,27 @@ class DeviceRing {
         .store(0, std::memory_order_relaxed);
   }
 
+  // Goes on in the ring of that layout, which another gpud has made in apertures
+  // that have taken these ones' place (Aperture::TakePlaceOf()): the same but for
+  // the generation. Two steps. Before the ring is registered, its doorbell must
+  // show what was consumed; after it, what was rung and not consumed is rung
+  // again, what was committed only stays so. Requires that nothing is left to
+  // Poll().
+  void PrepareToResume() {
+    std::atomic_ref<uint32_t>(doorbell())
+        .store(doorbell_count_ - in_flight(), std::memory_order_relaxed);
+    StoreConsumed();
+  }
+  void Resume(const RingLayout& layout) {
+    layout_ = layout;
+    const uint32_t generation = layout.generation.value();
+    for (Sequence s = tail_ + 1; s.value() <= head_.value(); ++s) {
+      std::memcpy(entry(s) + offsetof(EsqEntryHeader, generation), &generation,
+                  sizeof(generation));
+    }
+    if (in_flight() > 0) StoreDoorbell();
+  }
+
   const RingLayout& layout() const { return layout_; }
   // Entries that can be prepared now.
   uint32_t free_slots() const {
@@ -83,15 +104,7 @@ class DeviceRing {
     if (head_ == rung_) return;
     doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
-    // Writer: this thread. Reader: gpud's front-end. seq_cst: releases the
-    // entries, and is the first half of the Dekker pair with gpud_armed
-    // (waiting.h).
-    std::atomic_ref<uint32_t>(doorbell())
-        .store(doorbell_count_, std::memory_order_seq_cst);
-    if (LoadShared(completion_->completion_control().gpud_armed,
-                   std::memory_order_seq_cst) != 0) {
-      BumpAndWake(&submission_->submission_control().summary);
-    }
+    StoreDoorbell();
   }
 
   // As Ring(), when the launch has travelled over the control plane
@@ -138,11 +151,25 @@ class DeviceRing {
   // from now on.
   void Consume() {
     ++tail_;
-    std::atomic_ref<uint64_t>(submission_->consumed()[layout_.doorbell.value()])
-        .store(tail_.value(), std::memory_order_release);
+    StoreConsumed();
   }
 
  private:
+  void StoreDoorbell() {
+    // Writer: this thread. Reader: gpud's front-end. seq_cst: releases the
+    // entries, and is the first half of the Dekker pair with gpud_armed
+    // (waiting.h).
+    std::atomic_ref<uint32_t>(doorbell())
+        .store(doorbell_count_, std::memory_order_seq_cst);
+    if (LoadShared(completion_->completion_control().gpud_armed,
+                   std::memory_order_seq_cst) != 0) {
+      BumpAndWake(&submission_->submission_control().summary);
+    }
+  }
+  void StoreConsumed() {
+    std::atomic_ref<uint64_t>(submission_->consumed()[layout_.doorbell.value()])
+        .store(tail_.value(), std::memory_order_release);
+  }
   uint32_t& doorbell() const {
     return submission_->doorbells()[layout_.doorbell.value()];
   }
@@ -151,7 +178,7 @@ class DeviceRing {
            uint64_t{layout_.SlotOf(sequence)} * layout_.entry_bytes;
   }
 
-  const RingLayout layout_;
+  RingLayout layout_;
   const Aperture* const submission_;
   const Aperture* const completion_;
   Sequence head_;  // last entry committed

@@ -22,12 +22,35 @@ std::optional<uint64_t> RegionHeap::Allocate(uint64_t bytes) {
       std::find_if(free_.begin(), free_.end(),
                    [&](const auto& entry) { return entry.second >= wanted; });
   if (range == free_.end()) return std::nullopt;
-  const auto [offset, size] = *range;
-  free_.erase(range);
-  if (size > wanted) free_[offset + wanted] = size - wanted;
-  used_[offset] = wanted;
-  free_bytes_ -= wanted;
+  const uint64_t offset = range->first;
+  Take(range, offset, wanted);
   return offset;
+}
+
+bool RegionHeap::AllocateAt(uint64_t offset, uint64_t bytes) {
+  if (bytes == 0 || bytes > free_bytes_ || offset % kAlignment != 0) {
+    return false;
+  }
+  const uint64_t wanted = AlignUp(bytes, kAlignment);
+  auto range = free_.upper_bound(offset);
+  if (range == free_.begin()) return false;
+  --range;
+  const uint64_t into = offset - range->first;
+  if (into > range->second || wanted > range->second - into) return false;
+  Take(range, offset, wanted);
+  return true;
+}
+
+void RegionHeap::Take(std::map<uint64_t, uint64_t>::iterator from,
+                      uint64_t offset, uint64_t bytes) {
+  const auto [begin, size] = *from;
+  const uint64_t before = offset - begin;
+  const uint64_t behind = size - before - bytes;
+  free_.erase(from);
+  if (before > 0) free_[begin] = before;
+  if (behind > 0) free_[offset + bytes] = behind;
+  used_[offset] = bytes;
+  free_bytes_ -= bytes;
 }
 
 bool RegionHeap::Free(uint64_t offset) {

@@ -18,13 +18,20 @@ class RegionHeap {
 
   // Offset of `bytes` (> 0) free bytes, or nothing if there is no such range.
   std::optional<uint64_t> Allocate(uint64_t bytes);
-  // Gives back a range that Allocate() returned. False if it did not.
+  // Takes [offset, offset + bytes) (> 0). False if that is not all free, or does
+  // not begin where a range could.
+  bool AllocateAt(uint64_t offset, uint64_t bytes);
+  // Gives back a range that was allocated. False if it did not.
   bool Free(uint64_t offset);
 
   uint64_t free_bytes() const { return free_bytes_; }
   uint64_t largest_free() const;
 
  private:
+  // Takes the range out of the free one that it lies in.
+  void Take(std::map<uint64_t, uint64_t>::iterator from, uint64_t offset,
+            uint64_t bytes);
+
   std::map<uint64_t, uint64_t> free_;  // offset -> bytes, never adjacent
   std::map<uint64_t, uint64_t> used_;
   uint64_t free_bytes_ = 0;

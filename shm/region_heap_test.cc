@@ -49,6 +49,26 @@ TEST(RegionHeapTest, OnlyWhatWasGivenIsTakenBack) {
   EXPECT_EQ(heap.free_bytes(), 1024u);
 }
 
+TEST(RegionHeapTest, ARangeIsTakenWhereItWasOnlyIfItIsFree) {
+  RegionHeap heap(4096, 1024);
+  EXPECT_FALSE(heap.AllocateAt(4096 + 64, 128)) << "between two units";
+  EXPECT_FALSE(heap.AllocateAt(4096 - kUnit, 128)) << "before the heap";
+  EXPECT_FALSE(heap.AllocateAt(4096 + 1024, 128)) << "behind it";
+  EXPECT_FALSE(heap.AllocateAt(4096 + 896, 129)) << "beyond its end";
+  EXPECT_FALSE(heap.AllocateAt(4096, ~uint64_t{0} - 127));
+  EXPECT_FALSE(heap.AllocateAt(4096, 0));
+  EXPECT_TRUE(heap.AllocateAt(4096 + 256, 200));
+  EXPECT_FALSE(heap.AllocateAt(4096 + 256, 128)) << "taken";
+  EXPECT_FALSE(heap.AllocateAt(4096 + 128, 256)) << "runs into what is taken";
+  EXPECT_TRUE(heap.AllocateAt(4096 + 512, 512));
+  EXPECT_EQ(heap.free_bytes(), 256u);
+  EXPECT_EQ(heap.Allocate(256), 4096u);
+  EXPECT_TRUE(heap.Free(4096 + 256));
+  EXPECT_TRUE(heap.Free(4096 + 512));
+  EXPECT_TRUE(heap.Free(4096));
+  EXPECT_EQ(heap.largest_free(), 1024u);
+}
+
 // Against a model that knows of every unit whether it is taken.
 RC_GTEST_PROP(RegionHeapTest, RangesAreDisjointFirstFitAndComeBackWhole,
               (const std::vector<std::pair<uint16_t, uint16_t>>& script)) {

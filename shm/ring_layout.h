@@ -25,6 +25,7 @@ struct RingLayout {
   uint64_t ecq_offset = 0;   // in the completion aperture
   uint64_t life_offset = 0;  // EventLife array, in the completion aperture
 
+  friend bool operator==(const RingLayout&, const RingLayout&) = default;
   bool modifyable() const { return parameter_offset > sizeof(EsqEntryHeader); }
   uint64_t esq_bytes() const { return uint64_t{entries} * entry_bytes; }
   uint64_t ecq_bytes() const { return uint64_t{entries} * sizeof(EcqEntry); }

@@ -1,21 +1,54 @@
 #include "devices/sdk/device_impl.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <set>
+#include <thread>
 #include <utility>
 
+#include "devices/sdk/parameters.h"
 #include "fmt/format.h"
+#include "proto/testbed_paths.h"
 #include "shm/handover.h"
 #include "shm/load_shared.h"
 
 namespace carillon::edge {
 namespace {
 
+// How often a gpud is looked for that has died.
+constexpr std::chrono::milliseconds kBetweenAttempts{10};
+
 absl::Status Contradiction(std::string_view what) {
   return absl::FailedPreconditionError(
       fmt::format("gpud's answer cannot be right: {}; do gpud and the device "
                   "come from the same build?",
                   what));
+}
+
+// What gRPC would only call "unavailable".
+absl::Status CheckSocket(const std::string& path) {
+  if (auto status = CheckSocketPath(path); !status.ok()) return status;
+  if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
+    return absl::PermissionDeniedError(
+        fmt::format("the testbed at {} belongs to another user", path));
+  }
+  return absl::OkStatus();
+}
+
+v1::BufferPlace ToProto(Place place) {
+  switch (place) {
+    case Place::kInput:
+      return v1::INPUT;
+    case Place::kOutput:
+      return v1::OUTPUT;
+    case Place::kGpuMemory:
+      return v1::GPU_MEMORY;
+  }
+  return v1::BUFFER_PLACE_UNSPECIFIED;
 }
 
 uint32_t EntryBytesOf(v1::ParameterKind kind) {
@@ -38,50 +71,322 @@ uint32_t EntryBytesOf(v1::ParameterKind kind) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Make(
-    const AttachOptions& options, const std::string& handover_socket,
-    const v1::AttachResponse& attached) {
-  shm::Ticket ticket;
-  if (attached.ticket().size() != ticket.size()) {
-    return Contradiction(
-        fmt::format("a ticket of {} bytes", attached.ticket().size()));
-  }
-  std::copy(attached.ticket().begin(), attached.ticket().end(), ticket.begin());
-  auto handed = shm::FetchApertures(handover_socket, ticket, options.timeout);
-  if (!handed.ok()) return handed.status();
-  const shm::Generation generation(attached.generation());
-  if (handed->device_id != attached.device_id() ||
-      handed->generation != generation) {
-    return Contradiction(
-        fmt::format("device {} of generation {} was handed over, not {} of {}",
-                    handed->device_id, handed->generation.value(),
-                    attached.device_id(), generation.value()));
-  }
-  auto submission = shm::Aperture::Map(
-      std::move(handed->submission), shm::RegionKind::kSubmission, generation);
-  if (!submission.ok()) return submission.status();
-  auto completion = shm::Aperture::Map(
-      std::move(handed->completion), shm::RegionKind::kCompletion, generation);
-  if (!completion.ok()) return completion.status();
+struct Device::Impl::Session {
+  std::unique_ptr<ControlClient> control;
+  v1::AttachResponse attached;
+  shm::HandedOver handed;
+  shm::Aperture submission;
+  shm::Aperture completion;
+};
 
-  auto impl = std::unique_ptr<Impl>(new Impl);
-  impl->name = options.name;
-  impl->device_id = attached.device_id();
-  impl->generation = generation;
-  impl->session = attached.session();
-  impl->submission = *std::move(submission);
-  impl->completion = *std::move(completion);
-  impl->completion_event = std::move(handed->completion_event);
-  impl->connection = std::move(handed->connection);
-  auto watch = PeerWatch::Start(
-      {.connection = impl->connection.get(),
-       .heartbeat_ns = &impl->submission.submission_control().heartbeat_ns,
-       .control = &impl->completion.completion_control()});
-  if (!watch.ok()) return watch.status();
-  impl->watch = *std::move(watch);
-  impl->waiter = std::make_unique<shm::CompletionWaiter>(
-      &impl->submission, &impl->completion, &impl->watch->closed());
+absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
+    const AttachOptions& options) {
+  const TestbedPaths paths(options.testbed_directory);
+  if (auto status = CheckSocket(paths.control_socket()); !status.ok()) {
+    return status;
+  }
+  Session session;
+  session.control =
+      std::make_unique<ControlClient>(paths.control_socket(), options.timeout);
+  const ControlClient& client = *session.control;
+
+  v1::AttachRequest request;
+  request.set_name(options.name);
+  request.set_kind(options.kind);
+  request.set_submission_bytes(options.submission_bytes);
+  request.set_completion_bytes(options.completion_bytes);
+  for (const std::string& name : options.counter_names)
+    request.add_counter_names(name);
+  for (const std::string& name : options.histogram_names)
+    request.add_histogram_names(name);
+  request.set_layout_version(shm::kLayoutVersion);
+  auto attached = client.Call(client.devices(), &v1::Devices::Stub::Attach,
+                              "Attach", request, options.timeout);
+  if (!attached.ok()) return attached.status();
+  session.attached = *std::move(attached);
+  const auto fetch = [&]() -> absl::Status {
+    shm::Ticket ticket;
+    const std::string& given = session.attached.ticket();
+    if (given.size() != ticket.size()) {
+      return Contradiction(fmt::format("a ticket of {} bytes", given.size()));
+    }
+    std::copy(given.begin(), given.end(), ticket.begin());
+    auto handed =
+        shm::FetchApertures(paths.handover_socket(), ticket, options.timeout);
+    if (!handed.ok()) return handed.status();
+    const shm::Generation generation(session.attached.generation());
+    if (handed->device_id != session.attached.device_id() ||
+        handed->generation != generation) {
+      return Contradiction(fmt::format(
+          "device {} of generation {} was handed over, not {} of {}",
+          handed->device_id, handed->generation.value(),
+          session.attached.device_id(), generation.value()));
+    }
+    auto submission =
+        shm::Aperture::Map(std::move(handed->submission),
+                           shm::RegionKind::kSubmission, generation);
+    if (!submission.ok()) return submission.status();
+    auto completion =
+        shm::Aperture::Map(std::move(handed->completion),
+                           shm::RegionKind::kCompletion, generation);
+    if (!completion.ok()) return completion.status();
+    session.submission = *std::move(submission);
+    session.completion = *std::move(completion);
+    session.handed = *std::move(handed);
+    return absl::OkStatus();
+  };
+  if (auto status = fetch(); !status.ok()) {
+    // gpud would keep the name until the ticket expires.
+    v1::DetachRequest detach;
+    detach.set_session(session.attached.session());
+    (void)client.Call(client.devices(), &v1::Devices::Stub::Detach, "Detach",
+                      detach, options.timeout);
+    return status;
+  }
+  return session;
+}
+
+absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
+    AttachOptions options) {
+  auto opened = Open(options);
+  if (!opened.ok()) return opened.status();
+  auto impl = std::unique_ptr<Impl>(new Impl(std::move(options)));
+  impl->submission = std::move(opened->submission);
+  impl->completion = std::move(opened->completion);
+  if (auto status = impl->Use(*std::move(opened)); !status.ok()) return status;
   return impl;
+}
+
+// Its apertures are in place.
+absl::Status Device::Impl::Use(Session opened) {
+  control = std::move(opened.control);
+  device_id = opened.attached.device_id();
+  generation = shm::Generation(opened.attached.generation());
+  session = opened.attached.session();
+  completion_event = std::move(opened.handed.completion_event);
+  connection = std::move(opened.handed.connection);
+  auto started = PeerWatch::Start(
+      {.connection = connection.get(),
+       .heartbeat_ns = &submission.submission_control().heartbeat_ns,
+       .control = &completion.completion_control()});
+  if (!started.ok()) return started.status();
+  watch = *std::move(started);
+  waiter = std::make_unique<shm::CompletionWaiter>(&submission, &completion,
+                                                   &watch->closed());
+  return absl::OkStatus();
+}
+
+// --- Another gpud.
+
+absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
+  const absl::Status ended = status();
+  if (ended.ok() || !watch->gpud_died()) return ended;
+  for (const auto& [id, queue] : queues_) {
+    if (!queue->Poll()) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "event {} ('{}') has completions that were not taken: Poll() and "
+        "Free() them before Resume()",
+        id, queue->kernel()));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    auto opened = Open(options);
+    absl::Status resumed = opened.status();
+    if (opened.ok()) {
+      resumed = Replace(*std::move(opened));
+      if (resumed.ok()) resumed = PlaceAgain();
+      if (resumed.ok()) return resumed;
+      // That gpud may have died, too.
+      if (!absl::IsUnavailable(resumed)) {
+        Detach();
+        return resumed;
+      }
+    }
+    if (!absl::IsUnavailable(resumed)) return resumed;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::UnavailableError(
+          fmt::format("{}; no other gpud within {} ms",
+                      std::string(ended.message()), timeout.count()));
+    }
+    std::this_thread::sleep_for(kBetweenAttempts);
+  }
+}
+
+absl::Status Device::Impl::Replace(Session opened) {
+  if (opened.submission.size() != submission.size() ||
+      opened.completion.size() != completion.size()) {
+    return Contradiction("the apertures have other sizes than before");
+  }
+  // All that is the device's own; control words and doorbells begin anew.
+  const auto copy = [&](uint64_t begin, uint64_t end) {
+    std::memcpy(opened.submission.At(begin), submission.At(begin), end - begin);
+  };
+  copy(shm::kTelemetryOffset, shm::kDoorbellOffset);
+  copy(submission.heap_offset(), submission.size());
+  waiter.reset();
+  watch.reset();  // it looks at what is replaced now
+  absl::Status status = opened.submission.TakePlaceOf(submission);
+  status.Update(opened.completion.TakePlaceOf(completion));
+  submission = std::move(opened.submission);
+  completion = std::move(opened.completion);
+  // Descriptors that a device has noted somewhere keep their numbers.
+  const auto keep_number = [&](shm::UniqueFd& from, shm::UniqueFd& as) {
+    if (dup3(from.get(), as.get(), O_CLOEXEC) < 0) {
+      status.Update(absl::ResourceExhaustedError(
+          fmt::format("dup3: {}", std::strerror(errno))));
+    }
+    from = std::move(as);
+  };
+  keep_number(opened.handed.completion_event, completion_event);
+  keep_number(opened.handed.connection, connection);
+  status.Update(Use(std::move(opened)));
+  return status;
+}
+
+// Without the lock: no other thread is here, and Call() may take it.
+absl::Status Device::Impl::PlaceAgain() {
+  for (const auto& [id, buffer] : buffers_) {
+    v1::AllocateBufferRequest request;
+    request.set_place(ToProto(buffer.place));
+    request.set_bytes(buffer.bytes);
+    request.mutable_resumed()->set_buffer_id(id);
+    request.mutable_resumed()->set_offset(buffer.offset);
+    const auto answer =
+        Call(control->events(), &v1::Events::Stub::AllocateBuffer,
+             "AllocateBuffer", request);
+    if (!answer.ok()) return answer.status();
+    if (answer->buffer_id() != id || (buffer.place != Place::kGpuMemory &&
+                                      answer->offset() != buffer.offset)) {
+      return Contradiction(fmt::format("buffer {} is not where it was", id));
+    }
+  }
+  for (const auto& [id, queue] : queues_) {
+    if (auto status = RegisterAgain(*queue); !status.ok()) return status;
+  }
+  if (!ready_note_) return absl::OkStatus();
+  v1::ReportReadyRequest ready;
+  ready.set_note(*ready_note_);
+  return Call(control->devices(), &v1::Devices::Stub::ReportReady,
+              "ReportReady", ready)
+      .status();
+}
+
+absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
+  const shm::RingLayout before = queue.ring_.layout();
+  queue.ring_.PrepareToResume();
+  auto request = RequestFor(queue.spec_);
+  if (!request.ok()) return request.status();
+  auto* resumed = request->mutable_resumed();
+  resumed->set_event_id(queue.event_id());
+  resumed->set_esq_offset(before.esq_offset);
+  resumed->set_ecq_offset(before.ecq_offset);
+  resumed->set_consumed(queue.ring_.last_consumed().value());
+  const auto answer = Call(control->events(), &v1::Events::Stub::RegisterEvent,
+                           "RegisterEvent", *request);
+  if (!answer.ok()) return answer.status();
+  const auto layout = CheckAnswer(queue.spec_, *answer);
+  if (!layout.ok()) return layout.status();
+  shm::RingLayout same = before;
+  same.generation = layout->generation;
+  if (*layout != same) {
+    return Contradiction(
+        fmt::format("event {} has another ring than before", queue.event_id()));
+  }
+  queue.launch_path_ = answer->launch_path();
+  queue.ring_.Resume(*layout);
+  return absl::OkStatus();
+}
+
+void Device::Impl::Detach() {
+  (void)Call(control->devices(), &v1::Devices::Stub::Detach, "Detach",
+             v1::DetachRequest());
+}
+
+// --- Buffers and queues.
+
+absl::StatusOr<Buffer> Device::Impl::AllocateBuffer(Place place,
+                                                    uint64_t bytes) {
+  v1::AllocateBufferRequest request;
+  request.set_place(ToProto(place));
+  request.set_bytes(bytes);
+  const auto answer = Call(control->events(), &v1::Events::Stub::AllocateBuffer,
+                           "AllocateBuffer", request);
+  if (!answer.ok()) return answer.status();
+  Buffer buffer{.id = answer->buffer_id(), .place = place, .bytes = {}};
+  if (place != Place::kGpuMemory) {
+    const shm::Aperture& aperture =
+        place == Place::kInput ? submission : completion;
+    if (answer->offset() < aperture.heap_offset() ||
+        !aperture.Contains(answer->offset(), bytes)) {
+      (void)FreeBuffer(buffer);
+      return Contradiction(
+          fmt::format("a buffer of {} bytes at offset {} of an aperture of {}",
+                      bytes, answer->offset(), aperture.size()));
+    }
+    buffer.bytes = {aperture.At(answer->offset()), bytes};
+  }
+  std::lock_guard lock(mutex_);
+  buffers_[buffer.id] = {place, answer->offset(), bytes};
+  return buffer;
+}
+
+absl::Status Device::Impl::FreeBuffer(const Buffer& buffer) {
+  v1::FreeBufferRequest request;
+  request.set_buffer_id(buffer.id);
+  const auto answer = Call(control->events(), &v1::Events::Stub::FreeBuffer,
+                           "FreeBuffer", request);
+  if (!answer.ok()) return answer.status();
+  std::lock_guard lock(mutex_);
+  buffers_.erase(buffer.id);
+  return absl::OkStatus();
+}
+
+absl::Status Device::Impl::ReportReady(const std::string& note) {
+  v1::ReportReadyRequest request;
+  request.set_note(note);
+  const auto answer = Call(control->devices(), &v1::Devices::Stub::ReportReady,
+                           "ReportReady", request);
+  if (!answer.ok()) return answer.status();
+  std::lock_guard lock(mutex_);
+  ready_note_ = note;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::RegisterEventRequest> Device::Impl::RequestFor(
+    const EventSpec& spec) const {
+  v1::RegisterEventRequest request;
+  request.set_kernel(spec.kernel);
+  SetDim3(spec.grid, request.mutable_grid());
+  SetDim3(spec.block, request.mutable_block());
+  request.set_shared_bytes(spec.shared_bytes);
+  request.set_max_in_flight(spec.max_in_flight);
+  request.set_priority(spec.priority);
+  request.set_modifyable(spec.modifyable);
+  request.set_label(spec.label);
+  request.set_launch_path(spec.launch_path);
+  if (auto status = ToBindings(spec.parameters, /*ring=*/true,
+                               request.mutable_parameters());
+      !status.ok()) {
+    return status;
+  }
+  return request;
+}
+
+absl::StatusOr<EventQueue*> Device::Impl::Register(Device* device,
+                                                   const EventSpec& spec) {
+  const auto request = RequestFor(spec);
+  if (!request.ok()) return request.status();
+  const auto answer = Call(control->events(), &v1::Events::Stub::RegisterEvent,
+                           "RegisterEvent", *request);
+  if (!answer.ok()) return answer.status();
+  auto queue = AddQueue(device, spec, *answer);
+  if (!queue.ok()) {
+    v1::UnregisterEventRequest undo;
+    undo.set_event_id(answer->event_id());
+    (void)Call(control->events(), &v1::Events::Stub::UnregisterEvent,
+               "UnregisterEvent", undo);
+  }
+  return queue;
 }
 
 shm::Sequence Device::Impl::LastCompleted(const shm::RingLayout& ring) const {
@@ -105,8 +410,8 @@ absl::Status Device::Impl::status() const {
   absl::Status ended = watch->status();
   if (ended.ok()) return ended;
   std::string sequences;
-  std::lock_guard lock(mutex);
-  for (const auto& [id, queue] : queues) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, queue] : queues_) {
     sequences += fmt::format(
         "{}{} ({}, event {})", sequences.empty() ? "" : ", ",
         LastCompleted(queue->ring_.layout()).value(), queue->kernel(), id);
@@ -187,23 +492,23 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
   for (const v1::WritableParameter& parameter : answer.writable()) {
     writable.push_back({parameter.name(), parameter.offset()});
   }
-  std::lock_guard lock(mutex);
-  std::unique_ptr<EventQueue>& queue = queues[answer.event_id()];
+  std::lock_guard lock(mutex_);
+  std::unique_ptr<EventQueue>& queue = queues_[answer.event_id()];
   if (queue != nullptr) {
     return Contradiction(
         fmt::format("event id {} is in use", answer.event_id()));
   }
-  queue.reset(new EventQueue(device, spec.kernel, answer.launch_path(), *layout,
+  queue.reset(new EventQueue(device, spec, answer.launch_path(), *layout,
                              std::move(writable)));
   return queue.get();
 }
 
 std::unique_ptr<EventQueue> Device::Impl::TakeQueue(const EventQueue* queue) {
-  std::lock_guard lock(mutex);
-  for (auto entry = queues.begin(); entry != queues.end(); ++entry) {
+  std::lock_guard lock(mutex_);
+  for (auto entry = queues_.begin(); entry != queues_.end(); ++entry) {
     if (entry->second.get() != queue) continue;
     auto taken = std::move(entry->second);
-    queues.erase(entry);
+    queues_.erase(entry);
     return taken;
   }
   return nullptr;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "devices/sdk/control_client.h"
@@ -15,11 +16,10 @@ namespace carillon::edge {
 
 class Device::Impl {
  public:
-  // The hand-over of a session that Attach opened; `control` is the caller's to
-  // set. Errors: as Device::Attach.
-  static absl::StatusOr<std::unique_ptr<Impl>> Make(
-      const AttachOptions& options, const std::string& handover_socket,
-      const v1::AttachResponse& attached);
+  // `options` with nothing left to the environment. Errors: as Device::Attach.
+  static absl::StatusOr<std::unique_ptr<Impl>> Attach(AttachOptions options);
+  // As Device::Resume().
+  absl::Status Resume(std::chrono::milliseconds timeout);
 
   // Calls `method` of the control plane with the session filled in. The
   // session's end wins over whatever gRPC says of a broken connection.
@@ -54,15 +54,17 @@ class Device::Impl {
   // The same with one ring's.
   absl::Status status(const shm::RingLayout& ring) const;
 
-  // Makes the queue that gpud's answer describes. Errors: FailedPrecondition if
-  // it says what cannot be.
-  absl::StatusOr<EventQueue*> AddQueue(Device* device, const EventSpec& spec,
-                                       const v1::RegisterEventResponse& answer);
+  absl::StatusOr<Buffer> AllocateBuffer(Place place, uint64_t bytes);
+  absl::Status FreeBuffer(const Buffer& buffer);
+  absl::Status ReportReady(const std::string& note);
+  // As edgeRegisterEvent.
+  absl::StatusOr<EventQueue*> Register(Device* device, const EventSpec& spec);
   // Takes a queue out; null if it is not this device's.
   std::unique_ptr<EventQueue> TakeQueue(const EventQueue* queue);
   static shm::DeviceRing& RingOf(EventQueue& queue) { return queue.ring_; }
 
-  std::string name;
+  const AttachOptions options;
+  // What changes with the gpud. The apertures stay where they are in memory.
   uint32_t device_id = 0;
   shm::Generation generation;
   std::string session;
@@ -74,17 +76,41 @@ class Device::Impl {
   std::unique_ptr<PeerWatch> watch;  // after all that it looks at
   std::unique_ptr<shm::CompletionWaiter> waiter;
 
-  mutable std::mutex mutex;                                // of `queues`
-  std::map<uint32_t, std::unique_ptr<EventQueue>> queues;  // by event id
-
  private:
   // How long after a broken call the end of the session may take to be noticed.
   static constexpr std::chrono::milliseconds kEndAfterFailedCall{500};
 
-  Impl() = default;
+  // A session that a gpud has opened, not in use yet.
+  struct Session;
+  // What a gpud placed, to be placed there again.
+  struct PlacedBuffer {
+    Place place = Place::kInput;
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+
+  explicit Impl(AttachOptions given) : options(std::move(given)) {}
+  static absl::StatusOr<Session> Open(const AttachOptions& options);
+  absl::Status Use(Session opened);
+  absl::Status Replace(Session opened);
+  absl::Status PlaceAgain();
+  absl::Status RegisterAgain(EventQueue& queue);
+  void Detach();
+
+  absl::StatusOr<v1::RegisterEventRequest> RequestFor(
+      const EventSpec& spec) const;
+  // Makes the queue that gpud's answer describes. Errors: FailedPrecondition if
+  // it says what cannot be.
+  absl::StatusOr<EventQueue*> AddQueue(Device* device, const EventSpec& spec,
+                                       const v1::RegisterEventResponse& answer);
   absl::StatusOr<shm::RingLayout> CheckAnswer(
       const EventSpec& spec, const v1::RegisterEventResponse& answer) const;
   shm::Sequence LastCompleted(const shm::RingLayout& ring) const;
+
+  mutable std::mutex mutex_;                                // of what follows
+  std::map<uint32_t, std::unique_ptr<EventQueue>> queues_;  // by event id
+  std::map<uint32_t, PlacedBuffer> buffers_;                // by buffer id
+  std::optional<std::string> ready_note_;
 };
 
 }  // namespace carillon::edge

@@ -1,9 +1,6 @@
 #include "devices/sdk/edge.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -15,34 +12,6 @@
 
 namespace carillon::edge {
 namespace {
-
-void SetDim3(const Dim3& from, v1::Dim3* to) {
-  to->set_x(from.x);
-  to->set_y(from.y);
-  to->set_z(from.z);
-}
-
-v1::BufferPlace ToProto(Place place) {
-  switch (place) {
-    case Place::kInput:
-      return v1::INPUT;
-    case Place::kOutput:
-      return v1::OUTPUT;
-    case Place::kGpuMemory:
-      return v1::GPU_MEMORY;
-  }
-  return v1::BUFFER_PLACE_UNSPECIFIED;
-}
-
-// What gRPC would only call "unavailable".
-absl::Status CheckSocket(const std::string& path) {
-  if (auto status = CheckSocketPath(path); !status.ok()) return status;
-  if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
-    return absl::PermissionDeniedError(
-        fmt::format("the testbed at {} belongs to another user", path));
-  }
-  return absl::OkStatus();
-}
 
 // A caller's mistake that no status can carry.
 void RequireIndex(std::string_view what, uint32_t index, uint32_t limit) {
@@ -70,39 +39,14 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
     }
     directory = from_environment;
   }
-  const TestbedPaths paths(directory);
-  if (auto status = CheckSocket(paths.control_socket()); !status.ok())
-    return status;
-  auto control =
-      std::make_unique<ControlClient>(paths.control_socket(), options.timeout);
-  const ControlClient& client = *control;
-
-  v1::AttachRequest request;
-  request.set_name(options.name);
-  request.set_kind(options.kind);
-  request.set_submission_bytes(options.submission_bytes);
-  request.set_completion_bytes(options.completion_bytes);
-  for (const std::string& name : options.counter_names)
-    request.add_counter_names(name);
-  for (const std::string& name : options.histogram_names)
-    request.add_histogram_names(name);
-  request.set_layout_version(shm::kLayoutVersion);
-  const auto attached =
-      client.Call(client.devices(), &v1::Devices::Stub::Attach, "Attach",
-                  request, options.timeout);
-  if (!attached.ok()) return attached.status();
-
-  auto impl = Impl::Make(options, paths.handover_socket(), *attached);
-  if (!impl.ok()) {
-    // gpud would keep the name until the ticket expires.
-    v1::DetachRequest detach;
-    detach.set_session(attached->session());
-    (void)client.Call(client.devices(), &v1::Devices::Stub::Detach, "Detach",
-                      detach, options.timeout);
-    return impl.status();
-  }
-  (*impl)->control = std::move(control);
+  options.testbed_directory = directory;
+  auto impl = Impl::Attach(std::move(options));
+  if (!impl.ok()) return impl.status();
   return std::unique_ptr<Device>(new Device(*std::move(impl)));
+}
+
+absl::Status Device::Resume(std::chrono::milliseconds timeout) {
+  return impl_->Resume(timeout);
 }
 
 Device::Device(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -114,42 +58,16 @@ Device::~Device() {
                     "Detach", v1::DetachRequest());
 }
 
-const std::string& Device::name() const { return impl_->name; }
+const std::string& Device::name() const { return impl_->options.name; }
 uint32_t Device::device_id() const { return impl_->device_id; }
 shm::Generation Device::generation() const { return impl_->generation; }
 
 absl::StatusOr<Buffer> Device::AllocateBuffer(Place place, uint64_t bytes) {
-  v1::AllocateBufferRequest request;
-  request.set_place(ToProto(place));
-  request.set_bytes(bytes);
-  const auto answer =
-      impl_->Call(impl_->control->events(), &v1::Events::Stub::AllocateBuffer,
-                  "AllocateBuffer", request);
-  if (!answer.ok()) return answer.status();
-  Buffer buffer{.id = answer->buffer_id(), .place = place, .bytes = {}};
-  if (place == Place::kGpuMemory) return buffer;
-  const shm::Aperture& aperture =
-      place == Place::kInput ? impl_->submission : impl_->completion;
-  if (answer->offset() < aperture.heap_offset() ||
-      !aperture.Contains(answer->offset(), bytes)) {
-    (void)FreeBuffer(buffer);
-    return absl::FailedPreconditionError(
-        fmt::format("gpud placed a buffer of {} bytes at offset {} of an "
-                    "aperture of {} bytes; do "
-                    "gpud and the device come from the same build?",
-                    bytes, answer->offset(), aperture.size()));
-  }
-  buffer.bytes = {aperture.At(answer->offset()), bytes};
-  return buffer;
+  return impl_->AllocateBuffer(place, bytes);
 }
 
 absl::Status Device::FreeBuffer(const Buffer& buffer) {
-  v1::FreeBufferRequest request;
-  request.set_buffer_id(buffer.id);
-  return impl_
-      ->Call(impl_->control->events(), &v1::Events::Stub::FreeBuffer,
-             "FreeBuffer", request)
-      .status();
+  return impl_->FreeBuffer(buffer);
 }
 
 absl::StatusOr<std::vector<KernelDescription>> Device::ListKernels() {
@@ -167,12 +85,7 @@ absl::StatusOr<std::vector<KernelDescription>> Device::ListKernels() {
 }
 
 absl::Status Device::ReportReady(const std::string& note) {
-  v1::ReportReadyRequest request;
-  request.set_note(note);
-  return impl_
-      ->Call(impl_->control->devices(), &v1::Devices::Stub::ReportReady,
-             "ReportReady", request)
-      .status();
+  return impl_->ReportReady(note);
 }
 
 absl::StatusOr<Device::LaunchTimes> Device::LaunchKernel(
@@ -244,11 +157,11 @@ bool Device::tracing() const {
 
 shm::CompletionWaiter& Device::waiter() { return *impl_->waiter; }
 
-EventQueue::EventQueue(Device* device, std::string kernel,
-                       std::string launch_path, const shm::RingLayout& layout,
+EventQueue::EventQueue(Device* device, EventSpec spec, std::string launch_path,
+                       const shm::RingLayout& layout,
                        std::vector<WritableParameter> writable)
     : device_(device),
-      kernel_(std::move(kernel)),
+      spec_(std::move(spec)),
       launch_path_(std::move(launch_path)),
       writable_(std::move(writable)),
       ring_(layout, &device->impl_->submission, &device->impl_->completion) {}
@@ -263,7 +176,7 @@ absl::StatusOr<uint32_t> EventQueue::ParameterOffset(
   return absl::NotFoundError(
       fmt::format("event kernel '{}' was registered without a writable "
                   "parameter '{}'; writable: {}",
-                  kernel_, name, names.empty() ? "none" : names));
+                  kernel(), name, names.empty() ? "none" : names));
 }
 
 absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
@@ -280,7 +193,7 @@ absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
   if (auto ended = device_->impl_->status(ring_.layout()); !ended.ok())
     return ended;
   return absl::DeadlineExceededError(fmt::format(
-      "no event of '{}' (event {}) ended within {} us; {} in flight", kernel_,
+      "no event of '{}' (event {}) ended within {} us; {} in flight", kernel(),
       event_id(),
       std::chrono::duration_cast<std::chrono::microseconds>(timeout).count(),
       in_flight()));
@@ -290,35 +203,7 @@ bool EventQueue::tracing() const { return device_->tracing(); }
 
 absl::StatusOr<EventQueue*> edgeRegisterEvent(Device& device,
                                               const EventSpec& spec) {
-  Device::Impl& impl = *device.impl_;
-  v1::RegisterEventRequest request;
-  request.set_kernel(spec.kernel);
-  SetDim3(spec.grid, request.mutable_grid());
-  SetDim3(spec.block, request.mutable_block());
-  request.set_shared_bytes(spec.shared_bytes);
-  request.set_max_in_flight(spec.max_in_flight);
-  request.set_priority(spec.priority);
-  request.set_modifyable(spec.modifyable);
-  request.set_label(spec.label);
-  request.set_launch_path(spec.launch_path);
-  if (auto status = ToBindings(spec.parameters, /*ring=*/true,
-                               request.mutable_parameters());
-      !status.ok()) {
-    return status;
-  }
-  const auto answer =
-      impl.Call(impl.control->events(), &v1::Events::Stub::RegisterEvent,
-                "RegisterEvent", request);
-  if (!answer.ok()) return answer.status();
-
-  auto queue = impl.AddQueue(&device, spec, *answer);
-  if (!queue.ok()) {
-    v1::UnregisterEventRequest undo;
-    undo.set_event_id(answer->event_id());
-    (void)impl.Call(impl.control->events(), &v1::Events::Stub::UnregisterEvent,
-                    "UnregisterEvent", undo);
-  }
-  return queue;
+  return device.impl_->Register(&device, spec);
 }
 
 absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue) {

@@ -135,7 +135,7 @@ class Device;
 class EventQueue {
  public:
   uint32_t event_id() const { return ring_.layout().doorbell.value(); }
-  const std::string& kernel() const { return kernel_; }
+  const std::string& kernel() const { return spec_.kernel; }
   // The one that serves it, whether it was asked for or not.
   const std::string& launch_path() const { return launch_path_; }
 
@@ -198,13 +198,13 @@ class EventQueue {
     std::string name;
     uint32_t offset;
   };
-  EventQueue(Device* device, std::string kernel, std::string launch_path,
+  EventQueue(Device* device, EventSpec spec, std::string launch_path,
              const shm::RingLayout& layout,
              std::vector<WritableParameter> writable);
 
   Device* const device_;
-  const std::string kernel_;
-  const std::string launch_path_;
+  const EventSpec spec_;
+  std::string launch_path_;
   const std::vector<WritableParameter> writable_;
   shm::DeviceRing ring_;
 };
@@ -309,6 +309,20 @@ class Device {
   // behind.
   absl::Status WaitForEnd(std::chrono::milliseconds timeout) const;
   bool tracing() const;
+
+  // After PEER_DEAD: waits, for at most `timeout`, until there is another gpud in
+  // the testbed, and goes on with it. Buffers and queues stay what they are, with
+  // their addresses, ids and telemetry; what was committed or rung and has not
+  // ended is launched, perhaps once more, and completes once. What kernels wrote
+  // is lost: output buffers and GPU memory are zeros. Descriptors keep their
+  // numbers, and must be added to an epoll again.
+  //
+  // Requires: no thread uses the device meanwhile, and Poll() of no queue has
+  // anything left. Errors: FailedPrecondition (Poll() has), Unavailable (no gpud
+  // so far: it may be called again; or the session ended in another way than by
+  // gpud's death: see status()), and what the new gpud refuses, as Attach() and
+  // edgeRegisterEvent: then the session is detached.
+  absl::Status Resume(std::chrono::milliseconds timeout);
 
  private:
   friend class EventQueue;

@@ -58,6 +58,12 @@ Parameter WritableBuffer(std::string name, const Buffer& buffer) {
   return parameter;
 }
 
+void SetDim3(const Dim3& from, v1::Dim3* to) {
+  to->set_x(from.x);
+  to->set_y(from.y);
+  to->set_z(from.z);
+}
+
 absl::Status ToBindings(
     std::span<const Parameter> parameters, bool ring,
     google::protobuf::RepeatedPtrField<v1::ParameterBinding>* bindings) {

@@ -10,6 +10,8 @@
 
 namespace carillon::edge {
 
+void SetDim3(const Dim3& from, v1::Dim3* to);
+
 // Appends one binding per parameter. gpud checks kinds and ranges; here is
 // refused what cannot be said on the wire. Errors: InvalidArgument (a name that
 // is empty or occurs twice; a parameter that is writable, or steps with the

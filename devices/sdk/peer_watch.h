@@ -52,6 +52,12 @@ class PeerWatch {
   // N) died, ...", or the reason that gpud gave before it closed the session.
   absl::Status status() const;
 
+  // Whether gpud is gone and has given no reason: another one may go on.
+  bool gpud_died() const {
+    return gpuds_reason() == shm::CloseReason::kOpen &&
+           end_.load(std::memory_order_acquire) != End::kNone;
+  }
+
   // Whether the session has ended; waits for that for at most `timeout`.
   bool WaitForEnd(std::chrono::milliseconds timeout) const;
 

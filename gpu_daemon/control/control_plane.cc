@@ -90,6 +90,7 @@ absl::Status ControlPlane::Open() {
   auto lock = DaemonLock::Take(options_.directory, options_.testbed);
   if (!lock.ok()) return lock.status();
   lock_ = *std::move(lock);
+  daemon_.BeginAfterDeaths(lock_->deaths());
 
   auto loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();

@@ -24,6 +24,11 @@ struct Daemon {
   Backend* backend = nullptr;
   KernelCatalog* kernels = nullptr;
 
+  // To be called before the first NextGeneration(): what a dead gpud of this
+  // testbed has left is of another generation than all that is to come.
+  void BeginAfterDeaths(uint32_t deaths) {
+    generations_.store(deaths << 20, std::memory_order_relaxed);
+  }
   // A new generation for an aperture or ring; never 0.
   shm::Generation NextGeneration() {
     uint32_t generation = 0;

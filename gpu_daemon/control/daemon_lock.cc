@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "fmt/format.h"
@@ -14,15 +15,25 @@
 namespace carillon::gpud {
 namespace {
 
-// The pid that the holder wrote; "?" when it has not done so yet.
-std::string ReadHolder(int fd) {
-  char text[32] = {};
-  const ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
-  std::string holder;
-  for (ssize_t i = 0; i < length && text[i] >= '0' && text[i] <= '9'; ++i) {
-    holder += text[i];
+// What the holder wrote: its pid, and how many have died here before it.
+struct Holder {
+  long pid = 0;  // 0: it has not written it yet
+  uint32_t deaths = 0;
+
+  std::string ToString() const {
+    return pid == 0 ? "?" : fmt::format("{}", pid);
   }
-  return holder.empty() ? "?" : holder;
+};
+
+Holder ReadHolder(int fd) {
+  char text[64] = {};
+  Holder holder;
+  if (pread(fd, text, sizeof(text) - 1, 0) <= 0 ||
+      std::sscanf(text, "%ld %u", &holder.pid, &holder.deaths) < 1 ||
+      holder.pid < 0) {
+    return {};
+  }
+  return holder;
 }
 
 bool IsAt(int fd, const std::string& path) {
@@ -78,17 +89,20 @@ absl::StatusOr<DaemonLock> DaemonLock::Take(const std::string& directory,
       }
       return absl::AlreadyExistsError(
           fmt::format("testbed {} is already up (pid {}) in {}", testbed,
-                      ReadHolder(file.get()), directory));
+                      ReadHolder(file.get()).ToString(), directory));
     }
   } while (!IsAt(file.get(), path));
-  const std::string pid = fmt::format("{}\n", getpid());
+  // Who goes down in an orderly way removes the file.
+  const Holder before = ReadHolder(file.get());
+  const uint32_t deaths = before.pid == 0 ? 0 : before.deaths + 1;
+  const std::string text = fmt::format("{} {}\n", getpid(), deaths);
   if (ftruncate(file.get(), 0) != 0 ||
-      pwrite(file.get(), pid.data(), pid.size(), 0) !=
-          static_cast<ssize_t>(pid.size())) {
+      pwrite(file.get(), text.data(), text.size(), 0) !=
+          static_cast<ssize_t>(text.size())) {
     return absl::UnavailableError(
         fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   }
-  return DaemonLock(path, std::move(file));
+  return DaemonLock(path, std::move(file), deaths);
 }
 
 DaemonLock::~DaemonLock() {

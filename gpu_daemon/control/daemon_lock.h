@@ -2,6 +2,7 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_DAEMON_LOCK_H_
 #define CARILLON_GPU_DAEMON_CONTROL_DAEMON_LOCK_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -24,15 +25,19 @@ class DaemonLock {
   static absl::StatusOr<DaemonLock> Take(const std::string& directory,
                                          const std::string& testbed);
 
+  // How many gpuds have died here, one after another, before this one.
+  uint32_t deaths() const { return deaths_; }
+
   DaemonLock(DaemonLock&&) = default;
   DaemonLock& operator=(DaemonLock&&) = default;
   ~DaemonLock();
 
  private:
-  DaemonLock(std::string path, shm::UniqueFd file)
-      : path_(std::move(path)), file_(std::move(file)) {}
+  DaemonLock(std::string path, shm::UniqueFd file, uint32_t deaths)
+      : path_(std::move(path)), file_(std::move(file)), deaths_(deaths) {}
   std::string path_;
   shm::UniqueFd file_;
+  uint32_t deaths_ = 0;
 };
 
 }  // namespace carillon::gpud

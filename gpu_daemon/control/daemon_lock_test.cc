@@ -51,6 +51,21 @@ TEST(DaemonLock, AFileThatADeadProcessLeftIsNoObstacle) {
   EXPECT_EQ(pid, std::to_string(getpid()));
 }
 
+TEST(DaemonLock, CountsTheDeathsSinceTheLastOrderlyEnd) {
+  TestDirectory directory;
+  const std::string path = directory.path() + "/gpud.lock";
+  for (const auto& [left, deaths] :
+       {std::pair{"", 0u}, std::pair{"17 0\n", 1u}, std::pair{"17 41\n", 42u},
+        std::pair{"17\n", 1u}, std::pair{"rubbish 7\n", 0u},
+        std::pair{"-4 7\n", 0u}}) {
+    std::ofstream(path) << left;
+    auto lock = DaemonLock::Take(directory.path(), "lab");
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    EXPECT_EQ(lock->deaths(), deaths) << left;
+  }
+  EXPECT_EQ(DaemonLock::Take(directory.path(), "lab")->deaths(), 0u);
+}
+
 TEST(PrepareDirectory, MakesAPrivateOneAndRefusesOneThatOthersMayWrite) {
   TestDirectory parent;
   const std::string path = parent.path() + "/testbed";

@@ -100,10 +100,21 @@ DeviceSpace::DeviceSpace(std::string name, shm::Aperture submission,
       completion_heap_(memory_.completion().heap_offset(),
                        memory_.completion().heap_size()) {}
 
-absl::StatusOr<HeapRange> DeviceSpace::AllocateRange(RegionKind kind,
-                                                     uint64_t bytes,
-                                                     std::string_view what) {
+absl::StatusOr<HeapRange> DeviceSpace::AllocateRange(
+    RegionKind kind, uint64_t bytes, std::string_view what,
+    std::optional<uint64_t> at) {
   std::lock_guard lock(mutex_);
+  if (at) {
+    if (heap(kind).AllocateAt(*at, bytes)) {
+      return HeapRange(shared_from_this(), kind, *at, bytes);
+    }
+    return Error(
+        absl::StatusCode::kFailedPrecondition,
+        fmt::format("{} cannot be at bytes {} to {} of the {} aperture of "
+                    "device '{}' again: they are not all free",
+                    what, *at, *at + bytes, ApertureName(kind), memory_.name()),
+        reason::kNoHeapRoom, "resumed");
+  }
   if (const auto offset = heap(kind).Allocate(bytes)) {
     return HeapRange(shared_from_this(), kind, *offset, bytes);
   }
@@ -118,7 +129,7 @@ absl::StatusOr<HeapRange> DeviceSpace::AllocateRange(RegionKind kind,
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> DeviceSpace::AllocateBuffer(
-    v1::BufferPlace place, uint64_t bytes) {
+    v1::BufferPlace place, uint64_t bytes, std::optional<uint64_t> offset) {
   if (auto status = CheckBytes("a buffer", bytes); !status.ok()) return status;
   if (place == v1::GPU_MEMORY) return AllocateGpuMemory(bytes);
   if (place != v1::INPUT && place != v1::OUTPUT) {
@@ -129,7 +140,7 @@ absl::StatusOr<std::shared_ptr<Buffer>> DeviceSpace::AllocateBuffer(
   }
   auto range = AllocateRange(
       place == v1::INPUT ? RegionKind::kSubmission : RegionKind::kCompletion,
-      bytes, "the buffer");
+      bytes, "the buffer", offset);
   if (!range.ok()) return range.status();
   return std::make_shared<Buffer>(place, *std::move(range), bytes);
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -115,13 +116,18 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   }
   const DeviceMemory& device_memory() const { return memory_; }
 
-  // Room for a ring's half. Errors: ResourceExhausted NO_HEAP_ROOM; `what`
-  // opens the sentence.
-  absl::StatusOr<HeapRange> AllocateRange(shm::RegionKind kind, uint64_t bytes,
-                                          std::string_view what);
-  // Errors: InvalidArgument (place, 0 bytes), ResourceExhausted (heap, budget).
-  absl::StatusOr<std::shared_ptr<Buffer>> AllocateBuffer(v1::BufferPlace place,
-                                                         uint64_t bytes);
+  // Room for a ring's half; at `offset`, if there is one. Errors:
+  // ResourceExhausted NO_HEAP_ROOM, FailedPrecondition (something is there);
+  // `what` opens the sentence.
+  absl::StatusOr<HeapRange> AllocateRange(
+      shm::RegionKind kind, uint64_t bytes, std::string_view what,
+      std::optional<uint64_t> offset = std::nullopt);
+  // At `offset`, which says nothing of GPU memory, if there is one. Errors:
+  // InvalidArgument (place, 0 bytes), ResourceExhausted (heap, budget),
+  // FailedPrecondition (something is there).
+  absl::StatusOr<std::shared_ptr<Buffer>> AllocateBuffer(
+      v1::BufferPlace place, uint64_t bytes,
+      std::optional<uint64_t> offset = std::nullopt);
 
   uint64_t free_bytes(shm::RegionKind kind) const;
 

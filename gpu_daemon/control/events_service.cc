@@ -21,8 +21,7 @@ grpc::Status EventsService::AllocateBuffer(
     v1::AllocateBufferResponse* response) {
   auto session = callers_->SessionOf(*context, request->session());
   if (!session.ok()) return ToGrpc(session.status(), context);
-  auto allocated =
-      (*session)->AllocateBuffer(request->place(), request->bytes());
+  auto allocated = (*session)->AllocateBuffer(*request);
   if (!allocated.ok()) return ToGrpc(allocated.status(), context);
   *response = *std::move(allocated);
   return grpc::Status::OK;

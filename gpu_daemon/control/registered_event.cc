@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,12 @@
 #include "gpu_daemon/control/names.h"
 
 namespace carillon::gpud {
+namespace {
+
+// Sequences never wrap; a device that says it has come so far lies.
+constexpr uint64_t kLastSequence = uint64_t{1} << 62;
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
     const v1::RegisterEventRequest& request, const Placement& placement,
@@ -51,19 +58,39 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
                           plan->entry_parameter_bytes(), request.modifyable());
   layout.doorbell = placement.doorbell;
   layout.generation = placement.generation;
+  std::optional<uint64_t> esq_offset;
+  std::optional<uint64_t> ecq_offset;
+  uint64_t consumed = 0;
+  if (request.has_resumed()) {
+    esq_offset = request.resumed().esq_offset();
+    ecq_offset = request.resumed().ecq_offset();
+    consumed = request.resumed().consumed();
+    if (consumed > kLastSequence) {
+      return Error(absl::StatusCode::kInvalidArgument,
+                   fmt::format("{} events were consumed: no device has come "
+                               "that far",
+                               consumed),
+                   reason::kBadRingSize, "resumed");
+    }
+  }
   auto esq = space->AllocateRange(shm::RegionKind::kSubmission,
-                                  layout.esq_bytes(), "the ESQ");
+                                  layout.esq_bytes(), "the ESQ", esq_offset);
   if (!esq.ok()) return esq.status();
   const uint64_t life_at = shm::AlignUp(layout.ecq_bytes(), shm::kCacheLine);
   const uint64_t completion_bytes = life_at + layout.life_bytes();
-  auto completions = space->AllocateRange(shm::RegionKind::kCompletion,
-                                          completion_bytes, "the ECQ");
+  auto completions = space->AllocateRange(
+      shm::RegionKind::kCompletion, completion_bytes, "the ECQ", ecq_offset);
   if (!completions.ok()) return completions.status();
   layout.esq_offset = esq->offset();
   layout.ecq_offset = completions->offset();
   layout.life_offset = completions->offset() + life_at;
   // A sequence that an earlier ring left here would look like a completion.
   std::memset(completions->data(), 0, completion_bytes);
+  // What was consumed has ended, for whoever looks at a lap of the ring.
+  auto* ecq = reinterpret_cast<shm::EcqEntry*>(completions->data());
+  for (uint64_t s = consumed; s > 0 && consumed - s < layout.entries; --s) {
+    ecq[layout.SlotOf(shm::Sequence(s))] = {shm::EventState::kDone, 0, s};
+  }
 
   return std::shared_ptr<RegisteredEvent>(new RegisteredEvent(
       {*std::move(esq), *std::move(completions), std::move(bound->buffers)},
@@ -72,7 +99,8 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
        .modifyable = request.modifyable(),
        .label = request.label(),
        .launch_path = placement.launch_path,
-       .arguments = *std::move(plan)},
+       .arguments = *std::move(plan),
+       .ended_before = consumed},
       space->memory(), layout, placement.ekt_index));
 }
 

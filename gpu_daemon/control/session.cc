@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <utility>
@@ -17,6 +18,8 @@ namespace carillon::gpud {
 namespace {
 
 constexpr size_t kMostBuffers = 4096;
+// Far from the end of the numbers, whatever a device says that it had.
+constexpr uint32_t kLastBufferId = 1u << 31;
 // Hyper-Q's 32 streams a process, and as many calls as gpud has threads to
 // spare.
 constexpr size_t kMostLaunches = 32;
@@ -163,7 +166,7 @@ absl::Status Session::ReportReady(const std::string& note) {
 }
 
 absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
-    v1::BufferPlace place, uint64_t bytes) {
+    const v1::AllocateBufferRequest& request) {
   std::lock_guard lock(mutex_);
   if (auto status = CheckOpen(); !status.ok()) return status;
   if (buffers_.size() >= kMostBuffers) {
@@ -172,9 +175,22 @@ absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
                              identity_.name, buffers_.size()),
                  reason::kTooMany, "buffers");
   }
-  auto buffer = space_->AllocateBuffer(place, bytes);
+  std::optional<uint64_t> offset;
+  uint32_t id = next_buffer_id_;
+  if (request.has_resumed()) {
+    offset = request.resumed().offset();
+    id = request.resumed().buffer_id();
+    if (id == 0 || id > kLastBufferId || buffers_.contains(id)) {
+      return Error(absl::StatusCode::kFailedPrecondition,
+                   fmt::format("device '{}' cannot have a buffer {} again",
+                               identity_.name, id),
+                   reason::kUnknownBuffer, "resumed");
+    }
+  }
+  auto buffer =
+      space_->AllocateBuffer(request.place(), request.bytes(), offset);
   if (!buffer.ok()) return buffer.status();
-  const uint32_t id = next_buffer_id_++;
+  next_buffer_id_ = std::max(next_buffer_id_, id + 1);
   v1::AllocateBufferResponse response;
   response.set_buffer_id(id);
   response.set_offset((*buffer)->offset());
@@ -237,6 +253,22 @@ absl::StatusOr<shm::DoorbellIndex> Session::FreeDoorbell() const {
                reason::kEktFull, "ekt_entries", "carillon ekt");
 }
 
+absl::StatusOr<shm::DoorbellIndex> Session::SameDoorbell(
+    uint32_t event_id) const {
+  if (event_id < memory().submission().doorbell_count() &&
+      !registrations_.contains(event_id)) {
+    return shm::DoorbellIndex(event_id);
+  }
+  return Error(
+      absl::StatusCode::kFailedPrecondition,
+      fmt::format(
+          "device '{}' cannot have doorbell {} again: it has "
+          "{} of them{}",
+          identity_.name, event_id, memory().submission().doorbell_count(),
+          registrations_.contains(event_id) ? ", and this one is taken" : ""),
+      reason::kEktFull, "resumed");
+}
+
 // Writers: this, and front-ends, which know of no other value; reader: the
 // device, relaxed.
 void Session::TellTracing() const {
@@ -249,7 +281,9 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     const v1::RegisterEventRequest& request) {
   std::lock_guard lock(mutex_);
   if (auto status = CheckOpen(); !status.ok()) return status;
-  auto doorbell = FreeDoorbell();
+  auto doorbell = request.has_resumed()
+                      ? SameDoorbell(request.resumed().event_id())
+                      : FreeDoorbell();
   if (!doorbell.ok()) return doorbell.status();
   auto slot = daemon_->ekt->Reserve();
   if (!slot.ok()) return slot.status();

@@ -76,7 +76,7 @@ class Session {
   absl::Status ReportReady(const std::string& note);
 
   absl::StatusOr<v1::AllocateBufferResponse> AllocateBuffer(
-      v1::BufferPlace place, uint64_t bytes);
+      const v1::AllocateBufferRequest& request);
   // Errors: NotFound, FailedPrecondition BUFFER_IN_USE.
   absl::Status FreeBuffer(uint32_t buffer_id);
 
@@ -120,6 +120,8 @@ class Session {
   absl::StatusOr<RegistrationMap::iterator> FindEvent(uint32_t event_id);
   absl::Status UnknownEvent(uint32_t event_id) const;
   absl::StatusOr<shm::DoorbellIndex> FreeDoorbell() const;
+  // The one that a device had before gpud's death.
+  absl::StatusOr<shm::DoorbellIndex> SameDoorbell(uint32_t event_id) const;
   FindBuffer BufferFinder() const;
 
   const Identity identity_;

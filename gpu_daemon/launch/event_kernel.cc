@@ -42,7 +42,9 @@ EventKernel::EventKernel(Registration registration,
       ring_(layout, &memory_->submission(), &memory_->completion()),
       ekt_index_(ekt_index),
       validate_each_launch_(NeedsValidation(registration_)),
-      first_ring_(ring_.LoadDoorbell()),
+      first_ring_(ring_.LoadDoorbell() - static_cast<uint32_t>(ended_before())),
+      launched_(ended_before()),
+      completed_(ended_before()),
       slots_(layout.entries) {
   for (auto& stage : stages_)
     stage = std::vector<std::atomic<uint64_t>>(shm::kHistogramBuckets);
@@ -222,7 +224,7 @@ void EventKernel::TakeBack(const EventTotals& totals) {
     Slot& slot = SlotFor(sequence);
     ended ? slot.Finish(sequence) : slot.Launch(sequence);
   }
-  done_.store(totals.done, std::memory_order_relaxed);
+  done_.store(totals.done - ended_before(), std::memory_order_relaxed);
   failed_.store(totals.failed, std::memory_order_relaxed);
   refused_.store(totals.refused, std::memory_order_relaxed);
   launched_.store(rung, std::memory_order_relaxed);
@@ -232,11 +234,12 @@ void EventKernel::TakeBack(const EventTotals& totals) {
 EventCounts EventKernel::counts() const {
   EventCounts counts;
   if (const EventTotals* totals = gpu_totals_.load(std::memory_order_acquire)) {
-    counts.done = LoadTotal(totals->done);
+    counts.done = LoadTotal(totals->done) - ended_before();
     counts.failed = LoadTotal(totals->failed);
     counts.refused = LoadTotal(totals->refused);
     // Word by word, at different times: never less than what has ended.
-    counts.rung = std::max(TakenBy(*totals), counts.done + counts.failed);
+    counts.rung = std::max(TakenBy(*totals) - ended_before(),
+                           counts.done + counts.failed);
     return counts;
   }
   counts.done = done_.load(std::memory_order_acquire);
@@ -244,7 +247,7 @@ EventCounts EventKernel::counts() const {
   counts.aborted = aborted_.load(std::memory_order_acquire);
   counts.refused = refused_.load(std::memory_order_relaxed);
   // After the others, so that in flight is never negative.
-  counts.rung = launched();
+  counts.rung = launched() - ended_before();
   return counts;
 }
 

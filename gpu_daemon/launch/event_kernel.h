@@ -51,6 +51,8 @@ class EventKernel {
     std::string label;
     std::string_view launch_path;  // a LaunchPathInfo's, or a literal
     ArgumentPlan arguments;
+    // Events up to this sequence were an earlier gpud's, and have ended.
+    uint64_t ended_before = 0;
   };
 
   // The layout was placed by the control plane in memory's apertures; its ECQ
@@ -64,6 +66,7 @@ class EventKernel {
   const std::string& label() const { return registration_.label; }
   std::string_view launch_path() const { return registration_.launch_path; }
   const ArgumentPlan& arguments() const { return registration_.arguments; }
+  uint64_t ended_before() const { return registration_.ended_before; }
   const DeviceMemory& memory() const { return *memory_; }
   const std::shared_ptr<DeviceMemory>& shared_memory() const { return memory_; }
   const shm::GpuRing& ring() const { return ring_; }
@@ -75,7 +78,8 @@ class EventKernel {
   void ExpectEpilogues() { ends_itself_ = true; }
 
   // A GPU launches, and counts: figures come from `totals`, which it updates
-  // word by word, until TakeBack(). Before its doorbell is polled.
+  // word by word, until TakeBack(). They begin with FirstTotals(). Before its
+  // doorbell is polled.
   void FollowTotals(const EventTotals* totals) {
     gpu_totals_.store(totals, std::memory_order_release);
   }
@@ -84,7 +88,15 @@ class EventKernel {
   void TakeBack(const EventTotals& totals);
   // Events rung so far, by the doorbell alone; `taken` of them were launched.
   uint64_t RungOf(uint64_t taken) const;
+  // What the doorbell would have shown before the first event.
   uint32_t first_ring() const { return first_ring_; }
+  // An earlier gpud's events count as done here, and in no figure of ours.
+  EventTotals FirstTotals() const {
+    EventTotals totals{};
+    totals.launched = ended_before();
+    totals.done = ended_before();
+    return totals;
+  }
 
   // --- Launching side: the front-end's thread only.
 
@@ -164,7 +176,7 @@ class EventKernel {
   // Of the first launches each, then of one in kSampleEvery: two looks at the
   // clock cost as much as a small kernel.
   bool wants_sample() const {
-    return launched() <= short_path_samples_.size() ||
+    return launched() - ended_before() <= short_path_samples_.size() ||
            launched() % kSampleEvery == 1;
   }
   void AddShortPathSample(shm::Nanoseconds duration);
@@ -231,7 +243,7 @@ class EventKernel {
   const bool validate_each_launch_;
   bool ends_itself_ = false;  // see ExpectEpilogues()
 
-  const uint32_t first_ring_;  // the doorbell at registration
+  const uint32_t first_ring_;
   std::array<shm::Nanoseconds, 4> short_path_samples_{};
   uint32_t short_path_count_ = 0;
   // Writer: the front-end; readers: it, and whoever shows it. Relaxed: it
@@ -244,8 +256,8 @@ class EventKernel {
   std::atomic<uint64_t> scheduled_{0};
   // Writer: the front-end; readers: any thread, for the figures. Relaxed: what
   // a launch needs goes to its worker under the KMU's lock.
-  std::atomic<uint64_t> launched_{0};
-  std::atomic<uint64_t> completed_{0};
+  std::atomic<uint64_t> launched_;
+  std::atomic<uint64_t> completed_;
   std::vector<Slot> slots_;
 
   // Writers: whoever finishes an event; readers: any thread. The first three

@@ -235,7 +235,7 @@ absl::Status EdgePath::PlaceOwn(Resident& resident) {
   absl::Status status = MakeBytes(slots * sizeof(uint64_t), row.ended);
   status.Update(MakeBytes(slots * 2 * sizeof(uint64_t), row.execs));
   if (!status.ok()) return status;
-  if (row.heads[0].next == 0) StartHeads(row, 1);
+  if (row.heads[0].next == 0) StartHeads(row, row.event->ended_before() + 1);
   const uint64_t first =
       std::ranges::min(std::span(row.heads).first(options_.event_warps), {},
                        &EdgeHead::next)

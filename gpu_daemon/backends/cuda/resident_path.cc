@@ -94,9 +94,10 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
     auto resident = NewResident(*event);
     if (!resident.ok()) return resident.status();
     (*resident)->event = event;
+    (*resident)->totals = event->FirstTotals();
     if (auto placed = Place(**resident); !placed.ok()) return placed;
     EventTotals& shown = Shown((*resident)->index);
-    Publish({}, shown);
+    Publish((*resident)->totals, shown);
     event->FollowTotals(&shown);
     residents_.push_back(*std::move(resident));
     return absl::OkStatus();

@@ -34,7 +34,7 @@ bool IsRefusal(uint32_t status) {
 // --- Event kernels.
 
 absl::StatusOr<ResidentPath::ResidentPtr> RingPath::NewResident(
-    const EventKernel&) {
+    const EventKernel& event) {
   std::array<bool, kMostRings> taken{};
   for (const ResidentPtr& other : residents()) taken[other->index] = true;
   const auto free = std::ranges::find(taken, false);
@@ -44,7 +44,8 @@ absl::StatusOr<ResidentPath::ResidentPtr> RingPath::NewResident(
         "for each has a stream of its own; use another launch path",
         name(), kMostRings));
   }
-  ResidentPtr ring = NewRing();
+  std::unique_ptr<Ring> ring = NewRing();
+  ring->ended = event.ended_before();
   ring->index = static_cast<uint32_t>(free - taken.begin());
   return ring;
 }
