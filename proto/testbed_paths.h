@@ -55,6 +55,9 @@ std::string RuntimeDirectory();
 inline constexpr char kTestbedDirectoryVariable[] = "CARILLON_TESTBED_DIR";
 // The one in which a device that `carillon up` started finds its name.
 inline constexpr char kDeviceNameVariable[] = "CARILLON_DEVICE_NAME";
+// The one that says for how many seconds it waits for another gpud when gpud has
+// died.
+inline constexpr char kResumeWithinVariable[] = "CARILLON_RESUME_WITHIN_S";
 
 }  // namespace carillon
 

@@ -198,8 +198,7 @@ absl::Status FrameStream::Drain() {
   return absl::OkStatus();
 }
 
-absl::Status FrameStream::Run(const edge::StopRequest& stop) {
-  start_ns_ = shm::NowNs();
+absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
   while (!stop.requested() && !AllSent()) {
     SendDue();
     if (auto status = TakeResults(); !status.ok()) return status;
@@ -214,7 +213,21 @@ absl::Status FrameStream::Run(const edge::StopRequest& stop) {
         [&] { return queue_->Poll().has_value() || stop.requested(); }, sleep);
     if (auto status = device_->status(); !status.ok()) return status;
   }
-  if (auto status = Drain(); !status.ok()) return status;
+  return Drain();
+}
+
+absl::Status FrameStream::Run(const edge::DeviceContext& context) {
+  start_ns_ = shm::NowNs();
+  absl::Status status = StreamFrames(context.stop);
+  while (!status.ok() && device_->gpud_died()) {
+    status = TakeResults();
+    if (status.ok()) {
+      status = edge::GoOnAfter(device_->status(), *device_, context);
+    }
+    if (!status.ok()) return status;
+    status = StreamFrames(context.stop);
+  }
+  if (!status.ok()) return status;
 
   const double seconds = static_cast<double>(shm::NowNs() - start_ns_) * 1e-9;
   spdlog::info(

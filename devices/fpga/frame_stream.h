@@ -60,11 +60,12 @@ class FrameStream {
       const StreamOptions& options);
 
   // Streams until all frames are done or a stop is requested; events in flight
-  // are waited for then. Errors: Unavailable (testbed gone), DataLoss
+  // are waited for then. Errors: Unavailable (testbed gone, and no other gpud in
+  // time), DataLoss
   // (mismatches, failed events, wrong activation times: how many),
   // DeadlineExceeded (events in flight did not end within 10 s of the last
   // one), Internal (a result cannot be stored).
-  absl::Status Run(const edge::StopRequest& stop);
+  absl::Status Run(const edge::DeviceContext& context);
 
  private:
   struct InFlight {
@@ -84,6 +85,7 @@ class FrameStream {
   // Takes every result that is there.
   absl::Status TakeResults();
   absl::Status TakeResult(const InFlight& sent, uint32_t slot);
+  absl::Status StreamFrames(const edge::StopRequest& stop);
   absl::Status Drain();
   absl::Status Verdict() const;
   void Count(Counter counter, uint64_t n = 1);

@@ -103,7 +103,7 @@ class FrameStreamTest : public ::testing::Test {
                                     options_);
     EXPECT_TRUE(stream.ok());
     const Gpu gpu(gpud_.get(), std::move(outcome));
-    return (*stream)->Run(edge::StopRequest(&stop_, -1));
+    return (*stream)->Run({"", "fpga0", edge::StopRequest(&stop_, -1)});
   }
   uint64_t Counter(FrameStream::Counter counter) const {
     return gpud_->submission().telemetry().counters[counter];

@@ -87,7 +87,7 @@ absl::Status Run(const edge::DeviceContext& context, const Options& options) {
                                        width, height, options.kernel, rate);
   if (auto status = (*device)->ReportReady(note); !status.ok()) return status;
   spdlog::info("streaming {}", note);
-  return (*stream)->Run(context.stop);
+  return (*stream)->Run(context);
 }
 
 }  // namespace

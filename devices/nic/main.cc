@@ -39,6 +39,6 @@ int main(int argc, char** argv) {
       app, argc, argv, "nic0",
       [&](const carillon::edge::DeviceContext& context) {
         auto nic = Nic::Start(context, options);
-        return nic.ok() ? (*nic)->Run(context.stop) : nic.status();
+        return nic.ok() ? (*nic)->Run(context) : nic.status();
       });
 }

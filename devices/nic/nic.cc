@@ -86,6 +86,10 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   packets_ = *packets;
   pool_ = std::make_unique<PacketPool>(
       packets_.bytes.first(uint64_t{options_.packet_buffers} * kPacketBytes));
+  return WatchGpud();
+}
+
+absl::Status Nic::WatchGpud() {
   if (auto status = Watch(device_->connection_fd(), kGpudTag); !status.ok()) {
     return status;
   }
@@ -141,7 +145,19 @@ absl::Status Nic::Watch(int fd, uint8_t tag) {
   return absl::InternalError(fmt::format("epoll: {}", strerror(errno)));
 }
 
-absl::Status Nic::Run(const edge::StopRequest& stop) {
+absl::Status Nic::Run(const edge::DeviceContext& context) {
+  while (true) {
+    const absl::Status halted = Serve(context.stop);
+    if (halted.ok()) return halted;
+    FinishEvents();
+    // Requests wait in the sockets meanwhile.
+    auto status = edge::GoOnAfter(halted, *device_, context);
+    if (status.ok()) status = WatchGpud();
+    if (!status.ok()) return status;
+  }
+}
+
+absl::Status Nic::Serve(const edge::StopRequest& stop) {
   absl::Status status;
   while (status.ok() && !stopping_ && !stop.requested()) {
     const bool received = ReceivePackets();

@@ -45,8 +45,9 @@ class Nic : private StreamSink {
       const edge::DeviceContext& context, const NicOptions& options);
   ~Nic() override;
 
-  // Serves until a stop is requested (OK), or gpud is gone (Unavailable).
-  absl::Status Run(const edge::StopRequest& stop);
+  // Serves until a stop is requested (OK), or gpud is gone and no other one comes
+  // in time (Unavailable).
+  absl::Status Run(const edge::DeviceContext& context);
 
  private:
   explicit Nic(const NicOptions& options);
@@ -55,6 +56,9 @@ class Nic : private StreamSink {
   absl::Status OpenLanes();
   absl::Status Listen();
   absl::Status Watch(int fd, uint8_t tag);
+  absl::Status WatchGpud();
+  // Until a stop is requested or gpud is gone.
+  absl::Status Serve(const edge::StopRequest& stop);
 
   // Each returns whether there was anything to do.
   bool ReceivePackets();

@@ -55,17 +55,44 @@ int ExitCodeOf(const absl::Status& status) {
 
 }  // namespace
 
+absl::Status GoOnAfter(const absl::Status& halted, Device& device,
+                       const DeviceContext& context) {
+  // So that a stop is not kept waiting.
+  constexpr std::chrono::milliseconds kLook{50};
+  if (!device.gpud_died() || context.resume_within.count() == 0) return halted;
+  spdlog::warn("{}; waiting for another gpud", std::string(halted.message()));
+  const auto deadline =
+      std::chrono::steady_clock::now() + context.resume_within;
+  while (!context.stop.requested()) {
+    const absl::Status resumed = device.Resume(kLook);
+    if (resumed.ok()) {
+      spdlog::info("another gpud has taken over");
+      return resumed;
+    }
+    if (!absl::IsUnavailable(resumed)) return resumed;
+    if (std::chrono::steady_clock::now() >= deadline) break;
+  }
+  return halted;
+}
+
 int DeviceMain(CLI::App& app, int argc, char** argv,
                std::string_view default_name,
                const std::function<absl::Status(const DeviceContext&)>& run) {
   std::string directory;
   std::string name(default_name);
   std::string level = "info";
+  double resume_within_s = 0;
   app.add_option("--dir", directory, "Directory of the testbed to attach to")
       ->envname(kTestbedDirectoryVariable);
   app.add_option("--name", name,
                  "Name of this device in the testbed, [a-z0-9_-]{1,32}")
       ->envname(kDeviceNameVariable)
+      ->capture_default_str();
+  app.add_option("--resume-within", resume_within_s,
+                 "Seconds to wait for another gpud when gpud has died, to go "
+                 "on with it; 0: end (exit code 4)")
+      ->envname(kResumeWithinVariable)
+      ->check(CLI::Range(0.0, 86'400.0))
       ->capture_default_str();
   app.add_option("--log-level", level, "How much is logged to stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
@@ -99,7 +126,9 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
   stop_fd.store(fd, std::memory_order_release);
   HandleSignals();
   const StopRequest stop(&stop_requested, fd);
-  const absl::Status status = run(DeviceContext{directory, name, stop});
+  const absl::Status status = run(DeviceContext{
+      directory, name, stop,
+      std::chrono::milliseconds(static_cast<int64_t>(resume_within_s * 1e3))});
   if (!status.ok()) spdlog::error("{}", std::string(status.message()));
   // Left open: the handler may still run.
   return ExitCodeOf(status);

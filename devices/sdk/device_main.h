@@ -13,11 +13,13 @@
 #define CARILLON_DEVICES_SDK_DEVICE_MAIN_H_
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "devices/sdk/edge.h"
 
 namespace CLI {
 class App;
@@ -52,10 +54,20 @@ struct DeviceContext {
   std::string directory;  // the testbed's; never empty
   std::string name;
   const StopRequest& stop;
+  // How long another gpud is waited for when gpud has died.
+  std::chrono::milliseconds resume_within{0};
 };
 
+// For a device whose gpud may have died, which is why it has come to a halt
+// (`halted`): Device::Resume(), within the context's time and unless a stop is
+// requested. OK: it goes on. Otherwise `halted`, or why it cannot go on. What has
+// ended must have been taken.
+absl::Status GoOnAfter(const absl::Status& halted, Device& device,
+                       const DeviceContext& context);
+
 // Adds --dir (default: $CARILLON_TESTBED_DIR), --name (default:
-// $CARILLON_DEVICE_NAME, else `default_name`) and --log-level to `app`, parses,
+// $CARILLON_DEVICE_NAME, else `default_name`), --resume-within (default:
+// $CARILLON_RESUME_WITHIN_S, else 0) and --log-level to `app`, parses,
 // logs to stderr through spdlog's default logger, and calls `run` until it
 // returns: OK gives kExitOk, InvalidArgument kExitUsage, Unavailable
 // kExitTestbedLost, all else kExitFailed, with the message logged. To be called

@@ -82,6 +82,30 @@ TEST_F(DeviceMainTest, TheTestbedAndTheNameComeFromFlagsAndEnvironment) {
   EXPECT_EXIT(Main({}, check), ExitedWithCode(2), "--dir");
 }
 
+TEST_F(DeviceMainTest, HowLongToWaitForAnotherGpudIsAFlagOrTheTestbedsWord) {
+  const auto waits = [](std::chrono::milliseconds time) {
+    return [time](const DeviceContext& context) {
+      return context.resume_within == time ? absl::OkStatus()
+                                           : absl::InternalError("other");
+    };
+  };
+  using std::chrono::milliseconds;
+  EXPECT_EXIT(Main({"--dir", "/d"}, waits(milliseconds(0))), ExitedWithCode(0),
+              "");
+  EXPECT_EXIT(Main({"--dir", "/d", "--resume-within", "1.5"},
+                   waits(milliseconds(1500))),
+              ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        setenv(kResumeWithinVariable, "30", 1);
+        Main({"--dir", "/d"}, waits(milliseconds(30'000)));
+      },
+      ExitedWithCode(0), "");
+  EXPECT_EXIT(Main({"--dir", "/d", "--resume-within", "-1"},
+                   Returning(absl::OkStatus())),
+              ExitedWithCode(2), "--resume-within");
+}
+
 TEST_F(DeviceMainTest, UnknownFlagsAndLevelsAreUsageErrors) {
   EXPECT_EXIT(
       Main({"--dir", "/d", "--frobnicate"}, Returning(absl::OkStatus())),

@@ -45,6 +45,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
   return std::unique_ptr<Device>(new Device(*std::move(impl)));
 }
 
+bool Device::gpud_died() const { return impl_->watch->gpud_died(); }
+
 absl::Status Device::Resume(std::chrono::milliseconds timeout) {
   return impl_->Resume(timeout);
 }

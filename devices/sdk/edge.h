@@ -310,7 +310,9 @@ class Device {
   absl::Status WaitForEnd(std::chrono::milliseconds timeout) const;
   bool tracing() const;
 
-  // After PEER_DEAD: waits, for at most `timeout`, until there is another gpud in
+  // True: gpud is gone, and has given no reason (PEER_DEAD).
+  bool gpud_died() const;
+  // After that: waits, for at most `timeout`, until there is another gpud in
   // the testbed, and goes on with it. Buffers and queues stay what they are, with
   // their addresses, ids and telemetry; what was committed or rung and has not
   // ended is launched, perhaps once more, and completes once. What kernels wrote
