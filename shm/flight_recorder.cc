@@ -158,9 +158,10 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
 
 std::string_view StepName(Step step) {
   constexpr std::array<std::string_view, kSteps> kNames = {
-      "none",          "attached",   "detached",     "closed", "registered",
-      "unregistered",  "scheduling", "rung",         "taken",  "session_began",
-      "session_ended", "ring_made",  "ring_removed", "ended",  "end_noted"};
+      "none",         "attached",      "detached",      "closed",
+      "registered",   "unregistered",  "scheduling",    "rung",
+      "taken",        "session_began", "session_ended", "ring_made",
+      "ring_removed", "ended",         "end_noted",     "resumed"};
   const auto index = static_cast<uint8_t>(step);
   return index < kSteps ? kNames[index] : "unknown";
 }
@@ -272,6 +273,7 @@ absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
   if (!fd) return SystemError("read", path);
   struct stat facts;
   if (fstat(fd.get(), &facts) != 0) return SystemError("read", path);
+  const Nanoseconds read_ns = NowNs();
   FlightHeader header{};
   if (!S_ISREG(facts.st_mode) ||
       ReadAt(fd.get(), &header, sizeof(header), 0) != sizeof(header)) {
@@ -285,6 +287,7 @@ absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
   }
 
   FlightRecording recording;
+  recording.read_ns = read_ns;
   recording.name = header.name;
   recording.pid = header.pid;
   // Before the records: one that runs now may be dead when they are read, and

@@ -32,15 +32,16 @@ namespace carillon::shm {
 enum class Step : uint8_t {
   kNone = 0,
   // A device's.
-  kAttached = 1,      // generation: the apertures'; sequence: gpud's pid
-  kDetached = 2,      // by itself, in order
-  kClosed = 3,        // by gpud; status: CloseReason, kOpen when gpud just died
-  kRegistered = 4,    // ring; sequence: the last event of it that has ended, 0
-                      // in a new one; status: its entries
-  kUnregistered = 5,  // ring
-  kScheduling = 6,    // ring; asks gpud to launch up to event `sequence`
-  kRung = 7,          // ring; sequence: the last event rung; status: how many
-  kTaken = 8,         // ring, sequence, state, status: how it has ended
+  kAttached = 1,    // generation: the apertures'; sequence: gpud's pid
+  kDetached = 2,    // by itself, in order
+  kClosed = 3,      // by gpud; status: CloseReason, kOpen when gpud just died
+  kRegistered = 4,  // ring; status: its entries
+  // Ring, which is gone for the device; sequence: the last event taken; status:
+  // 0 if gpud has confirmed it.
+  kUnregistered = 5,
+  kScheduling = 6,  // ring; asks gpud to launch up to event `sequence`
+  kRung = 7,        // ring; sequence: the last event rung; status: how many
+  kTaken = 8,       // ring, sequence, state, status: how it has ended
   // gpud's.
   kSessionBegan = 9,   // generation: the apertures'; sequence: the device's pid
   kSessionEnded = 10,  // the same; status: CloseReason
@@ -49,8 +50,11 @@ enum class Step : uint8_t {
   kRingRemoved = 12,   // ring; the device has unregistered it
   kEnded = 13,         // ring, sequence, state, status: gpud ends it so
   kEndNoted = 14,      // as kEnded, but its kernel has ended it before
+  // A device's, again: another gpud (kAttached) goes on with this ring;
+  // sequence: the last event that has ended.
+  kResumed = 15,
 };
-inline constexpr uint8_t kSteps = 15;
+inline constexpr uint8_t kSteps = 16;
 std::string_view StepName(Step step);
 
 struct FlightRecord {
@@ -162,6 +166,8 @@ struct FlightRecording {
   uint64_t written = 0;      // records, ever
   uint64_t overwritten = 0;  // the oldest of them
   uint64_t torn = 0;         // among those that are left
+  // When it was read: what a running process did later is not in it.
+  Nanoseconds read_ns = 0;
   // By place, without torn ones.
   std::vector<FlightRecord> records;
 };
