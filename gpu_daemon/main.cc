@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "gpu_daemon/control/control_plane.h"
+#include "shm/flight_recorder.h"
 #include "shm/layout.h"
 #include "shm/unique_fd.h"
 
@@ -62,6 +63,12 @@ void AddOptions(CLI::App& app, Settings& settings) {
                  "of what is "
                  "available, at most 4 GiB")
       ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--record", plane.record,
+                 "Keep the last so many steps of every ring in the testbed's "
+                 "directory (carillon postmortem); 0: none")
+      ->envname(shm::FlightRecorder::kVariable)
+      ->check(CLI::Range(uint64_t{0}, shm::FlightRecorder::kMostRecords))
       ->capture_default_str();
   app.add_flag("--trace", plane.tracing, "Stamp the stages of every event");
   app.add_option("--log-level", settings.log_level, "How much is logged")

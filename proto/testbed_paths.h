@@ -35,6 +35,9 @@ class TestbedPaths {
   }  // flock: gpud runs
   std::string state_file() const { return directory_ + "/state.json"; }
   std::string log_directory() const { return directory_ + "/logs"; }
+  std::string recorder_directory() const {
+    return directory_ + "/recorder";
+  }  // flight recorders' files
 
  private:
   std::string directory_;

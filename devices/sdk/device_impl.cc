@@ -150,7 +150,19 @@ absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
     AttachOptions options) {
   auto opened = Open(options);
   if (!opened.ok()) return opened.status();
+  auto recorder = shm::FlightRecorder::FromEnvironment(
+      TestbedPaths(options.testbed_directory).recorder_directory(),
+      options.name);
+  if (!recorder.ok()) {
+    v1::DetachRequest detach;
+    detach.set_session(opened->attached.session());
+    const ControlClient& client = *opened->control;
+    (void)client.Call(client.devices(), &v1::Devices::Stub::Detach, "Detach",
+                      detach, options.timeout);
+    return recorder.status();
+  }
   auto impl = std::unique_ptr<Impl>(new Impl(std::move(options)));
+  impl->recorder = *std::move(recorder);
   impl->submission = std::move(opened->submission);
   impl->completion = std::move(opened->completion);
   if (auto status = impl->Use(*std::move(opened)); !status.ok()) return status;
@@ -168,7 +180,9 @@ absl::Status Device::Impl::Use(Session opened) {
   auto started = PeerWatch::Start(
       {.connection = connection.get(),
        .heartbeat_ns = &submission.submission_control().heartbeat_ns,
-       .control = &completion.completion_control()});
+       .control = &completion.completion_control(),
+       .generation = generation,
+       .recorder = recorder.get()});
   if (!started.ok()) return started.status();
   watch = *std::move(started);
   waiter = std::make_unique<shm::CompletionWaiter>(&submission, &completion,
@@ -293,6 +307,7 @@ absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
         fmt::format("event {} has another ring than before", queue.event_id()));
   }
   queue.launch_path_ = answer->launch_path();
+  Record(shm::Step::kResumed, *layout, queue.ring_.last_consumed().value());
   queue.ring_.Resume(*layout);
   return absl::OkStatus();
 }
@@ -500,7 +515,21 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
   }
   queue.reset(new EventQueue(device, spec, answer.launch_path(), *layout,
                              std::move(writable)));
+  Record(shm::Step::kRegistered, *layout, 0, layout->entries);
   return queue.get();
+}
+
+void Device::Impl::RecordUnregistered(const EventQueue& queue,
+                                      bool confirmed) const {
+  Record(shm::Step::kUnregistered, queue.ring_.layout(),
+         queue.ring_.last_consumed().value(), confirmed ? 0 : 1);
+}
+
+void Device::Impl::RecordEnd() const {
+  if (recorder == nullptr) return;
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, queue] : queues_) RecordUnregistered(*queue, false);
+  recorder->Record(shm::Step::kDetached, 0, generation, 0);
 }
 
 std::unique_ptr<EventQueue> Device::Impl::TakeQueue(const EventQueue* queue) {

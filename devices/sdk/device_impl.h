@@ -11,6 +11,7 @@
 #include "devices/sdk/control_client.h"
 #include "devices/sdk/edge.h"
 #include "devices/sdk/peer_watch.h"
+#include "shm/flight_recorder.h"
 
 namespace carillon::edge {
 
@@ -63,6 +64,17 @@ class Device::Impl {
   std::unique_ptr<EventQueue> TakeQueue(const EventQueue* queue);
   static shm::DeviceRing& RingOf(EventQueue& queue) { return queue.ring_; }
 
+  // For the flight recorder, if there is one.
+  void Record(shm::Step step, const shm::RingLayout& ring, uint64_t sequence,
+              uint32_t status = 0) const {
+    if (recorder == nullptr) return;
+    recorder->Record(step, ring.doorbell.value(), ring.generation, sequence,
+                     EventState::kNone, status);
+  }
+  void RecordUnregistered(const EventQueue& queue, bool confirmed) const;
+  // Of the session, by this device.
+  void RecordEnd() const;
+
   const AttachOptions options;
   // What changes with the gpud. The apertures stay where they are in memory.
   uint32_t device_id = 0;
@@ -73,7 +85,8 @@ class Device::Impl {
   shm::Aperture completion;
   shm::UniqueFd completion_event;
   shm::UniqueFd connection;
-  std::unique_ptr<PeerWatch> watch;  // after all that it looks at
+  std::unique_ptr<shm::FlightRecorder> recorder;  // null: off
+  std::unique_ptr<PeerWatch> watch;               // after all that it looks at
   std::unique_ptr<shm::CompletionWaiter> waiter;
 
  private:

@@ -9,6 +9,7 @@
 #include "devices/sdk/parameters.h"
 #include "fmt/format.h"
 #include "proto/testbed_paths.h"
+#include "shm/flight_recorder.h"
 
 namespace carillon::edge {
 namespace {
@@ -58,6 +59,7 @@ Device::~Device() {
   // by itself when the connection closes.
   (void)impl_->Call(impl_->control->devices(), &v1::Devices::Stub::Detach,
                     "Detach", v1::DetachRequest());
+  impl_->RecordEnd();
 }
 
 const std::string& Device::name() const { return impl_->options.name; }
@@ -166,7 +168,24 @@ EventQueue::EventQueue(Device* device, EventSpec spec, std::string launch_path,
       spec_(std::move(spec)),
       launch_path_(std::move(launch_path)),
       writable_(std::move(writable)),
-      ring_(layout, &device->impl_->submission, &device->impl_->completion) {}
+      ring_(layout, &device->impl_->submission, &device->impl_->completion),
+      recorder_(device->impl_->recorder.get()) {}
+
+void EventQueue::RecordRing() {
+  const uint64_t rings = ring_.last_committed() - ring_.last_rung();
+  if (rings == 0) return;
+  recorder_->Record(shm::Step::kRung, event_id(), ring_.layout().generation,
+                    ring_.last_committed().value(), EventState::kNone,
+                    static_cast<uint32_t>(rings));
+}
+
+void EventQueue::RecordTaken() {
+  // Nothing to free is the caller's mistake: it shows as an event in no state.
+  const Completion done =
+      ring_.Poll().value_or(Completion{.sequence = ring_.last_consumed() + 1});
+  recorder_->Record(shm::Step::kTaken, event_id(), ring_.layout().generation,
+                    done.sequence.value(), done.state, done.status);
+}
 
 absl::StatusOr<uint32_t> EventQueue::ParameterOffset(
     std::string_view name) const {
@@ -217,10 +236,12 @@ absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue) {
   }
   v1::UnregisterEventRequest request;
   request.set_event_id(owned->event_id());
-  return impl
-      .Call(impl.control->events(), &v1::Events::Stub::UnregisterEvent,
-            "UnregisterEvent", request)
-      .status();
+  const absl::Status status =
+      impl.Call(impl.control->events(), &v1::Events::Stub::UnregisterEvent,
+                "UnregisterEvent", request)
+          .status();
+  impl.RecordUnregistered(*owned, status.ok());
+  return status;
 }
 
 absl::Status edgeScheduleEvent(Device& device, EventQueue* queue) {
@@ -234,12 +255,18 @@ absl::Status edgeScheduleEvent(Device& device, EventQueue* queue) {
   v1::ScheduleEventRequest request;
   request.set_event_id(queue->event_id());
   request.set_through(ring.last_committed().value());
+  impl.Record(shm::Step::kScheduling, ring.layout(), request.through());
   const auto answer =
       impl.Call(impl.control->events(), &v1::Events::Stub::ScheduleEvent,
                 "ScheduleEvent", request);
   // Refused, or with its answer lost, it leaves the entries committed: they can
   // be rung, or scheduled again, and are launched once all the same.
-  if (answer.ok()) ring.TakeScheduled();
+  if (answer.ok()) {
+    impl.Record(
+        shm::Step::kRung, ring.layout(), request.through(),
+        static_cast<uint32_t>(ring.last_committed() - ring.last_rung()));
+    ring.TakeScheduled();
+  }
   return answer.status();
 }
 

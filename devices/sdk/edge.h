@@ -47,6 +47,10 @@
 #include "shm/histogram.h"
 #include "shm/layout.h"
 
+namespace carillon::shm {
+class FlightRecorder;
+}  // namespace carillon::shm
+
 namespace carillon::edge {
 
 using shm::Completion;
@@ -167,7 +171,11 @@ class EventQueue {
     return ring_.Commit(kmd, tracing() ? shm::NowNs() : 0);
   }
   // Rings the doorbell for everything committed.
-  void Ring() { ring_.Ring(); }
+  void Ring() {
+    if (recorder_ != nullptr) [[unlikely]]
+      RecordRing();
+    ring_.Ring();
+  }
   // Commit() and Ring().
   shm::Sequence RingDoorbell(const KmdOverride* kmd = nullptr) {
     const shm::Sequence sequence = Commit(kmd);
@@ -181,7 +189,11 @@ class EventQueue {
   EventLife life() const { return ring_.life(); }
   // Frees the event that Poll() returned: its slot and output buffers may be
   // used again.
-  void Free() { ring_.Consume(); }
+  void Free() {
+    if (recorder_ != nullptr) [[unlikely]]
+      RecordTaken();
+    ring_.Consume();
+  }
 
   // Poll(), waiting for at most `timeout`: spins for `spin` first. Errors:
   // DeadlineExceeded; Unavailable when the testbed closed the device or gpud is
@@ -201,12 +213,16 @@ class EventQueue {
   EventQueue(Device* device, EventSpec spec, std::string launch_path,
              const shm::RingLayout& layout,
              std::vector<WritableParameter> writable);
+  // What is about to be rung, and to be freed.
+  void RecordRing();
+  void RecordTaken();
 
   Device* const device_;
   const EventSpec spec_;
   std::string launch_path_;
   const std::vector<WritableParameter> writable_;
   shm::DeviceRing ring_;
+  shm::FlightRecorder* const recorder_;  // null: off
 };
 
 // What `carillon kernels` shows of a kernel; see proto/events.proto.

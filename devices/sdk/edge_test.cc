@@ -13,6 +13,7 @@
 #include "devices/sdk/rpc_status.h"
 #include "proto/common.pb.h"
 #include "proto/testbed_paths.h"
+#include "shm/flight_recorder.h"
 
 namespace carillon::edge {
 namespace {
@@ -521,6 +522,90 @@ TEST_F(EdgeTest, TheEndOfTheSessionCanBeWaitedFor) {
   const absl::Status end = device.WaitForEnd(seconds(60));
   EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(end), StartsWith("PEER_DEAD"));
+}
+
+TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
+  setenv(shm::FlightRecorder::kVariable, "64", 1);
+  Device& device = Attach();
+  unsetenv(shm::FlightRecorder::kVariable);
+  EventQueue& queue = Register(device, Echo());
+  const uint32_t id = queue.event_id();
+  const shm::GpuRing ring = gpud_->ring();
+  queue.Ring();  // nothing to ring
+  queue.Commit();
+  queue.Commit();
+  queue.Ring();
+  ring.Complete(shm::Sequence(1), EventState::kFailed, 1234);
+  ASSERT_TRUE(queue.Poll().has_value());
+  queue.Free();
+  queue.Commit();
+  Refuse(grpc::StatusCode::NOT_FOUND, "no such event", "");
+  EXPECT_FALSE(edgeScheduleEvent(device, &queue).ok());
+  gpud_->Behave({});
+  EXPECT_TRUE(edgeScheduleEvent(device, &queue).ok());
+  EXPECT_TRUE(edgeUnregisterEvent(device, &queue).ok());
+  const uint32_t second = Register(device, Echo()).event_id();
+  gpud_->Close(shm::CloseReason::kEvicted);
+  EXPECT_FALSE(device.WaitForEnd(seconds(20)).ok());
+  // The end may be seen before the watch has noted it.
+  const std::string directory = TestbedPaths(directory_).recorder_directory();
+  std::vector<std::string> unreadable;
+  const auto read = [&] {
+    return shm::ReadFlightRecordings(directory, &unreadable);
+  };
+  while (read().at(0).records.back().step != shm::Step::kClosed) {
+    std::this_thread::yield();
+  }
+  device_.reset();
+  const auto recordings = read();
+  ASSERT_EQ(recordings.size(), 1u);
+  EXPECT_EQ(recordings[0].name, "nic0");
+  EXPECT_FALSE(recordings[0].running);
+  std::vector<shm::FlightRecord> steps = recordings[0].records;
+  shm::Nanoseconds before = 0;
+  for (shm::FlightRecord& step : steps) {
+    EXPECT_GE(step.time_ns, before);
+    before = std::exchange(step.time_ns, 0);
+  }
+  using shm::Step;
+  const auto pid = static_cast<uint64_t>(getpid());
+  const uint32_t g = ring.layout().generation.value();
+  const auto of = [&](uint32_t event, Step step, uint64_t sequence,
+                      uint32_t status, EventState state = EventState::kNone) {
+    return shm::FlightRecord{.sequence = sequence,
+                             .generation = g,
+                             .status = status,
+                             .event_id = static_cast<uint16_t>(event),
+                             .step = step,
+                             .state = state};
+  };
+  const std::vector<shm::FlightRecord> expected = {
+      {.sequence = pid, .generation = 3, .step = Step::kAttached},
+      of(id, Step::kRegistered, 0, 4),
+      of(id, Step::kRung, 2, 2),
+      of(id, Step::kTaken, 1, 1234, EventState::kFailed),
+      of(id, Step::kScheduling, 3, 0),
+      of(id, Step::kScheduling, 3, 0),
+      of(id, Step::kRung, 3, 1),
+      of(id, Step::kUnregistered, 1, 0),
+      of(second, Step::kRegistered, 0, 4),
+      {.sequence = pid,
+       .generation = 3,
+       .status = static_cast<uint32_t>(shm::CloseReason::kEvicted),
+       .step = Step::kClosed},
+      of(second, Step::kUnregistered, 0, 1),
+      {.generation = 3, .step = Step::kDetached}};
+  EXPECT_EQ(steps, expected);
+}
+
+TEST_F(EdgeTest, ARecorderThatCannotBeRefusesTheAttachment) {
+  setenv(shm::FlightRecorder::kVariable, "few", 1);
+  const absl::Status status = Device::Attach(Options()).status();
+  unsetenv(shm::FlightRecorder::kVariable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("CARILLON_RECORD=few"));
+  EXPECT_THAT(gpud_->calls(), Contains("Detach session of nic0"));
+  EXPECT_TRUE(Device::Attach(Options()).ok());
 }
 
 TEST_F(EdgeTest, KernelsAreListed) {

@@ -92,6 +92,10 @@ absl::StatusOr<std::unique_ptr<PeerWatch>> PeerWatch::Start(
     return absl::InternalError(fmt::format(
         "eventfd: {}; raise the descriptor limit", strerror(errno)));
   }
+  if (session.recorder != nullptr) {
+    session.recorder->Record(shm::Step::kAttached, 0, session.generation,
+                             peer.pid);
+  }
   return std::unique_ptr<PeerWatch>(new PeerWatch(
       session, peer.pid, PidfdOfPeer(session.connection, peer.pid),
       std::move(stop)));
@@ -130,6 +134,11 @@ void PeerWatch::Run() {
     if (watched[0].revents != 0) return;
     const bool died = gpuds_reason() == CloseReason::kOpen && pidfd_ &&
                       Ended(pidfd_.get(), kDeathAfterHangUpMs);
+    if (session_.recorder != nullptr) {
+      session_.recorder->Record(shm::Step::kClosed, 0, session_.generation,
+                                pid_, shm::EventState::kNone,
+                                static_cast<uint32_t>(gpuds_reason()));
+    }
     end_.store(died ? End::kDied : End::kHungUp, std::memory_order_release);
     closed_.Close();
     return;

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shm/bells.h"
+#include "shm/flight_recorder.h"
 #include "shm/layout.h"
 #include "shm/unique_fd.h"
 
@@ -34,6 +35,9 @@ class PeerWatch {
     int connection = -1;  // hand-over connection; its end of file is the notice
     uint64_t* heartbeat_ns = nullptr;
     const shm::CompletionControl* control = nullptr;
+    shm::Generation generation;
+    // Gets the session's beginning and its end by gpud; null: off.
+    shm::FlightRecorder* recorder = nullptr;
   };
 
   // Everything in `session` must outlive the watch. Errors: Internal (out of

@@ -92,6 +92,13 @@ absl::Status ControlPlane::Open() {
   lock_ = *std::move(lock);
   daemon_.BeginAfterDeaths(lock_->deaths());
 
+  if (options_.record != 0) {
+    auto recorder = shm::FlightRecorder::Create(paths.recorder_directory(),
+                                                "gpud", options_.record);
+    if (!recorder.ok()) return recorder.status();
+    recorder_ = *std::move(recorder);
+    daemon_.recorder = recorder_.get();
+  }
   auto loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);

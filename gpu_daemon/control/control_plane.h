@@ -30,6 +30,7 @@
 #include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/launch/gpu_model.h"
 #include "gpu_daemon/launch/kernel_catalog.h"
+#include "shm/flight_recorder.h"
 
 namespace carillon::gpud {
 
@@ -46,6 +47,7 @@ class ControlPlane {
     uint32_t ekt_entries = 32;  // 1 to shm::kMaxDoorbells
     uint64_t memory_bytes = 0;  // 0: DefaultMemoryBudget()
     bool tracing = false;
+    uint64_t record = 0;  // the flight recorder's records; 0: off
     // How long a ticket is good, and how many messages a watcher may be behind.
     shm::Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
     size_t watcher_capacity = 1024;
@@ -80,6 +82,7 @@ class ControlPlane {
 
   const Options options_;
   std::optional<DaemonLock> lock_;
+  std::unique_ptr<shm::FlightRecorder> recorder_;
   // What sessions and launches refer to comes first: it goes last.
   MemoryBudget budget_;
   EventKernelTable ekt_;

@@ -11,6 +11,7 @@
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/launch/backend.h"
 #include "gpu_daemon/launch/kernel_catalog.h"
+#include "shm/flight_recorder.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
@@ -23,11 +24,19 @@ struct Daemon {
   EventLoop* loop = nullptr;
   Backend* backend = nullptr;
   KernelCatalog* kernels = nullptr;
+  shm::FlightRecorder* recorder = nullptr;  // null: off
 
   // To be called before the first NextGeneration(): what a dead gpud of this
   // testbed has left is of another generation than all that is to come.
   void BeginAfterDeaths(uint32_t deaths) {
     generations_.store(deaths << 20, std::memory_order_relaxed);
+  }
+  // What has no event: a session, or a ring of it.
+  void Record(shm::Step step, uint32_t event_id, shm::Generation generation,
+              uint64_t sequence, uint32_t status = 0) {
+    if (recorder == nullptr) return;
+    recorder->Record(step, event_id, generation, sequence,
+                     shm::EventState::kNone, status);
   }
   // A new generation for an aperture or ring; never 0.
   shm::Generation NextGeneration() {

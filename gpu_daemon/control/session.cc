@@ -118,6 +118,8 @@ absl::Status Session::HandOver(shm::UniqueFd&& connection,
   auto watch = daemon_->loop->Watch(connection.get(), std::move(on_readable));
   if (!watch.ok()) return watch.status();
   const DeviceMemory& memory = space_->device_memory();
+  daemon_->Record(shm::Step::kSessionBegan, 0, identity_.generation,
+                  identity_.owner->pid);
   if (auto status = shm::SendApertures(
           connection.get(), identity_.device_id, identity_.generation,
           memory.submission().fd(), memory.completion().fd(),
@@ -300,6 +302,7 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
         space_, BufferFinder(), *daemon_->kernels, daemon_->backend->gpu());
     if (!created.ok()) return OnAnyPath(created.status());
     event = *std::move(created);
+    event->event()->RecordIn(daemon_->recorder);
     const absl::Status status = path.path->Add(event->event());
     return absl::IsResourceExhausted(status)
                ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")
@@ -312,6 +315,8 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
   }
   TellTracing();
   slot->Fill(event->event());
+  daemon_->Record(shm::Step::kRingMade, doorbell->value(), generation,
+                  identity_.owner->pid, event->event()->finishes_all());
   const v1::RegisterEventResponse response = event->Describe();
   daemon_->bus->Publish(RegisteredMessage(*event->event()));
   registrations_[doorbell->value()] = {
@@ -358,6 +363,8 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   path->Remove(event);
   daemon_->backend->Cancel(event.get(), shm::EventStatus::kUnregistered);
   event->AbortUnfinished(shm::EventStatus::kUnregistered);
+  daemon_->Record(shm::Step::kRingRemoved, event_id,
+                  event->ring().layout().generation, 0);
   event->memory().bell().Signal();
   const uint64_t aborted = event->counts().aborted - aborted_before;
   registered->PublishFailures(daemon_->bus);
@@ -484,6 +491,8 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
     aborted_after += event->counts().aborted;
     registration.event->PublishFailures(daemon_->bus);
   }
+  daemon_->Record(shm::Step::kSessionEnded, 0, identity_.generation,
+                  identity_.owner->pid, static_cast<uint32_t>(close));
   // After the completions: a device that sees the word has seen all that there
   // will be.
   memory().Close(close);

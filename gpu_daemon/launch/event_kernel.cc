@@ -121,6 +121,7 @@ bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
   }
   if (ending.refused) refused_.fetch_add(1, std::memory_order_relaxed);
   NoteFailure(sequence, ending.state, ending.status);
+  Record(shm::Step::kEnded, sequence, ending.state, ending.status);
   // Before the completion: who has seen it may ring for this slot at once.
   slot.Finish(sequence);
   ring_.Complete(sequence, ending.state, ending.status);
@@ -140,6 +141,7 @@ bool EventKernel::NoteEnded(Sequence sequence) {
   const shm::EventLife life = ring_.life(sequence);
   if (life.finished_ns != 0) AddToStages(life);
   NoteFailure(sequence, entry.state, entry.status);
+  Record(shm::Step::kEndNoted, sequence, entry.state, entry.status);
   const EventState state = entry.state;
   slot.Finish(sequence);
   Count(state);

@@ -15,6 +15,7 @@
 #include "gpu_daemon/launch/device_memory.h"
 #include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
+#include "shm/flight_recorder.h"
 #include "shm/gpu_ring.h"
 #include "shm/histogram.h"
 
@@ -76,6 +77,15 @@ class EventKernel {
   // Before its doorbell is polled: kernels store their completions themselves,
   // so that the device may know of an end before gpud does.
   void ExpectEpilogues() { ends_itself_ = true; }
+
+  // Records every end that this object brings about or notes; null: none.
+  // Before its doorbell is polled; the recorder outlives this object.
+  void RecordIn(shm::FlightRecorder* recorder) { recorder_ = recorder; }
+  // Whether no event ends without Finish().
+  bool finishes_all() const {
+    return !ends_itself_ &&
+           gpu_totals_.load(std::memory_order_relaxed) == nullptr;
+  }
 
   // A GPU launches, and counts: figures come from `totals`, which it updates
   // word by word, until TakeBack(). They begin with FirstTotals(). Before its
@@ -225,6 +235,13 @@ class EventKernel {
   void AddToStages(const shm::EventLife& life);
   void NoteFailure(shm::Sequence sequence, shm::EventState state,
                    uint32_t status);
+  void Record(shm::Step step, shm::Sequence sequence, shm::EventState state,
+              uint32_t status) {
+    if (recorder_ == nullptr) [[likely]]
+      return;
+    recorder_->Record(step, event_id(), ring_.layout().generation,
+                      sequence.value(), state, status);
+  }
   void Count(shm::EventState state);
 
   Slot& SlotFor(shm::Sequence sequence) {
@@ -242,6 +259,7 @@ class EventKernel {
   const uint32_t ekt_index_;
   const bool validate_each_launch_;
   bool ends_itself_ = false;  // see ExpectEpilogues()
+  shm::FlightRecorder* recorder_ = nullptr;
 
   const uint32_t first_ring_;
   std::array<shm::Nanoseconds, 4> short_path_samples_{};

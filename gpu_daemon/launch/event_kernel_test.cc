@@ -8,7 +8,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -322,6 +324,47 @@ TEST_F(EventKernelTest, WhatAnEpilogueEndedMayBeRungAgainBeforeGpudLooked) {
   EXPECT_EQ(counts.failed, 3u);
   EXPECT_EQ(event.kernel->in_flight(), 0u);
   EXPECT_EQ(event.kernel->last_failure().sequence, 6u);
+}
+
+TEST_F(EventKernelTest, EveryEndIsRecordedOnceBeforeTheDeviceCanSeeIt) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  EXPECT_TRUE(event_.kernel->finishes_all());
+  event_.kernel->RecordIn(recorder->get());
+  Ring(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 3; ++i) event_.kernel->TakeRing();
+  for (int i = 0; i < 2; ++i) {
+    event_.kernel->Finish(shm::Sequence(2),
+                          {.state = EventState::kFailed, .status = 1001});
+  }
+  event_.kernel->ExpectEpilogues();
+  EXPECT_FALSE(event_.kernel->finishes_all());
+  event_.kernel->ring().Complete(shm::Sequence(1), EventState::kDone, 0);
+  for (int i = 0; i < 2; ++i) event_.kernel->NoteEnded(shm::Sequence(1));
+  event_.kernel->AbortUnfinished(EventStatus::kShutdown);
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->records.size(), 3u);
+  const auto expect = [&](int i, shm::Step step, uint64_t sequence,
+                          EventState state, uint32_t status) {
+    const shm::FlightRecord& record = read->records[i];
+    EXPECT_EQ(record.step, step);
+    EXPECT_EQ(record.sequence, sequence);
+    EXPECT_EQ(record.state, state);
+    EXPECT_EQ(record.status, status);
+    EXPECT_EQ(record.event_id, event_.kernel->event_id());
+    EXPECT_EQ(record.generation,
+              event_.kernel->ring().layout().generation.value());
+  };
+  expect(0, shm::Step::kEnded, 2, EventState::kFailed, 1001);
+  expect(1, shm::Step::kEndNoted, 1, EventState::kDone, 0);
+  expect(2, shm::Step::kEnded, 3, EventState::kAborted,
+         static_cast<uint32_t>(EventStatus::kShutdown));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(EventKernelTest, WhoHoldsAnEarlierLapsSequenceDoesNotEndALaterEvent) {

@@ -199,6 +199,21 @@ TEST_F(CheckerTest, TwoRingsOfOneGenerationAreUnexpected) {
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "a second ring");
 }
 
+TEST_F(CheckerTest, ARingRegisteredWhileItIsInUseIsUnexpected) {
+  ring_.generation = 77;
+  story_.MakeRing(ring_);
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRegistered, 0, 8));
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "while it is in use");
+}
+
+TEST_F(CheckerTest, ARingResumedThatNeverWasIsUnexpected) {
+  TestStory::Ring other{device_, 5, 78};
+  story_.Tell(device_, TestStory::Of(other, Step::kResumed, 0, 0));
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "was never registered");
+}
+
 TEST_F(CheckerTest, StepsOfTheOtherSideAreUnexpected) {
   story_.Tell(TestStory::kGpud, {.step = Step::kDetached});
   story_.Tell(device_, {.step = Step::kEnded});
@@ -366,6 +381,9 @@ TEST_F(CheckerTest, WhatGpudHasOverwrittenIsUnconfirmed) {
 
 TEST_F(CheckerTest, ATornRecordAccusesNobodyOfWhatItMayHaveSaid) {
   for (int i = 0; i < 3; ++i) story_.Live(ring_);
+  for (int i = 0; i < 3; ++i) story_.RingBell(ring_);
+  for (const uint64_t s : {4, 5, 6}) story_.End(ring_, s);
+  for (const uint64_t s : {4, 5, 6}) story_.Take(ring_, s);
   Finish();
   for (const size_t process : {TestStory::kGpud, device_}) {
     for (size_t i = 0; i < story_.recordings[process].records.size(); ++i) {

@@ -34,16 +34,14 @@ std::string_view ReasonWords(uint32_t reason) {
 
 std::vector<Place> MergeByTime(Recordings recordings) {
   // By the time and, so that ties are always told the same way, the recording.
+  // One of each recording at a time: threads of a process may stamp in another
+  // order than they take places, which is the one that is told.
   using Next = std::tuple<shm::Nanoseconds, size_t, size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
-  // Threads of one process may stamp in another order than they take places:
-  // a record is never told before the one that its process recorded first.
-  std::vector<shm::Nanoseconds> reached(recordings.size());
   const auto push = [&](size_t recording, size_t record) {
     const auto& records = recordings[recording].records;
     if (record >= records.size()) return;
-    reached[recording] = std::max(reached[recording], records[record].time_ns);
-    next.emplace(reached[recording], recording, record);
+    next.emplace(records[record].time_ns, recording, record);
   };
   size_t size = 0;
   for (size_t i = 0; i < recordings.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -40,7 +41,7 @@ std::string BaseName(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// The names in a testbed's directory beside the folder of logs.
+// The names in a testbed's directory beside its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
   return {paths.control_socket(), paths.handover_socket(),
           paths.bus_socket(),     paths.gpud_lock(),
@@ -48,6 +49,18 @@ std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
+bool IsRecording(const fs::path& path) { return path.extension() == ".rec"; }
+
+// The folders in a testbed's directory, and which of the files there are its
+// own.
+struct Folder {
+  std::string path;
+  bool (*is_own)(const fs::path&);
+};
+std::array<Folder, 2> OwnFolders(const TestbedPaths& paths) {
+  return {Folder{paths.log_directory(), IsLog},
+          Folder{paths.recorder_directory(), IsRecording}};
+}
 
 absl::Status MakeDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) {
@@ -193,9 +206,10 @@ std::vector<std::string> TestbedFiles(const TestbedPaths& paths) {
   std::vector<std::string> candidates = OwnFiles(paths);
   candidates.push_back(paths.lock_file());
   std::error_code error;
-  for (const auto& entry :
-       fs::directory_iterator(paths.log_directory(), error)) {
-    if (IsLog(entry.path())) candidates.push_back(entry.path());
+  for (const Folder& folder : OwnFolders(paths)) {
+    for (const auto& entry : fs::directory_iterator(folder.path, error)) {
+      if (folder.is_own(entry.path())) candidates.push_back(entry.path());
+    }
   }
   std::erase_if(candidates, [](const std::string& path) {
     std::error_code ignored;
@@ -270,15 +284,18 @@ absl::StatusOr<LockedDirectory> LockedDirectory::TakeOver(
 std::vector<std::string> LockedDirectory::ForeignFiles() const {
   std::vector<std::string> own = OwnFiles(paths_);
   own.push_back(paths_.lock_file());
+  const auto folders = OwnFolders(paths_);
   std::vector<std::string> foreign;
   std::error_code error;
   const auto look = [&](const std::string& directory, const auto& is_own) {
     for (const auto& entry : fs::directory_iterator(directory, error)) {
-      // Nothing that a testbed makes is a folder, but for that of the logs.
+      // Nothing else that a testbed makes is a folder.
       const bool folder =
           entry.symlink_status(error).type() == fs::file_type::directory;
-      if (folder ? entry.path() != paths_.log_directory()
-                 : !is_own(entry.path())) {
+      const bool own_folder = std::any_of(
+          folders.begin(), folders.end(),
+          [&](const Folder& own) { return entry.path() == own.path; });
+      if (folder ? !own_folder : !is_own(entry.path())) {
         foreign.push_back(Quote(
             entry.path().lexically_relative(paths_.directory()).string()));
       }
@@ -287,7 +304,7 @@ std::vector<std::string> LockedDirectory::ForeignFiles() const {
   look(paths_.directory(), [&](const fs::path& path) {
     return std::find(own.begin(), own.end(), path) != own.end();
   });
-  look(paths_.log_directory(), IsLog);
+  for (const Folder& folder : folders) look(folder.path, folder.is_own);
   std::sort(foreign.begin(), foreign.end());
   return foreign;
 }
@@ -298,11 +315,12 @@ void LockedDirectory::RemoveContents(bool logs) {
   }
   if (!logs) return;
   std::error_code error;
-  for (const auto& entry :
-       fs::directory_iterator(paths_.log_directory(), error)) {
-    if (IsLog(entry.path())) unlink(entry.path().c_str());
+  for (const Folder& folder : OwnFolders(paths_)) {
+    for (const auto& entry : fs::directory_iterator(folder.path, error)) {
+      if (folder.is_own(entry.path())) unlink(entry.path().c_str());
+    }
+    rmdir(folder.path.c_str());
   }
-  rmdir(paths_.log_directory().c_str());
 }
 
 void LockedDirectory::RemoveSockets() { RemoveContents(/*logs=*/false); }

@@ -30,7 +30,8 @@ std::optional<ProcessIdentity> SupervisorOf(const TestbedPaths& paths);
 // Whether the directory carries a testbed's mark (its lock file's first line).
 bool IsTestbedDirectory(const TestbedPaths& paths);
 
-// The files there that a testbed makes: sockets, locks, state, logs.
+// The files there that a testbed makes: sockets, locks, state, logs, flight
+// recordings.
 std::vector<std::string> TestbedFiles(const TestbedPaths& paths);
 
 // A directory that this process has locked.
@@ -48,15 +49,15 @@ class LockedDirectory {
 
   const TestbedPaths& paths() const { return paths_; }
 
-  // The files in it and in its folder of logs that no testbed makes, quoted and
-  // relative to it.
+  // The files in it and in its folders of logs and recordings that no testbed
+  // makes, quoted and relative to it.
   std::vector<std::string> ForeignFiles() const;
   // Removes what a testbed makes, and the directory, and the one above it if it
   // is empty and the default one. FailedPrecondition, naming the files, when it
   // holds others: they stay, and so does the lock file, by which the directory
   // is found again.
   absl::Status Remove();
-  // Removes the sockets, keeps logs and state for people to read.
+  // Removes the sockets, keeps logs, recordings and state for people to read.
   void RemoveSockets();
 
  private:

@@ -157,6 +157,32 @@ TEST_F(DirectoryTest, KeepsForeignFilesAmongItsLogs) {
   EXPECT_TRUE(IsTestbedDirectory(paths_));
 }
 
+TEST_F(DirectoryTest, TakesItsRecordingsWithIt) {
+  const std::string recordings = paths_.recorder_directory();
+  const std::string own = recordings + "/nic0-7.rec";
+  {
+    auto directory = LockedDirectory::Create(paths_);
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    mkdir(recordings.c_str(), 0700);
+    Touch(own);
+    EXPECT_THAT(TestbedFiles(paths_), ::testing::Contains(own));
+    directory->RemoveSockets();
+    EXPECT_TRUE(fs::exists(own));
+    Touch(recordings + "/notes.txt");
+    EXPECT_EQ(
+        directory->Remove().message(),
+        "left " + paths_.directory() + " there: it holds 'recorder/notes.txt'");
+    EXPECT_FALSE(fs::exists(own));
+    fs::remove(recordings + "/notes.txt");
+    Touch(own);
+  }
+  auto directory = LockedDirectory::Create(paths_);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_FALSE(fs::exists(own));
+  EXPECT_TRUE(directory->Remove().ok());
+  EXPECT_FALSE(fs::exists(paths_.directory()));
+}
+
 TEST_F(DirectoryTest, IsNotTakenFromAGpudStartedByHand) {
   mkdir(paths_.directory().c_str(), 0700);
   const auto listener = MakeSocket(paths_.control_socket(), true);

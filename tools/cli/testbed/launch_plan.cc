@@ -78,7 +78,8 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   const auto gpud = FindCarillonProgram(kGpud);
   if (!gpud.ok()) return gpud.status();
   LaunchPlan plan{.testbed = topology.name,
-                  .gpud = {.name = "gpud", .kind = "gpud"}};
+                  .gpud = {.name = "gpud", .kind = "gpud"},
+                  .record = topology.record};
   plan.gpud.argv = {*gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   AppendFlags(topology.gpu, &plan.gpud.argv);

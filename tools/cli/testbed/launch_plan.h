@@ -2,6 +2,7 @@
 #ifndef CARILLON_TOOLS_CLI_TESTBED_LAUNCH_PLAN_H_
 #define CARILLON_TOOLS_CLI_TESTBED_LAUNCH_PLAN_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct LaunchPlan {
   std::string testbed;
   PlannedProcess gpud;
   std::vector<PlannedProcess> devices;
+  uint64_t record = 0;  // see Topology
 };
 
 // The path of a program of Carillon, named as below the folder that Bazel

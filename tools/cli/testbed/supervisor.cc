@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "shm/flight_recorder.h"
 #include "tools/cli/testbed/marks.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/text.h"
@@ -91,14 +92,18 @@ void Supervisor::SaveState() {
 absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
   const std::string log =
       fmt::format("{}/{}.log", paths().log_directory(), planned.name);
-  auto child = ChildProcess::Spawn(
-      {.argv = planned.argv,
-       .environment = {fmt::format("{}={}", kTestbedDirectoryVariable,
-                                   paths().directory()),
-                       fmt::format("{}={}", kDeviceNameVariable, planned.name),
-                       fmt::format("{}={}", kSupervisorVariable,
-                                   SupervisorMark(paths(), state_.supervisor))},
-       .log_path = log});
+  std::vector<std::string> environment = {
+      fmt::format("{}={}", kTestbedDirectoryVariable, paths().directory()),
+      fmt::format("{}={}", kDeviceNameVariable, planned.name),
+      fmt::format("{}={}", kSupervisorVariable,
+                  SupervisorMark(paths(), state_.supervisor))};
+  if (plan_.record != 0) {
+    environment.push_back(
+        fmt::format("{}={}", shm::FlightRecorder::kVariable, plan_.record));
+  }
+  auto child = ChildProcess::Spawn({.argv = planned.argv,
+                                    .environment = std::move(environment),
+                                    .log_path = log});
   if (!child.ok()) {
     return absl::Status(child.status().code(),
                         fmt::format("{}: {}", planned.name,

@@ -59,7 +59,7 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_TRUE(directory.ok()) << directory.status();
     options.say = [this](const std::string& line) { said_ += line + "\n"; };
     supervisor_ = std::make_unique<Supervisor>(
-        LaunchPlan{"demo", Process("gpud", gpud), devices},
+        LaunchPlan{"demo", Process("gpud", gpud), devices, record_},
         *std::move(directory), &probe_, &requests_, options);
     return *supervisor_;
   }
@@ -75,6 +75,7 @@ class SupervisorTest : public ::testing::Test {
   FakeProbe probe_;
   EndRequests requests_;
   std::string said_;
+  uint64_t record_ = 0;
   std::unique_ptr<Supervisor> supervisor_;
 };
 
@@ -93,6 +94,21 @@ TEST_F(SupervisorTest, BringsEverythingUpAndLeavesNothingBehind) {
   EXPECT_TRUE(supervisor.TakeDown().ok());
   EXPECT_THAT(Running(), IsEmpty());
   EXPECT_FALSE(fs::exists(paths_.directory()));
+}
+
+TEST_F(SupervisorTest, TellsEveryProcessHowMuchToRecord) {
+  record_ = 4096;
+  probe_.devices = {{"a", {true, ""}}};
+  Supervisor& supervisor = Make({"wait"}, {Process("a", {"wait"})});
+  ASSERT_TRUE(supervisor.BringUp().ok()) << said_;
+  ASSERT_THAT(Running(), ::testing::SizeIs(2));
+  for (const ProcessIdentity& process : Running()) {
+    const std::string environment =
+        FileText("/proc/" + std::to_string(process.pid) + "/environ");
+    EXPECT_THAT(environment,
+                HasSubstr(std::string("CARILLON_RECORD=4096\0", 21)));
+  }
+  EXPECT_TRUE(supervisor.TakeDown().ok());
 }
 
 TEST_F(SupervisorTest, EndsTheDevicesBeforeGpud) {

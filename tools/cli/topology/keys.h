@@ -66,6 +66,12 @@ const DeviceKind* FindDeviceKind(std::string_view name);
 // The kind of a user's own device, which is started by its `command`.
 inline constexpr std::string_view kExecKind = "exec";
 
+// Of a flight recorder (shm::FlightRecorder).
+inline constexpr uint64_t kLeastRecords = 64;
+inline constexpr uint64_t kMostRecords = 1 << 22;
+inline constexpr std::string_view kRecordHelp =
+    "keep the last so many steps of every process, for `carillon postmortem`";
+
 // As many as gpud lets attach (SessionTable::kMostSessions).
 inline constexpr uint64_t kMaxDevices = 64;
 inline constexpr uint64_t kMaxNameLength = 32;

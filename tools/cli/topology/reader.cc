@@ -80,11 +80,18 @@ class Reader {
         ReadName(value, "name", &reading_.topology.name);
       } else if (key == "gpu") {
         ReadGpu(value);
+      } else if (key == "record") {
+        ReadInto(
+            value, key,
+            [](const std::string& text) {
+              return ReadInteger(text, kLeastRecords, kMostRecords);
+            },
+            &reading_.topology.record);
       } else if (key == "devices") {
         ReadDevices(value);
       } else {
         ComplainUnknown(value.mark, key, "of a topology",
-                        {"name", "gpu", "devices"});
+                        {"name", "gpu", "record", "devices"});
       }
     }
   }

@@ -36,7 +36,9 @@ std::vector<std::string> Flags(const std::vector<Setting>& settings) {
 TEST(Topology, ReadsEverythingThatAFileMaySay) {
   const TopologyReading reading = ReadTopology(R"(
 name: lab-1
+record: 100
 gpu:
+  record: 65536
   backend: cpu
   workers: 2
   ekt_entries: 64
@@ -61,12 +63,13 @@ devices:
       << reading.problems[0].ToString("t.yaml");
   const Topology& topology = reading.topology;
   EXPECT_EQ(topology.name, "lab-1");
-  EXPECT_THAT(
-      Flags(topology.gpu),
-      ElementsAre("--backend=cpu", "--workers=2", "--ekt-entries=64",
-                  "--policy=priority", "--reserve-sms=8", "--memory=67108864",
-                  "--trace", "--sms=4", "--blocks-per-sm=8",
-                  "--threads-per-sm=1024", "--shared-per-sm=16384"));
+  EXPECT_EQ(topology.record, 100u);
+  EXPECT_THAT(Flags(topology.gpu),
+              ElementsAre("--record=65536", "--backend=cpu", "--workers=2",
+                          "--ekt-entries=64", "--policy=priority",
+                          "--reserve-sms=8", "--memory=67108864", "--trace",
+                          "--sms=4", "--blocks-per-sm=8",
+                          "--threads-per-sm=1024", "--shared-per-sm=16384"));
   ASSERT_THAT(topology.devices, SizeIs(5));
   EXPECT_THAT(Flags(topology.devices[0].settings),
               ElementsAre("--udp-port=0", "--tcp-port=0", "--batch=512",
@@ -122,7 +125,9 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:1: unknown key 'device' of a topology; did you mean 'devices'?"},
     {"UnknownFarKey", "elephants: []\n",
      "t.yaml:1:1: unknown key 'elephants' of a topology; known keys: name, "
-     "gpu, devices"},
+     "gpu, record, devices"},
+    {"FewRecords", "record: 63\n",
+     "t.yaml:1:9: record: '63' is out of range; allowed: 64 to 4194304"},
     {"UnknownGpuKey", "gpu:\n  ekt_entires: 3\n",
      "t.yaml:2:3: unknown key 'ekt_entires' of gpu; did you mean "
      "'ekt_entries'?"},
@@ -141,7 +146,7 @@ constexpr BadFile kBadFiles[] = {
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, backend, "
      "workers, "
-     "ekt_entries, policy, reserve_sms, memory, trace, log_level"},
+     "ekt_entries, policy, reserve_sms, memory, trace, record, log_level"},
     {"MapAsKey", "? {a: b}\n: 1\n",
      "t.yaml:1:3: a key of the topology is a map"},
     {"BadName", "name: Lab 1\n",
@@ -360,10 +365,10 @@ TEST_F(TopologyFile, GivesOneLineAProblem) {
   EXPECT_EQ(topology.status().message(),
             path_ +
                 ":1:1: unknown key 'a' of a topology; known keys: name, "
-                "gpu, devices\n" +
+                "gpu, record, devices\n" +
                 path_ +
                 ":2:1: unknown key 'b' of a topology; known keys: "
-                "name, gpu, devices");
+                "name, gpu, record, devices");
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ struct DeviceEntry {
 struct Topology {
   std::string name;
   std::vector<Setting> gpu;  // of gpu and of gpu.model
+  // Records of every process's flight recorder; 0: as the environment says.
+  uint64_t record = 0;
   std::vector<DeviceEntry> devices;
 };
 

@@ -1,0 +1,81 @@
+// What gpud's flight recorder keeps of its sessions.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "gpu_daemon/control/test_testbed.h"
+#include "shm/flight_recorder.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::FlightRecord;
+using shm::Step;
+
+shm::FlightRecording RecordingOf(const TestTestbed& testbed) {
+  std::vector<std::string> unreadable;
+  const auto all = shm::ReadFlightRecordings(
+      testbed.paths().recorder_directory(), &unreadable);
+  EXPECT_EQ(all.size(), 1u);
+  EXPECT_EQ(unreadable, std::vector<std::string>());
+  return all.empty() ? shm::FlightRecording() : all[0];
+}
+
+TEST(Recorder, KeepsWhatBecameOfEveryEventAndSession) {
+  TestTestbed testbed({.record = 64});
+  std::vector<FlightRecord> expected;
+  const auto pid = static_cast<uint64_t>(getpid());
+  {
+    TestDevice device(&testbed, "nic0");
+    shm::DeviceRing ring = device.Ring(device.NullEvent());
+    const uint32_t ring_generation = ring.layout().generation.value();
+    for (int i = 0; i < 2; ++i) {
+      ring.Commit();
+      ring.Ring();
+      ASSERT_TRUE(TestDevice::Await(ring).has_value());
+    }
+    ASSERT_TRUE(device.Unregister(0, 100).ok());
+    shm::DeviceRing second = device.Ring(device.NullEvent());
+    const uint32_t second_generation = second.layout().generation.value();
+    ASSERT_TRUE(device.Detach().ok());
+    const auto session = static_cast<uint32_t>(shm::CloseReason::kDetached);
+    const auto of = [](Step step, uint32_t generation, uint64_t sequence,
+                       uint32_t status, EventState state = EventState::kNone) {
+      return FlightRecord{.sequence = sequence,
+                          .generation = generation,
+                          .status = status,
+                          .step = step,
+                          .state = state};
+    };
+    expected = {
+        of(Step::kSessionBegan, device.generation(), pid, 0),
+        of(Step::kRingMade, ring_generation, pid, 1),
+        of(Step::kEnded, ring_generation, 1, 0, EventState::kDone),
+        of(Step::kEnded, ring_generation, 2, 0, EventState::kDone),
+        of(Step::kRingRemoved, ring_generation, 0, 0),
+        of(Step::kRingMade, second_generation, pid, 1),
+        of(Step::kSessionEnded, device.generation(), pid, session),
+    };
+  }
+  const shm::FlightRecording recording = RecordingOf(testbed);
+  EXPECT_EQ(recording.name, "gpud");
+  EXPECT_TRUE(recording.running);
+  std::vector<FlightRecord> steps = recording.records;
+  for (FlightRecord& step : steps) step.time_ns = 0;
+  EXPECT_EQ(steps, expected);
+}
+
+TEST(Recorder, IsOffUnlessItIsAskedFor) {
+  TestTestbed testbed;
+  std::vector<std::string> unreadable;
+  EXPECT_TRUE(shm::ReadFlightRecordings(testbed.paths().recorder_directory(),
+                                        &unreadable)
+                  .empty());
+}
+
+}  // namespace
+}  // namespace carillon::gpud
