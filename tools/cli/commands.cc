@@ -44,6 +44,10 @@ constexpr Command kCommands[] = {
      "carillon kernels\ncarillon kernels memc_get", MakeKernels},
     {"watch", kLook, "show changes as they happen",
      "carillon watch\ncarillon watch -o json", MakeWatch},
+    {"postmortem", kLook,
+     "the last steps of every process, and whether every event ended once",
+     "carillon postmortem\ncarillon postmortem --last 50 --name demo",
+     MakePostmortem},
 
     {"kernel", kSteer, "load kernels of your own from a file that nvcc made",
      "carillon kernel load saxpy.fatbin \\\n"

@@ -18,6 +18,7 @@ Run MakeKernel(Arguments& arguments, Console& console);
 Run MakeKernels(Arguments& arguments, Console& console);
 Run MakeLogs(Arguments& arguments, Console& console);
 Run MakePolicy(Arguments& arguments, Console& console);
+Run MakePostmortem(Arguments& arguments, Console& console);
 Run MakePs(Arguments& arguments, Console& console);
 Run MakeQueues(Arguments& arguments, Console& console);
 Run MakeRings(Arguments& arguments, Console& console);

@@ -1,0 +1,162 @@
+// The flight recorders of a real testbed, as `carillon postmortem` tells them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "shm/flight_recorder.h"
+#include "tools/cli/cli_runner.h"
+#include "tools/cli/testbed/directory.h"
+#include "tools/cli/testbed/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr char kTopology[] = R"(
+name: lab
+record: 65536
+gpu: {backend: cpu, memory: 256MiB}
+devices:
+  - {name: fpga0, kind: fpga, size: 64x64, fps: 200, check: true}
+  - {name: fpga1, kind: fpga, size: 64x64, fps: 200}
+  - {name: host0, kind: cpu_host, kernel: busy, gap_us: 1000, schedule_event_every_ms: 2}
+)";
+
+class Postmortem : public ::testing::Test {
+ protected:
+  void TearDown() override { RunCli({"down", "--all"}); }
+
+  void Up() {
+    const std::string file = files_.path() + "/lab.yaml";
+    std::ofstream(file) << kTopology;
+    const CliResult up = RunCli({"up", "-d", "-f", file});
+    ASSERT_EQ(up.code, 0) << up.err;
+  }
+  static Json Story() {
+    return RunCli({"postmortem", "--name", "lab", "--last", "0", "-o", "json"})
+        .json();
+  }
+  // What the devices' rings hold that has ended.
+  static std::map<std::string, uint64_t> Ended(const Json& story) {
+    std::map<std::string, uint64_t> ended;
+    for (const Json& ring : story["rings"]) {
+      ended[ring["device"]] += ring["events"]["ok"].get<uint64_t>();
+    }
+    return ended;
+  }
+  static Json Process(const Json& story, const std::string& name) {
+    for (const Json& process : story["processes"]) {
+      if (process["process"] == name) return process;
+    }
+    ADD_FAILURE() << "no recording of " << name << ": " << story;
+    return Json::object();
+  }
+
+  // The second keeps the test's files out of the runtime directory.
+  TestFolder files_;
+  TestFolder folder_;
+};
+
+TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
+  Up();
+  Json story;
+  ASSERT_TRUE(Eventually([&] {
+    story = Story();
+    auto ended = Ended(story);
+    return ended["fpga0"] > 20 && ended["fpga1"] > 20 && ended["host0"] > 5;
+  })) << story;
+  EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
+  EXPECT_EQ(kill(Process(story, "fpga1")["pid"].get<pid_t>(), SIGKILL), 0);
+  ASSERT_TRUE(Eventually(
+      [&] { return Process(Story(), "fpga1")["running"] == false; }));
+  const auto before = Ended(story)["fpga0"];
+  ASSERT_TRUE(Eventually([&] {
+    story = Story();
+    return Ended(story)["fpga0"] > before + 20;
+  }));
+  EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
+  EXPECT_EQ(story["unreadable"], Json::array());
+  EXPECT_NE(story["verdict"], "violated");
+  EXPECT_EQ(Process(story, "gpud")["running"], true);
+
+  // gpud, too; then nobody is left, and the files are.
+  EXPECT_EQ(kill(Process(story, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
+  ASSERT_TRUE(Eventually([&] {
+    story = Story();
+    return Process(story, "gpud")["running"] == false &&
+           Process(story, "fpga0")["running"] == false &&
+           Process(story, "host0")["running"] == false;
+  }));
+  EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
+  EXPECT_EQ(story["events"]["indeterminate"]["still_running"], 0);
+  const CliResult text = RunCli({"postmortem", "--name", "lab"});
+  EXPECT_THAT(text.code, AnyOf(0, 1));
+  EXPECT_THAT(text.out, HasSubstr("sees its session closed: the other process "
+                                  "died"));
+  EXPECT_THAT(text.out, HasSubstr(" 0 lost, 0 duplicated, 0 unexpected"));
+  EXPECT_THAT(text.out, HasSubstr("verdict: "));
+}
+
+TEST_F(Postmortem, ShowsAViolationWithWhatWasAroundItAndEndsWithSix) {
+  const std::string directory = files_.path() + "/saved";
+  fs::create_directory(directory);
+  const std::string recordings = TestbedPaths(directory).recorder_directory();
+  auto device = shm::FlightRecorder::Create(recordings, "nic0", 64);
+  auto gpud = shm::FlightRecorder::Create(recordings, "gpud", 64);
+  ASSERT_TRUE(device.ok() && gpud.ok());
+  using shm::EventState;
+  using shm::Generation;
+  using shm::Step;
+  (*device)->Record(Step::kAttached, 0, Generation(1), getpid());
+  (*gpud)->Record(Step::kRingMade, 3, Generation(2), getpid(),
+                  EventState::kNone, 1);
+  (*device)->Record(Step::kRegistered, 3, Generation(2), 0, EventState::kNone,
+                    8);
+  (*device)->Record(Step::kRung, 3, Generation(2), 1, EventState::kNone, 1);
+  (*gpud)->Record(Step::kEnded, 3, Generation(2), 1, EventState::kDone);
+  (*device)->Record(Step::kTaken, 3, Generation(2), 1, EventState::kDone);
+  CliResult result = RunCli({"postmortem", "--dir", directory});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("events: 1 ok, "));
+  EXPECT_THAT(result.out, HasSubstr("verdict: ok"));
+
+  (*device)->Record(Step::kRung, 3, Generation(2), 2, EventState::kNone, 1);
+  result = RunCli({"postmortem", "--dir", directory});
+  EXPECT_EQ(result.code, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 indeterminate: in flight"));
+
+  (*device)->Record(Step::kTaken, 3, Generation(2), 1, EventState::kDone);
+  result = RunCli({"postmortem", "--dir", directory, "--last", "0"});
+  EXPECT_EQ(result.code, 6) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("first violation, duplicated: nic0"));
+  EXPECT_THAT(result.out, HasSubstr("takes sequence 1 twice"));
+  EXPECT_THAT(result.out, HasSubstr("gpud (pid"));
+  EXPECT_THAT(result.out, HasSubstr("ends sequence 1, done"));
+  const CliResult json =
+      RunCli({"postmortem", "--dir", directory, "-o", "json"});
+  EXPECT_EQ(json.code, 6);
+  EXPECT_EQ(json.json()["verdict"], "violated");
+  EXPECT_EQ(json.json()["events"]["duplicated"], 1);
+  EXPECT_EQ(json.json()["violations"][0]["at"]["step"], "taken");
+  EXPECT_EQ(json.json()["story"].size(), 8u);
+}
+
+TEST_F(Postmortem, SaysHowToRecordWhenNothingWas) {
+  const CliResult none = RunCli({"postmortem", "--dir", files_.path()});
+  EXPECT_EQ(none.code, 3);
+  EXPECT_THAT(none.err, HasSubstr("nothing was recorded"));
+  EXPECT_THAT(none.err, HasSubstr("record: 4096"));
+  EXPECT_EQ(RunCli({"postmortem", "--name", "nosuch"}).code, 3);
+}
+
+}  // namespace
+}  // namespace carillon::cli
