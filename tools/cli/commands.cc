@@ -22,6 +22,8 @@ constexpr Command kCommands[] = {
      MakeUp},
     {"down", kRun, "end a testbed and leave nothing behind",
      "carillon down\ncarillon down --all", MakeDown},
+    {"restart", kRun, "end processes of a testbed and start them again",
+     "carillon restart nic0\ncarillon restart gpud nic0 --kill", MakeRestart},
     {"ps", kRun, "list the processes of all testbeds", "carillon ps", MakePs},
     {"logs", kRun, "show what the processes have logged",
      "carillon logs\ncarillon logs -f nic0", MakeLogs},

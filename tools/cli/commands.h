@@ -21,6 +21,7 @@ Run MakePolicy(Arguments& arguments, Console& console);
 Run MakePostmortem(Arguments& arguments, Console& console);
 Run MakePs(Arguments& arguments, Console& console);
 Run MakeQueues(Arguments& arguments, Console& console);
+Run MakeRestart(Arguments& arguments, Console& console);
 Run MakeRings(Arguments& arguments, Console& console);
 Run MakeStatus(Arguments& arguments, Console& console);
 Run MakeSupervise(Arguments& arguments, Console& console);

@@ -249,7 +249,8 @@ GrpcReadinessProbe::Devices() {
   if (!devices.ok()) return devices.status();
   std::map<std::string, DeviceReadiness> readiness;
   for (const v1::Device& device : devices->devices()) {
-    readiness[device.name()] = {device.state() == "ready", device.note()};
+    readiness[device.name()] = {device.state() == "ready", device.note(),
+                                static_cast<pid_t>(device.pid())};
   }
   return readiness;
 }

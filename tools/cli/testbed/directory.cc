@@ -43,9 +43,10 @@ std::string BaseName(const std::string& path) {
 
 // The names in a testbed's directory beside its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
-  return {paths.control_socket(), paths.handover_socket(),
-          paths.bus_socket(),     paths.gpud_lock(),
-          paths.state_file(),     paths.state_file() + ".tmp"};
+  return {paths.control_socket(),   paths.handover_socket(),
+          paths.bus_socket(),       paths.gpud_lock(),
+          paths.state_file(),       paths.state_file() + ".tmp",
+          SupervisorSocketOf(paths)};
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
@@ -144,9 +145,14 @@ TestbedPaths PathsOf(const std::string& name) {
   return TestbedPaths(RuntimeDirectory() + "/" + name);
 }
 
+std::string SupervisorSocketOf(const TestbedPaths& paths) {
+  return paths.directory() + "/supervisor.sock";
+}
+
 absl::Status CheckSocketPaths(const TestbedPaths& paths) {
   for (const std::string& socket :
-       {paths.handover_socket(), paths.control_socket(), paths.bus_socket()}) {
+       {paths.handover_socket(), paths.control_socket(), paths.bus_socket(),
+        SupervisorSocketOf(paths)}) {
     if (absl::Status status = CheckSocketPath(socket); !status.ok()) {
       return WithHint(std::move(status),
                       "set CARILLON_RUNTIME_DIR to a shorter path, or choose a "

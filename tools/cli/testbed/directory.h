@@ -17,6 +17,9 @@ namespace carillon::cli {
 // RuntimeDirectory()/name.
 TestbedPaths PathsOf(const std::string& name);
 
+// Where the supervisor takes requests (supervisor_socket.h).
+std::string SupervisorSocketOf(const TestbedPaths& paths);
+
 // InvalidArgument when a socket of the testbed would have a path that is longer
 // than a Unix socket's may be.
 absl::Status CheckSocketPaths(const TestbedPaths& paths);

@@ -253,7 +253,7 @@ TEST(SocketPath, IsAsLongAsAnAddressHolds) {
 }
 
 TEST_F(DirectoryTest, FitsAtTheLongestPathThatASocketMayHave) {
-  const size_t room = 107 - std::string("/handover.sock").size();
+  const size_t room = 107 - std::string("/supervisor.sock").size();
   const TestbedPaths fits(std::string(room, 'd'));
   EXPECT_TRUE(CheckSocketPaths(fits).ok());
   const TestbedPaths too_long(std::string(room + 1, 'd'));

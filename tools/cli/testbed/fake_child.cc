@@ -3,6 +3,7 @@
 //   wait               ends with exit code 0 on SIGTERM
 //   stubborn           ignores SIGTERM
 //   hold FILE          as stubborn, with a lock on FILE, and slow to die
+//   need FILE          waits if there is a FILE, else ends with exit code 3
 //   crash              ends with SIGSEGV
 //   leave              leaves a process behind and ends
 //   daemonize          leaves one behind in a session of its own, and ends
@@ -70,6 +71,14 @@ int main(int argc, char** argv) {
     return atoi(argv[2]);
   }
   if (what == "wait") {
+    WaitForSigterm();
+    return 0;
+  }
+  if (what == "need") {
+    if (access(argv[2], F_OK) != 0) {
+      fmt::print("no file\n");
+      return 3;
+    }
     WaitForSigterm();
     return 0;
   }

@@ -2,6 +2,8 @@
 #ifndef CARILLON_TOOLS_CLI_TESTBED_READINESS_H_
 #define CARILLON_TOOLS_CLI_TESTBED_READINESS_H_
 
+#include <sys/types.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +15,8 @@ namespace carillon::cli {
 struct DeviceReadiness {
   bool ready = false;
   std::string note;  // where it serves
+  // The process that is attached; 0: not known.
+  pid_t pid = 0;
 };
 
 // Calls take at most about a second and may fail as long as nobody serves.

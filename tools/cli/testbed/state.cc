@@ -72,6 +72,8 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
     status = ReadEnum(process, "state", kProcessStates, &record.state);
     if (!status.ok()) return status;
     record.exit = ExitFromJson(process.at("exit"));
+    record.restarts = process.at("restarts");
+    record.last_exit = ExitFromJson(process.at("last_exit"));
     record.note = process.at("note");
     record.log = process.at("log");
     state.processes.push_back(std::move(record));
@@ -125,6 +127,8 @@ Json ToJson(const TestbedState& state) {
                          {"pid", record.identity.pid},
                          {"start_ticks", record.identity.start_ticks},
                          {"exit", ExitToJson(record.exit)},
+                         {"restarts", record.restarts},
+                         {"last_exit", ExitToJson(record.last_exit)},
                          {"note", record.note},
                          {"log", record.log},
                          {"command", record.command}});

@@ -34,6 +34,9 @@ struct ProcessRecord {
   ProcessIdentity identity;
   ProcessState state = ProcessState::kStarting;
   std::optional<ExitReport> exit;
+  // How often it was started again, and how it had ended before the last time.
+  uint32_t restarts = 0;
+  std::optional<ExitReport> last_exit;
   // What it said with its readiness: "udp 127.0.0.1:11211".
   std::string note;
   std::string log;

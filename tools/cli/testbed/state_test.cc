@@ -32,7 +32,9 @@ TestbedState Example() {
                       .kind = "nic",
                       .identity = {90, 91},
                       .state = ProcessState::kEnded,
-                      .exit = ExitReport{.signal = SIGKILL}},
+                      .exit = ExitReport{.signal = SIGKILL},
+                      .restarts = 3,
+                      .last_exit = ExitReport{.code = 4}},
                      {.name = "fpga0",
                       .kind = "fpga",
                       .state = ProcessState::kEnded,
@@ -48,6 +50,8 @@ TEST(TestbedState, IsReadAsItWasWritten) {
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_EQ(ToJson(*state), ToJson(Example()));
   EXPECT_EQ(state->processes[1].exit->signal, SIGKILL);
+  EXPECT_EQ(state->processes[1].restarts, 3u);
+  EXPECT_EQ(state->processes[1].last_exit->code, 4);
   EXPECT_EQ(state->processes[2].exit->code, 4);
   EXPECT_FALSE(state->processes[0].exit);
 }

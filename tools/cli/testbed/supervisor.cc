@@ -109,14 +109,17 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
                         fmt::format("{}: {}", planned.name,
                                     std::string(child.status().message())));
   }
-  state_.processes.push_back({.name = planned.name,
-                              .kind = planned.kind,
-                              .command = planned.argv,
-                              .identity = child->identity(),
-                              .state = planned.wait_ready
-                                           ? ProcessState::kStarting
-                                           : ProcessState::kRunning,
-                              .log = log});
+  ProcessRecord* record = state_.Find(planned.name);
+  if (record == nullptr) {
+    record =
+        &state_.processes.emplace_back(ProcessRecord{.name = planned.name,
+                                                     .kind = planned.kind,
+                                                     .command = planned.argv,
+                                                     .log = log});
+  }
+  record->identity = child->identity();
+  record->state =
+      planned.wait_ready ? ProcessState::kStarting : ProcessState::kRunning;
   children_.push_back({planned.name, Clock::now(), *std::move(child)});
   SaveState();
   return absl::OkStatus();
@@ -125,7 +128,8 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
 absl::Status Supervisor::BringUp() {
   options_.say(
       fmt::format("testbed '{}' in {}", plan_.testbed, paths().directory()));
-  absl::Status status = StartProcess(plan_.gpud);
+  absl::Status status = desk_.Open(SupervisorSocketOf(paths()));
+  if (status.ok()) status = StartProcess(plan_.gpud);
   if (status.ok()) status = WaitForGpud();
   for (const PlannedProcess& device : plan_.devices) {
     if (status.ok()) status = StartProcess(device);
@@ -136,6 +140,7 @@ absl::Status Supervisor::BringUp() {
     EndAll(Part::kDevices, options_.device_grace);
     EndAll(Part::kGpud, options_.gpud_grace);
     KillStrays();
+    desk_.Close();
     state_.phase = Phase::kFailed;
     SaveState();
     directory_.RemoveSockets();
@@ -216,9 +221,9 @@ void Supervisor::MarkReady(const Child& child, const std::string& note) {
   record->state = ProcessState::kReady;
   record->note = note;
   SaveState();
-  options_.say(fmt::format("  {:<16} ready {:>7}{}{}", child.name,
-                           FormatSeconds(Ns(Clock::now() - child.started)),
-                           note.empty() ? "" : "  ", note));
+  Say(fmt::format("  {:<16} ready {:>7}{}{}", child.name,
+                  FormatSeconds(Ns(Clock::now() - child.started)),
+                  note.empty() ? "" : "  ", note));
 }
 
 absl::Status Supervisor::CheckForEarlyExit() {
@@ -252,6 +257,7 @@ bool Supervisor::Step(milliseconds timeout) {
   for (const Child& child : children_) {
     fds.push_back({child.process.pidfd(), POLLIN, 0});
   }
+  desk_.AddTo(fds);
   // A signal that is not ours may interrupt it: the caller comes again.
   poll(fds.data(), fds.size(), static_cast<int>(timeout.count()));
   end_requests_ += requests_->Take();
@@ -268,17 +274,17 @@ bool Supervisor::Step(milliseconds timeout) {
     record->was_ready = record->state == ProcessState::kReady;
     record->state = ProcessState::kEnded;
     record->exit = exit;
-    if (!exit->ok() && !record->killed) {
-      casualties_.push_back(
-          fmt::format("{} ({})", child->name, exit->ToString()));
+    const bool up = !ending_ && state_.phase == Phase::kUp;
+    const bool expected = up && NoteRestartsEnd(child->name, *exit);
+    if (!exit->ok() && !record->killed && !expected) {
+      AddCasualty(fmt::format("{} ({})", child->name, exit->ToString()));
     }
-    if (!ending_ && state_.phase == Phase::kUp) {
-      options_.say(fmt::format(
-          "{} has ended ({}); the last lines of its log:\n{}", child->name,
-          exit->ToString(), LastLines(record->log, kShownLogLines)));
-    } else if (ending_) {
-      options_.say(
-          fmt::format("  {:<16} ended ({})", child->name, exit->ToString()));
+    if (ending_ || expected) {
+      Say(fmt::format("  {:<16} ended ({})", child->name, exit->ToString()));
+    } else if (up) {
+      Say(fmt::format("{} has ended ({}); the last lines of its log:\n{}",
+                      child->name, exit->ToString(),
+                      LastLines(record->log, kShownLogLines)));
     }
     if (child->process.left_behind() > 0) {
       options_.say(fmt::format("  {:<16} left {} processes behind: killed",
@@ -287,12 +293,24 @@ bool Supervisor::Step(milliseconds timeout) {
     child = children_.erase(child);
   }
   if (ended) SaveState();
+  TakeRequests();
   return ended;
 }
 
 bool Supervisor::Watch(milliseconds timeout) {
-  Step(timeout);
-  return end_requests_ == 0;
+  const auto left = std::chrono::ceil<milliseconds>(NextWake() - Clock::now());
+  Step(std::clamp(left, milliseconds(0), timeout));
+  if (end_requests_ > 0) return false;
+  AdvanceRestarts();
+  return true;
+}
+
+void Supervisor::AddCasualty(const std::string& casualty) {
+  // One that ends again and again is told once.
+  if (std::find(casualties_.begin(), casualties_.end(), casualty) ==
+      casualties_.end()) {
+    casualties_.push_back(casualty);
+  }
 }
 
 void Supervisor::SignalAll(int signal) {
@@ -328,14 +346,14 @@ void Supervisor::EndAll(Part part, milliseconds grace) {
   while (any_left()) {
     const Clock::duration left = deadline - Clock::now();
     if (left <= Clock::duration::zero()) break;
-    Step(std::chrono::ceil<milliseconds>(left));
     Escalate();
+    Step(std::chrono::ceil<milliseconds>(left));
   }
   for (const Child& child : children_) {
     if (!chosen(child)) continue;
     options_.say(fmt::format("  {:<16} did not end within {}: killed",
                              child.name, FormatSeconds(Ns(grace))));
-    casualties_.push_back(fmt::format("{} (did not end)", child.name));
+    AddCasualty(fmt::format("{} (did not end)", child.name));
     state_.Find(child.name)->killed = true;
     child.process.Signal(SIGKILL);
   }
@@ -353,6 +371,7 @@ void Supervisor::KillStrays() {
 void Supervisor::EndDevices() {
   if (!ending_) {
     ending_ = true;
+    CancelRestarts();
     state_.phase = Phase::kStopping;
     SaveState();
     options_.say(fmt::format(
@@ -367,6 +386,7 @@ absl::Status Supervisor::TakeDown() {
   EndDevices();
   EndAll(Part::kGpud, options_.gpud_grace);
   KillStrays();
+  desk_.Close();
   const absl::Status status = directory_.Remove();
   options_.say(
       fmt::format("down in {}", FormatSeconds(Ns(Clock::now() - start))));

@@ -1,12 +1,16 @@
-// Brings a testbed's processes up, watches them, and takes them down: nothing
-// that it started, or that they started, outlives its TakeDown().
+// Brings a testbed's processes up, watches them, starts them again when asked
+// to, and takes them down: nothing that it started, or that they started,
+// outlives its TakeDown().
 #ifndef CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
 #define CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
 
 #include <chrono>
 #include <functional>
 #include <list>
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "tools/cli/testbed/child_process.h"
@@ -14,7 +18,9 @@
 #include "tools/cli/testbed/end_requests.h"
 #include "tools/cli/testbed/launch_plan.h"
 #include "tools/cli/testbed/readiness.h"
+#include "tools/cli/testbed/restart_request.h"
 #include "tools/cli/testbed/state.h"
+#include "tools/cli/testbed/supervisor_socket.h"
 
 namespace carillon::cli {
 
@@ -44,8 +50,9 @@ class Supervisor {
   // Cancelled (asked to end), NotFound (a program).
   absl::Status BringUp();
 
-  // Waits for at most `timeout` and reports children that end. False once asked
-  // to end.
+  // Waits for at most `timeout`, reports children that end, and goes on with
+  // restarts: requests come through SupervisorSocketOf() (restart_request.h).
+  // False once asked to end.
   bool Watch(std::chrono::milliseconds timeout);
 
   // The first part of TakeDown(): gpud goes on, with what the devices have left
@@ -70,6 +77,31 @@ class Supervisor {
   };
   using Clock = std::chrono::steady_clock;
 
+  // One process on its way from its end to its readiness.
+  struct Restart {
+    enum class Stage {
+      kHeld,      // runs; others of the same request end first
+      kEnding,    // was sent its signal
+      kWaiting,   // has ended; devices wait for gpud
+      kStarting,  // runs, and is not ready yet
+    };
+    Stage stage = Stage::kWaiting;
+    uint64_t request = 0;  // of RequestDesk; 0: nobody waits
+    // kEnding: when SIGKILL comes; kWaiting: the earliest start.
+    Clock::time_point due;
+    // kWaiting, kStarting: until when it may take; then it is said, once, that
+    // it takes longer.
+    Clock::time_point limit;
+    int signal = 0;  // what ended it
+    bool kill = false;
+    std::chrono::milliseconds timeout{0};  // from its start to its readiness
+    Clock::time_point since;
+  };
+  struct Request {
+    std::vector<std::string> names;
+    std::map<std::string, Clock::duration> ready;  // how long each took
+  };
+
   absl::Status StartProcess(const PlannedProcess& planned);
   absl::Status WaitForGpud();
   absl::Status WaitForDevices();
@@ -88,6 +120,30 @@ class Supervisor {
   void KillStrays();
   void SignalAll(int signal);
   void Escalate();
+
+  // supervisor_restart.cc
+  void Say(const std::string& line);  // to those who wait for a restart, too
+  void TakeRequests();
+  absl::Status BeginRestart(uint64_t id, const nlohmann::ordered_json& json);
+  void SendEnd(const std::string& name, Restart& restart);
+  // The end of a child of a testbed that is up. False: nobody had asked for it.
+  bool NoteRestartsEnd(const std::string& name, const ExitReport& exit);
+  void AdvanceRestarts();
+  // Whether the name of a device that has ended is free again.
+  bool GpudHasLetGo(const std::string& name);
+  // False: the restart is over, in failure.
+  bool StartAgain(const std::string& name, Restart& restart);
+  void ProbeRestarts();
+  void NoteReady(const std::string& name);
+  void CheckLimits();
+  // What the request has ended is started nevertheless.
+  void FailRequest(uint64_t id, const absl::Status& status);
+  void CancelRestarts();
+  bool GpudServes();
+  Clock::time_point NextWake();
+  const PlannedProcess& PlanOf(const std::string& name) const;
+  Child* FindChild(const std::string& name);
+  void AddCasualty(const std::string& casualty);
   void SaveState();
   Clock::duration SinceStart() const { return Clock::now() - start_; }
 
@@ -104,6 +160,11 @@ class Supervisor {
   int escalated_ = 0;
   bool ending_ = false;
   std::vector<std::string> casualties_;
+
+  RequestDesk desk_;
+  std::map<uint64_t, Request> restart_requests_;
+  std::map<std::string, Restart> restarts_;
+  Clock::time_point next_probe_;
 };
 
 // The last `lines` lines of a log, each with "  | " before it; says so when

@@ -6,10 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <set>
-
-#include "tools/cli/testbed/marks.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/cli/testbed/supervisor_fixture.h"
 
 namespace carillon::cli {
 namespace {
@@ -21,63 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-// Says what the test wants it to say.
-class FakeProbe : public ReadinessProbe {
- public:
-  absl::Status Gpud(std::string* note) override {
-    *note = "a fake";
-    if (on_gpud) on_gpud();
-    return gpud_serves ? absl::OkStatus()
-                       : absl::UnavailableError("nobody serves");
-  }
-  absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() override {
-    if (on_devices) on_devices();
-    return devices;
-  }
-
-  bool gpud_serves = true;
-  std::map<std::string, DeviceReadiness> devices;
-  std::function<void()> on_gpud;
-  std::function<void()> on_devices;
-};
-
-class SupervisorTest : public ::testing::Test {
- protected:
-  using Arguments = std::vector<std::string>;
-
-  static PlannedProcess Process(const std::string& name, Arguments arguments,
-                                bool wait_ready = true) {
-    arguments.insert(arguments.begin(), FakeChild());
-    return {name, name == "gpud" ? "gpud" : "test", arguments, wait_ready};
-  }
-
-  Supervisor& Make(const Arguments& gpud,
-                   const std::vector<PlannedProcess>& devices,
-                   Supervisor::Options options = {}) {
-    auto directory = LockedDirectory::Create(paths_);
-    EXPECT_TRUE(directory.ok()) << directory.status();
-    options.say = [this](const std::string& line) { said_ += line + "\n"; };
-    supervisor_ = std::make_unique<Supervisor>(
-        LaunchPlan{"demo", Process("gpud", gpud), devices, record_},
-        *std::move(directory), &probe_, &requests_, options);
-    return *supervisor_;
-  }
-
-  bool IsWaiting(const std::string& name) {
-    return FileText(paths_.log_directory() + "/" + name + ".log") ==
-           "waiting\n";
-  }
-  std::vector<ProcessIdentity> Running() { return MarkedProcesses(paths_); }
-
-  TestFolder folder_;
-  const TestbedPaths paths_ = PathsOf("demo");
-  FakeProbe probe_;
-  EndRequests requests_;
-  std::string said_;
-  uint64_t record_ = 0;
-  std::unique_ptr<Supervisor> supervisor_;
-};
 
 TEST_F(SupervisorTest, BringsEverythingUpAndLeavesNothingBehind) {
   probe_.devices = {{"a", {true, "port 7"}}, {"b", {true, ""}}};
@@ -193,8 +133,8 @@ TEST_F(SupervisorTest, LetsAnErrandEndThatNobodyWaitsFor) {
 }
 
 TEST_F(SupervisorTest, SaysThatAProgramIsMissing) {
-  Supervisor& supervisor =
-      Make({"wait"}, {{"a", "test", {"/no/such/program"}, true}});
+  Supervisor& supervisor = Make(
+      {"wait"}, {{.name = "a", .kind = "test", .argv = {"/no/such/program"}}});
   const absl::Status status = supervisor.BringUp();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(status.message(),

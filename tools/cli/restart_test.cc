@@ -1,0 +1,217 @@
+// Processes of a real testbed that end and come back: as `carillon restart`
+// asks, and that nothing stays when the testbed ends meanwhile.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "shm/unique_fd.h"
+#include "tools/cli/cli_runner.h"
+#include "tools/cli/testbed/directory.h"
+#include "tools/cli/testbed/marks.h"
+#include "tools/cli/testbed/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// What a memcached server answers over TCP; empty when it does not answer.
+std::string Ask(int port, const std::string& command) {
+  const shm::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval limit{.tv_sec = 10, .tv_usec = 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
+              sizeof(address)) != 0 ||
+      send(fd.get(), command.data(), command.size(), MSG_NOSIGNAL) !=
+          static_cast<ssize_t>(command.size())) {
+    return "";
+  }
+  char bytes[512];
+  const ssize_t got = recv(fd.get(), bytes, sizeof(bytes), 0);
+  return got > 0 ? std::string(bytes, got) : "";
+}
+
+class RestartTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    RunCli({"down", "--all"});
+    EXPECT_THAT(Marked(), IsEmpty());
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+  }
+
+  std::string Topology(const std::string& gpu = "",
+                       const std::string& nic = "") {
+    const std::string path = files_.path() + "/lab.yaml";
+    std::ofstream(path) << fmt::format(
+        "name: lab\n"
+        "gpu: {{backend: cpu, memory: 64MiB{}}}\n"
+        "devices:\n"
+        "  - {{name: nic0, kind: nic, udp_port: 0, tcp_port: 0, "
+        "store_bytes: 1MiB, table_entries: 1024{}}}\n",
+        gpu, nic);
+    return path;
+  }
+  void Up(const std::string& file) {
+    const CliResult up = RunCli({"up", "-d", "-f", file});
+    ASSERT_EQ(up.code, 0) << up.err;
+    ExpectService();
+  }
+  static std::vector<ProcessIdentity> Marked() {
+    return MarkedProcesses(PathsOf("lab"));
+  }
+  static Json Process(const std::string& name) {
+    const Json json = RunCli({"ps", "--name", "lab", "-o", "json"}).json();
+    for (const Json& process : json["testbeds"][0]["processes"]) {
+      if (process["name"] == name) return process;
+    }
+    ADD_FAILURE() << "no process " << name;
+    return Json::object();
+  }
+  // By what the NIC says of itself: "udp ... tcp 127.0.0.1:40001".
+  static int Port() {
+    const std::string note = Process("nic0")["note"];
+    return atoi(note.substr(note.rfind(':') + 1).c_str());
+  }
+  static bool Serves() {
+    const int port = Port();
+    return Ask(port, "set key 0 0 5\r\nvalue\r\n") == "STORED\r\n" &&
+           Ask(port, "get key\r\n") == "VALUE key 0 5\r\nvalue\r\nEND\r\n";
+  }
+  static void ExpectService() { EXPECT_TRUE(Serves()) << Process("nic0"); }
+
+  // The second keeps the tests' files out of the runtime directory.
+  TestFolder files_;
+  TestFolder folder_;
+};
+
+TEST_F(RestartTest, ADeviceServesAgain) {
+  Up(Topology());
+  const pid_t before = Process("nic0")["pid"];
+  const pid_t gpud = Process("gpud")["pid"];
+  const CliResult restart = RunCli({"restart", "nic0", "-o", "json"});
+  ASSERT_EQ(restart.code, 0) << restart.err;
+  const Json restarted = restart.json()["restarted"][0];
+  EXPECT_EQ(restarted["name"], "nic0");
+  EXPECT_EQ(restarted["state"], "ready");
+  EXPECT_NE(restarted["pid"], before);
+  EXPECT_EQ(restarted["pid"], Process("nic0")["pid"]);
+  EXPECT_EQ(Process("gpud")["pid"], gpud);
+  ExpectService();
+  EXPECT_THAT(RunCli({"logs", "nic0"}).out,
+              HasSubstr("supervisor: starts nic0 again (restart 1); it had "
+                        "ended (exit code 0)\n"));
+
+  const CliResult killed = RunCli({"restart", "nic0", "--kill"});
+  EXPECT_EQ(killed.code, 0) << killed.err;
+  EXPECT_THAT(killed.err, HasSubstr("nic0 is ready after "));
+  ExpectService();
+  EXPECT_THAT(RunCli({"logs", "nic0"}).out, HasSubstr("ended (SIGKILL)\n"));
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+}
+
+TEST_F(RestartTest, GpudServesAgainAndItsDevicesWithIt) {
+  Up(Topology());
+  for (const std::string how : {"--timeout=30", "--kill"}) {
+    const pid_t before = Process("gpud")["pid"];
+    const CliResult restart = RunCli({"restart", "nic0", "gpud", how});
+    ASSERT_EQ(restart.code, 0) << restart.err;
+    EXPECT_NE(Process("gpud")["pid"], before);
+    EXPECT_EQ(RunCli({"status"}).code, 0);
+    ExpectService();
+  }
+}
+
+TEST_F(RestartTest, SaysWhatItCannotRestart) {
+  EXPECT_EQ(RunCli({"restart", "nic0"}).code, 3);
+  Up(Topology());
+  const CliResult typo = RunCli({"restart", "nci0"});
+  EXPECT_EQ(typo.code, 3);
+  EXPECT_EQ(typo.err,
+            "carillon: testbed 'lab' has no process 'nci0'; did you mean "
+            "'nic0'?\n  hint: carillon ps --name lab lists them\n");
+  const CliResult other = RunCli({"restart", "nic0", "--name", "lba"});
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.err, HasSubstr("did you mean 'lab'?"));
+  EXPECT_EQ(RunCli({"restart"}).code, 2);
+
+  kill(SupervisorOf(PathsOf("lab"))->pid, SIGKILL);
+  ASSERT_TRUE(Eventually([] { return Marked().empty(); }));
+  const CliResult dead = RunCli({"restart", "nic0", "--name", "lab"});
+  EXPECT_EQ(dead.code, 4);
+  EXPECT_THAT(dead.err, HasSubstr("testbed 'lab' is not up"));
+}
+
+TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
+  Up(Topology());
+  // A NIC that is stopped does not end by SIGTERM: the restart lasts.
+  kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
+  CliRun restart({"restart", "nic0"});
+  ASSERT_TRUE(Eventually([&] {
+    return RunCli({"logs", "supervisor"}).out.find("as asked") !=
+           std::string::npos;
+  }));
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+  EXPECT_THAT(Marked(), IsEmpty());
+  const CliResult result = restart.Wait();
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("testbed 'lab' is going down"));
+}
+
+TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
+  CliRun up({"up", "-f", Topology()});
+  ASSERT_TRUE(Eventually([&] {
+    return up.err().find("end it with Ctrl-C") != std::string::npos;
+  })) << up.err();
+  kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
+  CliRun restart({"restart", "gpud", "nic0"});
+  ASSERT_TRUE(Eventually(
+      [&] { return up.err().find("as asked") != std::string::npos; }));
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) kill(up.pid(), signal);
+  const CliResult result = up.Wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(Marked(), IsEmpty());
+  EXPECT_EQ(restart.Wait().code, 1);
+}
+
+TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
+  Up(Topology());
+  const pid_t nic = Process("nic0")["pid"];
+  kill(nic, SIGSTOP);
+  CliRun restart({"restart", "nic0"});
+  ASSERT_TRUE(Eventually([&] {
+    return RunCli({"logs", "supervisor"}).out.find("as asked") !=
+           std::string::npos;
+  }));
+  kill(restart.pid(), SIGINT);
+  const CliResult result = restart.Wait();
+  EXPECT_EQ(result.code, 130) << result.err;
+  kill(nic, SIGCONT);
+  EXPECT_TRUE(Eventually([&] {
+    const Json process = Process("nic0");
+    return process["state"] == "ready" && process["pid"] != nic;
+  }));
+  ExpectService();
+}
+
+}  // namespace
+}  // namespace carillon::cli
