@@ -1,5 +1,6 @@
 // Processes of a real testbed that end and come back: as `carillon restart`
-// asks, and that nothing stays when the testbed ends meanwhile.
+// asks, or by their policy, and that nothing stays when the testbed ends
+// meanwhile.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -191,6 +192,50 @@ TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(Marked(), IsEmpty());
   EXPECT_EQ(restart.Wait().code, 1);
+}
+
+TEST_F(RestartTest, ADeviceThatIsKilledComesBackByItsPolicy) {
+  Up(Topology("", ", restart: on_failure"));
+  const pid_t before = Process("nic0")["pid"];
+  kill(before, SIGKILL);
+  ASSERT_TRUE(Eventually([&] {
+    const Json process = Process("nic0");
+    return process["state"] == "ready" && process["pid"] != before;
+  }));
+  ExpectService();
+  const Json process = Process("nic0");
+  EXPECT_EQ(process["restart"], "on_failure");
+  EXPECT_EQ(process["restarts"], 1);
+  EXPECT_EQ(process["last_exit"]["signal"], SIGKILL);
+  EXPECT_THAT(RunCli({"ps"}).out, HasSubstr("1 (last: SIGKILL)"));
+  EXPECT_THAT(RunCli({"status"}).out, HasSubstr("nic0 1 time (last: SIGKILL)"));
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+}
+
+TEST_F(RestartTest, AGpudThatIsKilledComesBackByItsPolicyAndServes) {
+  Up(Topology(", restart: on_failure", ", restart: on_failure"));
+  const pid_t before = Process("gpud")["pid"];
+  kill(before, SIGKILL);
+  // The NIC may have gone with it, or have stayed.
+  ASSERT_TRUE(Eventually([&] {
+    const Json gpud = Process("gpud");
+    return gpud["state"] == "ready" && gpud["pid"] != before;
+  }));
+  EXPECT_TRUE(Eventually(
+      [&] { return Process("nic0")["state"] == "ready" && Serves(); }));
+  EXPECT_EQ(RunCli({"status"}).code, 0);
+  EXPECT_EQ(Process("gpud")["last_exit"]["signal"], SIGKILL);
+}
+
+TEST_F(RestartTest, DownEndsATestbedWhoseGpudComesBack) {
+  Up(Topology(", restart: on_failure", ", restart: on_failure"));
+  kill(Process("gpud")["pid"].get<pid_t>(), SIGKILL);
+  ASSERT_TRUE(Eventually([&] {
+    return RunCli({"logs", "supervisor"}).out.find("gpud is started again") !=
+           std::string::npos;
+  }));
+  EXPECT_EQ(RunCli({"down"}).code, 0);
+  EXPECT_THAT(Marked(), IsEmpty());
 }
 
 TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {

@@ -23,6 +23,10 @@ struct Process {
   pid_t pid = 0;
   std::optional<ProcessFacts> facts;  // while it runs
   std::optional<ExitReport> exit;
+  uint32_t restarts = 0;
+  std::optional<ExitReport> last_exit;
+  RestartPolicy restart = RestartPolicy::kNever;
+  bool given_up = false;
 };
 
 struct Listing {
@@ -39,7 +43,11 @@ Process FromRecord(const ProcessRecord& record, bool supervised) {
                   .state = ToText(record.state),
                   .note = record.note,
                   .pid = record.identity.pid,
-                  .exit = record.exit};
+                  .exit = record.exit,
+                  .restarts = record.restarts,
+                  .last_exit = record.last_exit,
+                  .restart = record.restart,
+                  .given_up = record.given_up};
   if (record.exit) return process;
   process.facts = LookAtLiving(record.identity);
   if (process.facts) {
@@ -96,19 +104,24 @@ const char* PhaseText(const Listing& listing) {
   return listing.phase ? ToText(*listing.phase) : "dead";
 }
 
+Json ToJson(const std::optional<ExitReport>& exit) {
+  if (!exit) return nullptr;
+  return {{"code", exit->code}, {"signal", exit->signal}};
+}
+
 Json ToJson(const Listing& listing) {
   Json processes = Json::array();
   for (const Process& process : listing.processes) {
-    Json exit;
-    if (process.exit) {
-      exit = {{"code", process.exit->code}, {"signal", process.exit->signal}};
-    }
     const ProcessFacts facts = process.facts.value_or(ProcessFacts());
     processes.push_back({{"name", process.name},
                          {"kind", process.kind},
                          {"state", process.state},
                          {"pid", process.pid},
-                         {"exit", exit},
+                         {"exit", ToJson(process.exit)},
+                         {"restarts", process.restarts},
+                         {"last_exit", ToJson(process.last_exit)},
+                         {"restart", ToText(process.restart)},
+                         {"given_up", process.given_up},
                          {"age_ns", facts.age_ns},
                          {"cpu_ns", facts.cpu_ns},
                          {"resident_bytes", facts.resident_bytes},
@@ -129,7 +142,8 @@ void AddRows(const Listing& listing, Table* table) {
   if (listing.processes.empty()) table->AddRow({testbed});
   for (const Process& process : listing.processes) {
     const std::string state =
-        process.exit ? fmt::format("ended ({})", process.exit->ToString())
+        process.exit ? fmt::format("ended ({}){}", process.exit->ToString(),
+                                   process.given_up ? ", given up" : "")
                      : process.state;
     std::vector<std::string> row = {testbed, process.name, process.kind, state,
                                     fmt::format("{}", process.pid)};
@@ -140,6 +154,10 @@ void AddRows(const Listing& listing, Table* table) {
     } else {
       row.insert(row.end(), 3, "-");
     }
+    row.push_back(process.last_exit
+                      ? fmt::format("{} (last: {})", process.restarts,
+                                    process.last_exit->ToString())
+                      : "0");
     row.push_back(process.note);
     table->AddRow(std::move(row));
   }
@@ -165,6 +183,7 @@ absl::Status ListAll(const std::string& name, Console& console) {
                {"AGE", Align::kRight},
                {"CPU", Align::kRight},
                {"MEMORY", Align::kRight},
+               {"RESTARTS"},
                {"NOTE"}});
   bool dead = false;
   for (const Testbed& testbed : testbeds) {

@@ -31,16 +31,32 @@ std::vector<std::string> Dead(const Testbed& testbed) {
   if (!state.ok()) return dead;
   for (const ProcessRecord& record : state->processes) {
     if (record.exit) {
-      dead.push_back(
-          fmt::format("{} ({})", record.name, record.exit->ToString()));
+      dead.push_back(fmt::format("{} ({}){}", record.name,
+                                 record.exit->ToString(),
+                                 record.given_up ? ", given up" : ""));
     }
   }
   return dead;
 }
 
+// "nic0 2 times (last: SIGKILL)"
+std::vector<std::string> Restarted(const Testbed& testbed) {
+  std::vector<std::string> restarted;
+  const auto state = ReadState(testbed.paths.state_file());
+  if (!state.ok()) return restarted;
+  for (const ProcessRecord& record : state->processes) {
+    if (!record.last_exit) continue;
+    restarted.push_back(fmt::format(
+        "{} {} time{} (last: {})", record.name, record.restarts,
+        record.restarts == 1 ? "" : "s", record.last_exit->ToString()));
+  }
+  return restarted;
+}
+
 Json ToDocument(const v1::GetStatusResponse& status,
                 const v1::ListEktResponse& ekt,
-                const std::vector<std::string>& dead) {
+                const std::vector<std::string>& dead,
+                const std::vector<std::string>& restarted) {
   Json document = ToJson(status);
   document["events"]["in_flight"] = InFlight(status.events());
   Json stages = Json::object();
@@ -58,6 +74,7 @@ Json ToDocument(const v1::GetStatusResponse& status,
   }
   document["event_kernels"] = std::move(kernels);
   document["ended_processes"] = dead;
+  document["restarted_processes"] = restarted;
   return document;
 }
 
@@ -85,7 +102,9 @@ std::string LaunchPaths(const v1::GetStatusResponse& status) {
 }
 
 std::string Overview(const v1::GetStatusResponse& status,
-                     const std::vector<std::string>& dead, Console& console) {
+                     const std::vector<std::string>& dead,
+                     const std::vector<std::string>& restarted,
+                     Console& console) {
   const v1::GpuModel& gpu = status.gpu();
   const v1::EventCounts& events = status.events();
   std::string text;
@@ -133,6 +152,7 @@ std::string Overview(const v1::GetStatusResponse& status,
   line("telemetry", fmt::format("{} messages, {} dropped",
                                 FormatCount(status.telemetry_sent()),
                                 FormatCount(status.telemetry_dropped())));
+  if (!restarted.empty()) line("restarted", JoinWords(restarted));
   if (!dead.empty()) line("ended", console.Bad(JoinWords(dead)));
   return text;
 }
@@ -167,11 +187,12 @@ absl::Status Show(OpenTestbed& open, Console& console) {
   const auto ekt = open.client->ListEkt();
   if (!ekt.ok()) return ekt.status();
   const std::vector<std::string> dead = Dead(open.testbed);
+  const std::vector<std::string> restarted = Restarted(open.testbed);
   if (console.json()) {
-    console.PrintDocument(ToDocument(*status, *ekt, dead));
+    console.PrintDocument(ToDocument(*status, *ekt, dead, restarted));
     return CheckLedger(status->events());
   }
-  console.Print(Overview(*status, dead, console));
+  console.Print(Overview(*status, dead, restarted, console));
   if (const Table table = LatencyTable(*ekt); !table.empty()) {
     console.Print("\n");
     console.Print(table);

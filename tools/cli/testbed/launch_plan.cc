@@ -27,7 +27,8 @@ absl::StatusOr<PlannedProcess> PlanDevice(const DeviceEntry& device,
                                           const TestbedPaths& paths) {
   PlannedProcess planned{.name = device.name,
                          .kind = std::string(device.kind->name),
-                         .wait_ready = device.wait_ready};
+                         .wait_ready = device.wait_ready,
+                         .restart = device.restart};
   if (device.kind->name == kExecKind) {
     const auto program = FindProgram(device.command[0]);
     if (!program.ok()) {
@@ -77,9 +78,10 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
                                       const TestbedPaths& paths) {
   const auto gpud = FindCarillonProgram(kGpud);
   if (!gpud.ok()) return gpud.status();
-  LaunchPlan plan{.testbed = topology.name,
-                  .gpud = {.name = "gpud", .kind = "gpud"},
-                  .record = topology.record};
+  LaunchPlan plan{
+      .testbed = topology.name,
+      .gpud = {.name = "gpud", .kind = "gpud", .restart = topology.gpu_restart},
+      .record = topology.record};
   plan.gpud.argv = {*gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   AppendFlags(topology.gpu, &plan.gpud.argv);

@@ -18,6 +18,7 @@ struct PlannedProcess {
   std::string kind;  // "gpud", or the device's
   std::vector<std::string> argv;
   bool wait_ready = true;
+  RestartPolicy restart = RestartPolicy::kNever;
 };
 
 struct LaunchPlan {

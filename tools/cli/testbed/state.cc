@@ -36,6 +36,8 @@ std::optional<ExitReport> ExitFromJson(const Json& json) {
 constexpr std::array kProcessStates = {
     ProcessState::kStarting, ProcessState::kReady, ProcessState::kRunning,
     ProcessState::kEnded};
+constexpr std::array kPolicies = {RestartPolicy::kNever,
+                                  RestartPolicy::kOnFailure};
 constexpr std::array kPhases = {Phase::kStarting, Phase::kUp, Phase::kStopping,
                                 Phase::kFailed};
 
@@ -74,6 +76,9 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
     record.exit = ExitFromJson(process.at("exit"));
     record.restarts = process.at("restarts");
     record.last_exit = ExitFromJson(process.at("last_exit"));
+    status = ReadEnum(process, "restart", kPolicies, &record.restart);
+    if (!status.ok()) return status;
+    record.given_up = process.at("given_up");
     record.note = process.at("note");
     record.log = process.at("log");
     state.processes.push_back(std::move(record));
@@ -129,6 +134,8 @@ Json ToJson(const TestbedState& state) {
                          {"exit", ExitToJson(record.exit)},
                          {"restarts", record.restarts},
                          {"last_exit", ExitToJson(record.last_exit)},
+                         {"restart", ToText(record.restart)},
+                         {"given_up", record.given_up},
                          {"note", record.note},
                          {"log", record.log},
                          {"command", record.command}});

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "tools/cli/testbed/child_process.h"
 #include "tools/cli/testbed/process_identity.h"
+#include "tools/cli/topology/topology.h"
 
 namespace carillon::cli {
 
@@ -37,6 +38,9 @@ struct ProcessRecord {
   // How often it was started again, and how it had ended before the last time.
   uint32_t restarts = 0;
   std::optional<ExitReport> last_exit;
+  RestartPolicy restart = RestartPolicy::kNever;
+  // It failed so often in a row that it is not started again by its policy.
+  bool given_up = false;
   // What it said with its readiness: "udp 127.0.0.1:11211".
   std::string note;
   std::string log;

@@ -34,7 +34,9 @@ TestbedState Example() {
                       .state = ProcessState::kEnded,
                       .exit = ExitReport{.signal = SIGKILL},
                       .restarts = 3,
-                      .last_exit = ExitReport{.code = 4}},
+                      .last_exit = ExitReport{.code = 4},
+                      .restart = RestartPolicy::kOnFailure,
+                      .given_up = true},
                      {.name = "fpga0",
                       .kind = "fpga",
                       .state = ProcessState::kEnded,
@@ -52,6 +54,9 @@ TEST(TestbedState, IsReadAsItWasWritten) {
   EXPECT_EQ(state->processes[1].exit->signal, SIGKILL);
   EXPECT_EQ(state->processes[1].restarts, 3u);
   EXPECT_EQ(state->processes[1].last_exit->code, 4);
+  EXPECT_EQ(state->processes[1].restart, RestartPolicy::kOnFailure);
+  EXPECT_TRUE(state->processes[1].given_up);
+  EXPECT_FALSE(state->processes[0].given_up);
   EXPECT_EQ(state->processes[2].exit->code, 4);
   EXPECT_FALSE(state->processes[0].exit);
 }

@@ -115,12 +115,18 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
         &state_.processes.emplace_back(ProcessRecord{.name = planned.name,
                                                      .kind = planned.kind,
                                                      .command = planned.argv,
+                                                     .restart = planned.restart,
                                                      .log = log});
   }
   record->identity = child->identity();
   record->state =
       planned.wait_ready ? ProcessState::kStarting : ProcessState::kRunning;
-  children_.push_back({planned.name, Clock::now(), *std::move(child)});
+  const Clock::time_point now = Clock::now();
+  children_.push_back(
+      {.name = planned.name,
+       .started = now,
+       .process = *std::move(child),
+       .ready = planned.wait_ready ? std::nullopt : std::optional(now)});
   SaveState();
   return absl::OkStatus();
 }
@@ -186,7 +192,7 @@ absl::Status Supervisor::WaitForDevices() {
   for (;;) {
     std::vector<std::string> waiting;
     const auto devices = probe_->Devices();
-    for (const Child& child : children_) {
+    for (Child& child : children_) {
       ProcessRecord* const record = state_.Find(child.name);
       if (record->state != ProcessState::kStarting) continue;
       if (devices.ok()) {
@@ -216,10 +222,11 @@ absl::Status Supervisor::WaitForDevices() {
   }
 }
 
-void Supervisor::MarkReady(const Child& child, const std::string& note) {
+void Supervisor::MarkReady(Child& child, const std::string& note) {
   ProcessRecord* const record = state_.Find(child.name);
   record->state = ProcessState::kReady;
   record->note = note;
+  child.ready = Clock::now();
   SaveState();
   Say(fmt::format("  {:<16} ready {:>7}{}{}", child.name,
                   FormatSeconds(Ns(Clock::now() - child.started)),
@@ -285,6 +292,8 @@ bool Supervisor::Step(milliseconds timeout) {
       Say(fmt::format("{} has ended ({}); the last lines of its log:\n{}",
                       child->name, exit->ToString(),
                       LastLines(record->log, kShownLogLines)));
+      const Clock::time_point now = Clock::now();
+      PlanRestart(child->name, *exit, now - child->ready.value_or(now));
     }
     if (child->process.left_behind() > 0) {
       options_.say(fmt::format("  {:<16} left {} processes behind: killed",

@@ -1,5 +1,5 @@
 // Brings a testbed's processes up, watches them, starts them again when asked
-// to, and takes them down: nothing that it started, or that they started,
+// to or by their policy, and takes them down: nothing that it started, or that they started,
 // outlives its TakeDown().
 #ifndef CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
 #define CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
@@ -18,6 +18,7 @@
 #include "tools/cli/testbed/end_requests.h"
 #include "tools/cli/testbed/launch_plan.h"
 #include "tools/cli/testbed/readiness.h"
+#include "tools/cli/testbed/restart_backoff.h"
 #include "tools/cli/testbed/restart_request.h"
 #include "tools/cli/testbed/state.h"
 #include "tools/cli/testbed/supervisor_socket.h"
@@ -35,6 +36,7 @@ class Supervisor {
     std::chrono::milliseconds device_grace{5'000};
     // gpud itself waits for at most 5 s for a kernel that runs too long.
     std::chrono::milliseconds gpud_grace{8'000};
+    RestartBackoff::Limits backoff;
     std::string topology_file;
     // Takes one line of narration.
     std::function<void(const std::string&)> say;
@@ -74,6 +76,8 @@ class Supervisor {
     std::string name;
     std::chrono::steady_clock::time_point started;
     ChildProcess process;
+    // Since when it is ready, or runs if that is not waited for.
+    std::optional<std::chrono::steady_clock::time_point> ready;
   };
   using Clock = std::chrono::steady_clock;
 
@@ -112,7 +116,7 @@ class Supervisor {
   absl::Status CheckForEarlyExit();
   bool MayEndDuringBringUp(const ProcessRecord& record) const;
   absl::Status EarlyExit(const ProcessRecord& record);
-  void MarkReady(const Child& child, const std::string& note);
+  void MarkReady(Child& child, const std::string& note);
   // SIGTERM to all of a part, then SIGKILL after `grace`.
   enum class Part { kDevices, kGpud };
   void EndAll(Part part, std::chrono::milliseconds grace);
@@ -128,6 +132,9 @@ class Supervisor {
   void SendEnd(const std::string& name, Restart& restart);
   // The end of a child of a testbed that is up. False: nobody had asked for it.
   bool NoteRestartsEnd(const std::string& name, const ExitReport& exit);
+  // By its policy, after an end that nobody had asked for.
+  void PlanRestart(const std::string& name, const ExitReport& exit,
+                   Clock::duration ready_for);
   void AdvanceRestarts();
   // Whether the name of a device that has ended is free again.
   bool GpudHasLetGo(const std::string& name);
@@ -164,6 +171,7 @@ class Supervisor {
   RequestDesk desk_;
   std::map<uint64_t, Request> restart_requests_;
   std::map<std::string, Restart> restarts_;
+  std::map<std::string, RestartBackoff> backoffs_;
   Clock::time_point next_probe_;
 };
 

@@ -53,12 +53,17 @@ class SupervisorTest : public ::testing::Test {
   Supervisor& Make(const Arguments& gpud,
                    const std::vector<PlannedProcess>& devices,
                    Supervisor::Options options = {}) {
+    return MakeWith(Process("gpud", gpud), devices, std::move(options));
+  }
+  Supervisor& MakeWith(const PlannedProcess& gpud,
+                       const std::vector<PlannedProcess>& devices,
+                       Supervisor::Options options = {}) {
     auto directory = LockedDirectory::Create(paths_);
     EXPECT_TRUE(directory.ok()) << directory.status();
     options.say = [this](const std::string& line) { said_ += line + "\n"; };
     supervisor_ = std::make_unique<Supervisor>(
-        LaunchPlan{"demo", Process("gpud", gpud), devices, record_},
-        *std::move(directory), &probe_, &requests_, options);
+        LaunchPlan{"demo", gpud, devices, record_}, *std::move(directory),
+        &probe_, &requests_, options);
     return *supervisor_;
   }
 

@@ -130,6 +130,7 @@ absl::Status Supervisor::BeginRestart(uint64_t id,
   }
 
   const Clock::time_point now = Clock::now();
+  for (const std::string& name : names) backoffs_.erase(name);
   restart_requests_[id] = {.names = names, .ready = {}};
   Say(fmt::format("restarting {}, as asked", JoinWords(names)));
   const bool with_gpud = names[0] == kGpudName;
@@ -194,6 +195,34 @@ bool Supervisor::NoteRestartsEnd(const std::string& name,
                        state_.Find(name)->killed);
 }
 
+void Supervisor::PlanRestart(const std::string& name, const ExitReport& exit,
+                             Clock::duration ready_for) {
+  ProcessRecord& record = *state_.Find(name);
+  if (record.restart == RestartPolicy::kNever || exit.ok()) return;
+  if (restarts_.contains(name)) return;  // it is started again in any case
+  RestartBackoff& backoff =
+      backoffs_.try_emplace(name, options_.backoff).first->second;
+  const auto wait = backoff.AfterFailure(ready_for);
+  if (!wait) {
+    record.given_up = true;
+    Say(
+        fmt::format("{} is given up: {} restarts in a row did not help; once "
+                    "more: carillon restart --name {} {}",
+                    name, backoff.in_a_row(), plan_.testbed, name));
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  restarts_[name] = {.stage = Restart::Stage::kWaiting,
+                     .due = now + *wait,
+                     .limit = Clock::time_point::max(),
+                     .timeout = options_.ready_budget,
+                     .since = now};
+  Say(fmt::format(
+      "{} is started again in {}{} ({} of {} in a row)", name, InSeconds(*wait),
+      name == kGpudName || GpudServes() ? "" : ", or when gpud is ready again",
+      backoff.in_a_row(), options_.backoff.in_a_row));
+}
+
 void Supervisor::AdvanceRestarts() {
   std::vector<std::string> names;
   for (const auto& [name, restart] : restarts_) names.push_back(name);
@@ -247,6 +276,7 @@ bool Supervisor::StartAgain(const std::string& name, Restart& restart) {
   record.note.clear();
   record.was_ready = false;
   record.killed = false;
+  record.given_up = false;
   AppendToLog(record.log,
               fmt::format("starts {} again (restart {}); it had ended ({})",
                           name, record.restarts, record.last_exit->ToString()));
@@ -289,7 +319,7 @@ void Supervisor::ProbeRestarts() {
     for (const std::string& name : devices) {
       if (!attached.ok()) break;
       const auto device = attached->find(name);
-      const Child& child = *FindChild(name);
+      Child& child = *FindChild(name);
       if (device == attached->end() || !device->second.ready ||
           !IsOfThisRun(device->second, child.process.identity())) {
         continue;

@@ -386,6 +386,184 @@ TEST_F(SupervisorRestartTest, RefusesWhileTheTestbedComesUp) {
   EXPECT_TRUE(supervisor_->TakeDown().ok());
 }
 
+class RestartPolicyTest : public SupervisorRestartTest {
+ protected:
+  static PlannedProcess OnFailure(PlannedProcess process) {
+    process.restart = RestartPolicy::kOnFailure;
+    return process;
+  }
+  // Waits that a test need not wait for.
+  static Supervisor::Options Quick() {
+    return {.backoff = {.first = milliseconds(1), .longest = milliseconds(2)}};
+  }
+  void KillAndWaitForTheEnd(const std::string& name) {
+    const pid_t pid = Pid(name);
+    kill(pid, SIGKILL);
+    ASSERT_TRUE(
+        WatchUntil([&] { return Record(name).exit || Pid(name) != pid; }));
+  }
+};
+
+TEST_F(RestartPolicyTest, StartsADeviceAgainThatFails) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"})), Process("b", {"wait"})},
+         Quick());
+  const pid_t before = Pid("a");
+  kill(before, SIGKILL);
+  ASSERT_TRUE(WatchUntil([&] {
+    return Pid("a") != before && Record("a").state == ProcessState::kReady;
+  }));
+  EXPECT_THAT(said_, AllOf(HasSubstr("a has ended (SIGKILL)"),
+                           HasSubstr("a is started again in "),
+                           HasSubstr("(1 of 5 in a row)")));
+  EXPECT_EQ(Record("a").restarts, 1u);
+  EXPECT_EQ(Record("a").last_exit->signal, SIGKILL);
+  // It had failed all the same.
+  EXPECT_THAT(supervisor_->casualties(), ElementsAre("a (SIGKILL)"));
+  // Not the other's policy.
+  KillAndWaitForTheEnd("b");
+  EXPECT_TRUE(supervisor_->Watch(milliseconds(50)));
+  EXPECT_EQ(Record("b").state, ProcessState::kEnded);
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+  ExpectNothingLeft();
+}
+
+TEST_F(RestartPolicyTest, LetsAProperEndBe) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))}, Quick());
+  kill(Pid("a"), SIGTERM);
+  ASSERT_TRUE(WatchUntil([&] { return Record("a").exit.has_value(); }));
+  EXPECT_TRUE(Record("a").exit->ok());
+  EXPECT_TRUE(supervisor_->Watch(milliseconds(50)));
+  EXPECT_EQ(Record("a").restarts, 0u);
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(RestartPolicyTest, WaitsBeforeItStartsAgain) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))},
+         {.backoff = {.first = milliseconds(200)}});
+  KillAndWaitForTheEnd("a");
+  const auto ended = std::chrono::steady_clock::now();
+  ASSERT_TRUE(WatchUntil([&] { return Record("a").restarts == 1; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - ended, milliseconds(150));
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(RestartPolicyTest, GivesUpAndSaysSoAndTriesAgainWhenAsked) {
+  const std::string file = folder_.path() + "/needed";
+  std::ofstream(file) << "x";
+  MakeUp({"wait"}, {OnFailure(Process("a", {"need", file}))}, Quick());
+  probe_.devices["a"].ready = false;
+  fs::remove(file);
+  kill(Pid("a"), SIGKILL);
+  ASSERT_TRUE(WatchUntil([&] { return Record("a").given_up; }));
+  EXPECT_EQ(Record("a").restarts, 5u);
+  EXPECT_EQ(Record("a").exit->code, 3);
+  EXPECT_THAT(said_,
+              HasSubstr("a is given up: 5 restarts in a row did not help; once "
+                        "more: carillon restart --name demo a\n"));
+  EXPECT_TRUE(ReadState(paths_.state_file())->processes[1].given_up);
+  EXPECT_THAT(supervisor_->casualties(),
+              ElementsAre("a (SIGKILL)", "a (exit code 3)"));
+  EXPECT_TRUE(supervisor_->Watch(milliseconds(20)));
+  EXPECT_EQ(Record("a").restarts, 5u);
+
+  std::ofstream(file) << "x";
+  probe_.devices["a"].ready = true;
+  ASSERT_TRUE(Ask(Of({"a"})).ok());
+  EXPECT_FALSE(Record("a").given_up);
+  // With a row of its own.
+  KillAndWaitForTheEnd("a");
+  ASSERT_TRUE(WatchUntil([&] { return Record("a").restarts == 7; }));
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(RestartPolicyTest, CountsAnewAfterALongEnoughRun) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))},
+         {.backoff = {.first = milliseconds(1),
+                      .proven = milliseconds(0),
+                      .in_a_row = 1}});
+  for (uint32_t i = 1; i <= 3; ++i) {
+    KillAndWaitForTheEnd("a");
+    ASSERT_TRUE(WatchUntil([&] {
+      return Record("a").restarts == i &&
+             Record("a").state == ProcessState::kReady;
+    })) << said_;
+  }
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+// Devices that end because of gpud's end follow their own policies, and are not
+// started before it serves.
+TEST_F(RestartPolicyTest, StartsGpudAgainAndThenItsDevices) {
+  probe_.devices = {{"a", {true, ""}}, {"b", {true, ""}}};
+  PlannedProcess gpud = OnFailure(Process("gpud", {"wait"}));
+  MakeWith(gpud, {OnFailure(Process("a", {"wait"})), Process("b", {"wait"})},
+           Quick());
+  ASSERT_TRUE(supervisor_->BringUp().ok()) << said_;
+  said_.clear();
+  const pid_t a = Pid("a");
+  probe_.gpud_serves = false;
+  kill(Pid("gpud"), SIGKILL);
+  int asked = 0;
+  probe_.on_gpud = [&] {
+    for (const char* name : {"a", "b"}) {
+      if (!Record(name).exit) kill(Pid(name), SIGKILL);
+    }
+    if (!Record("a").exit || !Record("b").exit) return;
+    EXPECT_THAT(Running(), SizeIs(1));
+    probe_.gpud_serves = ++asked == 5;
+  };
+  ASSERT_TRUE(WatchUntil([&] {
+    return Pid("a") != a && Record("a").state == ProcessState::kReady;
+  }));
+  EXPECT_EQ(asked, 5);
+  EXPECT_EQ(Record("gpud").restarts, 1u);
+  EXPECT_EQ(Record("a").restarts, 1u);
+  EXPECT_EQ(Record("b").restarts, 0u);
+  EXPECT_EQ(Record("b").state, ProcessState::kEnded);
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(RestartPolicyTest, SaysThatItIsNotReadyInTime) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))},
+         {.ready_budget = milliseconds(100),
+          .backoff = {.first = milliseconds(1)}});
+  probe_.devices["a"].ready = false;
+  kill(Pid("a"), SIGKILL);
+  ASSERT_TRUE(WatchUntil([&] {
+    return said_.find("a was started, but was not ready within 0.10 s") !=
+           std::string::npos;
+  }));
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(RestartPolicyTest, ARequestDoesNotWaitOutTheBackOff) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))},
+         {.backoff = {.first = std::chrono::hours(1),
+                      .longest = std::chrono::hours(1)}});
+  KillAndWaitForTheEnd("a");
+  EXPECT_TRUE(Ask(Of({"a"})).ok());
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+}
+
+TEST_F(RestartPolicyTest, ABringUpThatFailsIsNotTriedAgain) {
+  probe_.devices = {{"a", {false, ""}}};
+  Make({"wait"}, {OnFailure(Process("a", {"exit", "3"}))}, Quick());
+  EXPECT_EQ(supervisor_->BringUp().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Record("a").restarts, 0u);
+  EXPECT_THAT(Running(), IsEmpty());
+}
+
+TEST_F(RestartPolicyTest, NothingComesBackWhenTheTestbedEnds) {
+  MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))},
+         {.backoff = {.first = milliseconds(50)}});
+  KillAndWaitForTheEnd("a");
+  raise(SIGTERM);
+  EXPECT_FALSE(supervisor_->Watch(milliseconds(1000)));
+  EXPECT_TRUE(supervisor_->TakeDown().ok());
+  EXPECT_EQ(Record("a").restarts, 0u);
+  ExpectNothingLeft();
+}
+
 // In each stage of a restart the testbed is asked to end.
 class EndDuringARestart : public SupervisorRestartTest {
  protected:

@@ -124,6 +124,18 @@ const std::vector<Key>& ModelTable() {
 
 }  // namespace
 
+const Key& RestartKey() {
+  static const auto* const key =
+      new Key{.name = "restart",
+              .type = KeyType::kChoice,
+              .choices = {"never", "on_failure"},
+              .fallback = "never",
+              .help =
+                  "whether it is started again when it ends by a signal or "
+                  "with another exit code than 0"};
+  return *key;
+}
+
 std::span<const Key> GpuKeys() { return GpuTable(); }
 std::span<const Key> GpuModelKeys() { return ModelTable(); }
 

@@ -47,6 +47,9 @@ struct Key {
   std::vector<LowerMax> lower_max = {};  // kInteger
 };
 
+// `restart`, of gpu and of every device: no flag, but the supervisor's own.
+const Key& RestartKey();
+
 // What a kind of device is started as.
 struct DeviceKind {
   std::string_view name;

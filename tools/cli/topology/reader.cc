@@ -206,9 +206,21 @@ class Reader {
         for (const auto& [name, part] : Entries(value.node, "gpu: model")) {
           ReadKnown(name, part, GpuModelKeys(), {}, "of gpu: model", settings);
         }
+      } else if (key == RestartKey().name) {
+        ReadRestart(value, &reading_.topology.gpu_restart);
       } else {
-        ReadKnown(key, value, GpuKeys(), {"model"}, "of gpu", settings);
+        ReadKnown(key, value, GpuKeys(), {"model", RestartKey().name}, "of gpu",
+                  settings);
       }
+    }
+  }
+
+  void ReadRestart(const Entry& entry, RestartPolicy* policy) {
+    std::vector<Setting> settings;
+    ReadSettingInto(entry, RestartKey(), &settings);
+    if (settings.empty()) return;
+    for (const auto each : {RestartPolicy::kNever, RestartPolicy::kOnFailure}) {
+      if (settings[0].text == ToText(each)) *policy = each;
     }
   }
 
@@ -279,13 +291,15 @@ class Reader {
         complete &= counted;
       } else if (key == "wait_ready") {
         ReadInto(entry, key, ReadBoolean, &device.wait_ready);
+      } else if (key == RestartKey().name) {
+        ReadRestart(entry, &device.restart);
       } else if (device.kind == nullptr) {
         continue;  // who knows which keys it has
       } else if (key == "command" && device.kind->name == kExecKind) {
         ReadCommand(entry, &device.command);
       } else {
         std::vector<std::string_view> also = {"name", "kind", "count",
-                                              "wait_ready"};
+                                              "wait_ready", RestartKey().name};
         if (device.kind->name == kExecKind) also.push_back("command");
         ReadKnown(key, entry, device.kind->keys, std::move(also),
                   fmt::format("of a device of kind {}", device.kind->name),

@@ -40,6 +40,7 @@ record: 100
 gpu:
   record: 65536
   backend: cpu
+  restart: on_failure
   workers: 2
   ekt_entries: 64
   policy: priority
@@ -55,7 +56,7 @@ devices:
     batch: 512
     store_bytes: 1GiB
   - {name: fpga, kind: fpga, count: 2, size: 64x32, check: true}
-  - {name: host, kind: cpu_host, kernel: bfs, wait_ready: false}
+  - {name: host, kind: cpu_host, kernel: bfs, wait_ready: false, restart: on_failure}
   - {name: own, kind: exec, command: [/bin/own, --fast, 3]}
 )",
                                                "fallback");
@@ -79,6 +80,9 @@ devices:
   EXPECT_THAT(Flags(topology.devices[2].settings),
               ElementsAre("--size=64x32", "--check"));
   EXPECT_FALSE(topology.devices[3].wait_ready);
+  EXPECT_EQ(topology.gpu_restart, RestartPolicy::kOnFailure);
+  EXPECT_EQ(topology.devices[0].restart, RestartPolicy::kNever);
+  EXPECT_EQ(topology.devices[3].restart, RestartPolicy::kOnFailure);
   EXPECT_THAT(topology.devices[4].command,
               ElementsAre("/bin/own", "--fast", "3"));
 }
@@ -139,14 +143,22 @@ constexpr BadFile kBadFiles[] = {
      "'udp_port'?"},
     {"OtherKindsKey", "devices:\n  - {name: f, kind: fpga, command: [x]}\n",
      "t.yaml:2:27: unknown key 'command' of a device of kind fpga; known keys: "
-     "name, kind, count, wait_ready, source, kernel, size, fps, frames, check, "
+     "name, kind, count, wait_ready, restart, source, kernel, size, fps, "
+     "frames, check, "
      "store, store_raw, ring, priority, log_level"},
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
-     "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, backend, "
+     "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, restart, "
+     "backend, "
      "workers, "
      "ekt_entries, policy, reserve_sms, memory, trace, record, log_level"},
+    {"BadRestart", "gpu:\n  restart: onfailure\n",
+     "t.yaml:2:12: restart: 'onfailure' is not known; did you mean "
+     "'on_failure'? (allowed: never, on_failure)"},
+    {"BadDeviceRestart",
+     "devices:\n  - {name: f, kind: fpga, restart: [never]}\n",
+     "t.yaml:2:27: restart is a list, not a value"},
     {"MapAsKey", "? {a: b}\n: 1\n",
      "t.yaml:1:3: a key of the topology is a map"},
     {"BadName", "name: Lab 1\n",

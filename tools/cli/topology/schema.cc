@@ -100,7 +100,8 @@ Json DeviceSchema(const DeviceKind& kind) {
           {"description",
            "whether `carillon up` waits until the device says that it is "
            "ready. "
-           "Default: true"}}}}}};
+           "Default: true"}}},
+        {RestartKey().name, KeySchema(RestartKey())}}}};
   if (kind.name == kExecKind) {
     schema["required"].push_back("command");
     schema["properties"]["command"] = {
@@ -135,6 +136,7 @@ std::string MarkdownTable(std::span<const Key> keys) {
 Json TopologySchema() {
   Json gpu = MapSchema(GpuKeys());
   gpu["description"] = "gpud, the GPU";
+  gpu["properties"][RestartKey().name] = KeySchema(RestartKey());
   gpu["properties"]["model"] = MapSchema(GpuModelKeys());
   gpu["properties"]["model"]["description"] =
       "the emulated GPU; EDGE Table II by default";

@@ -42,6 +42,16 @@ TEST(TopologySchema, KnowsEveryKeyOfEveryKind) {
   }
 }
 
+TEST(TopologySchema, HasTheRestartPolicyOfEveryProcess) {
+  const auto schema = TopologySchema();
+  const auto policies = nlohmann::ordered_json({"never", "on_failure"});
+  EXPECT_EQ(schema["properties"]["gpu"]["properties"]["restart"]["enum"],
+            policies);
+  for (const auto& kind : schema["properties"]["devices"]["items"]["oneOf"]) {
+    EXPECT_EQ(kind["properties"]["restart"]["enum"], policies);
+  }
+}
+
 TEST(TopologySchema, RefusesTheNamesThatTheReaderRefuses) {
   const auto schema = TopologySchema();
   std::vector<nlohmann::ordered_json> names = {schema["properties"]["name"]};

@@ -22,6 +22,16 @@ std::vector<std::string> Setting::ToFlags() const {
   }
 }
 
+const char* ToText(RestartPolicy policy) {
+  switch (policy) {
+    case RestartPolicy::kNever:
+      return "never";
+    case RestartPolicy::kOnFailure:
+      return "on_failure";
+  }
+  return "?";
+}
+
 void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value) {
   const Key* const wanted = FindKey(device.kind->keys, key);
   if (wanted == nullptr) return;

@@ -22,6 +22,14 @@ struct Setting {
   std::vector<std::string> ToFlags() const;
 };
 
+// Whether the supervisor starts a process again.
+enum class RestartPolicy {
+  kNever,
+  kOnFailure,  // it ended by a signal, or with another exit code than 0
+};
+// As the file says it: "on_failure".
+const char* ToText(RestartPolicy policy);
+
 struct DeviceEntry {
   std::string name;
   const DeviceKind* kind = nullptr;
@@ -31,6 +39,7 @@ struct DeviceEntry {
   std::vector<std::string> command;
   // Bring-up waits until the device reports that it is ready.
   bool wait_ready = true;
+  RestartPolicy restart = RestartPolicy::kNever;
 };
 
 struct Topology {
@@ -38,6 +47,7 @@ struct Topology {
   std::vector<Setting> gpu;  // of gpu and of gpu.model
   // Records of every process's flight recorder; 0: as the environment says.
   uint64_t record = 0;
+  RestartPolicy gpu_restart = RestartPolicy::kNever;
   std::vector<DeviceEntry> devices;
 };
 
