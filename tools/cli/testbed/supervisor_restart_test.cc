@@ -477,11 +477,14 @@ TEST_F(RestartPolicyTest, GivesUpAndSaysSoAndTriesAgainWhenAsked) {
 }
 
 TEST_F(RestartPolicyTest, CountsAnewAfterALongEnoughRun) {
+  constexpr milliseconds kProven{5};
   MakeUp({"wait"}, {OnFailure(Process("a", {"wait"}))},
-         {.backoff = {.first = milliseconds(1),
-                      .proven = milliseconds(0),
-                      .in_a_row = 1}});
+         {.backoff = {
+              .first = milliseconds(1), .proven = kProven, .in_a_row = 1}});
   for (uint32_t i = 1; i <= 3; ++i) {
+    const auto ready = std::chrono::steady_clock::now();
+    ASSERT_TRUE(WatchUntil(
+        [&] { return std::chrono::steady_clock::now() - ready > kProven; }));
     KillAndWaitForTheEnd("a");
     ASSERT_TRUE(WatchUntil([&] {
       return Record("a").restarts == i &&
