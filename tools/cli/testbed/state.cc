@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 Json ExitToJson(const std::optional<ExitReport>& exit) {
   if (!exit) return nullptr;

@@ -107,8 +107,8 @@ TEST(TestbedState, SaysWhatIsWrongWithADamagedFile) {
   TestFolder folder;
   const std::string path = folder.path() + "/state.json";
   EXPECT_EQ(ReadState(path).status().code(), absl::StatusCode::kNotFound);
-  for (const char* text : {"", "{", "[]", "3", "{\"version\": 1}",
-                           "{\"version\": 1, \"testbed\": 5}"}) {
+  for (const char* text : {"", "{", "[]", "3", "{\"version\": 2}",
+                           "{\"version\": 2, \"testbed\": 5}"}) {
     std::ofstream(path) << text;
     const auto state = ReadState(path);
     EXPECT_EQ(state.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -128,7 +128,7 @@ TEST(TestbedState, SaysWhatIsWrongWithADamagedFile) {
             path + " is damaged: 'tired' is no state");
   std::ofstream(path) << "{\"version\": 99}";
   EXPECT_EQ(ReadState(path).status().message(),
-            path + " is of version 99; this carillon reads 1");
+            path + " is of version 99; this carillon reads 2");
 }
 
 }  // namespace
