@@ -24,6 +24,8 @@ using std::chrono::nanoseconds;
 // How often readiness is asked for.
 constexpr milliseconds kProbeEvery{10};
 constexpr int kShownLogLines = 10;
+// Longer than five attempts to start gpud take, with what lies between them.
+constexpr int kResumeWithinSeconds = 60;
 // More of a log is not even read.
 constexpr std::streamoff kShownLogBytes = 64 << 10;
 
@@ -97,6 +99,10 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
       fmt::format("{}={}", kDeviceNameVariable, planned.name),
       fmt::format("{}={}", kSupervisorVariable,
                   SupervisorMark(paths(), state_.supervisor))};
+  if (plan_.gpud.restart == RestartPolicy::kOnFailure) {
+    environment.push_back(
+        fmt::format("{}={}", kResumeWithinVariable, kResumeWithinSeconds));
+  }
   if (plan_.record != 0) {
     environment.push_back(
         fmt::format("{}={}", shm::FlightRecorder::kVariable, plan_.record));
