@@ -9,10 +9,13 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "fmt/format.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
+#include "shm/flight_recorder.h"
+#include "tools/ledger/checker.h"
 
 namespace carillon {
 namespace {
@@ -28,10 +31,32 @@ constexpr const char* kResume = "--resume-within=60";
 
 class DeviceSurvivalTest : public ::testing::Test {
  protected:
+  // All processes record what they do.
   void SetUp() override {
+    setenv(shm::FlightRecorder::kVariable, "262144", 1);
     auto testbed = Testbed::Start();
     ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
     testbed_ = *std::move(testbed);
+  }
+  void TearDown() override { unsetenv(shm::FlightRecorder::kVariable); }
+
+  // Of all processes, once the devices have left.
+  ledger::Report Ledger() {
+    std::vector<std::string> unreadable;
+    const auto recordings = shm::ReadFlightRecordings(
+        testbed_->paths().recorder_directory(), &unreadable);
+    EXPECT_THAT(unreadable, ::testing::IsEmpty());
+    return ledger::Check(recordings);
+  }
+  void ExpectEveryEventEndedOnce(uint64_t at_least) {
+    const ledger::Report report = Ledger();
+    for (const auto& violation : report.violations) {
+      ADD_FAILURE() << violation.sentence;
+    }
+    EXPECT_EQ(ledger::VerdictName(report.verdict()), "ok");
+    EXPECT_EQ(report.total.indeterminate(), 0u);
+    EXPECT_GE(report.total.ok, at_least);
+    EXPECT_EQ(report.total.failed, 0u);
   }
   void KillGpud() {
     testbed_->gpud().Kill();
@@ -108,6 +133,7 @@ TEST_F(DeviceSurvivalTest, ClientsUnderLoadSeeNoWrongAnswer) {
   EXPECT_EQ(wrong.load(), 0u);
   nic->Signal(SIGTERM);
   EXPECT_EQ(nic->Wait(), 0);
+  ExpectEveryEventEndedOnce(answers);
 }
 
 TEST_F(DeviceSurvivalTest, EveryFrameIsProcessedAndRight) {
@@ -123,6 +149,7 @@ TEST_F(DeviceSurvivalTest, EveryFrameIsProcessedAndRight) {
   EXPECT_EQ((*fpga)->Wait(), 0);
   EXPECT_THAT((*fpga)->output(), HasSubstr("3000 frames in"));
   EXPECT_THAT((*fpga)->output(), HasSubstr("0 dropped, 0 failed, 0 wrong"));
+  ExpectEveryEventEndedOnce(3000);
 }
 
 TEST_F(DeviceSurvivalTest, AStopIsNotKeptWaitingByAPause) {
