@@ -19,6 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kProbeTimeout{1000};
+constexpr milliseconds kConnectTime{20};
 constexpr milliseconds kWatchTick{100};
 constexpr milliseconds kLoadTimeout{60'000};
 // gRPC's own 4 MiB are too few for ListEkt: 1024 entries with four histograms
@@ -82,6 +83,11 @@ absl::Status AdminClient::CheckHealth() {
   if (access(socket_.c_str(), F_OK) != 0) {
     return absl::UnavailableError(fmt::format("there is no {}", socket_));
   }
+  // gpud may be another one than before. A call on a channel that connects again
+  // fails at once, and gRPC reads what the server answers to the connection only
+  // while somebody waits for it: else every five seconds.
+  channel_->channel->WaitForConnected(std::chrono::system_clock::now() +
+                                      kConnectTime);
   using grpc::health::v1::Health;
   const auto stub = Health::NewStub(channel_->channel);
   grpc::health::v1::HealthCheckResponse response;
