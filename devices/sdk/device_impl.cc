@@ -72,6 +72,14 @@ uint32_t EntryBytesOf(v1::ParameterKind kind) {
 }  // namespace
 
 struct Device::Impl::Session {
+  // Of no use after all.
+  void Detach() const {
+    v1::DetachRequest request;
+    request.set_session(attached.session());
+    (void)control->Call(control->devices(), &v1::Devices::Stub::Detach,
+                        "Detach", request, control->timeout());
+  }
+
   std::unique_ptr<ControlClient> control;
   v1::AttachResponse attached;
   shm::HandedOver handed;
@@ -137,10 +145,7 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
   };
   if (auto status = fetch(); !status.ok()) {
     // gpud would keep the name until the ticket expires.
-    v1::DetachRequest detach;
-    detach.set_session(session.attached.session());
-    (void)client.Call(client.devices(), &v1::Devices::Stub::Detach, "Detach",
-                      detach, options.timeout);
+    session.Detach();
     return status;
   }
   return session;
@@ -154,11 +159,7 @@ absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
       TestbedPaths(options.testbed_directory).recorder_directory(),
       options.name);
   if (!recorder.ok()) {
-    v1::DetachRequest detach;
-    detach.set_session(opened->attached.session());
-    const ControlClient& client = *opened->control;
-    (void)client.Call(client.devices(), &v1::Devices::Stub::Detach, "Detach",
-                      detach, options.timeout);
+    opened->Detach();
     return recorder.status();
   }
   auto impl = std::unique_ptr<Impl>(new Impl(std::move(options)));

@@ -130,10 +130,11 @@ void FakeGpud::ServeHandover() {
                        absl::PermissionDeniedError("unknown ticket"));
       continue;
     }
+    // Held while it sends: who has attached may have HangUp() called at once.
+    std::lock_guard lock(mutex_);
     (void)shm::SendApertures(connection.get(), kDeviceId, kGeneration,
                              submission_.fd(), completion_.fd(),
                              event_.reader.get());
-    std::lock_guard lock(mutex_);
     connection_ = std::move(connection);
   }
 }
