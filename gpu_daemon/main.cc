@@ -70,6 +70,8 @@ void AddOptions(CLI::App& app, Settings& settings) {
       ->envname(shm::FlightRecorder::kVariable)
       ->check(CLI::Range(uint64_t{0}, shm::FlightRecorder::kMostRecords))
       ->capture_default_str();
+  app.add_flag("--faults", plane.faults,
+               "Let faults be injected on purpose (carillon fault)");
   app.add_flag("--trace", plane.tracing, "Stamp the stages of every event");
   app.add_option("--log-level", settings.log_level, "How much is logged")
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))

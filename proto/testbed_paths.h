@@ -38,6 +38,9 @@ class TestbedPaths {
   std::string recorder_directory() const {
     return directory_ + "/recorder";
   }  // flight recorders' files
+  std::string fault_board() const {
+    return directory_ + "/faults";
+  }  // faults::Board; only with `gpud --faults`
 
  private:
   std::string directory_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "shm/aperture.h"
 #include "shm/layout.h"
@@ -105,6 +106,25 @@ class DeviceRing {
     doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
     StoreDoorbell();
+  }
+
+  // Faults on purpose. As Ring(), but the doorbell does not show it: what was
+  // committed is launched with the next ring.
+  void LoseRing() {
+    doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
+    rung_ = head_;
+  }
+  // As Ring(), and until the next one the doorbell shows `more` rings that were
+  // none.
+  void RingWith(uint32_t more) {
+    LoseRing();
+    doorbell_count_ += more;
+    StoreDoorbell();
+    doorbell_count_ -= more;
+  }
+  // The entry that was committed last.
+  std::span<std::byte> last_entry() const {
+    return {entry(head_), layout_.entry_bytes};
   }
 
   // As Ring(), when the launch has travelled over the control plane

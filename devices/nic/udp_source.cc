@@ -10,6 +10,8 @@
 #include <optional>
 #include <utility>
 
+#include "shm/faults/point.h"
+
 // Linux 4.18; older C libraries lack the name.
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -79,6 +81,7 @@ UdpSource::UdpSource(shm::UniqueFd fd, const SocketAddress& address,
 
 UdpSource::~UdpSource() {
   for (uint32_t i = 0; i < armed_; ++i) pool_->Give(slot_buffer_[i]);
+  if (held_) pool_->Give(held_->buffer);
 }
 
 std::string UdpSource::Describe() const {
@@ -113,6 +116,7 @@ bool UdpSource::Receive(std::vector<Packet>* packets) {
   if (result <= 0) return false;
   const auto received = static_cast<uint32_t>(result);
   const bool more = received == armed_;
+  const size_t begin = packets->size();
   for (uint32_t slot = 0; slot < received; ++slot) {
     const BufferIndex buffer = slot_buffer_[slot];
     const uint32_t length = slot_message_[slot].msg_len;
@@ -132,7 +136,74 @@ bool UdpSource::Receive(std::vector<Packet>* packets) {
     --armed_;
     if (slot < armed_) Arm(slot, slot_buffer_[armed_]);
   }
+  if (faults::Armed(faults::Point::kNicReceive) || held_) [[unlikely]] {
+    PassReceive(packets, begin);
+  }
   return more;
+}
+
+void UdpSource::PassReceive(std::vector<Packet>* packets, size_t begin) {
+  const std::vector<Packet> arrived(packets->begin() + begin, packets->end());
+  packets->resize(begin);
+  for (const Packet& packet : arrived) {
+    const auto struck =
+        faults::At(faults::Point::kNicReceive, {.bytes = packet.length});
+    if (struck && struck->action == faults::Action::kLose) {
+      pool_->Give(packet.buffer);
+      continue;
+    }
+    if (struck && struck->action == faults::Action::kReorder && !held_) {
+      held_ = packet;
+      continue;
+    }
+    if (struck && struck->action == faults::Action::kCorrupt) {
+      struck->Corrupt(pool_->bytes(packet.buffer).first(packet.length));
+    }
+    packets->push_back(packet);
+    if (struck && struck->action == faults::Action::kDouble) {
+      if (const auto copy = CopyOf(packet)) packets->push_back(*copy);
+    }
+    if (held_) packets->push_back(*std::exchange(held_, std::nullopt));
+  }
+}
+
+std::optional<Packet> UdpSource::CopyOf(const Packet& packet) {
+  const std::optional<BufferIndex> buffer = pool_->Take();
+  if (!buffer) return std::nullopt;
+  std::memcpy(pool_->bytes(*buffer).data(), pool_->bytes(packet.buffer).data(),
+              packet.length);
+  peers_[*buffer] = peers_[packet.buffer];
+  return Packet{*buffer, packet.length};
+}
+
+std::span<const ReplyDatagram> UdpSource::PassSend(
+    std::span<const ReplyDatagram> datagrams) {
+  changed_.clear();
+  changed_bytes_.clear();
+  std::optional<ReplyDatagram> held;
+  for (ReplyDatagram datagram : datagrams) {
+    const auto struck =
+        faults::At(faults::Point::kNicSend, {.bytes = datagram.length});
+    if (struck && struck->action == faults::Action::kLose) continue;
+    if (struck && struck->action == faults::Action::kReorder && !held) {
+      held = datagram;
+      continue;
+    }
+    if (struck && struck->action == faults::Action::kCorrupt) {
+      auto& bytes = changed_bytes_.emplace_back(
+          datagram.data, datagram.data + datagram.length);
+      struck->Corrupt(bytes);
+      datagram.data = bytes.data();
+    }
+    changed_.push_back(datagram);
+    if (struck && struck->action == faults::Action::kDouble) {
+      changed_.push_back(datagram);
+    }
+    if (held) changed_.push_back(*std::exchange(held, std::nullopt));
+  }
+  // What is sent with a batch leaves with it.
+  if (held) changed_.push_back(*held);
+  return changed_;
 }
 
 bool UdpSource::Discard() {
@@ -165,6 +236,9 @@ UdpSource::Message* UdpSource::MessageFor(const Peer& peer, uint32_t length) {
 }
 
 void UdpSource::Send(std::span<const ReplyDatagram> datagrams) {
+  if (faults::Armed(faults::Point::kNicSend)) [[unlikely]] {
+    datagrams = PassSend(datagrams);
+  }
   for (const ReplyDatagram& datagram : datagrams) {
     Message* message = MessageFor(peers_[datagram.buffer], datagram.length);
     message->part[message->parts++] = {const_cast<std::byte*>(datagram.data),

@@ -10,7 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -120,6 +122,13 @@ class UdpSource {
   // Gives receive slot a buffer: a fresh one (false: there is none), or this.
   bool Arm(uint32_t slot);
   void Arm(uint32_t slot, BufferIndex buffer);
+  // Point nic.receive: loses, copies, corrupts and holds back packets, from
+  // the one at `begin` on.
+  void PassReceive(std::vector<Packet>* packets, size_t begin);
+  std::optional<Packet> CopyOf(const Packet& packet);
+  // Point nic.send: what leaves instead of `datagrams`.
+  std::span<const ReplyDatagram> PassSend(
+      std::span<const ReplyDatagram> datagrams);
   // Receives without a buffer.
   bool Discard();
   Message* MessageFor(const Peer& peer, uint32_t length);
@@ -139,14 +148,17 @@ class UdpSource {
   std::array<BufferIndex, kReceiveBurst> slot_buffer_{};
   std::array<iovec, kReceiveBurst> slot_part_{};
   std::array<mmsghdr, kReceiveBurst> slot_message_{};
-  std::vector<Peer> peers_;  // by buffer
+  std::vector<Peer> peers_;     // by buffer
+  std::optional<Packet> held_;  // by a fault, until the next one
 
   // Sending.
   std::vector<Message> messages_;
   uint32_t message_count_ = 0;
   std::array<mmsghdr, kMaxMessages> send_header_{};
   std::array<uint16_t, kPeerTable>
-      open_message_{};  // index + 1, by Peer::Hash()
+      open_message_{};                  // index + 1, by Peer::Hash()
+  std::vector<ReplyDatagram> changed_;  // by faults, and their bytes
+  std::deque<std::vector<std::byte>> changed_bytes_;
 };
 
 }  // namespace carillon::nic

@@ -13,6 +13,8 @@
 #include "devices/sdk/parameters.h"
 #include "fmt/format.h"
 #include "proto/testbed_paths.h"
+#include "shm/faults/board.h"
+#include "shm/faults/point.h"
 #include "shm/handover.h"
 #include "shm/load_shared.h"
 
@@ -153,11 +155,18 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
 
 absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
     AttachOptions options) {
+  const TestbedPaths paths(options.testbed_directory);
+  if (auto status =
+          faults::Member::JoinForGood(paths.fault_board(), options.name);
+      !status.ok()) {
+    return status;
+  }
+  const std::string name = options.name;
+  faults::At(faults::Point::kDeviceAttach, {.device = name});
   auto opened = Open(options);
   if (!opened.ok()) return opened.status();
   auto recorder = shm::FlightRecorder::FromEnvironment(
-      TestbedPaths(options.testbed_directory).recorder_directory(),
-      options.name);
+      paths.recorder_directory(), options.name);
   if (!recorder.ok()) {
     opened->Detach();
     return recorder.status();
@@ -167,6 +176,7 @@ absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
   impl->submission = std::move(opened->submission);
   impl->completion = std::move(opened->completion);
   if (auto status = impl->Use(*std::move(opened)); !status.ok()) return status;
+  faults::At(faults::Point::kDeviceAttached, {.device = name});
   return impl;
 }
 
@@ -183,6 +193,7 @@ absl::Status Device::Impl::Use(Session opened) {
        .heartbeat_ns = &submission.submission_control().heartbeat_ns,
        .control = &completion.completion_control(),
        .generation = generation,
+       .device = options.name,
        .recorder = recorder.get()});
   if (!started.ok()) return started.status();
   watch = *std::move(started);
@@ -392,6 +403,7 @@ absl::StatusOr<EventQueue*> Device::Impl::Register(Device* device,
                                                    const EventSpec& spec) {
   const auto request = RequestFor(spec);
   if (!request.ok()) return request.status();
+  faults::At(faults::Point::kDeviceRegister, {.device = options.name});
   const auto answer = Call(control->events(), &v1::Events::Stub::RegisterEvent,
                            "RegisterEvent", *request);
   if (!answer.ok()) return answer.status();
@@ -402,6 +414,8 @@ absl::StatusOr<EventQueue*> Device::Impl::Register(Device* device,
     (void)Call(control->events(), &v1::Events::Stub::UnregisterEvent,
                "UnregisterEvent", undo);
   }
+  faults::At(faults::Point::kDeviceRegistered,
+             {.device = options.name, .event_id = answer->event_id()});
   return queue;
 }
 

@@ -9,6 +9,7 @@
 #include "devices/sdk/parameters.h"
 #include "fmt/format.h"
 #include "proto/testbed_paths.h"
+#include "shm/faults/point.h"
 #include "shm/flight_recorder.h"
 
 namespace carillon::edge {
@@ -170,6 +171,58 @@ EventQueue::EventQueue(Device* device, EventSpec spec, std::string launch_path,
       writable_(std::move(writable)),
       ring_(layout, &device->impl_->submission, &device->impl_->completion),
       recorder_(device->impl_->recorder.get()) {}
+
+void EventQueue::PassCommit() {
+  const auto struck =
+      faults::At(faults::Point::kDeviceCommit,
+                 {.device = device_->name(), .event_id = event_id()});
+  if (!struck) return;
+  const std::span<std::byte> entry = ring_.last_entry();
+  switch (struck->action) {
+    case faults::Action::kCorrupt:
+      struck->Corrupt(entry);
+      break;
+    case faults::Action::kTear:
+      if (struck->count < entry.size()) {
+        std::fill(entry.begin() + struck->count, entry.end(), std::byte{0});
+      }
+      break;
+    case faults::Action::kStale: {
+      const uint32_t stale = ring_.layout().generation.value() - 1;
+      std::memcpy(&entry[offsetof(shm::EsqEntryHeader, generation)], &stale,
+                  sizeof(stale));
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void EventQueue::RingThroughFaults() {
+  const faults::Subject subject{.device = device_->name(),
+                                .event_id = event_id()};
+  const auto struck = faults::At(faults::Point::kDeviceRing, subject);
+  if (recorder_ != nullptr) RecordRing();
+  if (!struck) {
+    ring_.Ring();
+  } else if (struck->action == faults::Action::kLose) {
+    ring_.LoseRing();
+  } else {
+    ring_.RingWith(struck->action == faults::Action::kDouble
+                       ? 1
+                       : static_cast<uint32_t>(struck->count));
+  }
+  faults::At(faults::Point::kDeviceRung, subject);
+}
+
+void EventQueue::FreeThroughFaults() {
+  const faults::Subject subject{.device = device_->name(),
+                                .event_id = event_id()};
+  faults::At(faults::Point::kDeviceTake, subject);
+  if (recorder_ != nullptr) RecordTaken();
+  ring_.Consume();
+  faults::At(faults::Point::kDeviceTaken, subject);
+}
 
 void EventQueue::RecordRing() {
   const uint64_t rings = ring_.last_committed() - ring_.last_rung();

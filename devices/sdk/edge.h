@@ -44,6 +44,7 @@
 #include "shm/bells.h"
 #include "shm/clock.h"
 #include "shm/device_ring.h"
+#include "shm/faults/point.h"
 #include "shm/histogram.h"
 #include "shm/layout.h"
 
@@ -168,10 +169,18 @@ class EventQueue {
   // Requires free_slots() > 0. `kmd`: this launch's own dimensions (modifyable
   // event kernels).
   shm::Sequence Commit(const KmdOverride* kmd = nullptr) {
-    return ring_.Commit(kmd, tracing() ? shm::NowNs() : 0);
+    const shm::Sequence sequence =
+        ring_.Commit(kmd, tracing() ? shm::NowNs() : 0);
+    if (faults::Armed(faults::Point::kDeviceCommit)) [[unlikely]]
+      PassCommit();
+    return sequence;
   }
   // Rings the doorbell for everything committed.
   void Ring() {
+    if (faults::AnyArmed(faults::Point::kDeviceRing,
+                         faults::Point::kDeviceRung)) [[unlikely]] {
+      return RingThroughFaults();
+    }
     if (recorder_ != nullptr) [[unlikely]]
       RecordRing();
     ring_.Ring();
@@ -190,6 +199,10 @@ class EventQueue {
   // Frees the event that Poll() returned: its slot and output buffers may be
   // used again.
   void Free() {
+    if (faults::AnyArmed(faults::Point::kDeviceTake,
+                         faults::Point::kDeviceTaken)) [[unlikely]] {
+      return FreeThroughFaults();
+    }
     if (recorder_ != nullptr) [[unlikely]]
       RecordTaken();
     ring_.Consume();
@@ -216,6 +229,10 @@ class EventQueue {
   // What is about to be rung, and to be freed.
   void RecordRing();
   void RecordTaken();
+  // With the points of faults.
+  void PassCommit();
+  void RingThroughFaults();
+  void FreeThroughFaults();
 
   Device* const device_;
   const EventSpec spec_;

@@ -16,6 +16,7 @@
 
 #include "fmt/format.h"
 #include "shm/clock.h"
+#include "shm/faults/point.h"
 #include "shm/load_shared.h"
 #include "shm/waiting.h"
 
@@ -121,8 +122,10 @@ void PeerWatch::Run() {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   while (true) {
-    std::atomic_ref<uint64_t>(*session_.heartbeat_ns)
-        .store(shm::NowNs(), std::memory_order_relaxed);
+    if (!faults::At(faults::Point::kDeviceLease, {.device = session_.device})) {
+      std::atomic_ref<uint64_t>(*session_.heartbeat_ns)
+          .store(shm::NowNs(), std::memory_order_relaxed);
+    }
     std::array<pollfd, 3> watched = {
         pollfd{.fd = stop_.get(), .events = POLLIN, .revents = 0},
         // Not POLLIN: whatever gpud sends here, only the end counts.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -36,6 +37,7 @@ class PeerWatch {
     uint64_t* heartbeat_ns = nullptr;
     const shm::CompletionControl* control = nullptr;
     shm::Generation generation;
+    std::string_view device;
     // Gets the session's beginning and its end by gpud; null: off.
     shm::FlightRecorder* recorder = nullptr;
   };

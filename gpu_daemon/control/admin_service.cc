@@ -12,6 +12,7 @@
 #include "gpu_daemon/control/drain.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/module_request.h"
+#include "gpu_daemon/control/rpc_faults.h"
 #include "gpu_daemon/control/watch_stream.h"
 #include "shm/clock.h"
 
@@ -41,9 +42,10 @@ std::string_view ReasonOf(const absl::Status& status) {
 
 }  // namespace
 
-grpc::Status AdminService::GetStatus(grpc::ServerContext*,
+grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
                                      const v1::GetStatusRequest*,
                                      v1::GetStatusResponse* response) {
+  if (auto s = PassRpc("GetStatus"); !s.ok()) return ToGrpc(s, context);
   response->set_testbed(about_.testbed);
   response->set_pid(static_cast<uint32_t>(getpid()));
   response->set_uptime_ns(shm::NowNs() - about_.started_ns);
@@ -102,9 +104,10 @@ void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
   response->set_frontend_sleeps(sleeps);
 }
 
-grpc::Status AdminService::ListDevices(grpc::ServerContext*,
+grpc::Status AdminService::ListDevices(grpc::ServerContext* context,
                                        const v1::ListDevicesRequest*,
                                        v1::ListDevicesResponse* response) {
+  if (auto s = PassRpc("ListDevices"); !s.ok()) return ToGrpc(s, context);
   const shm::Nanoseconds now = shm::NowNs();
   for (const auto& session : sessions_->All()) {
     Describe(*session, now, response->add_devices());
@@ -112,9 +115,10 @@ grpc::Status AdminService::ListDevices(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status AdminService::ListEkt(grpc::ServerContext*,
+grpc::Status AdminService::ListEkt(grpc::ServerContext* context,
                                    const v1::ListEktRequest*,
                                    v1::ListEktResponse* response) {
+  if (auto s = PassRpc("ListEkt"); !s.ok()) return ToGrpc(s, context);
   response->set_capacity(daemon_->ekt->capacity());
   for (const auto& event : daemon_->ekt->events()) {
     Describe(*event, response->add_entries());
@@ -122,18 +126,20 @@ grpc::Status AdminService::ListEkt(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status AdminService::ListRings(grpc::ServerContext*,
+grpc::Status AdminService::ListRings(grpc::ServerContext* context,
                                      const v1::ListRingsRequest*,
                                      v1::ListRingsResponse* response) {
+  if (auto s = PassRpc("ListRings"); !s.ok()) return ToGrpc(s, context);
   for (const auto& event : daemon_->ekt->events()) {
     Describe(*event, response->add_rings());
   }
   return grpc::Status::OK;
 }
 
-grpc::Status AdminService::ListQueues(grpc::ServerContext*,
+grpc::Status AdminService::ListQueues(grpc::ServerContext* context,
                                       const v1::ListQueuesRequest*,
                                       v1::ListQueuesResponse* response) {
+  if (auto s = PassRpc("ListQueues"); !s.ok()) return ToGrpc(s, context);
   for (const QueueLength& length : daemon_->backend->queue_lengths()) {
     v1::Queue* queue = response->add_queues();
     queue->set_name(length.event ? "event" : "host");
@@ -146,6 +152,7 @@ grpc::Status AdminService::ListQueues(grpc::ServerContext*,
 grpc::Status AdminService::Watch(
     grpc::ServerContext* context, const v1::WatchRequest*,
     grpc::ServerWriter<v1::TelemetryEvent>* writer) {
+  if (auto s = PassRpc("Watch"); !s.ok()) return ToGrpc(s, context);
   std::list<Stream>::iterator stream;
   {
     std::lock_guard lock(streams_mutex_);
@@ -183,6 +190,7 @@ void AdminService::CancelStuckStreams(shm::Nanoseconds now) {
 grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
                                      const v1::SetPolicyRequest* request,
                                      v1::SetPolicyResponse* response) {
+  if (auto s = PassRpc("SetPolicy"); !s.ok()) return ToGrpc(s, context);
   const std::string previous = daemon_->backend->policy();
   if (auto status = daemon_->backend->SetPolicy(request->policy());
       !status.ok()) {
@@ -198,16 +206,18 @@ grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status AdminService::ResetStatistics(grpc::ServerContext*,
+grpc::Status AdminService::ResetStatistics(grpc::ServerContext* context,
                                            const v1::ResetStatisticsRequest*,
                                            v1::ResetStatisticsResponse*) {
+  if (auto s = PassRpc("ResetStatistics"); !s.ok()) return ToGrpc(s, context);
   for (const auto& event : daemon_->ekt->events()) event->ResetStages();
   return grpc::Status::OK;
 }
 
-grpc::Status AdminService::SetTracing(grpc::ServerContext*,
+grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
                                       const v1::SetTracingRequest* request,
                                       v1::SetTracingResponse*) {
+  if (auto s = PassRpc("SetTracing"); !s.ok()) return ToGrpc(s, context);
   daemon_->backend->paths().SetTracing(request->on());
   // Where a GPU polls, no path tells them.
   for (const auto& session : sessions_->All()) session->TellTracing();
@@ -228,6 +238,7 @@ uint64_t AdminService::InFlight() const {
 grpc::Status AdminService::Drain(grpc::ServerContext* context,
                                  const v1::DrainRequest* request,
                                  v1::DrainResponse*) {
+  if (auto s = PassRpc("Drain"); !s.ok()) return ToGrpc(s, context);
   const std::chrono::milliseconds limit = DrainLimit(request->timeout_ms());
   uint64_t in_flight = 0;
   bool idle = false;
@@ -256,9 +267,10 @@ grpc::Status AdminService::Drain(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status AdminService::Shutdown(grpc::ServerContext*,
+grpc::Status AdminService::Shutdown(grpc::ServerContext* context,
                                     const v1::ShutdownRequest*,
                                     v1::ShutdownResponse*) {
+  if (auto s = PassRpc("Shutdown"); !s.ok()) return ToGrpc(s, context);
   request_shutdown_();
   return grpc::Status::OK;
 }
@@ -266,6 +278,7 @@ grpc::Status AdminService::Shutdown(grpc::ServerContext*,
 grpc::Status AdminService::RegisterModule(
     grpc::ServerContext* context, const v1::RegisterModuleRequest* request,
     v1::RegisterModuleResponse* response) {
+  if (auto s = PassRpc("RegisterModule"); !s.ok()) return ToGrpc(s, context);
   const auto source = ReadModuleRequest(*request);
   if (!source.ok()) return ToGrpc(source.status(), context);
   const auto loaded = daemon_->kernels->Load(*source, *daemon_->backend);

@@ -1,6 +1,7 @@
 #include "gpu_daemon/control/caller.h"
 
 #include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/rpc_faults.h"
 
 namespace carillon::gpud {
 
@@ -17,10 +18,15 @@ absl::StatusOr<std::shared_ptr<const Peer>> Callers::PeerOf(
 }
 
 absl::StatusOr<std::shared_ptr<Session>> Callers::SessionOf(
-    const grpc::ServerContext& context, const std::string& token) const {
+    const grpc::ServerContext& context, const std::string& token,
+    std::string_view method) const {
   auto peer = PeerOf(context);
   if (!peer.ok()) return peer.status();
-  return sessions_->Find(token, **peer);
+  auto session = sessions_->Find(token, **peer);
+  if (!session.ok()) return session;
+  auto struck = PassRpc(method, (*session)->identity().name);
+  if (!struck.ok()) return struck;
+  return session;
 }
 
 }  // namespace carillon::gpud

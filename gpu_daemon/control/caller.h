@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/peer.h"
@@ -22,9 +23,11 @@ class Callers {
   // Errors: PermissionDenied UNKNOWN_PEER.
   absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
       const grpc::ServerContext& context) const;
-  // Errors: as above and as SessionTable::Find().
+  // Of `method`. Errors: as above and as SessionTable::Find(); an injected
+  // fault's.
   absl::StatusOr<std::shared_ptr<Session>> SessionOf(
-      const grpc::ServerContext& context, const std::string& token) const;
+      const grpc::ServerContext& context, const std::string& token,
+      std::string_view method) const;
 
  private:
   const PeerTable* const peers_;

@@ -71,7 +71,8 @@ ControlPlane::ControlPlane(Options options)
       sessions_(&daemon_, &tickets_),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),
-      events_(&callers_, &kernels_) {}
+      events_(&callers_, &kernels_),
+      faults_(&callers_) {}
 
 ControlPlane::~ControlPlane() {
   ShutDown();
@@ -92,6 +93,7 @@ absl::Status ControlPlane::Open() {
   lock_ = *std::move(lock);
   daemon_.BeginAfterDeaths(lock_->deaths());
 
+  if (auto status = OpenBoard(); !status.ok()) return status;
   if (options_.record != 0) {
     auto recorder = shm::FlightRecorder::Create(paths.recorder_directory(),
                                                 "gpud", options_.record);
@@ -137,6 +139,22 @@ absl::Status ControlPlane::Open() {
   return StartClock();
 }
 
+// Faults count on when another gpud goes on after one's death; otherwise there
+// are none at first.
+absl::Status ControlPlane::OpenBoard() {
+  const std::string path = TestbedPaths(options_.directory).fault_board();
+  if (lock_->deaths() == 0) unlink(path.c_str());
+  if (!options_.faults) return absl::OkStatus();
+  auto board = faults::Board::Create(path);
+  if (!board.ok()) return board.status();
+  board_ = *std::move(board);
+  auto member = faults::Member::Join(path, "gpud");
+  if (!member.ok()) return member.status();
+  member_ = *std::move(member);
+  faults_.UseBoard(board_.get());
+  return absl::OkStatus();
+}
+
 absl::Status ControlPlane::StartServer() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -149,6 +167,7 @@ absl::Status ControlPlane::StartServer() {
   builder.RegisterService(&devices_);
   builder.RegisterService(&events_);
   builder.RegisterService(&*admin_);
+  builder.RegisterService(&faults_);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
     return absl::UnavailableError("cannot start the gRPC server");

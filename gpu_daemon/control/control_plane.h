@@ -22,6 +22,7 @@
 #include "gpu_daemon/control/daemon_lock.h"
 #include "gpu_daemon/control/devices_service.h"
 #include "gpu_daemon/control/events_service.h"
+#include "gpu_daemon/control/faults_service.h"
 #include "gpu_daemon/control/handover_desk.h"
 #include "gpu_daemon/control/memory_budget.h"
 #include "gpu_daemon/control/peer.h"
@@ -30,6 +31,7 @@
 #include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/launch/gpu_model.h"
 #include "gpu_daemon/launch/kernel_catalog.h"
+#include "shm/faults/board.h"
 #include "shm/flight_recorder.h"
 
 namespace carillon::gpud {
@@ -48,6 +50,7 @@ class ControlPlane {
     uint64_t memory_bytes = 0;  // 0: DefaultMemoryBudget()
     bool tracing = false;
     uint64_t record = 0;  // the flight recorder's records; 0: off
+    bool faults = false;  // whether there is a board of faults
     // How long a ticket is good, and how many messages a watcher may be behind.
     shm::Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
     size_t watcher_capacity = 1024;
@@ -75,6 +78,7 @@ class ControlPlane {
  private:
   explicit ControlPlane(Options options);
   absl::Status Open();
+  absl::Status OpenBoard();
   absl::Status StartServer();
   absl::Status OpenSockets();
   absl::Status StartClock();
@@ -83,6 +87,8 @@ class ControlPlane {
   const Options options_;
   std::optional<DaemonLock> lock_;
   std::unique_ptr<shm::FlightRecorder> recorder_;
+  std::unique_ptr<faults::Board> board_;
+  std::unique_ptr<faults::Member> member_;  // goes when no thread passes points
   // What sessions and launches refer to comes first: it goes last.
   MemoryBudget budget_;
   EventKernelTable ekt_;
@@ -97,6 +103,7 @@ class ControlPlane {
   Callers callers_;
   DevicesService devices_;
   EventsService events_;
+  FaultsService faults_;
   std::optional<AdminService> admin_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ControlSocket> control_socket_;

@@ -5,11 +5,13 @@
 
 #include "gpu_daemon/control/describe.h"
 #include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/rpc_faults.h"
 
 namespace carillon::gpud {
-grpc::Status EventsService::ListKernels(grpc::ServerContext*,
+grpc::Status EventsService::ListKernels(grpc::ServerContext* context,
                                         const v1::ListKernelsRequest*,
                                         v1::ListKernelsResponse* response) {
+  if (auto s = PassRpc("ListKernels"); !s.ok()) return ToGrpc(s, context);
   for (const simt::KernelInfo* info : kernels_->All()) {
     Describe(*info, response->add_kernels());
   }
@@ -19,8 +21,14 @@ grpc::Status EventsService::ListKernels(grpc::ServerContext*,
 grpc::Status EventsService::AllocateBuffer(
     grpc::ServerContext* context, const v1::AllocateBufferRequest* request,
     v1::AllocateBufferResponse* response) {
-  auto session = callers_->SessionOf(*context, request->session());
+  auto session =
+      callers_->SessionOf(*context, request->session(), "AllocateBuffer");
   if (!session.ok()) return ToGrpc(session.status(), context);
+  if (auto s = PassRoom(faults::Point::kGpudAllocate,
+                        (*session)->identity().name, reason::kMemoryBudget);
+      !s.ok()) {
+    return ToGrpc(s, context);
+  }
   auto allocated = (*session)->AllocateBuffer(*request);
   if (!allocated.ok()) return ToGrpc(allocated.status(), context);
   *response = *std::move(allocated);
@@ -30,7 +38,8 @@ grpc::Status EventsService::AllocateBuffer(
 grpc::Status EventsService::FreeBuffer(grpc::ServerContext* context,
                                        const v1::FreeBufferRequest* request,
                                        v1::FreeBufferResponse*) {
-  auto session = callers_->SessionOf(*context, request->session());
+  auto session =
+      callers_->SessionOf(*context, request->session(), "FreeBuffer");
   if (!session.ok()) return ToGrpc(session.status(), context);
   return ToGrpc((*session)->FreeBuffer(request->buffer_id()), context);
 }
@@ -38,8 +47,14 @@ grpc::Status EventsService::FreeBuffer(grpc::ServerContext* context,
 grpc::Status EventsService::RegisterEvent(
     grpc::ServerContext* context, const v1::RegisterEventRequest* request,
     v1::RegisterEventResponse* response) {
-  auto session = callers_->SessionOf(*context, request->session());
+  auto session =
+      callers_->SessionOf(*context, request->session(), "RegisterEvent");
   if (!session.ok()) return ToGrpc(session.status(), context);
+  if (auto s = PassRoom(faults::Point::kGpudRegister,
+                        (*session)->identity().name, reason::kEktFull);
+      !s.ok()) {
+    return ToGrpc(s, context);
+  }
   auto registered = (*session)->RegisterEvent(*request);
   if (!registered.ok()) return ToGrpc(registered.status(), context);
   *response = *std::move(registered);
@@ -49,7 +64,8 @@ grpc::Status EventsService::RegisterEvent(
 grpc::Status EventsService::UnregisterEvent(
     grpc::ServerContext* context, const v1::UnregisterEventRequest* request,
     v1::UnregisterEventResponse* response) {
-  auto session = callers_->SessionOf(*context, request->session());
+  auto session =
+      callers_->SessionOf(*context, request->session(), "UnregisterEvent");
   if (!session.ok()) return ToGrpc(session.status(), context);
   auto aborted =
       (*session)->UnregisterEvent(request->event_id(), request->drain_ms(),
@@ -62,7 +78,8 @@ grpc::Status EventsService::UnregisterEvent(
 grpc::Status EventsService::ScheduleEvent(
     grpc::ServerContext* context, const v1::ScheduleEventRequest* request,
     v1::ScheduleEventResponse*) {
-  auto session = callers_->SessionOf(*context, request->session());
+  auto session =
+      callers_->SessionOf(*context, request->session(), "ScheduleEvent");
   if (!session.ok()) return ToGrpc(session.status(), context);
   return ToGrpc(
       (*session)->ScheduleEvent(request->event_id(), request->through()),
@@ -72,7 +89,8 @@ grpc::Status EventsService::ScheduleEvent(
 grpc::Status EventsService::ReleaseBarrier(
     grpc::ServerContext* context, const v1::ReleaseBarrierRequest* request,
     v1::ReleaseBarrierResponse*) {
-  auto session = callers_->SessionOf(*context, request->session());
+  auto session =
+      callers_->SessionOf(*context, request->session(), "ReleaseBarrier");
   if (!session.ok()) return ToGrpc(session.status(), context);
   if (auto status = (*session)->CheckEvent(request->event_id()); !status.ok()) {
     return ToGrpc(status, context);
@@ -87,7 +105,8 @@ grpc::Status EventsService::ReleaseBarrier(
 grpc::Status EventsService::LaunchKernel(grpc::ServerContext* context,
                                          const v1::LaunchKernelRequest* request,
                                          v1::LaunchKernelResponse* response) {
-  auto session = callers_->SessionOf(*context, request->session());
+  auto session =
+      callers_->SessionOf(*context, request->session(), "LaunchKernel");
   if (!session.ok()) return ToGrpc(session.status(), context);
   auto result = (*session)->LaunchKernel(
       *request, [context] { return context->IsCancelled(); });

@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "shm/clock.h"
+#include "shm/faults/point.h"
 #include "shm/handover.h"
 
 namespace carillon::gpud {
@@ -91,6 +92,12 @@ absl::Status HandoverDesk::HandOver(Visitor& visitor) {
   if (session == nullptr) {
     return absl::PermissionDeniedError(
         "the session of this ticket has ended; attach again");
+  }
+  if (faults::At(faults::Point::kGpudHandover,
+                 {.device = session->identity().name})) {
+    visitor.connection.reset();
+    sessions_->End(session, Ending::kNeverFetched);
+    return absl::UnavailableError("an injected fault");
   }
   auto status =
       session->HandOver(std::move(visitor.connection),

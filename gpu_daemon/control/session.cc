@@ -12,6 +12,7 @@
 #include "gpu_daemon/control/names.h"
 #include "gpu_daemon/launch/refusal.h"
 #include "shm/clock.h"
+#include "shm/faults/point.h"
 #include "shm/handover.h"
 
 namespace carillon::gpud {
@@ -457,9 +458,11 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
 void Session::Tick(shm::Nanoseconds now) {
   std::lock_guard lock(mutex_);
   if (state_ == SessionState::kClosing) return;
-  std::atomic_ref<uint64_t>(
-      memory().completion().completion_control().heartbeat_ns)
-      .store(now, std::memory_order_relaxed);
+  if (!faults::At(faults::Point::kGpudLease, {.device = identity_.name})) {
+    std::atomic_ref<uint64_t>(
+        memory().completion().completion_control().heartbeat_ns)
+        .store(now, std::memory_order_relaxed);
+  }
   for (const auto& [id, registration] : registrations_) {
     registration.event->PublishFailures(daemon_->bus);
   }

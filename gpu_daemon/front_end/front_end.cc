@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/launch/checked_entry.h"
 #include "shm/clock.h"
+#include "shm/faults/point.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {
@@ -252,6 +253,10 @@ void FrontEnd::Serve(const std::shared_ptr<EventKernel>& event,
 
 bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event,
                          Sequence sequence, shm::Nanoseconds seen_ns) {
+  if (faults::AnyArmed(faults::Point::kGpudLaunch, faults::Point::kGpudKernel))
+      [[unlikely]] {
+    if (const auto end = PassLaunch(*event, sequence)) return *end;
+  }
   CheckedEntry entry;
   const EventStatus status =
       CheckEntry(*event, sequence, seen_ns, options_.gpu, entry);
@@ -261,6 +266,22 @@ bool FrontEnd::LaunchOne(const std::shared_ptr<EventKernel>& event,
   return event->Finish(sequence, {.state = shm::EventState::kFailed,
                                   .status = static_cast<uint32_t>(status),
                                   .refused = true});
+}
+
+// What LaunchOne() returns, if a fault has made the launch.
+std::optional<bool> FrontEnd::PassLaunch(EventKernel& event,
+                                         Sequence sequence) {
+  const faults::Subject subject{.device = event.memory().name(),
+                                .event_id = event.event_id()};
+  faults::At(faults::Point::kGpudLaunch, subject);
+  const auto struck = faults::At(faults::Point::kGpudKernel, subject);
+  if (!struck) return std::nullopt;
+  // It never ends, until somebody aborts it.
+  if (struck->action == faults::Action::kHang) return false;
+  const auto fault = static_cast<uint32_t>(EventStatus::kKernelFault);
+  return event.Finish(sequence,
+                      {.state = shm::EventState::kFailed,
+                       .status = struck->code != 0 ? struck->code : fault});
 }
 
 bool FrontEnd::Sleep(uint32_t mailbox_seen) {

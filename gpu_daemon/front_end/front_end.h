@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -70,6 +71,7 @@ class FrontEnd : public LaunchPath {
   // True if the event has ended by now.
   bool LaunchOne(const std::shared_ptr<EventKernel>& event,
                  shm::Sequence sequence, shm::Nanoseconds seen_ns);
+  std::optional<bool> PassLaunch(EventKernel& event, shm::Sequence sequence);
   void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
   // False if there was work after all.
   bool Sleep(uint32_t mailbox_seen);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shm/faults/point.h"
+
 namespace carillon::gpud {
 namespace {
 
@@ -123,10 +125,29 @@ bool EventKernel::Finish(Sequence sequence, const Ending& ending) {
   NoteFailure(sequence, ending.state, ending.status);
   Record(shm::Step::kEnded, sequence, ending.state, ending.status);
   // Before the completion: who has seen it may ring for this slot at once.
-  slot.Finish(sequence);
-  ring_.Complete(sequence, ending.state, ending.status);
+  if (faults::AnyArmed(faults::Point::kGpudComplete,
+                       faults::Point::kGpudCompleted)) [[unlikely]] {
+    CompleteThroughFaults(sequence, ending);
+  } else {
+    slot.Finish(sequence);
+    ring_.Complete(sequence, ending.state, ending.status);
+  }
   Count(ending.state);
   return true;
+}
+
+void EventKernel::CompleteThroughFaults(Sequence sequence,
+                                        const Ending& ending) {
+  const faults::Subject subject{.device = memory().name(),
+                                .event_id = event_id()};
+  const auto struck = faults::At(faults::Point::kGpudComplete, subject);
+  const bool lost = struck && struck->action == faults::Action::kLose;
+  SlotFor(sequence).Finish(sequence);
+  if (!lost) ring_.Complete(sequence, ending.state, ending.status);
+  if (struck && struck->action == faults::Action::kDouble) {
+    ring_.Complete(sequence, ending.state, ending.status);
+  }
+  faults::At(faults::Point::kGpudCompleted, subject);
 }
 
 bool EventKernel::NoteEnded(Sequence sequence) {

@@ -230,6 +230,7 @@ class EventKernel {
   static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
   static constexpr uint64_t kSampleEvery = 16;
 
+  void CompleteThroughFaults(shm::Sequence sequence, const Ending& ending);
   // Events that a GPU has taken, refused ones among them.
   static uint64_t TakenBy(const EventTotals& totals);
   void AddToStages(const shm::EventLife& life);

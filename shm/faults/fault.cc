@@ -27,7 +27,7 @@ constexpr std::array<ActionInfo, kActions> kActionInfos{{
     {"tear", "only the first `count` bytes are written"},
     {"stale", "it carries the generation before its own"},
     {"refuse", "it is refused, as if there were no room"},
-    {"fail", "it fails with `code`"},
+    {"fail", "it fails with `code`, or as a kernel that the GPU stops"},
     {"hang", "it never ends"},
     {"abort", "the call ends with the gRPC code `code`"},
     {"limit", "at most `count` bytes a second pass"},
@@ -116,6 +116,10 @@ absl::Status CheckTarget(const Fault& fault) {
   const PointInfo& point = InfoOf(fault.point);
   if (fault.device != "*" && fault.point == Point::kNone) {
     return Invalid("device", "selects at a point; select the process instead");
+  }
+  if (fault.device != "*" &&
+      (fault.point == Point::kNicReceive || fault.point == Point::kNicSend)) {
+    return Invalid("device", "is the process here; select that");
   }
   if (fault.method != "*" && fault.point != Point::kGpudRpc) {
     return Invalid("method", "selects at gpud.rpc only");

@@ -30,7 +30,7 @@ enum class Action : uint8_t {
   kTear,     // only the first `count` bytes are written
   kStale,    // it carries the generation before its own
   kRefuse,   // there is no room
-  kFail,     // it fails with `code`
+  kFail,     // it fails with `code`; 0: as a kernel that the GPU stops
   kHang,     // it never ends
   kAbort,    // the call ends with the gRPC code `code`
   kLimit,    // bytes a second: `count`
@@ -65,7 +65,7 @@ enum class Point : uint8_t {
   kGpudCompleted,  // after that
   kGpudLease,      // gpud's lease is renewed
   kGpudRpc,        // a call of the control plane arrives; `method`: its name
-  // In the NIC's. `device`: the device.
+  // In the NIC's.
   kNicReceive,  // a datagram has arrived
   kNicSend,     // a reply is about to leave
 };

@@ -59,6 +59,11 @@ TEST(Faults, AreCheckedFieldByField) {
          f.point = Point::kNone;
          f.action = Action::kKill;
        }},
+      {"device",
+       [](Fault& f) {
+         f.device = "nic0";
+         f.point = Point::kNicSend;
+       }},
       {"method", [](Fault& f) { f.method = "Attach"; }},
       {"event",
        [](Fault& f) {

@@ -183,6 +183,9 @@ void Member::Impl::Look() {
 }
 
 void Member::Impl::Run() {
+  sigset_t all;  // signals are for the process's own threads
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   while (!stop_.load(std::memory_order_relaxed)) {
     const uint32_t changes = std::atomic_ref<uint32_t>(self().changes)
                                  .load(std::memory_order_acquire);

@@ -57,6 +57,12 @@ inline bool Armed(Point point) {
           static_cast<uint32_t>(point)) &
          1;
 }
+// One look for neighbouring points.
+template <class... Points>
+bool AnyArmed(Points... points) {
+  const uint32_t mask = ((1u << static_cast<uint32_t>(points)) | ...);
+  return (armed_points.load(std::memory_order_relaxed) & mask) != 0;
+}
 std::optional<Struck> Pass(Point point, const Subject& subject);
 
 inline std::optional<Struck> At(Point point, const Subject& subject = {}) {

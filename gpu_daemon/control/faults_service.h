@@ -1,0 +1,37 @@
+#ifndef CARILLON_GPU_DAEMON_CONTROL_FAULTS_SERVICE_H_
+#define CARILLON_GPU_DAEMON_CONTROL_FAULTS_SERVICE_H_
+
+#include "gpu_daemon/control/caller.h"
+#include "proto/faults.grpc.pb.h"
+#include "shm/faults/board.h"
+
+namespace carillon::gpud {
+
+// carillon.v1.Faults: see proto/faults.proto.
+class FaultsService final : public v1::Faults::Service {
+ public:
+  explicit FaultsService(const Callers* callers) : callers_(callers) {}
+
+  // Before the first call; null: there is none.
+  void UseBoard(faults::Board* board) { board_ = board; }
+
+  grpc::Status Inject(grpc::ServerContext* context,
+                      const v1::InjectRequest* request,
+                      v1::InjectResponse* response) override;
+  grpc::Status List(grpc::ServerContext* context,
+                    const v1::ListFaultsRequest* request,
+                    v1::ListFaultsResponse* response) override;
+  grpc::Status Clear(grpc::ServerContext* context,
+                     const v1::ClearFaultsRequest* request,
+                     v1::ClearFaultsResponse* response) override;
+
+ private:
+  absl::Status Admit(const grpc::ServerContext& context) const;
+
+  const Callers* const callers_;
+  faults::Board* board_ = nullptr;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_FAULTS_SERVICE_H_
