@@ -114,13 +114,11 @@ class DeviceRing {
     doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
   }
-  // As Ring(), and until the next one the doorbell shows `more` rings that were
-  // none.
+  // As Ring(), and `more` rings that no entry belongs to.
   void RingWith(uint32_t more) {
     LoseRing();
     doorbell_count_ += more;
     StoreDoorbell();
-    doorbell_count_ -= more;
   }
   // The entry that was committed last.
   std::span<std::byte> last_entry() const {

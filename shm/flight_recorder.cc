@@ -161,7 +161,8 @@ std::string_view StepName(Step step) {
       "none",         "attached",      "detached",      "closed",
       "registered",   "unregistered",  "scheduling",    "rung",
       "taken",        "session_began", "session_ended", "ring_made",
-      "ring_removed", "ended",         "end_noted",     "resumed"};
+      "ring_removed", "ended",         "end_noted",     "resumed",
+      "missed"};
   const auto index = static_cast<uint8_t>(step);
   return index < kSteps ? kNames[index] : "unknown";
 }

@@ -53,8 +53,11 @@ enum class Step : uint8_t {
   // A device's, again: another gpud (kAttached) goes on with this ring;
   // sequence: the last event that has ended.
   kResumed = 15,
+  // Ring; has waited in vain for the end of event `sequence`; status: how long,
+  // ms.
+  kMissed = 16,
 };
-inline constexpr uint8_t kSteps = 16;
+inline constexpr uint8_t kSteps = 17;
 std::string_view StepName(Step step);
 
 struct FlightRecord {

@@ -5,7 +5,11 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
+
+#include "shm/faults/board.h"
 
 namespace carillon::nic {
 namespace {
@@ -221,6 +225,119 @@ TEST_P(UdpSourceTest, AnUnreachableSenderCostsOnlyItsOwnReplies) {
     source_->Send(replies);
     EXPECT_EQ(good.Receive(1), Strings{text});
   }
+}
+
+// --- Faults on purpose.
+
+class LinkFaultsTest : public UdpSourceTest {
+ protected:
+  void SetUp() override {
+    path_ = testing::TempDir() + "/board";
+    unlink(path_.c_str());
+    auto board = faults::Board::Create(path_);
+    ASSERT_TRUE(board.ok()) << board.status();
+    board_ = *std::move(board);
+    auto member = faults::Member::Join(path_, "nic0");
+    ASSERT_TRUE(member.ok()) << member.status();
+    member_ = *std::move(member);
+    Open(100);
+    client_.emplace(source_->address());
+  }
+  void Strike(faults::Point point, faults::Action action,
+              const std::string& bytes = "") {
+    const faults::Fault fault{.name = "f",
+                              .point = point,
+                              .nth = 2,
+                              .action = action,
+                              .bytes = bytes};
+    ASSERT_TRUE(board_->Inject({&fault, 1}).ok());
+  }
+  // Of "one", "two", "three".
+  Strings Received() {
+    for (const char* text : {"one", "two", "three"}) client_->Send(text);
+    Strings texts;
+    for (const Packet& packet : ReceiveAll()) {
+      texts.push_back(Text(packet));
+      pool_->Give(packet.buffer);
+    }
+    return texts;
+  }
+  Strings Sent(size_t count) {
+    client_->Send("request");
+    const auto packets = ReceiveAll();
+    const Strings texts = {"one", "two", "three"};
+    std::vector<ReplyDatagram> replies;
+    for (const auto& text : texts) replies.push_back(Reply(packets[0], text));
+    source_->Send(replies);
+    Strings received = client_->Receive(count);
+    EXPECT_TRUE(client_->Silent());
+    EXPECT_EQ(texts[1], "two");  // what was sent is not written to
+    return received;
+  }
+
+  std::string path_;
+  std::unique_ptr<faults::Board> board_;
+  std::unique_ptr<faults::Member> member_;
+  std::optional<Client> client_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Families, LinkFaultsTest,
+                         ::testing::Values("127.0.0.1"));
+
+TEST_P(LinkFaultsTest, ReceiveLoses) {
+  Strike(faults::Point::kNicReceive, faults::Action::kLose);
+  EXPECT_EQ(Received(), (Strings{"one", "three"}));
+}
+TEST_P(LinkFaultsTest, ReceiveDoubles) {
+  Strike(faults::Point::kNicReceive, faults::Action::kDouble);
+  EXPECT_EQ(Received(), (Strings{"one", "two", "two", "three"}));
+}
+TEST_P(LinkFaultsTest, ReceiveReorders) {
+  Strike(faults::Point::kNicReceive, faults::Action::kReorder);
+  EXPECT_EQ(Received(), (Strings{"one", "three", "two"}));
+}
+TEST_P(LinkFaultsTest, ReceiveHoldsALastOneForTheNext) {
+  Strike(faults::Point::kNicReceive, faults::Action::kReorder);
+  client_->Send("one");
+  client_->Send("two");
+  EXPECT_EQ(ReceiveAll().size(), 1u);
+  EXPECT_EQ(Received(), (Strings{"one", "two", "two", "three"}));
+}
+TEST_P(LinkFaultsTest, ReceiveCorrupts) {
+  Strike(faults::Point::kNicReceive, faults::Action::kCorrupt, "TW");
+  EXPECT_EQ(Received(), (Strings{"one", "TWo", "three"}));
+}
+TEST_P(LinkFaultsTest, SendLoses) {
+  Strike(faults::Point::kNicSend, faults::Action::kLose);
+  EXPECT_EQ(Sent(2), (Strings{"one", "three"}));
+}
+TEST_P(LinkFaultsTest, SendDoubles) {
+  Strike(faults::Point::kNicSend, faults::Action::kDouble);
+  EXPECT_EQ(Sent(4), (Strings{"one", "two", "two", "three"}));
+}
+TEST_P(LinkFaultsTest, SendReorders) {
+  Strike(faults::Point::kNicSend, faults::Action::kReorder);
+  EXPECT_EQ(Sent(3), (Strings{"one", "three", "two"}));
+}
+TEST_P(LinkFaultsTest, SendCorrupts) {
+  Strike(faults::Point::kNicSend, faults::Action::kCorrupt, "TW");
+  EXPECT_EQ(Sent(3), (Strings{"one", "TWo", "three"}));
+}
+TEST_P(LinkFaultsTest, NoBufferIsLost) {
+  for (const auto point :
+       {faults::Point::kNicReceive, faults::Point::kNicSend}) {
+    for (const auto action :
+         {faults::Action::kLose, faults::Action::kDouble,
+          faults::Action::kReorder, faults::Action::kCorrupt}) {
+      Strike(point, action);
+      for (int i = 0; i < 3; ++i) Received();
+      ASSERT_TRUE(board_->Clear("f").ok());
+    }
+  }
+  source_.reset();
+  std::vector<BufferIndex> all;
+  while (const auto buffer = pool_->Take()) all.push_back(*buffer);
+  EXPECT_EQ(all.size(), 100u);
 }
 
 TEST(UdpSource, TwoSourcesOnOnePortAreOneClearError) {

@@ -207,10 +207,11 @@ void EventQueue::RingThroughFaults() {
     ring_.Ring();
   } else if (struck->action == faults::Action::kLose) {
     ring_.LoseRing();
+  } else if (struck->action == faults::Action::kDouble) {
+    ring_.RingWith(0);
+    ring_.RingWith(0);
   } else {
-    ring_.RingWith(struck->action == faults::Action::kDouble
-                       ? 1
-                       : static_cast<uint32_t>(struck->count));
+    ring_.RingWith(static_cast<uint32_t>(struck->count));
   }
   faults::At(faults::Point::kDeviceRung, subject);
 }
@@ -253,6 +254,8 @@ absl::StatusOr<uint32_t> EventQueue::ParameterOffset(
                   kernel(), name, names.empty() ? "none" : names));
 }
 
+constexpr std::chrono::milliseconds kLongWait{100};
+
 absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
                                             std::chrono::nanoseconds spin) {
   timeout = std::max(timeout, std::chrono::nanoseconds(0));
@@ -266,6 +269,14 @@ absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
   if (done) return *done;
   if (auto ended = device_->impl_->status(ring_.layout()); !ended.ok())
     return ended;
+  // Shorter ones are looks, not waits.
+  if (in_flight() > 0 && timeout >= kLongWait) {
+    device_->impl_->Record(
+        shm::Step::kMissed, ring_.layout(), ring_.last_consumed().value() + 1,
+        static_cast<uint32_t>(
+            std::chrono::duration_cast<std::chrono::milliseconds>(timeout)
+                .count()));
+  }
   return absl::DeadlineExceededError(fmt::format(
       "no event of '{}' (event {}) ended within {} us; {} in flight", kernel(),
       event_id(),

@@ -1,5 +1,5 @@
-// A front-end on a CPU core: one thread that watches doorbells, copies and
-// checks the entries that were rung, and hands them to its launcher.
+// A front-end on a CPU core: one thread that looks at doorbells, and sleeps when
+// none has rung for a while.
 #ifndef CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
 #define CARILLON_GPU_DAEMON_FRONT_END_FRONT_END_H_
 
@@ -9,16 +9,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gpu_daemon/front_end/doorbell_poller.h"
 #include "gpu_daemon/front_end/launcher.h"
 #include "gpu_daemon/launch/event_kernel.h"
 #include "gpu_daemon/launch/launch_path.h"
-#include "shm/bells.h"
 #include "shm/spin_budget.h"
 #include "shm/waiting.h"
 
@@ -29,9 +28,6 @@ namespace carillon::gpud {
 // callers carry them out, one at a time.
 class FrontEnd : public LaunchPath {
  public:
-  // As many as one futex_waitv can wait for, less the mailbox.
-  static constexpr size_t kMaxDevices = shm::kMaxFutexWords - 1;
-
   struct Options {
     GpuModel gpu;
     bool tracing = false;
@@ -47,8 +43,7 @@ class FrontEnd : public LaunchPath {
   FrontEnd(Options options, std::unique_ptr<Launcher> launcher);
   ~FrontEnd() override;  // stops
 
-  // Errors: the launcher's; ResourceExhausted, if its device would be one more
-  // than kMaxDevices.
+  // Errors: the launcher's and DoorbellPoller::Add()'s.
   absl::Status Add(std::shared_ptr<EventKernel> event) override;
   void Remove(const std::shared_ptr<EventKernel>& event) override;
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
@@ -65,21 +60,8 @@ class FrontEnd : public LaunchPath {
 
  private:
   void Run();
-  // One look at every doorbell; true if any was rung.
-  bool PollOnce();
-  void Serve(const std::shared_ptr<EventKernel>& event, uint32_t count);
-  // True if the event has ended by now.
-  bool LaunchOne(const std::shared_ptr<EventKernel>& event,
-                 shm::Sequence sequence, shm::Nanoseconds seen_ns);
-  std::optional<bool> PassLaunch(EventKernel& event, shm::Sequence sequence);
-  void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
   // False if there was work after all.
   bool Sleep(uint32_t mailbox_seen);
-  std::vector<std::shared_ptr<EventKernel>> TakeEventsOf(
-      const DeviceMemory* memory);
-  void LetGo(EventKernel& event);
-  bool tracing() const { return tracing_.load(std::memory_order_relaxed); }
-  void CollectDevices();
   // Runs `action` on the front-end's thread, or here once that has ended, and
   // waits for it.
   void Call(std::function<void()> action);
@@ -88,14 +70,8 @@ class FrontEnd : public LaunchPath {
 
   const Options options_;
   const std::unique_ptr<Launcher> launcher_;
-  // Writer: the front-end; readers: it, and whoever shows it. Relaxed: it only
-  // decides whether the next events are stamped.
-  std::atomic<bool> tracing_;
-
   // The front-end's thread only.
-  std::vector<std::shared_ptr<EventKernel>> events_;  // highest priority first
-  std::vector<std::shared_ptr<DeviceMemory>> devices_;
-  shm::DoorbellWaiter doorbells_;  // of devices_
+  DoorbellPoller poller_;
   shm::SpinBudget spin_;
   shm::Nanoseconds idle_since_ns_ = 0;
   uint32_t idle_polls_ = 0;

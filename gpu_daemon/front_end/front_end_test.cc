@@ -348,7 +348,7 @@ TEST_F(FrontEndTest, ADeviceBeyondWhatOneSleepCanWaitForIsRefused) {
   const TestDevice::Spec spec{.kernel = Kernel("null_event"),
                               .bindings = {Constant(0)}};
   std::vector<std::unique_ptr<TestDevice>> devices;
-  for (size_t i = 0; i < FrontEnd::kMaxDevices; ++i) {
+  for (size_t i = 0; i < DoorbellPoller::kMaxDevices; ++i) {
     devices.push_back(std::make_unique<TestDevice>("many", 1 << 16));
     ASSERT_TRUE(front_end_->Add(devices.back()->Register(spec).kernel).ok());
   }

@@ -141,7 +141,7 @@ void Checker::CheckDevice(size_t index) {
         ending = {};
         break;
       case Step::kDetached:
-        ending.left = true;
+        ending.left = ending.detached = true;
         break;
       case Step::kClosed:
         ending.left = true;
@@ -171,6 +171,9 @@ void Checker::CheckDevice(size_t index) {
         if (DeviceRing* const ring = find()) {
           ring->Close(record.sequence, record.status == 0, at, accuse);
         }
+        break;
+      case Step::kMissed:
+        if (DeviceRing* const ring = find()) ring->Miss(record.sequence, at);
         break;
       case Step::kScheduling:
         if (DeviceRing* const ring = find()) {

@@ -35,6 +35,10 @@ class CheckerTest : public testing::Test {
     story_.Unregister(ring_);
     story_.Detach(device_);
   }
+  void Miss(const TestStory::Ring& ring, uint64_t sequence) {
+    story_.Tell(ring.device,
+                TestStory::Of(ring, Step::kMissed, sequence, /*ms=*/200));
+  }
   // One violation, of that kind and those words, and no other.
   static void ExpectOnly(const Report& report, Fault fault, uint64_t events,
                          const std::string& words) {
@@ -103,6 +107,38 @@ TEST_F(CheckerTest, AnEventThatNeverEndsIsLost) {
   story_.RingBell(ring_, 2);
   Finish();
   ExpectOnly(Checked(), Fault::kLost, 2, "sequences 2 to 3 never ended");
+}
+
+TEST_F(CheckerTest, AnEventThatItsDeviceWaitsForInVainIsLost) {
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 1);
+  story_.Take(ring_, 1);
+  Miss(ring_, 2);
+  story_.Detach(device_);
+  ExpectOnly(Checked(), Fault::kLost, 1, "waits for sequence 2 in vain");
+}
+
+TEST_F(CheckerTest, ACompletionThatNeverArrivesIsLost) {
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 1);
+  story_.End(ring_, 2);
+  Miss(ring_, 1);
+  story_.Detach(device_);
+  ExpectOnly(Checked(), Fault::kLost, 1, "never gets sequence 1");
+}
+
+TEST_F(CheckerTest, ALongWaitAloneIsNoLoss) {
+  story_.RingBell(ring_, 2);
+  Miss(ring_, 1);
+  story_.End(ring_, 1);
+  story_.Take(ring_, 1);
+  Miss(ring_, 2);
+  story_.End(ring_, 2, EventState::kAborted, 8);
+  story_.Detach(device_);
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 1);
+  EXPECT_EQ(report.total.failed, 1);
 }
 
 TEST_F(CheckerTest, ACompletionThatIsJumpedOverIsLost) {

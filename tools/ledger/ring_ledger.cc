@@ -256,6 +256,16 @@ Unknown DeviceRing::WhyUnknown(const Ending& ending) const {
   return torn() ? Unknown::kTorn : Unknown::kSessionEnded;
 }
 
+bool DeviceRing::WaitedInVain(uint64_t sequence, const End& gpuds) const {
+  if (!missed_ || missed_->first != sequence || torn()) return false;
+  const Life& life = lives_.back();
+  const GpudRing* const ring = RingOf(life);
+  // Told by the gpud that the device waits for, before it gave up.
+  return ring != nullptr && ring->ends.contains(sequence) &&
+         life.gpud->recording->records[gpuds.place.record].time_ns <
+             RecordAt(missed_->second).time_ns;
+}
+
 void DeviceRing::JudgeTaken(uint64_t sequence, const End& end,
                             const Accuse& accuse) {
   if (!IsEnd(end.state)) return;  // accused of that already
@@ -297,6 +307,14 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
     Blame(accuse, Fault::kLost, closed_->at,
           fmt::format("{} never ended: neither side has an end when the "
                       "ring goes",
+                      Sequences(first, last)),
+          events);
+  } else if (missed_ && missed_->first >= first && missed_->first <= last &&
+             ending.detached && !torn() &&
+             GpudsSilenceCounts(RecordAt(missed_->second).time_ns)) {
+    // gpud ends what it has seen ringing when a device leaves.
+    Blame(accuse, Fault::kLost, missed_->second,
+          fmt::format("waits for {} in vain, and gpud never ended it",
                       Sequences(first, last)),
           events);
   } else {
@@ -365,6 +383,11 @@ RingReport DeviceRing::Judge(const Ending& ending, const Accuse& accuse) {
     }
     if (missing) {
       if (missing_from == 0) missing_from = s;
+    } else if (word && WaitedInVain(s, *word)) {
+      Blame(accuse, Fault::kLost, missed_->second,
+            fmt::format("never gets sequence {}: gpud ended it as {}, and the "
+                        "device has waited for it since",
+                        s, EndWords(word->state, word->status)));
     } else if (word) {
       Count(*word);
       ++counts_.unseen;

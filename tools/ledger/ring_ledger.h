@@ -79,6 +79,8 @@ class DeviceRing {
   void Schedule(uint64_t through, Place at);
   void Ring(uint64_t through, uint32_t count, Place at, const Accuse& accuse);
   void Take(uint64_t sequence, End end, const Accuse& accuse);
+  // Waited in vain for the end of `sequence`.
+  void Miss(uint64_t sequence, Place at) { missed_ = {sequence, at}; }
   void Close(uint64_t taken, bool confirmed, Place at, const Accuse& accuse);
 
   uint16_t event_id() const { return event_id_; }
@@ -88,6 +90,7 @@ class DeviceRing {
 
   struct Ending {
     bool left = false;       // the device detached, or saw the session closed
+    bool detached = false;   // by itself
     bool saw_death = false;  // of gpud, and nobody went on
   };
   // Judges every event by both books, and what gpud has recorded beyond them.
@@ -117,6 +120,9 @@ class DeviceRing {
   // When gpud was first told of the event; nothing: no record says.
   std::optional<shm::Nanoseconds> ToldAt(uint64_t sequence) const;
   Unknown WhyUnknown(const Ending& ending) const;
+  // Whether the device has waited in vain for this event, at a time when gpud
+  // had ended it.
+  bool WaitedInVain(uint64_t sequence, const End& gpuds) const;
   void JudgeTaken(uint64_t sequence, const End& end, const Accuse& accuse);
   void JudgeMissing(uint64_t first, uint64_t last, const Ending& ending,
                     const Accuse& accuse);
@@ -135,6 +141,7 @@ class DeviceRing {
 
   // Events up to this one are not judged: their records are overwritten.
   std::optional<uint64_t> base_;
+  std::optional<std::pair<uint64_t, Place>> missed_;  // the last one
   bool rings_known_;  // false until the first ring of a ring without a start
   uint64_t rung_ = 0;
   uint64_t scheduled_ = 0;

@@ -91,6 +91,9 @@ std::string Words(const FlightRecord& r) {
     case Step::kResumed:
       return fmt::format("{}: goes on with it after sequence {}", ring,
                          r.sequence);
+    case Step::kMissed:
+      return fmt::format("{}: has waited {} ms for sequence {} in vain", ring,
+                         r.status, r.sequence);
     case Step::kUnregistered:
       return fmt::format("{}: unregisters it after sequence {}{}", ring,
                          r.sequence,

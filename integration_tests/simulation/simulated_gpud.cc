@@ -1,0 +1,197 @@
+#include "integration_tests/simulation/simulated_gpud.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/cpu/cpu_memory.h"
+#include "gpu_daemon/backends/cpu/run_event.h"
+#include "gpu_daemon/front_end/doorbell_poller.h"
+#include "gpu_daemon/launch/backend.h"
+#include "gpu_daemon/launch/path_set.h"
+
+namespace carillon::simulation {
+namespace {
+
+using gpud::CheckedEntry;
+using gpud::DeviceMemory;
+using gpud::EventKernel;
+
+constexpr uint64_t kRecords = 1 << 14;
+
+// Keeps what is launched until it is told to run it.
+class StepLauncher : public gpud::Launcher {
+ public:
+  bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+              CheckedEntry& entry) override {
+    pending_.push_back({event, sequence, entry});
+    return false;
+  }
+  size_t pending() const { return pending_.size(); }
+  void Run(size_t index) {
+    Pending next = std::move(pending_.at(index));
+    pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(index));
+    gpud::RunEvent(*next.event, next.sequence, next.entry, /*timed=*/false);
+    next.event->memory().bell().Signal();
+  }
+  template <class Selects>
+  void Cancel(Selects selects, shm::EventStatus why) {
+    std::erase_if(pending_, [&](Pending& waiting) {
+      if (!selects(*waiting.event)) return false;
+      waiting.event->Finish(waiting.sequence,
+                            {.state = shm::EventState::kAborted,
+                             .status = static_cast<uint32_t>(why)});
+      return true;
+    });
+  }
+
+ private:
+  struct Pending {
+    std::shared_ptr<EventKernel> event;
+    shm::Sequence sequence;
+    CheckedEntry entry;
+  };
+  std::deque<Pending> pending_;
+};
+
+class StepPath : public gpud::LaunchPath {
+ public:
+  StepPath(StepLauncher* launcher, gpud::DoorbellPoller* poller)
+      : launcher_(launcher), poller_(poller) {}
+  absl::Status Add(std::shared_ptr<EventKernel> event) override {
+    if (auto status = launcher_->Prepare(*event); !status.ok()) return status;
+    return poller_->Add(event);
+  }
+  void Remove(const std::shared_ptr<EventKernel>& event) override {
+    poller_->Remove(event);
+  }
+  std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
+      const DeviceMemory* memory) override {
+    return poller_->RemoveDevice(memory);
+  }
+  // The next look finds what is scheduled.
+  absl::Status Wake() override { return absl::OkStatus(); }
+  void SetTracing(bool on) override { poller_->SetTracing(on); }
+  std::vector<gpud::PathCounter> counters() const override { return {}; }
+  void Stop() override {}
+
+ private:
+  StepLauncher* const launcher_;
+  gpud::DoorbellPoller* const poller_;
+};
+
+}  // namespace
+
+class SimulatedBackend : public gpud::Backend {
+ public:
+  explicit SimulatedBackend(const gpud::GpuModel& gpu)
+      : gpu_(gpu),
+        poller_({.gpu = gpu,
+                 .on_violation =
+                     [this](const std::shared_ptr<DeviceMemory>& memory,
+                            std::string reason) {
+                       violations_.emplace_back(memory, std::move(reason));
+                     }},
+                &launcher_),
+        paths_({{.info = {"edge", "one step at a time"},
+                 .start =
+                     [this](bool) {
+                       return std::make_unique<StepPath>(&launcher_, &poller_);
+                     }}},
+               /*tracing=*/false) {}
+
+  std::string_view name() const override { return "simulation"; }
+  std::string description() const override { return "one step at a time"; }
+  const gpud::GpuModel& gpu() const override { return gpu_; }
+  uint32_t workers() const override { return 0; }
+  gpud::BackendFigures figures() const override { return {}; }
+  std::vector<gpud::QueueLength> queue_lengths() const override { return {}; }
+  bool idle() const override { return launcher_.pending() == 0; }
+  gpud::PathSet& paths() override { return paths_; }
+  void Submit(std::unique_ptr<gpud::KernelLaunch>) override {
+    FAIL() << "no background kernels here";
+  }
+  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override {
+    launcher_.Cancel(
+        [&](const EventKernel& event) { return &event.memory() == memory; },
+        why);
+  }
+  void Cancel(const EventKernel* event, shm::EventStatus why) override {
+    launcher_.Cancel([&](const EventKernel& other) { return &other == event; },
+                     why);
+  }
+  void CancelLaunch(uint64_t, shm::EventStatus) override {}
+  std::string policy() const override { return "first_come"; }
+  absl::Status SetPolicy(std::string_view) override {
+    return absl::UnimplementedError("no policies here");
+  }
+  gpud::KernelMemory& memory() override { return memory_; }
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
+      const gpud::ModuleSource&) override {
+    return absl::FailedPreconditionError("no modules here");
+  }
+  void Stop() override {}
+  void Join() override {}
+
+  gpud::DoorbellPoller& poller() { return poller_; }
+  StepLauncher& launcher() { return launcher_; }
+  auto TakeViolations() { return std::exchange(violations_, {}); }
+
+ private:
+  const gpud::GpuModel gpu_;
+  gpud::CpuMemory memory_;
+  std::vector<std::pair<std::shared_ptr<DeviceMemory>, std::string>>
+      violations_;
+  StepLauncher launcher_;
+  gpud::DoorbellPoller poller_;
+  gpud::PathSet paths_;
+};
+
+SimulatedGpud::SimulatedGpud(const Surroundings& surroundings, uint32_t pid,
+                             uint32_t deaths)
+    : pid_(pid),
+      recorder_(*shm::FlightRecorder::Create(surroundings.directory, "gpud",
+                                             kRecords)),
+      loop_(*gpud::EventLoop::Create()),
+      budget_(uint64_t{64} << 20),
+      ekt_(32),
+      backend_(std::make_unique<SimulatedBackend>(surroundings.gpu)),
+      sessions_(&daemon_, &tickets_) {
+  daemon_.budget = &budget_;
+  daemon_.ekt = &ekt_;
+  daemon_.bus = surroundings.bus;
+  daemon_.loop = loop_.get();
+  daemon_.backend = backend_.get();
+  daemon_.kernels = &kernels_;
+  daemon_.recorder = recorder_.get();
+  daemon_.BeginAfterDeaths(deaths);
+}
+
+SimulatedGpud::~SimulatedGpud() = default;
+
+bool SimulatedGpud::Poll() { return backend_->poller().PollOnce(); }
+
+size_t SimulatedGpud::pending() const { return backend_->launcher().pending(); }
+
+void SimulatedGpud::RunPending(size_t index) {
+  backend_->launcher().Run(index);
+}
+
+size_t SimulatedGpud::EvictViolators() {
+  const auto violations = backend_->TakeViolations();
+  for (const auto& [memory, reason] : violations) {
+    sessions_.EndDevice(memory.get(), gpud::Ending::kEvicted, reason);
+  }
+  return violations.size();
+}
+
+shm::FlightRecording SimulatedGpud::Recording() const {
+  shm::FlightRecording recording = *shm::ReadFlightRecording(recorder_->path());
+  recording.pid = pid_;
+  return recording;
+}
+
+}  // namespace carillon::simulation
