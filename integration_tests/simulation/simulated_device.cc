@@ -148,7 +148,7 @@ absl::Status SimulatedDevice::Unregister(size_t index) {
   Ring& ring = rings_[index];
   const uint32_t event_id = ring.ring->layout().doorbell.value();
   const auto aborted =
-      session_->UnregisterEvent(event_id, /*drain_ms=*/0, [] { return false; });
+      session_->UnregisterEvent(event_id, /*drain_ms=*/1, [] { return true; });
   Record(Step::kUnregistered, &ring, ring.ring->last_consumed().value(),
          aborted.ok() ? 0 : 1);
   for (const auto& binding : ring.request.parameters()) {

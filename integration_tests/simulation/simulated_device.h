@@ -51,6 +51,8 @@ class SimulatedDevice {
   void SpoilLastEntry(size_t ring, uint64_t random);
   void JumpDoorbell(size_t ring, uint32_t by);
 
+  // Its gpud dies: nothing of it is touched any more, but the apertures.
+  void ForgetGpud() { session_.reset(); }
   // Its gpud is dead; goes on with another one. All that has ended is taken.
   absl::Status Resume(SimulatedGpud& gpud);
   void Detach(SimulatedGpud& gpud);

@@ -98,6 +98,7 @@ class World {
   struct Seat {
     std::unique_ptr<SimulatedDevice> device;
     bool orphan = false;  // its gpud is dead
+    bool broken = false;  // its doorbell has jumped: it will be evicted
     // Dead, and gpud does not know yet.
     std::shared_ptr<gpud::Session> unnoticed;
   };
@@ -178,7 +179,7 @@ class World {
 
   void OnRing(Step step, Seat& seat, size_t ring) {
     SimulatedDevice& device = *seat.device;
-    const bool served = !seat.orphan && !device.closed();
+    const bool served = !seat.orphan && !seat.broken && !device.closed();
     switch (step) {
       case Step::kCommit:
         for (uint64_t n = 1 + random_.Below(4);
@@ -210,6 +211,7 @@ class World {
         device.RingDoorbell(ring);
         device.JumpDoorbell(ring,
                             1000 + static_cast<uint32_t>(random_.Below(1000)));
+        seat.broken = true;
         return;
       default:
         return;
@@ -236,7 +238,7 @@ class World {
   void Bury(Seat& seat) {
     recordings_.push_back(seat.device->recording());
     seat.device.reset();
-    seat.orphan = false;
+    seat.orphan = seat.broken = false;
   }
 
   void Die(Seat& seat) {
@@ -279,7 +281,9 @@ class World {
     recordings_.push_back(gpud_->Recording());
     for (Seat& seat : seats_) {
       seat.unnoticed.reset();
-      seat.orphan = seat.orphan || seat.device != nullptr;
+      if (seat.device == nullptr) continue;
+      seat.orphan = true;
+      seat.device->ForgetGpud();
     }
     gpud_.reset();
     StartGpud();
@@ -295,7 +299,7 @@ class World {
       return;
     }
     Expect(seat.device->Resume(*gpud_), "resume");
-    seat.orphan = false;
+    seat.orphan = seat.broken = false;
   }
 
   // No more faults: everything that was rung ends, and nothing is left over.
