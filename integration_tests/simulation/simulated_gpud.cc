@@ -153,8 +153,10 @@ class SimulatedBackend : public gpud::Backend {
 SimulatedGpud::SimulatedGpud(const Surroundings& surroundings, uint32_t pid,
                              uint32_t deaths)
     : pid_(pid),
-      recorder_(*shm::FlightRecorder::Create(surroundings.directory, "gpud",
-                                             kRecords)),
+      recorder_(surroundings.directory.empty()
+                    ? nullptr
+                    : *shm::FlightRecorder::Create(surroundings.directory,
+                                                   "gpud", kRecords)),
       loop_(*gpud::EventLoop::Create()),
       budget_(uint64_t{64} << 20),
       ekt_(32),

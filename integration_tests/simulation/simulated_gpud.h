@@ -29,7 +29,7 @@ class SimulatedGpud {
   // What one gpud has in common with the next.
   struct Surroundings {
     gpud::TelemetryBus* bus = nullptr;
-    std::string directory;  // for recorder files
+    std::string directory;  // for recorder files; empty: nothing is recorded
     gpud::GpuModel gpu;
   };
   // `deaths`: of gpuds before it. It ends as a killed process does: nobody is
