@@ -209,7 +209,10 @@ void Checker::CheckDevice(size_t index) {
 }
 
 void Checker::CheckUnclaimed(const GpudBook& book) {
-  for (const auto& [generation, ring] : book.rings) {
+  for (const auto& entry : book.rings) {
+    // Not by a structured binding: clang 14 lets no lambda use one.
+    const auto& generation = entry.first;
+    const auto& ring = entry.second;
     if (!ring.made || ring.ends.empty() ||
         claimed_.contains({&book, generation})) {
       continue;
