@@ -51,8 +51,8 @@ class Checker {
  private:
   Accuse Accusation() {
     return [this](Violation violation) {
-      report_.total.faults[static_cast<size_t>(violation.fault)] +=
-          violation.events;
+      Add(report_.total.faults[static_cast<size_t>(violation.fault)],
+          violation.events);
       report_.violations.push_back(std::move(violation));
     };
   }
@@ -98,7 +98,7 @@ class Checker {
 void Checker::CheckDevice(size_t index) {
   const FlightRecording& recording = recordings_[index];
   const Accuse accuse = Accusation();
-  report_.overwritten += recording.overwritten;
+  Add(report_.overwritten, recording.overwritten);
   const bool gaps = recording.overwritten != 0 || recording.torn != 0;
   std::list<DeviceRing> rings;
   std::map<uint16_t, DeviceRing*> current;  // by event id
@@ -242,7 +242,7 @@ void Checker::CheckUnclaimed(const GpudBook& book) {
 
 uint64_t Sum(const auto& numbers) {
   uint64_t sum = 0;
-  for (const uint64_t number : numbers) sum += number;
+  for (const uint64_t number : numbers) Add(sum, number);
   return sum;
 }
 
@@ -320,12 +320,14 @@ uint64_t Counts::violated() const { return Sum(faults); }
 uint64_t Counts::indeterminate() const { return Sum(unknown); }
 
 Counts& Counts::operator+=(const Counts& other) {
-  ok += other.ok;
-  failed += other.failed;
-  unseen += other.unseen;
-  unconfirmed += other.unconfirmed;
-  for (size_t i = 0; i < faults.size(); ++i) faults[i] += other.faults[i];
-  for (size_t i = 0; i < unknown.size(); ++i) unknown[i] += other.unknown[i];
+  Add(ok, other.ok);
+  Add(failed, other.failed);
+  Add(unseen, other.unseen);
+  Add(unconfirmed, other.unconfirmed);
+  for (size_t i = 0; i < faults.size(); ++i) Add(faults[i], other.faults[i]);
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    Add(unknown[i], other.unknown[i]);
+  }
   return *this;
 }
 

@@ -512,6 +512,33 @@ TEST_F(CheckerTest, AnotherGpudMayEndWhatTheFirstHasLeft) {
   EXPECT_THAT(report.rings, SizeIs(1));
 }
 
+// A hostile device's recording costs the checker no more than its length.
+TEST_F(CheckerTest, JudgesClaimsOfMoreEventsThanAnybodyCouldList) {
+  constexpr uint64_t kFar = uint64_t{1} << 62;
+  story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, UINT64_MAX, 0));
+  story_.End(ring_, kFar);
+  story_.Take(ring_, kFar);
+  story_.End(ring_, 2);
+  story_.Take(ring_, 2);
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, kFar, 8));
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kViolated);
+  EXPECT_EQ(report.total.ok, 2u);
+  // All below the far one but the second, which came behind it.
+  EXPECT_EQ(report.total.of(Fault::kLost), kFar - 2);
+  EXPECT_EQ(report.total.of(Fault::kOutOfOrder), 2u);
+}
+
+TEST_F(CheckerTest, CountsNoFurtherThanTheLargestNumber) {
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, UINT64_MAX, 1));
+  story_.recordings[device_].torn = 1;
+  auto other = story_.Register(device_, 4);
+  story_.Tell(device_, TestStory::Of(other, Step::kRung, UINT64_MAX, 1));
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kIndeterminate);
+  EXPECT_EQ(report.total.indeterminate(), UINT64_MAX);
+}
+
 TEST_F(CheckerTest, TheFirstViolationIsTheFirstByTime) {
   const size_t other = story_.AddDevice("fpga0", 201);
   auto ring = story_.Register(other, 0);

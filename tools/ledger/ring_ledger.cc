@@ -115,7 +115,7 @@ DeviceRing::DeviceRing(const shm::FlightRecording& recording, size_t index,
 
 void DeviceRing::Blame(const Accuse& accuse, Fault fault, Place at,
                        std::string what, uint64_t events) {
-  counts_.faults[static_cast<size_t>(fault)] += events;
+  Add(counts_.faults[static_cast<size_t>(fault)], events);
   accuse({fault,
           fmt::format("{}, event {} (generation {}): {}",
                       ProcessWords(recording_), event_id_, generation(), what),
@@ -150,7 +150,7 @@ void DeviceRing::Ring(uint64_t through, uint32_t count, Place at,
   if (through <= rung_) return;
   bells_.push_back({before + 1, through, at});
   rung_ = through;
-  if (base_ && !torn() && rung_ - taken_ > entries_) {
+  if (base_ && !torn() && rung_ > taken_ && rung_ - taken_ > entries_) {
     Blame(accuse, Fault::kOutOfOrder, at,
           fmt::format("{} events are in flight on a ring of {} entries",
                       rung_ - taken_, entries_));
@@ -182,11 +182,13 @@ void DeviceRing::Take(uint64_t sequence, End end, const Accuse& accuse) {
           fmt::format("takes sequence {} when {} were rung", sequence, rung_));
     return;
   }
-  if (skipped_.erase(sequence) != 0) {
+  if (Unskip(sequence)) {
     Blame(accuse, Fault::kOutOfOrder, end.place,
           fmt::format("takes sequence {} after {}", sequence, taken_));
   }
-  for (uint64_t s = taken_ + 1; s < sequence; ++s) skipped_[s] = end.place;
+  if (sequence > taken_ && sequence - taken_ > 1) {
+    skipped_[taken_ + 1] = {sequence - 1, end.place};
+  }
   taken_ = std::max(taken_, sequence);
   ends_.emplace(sequence, end);
 }
@@ -200,6 +202,45 @@ void DeviceRing::Close(uint64_t taken, bool confirmed, Place at,
                     "recorded that up to {}",
                     taken, taken_),
         taken > taken_ && taken - taken_ <= entries_ ? taken - taken_ : 1);
+}
+
+const DeviceRing::Skip* DeviceRing::SkipOf(uint64_t sequence) const {
+  auto skip = skipped_.upper_bound(sequence);
+  if (skip == skipped_.begin()) return nullptr;
+  --skip;
+  return sequence <= skip->second.last ? &skip->second : nullptr;
+}
+
+bool DeviceRing::Unskip(uint64_t sequence) {
+  auto found = skipped_.upper_bound(sequence);
+  if (found == skipped_.begin()) return false;
+  --found;
+  const auto [first, skip] = *found;
+  if (sequence > skip.last) return false;
+  skipped_.erase(found);
+  if (first < sequence) skipped_[first] = {sequence - 1, skip.at};
+  if (sequence < skip.last) skipped_[sequence + 1] = skip;
+  return true;
+}
+
+std::vector<uint64_t> DeviceRing::Stretches(uint64_t first,
+                                            uint64_t last) const {
+  std::vector<uint64_t> starts = {first};
+  const auto add = [&](uint64_t from, uint64_t through) {
+    if (from >= first && from <= last) starts.push_back(from);
+    if (through >= first && through < last) starts.push_back(through + 1);
+  };
+  add(first, rung_);
+  for (const auto& [from, skip] : skipped_) add(from, skip.last);
+  for (const auto& [sequence, end] : ends_) add(sequence, sequence);
+  for (const Life& life : lives_) {
+    const GpudRing* const ring = RingOf(life);
+    if (ring == nullptr) continue;
+    for (const auto& [sequence, end] : ring->ends) add(sequence, sequence);
+  }
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  return starts;
 }
 
 std::optional<End> DeviceRing::GpudsWord(uint64_t sequence) const {
@@ -296,9 +337,9 @@ void DeviceRing::JudgeTaken(uint64_t sequence, const End& end,
 void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
                               const Ending& ending, const Accuse& accuse) {
   const uint64_t events = last - first + 1;
-  const auto skipped = skipped_.find(first);
-  if (skipped != skipped_.end() && !torn()) {
-    Blame(accuse, Fault::kLost, skipped->second,
+  const Skip* const skipped = SkipOf(first);
+  if (skipped != nullptr && !torn()) {
+    Blame(accuse, Fault::kLost, skipped->at,
           fmt::format("never takes {}: it took what follows",
                       Sequences(first, last)),
           events);
@@ -319,8 +360,8 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
           events);
   } else {
     const Unknown why =
-        skipped != skipped_.end() ? Unknown::kTorn : WhyUnknown(ending);
-    counts_.unknown[static_cast<size_t>(why)] += events;
+        skipped != nullptr ? Unknown::kTorn : WhyUnknown(ending);
+    Add(counts_.unknown[static_cast<size_t>(why)], events);
   }
 }
 
@@ -358,28 +399,25 @@ void DeviceRing::JudgeGpud(const Life& life, const Accuse& accuse) {
         "gpud has confirmed that the ring is gone, and has not removed it");
 }
 
-RingReport DeviceRing::Judge(const Ending& ending, const Accuse& accuse) {
-  // Without a start and an end, only what was rung in sight counts.
-  if (!base_) base_ = bells_.empty() ? rung_ : bells_.front().first - 1;
-  const Unknown gap =
-      recording_.overwritten != 0 ? Unknown::kOverwritten : Unknown::kTorn;
-  counts_.unknown[static_cast<size_t>(gap)] += *base_;
+void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
+                             const Ending& ending, const Accuse& accuse) {
   uint64_t missing_from = 0;
-  const auto end_missing = [&](uint64_t next) {
+  const auto end_missing = [&](uint64_t through) {
     if (missing_from == 0) return;
-    JudgeMissing(missing_from, next - 1, ending, accuse);
+    JudgeMissing(missing_from, through, ending, accuse);
     missing_from = 0;
   };
-  for (uint64_t s = *base_ + 1; s <= std::max(rung_, scheduled_); ++s) {
+  // What is known of an event has a stretch of its own.
+  for (const uint64_t s : Stretches(first, last)) {
     const auto taken = ends_.find(s);
     // One that was jumped over is the device's to explain.
-    const bool jumped = skipped_.contains(s) && !torn();
+    const bool jumped = SkipOf(s) != nullptr && !torn();
     const std::optional<End> word =
         taken == ends_.end() && !jumped ? GpudsWord(s) : std::nullopt;
     const bool missing = taken == ends_.end() && !word && s <= rung_;
     if (!missing ||
-        (missing_from != 0 && jumped != skipped_.contains(missing_from))) {
-      end_missing(s);
+        (missing_from != 0 && jumped != (SkipOf(missing_from) != nullptr))) {
+      end_missing(s - 1);
     }
     if (missing) {
       if (missing_from == 0) missing_from = s;
@@ -395,7 +433,17 @@ RingReport DeviceRing::Judge(const Ending& ending, const Accuse& accuse) {
       JudgeTaken(s, taken->second, accuse);
     }
   }
-  end_missing(std::max(rung_, scheduled_) + 1);
+  end_missing(last);
+}
+
+RingReport DeviceRing::Judge(const Ending& ending, const Accuse& accuse) {
+  // Without a start and an end, only what was rung in sight counts.
+  if (!base_) base_ = bells_.empty() ? rung_ : bells_.front().first - 1;
+  const Unknown gap =
+      recording_.overwritten != 0 ? Unknown::kOverwritten : Unknown::kTorn;
+  Add(counts_.unknown[static_cast<size_t>(gap)], *base_);
+  const uint64_t last = std::max(rung_, scheduled_);
+  if (last > *base_) JudgeEvents(*base_ + 1, last, ending, accuse);
   for (const Life& life : lives_) JudgeGpud(life, accuse);
   return {recording_.name, recording_.pid, event_id_, generation(), counts_};
 }

@@ -18,6 +18,11 @@ namespace carillon::ledger {
 
 using Accuse = std::function<void(Violation)>;
 
+// Adds, and stays at the largest number: what recordings claim may be more.
+inline void Add(uint64_t& to, uint64_t number) {
+  if (__builtin_add_overflow(to, number, &to)) to = UINT64_MAX;
+}
+
 struct End {
   shm::EventState state = shm::EventState::kNone;
   uint32_t status = 0;
@@ -103,6 +108,12 @@ class DeviceRing {
     uint64_t last = 0;
     Place at;
   };
+  // Events that a completion has jumped over, which is where; still missing. One
+  // for all of them: a recording may claim more than anybody could list.
+  struct Skip {
+    uint64_t last = 0;
+    Place at;
+  };
 
   // Accuses, and counts.
   void Blame(const Accuse& accuse, Fault fault, Place at, std::string what,
@@ -124,6 +135,9 @@ class DeviceRing {
   // had ended it.
   bool WaitedInVain(uint64_t sequence, const End& gpuds) const;
   void JudgeTaken(uint64_t sequence, const End& end, const Accuse& accuse);
+  // Those from `first` to `last`, both included.
+  void JudgeEvents(uint64_t first, uint64_t last, const Ending& ending,
+                   const Accuse& accuse);
   void JudgeMissing(uint64_t first, uint64_t last, const Ending& ending,
                     const Accuse& accuse);
   void JudgeGpud(const Life& life, const Accuse& accuse);
@@ -131,6 +145,13 @@ class DeviceRing {
     ++(end.state == shm::EventState::kDone ? counts_.ok : counts_.failed);
   }
   bool torn() const { return recording_.torn != 0; }
+  // The skip that the sequence lies in; null: none.
+  const Skip* SkipOf(uint64_t sequence) const;
+  // Takes the sequence out of its skip; false: it lies in none.
+  bool Unskip(uint64_t sequence);
+  // Where, from `first` to `last`, what is known may change: in order, each once,
+  // `first` among them.
+  std::vector<uint64_t> Stretches(uint64_t first, uint64_t last) const;
 
   const shm::FlightRecording& recording_;
   const size_t index_;
@@ -149,8 +170,8 @@ class DeviceRing {
   std::vector<Bell> bells_;
   std::vector<Bell> schedules_;
   std::map<uint64_t, End> ends_;
-  // Jumped over by a completion, which is where; still missing.
-  std::map<uint64_t, Place> skipped_;
+  // By the first sequence.
+  std::map<uint64_t, Skip> skipped_;
   struct Closed {
     bool confirmed = false;
     Place at;
