@@ -123,7 +123,7 @@ absl::StatusOr<Received> ReceiveReply(int connection) {
   message.msg_controllen = sizeof(control);
   received.bytes =
       recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (received.bytes <= 0) return Closed();
+  if (received.bytes < 0) return Closed();
   received.cut = (message.msg_flags & MSG_TRUNC) != 0;
   received.descriptors_cut = (message.msg_flags & MSG_CTRUNC) != 0;
   // Own all that came, so that no refusal leaks a descriptor: the buffer's
@@ -140,6 +140,8 @@ absl::StatusOr<Received> ReceiveReply(int connection) {
       received.descriptors.emplace_back(fd);
     }
   }
+  // The end, or an empty message, which may bring descriptors all the same.
+  if (received.bytes == 0) return Closed();
   return received;
 }
 

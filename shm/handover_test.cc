@@ -33,6 +33,14 @@ constexpr Ticket kTicket = {1, 2, 3, 4, 5, 6, 7, 8};
 
 int NextFd() { return UniqueFd(dup(0)).get(); }
 
+// Not the number of the next one: a descriptor that is kept need not be the
+// lowest that was free.
+int OpenFds() {
+  int open = 0;
+  for (int fd = 0; fd < 1024; ++fd) open += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return open;
+}
+
 std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
@@ -53,7 +61,7 @@ class HandoverTest : public testing::Test {
                    sizeof(address)),
               0);
     ASSERT_EQ(listen(listener_.get(), 8), 0);
-    next_fd_ = NextFd();
+    open_fds_ = OpenFds();
   }
   void TearDown() override {
     if (gpud_.joinable()) gpud_.join();
@@ -75,7 +83,7 @@ class HandoverTest : public testing::Test {
   std::string directory_;
   std::string path_;
   UniqueFd listener_;
-  int next_fd_ = -1;  // that the next descriptor gets while none leaks
+  int open_fds_ = 0;  // while none leaks
   std::thread gpud_;
 };
 
@@ -197,7 +205,7 @@ TEST_P(BadReplyTest, IsRefusedAndLeaksNothing) {
   gpud_.join();
   EXPECT_EQ(fetched.status().code(), GetParam().code) << fetched.status();
   EXPECT_THAT(Message(fetched.status()), HasSubstr(GetParam().message));
-  EXPECT_EQ(NextFd(), next_fd_);
+  EXPECT_EQ(OpenFds(), open_fds_);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -276,6 +284,9 @@ INSTANTIATE_TEST_SUITE_P(
                    SendRaw(connection, &reply, sizeof(reply), 3);
                  },
                  absl::StatusCode::kUnknown, ""},
+        BadReply{"NothingButDescriptors",
+                 [](int connection) { SendRaw(connection, nullptr, 0, 3); },
+                 absl::StatusCode::kUnavailable, "closed the hand-over socket"},
         BadReply{"Nothing", [](int) {}, absl::StatusCode::kUnavailable,
                  "closed the hand-over socket"}),
     [](const auto& bad) { return bad.param.name; });
@@ -305,14 +316,14 @@ TEST_F(HandoverTest, AFullBacklogIsGivenUpInTime) {
 }
 
 TEST_F(HandoverTest, NoGpudIsUnavailableAndNamesTheSocket) {
-  const int next_fd = NextFd();
+  const int open_fds = OpenFds();
   for (const std::string& path : {directory_ + "/none", directory_}) {
     const auto fetched = FetchApertures(path, kTicket, kBound);
     EXPECT_EQ(fetched.status().code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(Message(fetched.status()), HasSubstr(path));
     EXPECT_THAT(Message(fetched.status()), HasSubstr("is the testbed up?"));
   }
-  EXPECT_EQ(NextFd(), next_fd);
+  EXPECT_EQ(OpenFds(), open_fds);
 }
 
 TEST_F(HandoverTest, PathsThatNoSocketHasAreRefused) {
@@ -332,7 +343,7 @@ TEST_F(HandoverTest, ADeviceOutOfDescriptorsIsToldSoAndLeaksNothing) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   // gpud's end of the connection, the device's end, and one.
-  const rlimit now{.rlim_cur = static_cast<rlim_t>(next_fd_) + 3,
+  const rlimit now{.rlim_cur = static_cast<rlim_t>(NextFd()) + 3,
                    .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
   const auto fetched = Fetch();
@@ -342,7 +353,7 @@ TEST_F(HandoverTest, ADeviceOutOfDescriptorsIsToldSoAndLeaksNothing) {
   EXPECT_THAT(Message(fetched.status()),
               HasSubstr("and lost some, expected 3; is this process out of "
                         "descriptors (ulimit -n)?"));
-  EXPECT_EQ(NextFd(), next_fd_);
+  EXPECT_EQ(OpenFds(), open_fds_);
 }
 
 // --- gpud's side, against a device that is none.
@@ -394,11 +405,11 @@ TEST_F(ReceiveTicketTest, EachWrongFieldIsRefusedByName) {
 }
 
 TEST_F(ReceiveTicketTest, DescriptorsThatComeAlongAreDropped) {
-  const int next_fd = NextFd();
+  const int open_fds = OpenFds();
   const HandoverRequest request = GoodRequest();
   SendRaw(device_.get(), &request, sizeof(request), 100);
   EXPECT_TRUE(Receive().ok());
-  EXPECT_EQ(NextFd(), next_fd);
+  EXPECT_EQ(OpenFds(), open_fds);
 }
 
 TEST_F(ReceiveTicketTest, ASilentDeviceIsGivenUpInTime) {
