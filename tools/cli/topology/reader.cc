@@ -470,11 +470,14 @@ TopologyReading ReadTopology(std::string_view text,
     YAML::Parser parser(stream);
     ShapeCheck shape;
     int documents = 0;
-    while (parser.HandleNextDocument(shape)) ++documents;
+    // No further: what is no document's beginning, like a comma, yaml-cpp takes
+    // for one empty document after another.
+    while (documents < 2 && parser.HandleNextDocument(shape)) ++documents;
     if (documents > 1) {
       reading.problems.push_back(
           {0, 0,
-           fmt::format("the file has {} documents; allowed: 1", documents)});
+           "the file has more than one document, or text behind the first that "
+           "belongs to nothing"});
       return reading;
     }
     const YAML::Node root = YAML::Load(std::string(text));

@@ -122,7 +122,12 @@ constexpr BadFile kBadFiles[] = {
     {"Syntax", "name: demo\ngpu: {workers: 1\n",
      "t.yaml:3:1: end of map flow not found"},
     {"TwoDocuments", "name: a\n---\nname: b\n",
-     "t.yaml: the file has 2 documents; allowed: 1"},
+     "t.yaml: the file has more than one document, or text behind the first "
+     "that belongs to nothing"},
+    // yaml-cpp finds documents without end in it.
+    {"CommaBehind", "[a]\n, b\n",
+     "t.yaml: the file has more than one document, or text behind the first "
+     "that belongs to nothing"},
     {"Alias", "name: &n demo\ngpu: {policy: *n}\n",
      "t.yaml:2:15: aliases are not allowed"},
     {"UnknownTopKey", "device: []\n",
