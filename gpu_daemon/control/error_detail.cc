@@ -1,6 +1,7 @@
 #include "gpu_daemon/control/error_detail.h"
 
 #include "absl/strings/cord.h"
+#include "fmt/format.h"
 
 namespace carillon::gpud {
 namespace {
@@ -18,6 +19,20 @@ std::string_view Cut(std::string_view text, size_t most) {
   return text.substr(0, most);
 }
 
+// The same for people to read: what a client sent must not steer a terminal.
+std::string Shown(std::string_view text, size_t most) {
+  std::string shown;
+  for (const char c : Cut(text, most)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      shown += c;
+    } else {
+      shown += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return std::string(Cut(shown, most));
+}
+
 }  // namespace
 
 absl::Status Error(absl::StatusCode code, std::string_view message,
@@ -31,9 +46,9 @@ absl::Status WithDetail(absl::Status status, std::string_view reason,
                         std::string_view subject, std::string_view hint) {
   if (status.ok() || status.GetPayload(kPayloadUrl)) return status;
   v1::ErrorDetail detail;
-  detail.set_reason(std::string(Cut(reason, kMostPart)));
-  detail.set_subject(std::string(Cut(subject, kMostPart)));
-  detail.set_hint(std::string(Cut(hint, kMostPart)));
+  detail.set_reason(Shown(reason, kMostPart));
+  detail.set_subject(Shown(subject, kMostPart));
+  detail.set_hint(Shown(hint, kMostPart));
   status.SetPayload(kPayloadUrl, absl::Cord(detail.SerializeAsString()));
   return status;
 }
@@ -55,8 +70,7 @@ grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context) {
   // Both enums are the canonical codes.
   return grpc::Status(
       static_cast<grpc::StatusCode>(status.code()),
-      std::string(Cut({status.message().data(), status.message().size()},
-                      kMostMessage)));
+      Shown({status.message().data(), status.message().size()}, kMostMessage));
 }
 
 }  // namespace carillon::gpud

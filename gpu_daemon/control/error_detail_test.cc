@@ -32,6 +32,16 @@ TEST(ErrorDetail, WhatAClientSentIsCutBetweenCharacters) {
   }
 }
 
+TEST(ErrorDetail, WhatAClientSentSteersNoTerminal) {
+  const absl::Status status =
+      Error(absl::StatusCode::kNotFound, "no policy '\x1b[2J\r\n'",
+            reason::kUnknownPolicy, "\x1b]0;\a\x7f\xc3\xa4");
+  EXPECT_EQ(DetailOf(status).subject(), "\\x1b]0;\\x07\\x7f\xc3\xa4");
+  grpc::ServerContext context;
+  EXPECT_EQ(ToGrpc(status, &context).error_message(),
+            "no policy '\\x1b[2J\\x0d\\x0a'");
+}
+
 TEST(ErrorDetail, TheFirstDetailStays) {
   absl::Status status =
       WithDetail(absl::NotFoundError("no kernel"), reason::kUnknownKernel, "x");
