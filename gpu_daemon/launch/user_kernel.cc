@@ -70,7 +70,7 @@ absl::Status UserKernel::Lay(const KernelLayout& layout) {
         "{} parameter{} declared, the image has {}", declared.size(),
         declared.size() == 1 ? " was" : "s were", layout.parameters.size()));
   }
-  uint32_t args_size = 0;
+  uint64_t args_size = 0;
   for (size_t i = 0; i < declared.size(); ++i) {
     const KernelLayout::Parameter& in_image = layout.parameters[i];
     const KindText& kind = TextOf(declared[i].kind);
@@ -98,7 +98,7 @@ absl::Status UserKernel::Lay(const KernelLayout& layout) {
          .description = {},
          .buffer_form = bytes == kPointerBytes ? BufferForm::kPointer
                                                : BufferForm::kSpan});
-    args_size = std::max(args_size, in_image.offset + bytes);
+    args_size = std::max(args_size, uint64_t{in_image.offset} + bytes);
   }
   if (args_size > shm::kMaxParameterBytes) {
     return bad(fmt::format("{} bytes of parameters; the limit is {}", args_size,
@@ -111,7 +111,7 @@ absl::Status UserKernel::Lay(const KernelLayout& layout) {
   info_ = {.name = declaration_.name,
            .summary = declaration_.summary,
            .params = params_,
-           .args_size = args_size,
+           .args_size = static_cast<uint32_t>(args_size),
            .args_align = kLargestAlign,
            .run_block = nullptr,
            .registers_per_thread = layout.registers_per_thread,

@@ -118,6 +118,11 @@ TEST(UserKernel, MoreArgumentsThanALaunchCanHaveAreRefused) {
   EXPECT_THAT(
       std::string(UserKernel::Make(Saxpy(), "f", layout).status().message()),
       HasSubstr("4100 bytes of parameters; the limit is 4096"));
+  // The end of 32 bits is not the beginning of the arguments.
+  layout.parameters[3].offset = 0xffff'fffc;
+  EXPECT_THAT(
+      std::string(UserKernel::Make(Saxpy(), "f", layout).status().message()),
+      HasSubstr("4294967296 bytes of parameters; the limit is 4096"));
 }
 
 TEST(UserKernel, ItsLaunchBoundsLimitTheBlock) {
