@@ -1,0 +1,400 @@
+// The control plane of a whole gpud, over its own socket: calls in any order
+// with any fields, from a process that devices attach from. What must hold: every
+// call is answered with a code and a sentence, never INTERNAL or UNKNOWN; gpud
+// goes on; and after Detach nothing is left: no device, no event kernel, no
+// memory, no descriptor.
+//
+//   calls        u8: which; then the fields, or, from 128 on, the message
+//                itself: u8 bytes of it, as protobuf reads them
+#include <google/protobuf/stubs/logging.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "gpu_daemon/control/test_testbed.h"
+#include "tools/fuzz/fuzz_input.h"
+
+namespace carillon::gpud {
+namespace {
+
+constexpr size_t kMostCalls = 40;
+// A kernel as long as an argument says is nobody's mistake, but no fuzzing.
+constexpr char kUnbounded[] = "busy";
+
+ControlPlane::Options Options() {
+  ControlPlane::Options options;
+  options.backend = "cpu";
+  options.ekt_entries = 8;
+  options.memory_bytes = 8 << 20;
+  return options;
+}
+
+TestTestbed& Testbed() {
+  static auto* const testbed = new TestTestbed(Options());
+  return *testbed;
+}
+
+class Run {
+ public:
+  explicit Run(fuzz::FuzzInput input) : input_(input) {}
+
+  void Go() {
+    for (size_t i = 0; i < kMostCalls && !input_.empty(); ++i) Step();
+    for (const std::string& session : sessions_) {
+      v1::DetachRequest request;
+      request.set_session(session);
+      v1::DetachResponse response;
+      Call(Testbed().devices(), &v1::Devices::Stub::Detach, request, &response);
+    }
+    FUZZ_CHECK(Testbed().Devices().devices_size() == 0, "a device is left");
+    FUZZ_CHECK(Testbed().Ekt().entries_size() == 0, "an event kernel is left");
+    const v1::GetStatusResponse status = Testbed().Status();
+    FUZZ_CHECK(status.memory_used() == 0, "%lu bytes are left",
+               status.memory_used());
+    FUZZ_CHECK(status.ekt_used() == 0);
+  }
+
+ private:
+  void Step() {
+    const auto what = input_.Take<uint8_t>();
+    const bool raw = what >= 128;
+    switch (what % 16) {
+      case 0:
+      case 1:
+        return Attach(raw);
+      case 2:
+        return ReportReady(raw);
+      case 3:
+        return Detach(raw);
+      case 4:
+      case 5:
+        return AllocateBuffer(raw);
+      case 6:
+        return FreeBuffer(raw);
+      case 7:
+      case 8:
+      case 9:
+        return RegisterEvent(raw);
+      case 10:
+        return UnregisterEvent(raw);
+      case 11:
+        return ScheduleEvent(raw);
+      case 12:
+        return LaunchKernel(raw);
+      case 13:
+        return RegisterModule(raw);
+      case 14:
+        return Steer();
+      default:
+        return Look();
+    }
+  }
+
+  template <class Stub, class Request, class Response>
+  bool Call(Stub& stub,
+            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                         Response*),
+            const Request& request, Response* response) {
+    const Outcome outcome = TestTestbed::Call(stub, method, request, response);
+    if (outcome.ok()) return true;
+    const grpc::StatusCode code = outcome.status.error_code();
+    const std::string& words = outcome.status.error_message();
+    // Text that is not UTF-8 gets no further than gRPC, which has no words.
+    if (Request read; !read.ParseFromString(request.SerializeAsString())) {
+      FUZZ_CHECK(code == grpc::StatusCode::INTERNAL);
+      return false;
+    }
+    FUZZ_CHECK(code != grpc::StatusCode::INTERNAL &&
+                   code != grpc::StatusCode::UNKNOWN &&
+                   code != grpc::StatusCode::UNAVAILABLE &&
+                   code != grpc::StatusCode::DEADLINE_EXCEEDED,
+               "code %d: %s", static_cast<int>(code), words.c_str());
+    FUZZ_CHECK(!words.empty(), "code %d without a word",
+               static_cast<int>(code));
+    for (const char c : words) {
+      FUZZ_CHECK(static_cast<unsigned char>(c) >= ' ' || c == '\n',
+                 "a control character in: %s", words.c_str());
+    }
+    return false;
+  }
+
+  template <class Message>
+  Message Raw() {
+    Message message;
+    const std::string_view bytes = input_.TakeText(input_.Take<uint8_t>());
+    message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+    return message;
+  }
+  // Mostly one that there is.
+  std::string Session() {
+    const auto which = input_.Take<uint8_t>();
+    if (sessions_.empty() || which == 255) {
+      return std::string(input_.TakeText(which % 20));
+    }
+    return sessions_[which % sessions_.size()];
+  }
+  // Small, or where counters end.
+  uint64_t Number() {
+    const auto byte = input_.Take<uint8_t>();
+    if (byte < 224) return byte;
+    const int bits = 2 * (byte - 223);
+    return (uint64_t{1} << (bits - 1)) - (byte & 1);
+  }
+  std::string Text() {
+    return std::string(input_.TakeText(input_.Take<uint8_t>() % 80));
+  }
+
+  void Attach(bool raw) {
+    v1::AttachRequest request;
+    if (raw) {
+      request = Raw<v1::AttachRequest>();
+    } else {
+      const auto how = input_.Take<uint8_t>();
+      request = AttachRequestFor("dev" + std::to_string(how & 3));
+      if ((how & 4) != 0) request.set_name(Text());
+      if ((how & 8) != 0) request.set_kind(Text());
+      if ((how & 16) != 0) request.set_submission_bytes(Number());
+      if ((how & 32) != 0) request.set_completion_bytes(Number());
+      if ((how & 64) != 0) {
+        for (auto n = input_.Take<uint8_t>() % 70; n > 0; --n) {
+          request.add_counter_names("c" + std::to_string(n));
+        }
+        request.add_histogram_names(Text());
+      }
+      if ((how & 128) != 0) request.set_layout_version(Number());
+    }
+    v1::AttachResponse response;
+    if (!Call(Testbed().devices(), &v1::Devices::Stub::Attach, request,
+              &response)) {
+      return;
+    }
+    sessions_.push_back(response.session());
+    if (input_.TakeBool()) return;
+    auto fetched =
+        shm::FetchApertures(Testbed().paths().handover_socket(),
+                            TicketIn(response), std::chrono::seconds(20));
+    FUZZ_CHECK(fetched.ok());
+    connections_.push_back(std::move(fetched->connection));
+  }
+  void ReportReady(bool raw) {
+    auto request =
+        raw ? Raw<v1::ReportReadyRequest>() : v1::ReportReadyRequest();
+    request.set_session(Session());
+    if (!raw) request.set_note(Text());
+    v1::ReportReadyResponse response;
+    Call(Testbed().devices(), &v1::Devices::Stub::ReportReady, request,
+         &response);
+  }
+  void Detach(bool raw) {
+    auto request = raw ? Raw<v1::DetachRequest>() : v1::DetachRequest();
+    if (!raw) request.set_session(Session());
+    v1::DetachResponse response;
+    Call(Testbed().devices(), &v1::Devices::Stub::Detach, request, &response);
+  }
+  void AllocateBuffer(bool raw) {
+    auto request =
+        raw ? Raw<v1::AllocateBufferRequest>() : v1::AllocateBufferRequest();
+    request.set_session(Session());
+    if (!raw) {
+      const auto how = input_.Take<uint8_t>();
+      request.set_place(static_cast<v1::BufferPlace>(how % 5));
+      request.set_bytes((how & 32) != 0 ? Number() : 256);
+      if ((how & 64) != 0) {
+        request.mutable_resumed()->set_buffer_id(Number());
+        request.mutable_resumed()->set_offset(Number() * 128);
+      }
+    }
+    v1::AllocateBufferResponse response;
+    Call(Testbed().events(), &v1::Events::Stub::AllocateBuffer, request,
+         &response);
+  }
+  void FreeBuffer(bool raw) {
+    auto request = raw ? Raw<v1::FreeBufferRequest>() : v1::FreeBufferRequest();
+    request.set_session(Session());
+    if (!raw) request.set_buffer_id(Number());
+    v1::FreeBufferResponse response;
+    Call(Testbed().events(), &v1::Events::Stub::FreeBuffer, request, &response);
+  }
+
+  // One of a few kernels and bindings that it takes, spoilt here and there.
+  template <class Request>
+  void Launch(Request& request) {
+    constexpr std::array<const char*, 5> kKernels = {
+        "null_event", "echo", "vector_add", "reduce", "crc32"};
+    constexpr std::array<std::array<const char*, 3>, 5> kParameters = {
+        {{"token"},
+         {"in", "out"},
+         {"a", "b", "c"},
+         {"in", "sum"},
+         {"messages", "message_bytes", "crcs"}}};
+    const auto how = input_.Take<uint8_t>();
+    const size_t kernel = how % kKernels.size();
+    request.set_kernel((how & 128) != 0 ? Text() : kKernels[kernel]);
+    const auto spoilt = input_.Take<uint8_t>();
+    request.mutable_block()->set_x((spoilt & 1) != 0 ? Number() : 32);
+    request.mutable_block()->set_y((spoilt & 2) != 0 ? Number() : 1);
+    request.mutable_block()->set_z(1);
+    if ((spoilt & 4) != 0) {
+      request.mutable_grid()->set_x(Number());
+      request.mutable_grid()->set_y(Number());
+      request.mutable_grid()->set_z(1);
+    }
+    if ((spoilt & 8) != 0) request.set_shared_bytes(Number());
+    if ((spoilt & 16) != 0) request.set_priority(Number());
+    for (const char* name : kParameters[kernel]) {
+      if (name == nullptr) break;
+      v1::ParameterBinding* const binding = request.add_parameters();
+      const auto of = input_.Take<uint8_t>();
+      binding->set_name((of & 128) != 0 ? Text() : name);
+      binding->set_writable((of & 1) != 0);
+      if ((of & 2) != 0) binding->set_unsigned_value(Number());
+      if ((of & 4) != 0) binding->set_signed_value(input_.Take<int8_t>());
+      if ((of & 8) != 0) binding->set_float_value(input_.Take<float>());
+      if ((of & 16) != 0) binding->set_buffer_id(1 + Number());
+      if ((of & 32) != 0) {
+        binding->set_offset(Number());
+        binding->set_length(Number());
+      }
+      if ((of & 64) != 0) binding->set_slot_stride(Number());
+    }
+  }
+  void RegisterEvent(bool raw) {
+    auto request =
+        raw ? Raw<v1::RegisterEventRequest>() : v1::RegisterEventRequest();
+    request.set_session(Session());
+    if (!raw) {
+      Launch(request);
+      const auto how = input_.Take<uint8_t>();
+      request.set_max_in_flight((how & 1) != 0 ? Number() : 4);
+      request.set_modifyable((how & 2) != 0);
+      if ((how & 4) != 0) request.set_label(Text());
+      if ((how & 8) != 0) request.set_launch_path(Text());
+      if ((how & 16) != 0) {
+        auto* const resumed = request.mutable_resumed();
+        resumed->set_event_id(Number());
+        resumed->set_esq_offset(shm::kSubmissionHeapOffset + Number() * 128);
+        resumed->set_ecq_offset(shm::kCompletionHeapOffset + Number() * 128);
+        resumed->set_consumed(Number());
+      }
+    }
+    v1::RegisterEventResponse response;
+    Call(Testbed().events(), &v1::Events::Stub::RegisterEvent, request,
+         &response);
+  }
+  void UnregisterEvent(bool raw) {
+    auto request =
+        raw ? Raw<v1::UnregisterEventRequest>() : v1::UnregisterEventRequest();
+    request.set_session(Session());
+    if (!raw) request.set_event_id(Number());
+    // Nobody waits here for what does not end.
+    request.set_drain_ms(1);
+    v1::UnregisterEventResponse response;
+    Call(Testbed().events(), &v1::Events::Stub::UnregisterEvent, request,
+         &response);
+  }
+  void ScheduleEvent(bool raw) {
+    auto request =
+        raw ? Raw<v1::ScheduleEventRequest>() : v1::ScheduleEventRequest();
+    request.set_session(Session());
+    if (!raw) {
+      request.set_event_id(Number());
+      request.set_through(Number());
+    }
+    v1::ScheduleEventResponse response;
+    Call(Testbed().events(), &v1::Events::Stub::ScheduleEvent, request,
+         &response);
+    v1::ReleaseBarrierRequest release;
+    release.set_session(request.session());
+    release.set_event_id(request.event_id());
+    v1::ReleaseBarrierResponse released;
+    Call(Testbed().events(), &v1::Events::Stub::ReleaseBarrier, release,
+         &released);
+  }
+  void LaunchKernel(bool raw) {
+    auto request =
+        raw ? Raw<v1::LaunchKernelRequest>() : v1::LaunchKernelRequest();
+    request.set_session(Session());
+    if (!raw) Launch(request);
+    // What is allowed and long is nobody's mistake either.
+    const v1::Dim3& grid = request.grid();
+    if (request.kernel() == kUnbounded ||
+        uint64_t{std::max(grid.x(), 1u)} * std::max(grid.y(), 1u) > 64 ||
+        grid.z() > 1) {
+      return;
+    }
+    v1::LaunchKernelResponse response;
+    Call(Testbed().events(), &v1::Events::Stub::LaunchKernel, request,
+         &response);
+  }
+  void RegisterModule(bool raw) {
+    auto request =
+        raw ? Raw<v1::RegisterModuleRequest>() : v1::RegisterModuleRequest();
+    if (!raw) {
+      request.set_image(Text());
+      request.set_file(Text());
+      request.add_kernels()->set_symbol(Text());
+    }
+    v1::RegisterModuleResponse response;
+    FUZZ_CHECK(!Call(Testbed().admin(), &v1::Admin::Stub::RegisterModule,
+                     request, &response));
+  }
+  void Steer() {
+    const auto how = input_.Take<uint8_t>();
+    if ((how & 1) != 0) {
+      v1::SetPolicyRequest request;
+      request.set_policy((how & 2) != 0   ? "priority"
+                         : (how & 4) != 0 ? "first_come"
+                                          : Text());
+      v1::SetPolicyResponse response;
+      Call(Testbed().admin(), &v1::Admin::Stub::SetPolicy, request, &response);
+    }
+    if ((how & 8) != 0) {
+      v1::SetTracingRequest request;
+      request.set_on((how & 16) != 0);
+      v1::SetTracingResponse response;
+      Call(Testbed().admin(), &v1::Admin::Stub::SetTracing, request, &response);
+    }
+    if ((how & 32) != 0) {
+      v1::ResetStatisticsResponse response;
+      Call(Testbed().admin(), &v1::Admin::Stub::ResetStatistics,
+           v1::ResetStatisticsRequest(), &response);
+    }
+  }
+  void Look() {
+    v1::ListRingsResponse rings;
+    FUZZ_CHECK(Call(Testbed().admin(), &v1::Admin::Stub::ListRings,
+                    v1::ListRingsRequest(), &rings));
+    FUZZ_CHECK(Testbed().Ekt().entries_size() <= 8);
+    FUZZ_CHECK(static_cast<size_t>(Testbed().Devices().devices_size()) <=
+               sessions_.size());
+    v1::ListQueuesResponse queues;
+    FUZZ_CHECK(Call(Testbed().admin(), &v1::Admin::Stub::ListQueues,
+                    v1::ListQueuesRequest(), &queues));
+  }
+
+  fuzz::FuzzInput input_;
+  std::vector<std::string> sessions_;
+  std::vector<shm::UniqueFd> connections_;
+};
+
+}  // namespace
+}  // namespace carillon::gpud
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using carillon::gpud::OpenDescriptors;
+  // What a test would only note ends this process.
+  GTEST_FLAG_SET(break_on_failure, true);
+  // Their complaints are answers here.
+  spdlog::set_level(spdlog::level::off);
+  google::protobuf::SetLogHandler(nullptr);
+  carillon::gpud::Run({data, size}).Go();
+  static const size_t open = OpenDescriptors();
+  // A connection that is closed here is closed there a moment later.
+  FUZZ_CHECK(
+      carillon::gpud::WaitUntil([] { return OpenDescriptors() <= open; }),
+      "descriptors are left");
+  return 0;
+}
