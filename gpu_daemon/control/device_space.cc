@@ -108,11 +108,17 @@ absl::StatusOr<HeapRange> DeviceSpace::AllocateRange(
     if (heap(kind).AllocateAt(*at, bytes)) {
       return HeapRange(shared_from_this(), kind, *at, bytes);
     }
+    const shm::Aperture& aperture = kind == RegionKind::kSubmission
+                                        ? memory_.submission()
+                                        : memory_.completion();
     return Error(
         absl::StatusCode::kFailedPrecondition,
-        fmt::format("{} cannot be at bytes {} to {} of the {} aperture of "
-                    "device '{}' again: they are not all free",
-                    what, *at, *at + bytes, ApertureName(kind), memory_.name()),
+        fmt::format("{} cannot be at offset {} of the {} aperture of device "
+                    "'{}' again: its {} bytes must lie inside {} to {}, from a "
+                    "multiple of {} on, where nothing else is",
+                    what, *at, ApertureName(kind), memory_.name(), bytes,
+                    aperture.heap_offset(), aperture.size(),
+                    shm::RegionHeap::kAlignment),
         reason::kNoHeapRoom, "resumed");
   }
   if (const auto offset = heap(kind).Allocate(bytes)) {

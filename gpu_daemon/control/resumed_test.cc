@@ -115,9 +115,9 @@ TEST_F(ResumedTest, WhatCannotHaveBeenIsRefused) {
   for (const uint64_t offset :
        {uint64_t{0}, uint64_t{64}, ~uint64_t{0}, uint64_t{1} << 40}) {
     Refuse(edit([&](auto& r) { r.set_esq_offset(offset); }),
-           StatusCode::FAILED_PRECONDITION, "the ESQ cannot be at bytes");
+           StatusCode::FAILED_PRECONDITION, "the ESQ cannot be at offset");
     Refuse(edit([&](auto& r) { r.set_ecq_offset(offset); }),
-           StatusCode::FAILED_PRECONDITION, "the ECQ cannot be at bytes");
+           StatusCode::FAILED_PRECONDITION, "the ECQ cannot be at offset");
   }
   Refuse(edit([](auto& r) { r.set_consumed(~uint64_t{0}); }),
          StatusCode::INVALID_ARGUMENT, "no device has come that far");
@@ -129,7 +129,7 @@ TEST_F(ResumedTest, WhatIsTakenIsRefused) {
   const Outcome same = device_.Register(Resumed(), &answer);
   EXPECT_THAT(same.status.error_message(), HasSubstr("this one is taken"));
   const Outcome over = device_.Register(Resumed(6), &answer);
-  EXPECT_THAT(over.status.error_message(), HasSubstr("not all free"));
+  EXPECT_THAT(over.status.error_message(), HasSubstr("where nothing else is"));
   ASSERT_TRUE(device_.Unregister(5, 1000).ok());
   EXPECT_TRUE(device_.Register(Resumed(6), &answer).ok());
 }

@@ -184,10 +184,12 @@ absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
     offset = request.resumed().offset();
     id = request.resumed().buffer_id();
     if (id == 0 || id > kLastBufferId || buffers_.contains(id)) {
-      return Error(absl::StatusCode::kFailedPrecondition,
-                   fmt::format("device '{}' cannot have a buffer {} again",
-                               identity_.name, id),
-                   reason::kUnknownBuffer, "resumed");
+      return Error(
+          absl::StatusCode::kFailedPrecondition,
+          fmt::format("device '{}' cannot have buffer {} again: it must be "
+                      "from 1 to {}, and not in use",
+                      identity_.name, id, kLastBufferId),
+          reason::kUnknownBuffer, "resumed");
     }
   }
   auto buffer =

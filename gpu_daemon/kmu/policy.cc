@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(
     if (entry.name == name) return entry.make();
   }
   return absl::NotFoundError(
-      fmt::format("no sharing policy '{}'; there are: {}", name,
+      fmt::format("no sharing policy '{:.64}'; there are: {}", name,
                   fmt::join(PolicyNames(), ", ")));
 }
 

@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<size_t>> PathSet::Candidates(
   }
   if (!candidates.empty()) return candidates;
   return absl::NotFoundError(
-      fmt::format("this back-end has no launch path '{}'; there are: {}", name,
+      fmt::format("this back-end has no launch path '{:.64}'; there are: {}", name,
                   fmt::join(names, ", ")));
 }
 

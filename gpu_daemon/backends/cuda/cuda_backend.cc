@@ -185,7 +185,7 @@ void CudaBackend::CancelLaunch(uint64_t token, shm::EventStatus why) {
 absl::Status CudaBackend::SetPolicy(std::string_view name) {
   if (name == policy()) return absl::OkStatus();
   return absl::NotFoundError(fmt::format(
-      "no sharing policy '{}' on the cuda back-end: the GPU's own is "
+      "no sharing policy '{:.64}' on the cuda back-end: the GPU's own is "
       "'priority'",
       name));
 }
