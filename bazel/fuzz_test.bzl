@@ -1,9 +1,9 @@
 """fuzz_test: a libFuzzer target that is a bounded test under every other compiler."""
 
-def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, size = "small", **kwargs):
+def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, runs = 2000, size = "small", **kwargs):
     """A test that feeds LLVMFuzzerTestOneInput() with its seed corpus.
 
-    By default a plain cc_test: it runs every file of the corpus and 2,000
+    By default a plain cc_test: it runs every file of the corpus and `runs`
     mutations of them, the same ones each time. Under --config=fuzz it is the
     fuzzer itself (docs/fuzzing.md).
 
@@ -14,6 +14,7 @@ def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, 
       deps: as in cc_test.
       dictionary: words that the mutations put in, in libFuzzer's format.
       max_len: longest input, bytes.
+      runs: mutations; ten times as many for the fuzzer, if nobody says more.
       size: as in cc_test.
       **kwargs: passed on.
     """
@@ -24,8 +25,8 @@ def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, 
         srcs = srcs,
         args = words + ["-max_len=%d" % max_len] + select({
             # Of several the last one counts: what a user gives comes behind.
-            "//bazel:fuzzing": ["-runs=20000"],
-            "//conditions:default": ["$(rootpaths %s)" % file for file in corpus],
+            "//bazel:fuzzing": ["-runs=%d" % (10 * runs)],
+            "//conditions:default": ["-runs=%d" % runs] + ["$(rootpaths %s)" % file for file in corpus],
         }),
         data = corpus + dictionaries,
         linkopts = select({

@@ -81,36 +81,11 @@ class Run {
     const uint32_t first = kFirst[input_.Take<uint8_t>() & 3];
     for (size_t i = 0; i < kRings; ++i) submission.doorbells()[i] = first;
     std::memcpy(testbed_.shadow.data(), submission.At(0), submission.size());
-
-    const ParameterBinding value{.writable = true};
-    const ParameterBinding reads{.writable = true, .buffer = testbed_.input()};
-    const ParameterBinding writes{.writable = true,
-                                  .buffer = testbed_.output()};
-    const ParameterBinding stepped{.buffer = {testbed_.output().data, 64},
-                                   .slot_stride = 64};
-    const std::array<TestDevice::Spec, kRings> specs = {
-        {{.kernel = simt::FindKernel("null_event"),
-          .bindings = {value},
-          .entries = 1},
-         {.kernel = simt::FindKernel("echo"),
-          .bindings = {reads, stepped},
-          .entries = 4},
-         {.kernel = simt::FindKernel("vector_add"),
-          .bindings = {reads, reads, writes},
-          .entries = 8,
-          .modifyable = true}}};
-    // Places come back in the same order every time.
-    TestDevice& device = testbed_.device;
-    device.next_doorbell = 0;
-    for (size_t i = 0; i < kRings; ++i) {
-      rings_[i].kernel = device.Register(specs[i]).kernel;
-      // DeviceRing's constructor is the device's.
-      Mirror(shm::kConsumedOffset + i * sizeof(uint64_t), sizeof(uint64_t));
-    }
   }
 
   ~Run() {
     for (Ring& ring : rings_) {
+      if (ring.kernel == nullptr) continue;
       const shm::RingLayout layout = ring.layout();
       testbed_.device.submission_heap->Free(layout.esq_offset);
       testbed_.device.completion_heap->Free(layout.ecq_offset);
@@ -120,10 +95,7 @@ class Run {
 
   void Go() {
     for (size_t i = 0; i < kMostSteps && !input_.empty(); ++i) Step();
-    for (Ring& ring : rings_) {
-      LetGo(ring);
-      End(ring);
-    }
+    LoseAll();
     FUZZ_CHECK(std::memcmp(testbed_.shadow.data(), testbed_.submission().At(0),
                            testbed_.submission().size()) == 0,
                "gpud has written to the submission aperture");
@@ -132,7 +104,7 @@ class Run {
  private:
   void Step() {
     const auto what = input_.Take<uint8_t>();
-    Ring& ring = rings_[(what >> 6) % kRings];
+    Ring& ring = Used((what >> 6) % kRings);
     switch (what & 15) {
       case 0:
         return StoreAnywhere();
@@ -164,6 +136,34 @@ class Run {
       default:
         return AddToDoorbell(ring);
     }
+  }
+
+  // Registered at its first use: making one costs as much as many steps.
+  Ring& Used(size_t which) {
+    Ring& ring = rings_[which];
+    if (ring.kernel != nullptr) return ring;
+    const ParameterBinding value{.writable = true};
+    const ParameterBinding reads{.writable = true, .buffer = testbed_.input()};
+    const ParameterBinding writes{.writable = true,
+                                  .buffer = testbed_.output()};
+    const ParameterBinding stepped{.buffer = {testbed_.output().data, 64},
+                                   .slot_stride = 64};
+    const std::array<TestDevice::Spec, kRings> specs = {
+        {{.kernel = simt::FindKernel("null_event"),
+          .bindings = {value},
+          .entries = 1},
+         {.kernel = simt::FindKernel("echo"),
+          .bindings = {reads, stepped},
+          .entries = 4},
+         {.kernel = simt::FindKernel("vector_add"),
+          .bindings = {reads, reads, writes},
+          .entries = 8,
+          .modifyable = true}}};
+    testbed_.device.next_doorbell = static_cast<uint32_t>(which);
+    ring.kernel = testbed_.device.Register(specs[which]).kernel;
+    // DeviceRing's constructor is the device's.
+    Mirror(shm::kConsumedOffset + which * sizeof(uint64_t), sizeof(uint64_t));
+    return ring;
   }
 
   // --- The device.
@@ -242,10 +242,7 @@ class Run {
     if (pending.rings == 0) return;
     if (pending.violation) {
       // The device loses all it has.
-      for (Ring& each : rings_) {
-        LetGo(each);
-        End(each);
-      }
+      LoseAll();
       return;
     }
     FUZZ_CHECK(pending.rings <= ring.layout().entries);
@@ -360,6 +357,13 @@ class Run {
     FUZZ_CHECK(ring.kernel->in_flight() == ring.in_flight.size());
   }
 
+  void LoseAll() {
+    for (Ring& ring : rings_) {
+      if (ring.kernel == nullptr) continue;
+      LetGo(ring);
+      End(ring);
+    }
+  }
   // As FrontEnd::LetGo(): what waits goes with the rest.
   void LetGo(Ring& ring) {
     if (!ring.served) return;
