@@ -113,7 +113,9 @@ void EventLoop::Run() {
     const int ready =
         epoll_wait(epoll_.get(), events.data(), events.size(), -1);
     for (int i = 0; i < ready; ++i) {
-      if (events[i].data.u64 == kWakeId) {
+      // A copy: epoll_event is packed, and a reference into it not aligned.
+      const WatchId id = events[i].data.u64;
+      if (id == kWakeId) {
         RunPosted();
         continue;
       }
@@ -121,7 +123,7 @@ void EventLoop::Run() {
       std::shared_ptr<Callback> callback;
       {
         std::lock_guard lock(mutex_);
-        const auto found = watched_.find(events[i].data.u64);
+        const auto found = watched_.find(id);
         if (found != watched_.end()) callback = found->second.callback;
       }
       if (callback != nullptr) (*callback)();
