@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "shm/unique_fd.h"
@@ -27,10 +28,36 @@ Json ExitToJson(const std::optional<ExitReport>& exit) {
   return {{"code", exit->code}};
 }
 
-std::optional<ExitReport> ExitFromJson(const Json& json) {
-  if (json.is_null()) return std::nullopt;
-  return ExitReport{.code = json.value("code", 0),
-                    .signal = json.value("number", 0)};
+// The whole number json[key]: nlohmann would make one of 1e300, too, and of one
+// that the type does not hold.
+template <class T>
+absl::Status ReadNumber(const Json& json, const char* key, T* value) {
+  const Json& number = json.at(key);
+  if (number.is_number_unsigned()
+          ? !std::in_range<T>(number.get<uint64_t>())
+          : !number.is_number_integer() ||
+                !std::in_range<T>(number.get<int64_t>())) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is {}, which it cannot be", key, number.dump()));
+  }
+  *value = number.get<T>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadExit(const Json& json, const char* key,
+                      std::optional<ExitReport>* exit) {
+  const Json& report = json.at(key);
+  if (report.is_null()) return absl::OkStatus();
+  exit->emplace();
+  return report.contains("number")
+             ? ReadNumber(report, "number", &(*exit)->signal)
+             : ReadNumber(report, "code", &(*exit)->code);
+}
+
+absl::Status ReadIdentity(const Json& json, ProcessIdentity* identity) {
+  absl::Status status = ReadNumber(json, "pid", &identity->pid);
+  if (!status.ok()) return status;
+  return ReadNumber(json, "start_ticks", &identity->start_ticks);
 }
 
 constexpr std::array kProcessStates = {
@@ -56,32 +83,39 @@ absl::Status ReadEnum(const Json& json, const char* key, const Values& all,
   return absl::OkStatus();
 }
 
+absl::Status ReadProcess(const Json& json, ProcessRecord* record) {
+  record->name = json.at("name");
+  record->kind = json.at("kind");
+  record->command = json.at("command").get<std::vector<std::string>>();
+  record->given_up = json.at("given_up");
+  record->note = json.at("note");
+  record->log = json.at("log");
+  for (const absl::Status& status :
+       {ReadIdentity(json, &record->identity),
+        ReadEnum(json, "state", kProcessStates, &record->state),
+        ReadExit(json, "exit", &record->exit),
+        ReadNumber(json, "restarts", &record->restarts),
+        ReadExit(json, "last_exit", &record->last_exit),
+        ReadEnum(json, "restart", kPolicies, &record->restart)}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TestbedState> FromJson(const Json& json) {
   TestbedState state;
   state.testbed = json.at("testbed");
-  absl::Status status = ReadEnum(json, "phase", kPhases, &state.phase);
-  if (!status.ok()) return status;
   state.topology_file = json.at("topology_file");
-  state.started_unix = json.at("started_unix");
-  state.supervisor = {json.at("supervisor").at("pid"),
-                      json.at("supervisor").at("start_ticks")};
+  for (const absl::Status& status :
+       {ReadEnum(json, "phase", kPhases, &state.phase),
+        ReadNumber(json, "started_unix", &state.started_unix),
+        ReadIdentity(json.at("supervisor"), &state.supervisor)}) {
+    if (!status.ok()) return status;
+  }
   for (const Json& process : json.at("processes")) {
-    ProcessRecord record;
-    record.name = process.at("name");
-    record.kind = process.at("kind");
-    record.command = process.at("command").get<std::vector<std::string>>();
-    record.identity = {process.at("pid"), process.at("start_ticks")};
-    status = ReadEnum(process, "state", kProcessStates, &record.state);
+    const absl::Status status =
+        ReadProcess(process, &state.processes.emplace_back());
     if (!status.ok()) return status;
-    record.exit = ExitFromJson(process.at("exit"));
-    record.restarts = process.at("restarts");
-    record.last_exit = ExitFromJson(process.at("last_exit"));
-    status = ReadEnum(process, "restart", kPolicies, &record.restart);
-    if (!status.ok()) return status;
-    record.given_up = process.at("given_up");
-    record.note = process.at("note");
-    record.log = process.at("log");
-    state.processes.push_back(std::move(record));
   }
   return state;
 }

@@ -5,7 +5,10 @@
 #include <signal.h>
 
 #include <atomic>
+#include <fstream>
+#include <string>
 #include <thread>
+#include <tuple>
 
 #include "tools/cli/testbed/test_util.h"
 
@@ -129,6 +132,32 @@ TEST(TestbedState, SaysWhatIsWrongWithADamagedFile) {
   std::ofstream(path) << "{\"version\": 99}";
   EXPECT_EQ(ReadState(path).status().message(),
             path + " is of version 99; this carillon reads 2");
+}
+
+TEST(TestbedState, NumbersThatItDoesNotWriteAreRefused) {
+  const TestFolder folder;
+  const std::string path = folder.path() + "/state.json";
+  TestbedState state;
+  state.processes.emplace_back();
+  for (const auto& [where, number, what] :
+       {std::tuple{"/supervisor/pid", "4294967297", "pid is 4294967297"},
+        {"/supervisor/start_ticks", "1e300", "start_ticks is 1e+300"},
+        {"/supervisor/start_ticks", "-1", "start_ticks is -1"},
+        {"/started_unix", "true", "started_unix is true"},
+        {"/processes/0/pid", "-2147483649", "pid is -2147483649"},
+        {"/processes/0/restarts", "4294967296", "restarts is 4294967296"},
+        {"/processes/0/exit", R"({"code": 1.5})", "code is 1.5"},
+        {"/processes/0/last_exit", R"({"number": 1e99})", "number is 1e+99"}}) {
+    auto json = ToJson(state);
+    json[nlohmann::ordered_json::json_pointer(where)] =
+        nlohmann::ordered_json::parse(number);
+    std::ofstream(path) << json;
+    const auto read = ReadState(path);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(read.status().message()),
+                HasSubstr(std::string(what) + ", which it cannot be"))
+        << where;
+  }
 }
 
 }  // namespace
