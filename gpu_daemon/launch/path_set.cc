@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<size_t>> PathSet::Candidates(
   }
   if (!candidates.empty()) return candidates;
   return absl::NotFoundError(
-      fmt::format("this back-end has no launch path '{:.64}'; there are: {}", name,
-                  fmt::join(names, ", ")));
+      fmt::format("this back-end has no launch path '{:.64}'; there are: {}",
+                  name, fmt::join(names, ", ")));
 }
 
 absl::StatusOr<StartedPath> PathSet::Find(std::string_view name) {
