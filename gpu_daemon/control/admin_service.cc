@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/describe.h"
 #include "gpu_daemon/control/drain.h"
@@ -21,6 +22,7 @@ namespace {
 
 // Each holds one of gRPC's threads.
 constexpr size_t kMostStreams = 32;
+constexpr uint32_t kMostDrains = 16;
 // How long a caller that missed a change may take to hear of it.
 constexpr shm::Nanoseconds kStuckNs = 5'000'000'000;
 
@@ -239,6 +241,18 @@ grpc::Status AdminService::Drain(grpc::ServerContext* context,
                                  const v1::DrainRequest* request,
                                  v1::DrainResponse*) {
   if (auto s = PassRpc("Drain"); !s.ok()) return ToGrpc(s, context);
+  const uint32_t others = drains_.fetch_add(1, std::memory_order_relaxed);
+  const absl::Cleanup leave = [this] {
+    drains_.fetch_sub(1, std::memory_order_relaxed);
+  };
+  if (others >= kMostDrains) {
+    return ToGrpc(Error(absl::StatusCode::kResourceExhausted,
+                        fmt::format("{} calls wait for a drain already: that "
+                                    "is the limit",
+                                    kMostDrains),
+                        reason::kTooMany, "drains"),
+                  context);
+  }
   const std::chrono::milliseconds limit = DrainLimit(request->timeout_ms());
   uint64_t in_flight = 0;
   bool idle = false;

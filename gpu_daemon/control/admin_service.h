@@ -1,6 +1,7 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_ADMIN_SERVICE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_ADMIN_SERVICE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -89,6 +90,9 @@ class AdminService final : public v1::Admin::Service {
   Daemon* const daemon_;
   SessionTable* const sessions_;
   const std::function<void()> request_shutdown_;
+  // Calls to Drain in progress. Writers and readers: they. Relaxed: only the
+  // number counts.
+  std::atomic<uint32_t> drains_{0};
   std::mutex streams_mutex_;
   std::list<Stream> streams_;
 };

@@ -5,6 +5,7 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -25,8 +26,20 @@ namespace {
 constexpr std::chrono::milliseconds kTick{200};
 // Calls that are still running when gpud goes down get this long.
 constexpr std::chrono::milliseconds kLastCalls{500};
-// Watch streams, launches that are waited for, drains, and some to spare.
-constexpr int kMostThreads = 256;
+// 128 launches, 32 watchers and 16 drains, 256 UnregisterEvents of a process with
+// as many devices as it may have, and some to spare: no process can keep all of
+// them waiting.
+constexpr int kMostThreads = 512;
+// Calls at a time over one connection; a device waits for 32 launches at most.
+constexpr int kMostCallsOfAConnection = 64;
+// How often gpud looks for memory to give back, and how much is worth it.
+constexpr shm::Nanoseconds kTrimEveryNs = 2'000'000'000;
+constexpr size_t kKeptFreeBytes = 32 << 20;
+
+// What was freed after large messages stays with the allocator otherwise.
+void GiveMemoryBack() {
+  if (mallinfo2().fordblks > kKeptFreeBytes) malloc_trim(kKeptFreeBytes);
+}
 
 absl::Status CheckOptions(const ControlPlane::Options& options) {
   if (options.ekt_entries < 1 || options.ekt_entries > shm::kMaxDoorbells) {
@@ -164,6 +177,8 @@ absl::Status ControlPlane::StartServer() {
   builder.SetMaxReceiveMessageSize(static_cast<int>(2 * kMostImageBytes));
   builder.SetResourceQuota(
       grpc::ResourceQuota("gpud").SetMaxThreads(kMostThreads));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             kMostCallsOfAConnection);
   builder.RegisterService(&devices_);
   builder.RegisterService(&events_);
   builder.RegisterService(&*admin_);
@@ -205,8 +220,13 @@ absl::Status ControlPlane::StartClock() {
 void ControlPlane::Tick() {
   const shm::Nanoseconds now = shm::NowNs();
   handover_desk_->Expire(now);
+  control_socket_->Tick(now);
   for (const auto& session : sessions_.All()) session->Tick(now);
   admin_->CancelStuckStreams(now);
+  if (now >= trimmed_ns_ + kTrimEveryNs) {
+    trimmed_ns_ = now;
+    GiveMemoryBack();
+  }
 }
 
 void ControlPlane::RequestShutdown() { loop_->Stop(); }

@@ -108,6 +108,7 @@ class ControlPlane {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ControlSocket> control_socket_;
   std::unique_ptr<HandoverDesk> handover_desk_;
+  shm::Nanoseconds trimmed_ns_ = 0;  // the main loop's thread only
   bool down_ = false;
 };
 

@@ -5,6 +5,9 @@
 
 #include <utility>
 
+#include "fmt/format.h"
+#include "shm/clock.h"
+
 namespace carillon::gpud {
 
 absl::StatusOr<std::unique_ptr<ControlSocket>> ControlSocket::Open(
@@ -26,7 +29,8 @@ ControlSocket::ControlSocket(UnixListener listener, EventLoop* loop,
     : listener_(std::move(listener)),
       loop_(loop),
       peers_(peers),
-      callbacks_(std::move(callbacks)) {}
+      callbacks_(std::move(callbacks)),
+      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
 
 ControlSocket::~ControlSocket() { loop_->Unwatch(watch_); }
 
@@ -36,8 +40,9 @@ void ControlSocket::Accept() {
   bool is_new = false;
   auto peer = peers_->Admit(connection.get(), &is_new);
   if (!peer.ok()) {
-    spdlog::warn("connection refused: {}",
-                 std::string(peer.status().message()));
+    refusals_.Warn(fmt::format("connection refused: {}",
+                               std::string(peer.status().message())),
+                   shm::NowNs());
     return;
   }
   if (is_new) WatchForDeath(*peer);

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/event_loop.h"
 #include "gpu_daemon/control/peer.h"
+#include "gpu_daemon/control/refusal_log.h"
 #include "gpu_daemon/control/unix_listener.h"
 
 namespace carillon::gpud {
@@ -30,6 +31,9 @@ class ControlSocket {
       Callbacks callbacks);
   ~ControlSocket();
 
+  // Tells the log of refusals that it has not told yet.
+  void Tick(shm::Nanoseconds now) { refusals_.Tick(now); }
+
  private:
   ControlSocket(UnixListener listener, EventLoop* loop, PeerTable* peers,
                 Callbacks callbacks);
@@ -41,6 +45,7 @@ class ControlSocket {
   PeerTable* const peers_;
   const Callbacks callbacks_;
   EventLoop::WatchId watch_ = 0;
+  RefusalLog refusals_;
 };
 
 }  // namespace carillon::gpud

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "gpu_daemon/control/parameter_bindings.h"
-#include "shm/load_shared.h"
 
 namespace carillon::gpud {
 namespace {
@@ -40,16 +39,6 @@ void DescribeFigures(const Session& session, v1::Device* out) {
     Describe(identity.histogram_names[i],
              shm::HistogramSnapshot(page.histograms[i]), out->add_histograms());
   }
-}
-
-// The device may write anything there, and has written nothing at first.
-shm::Nanoseconds SilentFor(const Session& session, shm::Nanoseconds now) {
-  const shm::Nanoseconds heartbeat = shm::LoadShared(
-      session.memory().submission().submission_control().heartbeat_ns,
-      std::memory_order_relaxed);
-  const shm::Nanoseconds last =
-      std::max(heartbeat, session.identity().attached_ns);
-  return now - std::min(last, now);
 }
 
 }  // namespace
@@ -145,7 +134,7 @@ void Describe(const Session& session, shm::Nanoseconds now, v1::Device* out) {
   out->set_completion_bytes(session.memory().completion().size());
   out->set_gpu_memory_bytes(session.gpu_memory_bytes());
   out->set_attached_ns_ago(now - identity.attached_ns);
-  out->set_silent_ns(SilentFor(session, now));
+  out->set_silent_ns(session.SilentFor(now));
   DescribeFigures(session, out);
 }
 

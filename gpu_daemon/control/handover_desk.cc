@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -32,11 +33,28 @@ HandoverDesk::HandoverDesk(UnixListener listener, EventLoop* loop,
     : listener_(std::move(listener)),
       loop_(loop),
       tickets_(tickets),
-      sessions_(sessions) {}
+      sessions_(sessions),
+      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
 
 HandoverDesk::~HandoverDesk() {
   loop_->Unwatch(listener_watch_);
   for (const auto& [id, visitor] : visitors_) loop_->Unwatch(visitor.watch);
+}
+
+absl::Status HandoverDesk::CheckRoom(const PeerCredentials& credentials) const {
+  if (visitors_.size() >= kMostVisitors) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{} connections wait for a hand-over: try again", visitors_.size()));
+  }
+  const auto own = static_cast<size_t>(
+      std::count_if(visitors_.begin(), visitors_.end(), [&](const auto& entry) {
+        return entry.second.credentials.pid == credentials.pid;
+      }));
+  if (own < kMostVisitorsOfAProcess) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("process {} has {} connections that wait for a hand-over: "
+                  "that is the limit; present a ticket on one of them",
+                  credentials.pid, own));
 }
 
 void HandoverDesk::Accept() {
@@ -45,12 +63,11 @@ void HandoverDesk::Accept() {
   auto credentials = CredentialsOf(connection.get());
   absl::Status status = credentials.status();
   if (status.ok()) status = CheckUser(credentials->uid, geteuid());
-  if (status.ok() && visitors_.size() >= kMostVisitors) {
-    status = absl::ResourceExhaustedError(fmt::format(
-        "{} processes wait for a hand-over: try again", visitors_.size()));
-  }
+  if (status.ok()) status = CheckRoom(*credentials);
   if (!status.ok()) {
-    spdlog::warn("hand-over refused: {}", std::string(status.message()));
+    refusals_.Warn(
+        fmt::format("hand-over refused: {}", std::string(status.message())),
+        shm::NowNs());
     shm::SendRefusal(connection.get(), status);
     return;
   }
@@ -73,8 +90,10 @@ void HandoverDesk::Serve(uint64_t id) {
   visitors_.erase(found);
   loop_->Unwatch(visitor.watch);
   if (auto status = HandOver(visitor); !status.ok()) {
-    spdlog::warn("hand-over to process {} refused: {}", visitor.credentials.pid,
-                 std::string(status.message()));
+    refusals_.Warn(
+        fmt::format("hand-over to process {} refused: {}",
+                    visitor.credentials.pid, std::string(status.message())),
+        shm::NowNs());
     if (visitor.connection) {
       shm::SendRefusal(visitor.connection.get(), status);
     }
@@ -121,6 +140,7 @@ absl::Status HandoverDesk::HandOver(Visitor& visitor) {
 }
 
 void HandoverDesk::Expire(shm::Nanoseconds now) {
+  refusals_.Tick(now);
   for (const uint32_t device_id : tickets_->TakeExpired(now)) {
     sessions_->EndDevice(device_id, Ending::kNeverFetched);
   }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/event_loop.h"
 #include "gpu_daemon/control/peer.h"
+#include "gpu_daemon/control/refusal_log.h"
 #include "gpu_daemon/control/session_table.h"
 #include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/control/unix_listener.h"
@@ -41,10 +42,13 @@ class HandoverDesk {
     shm::Nanoseconds deadline_ns = 0;
   };
   static constexpr size_t kMostVisitors = 64;
+  // A device presents its ticket as soon as it has connected.
+  static constexpr size_t kMostVisitorsOfAProcess = 8;
 
   HandoverDesk(UnixListener listener, EventLoop* loop, TicketOffice* tickets,
                SessionTable* sessions);
   void Accept();
+  absl::Status CheckRoom(const PeerCredentials& credentials) const;
   void Serve(uint64_t visitor);
   absl::Status HandOver(Visitor& visitor);
 
@@ -55,6 +59,7 @@ class HandoverDesk {
   EventLoop::WatchId listener_watch_ = 0;
   uint64_t next_visitor_ = 1;
   std::map<uint64_t, Visitor> visitors_;
+  RefusalLog refusals_;
 };
 
 }  // namespace carillon::gpud

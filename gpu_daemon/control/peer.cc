@@ -2,9 +2,11 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -46,6 +48,12 @@ std::optional<uint64_t> StartTime(pid_t pid) {
   return ticks;
 }
 
+// 0 if it is not open.
+ino_t InodeOf(int connection) {
+  struct stat info {};
+  return fstat(connection, &info) == 0 ? info.st_ino : 0;
+}
+
 absl::Status Gone(pid_t pid) {
   return absl::UnavailableError(
       fmt::format("process {} connected and is gone", pid));
@@ -81,6 +89,10 @@ absl::StatusOr<shm::UniqueFd> PidfdOf(int connection, pid_t pid) {
   shm::UniqueFd pidfd;
   if (getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &raw, &size) == 0) {
     pidfd.reset(raw);
+  } else if (errno == EMFILE || errno == ENFILE) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "no descriptor is left for process {}: raise gpud's limit (ulimit -n)",
+        pid));
   } else if (errno == ENOPROTOOPT) {
     const auto before = StartTime(pid);
     pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -88,6 +100,28 @@ absl::StatusOr<shm::UniqueFd> PidfdOf(int connection, pid_t pid) {
   }
   if (!pidfd || IsDead(pidfd.get())) return Gone(pid);
   return pidfd;
+}
+
+// gRPC owns the connections and does not say when it closes one: what is open is
+// found out when it matters.
+absl::Status PeerTable::CheckRoom(pid_t pid) {
+  const auto count = [&] {
+    return static_cast<size_t>(std::count_if(
+        by_connection_.begin(), by_connection_.end(),
+        [&](const auto& entry) { return entry.second.peer->pid == pid; }));
+  };
+  if (count() < kMostConnectionsOfAProcess) return absl::OkStatus();
+  std::erase_if(by_connection_, [](const auto& entry) {
+    return InodeOf(entry.first) != entry.second.inode;
+  });
+  const size_t open = count();
+  if (open < kMostConnectionsOfAProcess) return absl::OkStatus();
+  return Error(
+      absl::StatusCode::kResourceExhausted,
+      fmt::format("process {} has {} connections to the control socket: that "
+                  "is the limit; use one for many calls",
+                  pid, open),
+      reason::kTooMany, "connections");
 }
 
 absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
@@ -108,23 +142,24 @@ absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
   if (!pidfd.ok()) return pidfd.status();
 
   std::lock_guard lock(mutex_);
+  if (auto status = CheckRoom(credentials->pid); !status.ok()) return status;
   auto& peer = by_pid_[credentials->pid];
   if (peer == nullptr || !peer->alive()) {
     *is_new = true;
     peer = std::make_shared<const Peer>(
         Peer{credentials->pid, credentials->uid, *std::move(pidfd)});
   }
-  by_connection_[connection] = peer;
+  by_connection_[connection] = {peer, InodeOf(connection)};
   return peer;
 }
 
 void PeerTable::Forget(const Peer& peer) {
   std::lock_guard lock(mutex_);
-  const auto is_peer = [&](const auto& entry) {
-    return entry.second.get() == &peer;
-  };
-  std::erase_if(by_connection_, is_peer);
-  std::erase_if(by_pid_, is_peer);
+  std::erase_if(by_connection_, [&](const auto& entry) {
+    return entry.second.peer.get() == &peer;
+  });
+  std::erase_if(by_pid_,
+                [&](const auto& entry) { return entry.second.get() == &peer; });
 }
 
 std::shared_ptr<const Peer> PeerTable::Find(std::string_view grpc_peer) const {
@@ -137,7 +172,7 @@ std::shared_ptr<const Peer> PeerTable::Find(std::string_view grpc_peer) const {
   if (parsed.ec != std::errc() || parsed.ptr != end) return nullptr;
   std::lock_guard lock(mutex_);
   const auto found = by_connection_.find(connection);
-  return found == by_connection_.end() ? nullptr : found->second;
+  return found == by_connection_.end() ? nullptr : found->second.peer;
 }
 
 size_t PeerTable::size() const {

@@ -46,7 +46,12 @@ absl::StatusOr<shm::UniqueFd> PidfdOf(int connection, pid_t pid);
 // connection. Thread safe.
 class PeerTable {
  public:
-  // Who may not come in gets an error: PermissionDenied or Unavailable.
+  // A device has one; a process may have several devices.
+  static constexpr size_t kMostConnectionsOfAProcess = 64;
+
+  // Who may not come in gets an error: PermissionDenied, Unavailable or
+  // ResourceExhausted (too many connections of that process are open, or gpud
+  // is out of descriptors).
   // `is_new` says that this is the process's first connection: its pidfd must
   // be watched.
   absl::StatusOr<std::shared_ptr<const Peer>> Admit(int connection,
@@ -62,10 +67,18 @@ class PeerTable {
   size_t size() const;
 
  private:
+  struct Connection {
+    std::shared_ptr<const Peer> peer;
+    // Of the socket: once gRPC has closed it, its number means another file.
+    ino_t inode = 0;
+  };
+  // Lock held:
+  absl::Status CheckRoom(pid_t pid);
+
   mutable std::mutex mutex_;
   std::map<pid_t, std::shared_ptr<const Peer>> by_pid_;
   // Numbers are reused: each accept overwrites what its number meant before.
-  std::map<int, std::shared_ptr<const Peer>> by_connection_;
+  std::map<int, Connection> by_connection_;
 };
 
 }  // namespace carillon::gpud

@@ -14,6 +14,7 @@
 #include "shm/clock.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
+#include "shm/load_shared.h"
 
 namespace carillon::gpud {
 namespace {
@@ -25,6 +26,8 @@ constexpr uint32_t kLastBufferId = 1u << 31;
 // spare.
 constexpr size_t kMostLaunches = 32;
 constexpr uint32_t kMostWaitingLaunches = 128;
+// Calls to UnregisterEvent that wait, each in one of gpud's threads.
+constexpr size_t kMostUnregistering = 8;
 
 v1::TelemetryEvent RegisteredMessage(const EventKernel& event) {
   v1::TelemetryEvent message;
@@ -56,7 +59,8 @@ Session::Session(Identity identity, std::shared_ptr<DeviceSpace> space,
                  Daemon* daemon)
     : identity_(std::move(identity)),
       space_(std::move(space)),
-      daemon_(daemon) {}
+      daemon_(daemon),
+      heard_ns_(identity_.attached_ns) {}
 
 SessionState Session::state() const {
   std::lock_guard lock(mutex_);
@@ -353,6 +357,16 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
     std::lock_guard lock(mutex_);
     auto found = FindEvent(event_id);
     if (!found.ok()) return found.status();
+    const auto closing = static_cast<size_t>(
+        std::count_if(registrations_.begin(), registrations_.end(),
+                      [](const auto& one) { return one.second.closing; }));
+    if (closing >= kMostUnregistering) {
+      return Error(absl::StatusCode::kResourceExhausted,
+                   fmt::format("{} event kernels of device '{}' are being "
+                               "unregistered: wait for one of them",
+                               closing, identity_.name),
+                   reason::kTooMany, "event_id");
+    }
     (*found)->second.closing = true;
     registered = (*found)->second.event;
     path = (*found)->second.path;
@@ -457,6 +471,11 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
   return *result;
 }
 
+shm::Nanoseconds Session::SilentFor(shm::Nanoseconds now) const {
+  std::lock_guard lock(mutex_);
+  return now - std::min(heard_ns_, now);
+}
+
 void Session::Tick(shm::Nanoseconds now) {
   std::lock_guard lock(mutex_);
   if (state_ == SessionState::kClosing) return;
@@ -465,6 +484,11 @@ void Session::Tick(shm::Nanoseconds now) {
         memory().completion().completion_control().heartbeat_ns)
         .store(now, std::memory_order_relaxed);
   }
+  // Writer: the device, anything. Only that it changes is a sign of life.
+  const uint64_t heartbeat =
+      shm::LoadShared(memory().submission().submission_control().heartbeat_ns,
+                      std::memory_order_relaxed);
+  if (heartbeat != std::exchange(heartbeat_, heartbeat)) heard_ns_ = now;
   for (const auto& [id, registration] : registrations_) {
     registration.event->PublishFailures(daemon_->bus);
   }

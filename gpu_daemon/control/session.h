@@ -97,9 +97,11 @@ class Session {
 
   // Lets the device know whether gpud traces, for its stamps.
   void TellTracing() const;
-  // Every few hundred milliseconds: gpud's sign of life for the device, and
-  // telemetry.
+  // Every few hundred milliseconds: gpud's sign of life for the device, a look
+  // for the device's, and telemetry.
   void Tick(shm::Nanoseconds now);
+  // Since the last look that found a new sign of life.
+  shm::Nanoseconds SilentFor(shm::Nanoseconds now) const;
 
   // Ends it: no further launch, everything unfinished is aborted with `why`,
   // the device is told `close`, all that it had is freed. Returns how many
@@ -137,6 +139,8 @@ class Session {
   std::map<uint32_t, std::shared_ptr<Buffer>> buffers_;
   RegistrationMap registrations_;  // by event id
   std::vector<std::weak_ptr<BackgroundLaunch>> launches_;
+  uint64_t heartbeat_ = 0;  // the device's, as last seen
+  shm::Nanoseconds heard_ns_;
 };
 
 }  // namespace carillon::gpud

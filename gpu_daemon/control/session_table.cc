@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "fmt/format.h"
@@ -111,6 +112,16 @@ absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("{} devices are attached: that is the limit",
                              names_.size()),
+                 reason::kTooMany, "devices");
+  }
+  const auto own = static_cast<size_t>(
+      std::count_if(names_.begin(), names_.end(),
+                    [&](const auto& entry) { return entry.second == pid; }));
+  if (own >= kMostSessionsOfAProcess) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 fmt::format("process {} has {} devices: that is the limit of "
+                             "a process",
+                             pid, own),
                  reason::kTooMany, "devices");
   }
   names_[name] = pid;

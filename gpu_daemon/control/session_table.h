@@ -32,6 +32,8 @@ class SessionTable {
   // So that ListDevices fits a gRPC message of 4 MiB whatever the devices write
   // into their telemetry pages.
   static constexpr size_t kMostSessions = 64;
+  // So that no process can keep all others out.
+  static constexpr size_t kMostSessionsOfAProcess = kMostSessions / 2;
   // A front-end sleeps on all of them and on its mailbox.
   static_assert(kMostSessions < shm::kMaxFutexWords);
 

@@ -103,10 +103,11 @@ bool DoorbellPoller::PollOnce() {
     if (pending.rings == 0) continue;
     if (pending.violation) {
       Evict(event.shared_memory(),
-            fmt::format("doorbell of event {} ('{}') jumped by {} beyond the "
-                        "ring's free slots",
-                        event.event_id(), event.kmd().kernel->name,
-                        pending.rings));
+            fmt::format(
+                "doorbell of event {} ('{}') {} by {}{}", event.event_id(),
+                event.kmd().kernel->name,
+                pending.went_back ? "went back" : "jumped", pending.rings,
+                pending.went_back ? "" : " beyond the ring's free slots"));
       return true;
     }
     Serve(events_[i], std::min(pending.rings, kBurst));

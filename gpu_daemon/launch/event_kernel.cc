@@ -74,9 +74,22 @@ uint32_t EventKernel::RingsBeyond(uint64_t launched) const {
   return std::max(doorbell_lags ? 0 : rung, scheduled);
 }
 
+// Only what edgeScheduleEvent has named may be launched before the doorbell says
+// so.
+uint32_t EventKernel::WentBack() const {
+  const uint64_t launched = this->launched();
+  const uint32_t behind =
+      first_ring_ + static_cast<uint32_t>(launched) - ring_.LoadDoorbell();
+  if (behind == 0 || behind > ring_.layout().entries) return 0;
+  return scheduled_.load(std::memory_order_acquire) < launched ? behind : 0;
+}
+
 EventKernel::Pending EventKernel::PendingRings() {
   const uint32_t rings = RingsBeyond(launched());
-  if (rings == 0) return {};
+  if (rings == 0) {
+    const uint32_t back = WentBack();
+    return {.rings = back, .violation = back != 0, .went_back = back != 0};
+  }
   AdvanceCompleted();
   const uint64_t free =
       ring_.layout().entries - (launched() - completed_in_order());

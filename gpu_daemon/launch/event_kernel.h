@@ -112,7 +112,10 @@ class EventKernel {
 
   struct Pending {
     uint32_t rings = 0;
-    bool violation = false;  // more than free slots: the device's mistake
+    // The device's mistake: more rings than free slots, or, if `went_back`, so
+    // many fewer than were seen before.
+    bool violation = false;
+    bool went_back = false;
   };
   // Rings (doorbell and scheduled) not yet launched.
   Pending PendingRings();
@@ -249,6 +252,8 @@ class EventKernel {
     return slots_[ring_.layout().SlotOf(sequence)];
   }
   void AdvanceCompleted();
+  // How far the doorbell is behind what it has shown before.
+  uint32_t WentBack() const;
   // How far the doorbell or edgeScheduleEvent, whichever is later, is ahead of
   // event `launched`; far more than the ring's entries if the doorbell is
   // where no device that keeps to the protocol leaves it.
