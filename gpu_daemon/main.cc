@@ -5,18 +5,21 @@
 #include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "gpu_daemon/control/control_plane.h"
 #include "shm/flight_recorder.h"
+#include "shm/headroom.h"
 #include "shm/layout.h"
 #include "shm/unique_fd.h"
 
@@ -26,9 +29,13 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr std::chrono::seconds kLongestShutdown{5};
+// For a gpud with a few devices.
+constexpr size_t kDescriptors = 64;
+constexpr size_t kThreadsBesideWorkers = 24;
 
 struct Settings {
   ControlPlane::Options plane;
+  uint32_t lease_timeout_s = 0;
   std::string log_level = "info";
 };
 
@@ -72,6 +79,11 @@ void AddOptions(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_flag("--faults", plane.faults,
                "Let faults be injected on purpose (carillon fault)");
+  app.add_option("--lease-timeout", settings.lease_timeout_s,
+                 "Close a device that gives no sign of life for so many "
+                 "seconds: it is stopped or wedged; 0: never")
+      ->check(CLI::Range(0u, 86400u))
+      ->capture_default_str();
   app.add_flag("--trace", plane.tracing, "Stamp the stages of every event");
   app.add_option("--log-level", settings.log_level, "How much is logged")
       ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
@@ -126,6 +138,22 @@ void ExitAnyway(const std::atomic<bool>* closed, std::function<void()> begin) {
   }).detach();
 }
 
+// Where there is no memory there is no message to build, and nothing to be done.
+void OutOfMemory() {
+  static constexpr char kMessage[] =
+      "gpud: out of memory; raise the limit (ulimit -v), or free some\n";
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  std::_Exit(kFailed);
+}
+
+absl::Status CheckMachine(uint32_t workers) {
+  shm::RaiseDescriptorLimit();
+  const size_t threads =
+      workers != 0 ? workers : std::thread::hardware_concurrency();
+  return shm::CheckHeadroom(kDescriptors, threads + kThreadsBesideWorkers);
+}
+
 int Main(int argc, char** argv) {
   Settings settings;
   CLI::App app("gpud: the GPU daemon of a Carillon testbed.", "gpud");
@@ -140,9 +168,11 @@ int Main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   const shm::UniqueFd stop = BlockStopSignals();
   settings.plane.stop_fd = stop.get();
-  auto plane = ControlPlane::Start(settings.plane);
-  if (!plane.ok()) {
-    spdlog::error("{}", std::string(plane.status().message()));
+  settings.plane.lease_ns =
+      shm::Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
+  std::set_new_handler(OutOfMemory);
+  if (auto status = CheckMachine(settings.plane.workers); !status.ok()) {
+    spdlog::error("{}", std::string(status.message()));
     return kFailed;
   }
   // Writer: this thread, once everybody was told; readers: the threads of
@@ -154,6 +184,11 @@ int Main(int argc, char** argv) {
     while (poll(&signal, 1, -1) < 0) {
     }
   });
+  auto plane = ControlPlane::Start(settings.plane);
+  if (!plane.ok()) {
+    spdlog::error("{}", std::string(plane.status().message()));
+    return kFailed;
+  }
   (*plane)->Run();
   ExitAnyway(&closed, [] {});
   (*plane)->ShutDown();

@@ -16,17 +16,16 @@
 
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
+#include "integration_tests/checksum_events.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
 namespace {
 
-using edge::Fixed;
-using edge::Place;
-using edge::WritableBuffer;
+using testing::Checksums;
 using testing::Eventually;
 using ::testing::HasSubstr;
-using testing::kBound;
+using testing::Neighbour;
 using ::testing::Not;
 using testing::Process;
 using testing::Testbed;
@@ -147,135 +146,6 @@ const std::vector<Expectation> kExpectations = {
 std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
-
-uint32_t Crc32(std::span<const std::byte> bytes) {
-  uint32_t crc = ~0u;
-  for (const std::byte byte : bytes) {
-    crc ^= static_cast<uint32_t>(byte);
-    for (int bit = 0; bit < 8; ++bit) {
-      crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
-    }
-  }
-  return ~crc;
-}
-
-// One event kernel whose events carry a random message each, and whose results
-// are compared with the message's checksum.
-class Checksums {
- public:
-  static constexpr uint32_t kBytes = 256;
-  static constexpr uint32_t kRing = 8;
-
-  // `threads`: up to 32 take the short path, more go through the KMU.
-  static absl::StatusOr<std::unique_ptr<Checksums>> Register(
-      edge::Device& device, uint32_t threads) {
-    auto in = device.AllocateBuffer(Place::kInput, kRing * kBytes);
-    if (!in.ok()) return in.status();
-    auto out = device.AllocateBuffer(Place::kOutput, kRing * sizeof(uint32_t));
-    if (!out.ok()) return out.status();
-    auto queue = edge::edgeRegisterEvent(
-        device,
-        {.kernel = "crc32",
-         .block = {threads, 1, 1},
-         .max_in_flight = kRing,
-         .parameters = {
-             Fixed("messages", *in, {.length = kBytes, .slot_stride = kBytes}),
-             edge::Constant("message_bytes", kBytes),
-             Fixed("crcs", *out,
-                   {.length = sizeof(uint32_t),
-                    .slot_stride = sizeof(uint32_t)})}});
-    if (!queue.ok()) return queue.status();
-    return std::unique_ptr<Checksums>(new Checksums(*in, *out, *queue));
-  }
-
-  // Fills the ring.
-  void Ring() {
-    while (queue_->free_slots() > 0) {
-      const uint32_t slot = queue_->next_slot();
-      const auto message = in_.bytes.subspan(slot * kBytes, kBytes);
-      for (std::byte& byte : message) byte = std::byte(random_());
-      expected_[slot] = Crc32(message);
-      queue_->RingDoorbell();
-    }
-  }
-  // Waits for one event and checks it.
-  absl::Status Take() {
-    const auto done = queue_->Wait(kBound);
-    if (!done.ok()) return done.status();
-    const uint32_t slot = queue_->SlotOf(done->sequence);
-    uint32_t crc = 0;
-    std::memcpy(&crc, out_.bytes.data() + slot * sizeof(crc), sizeof(crc));
-    if (done->state != edge::EventState::kDone || crc != expected_[slot]) {
-      return absl::DataLossError(fmt::format(
-          "event {}: state {}, status {}, checksum {:#x}, not {:#x}",
-          done->sequence.value(), static_cast<int>(done->state), done->status,
-          crc, expected_[slot]));
-    }
-    queue_->Free();
-    return absl::OkStatus();
-  }
-
- private:
-  Checksums(edge::Buffer in, edge::Buffer out, edge::EventQueue* queue)
-      : in_(in), out_(out), queue_(queue) {}
-
-  const edge::Buffer in_;
-  const edge::Buffer out_;
-  edge::EventQueue* const queue_;
-  std::mt19937 random_{1};
-  std::array<uint32_t, kRing> expected_{};
-};
-
-// A device of this process that works without a pause, on its own thread.
-class Neighbour {
- public:
-  explicit Neighbour(std::unique_ptr<edge::Device> device)
-      : device_(std::move(device)), thread_([this] { Work(); }) {}
-  ~Neighbour() { Stop().IgnoreError(); }
-
-  uint64_t events() const { return events_.load(std::memory_order_relaxed); }
-  // Whether it has completed so many more, right.
-  bool GoesOn(uint64_t events = 100) const {
-    const uint64_t goal = this->events() + events;
-    return Eventually([&] { return this->events() >= goal || ended_; }) &&
-           !ended_;
-  }
-  // Its first error, or OK.
-  absl::Status Stop() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-    return status_;
-  }
-
- private:
-  void Work() {
-    status_ = TryWork();
-    ended_ = true;
-  }
-  absl::Status TryWork() {
-    auto quick = Checksums::Register(*device_, 32);
-    if (!quick.ok()) return quick.status();
-    auto queued = Checksums::Register(*device_, 64);
-    if (!queued.ok()) return queued.status();
-    while (!stop_) {
-      for (Checksums* one : {quick->get(), queued->get()}) {
-        one->Ring();
-        for (uint32_t i = 0; i < Checksums::kRing; ++i) {
-          if (auto status = one->Take(); !status.ok()) return status;
-          events_.fetch_add(1, std::memory_order_relaxed);
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const std::unique_ptr<edge::Device> device_;
-  std::atomic<uint64_t> events_{0};  // writer: the thread
-  std::atomic<bool> stop_{false};    // writer: whoever stops it
-  std::atomic<bool> ended_{false};   // writer: the thread, after status_
-  absl::Status status_;
-  std::thread thread_;
-};
 
 // What gpud has of the machine.
 struct Holdings {

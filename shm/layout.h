@@ -110,6 +110,7 @@ enum class CloseReason : uint32_t {
   kEvicted = 2,   // the device broke the protocol
   kShutdown = 3,  // gpud goes down in an orderly way
   kPeerDied = 4,  // the other process is gone
+  kSilent = 5,    // the device gave no sign of life for as long as its lease
 };
 
 // Log-linear latency histogram: see histogram.h.

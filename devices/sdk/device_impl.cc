@@ -16,6 +16,7 @@
 #include "shm/faults/board.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
+#include "shm/headroom.h"
 #include "shm/load_shared.h"
 
 namespace carillon::edge {
@@ -23,6 +24,9 @@ namespace {
 
 // How often a gpud is looked for that has died.
 constexpr std::chrono::milliseconds kBetweenAttempts{10};
+// What gRPC and a session take, of the first device of a process.
+constexpr size_t kDescriptors = 16;
+constexpr size_t kThreads = 10;
 
 absl::Status Contradiction(std::string_view what) {
   return absl::FailedPreconditionError(
@@ -155,6 +159,9 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
 
 absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
     AttachOptions options) {
+  if (auto status = shm::CheckHeadroom(kDescriptors, kThreads); !status.ok()) {
+    return status;
+  }
   const TestbedPaths paths(options.testbed_directory);
   if (auto status =
           faults::Member::JoinForGood(paths.fault_board(), options.name);

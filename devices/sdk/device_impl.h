@@ -38,6 +38,10 @@ class Device::Impl {
         watch->WaitForEnd(kEndAfterFailedCall)) {
       if (auto ended = status(); !ended.ok()) return ended;
     }
+    if (absl::IsDeadlineExceeded(response.status())) {
+      return absl::DeadlineExceededError(
+          std::string(response.status().message()) + watch->SilenceOfGpud());
+    }
     return response;
   }
   template <class Stub, class Request, class Response>

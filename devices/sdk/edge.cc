@@ -278,10 +278,10 @@ absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
                 .count()));
   }
   return absl::DeadlineExceededError(fmt::format(
-      "no event of '{}' (event {}) ended within {} us; {} in flight", kernel(),
-      event_id(),
+      "no event of '{}' (event {}) ended within {} us; {} in flight{}",
+      kernel(), event_id(),
       std::chrono::duration_cast<std::chrono::microseconds>(timeout).count(),
-      in_flight()));
+      in_flight(), device_->impl_->watch->SilenceOfGpud()));
 }
 
 bool EventQueue::tracing() const { return device_->tracing(); }

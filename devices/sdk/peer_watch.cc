@@ -153,6 +153,16 @@ CloseReason PeerWatch::gpuds_reason() const {
       shm::LoadShared(session_.control->closed, std::memory_order_seq_cst));
 }
 
+std::string PeerWatch::SilenceOfGpud() const {
+  const shm::Nanoseconds heard = shm::LoadShared(session_.control->heartbeat_ns,
+                                                 std::memory_order_relaxed);
+  const shm::Nanoseconds now = shm::NowNs();
+  if (heard == 0 || now < heard + kGpudIsSilentNs) return "";
+  return fmt::format(
+      "; gpud (pid {}) has been silent for {:.1f} s: is it stopped?", pid_,
+      static_cast<double>(now - heard) / 1e9);
+}
+
 absl::Status PeerWatch::status() const {
   switch (gpuds_reason()) {
     case CloseReason::kOpen:
@@ -172,6 +182,12 @@ absl::Status PeerWatch::status() const {
     case CloseReason::kPeerDied:
       return absl::UnavailableError(fmt::format(
           "EVICTED: gpud (pid {}) took this process for dead", pid_));
+    case CloseReason::kSilent:
+      return absl::UnavailableError(
+          fmt::format("SILENT: gpud (pid {}) closed this device because it had "
+                      "given no sign of life for longer than the testbed "
+                      "allows (gpud --lease-timeout); attach again",
+                      pid_));
   }
   switch (end_.load(std::memory_order_acquire)) {
     case End::kNone:

@@ -17,6 +17,7 @@
 #include "shm/bells.h"
 #include "shm/flight_recorder.h"
 #include "shm/layout.h"
+#include "shm/types.h"
 #include "shm/unique_fd.h"
 
 namespace carillon::edge {
@@ -58,6 +59,10 @@ class PeerWatch {
   // N) died, ...", or the reason that gpud gave before it closed the session.
   absl::Status status() const;
 
+  // Words for the end of a sentence about something that gpud has not done in
+  // time; empty while it gives signs of life.
+  std::string SilenceOfGpud() const;
+
   // Whether gpud is gone and has given no reason: another one may go on.
   bool gpud_died() const {
     return gpuds_reason() == shm::CloseReason::kOpen &&
@@ -69,6 +74,8 @@ class PeerWatch {
 
  private:
   enum class End : uint32_t { kNone, kDied, kHungUp };
+  // It gives a sign of life five times a second.
+  static constexpr shm::Nanoseconds kGpudIsSilentNs = 1'000'000'000;
 
   PeerWatch(const Session& session, int32_t pid, shm::UniqueFd pidfd,
             shm::UniqueFd stop);

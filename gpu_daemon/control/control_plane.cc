@@ -221,7 +221,7 @@ void ControlPlane::Tick() {
   const shm::Nanoseconds now = shm::NowNs();
   handover_desk_->Expire(now);
   control_socket_->Tick(now);
-  for (const auto& session : sessions_.All()) session->Tick(now);
+  sessions_.Tick(now, options_.lease_ns);
   admin_->CancelStuckStreams(now);
   if (now >= trimmed_ns_ + kTrimEveryNs) {
     trimmed_ns_ = now;

@@ -51,6 +51,8 @@ class ControlPlane {
     bool tracing = false;
     uint64_t record = 0;  // the flight recorder's records; 0: off
     bool faults = false;  // whether there is a board of faults
+    // A device that gives no sign of life for longer is closed; 0: never.
+    shm::Nanoseconds lease_ns = 0;
     // How long a ticket is good, and how many messages a watcher may be behind.
     shm::Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
     size_t watcher_capacity = 1024;

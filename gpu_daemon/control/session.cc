@@ -476,7 +476,7 @@ shm::Nanoseconds Session::SilentFor(shm::Nanoseconds now) const {
   return now - std::min(heard_ns_, now);
 }
 
-void Session::Tick(shm::Nanoseconds now) {
+void Session::Tick(shm::Nanoseconds now, bool was_away) {
   std::lock_guard lock(mutex_);
   if (state_ == SessionState::kClosing) return;
   if (!faults::At(faults::Point::kGpudLease, {.device = identity_.name})) {
@@ -488,7 +488,9 @@ void Session::Tick(shm::Nanoseconds now) {
   const uint64_t heartbeat =
       shm::LoadShared(memory().submission().submission_control().heartbeat_ns,
                       std::memory_order_relaxed);
-  if (heartbeat != std::exchange(heartbeat_, heartbeat)) heard_ns_ = now;
+  if (heartbeat != std::exchange(heartbeat_, heartbeat) || was_away) {
+    heard_ns_ = now;
+  }
   for (const auto& [id, registration] : registrations_) {
     registration.event->PublishFailures(daemon_->bus);
   }

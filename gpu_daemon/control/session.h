@@ -99,7 +99,8 @@ class Session {
   void TellTracing() const;
   // Every few hundred milliseconds: gpud's sign of life for the device, a look
   // for the device's, and telemetry.
-  void Tick(shm::Nanoseconds now);
+  // `was_away`: gpud has not looked for long, which counts as a sign of life.
+  void Tick(shm::Nanoseconds now, bool was_away);
   // Since the last look that found a new sign of life.
   shm::Nanoseconds SilentFor(shm::Nanoseconds now) const;
 

@@ -41,6 +41,8 @@ std::string EndingSentence(Ending ending, const std::string& detail) {
       return "its process died or closed the hand-over connection";
     case Ending::kEvicted:
       return fmt::format("it broke the protocol: {}", detail);
+    case Ending::kSilent:
+      return detail;
     case Ending::kShutdown:
       return "gpud shuts down";
     case Ending::kNeverFetched:
@@ -60,6 +62,8 @@ std::pair<shm::CloseReason, shm::EventStatus> WordsFor(Ending ending) {
       return {CloseReason::kPeerDied, EventStatus::kDeviceGone};
     case Ending::kEvicted:
       return {CloseReason::kEvicted, EventStatus::kDeviceGone};
+    case Ending::kSilent:
+      return {CloseReason::kSilent, EventStatus::kDeviceGone};
     case Ending::kShutdown:
       break;
   }
@@ -82,6 +86,7 @@ void PublishEnding(TelemetryBus* bus, const Session& session, Ending ending,
       message.mutable_peer_died()->set_aborted(aborted);
       break;
     case Ending::kEvicted:
+    case Ending::kSilent:
       message.mutable_device_evicted()->set_device(name);
       message.mutable_device_evicted()->set_reason(detail);
       message.mutable_device_evicted()->set_aborted(aborted);
@@ -274,9 +279,9 @@ uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
   const auto [close, why] = WordsFor(ending);
   const uint64_t aborted = session->End(close, why);
   PublishEnding(daemon_->bus, *session, ending, detail, aborted);
-  spdlog::log(ending == Ending::kDied || ending == Ending::kEvicted
-                  ? spdlog::level::warn
-                  : spdlog::level::info,
+  const bool sudden = ending == Ending::kDied || ending == Ending::kEvicted ||
+                      ending == Ending::kSilent;
+  spdlog::log(sudden ? spdlog::level::warn : spdlog::level::info,
               "device '{}' (pid {}) is gone: {}; {} events aborted",
               identity.name, identity.owner->pid,
               EndingSentence(ending, detail), aborted);
@@ -291,6 +296,25 @@ void SessionTable::EndDevice(const DeviceMemory* memory, Ending ending,
                              const std::string& detail) {
   for (const auto& session : All()) {
     if (&session->memory() == memory) End(session, ending, detail);
+  }
+}
+
+void SessionTable::Tick(shm::Nanoseconds now, shm::Nanoseconds lease_ns) {
+  // Who was stopped itself has not looked, and holds it against nobody.
+  const bool was_away = now > last_tick_ns_ + kLongestTickNs;
+  last_tick_ns_ = now;
+  for (const auto& session : All()) {
+    session->Tick(now, was_away);
+    const shm::Nanoseconds silent_ns = session->SilentFor(now);
+    if (lease_ns == 0 || silent_ns <= lease_ns ||
+        session->state() == SessionState::kAttaching) {
+      continue;
+    }
+    End(session, Ending::kSilent,
+        fmt::format("it gave no sign of life for {:.1f} s, and its lease is "
+                    "{:.1f} s",
+                    static_cast<double>(silent_ns) / 1e9,
+                    static_cast<double>(lease_ns) / 1e9));
   }
 }
 

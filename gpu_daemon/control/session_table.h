@@ -24,7 +24,14 @@
 namespace carillon::gpud {
 
 // Why a session ends.
-enum class Ending { kDetached, kDied, kEvicted, kShutdown, kNeverFetched };
+enum class Ending {
+  kDetached,
+  kDied,
+  kEvicted,
+  kSilent,
+  kShutdown,
+  kNeverFetched
+};
 
 // Thread safe.
 class SessionTable {
@@ -63,6 +70,10 @@ class SessionTable {
   void EndDevice(uint32_t device_id, Ending ending);
   void EndDevice(const DeviceMemory* memory, Ending ending,
                  const std::string& detail);
+  // Lets every session look after its device, and ends those whose device has
+  // been silent for longer than `lease_ns` (0: however long). To be called every
+  // few hundred milliseconds by one thread.
+  void Tick(shm::Nanoseconds now, shm::Nanoseconds lease_ns);
   // Ends the sessions of a process that is dead.
   void PeerDied(const Peer& peer);
   // Refuses Attach from now on and ends everything.
@@ -74,6 +85,8 @@ class SessionTable {
     std::string sentence;
   };
   static constexpr size_t kRememberedEndings = 64;
+  // Between two ticks of a gpud that runs.
+  static constexpr shm::Nanoseconds kLongestTickNs = 1'000'000'000;
 
   absl::Status Reserve(const std::string& name, pid_t pid);
   void Unreserve(const std::string& name);
@@ -84,6 +97,7 @@ class SessionTable {
   Daemon* const daemon_;
   TicketOffice* const tickets_;
 
+  shm::Nanoseconds last_tick_ns_ = 0;  // of the thread that ticks
   mutable std::mutex mutex_;
   bool shutting_down_ = false;
   uint32_t next_device_id_ = 1;

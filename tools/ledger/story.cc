@@ -26,6 +26,8 @@ std::string_view ReasonWords(uint32_t reason) {
       return "gpud shuts down";
     case CloseReason::kPeerDied:
       return "the device died";
+    case CloseReason::kSilent:
+      return "the device was silent";
   }
   return "for no known reason";
 }

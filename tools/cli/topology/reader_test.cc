@@ -157,7 +157,8 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, restart, "
      "backend, "
      "workers, "
-     "ekt_entries, policy, reserve_sms, memory, trace, record, log_level"},
+     "ekt_entries, policy, reserve_sms, memory, lease_timeout, trace, record, "
+     "log_level"},
     {"BadRestart", "gpu:\n  restart: onfailure\n",
      "t.yaml:2:12: restart: 'onfailure' is not known; did you mean "
      "'on_failure'? (allowed: never, on_failure)"},

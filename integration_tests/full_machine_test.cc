@@ -1,0 +1,242 @@
+// A machine that has no descriptor, no thread or no memory left: gpud and
+// devices are started with every limit from the smallest up until all works.
+// Each failure before is an exit code and a sentence, and leaves nothing behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "devices/sdk/edge.h"
+#include "fmt/format.h"
+#include "integration_tests/checksum_events.h"
+#include "integration_tests/testbed_process.h"
+
+namespace carillon {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using testing::Checksums;
+using ::testing::ContainsRegex;
+using testing::Eventually;
+using ::testing::HasSubstr;
+using testing::Process;
+using testing::Testbed;
+
+constexpr int kFailed = 1;
+constexpr int kTestbedLost = 4;
+// The loader's, before a program of ours runs.
+constexpr int kNotLoaded = 127;
+constexpr char kLoader[] = "error while loading shared libraries";
+constexpr uid_t kNobody = 65534;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+// A directory that everybody may use, gone with the object.
+class Folder {
+ public:
+  Folder() {
+    EXPECT_NE(mkdtemp(path_.data()), nullptr);
+    fs::permissions(path_, fs::perms(0755));
+  }
+  ~Folder() { fs::remove_all(path_); }
+  const std::string& path() const { return path_; }
+  // Made if missing.
+  std::string Testbed(uid_t owner) const {
+    const std::string testbed = path_ + "/testbed";
+    fs::create_directory(testbed);
+    EXPECT_EQ(chown(testbed.c_str(), owner, owner), 0);
+    return testbed;
+  }
+  // A copy, because other users may not look into the folder of the build.
+  std::string Copy(const std::string& program) const {
+    const std::string copy =
+        path_ + "/" + fs::path(program).filename().string();
+    fs::copy_file(testing::Program(program), copy,
+                  fs::copy_options::skip_existing);
+    return copy;
+  }
+
+ private:
+  std::string path_ = "/tmp/carillon-test-XXXXXX";
+};
+
+std::unique_ptr<Process> Start(const std::string& name,
+                               std::vector<std::string> before,
+                               const std::vector<std::string>& argv) {
+  before.insert(before.end(), argv.begin(), argv.end());
+  auto process = Process::Start(name, before);
+  EXPECT_TRUE(process.ok()) << Message(process.status());
+  return *std::move(process);
+}
+
+std::vector<std::string> Limited(const std::string& limit) {
+  return {"/usr/bin/prlimit", limit, "--"};
+}
+std::vector<std::string> AsNobody(const std::string& limit) {
+  return {"/usr/bin/setpriv",
+          "--reuid",
+          std::to_string(kNobody),
+          "--clear-groups",
+          "--",
+          "/usr/bin/prlimit",
+          limit,
+          "--"};
+}
+
+absl::Status VisitTestbed(const std::string& directory) {
+  edge::AttachOptions options;
+  options.testbed_directory = directory;
+  options.name = "visitor";
+  options.kind = "test";
+  auto device = edge::Device::Attach(options);
+  if (!device.ok()) return device.status();
+  auto events = Checksums::Register(**device, 32);
+  if (!events.ok()) return events.status();
+  (*events)->Ring();
+  return (*events)->Take();
+}
+
+// Whether a gpud in `directory` has started and serves; it has ended by then,
+// in order, or with a sentence that matches `sentence`.
+bool GpudWorks(std::unique_ptr<Process> gpud, const std::string& directory,
+               const std::string& sentence) {
+  if (!gpud->WaitForOutput("is up in")) {
+    const auto exit = gpud->Wait();
+    EXPECT_THAT(exit, AnyOf(kFailed, kNotLoaded));
+    EXPECT_THAT(gpud->output(),
+                exit == kNotLoaded
+                    ? ::testing::Matcher<std::string>(HasSubstr(kLoader))
+                    : ContainsRegex(sentence));
+    EXPECT_TRUE(!fs::exists(directory) || fs::is_empty(directory));
+    return false;
+  }
+  const absl::Status visit = VisitTestbed(directory);
+  EXPECT_THAT(visit.code(),
+              AnyOf(absl::StatusCode::kOk, absl::StatusCode::kResourceExhausted,
+                    absl::StatusCode::kUnavailable))
+      << Message(visit);
+  gpud->Signal(SIGTERM);
+  EXPECT_EQ(gpud->Wait(), 0);
+  return visit.ok();
+}
+
+TEST(FullMachineTest, GpudWithEveryNumberOfDescriptors) {
+  const Folder folder;
+  const std::string directory = folder.Testbed(geteuid());
+  int limit = 3;
+  while (
+      limit < 200 && !::testing::Test::HasFailure() &&
+      !GpudWorks(Start("gpud", Limited(fmt::format("--nofile={0}:{0}", limit)),
+                       {testing::Program("gpu_daemon/gpud"), "--dir", directory,
+                        "--workers", "2"}),
+                 directory, "descriptors are needed and [0-9]+ can be had")) {
+    ++limit;
+  }
+  EXPECT_GT(limit, 3);
+  EXPECT_LT(limit, 200);
+}
+
+TEST(FullMachineTest, ADeviceWithEveryNumberOfDescriptors) {
+  const auto testbed = Testbed::Start();
+  ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
+  ASSERT_TRUE(VisitTestbed((*testbed)->directory()).ok());
+  const auto held = [&] {
+    const fs::directory_iterator files(
+        fmt::format("/proc/{}/fd", (*testbed)->gpud().pid()));
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = held();
+  int limit = 3;
+  for (std::optional<int> exit; exit != 0 && limit < 100; ++limit) {
+    const auto fpga =
+        Start("fpga", Limited(fmt::format("--nofile={0}:{0}", limit)),
+              {testing::Program("devices/fpga/fpga"), "--dir",
+               (*testbed)->directory(), "--frames", "3"});
+    exit = fpga->Wait();
+    ASSERT_THAT(exit, AnyOf(0, kFailed, kTestbedLost, kNotLoaded))
+        << "with " << limit;
+    if (exit == 0) break;
+    ASSERT_THAT(fpga->output(),
+                AnyOf(HasSubstr(kLoader), HasSubstr("descriptors"),
+                      HasSubstr("Too many open files")))
+        << "with " << limit;
+    EXPECT_TRUE(Eventually([&] {
+      return (*testbed)->Status().devices() == 0 && held() <= before;
+    })) << "with "
+        << limit;
+  }
+  EXPECT_LT(limit, 100);
+}
+
+TEST(FullMachineTest, GpudWithEveryNumberOfThreads) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  const Folder folder;
+  const std::string directory = folder.Testbed(kNobody);
+  const std::string gpud = folder.Copy("gpu_daemon/gpud");
+  int limit = 1;
+  while (
+      limit < 300 && !::testing::Test::HasFailure() &&
+      !GpudWorks(Start("gpud", AsNobody(fmt::format("--nproc={0}:{0}", limit)),
+                       {gpud, "--dir", directory, "--workers", "2"}),
+                 directory, "threads are needed and [0-9]+ can be had")) {
+    ++limit;
+  }
+  EXPECT_GT(limit, 2);
+  EXPECT_LT(limit, 300);
+}
+
+TEST(FullMachineTest, ADeviceWithEveryNumberOfThreads) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  const Folder folder;
+  const std::string directory = folder.Testbed(kNobody);
+  const auto gpud = Start("gpud", AsNobody("--nproc=unlimited"),
+                          {folder.Copy("gpu_daemon/gpud"), "--dir", directory});
+  ASSERT_TRUE(gpud->WaitForOutput("is up in"));
+  const std::string fpga = folder.Copy("devices/fpga/fpga");
+  int limit = 1;
+  for (; limit < 300; ++limit) {
+    const auto device =
+        Start("fpga", AsNobody(fmt::format("--nproc={0}:{0}", limit)),
+              {fpga, "--dir", directory, "--frames", "3"});
+    const auto exit = device->Wait();
+    if (exit == 0) break;
+    ASSERT_EQ(exit, kFailed) << "with " << limit;
+    ASSERT_THAT(device->output(), HasSubstr("threads are needed"))
+        << "with " << limit;
+  }
+  EXPECT_GT(limit, 2);
+  EXPECT_LT(limit, 300);
+  EXPECT_TRUE(VisitTestbed(directory).ok());
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kTakesTheWholeAddressSpace = true;
+#else
+constexpr bool kTakesTheWholeAddressSpace = false;
+#endif
+
+TEST(FullMachineTest, GpudWithEverySizeOfAddressSpace) {
+  if (kTakesTheWholeAddressSpace) GTEST_SKIP() << "a sanitizer needs it all";
+  const Folder folder;
+  const std::string directory = folder.Testbed(geteuid());
+  constexpr uint64_t kStep = 16 << 20;
+  uint64_t limit = kStep;
+  while (limit < (uint64_t{16} << 30) && !::testing::Test::HasFailure() &&
+         !GpudWorks(Start("gpud", Limited(fmt::format("--as={0}:{0}", limit)),
+                          {testing::Program("gpu_daemon/gpud"), "--dir",
+                           directory, "--workers", "2", "--memory", "16M"}),
+                    directory, "ulimit -v|out of memory|no memory")) {
+    limit += kStep;
+  }
+  EXPECT_GT(limit, kStep);
+  EXPECT_LT(limit, uint64_t{16} << 30);
+}
+
+}  // namespace
+}  // namespace carillon
