@@ -224,9 +224,9 @@ TEST_F(SilentPeersTest, GpudEndsInOrderAlthoughItsPeersAreStopped) {
   StartGpud();
   auto fpga = StartFpga();
   // Streams and calls that nobody reads any more.
-  auto caller = StartDevice("caller", "integration_tests/hostile_device",
-                            {"--dir", testbed_->directory(), "--name", "caller",
-                             "--trick", "flood-calls"});
+  auto caller =
+      StartDevice("caller", "integration_tests/hostile_device",
+                  {"--dir", testbed_->directory(), "--trick", "flood-calls"});
   ASSERT_TRUE(caller->WaitForOutput("holding"));
   fpga->Stop();
   caller->Stop();

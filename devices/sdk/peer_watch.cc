@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -105,6 +106,7 @@ absl::StatusOr<std::unique_ptr<PeerWatch>> PeerWatch::Start(
 PeerWatch::PeerWatch(const Session& session, int32_t pid, UniqueFd pidfd,
                      UniqueFd stop)
     : session_(session),
+      started_ns_(shm::NowNs()),
       pid_(pid),
       pidfd_(std::move(pidfd)),
       stop_(std::move(stop)),
@@ -154,10 +156,13 @@ CloseReason PeerWatch::gpuds_reason() const {
 }
 
 std::string PeerWatch::SilenceOfGpud() const {
-  const shm::Nanoseconds heard = shm::LoadShared(session_.control->heartbeat_ns,
-                                                 std::memory_order_relaxed);
+  // Writer: gpud, not at once.
+  const shm::Nanoseconds heard =
+      std::max(shm::LoadShared(session_.control->heartbeat_ns,
+                               std::memory_order_relaxed),
+               started_ns_);
   const shm::Nanoseconds now = shm::NowNs();
-  if (heard == 0 || now < heard + kGpudIsSilentNs) return "";
+  if (now < heard + kGpudIsSilentNs) return "";
   return fmt::format(
       "; gpud (pid {}) has been silent for {:.1f} s: is it stopped?", pid_,
       static_cast<double>(now - heard) / 1e9);

@@ -83,6 +83,7 @@ class PeerWatch {
   shm::CloseReason gpuds_reason() const;
 
   const Session session_;
+  const shm::Nanoseconds started_ns_;
   const int32_t pid_;
   const shm::UniqueFd pidfd_;         // may be none
   const shm::UniqueFd stop_;          // eventfd
