@@ -185,7 +185,9 @@ void AdminService::CancelStuckStreams(shm::Nanoseconds now) {
   std::lock_guard lock(streams_mutex_);
   for (const Stream& stream : streams_) {
     const shm::Nanoseconds since = stream.watcher->overflowed_ns();
-    if (since != 0 && now > since + kStuckNs) stream.context->TryCancel();
+    if (since == 0 || now <= since + kStuckNs) continue;
+    stream.context->TryCancel();
+    if (now > since + 2 * kStuckNs) cut_(stream.context->peer());
   }
 }
 

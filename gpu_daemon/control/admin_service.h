@@ -28,11 +28,13 @@ class AdminService final : public v1::Admin::Service {
 
   // `request_shutdown` returns at once.
   AdminService(About about, Daemon* daemon, SessionTable* sessions,
-               std::function<void()> request_shutdown)
+               std::function<void()> request_shutdown,
+               std::function<void(const std::string& grpc_peer)> cut)
       : about_(std::move(about)),
         daemon_(daemon),
         sessions_(sessions),
-        request_shutdown_(std::move(request_shutdown)) {}
+        request_shutdown_(std::move(request_shutdown)),
+        cut_(std::move(cut)) {}
 
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::GetStatusRequest* request,
@@ -72,7 +74,8 @@ class AdminService final : public v1::Admin::Service {
                               v1::RegisterModuleResponse* response) override;
 
   // Ends the calls to Watch whose callers stopped reading: a blocked write ends
-  // no other way.
+  // no other way. Where the call's end does not get through either, because the
+  // caller is stopped, its connection ends.
   void CancelStuckStreams(shm::Nanoseconds now);
 
  private:
@@ -90,6 +93,8 @@ class AdminService final : public v1::Admin::Service {
   Daemon* const daemon_;
   SessionTable* const sessions_;
   const std::function<void()> request_shutdown_;
+  // Ends a caller's connection.
+  const std::function<void(const std::string& grpc_peer)> cut_;
   // Calls to Drain in progress. Writers and readers: they. Relaxed: only the
   // number counts.
   std::atomic<uint32_t> drains_{0};

@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "fmt/format.h"
@@ -144,9 +147,11 @@ absl::Status ControlPlane::Open() {
   daemon_.loop = loop_.get();
   daemon_.backend = backend_.get();
   daemon_.kernels = &kernels_;
-  admin_.emplace(AdminService::About{.testbed = options_.testbed,
-                                     .started_ns = shm::NowNs()},
-                 &daemon_, &sessions_, [this] { RequestShutdown(); });
+  admin_.emplace(
+      AdminService::About{.testbed = options_.testbed,
+                          .started_ns = shm::NowNs()},
+      &daemon_, &sessions_, [this] { RequestShutdown(); },
+      [this](const std::string& peer) { peers_.Cut(peer); });
   if (auto status = StartServer(); !status.ok()) return status;
   if (auto status = OpenSockets(); !status.ok()) return status;
   return StartClock();
@@ -258,8 +263,24 @@ void ControlPlane::ShutDown() {
   // Ends the Watch streams, once they have sent what they have.
   if (bus_ != nullptr) bus_->Close();
   if (server_ != nullptr) {
+    // gRPC waits for the writes to peers that are stopped: these end here.
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool ended = false;
+    std::thread cutter([&] {
+      std::unique_lock lock(mutex);
+      if (!changed.wait_for(lock, 2 * kLastCalls, [&] { return ended; })) {
+        peers_.CutAll();
+      }
+    });
     server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
     server_->Wait();
+    {
+      std::lock_guard lock(mutex);
+      ended = true;
+    }
+    changed.notify_one();
+    cutter.join();
   }
   if (backend_ != nullptr) backend_->Stop();
 }

@@ -48,6 +48,17 @@ std::optional<uint64_t> StartTime(pid_t pid) {
   return ticks;
 }
 
+// Of the connection that gRPC calls "fd:N"; -1 if it is no such.
+int NumberOf(std::string_view grpc_peer) {
+  constexpr std::string_view kPrefix = "fd:";
+  if (!grpc_peer.starts_with(kPrefix)) return -1;
+  int connection = -1;
+  const char* const end = grpc_peer.data() + grpc_peer.size();
+  const auto parsed =
+      std::from_chars(grpc_peer.data() + kPrefix.size(), end, connection);
+  return parsed.ec == std::errc() && parsed.ptr == end ? connection : -1;
+}
+
 // 0 if it is not open.
 ino_t InodeOf(int connection) {
   struct stat info {};
@@ -163,16 +174,25 @@ void PeerTable::Forget(const Peer& peer) {
 }
 
 std::shared_ptr<const Peer> PeerTable::Find(std::string_view grpc_peer) const {
-  constexpr std::string_view kPrefix = "fd:";
-  if (!grpc_peer.starts_with(kPrefix)) return nullptr;
-  int connection = -1;
-  const char* const end = grpc_peer.data() + grpc_peer.size();
-  const auto parsed =
-      std::from_chars(grpc_peer.data() + kPrefix.size(), end, connection);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return nullptr;
   std::lock_guard lock(mutex_);
-  const auto found = by_connection_.find(connection);
+  const auto found = by_connection_.find(NumberOf(grpc_peer));
   return found == by_connection_.end() ? nullptr : found->second.peer;
+}
+
+void PeerTable::Cut(std::string_view grpc_peer) {
+  std::lock_guard lock(mutex_);
+  const auto found = by_connection_.find(NumberOf(grpc_peer));
+  if (found == by_connection_.end()) return;
+  if (InodeOf(found->first) == found->second.inode) {
+    shutdown(found->first, SHUT_RDWR);
+  }
+}
+
+void PeerTable::CutAll() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [connection, entry] : by_connection_) {
+    if (InodeOf(connection) == entry.inode) shutdown(connection, SHUT_RDWR);
+  }
 }
 
 size_t PeerTable::size() const {

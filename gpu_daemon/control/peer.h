@@ -64,6 +64,12 @@ class PeerTable {
   // connection's number.
   std::shared_ptr<const Peer> Find(std::string_view grpc_peer) const;
 
+  // Ends the connection of an RPC, or all. gRPC itself waits for ever for a
+  // peer that is stopped and takes no more bytes: its pending writes, and what
+  // waits for them, end only so.
+  void Cut(std::string_view grpc_peer);
+  void CutAll();
+
   size_t size() const;
 
  private:
