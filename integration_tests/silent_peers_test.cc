@@ -117,6 +117,14 @@ TEST_F(SilentPeersTest, AGpudThatWasStoppedHoldsItsAbsenceAgainstNobody) {
   auto witness = Attach("witness", milliseconds(100));
   auto fpga = StartFpga();
   fpga->Stop();
+  // gpud has seen its last sign of life.
+  ASSERT_TRUE(Eventually([&] {
+    const v1::ListDevicesResponse devices = testbed_->Devices();
+    for (const v1::Device& device : devices.devices()) {
+      if (device.name() == "fpga0") return device.silent_ns() > 500'000'000;
+    }
+    return false;
+  }));
   testbed_->gpud().Stop();
   // Longer than the lease.
   ASSERT_TRUE(Eventually([&] {
