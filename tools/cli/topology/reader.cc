@@ -1,16 +1,10 @@
 #include "tools/cli/topology/reader.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,52 +14,13 @@
 namespace carillon::cli {
 namespace {
 
-// Looks at a file's shape before anything is built from it: a few bytes of
-// nesting or of aliases must not cost much.
-class ShapeCheck : public YAML::EventHandler {
- public:
-  void OnDocumentStart(const YAML::Mark&) override {}
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw YAML::ParserException(mark, "aliases are not allowed");
-  }
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&,
-                       YAML::anchor_t, YAML::EmitterStyle::value) override {
-    Descend(mark);
-  }
-  void OnSequenceEnd() override { --depth_; }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {
-    Descend(mark);
-  }
-  void OnMapEnd() override { --depth_; }
-
- private:
-  void Descend(const YAML::Mark& mark) {
-    if (++depth_ > kMaxTopologyDepth) {
-      throw YAML::ParserException(
-          mark, fmt::format("nested deeper than {} levels", kMaxTopologyDepth));
-    }
-  }
-
-  int depth_ = 0;
-};
-
-const char* TypeWord(const YAML::Node& node) {
-  if (node.IsMap()) return "a map";
-  if (node.IsSequence()) return "a list";
-  if (node.IsScalar()) return "a value";
-  return "nothing";
-}
-
 // The file's nodes against the tables of keys.h.
-class Reader {
+class Reader : StrictReader {
  public:
   Reader(std::string_view default_name, TopologyReading* reading)
-      : default_name_(default_name), reading_(*reading) {}
+      : StrictReader(&reading->problems),
+        default_name_(default_name),
+        reading_(*reading) {}
 
   void ReadFile(const YAML::Node& root) {
     reading_.topology.name = default_name_;
@@ -97,84 +52,6 @@ class Reader {
   }
 
  private:
-  struct Entry {
-    YAML::Mark mark;  // of the key
-    YAML::Node node;
-  };
-  using EntryList = std::vector<std::pair<std::string, Entry>>;
-
-  void Complain(const YAML::Mark& mark, std::string text) {
-    reading_.problems.push_back(
-        {mark.line + 1, mark.column + 1, std::move(text)});
-  }
-  void Complain(const YAML::Node& node, std::string text) {
-    Complain(node.Mark(), std::move(text));
-  }
-
-  void ComplainUnknown(const YAML::Mark& mark, const std::string& key,
-                       std::string_view where,
-                       std::vector<std::string_view> known) {
-    Complain(mark,
-             fmt::format("unknown key {} {}{}", Quote(key), where,
-                         DidYouMean(key, known,
-                                    fmt::format("; known keys: {}",
-                                                fmt::join(known, ", ")))));
-  }
-
-  // The entries of a map in the file's order, without keys that are no text or
-  // came before.
-  EntryList Entries(const YAML::Node& map, std::string_view where) {
-    EntryList entries;
-    std::map<std::string, int> lines;
-    for (const auto& entry : map) {
-      if (!entry.first.IsScalar()) {
-        Complain(entry.first, fmt::format("a key of {} is {}", where,
-                                          TypeWord(entry.first)));
-        continue;
-      }
-      const std::string key = entry.first.Scalar();
-      const auto [first, is_new] =
-          lines.emplace(key, entry.first.Mark().line + 1);
-      if (!is_new) {
-        Complain(entry.first, fmt::format("key {} is there twice (first in "
-                                          "line {})",
-                                          Quote(key), first->second));
-        continue;
-      }
-      entries.push_back({key, {entry.first.Mark(), entry.second}});
-    }
-    return entries;
-  }
-
-  // The text of a scalar; complains otherwise.
-  bool ReadScalar(const Entry& entry, std::string_view key, std::string* text) {
-    if (entry.node.IsScalar()) {
-      *text = entry.node.Scalar();
-      return true;
-    }
-    if (entry.node.IsNull()) {
-      Complain(entry.mark, fmt::format("{} has no value", key));
-    } else {
-      Complain(entry.mark,
-               fmt::format("{} is {}, not a value", key, TypeWord(entry.node)));
-    }
-    return false;
-  }
-
-  template <class T, class Read>
-  bool ReadInto(const Entry& entry, std::string_view key, Read read, T* value) {
-    std::string text;
-    if (!ReadScalar(entry, key, &text)) return false;
-    absl::StatusOr<T> result = read(text);
-    if (!result.ok()) {
-      Complain(entry.node, fmt::format("{}: {}", key,
-                                       std::string(result.status().message())));
-      return false;
-    }
-    *value = *std::move(result);
-    return true;
-  }
-
   bool ReadName(const Entry& entry, std::string_view key, std::string* name) {
     std::string text;
     if (!ReadScalar(entry, key, &text)) return false;
@@ -224,13 +101,6 @@ class Reader {
     }
   }
 
-  bool IsMap(const Entry& entry, std::string_view what) {
-    if (entry.node.IsMap()) return true;
-    Complain(entry.mark,
-             fmt::format("{} is {}, not a map", what, TypeWord(entry.node)));
-    return false;
-  }
-
   // `also`: keys beside the table's, for the suggestion.
   void ReadKnown(const std::string& name, const Entry& entry,
                  std::span<const Key> keys, std::vector<std::string_view> also,
@@ -245,11 +115,7 @@ class Reader {
 
   void ReadDevices(const Entry& entry) {
     if (entry.node.IsNull()) return;
-    if (!entry.node.IsSequence()) {
-      Complain(entry.mark,
-               fmt::format("devices is {}, not a list", TypeWord(entry.node)));
-      return;
-    }
+    if (!IsList(entry, "devices")) return;
     for (const YAML::Node& device : entry.node) {
       if (!device.IsMap()) {
         Complain(device, fmt::format("a device is a map with at least name and "
@@ -342,14 +208,6 @@ class Reader {
     return FindEntry(entries, name) == nullptr ? key->fallback : "";
   }
 
-  static const Entry* FindEntry(const EntryList& entries,
-                                std::string_view name) {
-    for (const auto& [key, entry] : entries) {
-      if (key == name) return &entry;
-    }
-    return nullptr;
-  }
-
   bool ReadKind(const Entry& entry, const DeviceKind** kind) {
     std::string text;
     if (!ReadScalar(entry, "kind", &text)) return false;
@@ -426,8 +284,27 @@ class Reader {
   std::map<std::string, int> device_lines_;
 };
 
-// Makes relative paths in the file relative to its folder.
-void AnchorPaths(const std::filesystem::path& folder, Topology& topology) {
+}  // namespace
+
+TopologyReading ReadTopology(std::string_view text,
+                             std::string_view default_name) {
+  TopologyReading reading;
+  ReadYaml(text, "the smallest topology is `name: demo`", &reading.problems,
+           [&](const YAML::Node& root) {
+             ReadTopologyNode(root, default_name, &reading);
+           });
+  return reading;
+}
+
+void ReadTopologyNode(const YAML::Node& root, std::string_view default_name,
+                      TopologyReading* reading) {
+  Reader(default_name, reading).ReadFile(root);
+}
+
+void AnchorPaths(const std::string& file, Topology& topology) {
+  std::error_code error;
+  const std::filesystem::path folder =
+      std::filesystem::absolute(file, error).parent_path();
   const auto anchor = [&](std::string& path) {
     path = (folder / path).lexically_normal().string();
   };
@@ -447,80 +324,12 @@ void AnchorPaths(const std::filesystem::path& folder, Topology& topology) {
   }
 }
 
-}  // namespace
-
-std::string Problem::ToString(std::string_view file) const {
-  if (line == 0) return fmt::format("{}: {}", file, text);
-  return fmt::format("{}:{}:{}: {}", file, line, column, text);
-}
-
-TopologyReading ReadTopology(std::string_view text,
-                             std::string_view default_name) {
-  TopologyReading reading;
-  if (text.size() > kMaxTopologyBytes) {
-    reading.problems.push_back(
-        {0, 0,
-         fmt::format("the file has {} bytes; allowed: {}", text.size(),
-                     FormatExactSize(kMaxTopologyBytes))});
-    return reading;
-  }
-  // yaml-cpp throws; nothing of it leaves this function.
-  try {
-    std::istringstream stream{std::string(text)};
-    YAML::Parser parser(stream);
-    ShapeCheck shape;
-    int documents = 0;
-    // No further: what is no document's beginning, like a comma, yaml-cpp takes
-    // for one empty document after another.
-    while (documents < 2 && parser.HandleNextDocument(shape)) ++documents;
-    if (documents > 1) {
-      reading.problems.push_back(
-          {0, 0,
-           "the file has more than one document, or text behind the first that "
-           "belongs to nothing"});
-      return reading;
-    }
-    const YAML::Node root = YAML::Load(std::string(text));
-    if (!root.IsDefined() || root.IsNull()) {
-      reading.problems.push_back(
-          {0, 0, "the file is empty; the smallest topology is `name: demo`"});
-      return reading;
-    }
-    Reader(default_name, &reading).ReadFile(root);
-  } catch (const YAML::Exception& error) {
-    reading.problems.push_back(
-        {error.mark.line + 1, error.mark.column + 1, error.msg});
-  }
-  std::stable_sort(reading.problems.begin(), reading.problems.end(),
-                   [](const Problem& a, const Problem& b) {
-                     return std::pair(a.line, a.column) <
-                            std::pair(b.line, b.column);
-                   });
-  return reading;
-}
-
 absl::StatusOr<TopologyReading> ReadTopologyFile(
     const std::string& path, std::string_view default_name) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is a folder, not a topology file", path));
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const std::string message =
-        fmt::format("cannot read {}: {}", path, std::strerror(errno));
-    return errno == EACCES || errno == EPERM
-               ? absl::PermissionDeniedError(message)
-               : absl::NotFoundError(message);
-  }
-  std::string text(kMaxTopologyBytes + 1, '\0');
-  file.read(text.data(), text.size());
-  text.resize(file.gcount());
-  TopologyReading reading = ReadTopology(text, default_name);
-  AnchorPaths(std::filesystem::absolute(path, error).parent_path(),
-              reading.topology);
+  const auto text = ReadYamlFile(path, "a topology file");
+  if (!text.ok()) return text.status();
+  TopologyReading reading = ReadTopology(*text, default_name);
+  AnchorPaths(path, reading.topology);
   return reading;
 }
 
@@ -530,12 +339,7 @@ absl::StatusOr<Topology> LoadTopology(const std::string& path,
       ReadTopologyFile(path, default_name);
   if (!reading.ok()) return reading.status();
   if (reading->problems.empty()) return std::move(reading->topology);
-  std::string lines;
-  for (const Problem& problem : reading->problems) {
-    if (!lines.empty()) lines += "\n";
-    lines += problem.ToString(path);
-  }
-  return absl::InvalidArgumentError(lines);
+  return absl::InvalidArgumentError(ToString(reading->problems, path));
 }
 
 }  // namespace carillon::cli

@@ -8,22 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/cli/topology/strict_yaml.h"
 #include "tools/cli/topology/topology.h"
 
 namespace carillon::cli {
-
-inline constexpr size_t kMaxTopologyBytes = 1 << 20;
-inline constexpr int kMaxTopologyDepth = 16;
-
-struct Problem {
-  // From 1; 0: the file as a whole.
-  int line = 0;
-  int column = 0;
-  std::string text;
-
-  // "FILE:7:5: text", "FILE: text".
-  std::string ToString(std::string_view file) const;
-};
 
 struct TopologyReading {
   // Complete only when there are no problems.
@@ -34,6 +22,12 @@ struct TopologyReading {
 // `default_name`: the testbed's name when the file gives none.
 TopologyReading ReadTopology(std::string_view text,
                              std::string_view default_name);
+
+// A topology that is part of another file.
+void ReadTopologyNode(const YAML::Node& root, std::string_view default_name,
+                      TopologyReading* reading);
+// Makes relative paths in the topology relative to the folder of `file`.
+void AnchorPaths(const std::string& file, Topology& topology);
 
 // Programs of exec devices that are relative to the file get its folder.
 // Errors: NotFound; PermissionDenied; InvalidArgument with one line a problem.

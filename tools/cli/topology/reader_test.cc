@@ -300,7 +300,7 @@ TEST(Topology, RefusesDeepNestingWithoutBuildingIt) {
 }
 
 TEST(Topology, RefusesALargeFile) {
-  EXPECT_THAT(Problems("name: x\n" + std::string(kMaxTopologyBytes, '#')),
+  EXPECT_THAT(Problems("name: x\n" + std::string(kMaxYamlBytes, '#')),
               ElementsAre("t.yaml: the file has 1048584 bytes; allowed: 1MiB"));
 }
 
