@@ -24,6 +24,20 @@ constexpr Unit kUnits[] = {
     {"B", 1},
 };
 
+struct TimeUnit {
+  std::string_view name;
+  uint64_t ns;
+};
+
+constexpr TimeUnit kTimeUnits[] = {
+    {"min", 60'000'000'000},
+    {"s", 1'000'000'000},
+    {"ms", 1'000'000},
+    {"us", 1'000},
+    {"ns", 1},
+};
+constexpr uint64_t kMostDuration = uint64_t{24} * 3600 * 1'000'000'000;
+
 constexpr size_t kQuotedCharacters = 60;
 
 // Length of the UTF-8 sequence that `text` starts with; 0 if it is none or a
@@ -71,6 +85,47 @@ absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
     return number * candidate.bytes;
   }
   return absl::InvalidArgumentError(bad);
+}
+
+absl::StatusOr<uint64_t> ParseDuration(std::string_view text) {
+  const absl::Status bad = absl::InvalidArgumentError(
+      fmt::format("{} is not a duration of at most a day; write a number with "
+                  "ns, us, ms, s or min, like 500ms",
+                  Quote(text)));
+  if (text == "0") return 0;
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || number > kMostDuration) return bad;
+  // Digits behind the point, exactly: 1.5 is 15 tenths.
+  unsigned __int128 digits = number;
+  uint64_t scale = 1;
+  if (rest != end && *rest == '.') {
+    const char* const point = rest++;
+    for (; rest != end && *rest >= '0' && *rest <= '9'; ++rest) {
+      if (scale >= 1'000'000'000) return bad;
+      scale *= 10;
+      digits = digits * 10 + static_cast<uint64_t>(*rest - '0');
+    }
+    if (rest == point + 1) return bad;
+  }
+  std::string_view unit(rest, end - rest);
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const TimeUnit& candidate : kTimeUnits) {
+    if (candidate.name != unit) continue;
+    const unsigned __int128 ns = digits * candidate.ns;
+    if (ns % scale != 0 || ns / scale > kMostDuration) return bad;
+    return static_cast<uint64_t>(ns / scale);
+  }
+  return bad;
+}
+
+std::string FormatExactDuration(uint64_t ns) {
+  if (ns == 0) return "0";
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (ns % unit.ns == 0) return fmt::format("{}{}", ns / unit.ns, unit.name);
+  }
+  return "";
 }
 
 std::string FormatBytes(uint64_t bytes) {

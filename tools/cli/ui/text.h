@@ -16,6 +16,12 @@ namespace carillon::cli {
 // unit, or more than 64 bits.
 absl::StatusOr<uint64_t> ParseSize(std::string_view text);
 
+// "500ms", "1.5 s", "20us", "0": nanoseconds. InvalidArgument: no number, no or
+// an unknown unit, a fraction of a nanosecond, or more than a day.
+absl::StatusOr<uint64_t> ParseDuration(std::string_view text);
+// "500ms" with the largest unit that divides it: what ParseDuration() reads.
+std::string FormatExactDuration(uint64_t ns);
+
 // "64 MiB", "1.5 GiB", "512 B": exact for whole units, else one decimal.
 std::string FormatBytes(uint64_t bytes);
 // "64MiB" when a unit divides it, else the number: what ParseSize() reads.

@@ -34,6 +34,36 @@ TEST(ParseSize, RefusesMoreThanSixtyFourBits) {
             "'16777216TiB' is more than 64 bits hold");
 }
 
+TEST(ParseDuration, TakesUnitsAndFractions) {
+  EXPECT_EQ(*ParseDuration("0"), 0u);
+  EXPECT_EQ(*ParseDuration("7ns"), 7u);
+  EXPECT_EQ(*ParseDuration("20us"), 20'000u);
+  EXPECT_EQ(*ParseDuration("500 ms"), 500'000'000u);
+  EXPECT_EQ(*ParseDuration("1.5s"), 1'500'000'000u);
+  EXPECT_EQ(*ParseDuration("0.001us"), 1u);
+  EXPECT_EQ(*ParseDuration("1440min"), uint64_t{86400} * 1'000'000'000);
+}
+
+TEST(ParseDuration, RefusesWhatIsNone) {
+  for (const char* text :
+       {"", "s", "5", "5 hours", "-1s", ".5s", "1.s", "0.0001us", "1441min",
+        "99999999999999999999s", "1s ", "1.00000000000s"}) {
+    EXPECT_FALSE(ParseDuration(text).ok()) << text;
+  }
+  EXPECT_THAT(std::string(ParseDuration("5").status().message()),
+              HasSubstr("'5' is not a duration of at most a day; write a "
+                        "number with ns, us, ms, s or min"));
+}
+
+TEST(FormatExactDuration, IsReadBackToTheSameNumber) {
+  for (const uint64_t ns :
+       {uint64_t{0}, uint64_t{1}, uint64_t{1500}, uint64_t{1'500'000'000},
+        uint64_t{60'000'000'000}, uint64_t{86'400'000'000'000}}) {
+    EXPECT_EQ(*ParseDuration(FormatExactDuration(ns)), ns);
+  }
+  EXPECT_EQ(FormatExactDuration(500'000'000), "500ms");
+}
+
 TEST(FormatBytes, IsExactForWholeUnitsAndRoundsOthers) {
   EXPECT_EQ(FormatBytes(0), "0 B");
   EXPECT_EQ(FormatBytes(1023), "1023 B");
