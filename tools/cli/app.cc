@@ -28,6 +28,10 @@ constexpr char kShortHelp[] =
 
 )";
 
+std::string CommandLine(const Command& command) {
+  return fmt::format("  {:<12} {}\n", command.name, command.summary);
+}
+
 void PrintHelp(Console& console, bool full) {
   std::string text = kShortHelp;
   std::string_view group;
@@ -39,8 +43,7 @@ void PrintHelp(Console& console, bool full) {
       text += full ? fmt::format("{}:\n", group)
                    : fmt::format("{:<20} ", fmt::format("{}:", group));
     }
-    text += full ? fmt::format("  {:<10} {}\n", command.name, command.summary)
-                 : fmt::format(" {}", command.name);
+    text += full ? CommandLine(command) : fmt::format(" {}", command.name);
   }
   text += full ? "\ncarillon help COMMAND says more; docs/cli.md says all.\n"
                : "\n\ncarillon help lists the commands, carillon help COMMAND "
@@ -107,6 +110,15 @@ absl::Status RunCommand(const Command& command,
   }
 }
 
+// Those whose name has two words, of which this is the first.
+std::vector<const Command*> FamilyOf(const std::string& word) {
+  std::vector<const Command*> family;
+  for (const Command& command : Commands()) {
+    if (command.name.starts_with(word + " ")) family.push_back(&command);
+  }
+  return family;
+}
+
 absl::Status UnknownCommand(const std::string& name) {
   std::vector<std::string_view> names;
   for (const Command& command : Commands()) {
@@ -118,6 +130,32 @@ absl::Status UnknownCommand(const std::string& name) {
       "carillon help");
 }
 
+void PrintFamily(const std::vector<const Command*>& family, Console& console) {
+  for (const Command* command : family) console.Print(CommandLine(*command));
+  console.Print(
+      fmt::format("\ncarillon help {} says more.\n", family.front()->name));
+}
+
+// The command that `words` begin with, and how many of them it is; null with an
+// error, or when its family was shown.
+absl::StatusOr<const Command*> ChooseCommand(
+    const std::vector<std::string>& words, size_t* taken, Console& console) {
+  const std::string& first = words[0];
+  *taken = 1;
+  if (const Command* command = FindCommand(first)) return command;
+  const auto family = FamilyOf(first);
+  if (family.empty()) return UnknownCommand(first);
+  const bool only = words.size() == 1;
+  if (only || words[1] == "--help" || words[1] == "-h") {
+    PrintFamily(family, console);
+    return nullptr;
+  }
+  *taken = 2;
+  const std::string name = first + " " + words[1];
+  if (const Command* command = FindCommand(name)) return command;
+  return UnknownCommand(name);
+}
+
 absl::Status Dispatch(const std::vector<std::string>& arguments,
                       Console& console) {
   if (arguments.empty()) {
@@ -125,23 +163,23 @@ absl::Status Dispatch(const std::vector<std::string>& arguments,
     return absl::OkStatus();
   }
   const std::string& first = arguments[0];
-  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (first == "--version" || first == "version") {
     console.Print(fmt::format("{}\n", kVersion));
     return absl::OkStatus();
   }
-  if (first == "--help" || first == "-h" || first == "help") {
-    if (rest.empty()) {
-      PrintHelp(console, /*full=*/true);
-      return absl::OkStatus();
-    }
-    const Command* const command = FindCommand(rest[0]);
-    if (command == nullptr) return UnknownCommand(rest[0]);
-    return RunCommand(*command, {"--help"}, console);
+  const bool help = first == "--help" || first == "-h" || first == "help";
+  const std::vector<std::string> words(arguments.begin() + (help ? 1 : 0),
+                                       arguments.end());
+  if (words.empty()) {
+    PrintHelp(console, /*full=*/true);
+    return absl::OkStatus();
   }
-  const Command* const command = FindCommand(first);
-  if (command == nullptr) return UnknownCommand(first);
-  return RunCommand(*command, rest, console);
+  size_t taken = 0;
+  const auto command = ChooseCommand(words, &taken, console);
+  if (!command.ok()) return command.status();
+  if (*command == nullptr) return absl::OkStatus();
+  if (help) return RunCommand(**command, {"--help"}, console);
+  return RunCommand(**command, {words.begin() + taken, words.end()}, console);
 }
 
 // -o json holds for errors too, even for those of parsing.

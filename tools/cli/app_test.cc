@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 
 #include "tools/cli/command.h"
 #include "tools/cli/testbed/directory.h"
@@ -68,8 +69,12 @@ TEST_F(AppTest, BareCommandShowsExamplesAndEveryCommand) {
 TEST_F(AppTest, HelpOfEveryCommandStartsWithExamples) {
   for (const Command& command : Commands()) {
     const std::string name(command.name);
-    for (const auto& line : {std::vector<std::string>{"help", name},
-                             std::vector<std::string>{name, "--help"}}) {
+    std::vector<std::string> words;
+    std::istringstream stream(name);
+    for (std::string word; stream >> word;) words.push_back(word);
+    for (const bool first : {true, false}) {
+      std::vector<std::string> line = words;
+      line.insert(first ? line.begin() : line.end(), first ? "help" : "--help");
       const Outcome outcome = RunLine(line);
       EXPECT_EQ(outcome.code, 0);
       EXPECT_THAT(outcome.out, StartsWith("carillon " + name + ": "));
@@ -82,9 +87,10 @@ TEST_F(AppTest, HelpOfEveryCommandStartsWithExamples) {
 TEST_F(AppTest, EveryCommandButTheHiddenOneTakesOutputJson) {
   for (const Command& command : Commands()) {
     if (command.group.empty()) continue;
-    EXPECT_THAT(RunLine({"help", std::string(command.name)}).out,
-                HasSubstr("--output"))
-        << command.name;
+    std::vector<std::string> line = {"help"};
+    std::istringstream words{std::string(command.name)};
+    for (std::string word; words >> word;) line.push_back(word);
+    EXPECT_THAT(RunLine(line).out, HasSubstr("--output")) << command.name;
   }
 }
 
@@ -110,6 +116,26 @@ TEST_F(AppTest, SuggestsTheNearestCommand) {
             "  hint: carillon help\n");
   EXPECT_EQ(RunLine({"help", "uo"}).err,
             "carillon: unknown command 'uo'; did you mean 'up'?\n"
+            "  hint: carillon help\n");
+}
+
+TEST_F(AppTest, AFirstWordOfTwoListsItsCommands) {
+  for (const auto& line : {std::vector<std::string>{"fault"},
+                           std::vector<std::string>{"fault", "--help"},
+                           std::vector<std::string>{"help", "fault"}}) {
+    const Outcome outcome = RunLine(line);
+    EXPECT_EQ(outcome.code, 0);
+    for (const char* name :
+         {"fault points", "fault list", "fault inject", "fault clear"}) {
+      EXPECT_THAT(outcome.out, HasSubstr(name));
+    }
+    EXPECT_THAT(outcome.out, Not(HasSubstr("doctor")));
+  }
+  const Outcome outcome = RunLine({"fault", "lits"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err,
+            "carillon: unknown command 'fault lits'; did you mean 'fault "
+            "list'?\n"
             "  hint: carillon help\n");
 }
 
@@ -266,6 +292,25 @@ TEST_F(AppTest, ValidatesFiles) {
   EXPECT_EQ(json["problems"][1]["line"], 2);
   EXPECT_EQ(RunLine({"validate", "/no/such/file"}).code, 3);
   EXPECT_EQ(RunLine({"validate"}).code, 2);
+}
+
+TEST_F(AppTest, ValidatesPlans) {
+  const std::string file = folder_.path() + "/p.yaml";
+  std::ofstream(file) << "plan: p\ntopology: {name: lab, devices: [{name: a, "
+                         "kind: fpga}]}\nfaults: [{name: x, target: "
+                         "{process: a}, do: kill}]\n";
+  Outcome outcome = RunLine({"validate", file});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, file +
+                             ": ok, plan 'p' with 1 fault for testbed 'lab' "
+                             "with 1 device\n");
+  std::ofstream(file) << "plan: p\nfaults: [{name: x, do: kil}]\n";
+  outcome = RunLine({"validate", file, "-o", "json"});
+  EXPECT_EQ(outcome.code, 2);
+  const Json json = Json::parse(outcome.out, nullptr, false);
+  EXPECT_EQ(json["plan"], "p");
+  EXPECT_EQ(json["problems"][0]["text"],
+            "do: 'kil' is no action; did you mean 'kill'?");
 }
 
 TEST_F(AppTest, RefusesARuntimeDirectoryWithATooLongPath) {

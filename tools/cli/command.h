@@ -19,7 +19,7 @@ namespace carillon::cli {
 using Run = std::function<absl::Status()>;
 
 struct Command {
-  std::string_view name;
+  std::string_view name;  // one word, or two: "fault list"
   // Heading in `carillon help`; empty: not shown there.
   std::string_view group;
   std::string_view summary;

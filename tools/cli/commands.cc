@@ -8,6 +8,7 @@ namespace {
 constexpr char kRun[] = "Run a testbed";
 constexpr char kLook[] = "Look into it";
 constexpr char kSteer[] = "Steer it";
+constexpr char kBreak[] = "Break it on purpose";
 constexpr char kProve[] = "Measure and prove";
 
 constexpr Command kCommands[] = {
@@ -27,8 +28,9 @@ constexpr Command kCommands[] = {
     {"ps", kRun, "list the processes of all testbeds", "carillon ps", MakePs},
     {"logs", kRun, "show what the processes have logged",
      "carillon logs\ncarillon logs -f nic0", MakeLogs},
-    {"validate", kRun, "check a topology file",
+    {"validate", kRun, "check a topology file or a fault plan",
      "carillon validate lab.yaml\n"
+     "carillon validate plan.yaml\n"
      "carillon validate --schema > topology.schema.json",
      MakeValidate},
     {"cleanup", kRun, "remove what dead testbeds have left",
@@ -61,6 +63,22 @@ constexpr Command kCommands[] = {
      "carillon policy\ncarillon policy priority", MakePolicy},
     {"trace", kSteer, "stamp the stages of every event: on, off or reset",
      "carillon trace on", MakeTrace},
+
+    {"fault points", kBreak, "where faults can strike, and what they can do",
+     "carillon fault points\ncarillon fault points gpud.complete",
+     MakeFaultPoints},
+    {"fault list", kBreak, "the faults on a testbed's board, and their strikes",
+     "carillon fault list\ncarillon fault list -o json", MakeFaultList},
+    {"fault inject", kBreak, "put faults on a testbed's board",
+     "carillon fault inject nic0 kill\n"
+     "carillon fault inject nic0 kill --at device.ring --nth 1000\n"
+     "carillon fault inject gpud stop --for 500ms --after 2s\n"
+     "carillon fault inject gpud lose --at gpud.complete --device nic0 "
+     "--probability 0.01 --times 0\n"
+     "carillon fault inject plan.yaml",
+     MakeFaultInject},
+    {"fault clear", kBreak, "take faults off a testbed's board",
+     "carillon fault clear kill-1\ncarillon fault clear --all", MakeFaultClear},
 
     {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
     {"test", kProve, "run all tests",

@@ -35,18 +35,6 @@ struct Story {
   ledger::Report report;
 };
 
-// The testbed called `name`, dead or alive; without a name the only one there
-// is, or else the only one that is up.
-absl::StatusOr<Testbed> FindTestbed(const std::string& name) {
-  const auto testbeds = ListTestbeds();
-  if (!testbeds.ok()) return testbeds.status();
-  if (name.empty() && testbeds->size() == 1) return testbeds->front();
-  for (const Testbed& testbed : *testbeds) {
-    if (testbed.name == name) return testbed;
-  }
-  return ChooseTestbed(name);
-}
-
 absl::StatusOr<Story> ReadStory(const Options& options) {
   Story story;
   std::optional<TestbedPaths> paths;

@@ -6,6 +6,7 @@
 #include "tools/cli/topology/reader.h"
 #include "tools/cli/topology/schema.h"
 #include "tools/cli/ui/text.h"
+#include "tools/fault/plan.h"
 
 namespace carillon::cli {
 namespace {
@@ -16,10 +17,15 @@ struct Options {
   bool keys = false;
 };
 
-absl::Status Check(const std::string& file, Console& console) {
-  const auto reading = ReadTopologyFile(file, "default");
-  if (!reading.ok()) return reading.status();
-  const auto& [topology, problems] = *reading;
+std::string Devices(const Topology& topology) {
+  return fmt::format("testbed '{}' with {} device{}", topology.name,
+                     topology.devices.size(),
+                     topology.devices.size() == 1 ? "" : "s");
+}
+
+// `document`: what is told of the file beside its problems.
+absl::Status Tell(const std::string& file, const std::vector<Problem>& problems,
+                  const std::string& what, Json document, Console& console) {
   if (console.json()) {
     Json list = Json::array();
     for (const Problem& problem : problems) {
@@ -27,25 +33,49 @@ absl::Status Check(const std::string& file, Console& console) {
                       {"column", problem.column},
                       {"text", problem.text}});
     }
-    console.PrintDocument({{"file", file},
-                           {"ok", problems.empty()},
-                           {"testbed", topology.name},
-                           {"devices", topology.devices.size()},
-                           {"problems", std::move(list)}});
+    Json whole = {{"file", file}, {"ok", problems.empty()}};
+    whole.update(document);
+    whole["problems"] = std::move(list);
+    console.PrintDocument(whole);
   } else {
     for (const Problem& problem : problems) {
       console.Print(problem.ToString(file) + "\n");
     }
     if (problems.empty()) {
-      console.Print(fmt::format("{}: ok, testbed '{}' with {} device{}\n", file,
-                                topology.name, topology.devices.size(),
-                                topology.devices.size() == 1 ? "" : "s"));
+      console.Print(fmt::format("{}: ok, {}\n", file, what));
     }
   }
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{} has {} problem{}", file, problems.size(),
                   problems.size() == 1 ? "" : "s"));
+}
+
+absl::Status CheckPlan(const std::string& file, const std::string& text,
+                       Console& console) {
+  const fault::PlanReading reading = fault::ReadPlan(text, file);
+  const fault::Plan& plan = reading.plan;
+  Json document = {{"plan", plan.name}, {"faults", plan.faults.size()}};
+  std::string what =
+      fmt::format("plan '{}' with {} fault{}", plan.name, plan.faults.size(),
+                  plan.faults.size() == 1 ? "" : "s");
+  if (plan.topology) {
+    document["testbed"] = plan.topology->name;
+    document["devices"] = plan.topology->devices.size();
+    what += " for " + Devices(*plan.topology);
+  }
+  return Tell(file, reading.problems, what, std::move(document), console);
+}
+
+absl::Status Check(const std::string& file, Console& console) {
+  const auto text = ReadYamlFile(file, "a topology or a plan");
+  if (!text.ok()) return text.status();
+  if (fault::LooksLikePlan(*text)) return CheckPlan(file, *text, console);
+  const TopologyReading reading = ReadTopology(*text, "default");
+  return Tell(file, reading.problems, Devices(reading.topology),
+              {{"testbed", reading.topology.name},
+               {"devices", reading.topology.devices.size()}},
+              console);
 }
 
 absl::Status Validate(const Options& options, Console& console) {
@@ -67,7 +97,8 @@ absl::Status Validate(const Options& options, Console& console) {
 
 Run MakeValidate(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Text("file", options->file, "The topology").Placeholder("FILE");
+  arguments.Text("file", options->file, "A topology, or a fault plan")
+      .Placeholder("FILE");
   arguments.Flag("--schema", options->schema,
                  "Print the JSON schema of topologies instead");
   arguments.Flag("--keys", options->keys,

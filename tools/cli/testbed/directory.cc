@@ -43,10 +43,10 @@ std::string BaseName(const std::string& path) {
 
 // The names in a testbed's directory beside its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
-  return {paths.control_socket(),   paths.handover_socket(),
-          paths.bus_socket(),       paths.gpud_lock(),
-          paths.state_file(),       paths.state_file() + ".tmp",
-          SupervisorSocketOf(paths)};
+  return {paths.control_socket(),    paths.handover_socket(),
+          paths.bus_socket(),        paths.gpud_lock(),
+          paths.state_file(),        paths.state_file() + ".tmp",
+          SupervisorSocketOf(paths), paths.fault_board()};
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }

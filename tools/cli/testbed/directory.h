@@ -34,7 +34,7 @@ std::optional<ProcessIdentity> SupervisorOf(const TestbedPaths& paths);
 bool IsTestbedDirectory(const TestbedPaths& paths);
 
 // The files there that a testbed makes: sockets, locks, state, logs, flight
-// recordings.
+// recordings, the board of faults.
 std::vector<std::string> TestbedFiles(const TestbedPaths& paths);
 
 // A directory that this process has locked.

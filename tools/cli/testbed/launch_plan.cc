@@ -84,6 +84,7 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
       .record = topology.record};
   plan.gpud.argv = {*gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
+  if (topology.faults) plan.gpud.argv.push_back("--faults");
   AppendFlags(topology.gpu, &plan.gpud.argv);
   for (const DeviceEntry& device : topology.devices) {
     auto planned = PlanDevice(device, paths);

@@ -93,6 +93,16 @@ absl::StatusOr<Testbed> ChooseTestbed(const std::string& name) {
   return TestbedAt(up[0]);
 }
 
+absl::StatusOr<Testbed> FindTestbed(const std::string& name) {
+  const auto testbeds = ListTestbeds();
+  if (!testbeds.ok()) return testbeds.status();
+  if (name.empty() && testbeds->size() == 1) return testbeds->front();
+  for (const Testbed& testbed : *testbeds) {
+    if (testbed.name == name) return testbed;
+  }
+  return ChooseTestbed(name);
+}
+
 absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
                         const std::function<void(const std::string&)>& say) {
   if (testbed.supervisor) {

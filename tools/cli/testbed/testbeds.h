@@ -30,6 +30,10 @@ absl::StatusOr<std::vector<Testbed>> ListTestbeds();
 // InvalidArgument (several are up).
 absl::StatusOr<Testbed> ChooseTestbed(const std::string& name);
 
+// The testbed called `name`, dead or alive; without a name the only one there
+// is, or else the only one that is up. Errors: as ChooseTestbed().
+absl::StatusOr<Testbed> FindTestbed(const std::string& name);
+
 // Asks the supervisor to end its testbed and waits until everything is gone;
 // kills it after `limit`. A dead testbed is cleared away. Errors: as
 // ClearDead(); DeadlineExceeded (the kernel does not let go of the supervisor).

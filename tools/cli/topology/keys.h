@@ -75,6 +75,9 @@ inline constexpr uint64_t kMostRecords = 1 << 22;
 inline constexpr std::string_view kRecordHelp =
     "keep the last so many steps of every process, for `carillon postmortem`";
 
+inline constexpr std::string_view kFaultsHelp =
+    "let `carillon fault` break it on purpose. Default: false";
+
 // As many as gpud lets attach (SessionTable::kMostSessions).
 inline constexpr uint64_t kMaxDevices = 64;
 inline constexpr uint64_t kMaxNameLength = 32;

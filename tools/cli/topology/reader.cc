@@ -42,11 +42,13 @@ class Reader : StrictReader {
               return ReadInteger(text, kLeastRecords, kMostRecords);
             },
             &reading_.topology.record);
+      } else if (key == "faults") {
+        ReadInto(value, key, ReadBoolean, &reading_.topology.faults);
       } else if (key == "devices") {
         ReadDevices(value);
       } else {
         ComplainUnknown(value.mark, key, "of a topology",
-                        {"name", "gpu", "record", "devices"});
+                        {"name", "gpu", "record", "faults", "devices"});
       }
     }
   }

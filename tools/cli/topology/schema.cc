@@ -159,6 +159,7 @@ Json TopologySchema() {
               {"minimum", kLeastRecords},
               {"maximum", kMostRecords},
               {"description", kRecordHelp}}},
+            {"faults", {{"type", "boolean"}, {"description", kFaultsHelp}}},
             {"devices",
              {{"type", "array"},
               {"maxItems", kMaxDevices},

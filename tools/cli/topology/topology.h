@@ -47,6 +47,8 @@ struct Topology {
   std::vector<Setting> gpu;  // of gpu and of gpu.model
   // Records of every process's flight recorder; 0: as the environment says.
   uint64_t record = 0;
+  // There is a board of faults (shm/faults), for `carillon fault`.
+  bool faults = false;
   RestartPolicy gpu_restart = RestartPolicy::kNever;
   std::vector<DeviceEntry> devices;
 };
