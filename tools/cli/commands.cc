@@ -64,6 +64,12 @@ constexpr Command kCommands[] = {
     {"trace", kSteer, "stamp the stages of every event: on, off or reset",
      "carillon trace on", MakeTrace},
 
+    {"fault run", kBreak,
+     "run fault plans, and judge whether what must hold did hold",
+     "carillon fault run docs/examples/kill-nic.yaml\n"
+     "carillon fault run docs/examples/*.yaml --junit faults.xml\n"
+     "carillon fault run plan.yaml --repeat 100 --shrink smallest.yaml",
+     MakeFaultRun},
     {"fault points", kBreak, "where faults can strike, and what they can do",
      "carillon fault points\ncarillon fault points gpud.complete",
      MakeFaultPoints},

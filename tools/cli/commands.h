@@ -17,6 +17,7 @@ Run MakeFaultClear(Arguments& arguments, Console& console);
 Run MakeFaultInject(Arguments& arguments, Console& console);
 Run MakeFaultList(Arguments& arguments, Console& console);
 Run MakeFaultPoints(Arguments& arguments, Console& console);
+Run MakeFaultRun(Arguments& arguments, Console& console);
 Run MakeGpuBundle(Arguments& arguments, Console& console);
 Run MakeKernel(Arguments& arguments, Console& console);
 Run MakeKernels(Arguments& arguments, Console& console);

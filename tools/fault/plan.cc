@@ -60,6 +60,7 @@ std::vector<faults::Fault> FaultsOf(const Plan& plan) {
 
 PlanReading ReadPlan(std::string_view text, const std::string& path) {
   PlanReading reading;
+  reading.plan.file = path;
   cli::ReadYaml(text, "the smallest plan has `plan: NAME` and `faults:`",
                 &reading.problems, [&](const YAML::Node& root) {
                   ReadPlanNode(root, path, &reading);
@@ -167,15 +168,15 @@ std::string ExpectYaml(const Expectations& expect) {
     text += fmt::format("  {}: {}\n", info.name,
                         Value(expect.counts[i].ToString()));
   }
-  if (!expect.progress.empty()) {
-    text += fmt::format("  progress: {}\n", NameList(expect.progress));
-  }
   if (!expect.running.empty()) {
     text += fmt::format("  running: {}\n", NameList(expect.running));
   }
-  if (!expect.restarts.empty()) {
-    text += "  restarts:\n";
-    for (const auto& [process, comparison] : expect.restarts) {
+  for (const auto& [key, by_process] :
+       {std::pair("progress", &expect.progress),
+        std::pair("restarts", &expect.restarts)}) {
+    if (by_process->empty()) continue;
+    text += fmt::format("  {}:\n", key);
+    for (const auto& [process, comparison] : *by_process) {
       text +=
           fmt::format("    {}: {}\n", process, Value(comparison.ToString()));
     }

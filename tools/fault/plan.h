@@ -76,8 +76,8 @@ struct Expectations {
   }
 
   std::array<Comparison, kCounts> counts;
-  // Processes that ended events after the last strike.
-  std::vector<std::string> progress;
+  // Events that processes ended after the last strike.
+  ByProcess progress;
   // Processes that run at the end.
   std::vector<std::string> running;
   ByProcess restarts;
@@ -86,6 +86,7 @@ struct Expectations {
 };
 
 struct Plan {
+  std::string file;  // that it was read from
   std::string name;
   std::string about;
   // At most one: a file (as the plan says it), or the plan's own. Without: a

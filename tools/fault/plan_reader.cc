@@ -346,11 +346,11 @@ class PlanReader : cli::StrictReader {
     Expectations& expect = plan().expect;
     for (const auto& [key, value] : Entries(entry.node, "expect")) {
       if (key == "progress") {
-        ReadNames(value, key, &expect.progress);
+        ReadProgress(value, &expect.progress);
       } else if (key == "running") {
         ReadNames(value, key, &expect.running);
       } else if (key == "restarts") {
-        ReadRestarts(value, &expect.restarts);
+        ReadByProcess(value, key, &expect.restarts);
       } else {
         ReadCount(key, value, &expect);
       }
@@ -385,13 +385,27 @@ class PlanReader : cli::StrictReader {
     }
   }
 
-  void ReadRestarts(const Entry& entry, ByProcess* restarts) {
-    if (!IsMap(entry, "restarts")) return;
-    for (const auto& [name, value] : Entries(entry.node, "restarts")) {
+  // A list of those that make some, or what each makes.
+  void ReadProgress(const Entry& entry, ByProcess* progress) {
+    if (entry.node.IsMap()) {
+      ReadByProcess(entry, "progress", progress);
+      return;
+    }
+    std::vector<std::string> names;
+    ReadNames(entry, "progress", &names);
+    for (const std::string& name : names) {
+      progress->emplace_back(name, Comparison(Comparison::Kind::kMore, 0));
+    }
+  }
+
+  void ReadByProcess(const Entry& entry, const std::string& key,
+                     ByProcess* by_process) {
+    if (!IsMap(entry, key)) return;
+    for (const auto& [name, value] : Entries(entry.node, key)) {
       Comparison comparison;
       if (!ReadInto(value, name, Comparison::Parse, &comparison)) continue;
-      restarts->emplace_back(name, comparison);
-      named_.push_back({value.mark, "restarts", name});
+      by_process->emplace_back(name, comparison);
+      named_.push_back({value.mark, key, name});
     }
   }
 

@@ -130,7 +130,10 @@ TEST(Plan, ReadsEverythingThatAFileMaySay) {
   EXPECT_EQ(plan.expect.of(Count::kDuplicated), Exactly(0));
   EXPECT_TRUE(plan.expect.of(Count::kOk).is_any());
   EXPECT_FALSE(plan.expect.of(Count::kFailed).Holds(4));
-  EXPECT_THAT(plan.expect.progress, ElementsAre("nic0", "gpud"));
+  ASSERT_THAT(plan.expect.progress, SizeIs(2));
+  EXPECT_EQ(plan.expect.progress[0].first, "nic0");
+  EXPECT_FALSE(plan.expect.progress[0].second.Holds(0));
+  EXPECT_TRUE(plan.expect.progress[0].second.Holds(1));
   EXPECT_THAT(plan.expect.restarts, SizeIs(2));
 }
 
@@ -150,6 +153,17 @@ TEST(Plan, IsReadBackFromItsOwnText) {
   EXPECT_EQ(ToYaml(again.plan), text);
   ASSERT_TRUE(again.plan.topology.has_value());
   EXPECT_THAT(again.plan.topology->devices, SizeIs(3));
+}
+
+TEST(Plan, TakesProgressByNumberToo) {
+  const PlanReading reading = ReadPlan(
+      "plan: p\nfaults: [{name: a, do: kill}]\nexpect: {progress: {fpga0: 0, "
+      "gpud: '> 5'}}",
+      kPath);
+  EXPECT_THAT(reading.problems, IsEmpty());
+  ASSERT_THAT(reading.plan.expect.progress, SizeIs(2));
+  EXPECT_EQ(reading.plan.expect.progress[0].second, Exactly(0));
+  EXPECT_FALSE(reading.plan.expect.progress[1].second.Holds(5));
 }
 
 TEST(Plan, SaysWhatIsMissing) {

@@ -396,10 +396,14 @@ void Supervisor::EndDevices() {
   EndAll(Part::kDevices, options_.device_grace);
 }
 
-absl::Status Supervisor::TakeDown() {
-  const Clock::time_point start = Clock::now();
+void Supervisor::EndGpud() {
   EndDevices();
   EndAll(Part::kGpud, options_.gpud_grace);
+}
+
+absl::Status Supervisor::TakeDown() {
+  const Clock::time_point start = Clock::now();
+  EndGpud();
   KillStrays();
   desk_.Close();
   const absl::Status status = directory_.Remove();

@@ -4,6 +4,8 @@
 #ifndef CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
 #define CARILLON_TOOLS_CLI_TESTBED_SUPERVISOR_H_
 
+#include <signal.h>
+
 #include <chrono>
 #include <functional>
 #include <list>
@@ -60,12 +62,17 @@ class Supervisor {
   // The first part of TakeDown(): gpud goes on, with what the devices have left
   // in its books.
   void EndDevices();
+  // The second part: the directory stays, with what it holds.
+  void EndGpud();
+  // SIGCONT to all: what is stopped cannot end in order.
+  void Continue() { SignalAll(SIGCONT); }
   // Devices, then gpud, then the directory. A second end request sends SIGTERM
   // to all at once, a third SIGKILL. Errors: FailedPrecondition (the directory
   // holds foreign files).
   absl::Status TakeDown();
 
   const TestbedState& state() const { return state_; }
+  const LockedDirectory& directory() const { return directory_; }
   const TestbedPaths& paths() const { return directory_.paths(); }
   // The children that did not end with exit code 0, or were killed for not
   // ending: "nic0 (SIGSEGV)".

@@ -1,0 +1,51 @@
+// Runs a fault plan: brings its testbed up, puts the faults on the board, tells
+// what strikes, and finds out what has become of everything.
+#ifndef CARILLON_TOOLS_CLI_COMMANDS_FAULT_RUNNER_H_
+#define CARILLON_TOOLS_CLI_COMMANDS_FAULT_RUNNER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/cli/command.h"
+#include "tools/cli/commands/run_testbed.h"
+#include "tools/cli/commands/story_view.h"
+#include "tools/fault/judge.h"
+#include "tools/fault/plan.h"
+
+namespace carillon::cli {
+
+struct RunnerOptions {
+  // Of the plan's testbed; empty: its own. Without a topology in the plan: of
+  // the testbed that is up.
+  std::string testbed;
+  double timeout_s = 15;  // as `carillon up`
+  // Whether, and in which folder, the files of a run that fails are kept. It is
+  // made; empty: one below the runtime directory.
+  bool save = true;
+  std::string keep;
+  bool narrate_testbed = true;  // its bring-up and its end
+};
+
+struct PlanRun {
+  fault::Plan plan;  // with the seed that was used
+  fault::Evidence evidence;
+  std::vector<fault::Finding> findings;
+  Story story;
+  shm::Nanoseconds took_ns = 0;
+  std::string kept;  // the folder; empty: nothing was kept
+
+  bool ok() const { return fault::Holds(findings); }
+};
+
+// Errors: as bringing it up; Cancelled (Ctrl-C; all is taken down);
+// NotFound (no board); FailedPrecondition (another is at work on the board).
+absl::StatusOr<PlanRun> RunPlan(const fault::Plan& plan,
+                                const RunnerOptions& options, const Say& say);
+
+// "carillon fault run PLAN --seed 7"
+std::string ReplayLine(const fault::Plan& plan, const RunnerOptions& options);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_COMMANDS_FAULT_RUNNER_H_

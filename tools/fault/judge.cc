@@ -1,0 +1,119 @@
+#include "tools/fault/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/cli/ui/text.h"
+
+namespace carillon::fault {
+namespace {
+
+template <class Value>
+Value ValueOf(const std::map<std::string, Value>& values,
+              const std::string& key) {
+  const auto found = values.find(key);
+  return found == values.end() ? Value() : found->second;
+}
+
+// Nothing: it could not be looked at.
+std::optional<uint64_t> Found(const Evidence& evidence, Count count) {
+  const ledger::Counts& total = evidence.report.total;
+  switch (count) {
+    case Count::kOk:
+      return total.ok;
+    case Count::kFailed:
+      return total.failed;
+    case Count::kLost:
+      return total.of(ledger::Fault::kLost);
+    case Count::kDuplicated:
+      return total.of(ledger::Fault::kDuplicated);
+    case Count::kUnexpected:
+      return total.of(ledger::Fault::kUnexpected);
+    case Count::kOutOfOrder:
+      return total.of(ledger::Fault::kOutOfOrder);
+    case Count::kContradicted:
+      return total.of(ledger::Fault::kContradicted);
+    case Count::kIndeterminate:
+      return total.indeterminate();
+    case Count::kInFlight:
+      return evidence.in_flight;
+    case Count::kBadReplies:
+      return evidence.bad_replies;
+    case Count::kLeaks:
+      if (!evidence.leaks) return std::nullopt;
+      return evidence.leaks->size();
+  }
+  return std::nullopt;
+}
+
+Finding Compare(std::string expectation, const Comparison& expected,
+                uint64_t found) {
+  return {.expectation = std::move(expectation),
+          .expected = expected.ToString(),
+          .found = fmt::format("{}", found),
+          .ok = expected.Holds(found)};
+}
+
+}  // namespace
+
+std::vector<Finding> Judge(const Plan& plan, const Evidence& evidence) {
+  std::vector<Finding> findings;
+  for (const PlannedFault& planned : plan.faults) {
+    findings.push_back(Compare(planned.fault.name + ": struck", planned.struck,
+                               ValueOf(evidence.struck, planned.fault.name)));
+  }
+  const Expectations& expect = plan.expect;
+  for (size_t i = 0; i < kCounts; ++i) {
+    const auto found = Found(evidence, Count(i));
+    if (!found) continue;
+    findings.push_back(
+        Compare(std::string(InfoOf(Count(i)).name), expect.counts[i], *found));
+    if (Count(i) == Count::kLeaks && *found != 0) {
+      findings.back().found += ": " + cli::JoinWords(*evidence.leaks);
+    }
+  }
+  for (const auto& [process, comparison] : expect.progress) {
+    findings.push_back(Compare(fmt::format("progress of {}", process),
+                               comparison,
+                               ValueOf(evidence.progress, process)));
+  }
+  for (const auto& [process, comparison] : expect.restarts) {
+    findings.push_back(Compare(fmt::format("restarts of {}", process),
+                               comparison,
+                               ValueOf(evidence.restarts, process)));
+  }
+  for (const std::string& process : expect.running) {
+    const bool runs =
+        std::find(evidence.running.begin(), evidence.running.end(), process) !=
+        evidence.running.end();
+    findings.push_back({.expectation = process,
+                        .expected = "runs",
+                        .found = runs ? "runs" : "does not run",
+                        .ok = runs});
+  }
+  return findings;
+}
+
+bool Holds(const std::vector<Finding>& findings) {
+  return std::all_of(findings.begin(), findings.end(),
+                     [](const Finding& finding) { return finding.ok; });
+}
+
+std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,
+                                              shm::Nanoseconds since) {
+  std::map<std::string, uint64_t> progress;
+  for (const shm::FlightRecording& recording : recordings) {
+    uint64_t& ended = progress[recording.name];
+    for (const shm::FlightRecord& record : recording.records) {
+      if (record.time_ns < since) continue;
+      ended += record.step == shm::Step::kTaken ||
+               record.step == shm::Step::kEnded ||
+               record.step == shm::Step::kEndNoted;
+    }
+  }
+  return progress;
+}
+
+}  // namespace carillon::fault
