@@ -45,6 +45,7 @@ class TourTest(unittest.TestCase):
             (home / "carillon").chmod(0o755)
             (home / "bazel-bin").symlink_to(RUNFILES)
             (home / "tools").symlink_to(RUNFILES / "tools")
+            (home / "docs").symlink_to(RUNFILES / "docs")
             environment = dict(os.environ, CARILLON_BIN_DIR=str(RUNFILES),
                                CARILLON_RUNTIME_DIR=str(home / "run"),
                                PATH="/usr/bin:/bin")
