@@ -371,6 +371,14 @@ class PlanReader : cli::StrictReader {
     ComplainUnknown(entry.mark, key, "of expect", known);
   }
 
+  static bool IsProcessName(const std::string& name) {
+    return name == kGpud || cli::CheckName(name).empty();
+  }
+  void ComplainName(const YAML::Mark& mark, const std::string& key,
+                    const std::string& name) {
+    Complain(mark, fmt::format("{}: {}", key, cli::CheckName(name)));
+  }
+
   void ReadNames(const Entry& entry, const std::string& key,
                  std::vector<std::string>* names) {
     if (!IsList(entry, key)) return;
@@ -378,6 +386,10 @@ class PlanReader : cli::StrictReader {
       if (!name.IsScalar()) {
         Complain(name,
                  fmt::format("a name of {} is {}", key, cli::TypeWord(name)));
+        continue;
+      }
+      if (!IsProcessName(name.Scalar())) {
+        ComplainName(name.Mark(), key, name.Scalar());
         continue;
       }
       names->push_back(name.Scalar());
@@ -403,6 +415,10 @@ class PlanReader : cli::StrictReader {
     if (!IsMap(entry, key)) return;
     for (const auto& [name, value] : Entries(entry.node, key)) {
       Comparison comparison;
+      if (!IsProcessName(name)) {
+        ComplainName(value.mark, key, name);
+        continue;
+      }
       if (!ReadInto(value, name, Comparison::Parse, &comparison)) continue;
       by_process->emplace_back(name, comparison);
       named_.push_back({value.mark, key, name});

@@ -166,6 +166,13 @@ TEST(Plan, TakesProgressByNumberToo) {
   EXPECT_FALSE(reading.plan.expect.progress[1].second.Holds(5));
 }
 
+TEST(Plan, RefusesNamesThatNoProcessHas) {
+  EXPECT_THAT(Problems("plan: p\nfaults: [{name: a, do: kill}]\nexpect: "
+                       "{restarts: {'a\"b': 1}, running: ['x y']}"),
+              ElementsAre(HasSubstr("restarts: 'a\"b' is no name"),
+                          HasSubstr("running: 'x y' is no name")));
+}
+
 TEST(Plan, SaysWhatIsMissing) {
   EXPECT_THAT(Problems(""), ElementsAre("p.yaml: the file is empty; the "
                                         "smallest plan has `plan: NAME` and "
