@@ -95,6 +95,15 @@ class Runs {
         }
         plan->seed = *seed;
       }
+      if (!options_.runner.backend.empty()) {
+        if (!plan->topology) {
+          return absl::InvalidArgumentError(fmt::format(
+              "--backend: plan {} has no topology: the testbed that "
+              "is up has its back-end",
+              plan->name));
+        }
+        SetGpuText(*plan->topology, "backend", options_.runner.backend);
+      }
       plans.push_back(*std::move(plan));
     }
     if (!problems.empty()) return absl::InvalidArgumentError(problems);
@@ -312,6 +321,10 @@ Run MakeFaultRun(Arguments& arguments, Console& console) {
             "Of the plan's testbed; without a topology in the plan: the one "
             "that is up")
       .Placeholder("NAME");
+  arguments
+      .Choice("--backend", options->runner.backend, {"auto", "cpu", "cuda"},
+              "Instead of the one in the plan's topology")
+      .Placeholder("auto|cpu|cuda");
   arguments.Text("--seed", options->seed, "Instead of the plan's")
       .Placeholder("N");
   arguments.Number("--repeat", options->repeat, 1, 1'000'000,

@@ -403,6 +403,9 @@ std::string ReplayLine(const Plan& plan, const RunnerOptions& options) {
   if (!plan.topology && !options.testbed.empty()) {
     line += fmt::format(" --name {}", options.testbed);
   }
+  if (!options.backend.empty()) {
+    line += fmt::format(" --backend {}", options.backend);
+  }
   return line;
 }
 

@@ -19,6 +19,8 @@ struct RunnerOptions {
   // Of the plan's testbed; empty: its own. Without a topology in the plan: of
   // the testbed that is up.
   std::string testbed;
+  // In place of the back-end that the plan's topology names; empty: that one.
+  std::string backend;
   double timeout_s = 15;  // as `carillon up`
   // Whether, and in which folder, the files of a run that fails are kept. It is
   // made; empty: one below the runtime directory.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "tools/cli/ui/text.h"
@@ -32,19 +33,33 @@ const char* ToText(RestartPolicy policy) {
   return "?";
 }
 
-void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value) {
-  const Key* const wanted = FindKey(device.kind->keys, key);
-  if (wanted == nullptr) return;
+namespace {
+
+// Of that key; made if it is not there. Null: there is no such key.
+Setting* SettingOf(std::vector<Setting>& settings, std::span<const Key> keys,
+                   std::string_view key) {
+  const Key* const wanted = FindKey(keys, key);
+  if (wanted == nullptr) return nullptr;
   const auto same = std::find_if(
-      device.settings.begin(), device.settings.end(),
+      settings.begin(), settings.end(),
       [&](const Setting& setting) { return setting.key == wanted; });
-  if (same != device.settings.end()) {
-    same->number = value;
-  } else {
-    Setting setting;
-    setting.key = wanted;
-    setting.number = value;
-    device.settings.push_back(std::move(setting));
+  if (same != settings.end()) return &*same;
+  settings.push_back({.key = wanted});
+  return &settings.back();
+}
+
+}  // namespace
+
+void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value) {
+  if (Setting* setting = SettingOf(device.settings, device.kind->keys, key)) {
+    setting->number = value;
+  }
+}
+
+void SetGpuText(Topology& topology, std::string_view key,
+                const std::string& value) {
+  if (Setting* setting = SettingOf(topology.gpu, GpuKeys(), key)) {
+    setting->text = value;
   }
 }
 

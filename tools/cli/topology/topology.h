@@ -56,6 +56,10 @@ struct Topology {
 // Sets `key` (which the kind must have) in place of what was there.
 void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value);
 
+// The same for a key of `gpu` that is a text.
+void SetGpuText(Topology& topology, std::string_view key,
+                const std::string& value);
+
 // 1 to 32 characters of [a-z0-9_-], and not one that Carillon uses itself.
 // Returns what is wrong, or nothing.
 std::string CheckName(std::string_view name);
