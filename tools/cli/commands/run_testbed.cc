@@ -28,6 +28,8 @@ void AddUpOptions(Arguments& arguments, UpOptions& options) {
       .Placeholder("NAME");
   arguments.Seconds("--timeout", options.timeout_s, 0.1, 3600,
                     "How long the next process may take to be ready");
+  arguments.Flag("--faults", options.faults,
+                 "Have a board of faults, as with `faults: true`");
 }
 
 std::vector<std::string> ToCommandLine(const UpOptions& options) {
@@ -35,6 +37,7 @@ std::vector<std::string> ToCommandLine(const UpOptions& options) {
       fmt::format("--timeout={}", options.timeout_s)};
   if (!options.file.empty()) line.push_back("--file=" + options.file);
   if (!options.name.empty()) line.push_back("--name=" + options.name);
+  if (options.faults) line.push_back("--faults");
   return line;
 }
 
@@ -60,6 +63,7 @@ absl::StatusOr<Topology> ChooseTopology(const UpOptions& options,
   if (absl::Status status = SetName(options.name, *topology); !status.ok()) {
     return status;
   }
+  topology->faults |= options.faults;
   return topology;
 }
 

@@ -23,6 +23,8 @@ struct UpOptions {
   std::string name;
   // Bring-up fails when nothing becomes ready for this long.
   double timeout_s = 15;
+  // Also where the topology does not say `faults: true`.
+  bool faults = false;
 };
 
 void AddUpOptions(Arguments& arguments, UpOptions& options);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "shm/faults/board.h"
 
@@ -111,12 +112,19 @@ std::string StruckStep::ProcessWords() const {
                          : fmt::format("{} (pid {})", process, pid);
 }
 
-Story ReadStory(const std::string& testbed, const TestbedPaths& paths) {
-  Story story{.testbed = testbed};
-  story.recordings =
-      shm::ReadFlightRecordings(paths.recorder_directory(), &story.unreadable);
+Story StoryOf(const std::string& testbed,
+              std::vector<FlightRecording> recordings) {
+  Story story{.testbed = testbed, .recordings = std::move(recordings)};
   story.merged = ledger::MergeByTime(story.recordings);
   story.report = ledger::Check(story.recordings);
+  return story;
+}
+
+Story ReadStory(const std::string& testbed, const TestbedPaths& paths) {
+  std::vector<std::string> unreadable;
+  Story story = StoryOf(testbed, shm::ReadFlightRecordings(
+                                     paths.recorder_directory(), &unreadable));
+  story.unreadable = std::move(unreadable);
   story.strikes = ReadStrikes(paths, story.recordings);
   return story;
 }

@@ -34,6 +34,9 @@ struct Story {
   std::vector<StruckStep> strikes;  // by time
 };
 
+// What recordings tell, judged.
+Story StoryOf(const std::string& testbed,
+              std::vector<shm::FlightRecording> recordings);
 // Reads the recorders' files and the board of faults, and judges.
 Story ReadStory(const std::string& testbed, const TestbedPaths& paths);
 
