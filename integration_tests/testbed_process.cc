@@ -88,6 +88,15 @@ Response Ask(v1::Admin::Stub& admin,
 
 }  // namespace
 
+absl::StatusOr<std::string> MakeTestDirectory() {
+  // Not the test's own directory: the path of a socket has 107 characters at
+  // most.
+  std::string directory = "/tmp/carillon-test-XXXXXX";
+  if (mkdtemp(directory.data()) != nullptr) return directory;
+  return absl::InternalError(
+      fmt::format("{}: {}", directory, std::strerror(errno)));
+}
+
 bool Eventually(const std::function<bool()>& state, milliseconds bound) {
   const auto end = std::chrono::steady_clock::now() + bound;
   while (!state()) {
@@ -236,27 +245,24 @@ bool Process::WaitForOutput(const std::string& text, milliseconds bound) {
   return found();
 }
 
-Testbed::Testbed(std::string directory)
+TestbedClient::TestbedClient(std::string directory,
+                             std::vector<std::string> environment)
     : paths_(std::move(directory)),
+      environment_(std::move(environment)),
       channel_(Connect(paths_.control_socket())),
       admin_(v1::Admin::NewStub(channel_)) {}
 
 Testbed::~Testbed() {
   gpud_.reset();
   std::error_code ignored;
-  std::filesystem::remove_all(paths_.directory(), ignored);
+  std::filesystem::remove_all(directory(), ignored);
 }
 
 absl::StatusOr<std::unique_ptr<Testbed>> Testbed::Start(
     const std::vector<std::string>& flags) {
-  // Not the test's own directory: the path of a socket has 107 characters at
-  // most.
-  std::string directory = "/tmp/carillon-test-XXXXXX";
-  if (mkdtemp(directory.data()) == nullptr) {
-    return absl::InternalError(
-        fmt::format("{}: {}", directory, std::strerror(errno)));
-  }
-  std::unique_ptr<Testbed> testbed(new Testbed(directory));
+  auto directory = MakeTestDirectory();
+  if (!directory.ok()) return directory.status();
+  std::unique_ptr<Testbed> testbed(new Testbed(*std::move(directory)));
   if (auto status = testbed->RestartGpud(flags); !status.ok()) return status;
   return testbed;
 }
@@ -270,38 +276,39 @@ absl::Status Testbed::RestartGpud(const std::vector<std::string>& flags) {
   if (!gpud.ok()) return gpud.status();
   gpud_ = *std::move(gpud);
   const bool up =
-      Eventually([&] { return gpud_->ended() || Serves(channel_); });
+      Eventually([&] { return gpud_->ended() || Serves(channel()); });
   if (up && !gpud_->ended()) return absl::OkStatus();
   return absl::InternalError(
       fmt::format("gpud {}:\n{}", up ? "ended at once" : "does not serve",
                   gpud_->output()));
 }
 
-absl::StatusOr<std::unique_ptr<Process>> Testbed::StartDevice(
+absl::StatusOr<std::unique_ptr<Process>> TestbedClient::StartDevice(
     const std::string& name, const std::string& program,
     const std::vector<std::string>& flags) {
   std::vector<std::string> argv = {Program(program), "--name", name};
   argv.insert(argv.end(), flags.begin(), flags.end());
-  return Process::Start(
-      name, argv,
-      {fmt::format("{}={}", kTestbedDirectoryVariable, directory())});
+  std::vector<std::string> environment = environment_;
+  environment.push_back(
+      fmt::format("{}={}", kTestbedDirectoryVariable, directory()));
+  return Process::Start(name, argv, environment);
 }
 
-v1::GetStatusResponse Testbed::Status() {
+v1::GetStatusResponse TestbedClient::Status() {
   return Ask(*admin_, &v1::Admin::Stub::GetStatus);
 }
-v1::ListDevicesResponse Testbed::Devices() {
+v1::ListDevicesResponse TestbedClient::Devices() {
   return Ask(*admin_, &v1::Admin::Stub::ListDevices);
 }
-v1::ListEktResponse Testbed::Ekt() {
+v1::ListEktResponse TestbedClient::Ekt() {
   return Ask(*admin_, &v1::Admin::Stub::ListEkt);
 }
-v1::ListRingsResponse Testbed::Rings() {
+v1::ListRingsResponse TestbedClient::Rings() {
   return Ask(*admin_, &v1::Admin::Stub::ListRings);
 }
 
-uint64_t Testbed::Counter(const std::string& device,
-                          const std::string& counter) {
+uint64_t TestbedClient::Counter(const std::string& device,
+                                const std::string& counter) {
   const v1::ListDevicesResponse devices = Devices();
   for (const v1::Device& candidate : devices.devices()) {
     if (candidate.name() != device) continue;
@@ -312,8 +319,8 @@ uint64_t Testbed::Counter(const std::string& device,
   return 0;
 }
 
-uint64_t Testbed::Samples(const std::string& device,
-                          const std::string& histogram) {
+uint64_t TestbedClient::Samples(const std::string& device,
+                                const std::string& histogram) {
   const v1::ListDevicesResponse devices = Devices();
   for (const v1::Device& candidate : devices.devices()) {
     if (candidate.name() != device) continue;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,10 @@ namespace carillon::testing {
 // How long anything may take before a test says that it hangs. No test passes
 // or fails by time below it.
 inline constexpr std::chrono::seconds kBound{60};
+
+// Makes an empty directory and returns its path, which is short enough for
+// sockets. Errors: Internal.
+absl::StatusOr<std::string> MakeTestDirectory();
 
 // Looks again and again until `state` holds; false if it does not within
 // `bound`.
@@ -91,22 +96,14 @@ class Process {
   std::thread reader_;
 };
 
-// A directory with a gpud in it, both gone with the object.
-class Testbed {
+// What the gpud of a testbed says, and devices that a test lets join it.
+class TestbedClient {
  public:
-  // Starts gpud with these flags beside --dir, and waits until it answers its
-  // health check. Errors: Internal, with gpud's output.
-  static absl::StatusOr<std::unique_ptr<Testbed>> Start(
-      const std::vector<std::string>& flags = {});
-  ~Testbed();
-  Testbed(const Testbed&) = delete;
-  Testbed& operator=(const Testbed&) = delete;
+  TestbedClient(const TestbedClient&) = delete;
+  TestbedClient& operator=(const TestbedClient&) = delete;
 
   const std::string& directory() const { return paths_.directory(); }
   const TestbedPaths& paths() const { return paths_; }
-  Process& gpud() { return *gpud_; }
-  // Ends gpud if it still runs and starts a new one in the same directory.
-  absl::Status RestartGpud(const std::vector<std::string>& flags = {});
 
   // A device of this testbed: StartDevice("fpga0", "devices/fpga/fpga",
   // {"--frames", "10"}).
@@ -127,13 +124,37 @@ class Testbed {
   v1::Admin::Stub& admin() { return *admin_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
- private:
-  explicit Testbed(std::string directory);
+ protected:
+  // `environment`: "NAME=VALUE", for devices.
+  explicit TestbedClient(std::string directory,
+                         std::vector<std::string> environment = {});
+  ~TestbedClient() = default;
 
+ private:
   const TestbedPaths paths_;
+  const std::vector<std::string> environment_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Admin::Stub> admin_;
+};
+
+// A directory with a gpud in it, both gone with the object.
+class Testbed : public TestbedClient {
+ public:
+  // Starts gpud with these flags beside --dir, and waits until it answers its
+  // health check. Errors: Internal, with gpud's output.
+  static absl::StatusOr<std::unique_ptr<Testbed>> Start(
+      const std::vector<std::string>& flags = {});
+  ~Testbed();
+
+  Process& gpud() { return *gpud_; }
+  // Ends gpud if it still runs and starts a new one in the same directory.
+  absl::Status RestartGpud(const std::vector<std::string>& flags = {});
+
+ private:
+  explicit Testbed(std::string directory)
+      : TestbedClient(std::move(directory)) {}
+
   std::unique_ptr<Process> gpud_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::Admin::Stub> admin_;
 };
 
 }  // namespace carillon::testing

@@ -1,0 +1,485 @@
+#include "integration_tests/testbed.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "shm/clock.h"
+#include "shm/flight_recorder.h"
+#include "tools/cli/testbed/directory.h"
+#include "tools/cli/testbed/marks.h"
+#include "tools/cli/testbed/process_identity.h"
+#include "tools/cli/testbed/restart_request.h"
+#include "tools/cli/testbed/supervisor_socket.h"
+#include "tools/cli/ui/text.h"
+#include "tools/fault/nic_load.h"
+
+namespace carillon::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using ::testing::AssertionFailure;
+using ::testing::AssertionResult;
+using ::testing::AssertionSuccess;
+
+constexpr char kName[] = "lab";
+// How soon a load notices that its NIC has moved.
+constexpr milliseconds kFollow{20};
+// For a question that gpud need not answer.
+constexpr milliseconds kAnswer{1000};
+// More than a supervisor gives its processes to end.
+constexpr milliseconds kEnding{20'000};
+
+AssertionResult ResultOf(const absl::Status& status) {
+  if (status.ok()) return AssertionSuccess();
+  return AssertionFailure() << std::string(status.message());
+}
+
+std::string ProcessNames(const cli::TestbedState& state) {
+  std::vector<std::string> names;
+  for (const auto& process : state.processes) names.push_back(process.name);
+  return cli::JoinWords(names);
+}
+
+// Like `carillon ps`.
+std::string Words(const cli::ProcessRecord& process) {
+  std::string words = fmt::format("{} is {}, restarted {} times", process.name,
+                                  cli::ToText(process.state), process.restarts);
+  if (process.given_up) words += ", given up";
+  return words;
+}
+
+std::optional<cli::ProcessRecord> FindProcess(const TestbedPaths& paths,
+                                              const std::string& name) {
+  auto state = cli::ReadState(paths.state_file());
+  if (!state.ok()) return std::nullopt;
+  const cli::ProcessRecord* const found = state->Find(name);
+  if (found == nullptr) return std::nullopt;
+  return *found;
+}
+
+// Nothing: gpud does not answer.
+std::optional<v1::ListRingsResponse> AskForRings(v1::Admin::Stub& admin) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kAnswer);
+  v1::ListRingsResponse response;
+  if (!admin.ListRings(&context, {}, &response).ok()) return std::nullopt;
+  return response;
+}
+
+// Whether no thread of it runs.
+bool IsStopped(pid_t pid) {
+  std::error_code error;
+  for (const auto& task :
+       fs::directory_iterator(fmt::format("/proc/{}/task", pid), error)) {
+    std::ifstream file(task.path() / "stat");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const size_t name_end = text.rfind(") ");
+    if (name_end == text.npos) continue;  // it has ended
+    if (std::strchr("TtZX", text[name_end + 2]) == nullptr) return false;
+  }
+  return true;
+}
+
+// Empty: everything ended and was recorded.
+std::string WhatIsNotProven(const cli::Story& story) {
+  const ledger::Report& report = story.report;
+  if (!report.violations.empty()) {
+    return fmt::format("{} events are not as promised; the first: {}",
+                       report.total.violated(),
+                       report.violations.front().sentence);
+  }
+  if (!story.unreadable.empty()) {
+    return "not every recorder can be read: " +
+           cli::JoinWords(story.unreadable);
+  }
+  if (report.overwritten != 0) {
+    return fmt::format(
+        "{} records are overwritten: give the topology a larger `record`",
+        report.overwritten);
+  }
+  if (report.total.ok + report.total.failed == 0) {
+    return "no event has ended: nothing proves anything";
+  }
+  return "";
+}
+
+MATCHER(LosesNothing, negation ? "does not prove that nothing is lost"
+                               : "proves that nothing is lost") {
+  const std::string wrong = WhatIsNotProven(arg.story());
+  *result_listener << wrong;
+  return wrong.empty();
+}
+
+}  // namespace
+
+std::string LedgerReading::ToString() const {
+  return cli::EventsText(story_) + cli::FirstViolationText(story_);
+}
+
+void PrintTo(const LedgerReading& reading, std::ostream* stream) {
+  *stream << "\n" << reading.ToString();
+}
+
+LedgerReading ReadLedger(const TestbedPaths& paths) {
+  return LedgerReading(cli::ReadStory(kName, paths));
+}
+
+::testing::Matcher<const LedgerReading&> NothingLost() {
+  return LosesNothing();
+}
+
+// A client, and a thread that tells it where its NIC is.
+class FaultTestbed::Load {
+ public:
+  Load(const TestbedPaths& paths, const std::string& nic, uint32_t window)
+      : load_(window, /*seed=*/1),
+        follower_([this, paths, nic](std::stop_token stop) {
+          Follow(paths, nic, stop);
+        }) {}
+
+  uint64_t replies() const { return load_.replies(); }
+  bench::LoadResult Stop() {
+    follower_.request_stop();
+    if (follower_.joinable()) follower_.join();
+    return load_.Stop();
+  }
+
+ private:
+  void Follow(const TestbedPaths& paths, const std::string& nic,
+              std::stop_token stop) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    do {
+      const auto process = FindProcess(paths, nic);
+      std::string host;
+      uint16_t port = 0;
+      if (process && process->state == cli::ProcessState::kReady &&
+          fault::ReadUdpAddress(process->note, &host, &port)) {
+        load_.SetAddress(host, port);
+      }
+    } while (!stopped.wait_for(lock, stop, kFollow,
+                               [&] { return stop.stop_requested(); }));
+  }
+
+  fault::NicLoad load_;
+  std::jthread follower_;
+};
+
+FaultTestbed::FaultTestbed(const std::string& runtime_directory)
+    : TestbedClient(
+          fmt::format("{}/{}", runtime_directory, kName),
+          {fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)}),
+      runtime_directory_(runtime_directory) {}
+
+absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::Up(
+    std::string_view topology) {
+  auto files = MakeTestDirectory();
+  if (!files.ok()) return files.status();
+  const std::string file = *files + "/topology.yaml";
+  std::ofstream(file) << topology << "\n";
+  auto testbed = UpFile(file);
+  fs::remove_all(*files);
+  return testbed;
+}
+
+absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::UpFile(
+    const std::string& file) {
+  auto directory = MakeTestDirectory();
+  if (!directory.ok()) return directory.status();
+  std::unique_ptr<FaultTestbed> testbed(new FaultTestbed(*directory));
+  if (auto status = testbed->BringUp(file); !status.ok()) return status;
+  return testbed;
+}
+
+absl::Status FaultTestbed::BringUp(const std::string& file) {
+  auto supervisor = Process::Start(
+      "carillon up",
+      {Program("tools/cli/carillon"), "up", "--file", file, "--name", kName,
+       "--faults", "--timeout",
+       std::to_string(std::chrono::seconds(kBound).count())},
+      {"CARILLON_RUNTIME_DIR=" + runtime_directory_,
+       "CARILLON_BIN_DIR=" + Program("."),
+       fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)});
+  if (!supervisor.ok()) return supervisor.status();
+  supervisor_ = *std::move(supervisor);
+  // Its own time limits end it.
+  Eventually(
+      [&] {
+        const auto state = cli::ReadState(paths().state_file());
+        return supervisor_->ended() ||
+               (state.ok() && state->phase == cli::Phase::kUp);
+      },
+      std::chrono::minutes(10));
+  if (supervisor_->ended()) {
+    supervisor_->Wait();
+    return absl::InternalError(supervisor_->output());
+  }
+  auto board = faults::Board::Open(paths().fault_board());
+  if (!board.ok()) return board.status();
+  board_ = *std::move(board);
+  return absl::OkStatus();
+}
+
+FaultTestbed::~FaultTestbed() {
+  for (auto& [nic, load] : loads_) {
+    const bench::LoadResult result = load->Stop();
+    EXPECT_EQ(result.bad, 0u) << nic << " has answered wrong bytes";
+  }
+  if (supervisor_ != nullptr && board_ != nullptr &&
+      ::testing::Test::HasFailure()) {
+    const auto kept = Keep();
+    fmt::print(
+        stderr, "{}\n",
+        kept.ok() ? fmt::format("--- kept: carillon postmortem --dir {}", *kept)
+                  : std::string(kept.status().message()));
+  }
+  EXPECT_TRUE(Down());
+}
+
+cli::ProcessRecord FaultTestbed::ProcessOf(const std::string& name) const {
+  if (auto process = FindProcess(paths(), name)) return *process;
+  const auto state = cli::ReadState(paths().state_file());
+  ADD_FAILURE() << "no process " << name << "; there are "
+                << (state.ok() ? ProcessNames(*state) : "none");
+  return {};
+}
+
+AssertionResult FaultTestbed::Restart(const std::string& name, bool kill) {
+  const cli::RestartRequest request{
+      .processes = {name}, .kill = kill, .timeout = kBound};
+  const auto answer =
+      cli::AskSupervisor({.socket = cli::SupervisorSocketOf(paths()),
+                          .request = cli::ToJson(request),
+                          .limit = kEnding + 2 * request.timeout,
+                          .say = [](const std::string&) {}});
+  return ResultOf(answer.status());
+}
+
+AssertionResult FaultTestbed::Signal(const std::string& name,
+                                     int signal) const {
+  const cli::ProcessRecord process = ProcessOf(name);
+  // Through a pidfd of that very process, not of one that got the number later.
+  const shm::UniqueFd pidfd(
+      static_cast<int>(syscall(SYS_pidfd_open, process.identity.pid, 0)));
+  if (!pidfd || !cli::IsAlive(process.identity)) {
+    return AssertionFailure() << name << " does not run: " << Words(process);
+  }
+  if (syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) {
+    return AssertionFailure() << name << ": " << std::strerror(errno);
+  }
+  if (signal == SIGSTOP &&
+      !Eventually([&] { return IsStopped(process.identity.pid); })) {
+    return AssertionFailure() << name << " does not stop";
+  }
+  return AssertionSuccess();
+}
+
+AssertionResult FaultTestbed::WaitForRestart(const std::string& name,
+                                             uint32_t times,
+                                             milliseconds bound) const {
+  cli::ProcessRecord process = ProcessOf(name);
+  if (process.name.empty()) return AssertionFailure() << "no such process";
+  const bool is = Eventually(
+      [&] {
+        process = FindProcess(paths(), name).value_or(process);
+        return process.restarts >= times &&
+               process.state == cli::ProcessState::kReady;
+      },
+      bound);
+  if (is) return AssertionSuccess();
+  return AssertionFailure()
+         << Words(process) << " after " << bound.count() << " ms";
+}
+
+AssertionResult FaultTestbed::WaitForProgress(const std::string& device,
+                                              uint64_t events,
+                                              milliseconds bound) {
+  // Rings have another generation when their device or gpud comes back, and
+  // what they count from is seen then.
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> seen;
+  uint64_t done = 0;
+  const bool is = Eventually(
+      [&] {
+        const auto rings = AskForRings(admin());
+        if (!rings) return false;
+        for (const v1::Ring& ring : rings->rings()) {
+          if (ring.device() != device) continue;
+          const auto [last, first] = seen.try_emplace(
+              {ring.event_id(), ring.generation()}, ring.consumed());
+          if (!first) done += ring.consumed() - last->second;
+          last->second = ring.consumed();
+        }
+        return done >= events;
+      },
+      bound);
+  if (is) return AssertionSuccess();
+  return AssertionFailure()
+         << device << " has taken " << done << " of " << events
+         << " events within " << bound.count() << " ms";
+}
+
+AssertionResult FaultTestbed::StartLoad(const std::string& nic,
+                                        uint32_t window) {
+  const cli::ProcessRecord process = ProcessOf(nic);
+  if (process.kind != "nic") {
+    return AssertionFailure()
+           << nic << " is no NIC, but of kind '" << process.kind << "'";
+  }
+  if (loads_.contains(nic)) {
+    return AssertionFailure() << nic << " has its load already";
+  }
+  const Load& load =
+      *(loads_[nic] = std::make_unique<Load>(paths(), nic, window));
+  if (Eventually([&] { return load.replies() > 0; })) {
+    return AssertionSuccess();
+  }
+  return AssertionFailure()
+         << nic << " does not answer: " << ProcessOf(nic).note;
+}
+
+uint64_t FaultTestbed::Replies(const std::string& nic) const {
+  const auto load = loads_.find(nic);
+  return load == loads_.end() ? 0 : load->second->replies();
+}
+
+AssertionResult FaultTestbed::Inject(const faults::Fault& fault) {
+  const auto ids = board_->Inject({&fault, 1});
+  return ResultOf(ids.status());
+}
+
+uint64_t FaultTestbed::Struck(const std::string& fault) const {
+  for (const faults::Injected& injected : board_->List()) {
+    if (injected.fault.name == fault) return injected.struck;
+  }
+  ADD_FAILURE() << "no fault " << fault << " was injected";
+  return 0;
+}
+
+AssertionResult FaultTestbed::WaitForStrike(const std::string& fault,
+                                            uint64_t times,
+                                            milliseconds bound) const {
+  const shm::Nanoseconds end =
+      shm::NowNs() + std::chrono::nanoseconds(bound).count();
+  for (uint64_t struck = 0;;) {
+    // Before it looks: a strike meanwhile ends the wait.
+    const uint64_t seen = board_->strikes();
+    std::optional<faults::Injected> own;
+    for (const faults::Injected& injected : board_->List()) {
+      if (injected.fault.name == fault) own = injected;
+    }
+    if (!own) {
+      return AssertionFailure() << "no fault " << fault << " was injected";
+    }
+    struck = own->struck;
+    if (struck >= times) return AssertionSuccess();
+    const shm::Nanoseconds now = shm::NowNs();
+    if (now >= end) {
+      return AssertionFailure()
+             << fault << " (" << faults::Describe(own->fault) << ") has struck "
+             << struck << " times in " << bound.count() << " ms, after "
+             << own->passages << " passages";
+    }
+    board_->WaitForStrike(seen, std::chrono::nanoseconds(end - now));
+  }
+}
+
+absl::StatusOr<std::string> FaultTestbed::Keep() {
+  if (supervisor_ == nullptr) {
+    return absl::FailedPreconditionError("the testbed is down");
+  }
+  const char* const outputs = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
+  std::string folder =
+      fmt::format("{}/carillon-kept-XXXXXX", outputs ? outputs : "/tmp");
+  if (mkdtemp(folder.data()) == nullptr) {
+    return absl::InternalError(
+        fmt::format("{}: {}", folder, std::strerror(errno)));
+  }
+  // Copies of recordings that go on meanwhile would contradict one another.
+  // gpud first: what a device sees later, gpud's recording has.
+  std::vector<cli::ProcessRecord> stopped;
+  if (const auto state = cli::ReadState(paths().state_file()); state.ok()) {
+    for (const cli::ProcessRecord& process : state->processes) {
+      const auto facts = cli::LookAtLiving(process.identity);
+      if (!facts || facts->state == 'T' || !Signal(process.name, SIGSTOP)) {
+        continue;
+      }
+      stopped.push_back(process);
+    }
+  }
+  const absl::Status status = CopyTo(TestbedPaths(folder));
+  for (const cli::ProcessRecord& process : stopped) {
+    (void)Signal(process.name, SIGCONT);
+  }
+  if (!status.ok()) return status;
+  std::ofstream(folder + "/supervisor.txt") << supervisor_->output();
+  const auto rings = AskForRings(admin());
+  std::ofstream(folder + "/rings.txt")
+      << (rings ? rings->DebugString() : "gpud does not answer\n");
+  return folder;
+}
+
+absl::Status FaultTestbed::CopyTo(const TestbedPaths& to) const {
+  for (const auto& [source, target] :
+       {std::pair(paths().recorder_directory(), to.recorder_directory()),
+        {paths().log_directory(), to.log_directory()},
+        {paths().state_file(), to.state_file()},
+        {paths().fault_board(), to.fault_board()}}) {
+    std::error_code error;
+    if (!fs::exists(source, error)) continue;
+    fs::copy(source, target, fs::copy_options::recursive, error);
+    if (error) {
+      return absl::InternalError(fmt::format("cannot keep {} in {}: {}", source,
+                                             target, error.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+AssertionResult FaultTestbed::Down() {
+  loads_.clear();
+  if (supervisor_ == nullptr) return AssertionSuccess();
+  // What is stopped cannot end in order.
+  if (const auto state = cli::ReadState(paths().state_file()); state.ok()) {
+    for (const cli::ProcessRecord& process : state->processes) {
+      if (cli::IsAlive(process.identity)) (void)Signal(process.name, SIGCONT);
+    }
+  }
+  supervisor_->Signal(SIGTERM);
+  AssertionResult result = AssertionSuccess();
+  if (!supervisor_->Wait()) {
+    result = AssertionFailure() << "the supervisor does not end\n";
+    supervisor_->Kill();
+  }
+  for (const cli::ProcessIdentity& process : cli::MarkedProcesses(paths())) {
+    result = AssertionFailure()
+             << result.message() << "process " << process.pid << " goes on\n";
+  }
+  // One that never came up leaves its logs, and has said so.
+  if (board_ != nullptr && fs::exists(directory())) {
+    result = AssertionFailure() << result.message() << directory()
+                                << " is left over: " << supervisor_->output();
+  }
+  supervisor_.reset();
+  std::error_code ignored;
+  fs::remove_all(runtime_directory_, ignored);
+  return result;
+}
+
+}  // namespace carillon::testing

@@ -1,0 +1,144 @@
+// Tests that break a testbed on purpose and have it proven that nothing is
+// lost (docs/testing.md):
+//
+//   FaultTestbed  what `carillon up` brings up from a topology, with a board of
+//                 faults and flight recorders, gone with the object
+//   Ledger        what the recorders prove: EXPECT_THAT(lab.Ledger(),
+//                 NothingLost())
+//
+// integration_tests/examples/kill_nic_test.cc shows it in 20 lines.
+#ifndef CARILLON_INTEGRATION_TESTS_TESTBED_H_
+#define CARILLON_INTEGRATION_TESTS_TESTBED_H_
+
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "integration_tests/testbed_process.h"
+#include "proto/testbed_paths.h"
+#include "shm/faults/board.h"
+#include "shm/faults/fault.h"
+#include "tools/cli/commands/story_view.h"
+#include "tools/cli/testbed/state.h"
+
+namespace carillon::testing {
+
+// A reading of a testbed's flight recorders, judged.
+class LedgerReading {
+ public:
+  explicit LedgerReading(cli::Story story) : story_(std::move(story)) {}
+
+  const ledger::Report& report() const { return story_.report; }
+  const cli::Story& story() const { return story_; }
+  // How many events ended how, and the first violation with the records around
+  // it.
+  std::string ToString() const;
+
+ private:
+  cli::Story story_;
+};
+void PrintTo(const LedgerReading& reading, std::ostream* stream);
+
+// Also of a testbed that is not this library's.
+LedgerReading ReadLedger(const TestbedPaths& paths);
+
+// Every event that was rung has ended exactly once, in order, and as gpud says,
+// as far as anybody could look: what a device had in flight when it was killed
+// counts neither way. Fails also where that is not proven: nothing was
+// recorded, or a recorder was too small or cannot be read.
+::testing::Matcher<const LedgerReading&> NothingLost();
+
+// Methods that return an AssertionResult wait for at most `bound`, and say what
+// they have found instead: ASSERT_TRUE(lab.WaitForStrike("nic-dies")). For one
+// thread, which must live as long as the object.
+class FaultTestbed : public TestbedClient {
+ public:
+  // Records of each process's flight recorder, where the topology has no
+  // `record`.
+  static constexpr uint64_t kRecords = 262'144;
+
+  // Brings up a topology (docs/cli.md); returns when all processes are ready.
+  // Programs of devices must be among the test's data. Errors: Internal, with
+  // what `carillon up` says.
+  static absl::StatusOr<std::unique_ptr<FaultTestbed>> Up(
+      std::string_view topology);
+  static absl::StatusOr<std::unique_ptr<FaultTestbed>> UpFile(
+      const std::string& file);
+  // Takes it down. If the test has failed, everything that tells why is kept
+  // first (Keep()), and the folder named. The test fails if something is left
+  // over, or a client of StartLoad() was answered wrong bytes.
+  ~FaultTestbed();
+
+  // --- Driving.
+
+  // How the supervisor sees a process: pid, state, restarts. The test fails if
+  // there is none of that name.
+  cli::ProcessRecord ProcessOf(const std::string& name) const;
+  // As `carillon restart`; ready again when it returns.
+  ::testing::AssertionResult Restart(const std::string& name,
+                                     bool kill = false);
+  // SIGSTOP: returns when it has stopped.
+  ::testing::AssertionResult Signal(const std::string& name, int signal) const;
+  // Until the supervisor has started it again so often and it is ready.
+  ::testing::AssertionResult WaitForRestart(
+      const std::string& name, uint32_t times = 1,
+      std::chrono::milliseconds bound = kBound) const;
+  // Until the device has taken so many more completions than now.
+  ::testing::AssertionResult WaitForProgress(
+      const std::string& device, uint64_t events = 1,
+      std::chrono::milliseconds bound = kBound);
+  // A memcached client, with `window` requests in flight, that checks every
+  // byte and finds the NIC again after its restart; returns when it is served.
+  ::testing::AssertionResult StartLoad(const std::string& nic,
+                                       uint32_t window = 16);
+  // Good replies to it so far.
+  uint64_t Replies(const std::string& nic) const;
+
+  // --- Breaking.
+
+  // Returns when every process that runs knows of it.
+  ::testing::AssertionResult Inject(const faults::Fault& fault);
+  // How often it has struck. The test fails if no such fault was injected.
+  uint64_t Struck(const std::string& fault) const;
+  ::testing::AssertionResult WaitForStrike(
+      const std::string& fault, uint64_t times = 1,
+      std::chrono::milliseconds bound = kBound) const;
+  faults::Board& board() { return *board_; }
+
+  // --- Judging.
+
+  LedgerReading Ledger() const { return ReadLedger(paths()); }
+  // Stops all processes for a moment and copies recorders, logs, board, state,
+  // and what gpud says of its rings into a new folder (below $TEST_UNDECLARED_OUTPUTS_DIR, which Bazel keeps, or
+  // /tmp), and returns it. `carillon postmortem --dir` reads it. Errors:
+  // Internal, FailedPrecondition (after Down()).
+  absl::StatusOr<std::string> Keep();
+  // As the destructor, now: what is left over is said.
+  ::testing::AssertionResult Down();
+
+ private:
+  class Load;
+
+  explicit FaultTestbed(const std::string& runtime_directory);
+  absl::Status BringUp(const std::string& file);
+  absl::Status CopyTo(const TestbedPaths& to) const;
+
+  const std::string runtime_directory_;
+  // `carillon up`: the supervisor, whose death ends all the others.
+  std::unique_ptr<Process> supervisor_;
+  std::unique_ptr<faults::Board> board_;
+  std::map<std::string, std::unique_ptr<Load>> loads_;
+};
+
+}  // namespace carillon::testing
+
+#endif  // CARILLON_INTEGRATION_TESTS_TESTBED_H_

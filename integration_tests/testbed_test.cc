@@ -1,0 +1,214 @@
+// The test library: what it drives is driven, and what it says is true.
+#include "integration_tests/testbed.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+
+#include "fmt/format.h"
+#include "tools/cli/testbed/process_identity.h"
+#include "tools/ledger/test_story.h"
+
+namespace carillon::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using faults::Action;
+using faults::Fault;
+using faults::Point;
+using ledger::TestStory;
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kEcho[] = "integration_tests/echo_device";
+// Of `carillon postmortem`.
+constexpr int kIndeterminate = 1;
+// For what is known not to come.
+constexpr milliseconds kShort{50};
+
+std::string Explain(const LedgerReading& reading) {
+  ::testing::StringMatchResultListener listener;
+  ::testing::ExplainMatchResult(NothingLost(), reading, &listener);
+  return listener.str();
+}
+
+LedgerReading Reading(const TestStory& story) {
+  return LedgerReading(cli::StoryOf("lab", story.recordings));
+}
+
+class NothingLostTest : public ::testing::Test {
+ protected:
+  NothingLostTest()
+      : device_(story_.AddDevice("nic0", 200)),
+        ring_(story_.Register(device_, 3)) {}
+  void Finish() {
+    story_.Unregister(ring_);
+    story_.Detach(device_);
+  }
+
+  TestStory story_;
+  size_t device_;
+  TestStory::Ring ring_;
+};
+
+TEST_F(NothingLostTest, HoldsWhereEveryEventEndsOnce) {
+  for (int i = 0; i < 20; ++i) story_.Live(ring_);
+  Finish();
+  EXPECT_THAT(Reading(story_), NothingLost());
+}
+
+TEST_F(NothingLostTest, ShowsTheFirstViolationAndWhatWasAroundIt) {
+  for (int i = 0; i < 20; ++i) story_.Live(ring_);
+  story_.Take(ring_, 20);
+  Finish();
+  const LedgerReading reading = Reading(story_);
+  EXPECT_THAT(reading, Not(NothingLost()));
+  EXPECT_THAT(Explain(reading), StartsWith("1 events are not as promised; "));
+  EXPECT_THAT(reading.ToString(),
+              AllOf(HasSubstr("1 duplicated"),
+                    HasSubstr("first violation, duplicated: "),
+                    HasSubstr("nic0 (pid 200)"), HasSubstr("gpud (pid 100)")));
+}
+
+TEST_F(NothingLostTest, FailsWhereNothingIsProven) {
+  EXPECT_THAT(Explain(LedgerReading(cli::Story())),
+              HasSubstr("no event has ended"));
+  for (int i = 0; i < 20; ++i) story_.Live(ring_);
+  story_.Overwrite(device_, 10);
+  EXPECT_THAT(Explain(Reading(story_)),
+              HasSubstr("10 records are overwritten"));
+  cli::Story unreadable = cli::StoryOf("lab", story_.recordings);
+  unreadable.report.overwritten = 0;
+  unreadable.unreadable = {"nic0-1.rec is empty"};
+  EXPECT_THAT(Explain(LedgerReading(unreadable)),
+              HasSubstr("nic0-1.rec is empty"));
+}
+
+class FaultTestbedTest : public ::testing::Test {
+ protected:
+  void Up(const std::string& topology) {
+    auto testbed = FaultTestbed::Up(topology);
+    ASSERT_TRUE(testbed.ok()) << testbed.status();
+    lab_ = *std::move(testbed);
+  }
+  void UpFpga() {
+    Up("gpu: {backend: cpu, memory: 64MiB}\n"
+       "devices:\n"
+       "  - {name: fpga0, kind: fpga, size: 64x64, fps: 500, check: true}\n");
+  }
+  // A device that echoes `events` messages, as a process of the test's own.
+  std::unique_ptr<Process> StartEcho(uint64_t events) {
+    auto echo =
+        lab_->StartDevice("echo0", kEcho, {"--events", std::to_string(events)});
+    EXPECT_TRUE(echo.ok()) << echo.status();
+    return echo.ok() ? *std::move(echo) : nullptr;
+  }
+
+  char StateOf(const std::string& process) const {
+    const auto facts = cli::LookAtLiving(lab_->ProcessOf(process).identity);
+    return facts ? facts->state : 'X';
+  }
+
+  std::unique_ptr<FaultTestbed> lab_;
+};
+
+TEST_F(FaultTestbedTest, SaysWhatIsWrongWithATopology) {
+  const auto none = FaultTestbed::Up("gpu: {backend: cpu}\ndevice: []\n");
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(std::string(none.status().message()),
+              AllOf(HasSubstr(":2:"), HasSubstr("device")));
+}
+
+TEST_F(FaultTestbedTest, ADeviceOfTheTestsOwnIsJudgedToo) {
+  ASSERT_NO_FATAL_FAILURE(Up("gpu: {backend: cpu, memory: 64MiB}\n"));
+  EXPECT_THAT(Explain(lab_->Ledger()), HasSubstr("no event has ended"));
+  ASSERT_TRUE(lab_->Inject({.name = "dies",
+                            .process = "echo0",
+                            .point = Point::kDeviceTake,
+                            .nth = 50,
+                            .action = Action::kKill}));
+  EXPECT_EQ(StartEcho(500)->Wait(), -SIGKILL);
+  EXPECT_TRUE(lab_->WaitForStrike("dies"));
+  EXPECT_EQ(StartEcho(500)->Wait(), 0);
+  const LedgerReading reading = lab_->Ledger();
+  EXPECT_THAT(reading, NothingLost());
+  EXPECT_GE(reading.report().total.ok, 500u);
+  EXPECT_THAT(reading.story().strikes, ::testing::SizeIs(1));
+  EXPECT_TRUE(lab_->Down());
+}
+
+TEST_F(FaultTestbedTest, ProcessesAreStoppedAndRestarted) {
+  ASSERT_NO_FATAL_FAILURE(UpFpga());
+  EXPECT_TRUE(lab_->WaitForProgress("fpga0", 10));
+  ASSERT_TRUE(lab_->Signal("fpga0", SIGSTOP));
+  EXPECT_EQ(StateOf("fpga0"), 'T');
+  ASSERT_TRUE(lab_->Signal("fpga0", SIGCONT));
+  EXPECT_TRUE(lab_->WaitForProgress("fpga0", 10));
+  const pid_t first = lab_->ProcessOf("fpga0").identity.pid;
+  ASSERT_TRUE(lab_->Restart("fpga0", /*kill=*/true));
+  EXPECT_TRUE(lab_->WaitForRestart("fpga0"));
+  EXPECT_NE(lab_->ProcessOf("fpga0").identity.pid, first);
+  EXPECT_TRUE(lab_->WaitForProgress("fpga0", 10));
+  EXPECT_THAT(lab_->Ledger(), NothingLost());
+  const std::string directory = lab_->directory();
+  EXPECT_TRUE(lab_->Down());
+  EXPECT_FALSE(fs::exists(directory));
+  EXPECT_EQ(lab_->Keep().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(FaultTestbedTest, WhatDoesNotComeIsSaid) {
+  ASSERT_NO_FATAL_FAILURE(UpFpga());
+  EXPECT_THAT(lab_->Inject({.name = "No Name"}).message(), HasSubstr("name"));
+  EXPECT_THAT(lab_->WaitForStrike("nobody").message(),
+              HasSubstr("no fault nobody was injected"));
+  ASSERT_TRUE(lab_->Inject({.name = "late",
+                            .process = "fpga0",
+                            .point = Point::kDeviceRing,
+                            .nth = 1'000'000'000,
+                            .action = Action::kKill}));
+  EXPECT_THAT(lab_->WaitForStrike("late", 1, kShort).message(),
+              HasSubstr("has struck 0 times in 50 ms, after"));
+  EXPECT_EQ(lab_->Struck("late"), 0u);
+  EXPECT_THAT(lab_->WaitForRestart("fpga0", 1, kShort).message(),
+              HasSubstr("fpga0 is ready, restarted 0 times"));
+  EXPECT_THAT(lab_->WaitForProgress("fpga7", 1, kShort).message(),
+              HasSubstr("fpga7 has taken 0 of 1 events"));
+  EXPECT_THAT(lab_->Restart("fpga7").message(), HasSubstr("fpga0"));
+  EXPECT_THAT(lab_->StartLoad("fpga0").message(), HasSubstr("of kind 'fpga'"));
+}
+
+TEST_F(FaultTestbedTest, WhatIsKeptTellsTheStory) {
+  // As fast as it can: there is always something in flight.
+  ASSERT_NO_FATAL_FAILURE(
+      Up("gpu: {backend: cpu, memory: 64MiB}\n"
+         "devices:\n"
+         "  - {name: fpga0, kind: fpga, size: 16x16, check: true}\n"));
+  ASSERT_TRUE(lab_->WaitForProgress("fpga0", 10));
+  const auto kept = lab_->Keep();
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_TRUE(lab_->WaitForProgress("fpga0", 10));  // it has gone on
+  lab_.reset();
+  for (const char* file : {"state.json", "faults", "rings.txt",
+                           "supervisor.txt", "logs/fpga0.log"}) {
+    EXPECT_TRUE(fs::exists(fmt::format("{}/{}", *kept, file))) << file;
+  }
+  EXPECT_THAT(ReadLedger(TestbedPaths(*kept)), NothingLost());
+  auto postmortem = Process::Start(
+      "postmortem",
+      {Program("tools/cli/carillon"), "postmortem", "--dir", *kept});
+  ASSERT_TRUE(postmortem.ok()) << postmortem.status();
+  EXPECT_THAT((*postmortem)->Wait(),
+              ::testing::AnyOf(0, kIndeterminate));  // what was in flight
+  EXPECT_THAT((*postmortem)->output(), HasSubstr("fpga0 (pid"));
+  fs::remove_all(*kept);
+}
+
+}  // namespace
+}  // namespace carillon::testing
