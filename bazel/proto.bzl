@@ -1,4 +1,4 @@
-"""cc_grpc_library: C++ messages and gRPC services from .proto files."""
+"""cc_grpc_library and python_messages: code from .proto files."""
 
 _ProtoSources = provider(
     doc = "The .proto files of a target and of all that it imports.",
@@ -57,6 +57,50 @@ _protoc = rule(
         ),
     },
 )
+
+def _python_messages_impl(ctx):
+    sources = depset(transitive = [ctx.attr.protos[_ProtoSources].transitive])
+    modules = [
+        ctx.actions.declare_file(src.basename[:-len(".proto")] + "_pb2.py")
+        for src in sources.to_list()
+    ]
+    args = ctx.actions.args()
+    args.add("-I.")
+    args.add("-I/usr/include")
+    args.add("--python_out=" + ctx.bin_dir.path)
+    args.add_all(sources)
+    ctx.actions.run(
+        executable = ctx.executable._protoc,
+        arguments = [args],
+        inputs = sources,
+        outputs = modules,
+        mnemonic = "ProtocPython",
+        progress_message = "Generating Python from %s" % ctx.label,
+    )
+    return [DefaultInfo(
+        files = depset(modules),
+        runfiles = ctx.runfiles(files = modules),
+    )]
+
+_python_messages = rule(
+    implementation = _python_messages_impl,
+    attrs = {
+        "protos": attr.label(providers = [_ProtoSources], mandatory = True),
+        "_protoc": attr.label(
+            default = "@system//:protoc",
+            allow_single_file = True,
+            executable = True,
+            cfg = "exec",
+        ),
+    },
+)
+
+def python_messages(name, protos, **kwargs):
+    """The messages of a cc_grpc_library of this package, without imports from others, as Python modules.
+
+    Python imports follow: from proto import events_pb2.
+    """
+    _python_messages(name = name, protos = _generated_by(protos), **kwargs)
 
 def _generated_by(label):
     if ":" not in label:

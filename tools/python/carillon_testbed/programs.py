@@ -1,0 +1,27 @@
+"""Where Carillon's programs and its messages in Python are: in a checkout that is built, or beside a test."""
+
+import os
+import pathlib
+import sys
+
+_ROOT = pathlib.Path(__file__).absolute().parents[3]
+
+
+def bin_directory():
+    """The folder that Bazel builds into: $CARILLON_BIN_DIR, or what belongs to this file."""
+    named = os.environ.get("CARILLON_BIN_DIR")
+    places = [pathlib.Path(named)] if named else [_ROOT, _ROOT / "bazel-bin"]
+    for place in places:
+        if (place / "tools/cli/carillon").is_file():
+            return place.absolute()
+    looked = ", ".join(str(place / "tools/cli/carillon") for place in places)
+    raise FileNotFoundError(f"there is no carillon program; looked for {looked}: ./carillon builds it in a checkout")
+
+
+def messages():
+    """The modules admin_pb2 and faults_pb2."""
+    place = str(bin_directory())
+    if place not in sys.path:
+        sys.path.append(place)
+    from proto import admin_pb2, faults_pb2
+    return admin_pb2, faults_pb2

@@ -1,0 +1,153 @@
+"""The library: what it drives is driven, and what it says is true."""
+
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import unittest
+
+from carillon_testbed import Ledger, LedgerError, NotInTime, Testbed, TestbedError, programs
+from carillon_testbed.load import NicLoad
+
+FPGA = """
+gpu: {backend: cpu, memory: 64MiB}
+devices:
+  - {name: fpga0, kind: fpga, size: 64x64, fps: 500, check: true, restart: on_failure}
+"""
+SHORT_S = 0.05
+
+
+def document(**changes):
+    events = {"ok": 20, "failed": 0, "lost": 0}
+    return {"events": events, "violations": [], "unreadable": [], "around_first": [],
+            "processes": [{"process": "gpud", "overwritten": 3}, {"process": "nic0", "overwritten": 0}]} | changes
+
+
+class LedgerTest(unittest.TestCase):
+    def test_holds_where_every_event_ends_once(self):
+        Ledger(document()).expect_nothing_lost()
+
+    def test_shows_the_first_violation_and_what_was_around_it(self):
+        step = {"time_ns": 5, "process": "nic0", "pid": 7, "words": "event 3: takes 20"}
+        with self.assertRaisesRegex(LedgerError, "(?s)1 violations; the first: twice.*nic0 .pid 7.  event 3: takes 20"):
+            Ledger(document(violations=[{"sentence": "twice"}], around_first=[step])).expect_nothing_lost()
+
+    def test_fails_where_nothing_is_proven(self):
+        with self.assertRaisesRegex(LedgerError, "no event has ended"):
+            Ledger(document(events={"ok": 0, "failed": 0})).expect_nothing_lost()
+        with self.assertRaisesRegex(LedgerError, "records of nic0 are overwritten"):
+            Ledger(document(processes=[{"process": "nic0", "overwritten": 1}])).expect_nothing_lost()
+        with self.assertRaisesRegex(LedgerError, "not every recorder can be read: x.rec"):
+            Ledger(document(unreadable=["x.rec"])).expect_nothing_lost()
+
+
+class NicLoadTest(unittest.TestCase):
+    """Against a NIC that says what the test lets it say."""
+
+    def setUp(self):
+        self.nic = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.addCleanup(self.nic.close)
+        self.nic.bind(("127.0.0.1", 0))
+        self.nic.settimeout(60)
+        self.load = NicLoad(lambda: "udp %s:%d tcp 127.0.0.1:1" % self.nic.getsockname())
+
+    def answer(self, text):
+        request, client = self.nic.recvfrom(65536)
+        self.nic.sendto(request[:8] + text, client)
+
+    def test_counts_good_replies(self):
+        for _ in range(3):
+            self.answer(b"STORED\r\n")
+        self.nic.recvfrom(65536)  # so all have arrived
+        self.load.stop()
+        self.assertEqual(self.load.wrong, [])
+        self.assertEqual(self.load.replies, 3)
+
+    def test_notes_wrong_bytes(self):
+        self.answer(b"STORE\r\n")
+        self.answer(b"STORED\r\n")
+        self.nic.recvfrom(65536)  # so both have arrived
+        self.load.stop()
+        self.assertEqual(len(self.load.wrong), 1)
+        self.assertRegex(self.load.wrong[0], "set key1 .* is answered b'STORE")
+        self.assertEqual(self.load.replies, 1)
+
+
+class TestbedTest(unittest.TestCase):
+    def test_says_what_is_wrong_with_a_topology(self):
+        with self.assertRaisesRegex(TestbedError, ":2:.*device"):
+            Testbed.up("gpu: {backend: cpu}\ndevice: []\n")
+
+    def test_processes_are_looked_at_stopped_and_restarted(self):
+        with Testbed.up(FPGA) as lab:
+            self.assertEqual([device.name for device in lab.devices()], ["fpga0"])
+            self.assertEqual(lab.status().devices, 1)
+            self.assertEqual([ring.device for ring in lab.rings()], ["fpga0"])
+            self.assertEqual(lab.status().ekt_used, len(lab.ekt().entries))
+            lab.wait_for_progress("fpga0", 10)
+            lab.signal("fpga0", signal.SIGSTOP)
+            self.assertEqual(pathlib.Path(f"/proc/{lab.process('fpga0')['pid']}/stat").read_text().rpartition(") ")[2][0], "T")
+            lab.signal("fpga0", signal.SIGCONT)
+            lab.wait_for_progress("fpga0", 10)
+            pid = lab.process("fpga0")["pid"]
+            lab.restart("fpga0", kill=True)
+            lab.wait_for_restart("fpga0")
+            self.assertNotEqual(lab.process("fpga0")["pid"], pid)
+            lab.wait_for_progress("fpga0", 10)
+            lab.ledger().expect_nothing_lost()
+            directory = lab.directory
+        self.assertFalse(directory.exists())
+
+    def test_what_does_not_come_is_said(self):
+        with Testbed.up(FPGA) as lab:
+            with self.assertRaisesRegex(TestbedError, "Inject: INVALID_ARGUMENT"):
+                lab.inject("No Name", process="fpga0", point="device.ring", action="kill")
+            with self.assertRaisesRegex(TypeError, "takes no nht"):
+                lab.inject("a", process="fpga0", point="device.ring", action="kill", nht=3)
+            with self.assertRaisesRegex(TestbedError, "no fault nobody"):
+                lab.wait_for_strike("nobody")
+            with self.assertRaisesRegex(TestbedError, "no process fpga7; there are gpud, fpga0"):
+                lab.process("fpga7")
+            lab.inject("late", process="fpga0", point="device.ring", nth=10**9, action="kill")
+            with self.assertRaisesRegex(NotInTime, "late has struck 0 times, after"):
+                lab.wait_for_strike("late", bound_s=SHORT_S)
+            with self.assertRaisesRegex(NotInTime, "fpga7 has taken 0 of 1 events"):
+                lab.wait_for_progress("fpga7", bound_s=SHORT_S)
+            lab.clear("late")
+            self.assertEqual(lab.faults(), {})
+
+    def test_strikes_are_seen_while_gpud_is_dead(self):
+        with Testbed.up(FPGA) as lab:
+            lab.inject("gpud-dies", process="gpud", point="gpud.completed", nth=50, action="kill")
+            lab.wait_for_strike("gpud-dies")
+            with self.assertRaisesRegex(TestbedError, "GetStatus: "):
+                lab.status()
+
+    def test_wrong_bytes_are_an_error_at_the_end(self):
+        with self.assertRaisesRegex(TestbedError, "wrong bytes"):
+            with Testbed.up("gpu: {backend: cpu}\ndevices: [{name: nic0, kind: nic, udp_port: 0, tcp_port: 0}]") as lab:
+                lab.start_load("nic0")
+                self.assertGreater(lab.replies("nic0"), 0)
+                lab._loads["nic0"].wrong.append("wrong bytes")
+        self.assertFalse(lab.directory.exists())
+
+    def test_what_is_kept_tells_the_story(self):
+        # As fast as it can: there is always something in flight.
+        with Testbed.up(FPGA.replace("fps: 500, ", "")) as lab:
+            for _ in range(8):
+                lab.wait_for_progress("fpga0", 10)
+                kept = lab.keep()
+                lab.wait_for_progress("fpga0", 10)  # it has gone on
+                try:
+                    done = subprocess.run([programs.bin_directory() / "tools/cli/carillon", "postmortem", "--dir", kept],
+                                          capture_output=True, text=True)
+                    self.assertIn(done.returncode, [0, 1], done.stdout)  # 1: something was in flight
+                    self.assertIn("fpga0 (pid", done.stdout)
+                    self.assertTrue(pathlib.Path(kept, "supervisor.txt").exists())
+                finally:
+                    shutil.rmtree(kept)
+
+
+if __name__ == "__main__":
+    unittest.main()
