@@ -23,7 +23,7 @@ class TourTest(unittest.TestCase):
 
     def test_listings_are_the_files(self):
         listings = readme.copies(self.text)
-        self.assertEqual(len(listings), 2)
+        self.assertEqual(len(listings), 4)
         for path, copy in listings:
             self.assertEqual(copy, (RUNFILES / path).read_text(),
                              f"README.md shows an old {path}: run integration_tests/tour/tour_test.py --update README.md")
