@@ -4,9 +4,12 @@
 //   device DIR NAME   attaches, fetches its apertures, takes a buffer of each
 //                     place and an event kernel, prints "ready" and waits to be
 //                     killed
+//   parent DIR NAME   as device, and a child of it keeps its connections open
+//                     until gpud has closed the hand-over connection
 //   ticket DIR HEX    presents a ticket, prints what came of it
 //   session DIR HEX   calls ReportReady with a session, prints what came of it
 #include <grpcpp/create_channel.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -74,8 +77,17 @@ int RunSession(v1::Devices::Stub& devices, const std::string& session) {
   return 0;
 }
 
+// All its descriptors go to the child, which does nothing else.
+void LeaveAChild(int handover_connection) {
+  if (fork() != 0) return;
+  pollfd closed{.fd = handover_connection, .events = POLLRDHUP, .revents = 0};
+  poll(&closed, 1, 60'000);
+  _exit(0);
+}
+
 int RunDevice(const TestbedPaths& paths, v1::Devices::Stub& devices,
-              v1::Events::Stub& events, const std::string& name) {
+              v1::Events::Stub& events, const std::string& name,
+              bool leaves_a_child) {
   v1::AttachRequest attach;
   attach.set_name(name);
   attach.set_kind("test");
@@ -107,6 +119,7 @@ int RunDevice(const TestbedPaths& paths, v1::Devices::Stub& devices,
   if (!Call(events, &v1::Events::Stub::RegisterEvent, request, &registered)) {
     return 1;
   }
+  if (leaves_a_child) LeaveAChild(fetched->connection.get());
   Print("ready");
   while (true) pause();
 }
@@ -120,7 +133,7 @@ int Main(const std::string& mode, const std::string& directory,
   const auto devices = v1::Devices::NewStub(channel);
   if (mode == "session") return RunSession(*devices, FromHex(argument));
   const auto events = v1::Events::NewStub(channel);
-  return RunDevice(paths, *devices, *events, argument);
+  return RunDevice(paths, *devices, *events, argument, mode == "parent");
 }
 
 }  // namespace

@@ -294,6 +294,15 @@ TEST(Death, AKilledProcessLeavesNothingAndIsReported) {
   EXPECT_EQ(next.ReadLine(), "ready");
 }
 
+TEST(Death, IsNoticedThoughAChildKeepsTheConnectionsOpen) {
+  TestTestbed testbed;
+  TestPeer peer("parent", testbed.paths().directory(), "nic0");
+  ASSERT_EQ(peer.ReadLine(), "ready");
+  peer.Kill();
+  EXPECT_TRUE(testbed.WaitUntilGone("nic0"));
+  EXPECT_TRUE(WaitUntil([&] { return testbed.Status().ekt_used() == 0; }));
+}
+
 TEST(Death, TheBusTellsOtherProcessesOfADevicesLife) {
   TestTestbed testbed;
   TestSubscriber subscriber(testbed.paths().bus_socket(), "");
