@@ -8,6 +8,7 @@
 
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
 #include "gpu_daemon/backends/cpu/edge_launcher.h"
+#include "gpu_daemon/front_end/doorbell_poller.h"
 #include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/gate_kernel.h"
 #include "gpu_daemon/launch/test_device.h"
@@ -454,6 +455,35 @@ TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
     event.ring->Ring();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone) << round;
   }
+}
+
+TEST(DoorbellPoller, SleepsOverNoRingOfAnyEvent) {
+  Kmu kmu(GpuModel{}, *MakePolicy("first_come"));
+  EdgeLauncher launcher(&kmu);
+  DoorbellPoller poller({}, &launcher);
+  TestDevice device;
+  std::vector<TestDevice::Event> events;
+  for (int i = 0; i < 3; ++i) {
+    events.push_back(device.Register({.kernel = simt::FindKernel("null_event"),
+                                      .bindings = {{.constant_bits = 0}}}));
+    ASSERT_TRUE(poller.Add(events.back().kernel).ok());
+  }
+  std::atomic<uint64_t> sleeps{0};
+  // It has changed already: a sleep ends at once.
+  const uint32_t own = 1;
+  const auto sleep = [&] {
+    return poller.SleepUnlessRung({&own, 0}, std::chrono::hours(1), &sleeps);
+  };
+  EXPECT_TRUE(sleep());
+  EXPECT_EQ(sleeps, 1u);
+  for (auto& event : events) {
+    event.ring->Commit();
+    event.ring->Ring();
+    EXPECT_FALSE(sleep());
+    EXPECT_TRUE(poller.PollOnce());
+    EXPECT_EQ(device.Wait(*event.ring).state, EventState::kDone);
+  }
+  EXPECT_EQ(sleeps, 1u);
 }
 
 }  // namespace
