@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,6 +18,8 @@
 #include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/completion_status.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "shm/faults/board.h"
+#include "shm/faults/point.h"
 
 namespace {
 
@@ -280,6 +283,23 @@ TEST_F(EventKernelTest, TheLastFailurePairsASequenceWithItsOwnStatus) {
   EXPECT_EQ(event_.kernel->last_failure().sequence, 2 * laps);
 }
 
+TEST_F(EventKernelTest, ADoorbellWrapsAround) {
+  // An earlier ring has left it two short of that.
+  device_.memory->submission().doorbells()[device_.next_doorbell] = 0u - 2;
+  event_ = device_.Register({.kernel = simt::FindKernel("null_event"),
+                             .bindings = {{.constant_bits = 0}},
+                             .entries = 4});
+  for (uint64_t sequence = 1; sequence <= 8; ++sequence) {
+    Ring(1);
+    ASSERT_EQ(Pending(), 1u) << sequence;
+    ASSERT_EQ(event_.kernel->TakeRing().value(), sequence);
+    ASSERT_TRUE(event_.kernel->Finish(shm::Sequence(sequence), {}));
+    ASSERT_TRUE(event_.ring->Poll());
+    event_.ring->Consume();
+    ASSERT_EQ(Pending(), 0u) << sequence;
+  }
+}
+
 TEST_F(EventKernelTest, ADoorbellUsedBeforeRegistrationDoesNotLaunchAnything) {
   // The next registration gets doorbell 1, whose counter an earlier life left
   // at 5.
@@ -364,6 +384,40 @@ TEST_F(EventKernelTest, EveryEndIsRecordedOnceBeforeTheDeviceCanSeeIt) {
   expect(1, shm::Step::kEndNoted, 1, EventState::kDone, 0);
   expect(2, shm::Step::kEnded, 3, EventState::kAborted,
          static_cast<uint32_t>(EventStatus::kShutdown));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(EventKernelTest, AnEndThatTheDeviceFindsIsRecordedThoughGpudDied) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string board_path = std::string(folder) + "/board";
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  event_.kernel->RecordIn(recorder->get());
+  const auto board = faults::Board::Create(board_path);
+  ASSERT_TRUE(board.ok()) << board.status();
+  const faults::Fault kill{.name = "f", .point = faults::Point::kGpudCompleted};
+  ASSERT_TRUE((*board)->Inject({&kill, 1}).ok());
+  Ring(1);
+  ASSERT_EQ(Pending(), 1u);
+  const shm::Sequence sequence = event_.kernel->TakeRing();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto member = faults::Member::Join(board_path, "gpud");
+    if (!member.ok()) _exit(99);
+    event_.kernel->Finish(sequence, {});
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+  EXPECT_TRUE(event_.ring->Poll());
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->records.size(), 1u);
+  EXPECT_EQ(read->records[0].step, shm::Step::kEnded);
+  EXPECT_EQ(read->records[0].sequence, sequence.value());
   std::filesystem::remove_all(folder);
 }
 
