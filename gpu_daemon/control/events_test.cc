@@ -2,6 +2,7 @@
 // unregistering.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -320,7 +321,10 @@ TEST(Events, ARingThatIsUsedAgainStartsEmpty) {
   TestDevice device(&testbed, "nic0");
   for (int life = 0; life < 3; ++life) {
     shm::DeviceRing ring = device.Ring(device.NullEvent(2));
-    EXPECT_FALSE(ring.Poll().has_value());
+    // A sequence that is there already would end an event of this life.
+    const std::byte* ecq = device.completion().At(ring.layout().ecq_offset);
+    EXPECT_EQ(std::count(ecq, ecq + ring.layout().ecq_bytes(), std::byte{0}),
+              static_cast<ptrdiff_t>(ring.layout().ecq_bytes()));
     for (int i = 0; i < 3; ++i) {
       ring.Commit();
       ring.Ring();
