@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
-#include <thread>
 
 #include "gpu_daemon/control/test_testbed.h"
 #include "shm/layout.h"
@@ -77,9 +76,10 @@ TEST_F(ResumedTest, ARingGoesOnBehindWhatWasConsumed) {
     *entry = {.sequence = s, .generation = answer.generation()};
   }
   Doorbell(5).store(79);
-  while (sequence_at(kConsumed + 2) != kConsumed + 2) std::this_thread::yield();
-  while (testbed_.Ekt().entries(0).counts().done() < 2)
-    std::this_thread::yield();
+  ASSERT_TRUE(
+      WaitUntil([&] { return sequence_at(kConsumed + 2) == kConsumed + 2; }));
+  ASSERT_TRUE(WaitUntil(
+      [&] { return testbed_.Ekt().entries(0).counts().done() >= 2; }));
   const auto counts = testbed_.Ekt().entries(0).counts();
   EXPECT_EQ(counts.rung(), 2u);
   EXPECT_EQ(counts.done(), 2u);
