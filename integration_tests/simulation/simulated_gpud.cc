@@ -115,6 +115,9 @@ class SimulatedBackend : public gpud::Backend {
     FAIL() << "no background kernels here";
   }
   void Cancel(const DeviceMemory* memory, shm::EventStatus why) override {
+    // A device that finds it takes what has ended, and no more.
+    EXPECT_EQ(memory->completion().completion_control().closed, 0u)
+        << memory->name() << " is told of its end before its last completions";
     launcher_.Cancel(
         [&](const EventKernel& event) { return &event.memory() == memory; },
         why);
