@@ -121,6 +121,29 @@ TEST_F(TestCommand, PrintsOneDocumentForPrograms) {
   EXPECT_EQ(json["runs"][0]["targets"]["//a:b"], "TIMEOUT");
 }
 
+TEST_F(TestCommand, MutationsAreTheScripts) {
+  const std::string directory = folder_.path() + "/integration_tests/mutations";
+  const auto make_script = [&](const std::string& body) {
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory + "/check.sh") << "#!/bin/sh\n" << body;
+    chmod((directory + "/check.sh").c_str(), 0755);
+  };
+  EXPECT_EQ(RunCli({"test", "--mutations"}).code, 3) << "no script";
+  make_script("echo table \"$*\" in $(basename $PWD)\n");
+  const CliResult found = RunCli({"test", "--mutations", "--", "--jobs=1"});
+  EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_EQ(found.out,
+            "table -- --jobs=1 in " +
+                std::filesystem::path(folder_.path()).filename().string() +
+                "\n");
+  make_script("exit 1\n");
+  EXPECT_EQ(RunCli({"test", "--mutations"}).code, 1);
+  make_script("exit 130\n");
+  EXPECT_EQ(RunCli({"test", "--mutations"}).code, 130);
+  EXPECT_EQ(RunCli({"test", "--mutations", "-o", "json"}).code, 2);
+  EXPECT_EQ(RunCli({"test", "--mutations", "--quick"}).code, 2);
+}
+
 TEST_F(TestCommand, SaysThatThereIsNoBazel) {
   setenv("PATH", folder_.path().c_str(), 1);
   const CliResult test = RunCli({"test"});

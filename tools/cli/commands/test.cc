@@ -15,6 +15,7 @@ namespace {
 
 struct Options {
   bool quick = false;
+  bool mutations = false;
   std::vector<std::string> bazel_arguments;
 };
 
@@ -100,9 +101,29 @@ void PrintTally(const Tally& tally, const std::vector<TestRun>& runs,
       fmt::format("{} passed, {} failed\n", tally.passed, tally.failed));
 }
 
+constexpr int kInterrupted = 130;
+
+// The script prints a table, and says all that there is to say.
+absl::Status TestMutations(const Options& options, const std::string& root,
+                           const Console& console) {
+  if (console.json()) {
+    return absl::InvalidArgumentError("--mutations prints a table, not json");
+  }
+  std::vector<std::string> arguments = {
+      root + "/integration_tests/mutations/check.sh", "--"};
+  arguments.insert(arguments.end(), options.bazel_arguments.begin(),
+                   options.bazel_arguments.end());
+  const auto exit_code = RunInCheckout(std::move(arguments), root, false);
+  if (!exit_code.ok()) return exit_code.status();
+  if (*exit_code == 0) return absl::OkStatus();
+  if (*exit_code == kInterrupted) return absl::CancelledError();
+  return absl::FailedPreconditionError("");
+}
+
 absl::Status Test(const Options& options, Console& console) {
   const auto root = FindCheckout();
   if (!root.ok()) return root.status();
+  if (options.mutations) return TestMutations(options, *root, console);
   std::vector<TestRun> runs;
   for (const Configuration& configuration : Configurations(options.quick)) {
     console.Say(fmt::format(
@@ -130,6 +151,10 @@ Run MakeTest(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments.Flag("--quick", options->quick,
                  "Units only, without the sanitizers");
+  arguments
+      .Flag("--mutations", options->mutations,
+            "Whether the tests find bugs that are planted, one at a time")
+      .Excludes("--quick");
   arguments
       .Texts("bazel", options->bazel_arguments, "For `bazel test`, after a --")
       .Placeholder("BAZEL ARGS");

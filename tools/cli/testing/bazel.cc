@@ -35,10 +35,9 @@ absl::StatusOr<std::string> FindCheckout() {
       "run ./carillon, or set CARILLON_ROOT to the checkout");
 }
 
-absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
-                             const std::string& checkout,
-                             bool output_to_stderr) {
-  arguments.insert(arguments.begin(), "bazel");
+absl::StatusOr<int> RunInCheckout(std::vector<std::string> arguments,
+                                  const std::string& checkout,
+                                  bool output_to_stderr) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -53,11 +52,11 @@ absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
   sigaddset(&defaults, SIGINT);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  // Ctrl-C is for Bazel, which ends its tests; then we tell what there is.
+  // Ctrl-C is for the program, which ends its tests; then we tell what there is.
   const auto before = signal(SIGINT, SIG_IGN);
   pid_t pid = 0;
   const int error =
-      posix_spawnp(&pid, "bazel", &files, &attributes, argv.data(), environ);
+      posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   int status = 0;
@@ -67,11 +66,23 @@ absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
   }
   signal(SIGINT, before);
   if (error != 0) {
-    return WithHint(
-        absl::NotFoundError(fmt::format("bazel: {}", strerror(error))),
-        "apt-get install bazel-bootstrap, or run ./carillon");
+    return absl::NotFoundError(
+        fmt::format("{}: {}", arguments.front(), strerror(error)));
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
+                             const std::string& checkout,
+                             bool output_to_stderr) {
+  arguments.insert(arguments.begin(), "bazel");
+  auto exit_code =
+      RunInCheckout(std::move(arguments), checkout, output_to_stderr);
+  if (!exit_code.ok()) {
+    return WithHint(exit_code.status(),
+                    "apt-get install bazel-bootstrap, or run ./carillon");
+  }
+  return exit_code;
 }
 
 }  // namespace carillon::cli

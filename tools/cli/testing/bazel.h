@@ -16,9 +16,14 @@ inline constexpr int kBazelInterrupted = 8;
 // WORKSPACE. Errors: NotFound.
 absl::StatusOr<std::string> FindCheckout();
 
-// Runs bazel there, with this terminal, and returns its exit code. Ctrl-C is
-// Bazel's meanwhile. `output_to_stderr`: stdout is kept for a document. Errors:
-// NotFound (no bazel).
+// Runs a program there, the first of the arguments, with this terminal, and
+// returns its exit code. Ctrl-C is the program's meanwhile. `output_to_stderr`:
+// stdout is kept for a document. Errors: NotFound (no such program).
+absl::StatusOr<int> RunInCheckout(std::vector<std::string> arguments,
+                                  const std::string& checkout,
+                                  bool output_to_stderr);
+
+// The same for bazel, with its arguments.
 absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
                              const std::string& checkout,
                              bool output_to_stderr);
