@@ -2,10 +2,8 @@
 // is exact where times are noise.
 //
 //   for n in 20000 40000; do
-//     valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-//         bazel-bin/integration_tests/simulation/event_loop $n 2>&1 |
-//       grep Collected
-//   done
+//     valgrind --tool=callgrind --callgrind-out-file=/dev/null event_loop $n
+//   done 2>&1 | grep Collected
 //
 // The difference, divided by 20000, is what an event takes on both sides, from
 // the device's ring to its Consume(), echo kernel included.
