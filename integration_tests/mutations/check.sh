@@ -1,7 +1,8 @@
 #!/bin/bash
 # Plants bugs in a copy of the tree, one at a time, and runs the tests that must
 # find them. Each *.patch beside this file is a bug: its first line says which,
-# "Tests:" names the tests, of which at least one must fail.
+# "Tests:" names the tests, of which at least one must fail; "Runs:" how often they
+# run, where it takes luck.
 #
 # usage: check.sh [--list] [--scratch DIR] [BUG...] [-- BAZEL ARGUMENTS]
 #   --list         print the bugs and their tests, and end
@@ -53,6 +54,7 @@ fi
 
 about() { head -n 1 "$here/$1.patch"; }
 tests_of() { sed -n 's/^Tests: //p' "$here/$1.patch"; }
+runs_of() { sed -n 's/^Runs: \([1-9][0-9]*\)$/\1/p' "$here/$1.patch"; }
 
 if [ -n "$list" ]; then
   for bug in "${bugs[@]}"; do
@@ -90,14 +92,15 @@ mkdir -p "$tree" "$logs" || exit 1
 tar -C "$root" --exclude=./.git --exclude='./bazel-*' -cf - . | tar -C "$tree" -xf - ||
   die 1 "cannot copy $root to $tree"
 
-# $1: log, $2: a test's time limit, s, or -1 for its own; then tests. Bazel's
-# exit code: 0 passed, 3 some failed.
+# $1: log, $2: a test's time limit, s, or -1 for its own, $3: runs of each; then
+# tests. Bazel's exit code: 0 passed, 3 some failed.
 run_tests() {
-  local log=$1 limit=$2
-  shift 2
+  local log=$1 limit=$2 runs=$3
+  shift 3
   run_bazel test --keep_going --symlink_prefix=/ --color=no --curses=no \
     --noshow_progress --test_output=summary --test_runner_fail_fast \
-    --test_timeout="$limit" "${bazel_arguments[@]}" -- "$@" >"$log" 2>&1
+    --test_timeout="$limit" --runs_per_test="$runs" \
+    "${bazel_arguments[@]}" -- "$@" >"$log" 2>&1
 }
 
 # A time limit for tests that may hang, s: far from what they took without a bug.
@@ -113,15 +116,16 @@ limit_of() {
 # The first failed case that the tests of a log tell of; else where the first of
 # them hung or crashed.
 first_failure() {
-  local label verdict log case silent=''
+  local label verdict folder log case silent=''
   while read -r label verdict; do
-    log=$outputs/$(tr ':' '/' <<<"${label#//}")/test.log
-    case=$(sed -n 's/^\[  FAILED  \] \([^ ,]*\).*/\1/p' "$log" 2>/dev/null | head -n 1)
+    folder=$outputs/$(tr ':' '/' <<<"${label#//}")
+    log=$(cat "$folder"/test.log "$folder"/run_*/test.log 2>/dev/null)
+    case=$(sed -n 's/^\[  FAILED  \] \([^ ,]*\).*/\1/p' <<<"$log" | head -n 1)
     if [ -n "$case" ]; then
       printf '%s: %s\n' "$label" "$case"
       return
     fi
-    case=$(sed -n 's/^\[ RUN      \] //p' "$log" 2>/dev/null | tail -n 1)
+    case=$(sed -n 's/^\[ RUN      \] //p' <<<"$log" | tail -n 1)
     silent=${silent:-$label: $verdict in ${case:-it}}
   done < <(sed -nE 's/^(\/\/[^ ]+) +(\(cached\) )?(FAILED|TIMEOUT).*/\1 \3/p' "$1")
   echo "$silent"
@@ -137,7 +141,7 @@ for bug in "${bugs[@]}"; do
 done
 mapfile -t all_tests < <(printf '%s\n' "${all_tests[@]}" | sort -u)
 
-if ! run_tests "$logs/no_bug" -1 "${all_tests[@]}"; then
+if ! run_tests "$logs/no_bug" -1 1 "${all_tests[@]}"; then
   cat "$logs/no_bug" >&2
   die 1 'these tests must pass before a bug is planted'
 fi
@@ -154,7 +158,8 @@ for bug in "${bugs[@]}"; do
   fi
   patch -d "$tree" -p1 --fuzz=0 --no-backup-if-mismatch -s -f <"$patch"
   read -ra tests < <(tests_of "$bug")
-  run_tests "$logs/$bug" "$(limit_of "${tests[@]}")" "${tests[@]}"
+  runs=$(runs_of "$bug")
+  run_tests "$logs/$bug" "$(limit_of "${tests[@]}")" "${runs:-1}" "${tests[@]}"
   result=$?
   patch -d "$tree" -R -p1 --fuzz=0 --no-backup-if-mismatch -s -f <"$patch"
   seconds=$((SECONDS - began))
