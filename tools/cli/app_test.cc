@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tools/cli/command.h"
+#include "tools/cli/commands/run_testbed.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/test_util.h"
 
@@ -335,6 +336,15 @@ TEST_F(AppTest, SaysWhichProgramIsMissing) {
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("there is no gpud in /no/such/folder"));
   unsetenv("CARILLON_BIN_DIR");
+}
+
+TEST_F(AppTest, WhatUpTakesReachesASupervisorInTheBackground) {
+  EXPECT_THAT(
+      ToCommandLine(
+          {.file = "a.yaml", .name = "lab", .timeout_s = 2, .faults = true}),
+      ::testing::ElementsAre("--timeout=2", "--file=a.yaml", "--name=lab",
+                             "--faults"));
+  EXPECT_THAT(RunLine({"help", "supervise"}).out, HasSubstr("--faults"));
 }
 
 }  // namespace
