@@ -96,28 +96,6 @@ Part Paths(const Maker& maker, const PartOptions& options) {
   return part;
 }
 
-// What needs no point of gpud's: on a GPU it launches without gpud.
-constexpr const char* kFaultPlans[] = {"kill-nic",      "stop-nic",
-                                       "stop-gpud",     "doorbell-storm",
-                                       "corrupt-entry", "lossy-network"};
-
-Part Faults(const Maker& maker, const PartOptions& options) {
-  Part part{"faults",
-            "fault plans on the cuda back-end (carillon fault run), judged by "
-            "the ledger",
-            {}};
-  for (const char* const plan : kFaultPlans) {
-    if (options.dry_run && plan != kFaultPlans[0]) break;
-    part.steps.push_back(
-        maker.Make(plan,
-                   {maker.Program("carillon"), "fault", "run",
-                    maker.Program(plan) + ".yaml", "--backend", "cuda",
-                    fmt::format("--keep={}/faults", options.directory)},
-                   90, /*on_fake=*/true));
-  }
-  return part;
-}
-
 Part Sanitizer(const Maker& maker, const PartOptions& options) {
   std::vector<std::string> argv = {options.sanitizer, "--tool=memcheck",
                                    "--error-exitcode=9",
@@ -182,7 +160,6 @@ std::vector<Part> MakeParts(const PartOptions& options) {
                    {maker.Make("compare", maker.Kernels("20"), 60,
                                /*on_fake=*/true)}});
   parts.push_back(Paths(maker, options));
-  parts.push_back(Faults(maker, options));
   parts.push_back(Sanitizer(maker, options));
   parts.push_back(Bench(maker, options));
   return parts;
