@@ -11,9 +11,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -147,6 +149,21 @@ void OutOfMemory() {
   std::_Exit(kFailed);
 }
 
+// A thread that finds no room for its stack throws; nobody can go on without it.
+[[noreturn]] void Terminate() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) {
+      std::rethrow_exception(thrown);
+    }
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      OutOfMemory();
+    }
+  } catch (...) {
+  }
+  std::abort();
+}
+
 absl::Status CheckMachine(uint32_t workers) {
   shm::RaiseDescriptorLimit();
   const size_t threads =
@@ -171,6 +188,7 @@ int Main(int argc, char** argv) {
   settings.plane.lease_ns =
       shm::Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
   std::set_new_handler(OutOfMemory);
+  std::set_terminate(Terminate);
   if (auto status = CheckMachine(settings.plane.workers); !status.ok()) {
     spdlog::error("{}", std::string(status.message()));
     return kFailed;
