@@ -150,6 +150,8 @@ void OutOfMemory() {
 }
 
 // A thread that finds no room for its stack throws; nobody can go on without it.
+// Written before any other thread is there.
+std::terminate_handler otherwise_terminate = nullptr;
 [[noreturn]] void Terminate() {
   try {
     if (const std::exception_ptr thrown = std::current_exception()) {
@@ -161,6 +163,7 @@ void OutOfMemory() {
     }
   } catch (...) {
   }
+  otherwise_terminate();
   std::abort();
 }
 
@@ -188,7 +191,7 @@ int Main(int argc, char** argv) {
   settings.plane.lease_ns =
       shm::Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
   std::set_new_handler(OutOfMemory);
-  std::set_terminate(Terminate);
+  otherwise_terminate = std::set_terminate(Terminate);
   if (auto status = CheckMachine(settings.plane.workers); !status.ok()) {
     spdlog::error("{}", std::string(status.message()));
     return kFailed;
