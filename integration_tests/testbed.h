@@ -118,9 +118,10 @@ class FaultTestbed : public TestbedClient {
 
   LedgerReading Ledger() const { return ReadLedger(paths()); }
   // Stops all processes for a moment and copies recorders, logs, board, state,
-  // and what gpud says of its rings into a new folder (below $TEST_UNDECLARED_OUTPUTS_DIR, which Bazel keeps, or
-  // /tmp), and returns it. `carillon postmortem --dir` reads it. Errors:
-  // Internal, FailedPrecondition (after Down()).
+  // and what gpud says of its rings into a new folder, which it returns: below
+  // $TEST_UNDECLARED_OUTPUTS_DIR, which Bazel keeps, or /tmp. `carillon
+  // postmortem --dir` reads it. Errors: Internal, FailedPrecondition (after
+  // Down()).
   absl::StatusOr<std::string> Keep();
   // As the destructor, now: what is left over is said.
   ::testing::AssertionResult Down();

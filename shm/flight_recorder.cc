@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "shm/file_error.h"
 
 namespace carillon::shm {
 namespace {
@@ -70,26 +71,7 @@ bool IsName(std::string_view name) {
 }
 
 absl::Status SystemError(std::string_view what, const std::string& path) {
-  const int error = errno;
-  const std::string message = fmt::format(
-      "cannot {} the flight recorder {}: {}", what, path, strerror(error));
-  switch (error) {
-    case ENOENT:
-      return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-    case ELOOP:
-      return absl::PermissionDeniedError(message);
-    case ENOSPC:
-    case EDQUOT:
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE:
-      return absl::ResourceExhaustedError(message);
-    default:
-      return absl::InternalError(message);
-  }
+  return FileError(what, "flight recorder", path);
 }
 
 struct flock WholeFile(short type) {
@@ -158,11 +140,10 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
 
 std::string_view StepName(Step step) {
   constexpr std::array<std::string_view, kSteps> kNames = {
-      "none",         "attached",      "detached",      "closed",
-      "registered",   "unregistered",  "scheduling",    "rung",
-      "taken",        "session_began", "session_ended", "ring_made",
-      "ring_removed", "ended",         "end_noted",     "resumed",
-      "missed"};
+      "none",          "attached",   "detached",     "closed", "registered",
+      "unregistered",  "scheduling", "rung",         "taken",  "session_began",
+      "session_ended", "ring_made",  "ring_removed", "ended",  "end_noted",
+      "resumed",       "missed"};
   const auto index = static_cast<uint8_t>(step);
   return index < kSteps ? kNames[index] : "unknown";
 }

@@ -16,6 +16,7 @@
 
 #include "fmt/format.h"
 #include "shm/faults/board_layout.h"
+#include "shm/file_error.h"
 #include "shm/waiting.h"
 
 namespace carillon::faults {
@@ -28,26 +29,7 @@ constexpr off_t kLockByte = kMostMembers;
 constexpr std::chrono::seconds kLockPatience{2};
 
 absl::Status SystemError(std::string_view what, const std::string& path) {
-  const int error = errno;
-  const std::string message = fmt::format(
-      "cannot {} the board of faults {}: {}", what, path, strerror(error));
-  switch (error) {
-    case ENOENT:
-      return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-    case ELOOP:
-      return absl::PermissionDeniedError(message);
-    case ENOSPC:
-    case EDQUOT:
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE:
-      return absl::ResourceExhaustedError(message);
-    default:
-      return absl::InternalError(message);
-  }
+  return shm::FileError(what, "board of faults", path);
 }
 
 struct flock LockOf(off_t byte, short type) {

@@ -24,7 +24,7 @@ constexpr std::array<ActionInfo, kActions> kActionInfos{{
     {"corrupt",
      "bytes from `offset` on become `bytes`, or are XORed with `mask`; without "
      "either one bit flips"},
-    {"tear", "only the first `count` bytes are written"},
+    {"tear", "bytes from `count` on are zeros"},
     {"stale", "it carries the generation before its own"},
     {"refuse", "it is refused, as if there were no room"},
     {"fail", "it fails with `code`, or as a kernel that the GPU stops"},

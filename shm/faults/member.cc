@@ -92,10 +92,7 @@ class Member::Impl {
   }
   ~Impl() {
     stop_.store(true, std::memory_order_relaxed);
-    uint32_t& changes = self().changes;
-    // Orders stop_ before it.
-    std::atomic_ref<uint32_t>(changes).fetch_add(1, std::memory_order_acq_rel);
-    shm::FutexWakeAll(&changes);
+    LookSoon();  // its release orders stop_ before it
     thread_.join();
     armed_points.store(0, std::memory_order_relaxed);
     std::atomic_ref<uint32_t>(self().pid).store(0, std::memory_order_release);
@@ -124,6 +121,8 @@ class Member::Impl {
   void Run();
   bool IsDue(const Watched& watched, Nanoseconds now) const;
   bool TakeStrike(const Watched& watched, uint64_t passage);
+  // Has the thread look at the board: a fault is spent, and its point free.
+  void LookSoon();
   void StrikeInTime(Nanoseconds now);
   Nanoseconds NextTime(Nanoseconds now) const;
   std::shared_ptr<const List> list() const {
@@ -219,7 +218,10 @@ bool Member::Impl::TakeStrike(const Watched& watched, uint64_t passage) {
   std::atomic_ref<uint64_t> struck(watched.slot->counters.struck);
   uint64_t before = struck.load(std::memory_order_relaxed);
   do {
-    if (watched.fault.times != 0 && before >= watched.fault.times) return false;
+    if (watched.fault.times != 0 && before >= watched.fault.times) {
+      LookSoon();
+      return false;
+    }
   } while (!struck.compare_exchange_weak(before, before + 1,
                                          std::memory_order_relaxed));
   // Release: whoever sees the number of strikes sees that one struck.
@@ -232,7 +234,14 @@ bool Member::Impl::TakeStrike(const Watched& watched, uint64_t passage) {
   std::atomic_ref(strike.passage).store(passage, std::memory_order_relaxed);
   std::atomic_ref(strike.time_ns).store(NowNs(), std::memory_order_release);
   shm::BumpAndWake(&layout().strike_word);
+  if (before + 1 == watched.fault.times) LookSoon();
   return true;
+}
+
+void Member::Impl::LookSoon() {
+  uint32_t& changes = self().changes;
+  std::atomic_ref<uint32_t>(changes).fetch_add(1, std::memory_order_acq_rel);
+  shm::FutexWakeAll(&changes);
 }
 
 // Faults without a point.

@@ -1,0 +1,18 @@
+#ifndef CARILLON_SHM_FILE_ERROR_H_
+#define CARILLON_SHM_FILE_ERROR_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace carillon::shm {
+
+// errno as a status: "cannot WHAT the THING PATH: why" with NotFound, PermissionDenied,
+// ResourceExhausted (space, memory, descriptors), or Internal.
+absl::Status FileError(std::string_view what, std::string_view thing,
+                       const std::string& path);
+
+}  // namespace carillon::shm
+
+#endif  // CARILLON_SHM_FILE_ERROR_H_
