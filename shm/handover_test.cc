@@ -335,6 +335,7 @@ TEST_F(HandoverTest, PathsThatNoSocketHasAreRefused) {
 }
 
 TEST_F(HandoverTest, ADeviceOutOfDescriptorsIsToldSoAndLeaksNothing) {
+  const int next_fd = NextFd();  // before a thread that starts opens anything
   Serve([&](int connection) {
     EXPECT_TRUE(ReceiveTicket(connection, kBound).ok());
     const HandoverReply reply = GoodReply();
@@ -343,7 +344,7 @@ TEST_F(HandoverTest, ADeviceOutOfDescriptorsIsToldSoAndLeaksNothing) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   // gpud's end of the connection, the device's end, and one.
-  const rlimit now{.rlim_cur = static_cast<rlim_t>(NextFd()) + 3,
+  const rlimit now{.rlim_cur = static_cast<rlim_t>(next_fd) + 3,
                    .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
   const auto fetched = Fetch();
