@@ -243,23 +243,39 @@ uint64_t EventKernel::RungOf(uint64_t taken) const {
   return taken + static_cast<uint64_t>(static_cast<int32_t>(beyond));
 }
 
+uint64_t EventKernel::LastEnded() const {
+  uint64_t last = ended_before();
+  for (uint32_t slot = 0; slot < ring_.layout().entries; ++slot) {
+    last = std::max(last, ring_.LoadCompletedSequence(slot));
+  }
+  return last;
+}
+
+uint64_t EventKernel::LastRung() const {
+  const uint64_t ended = LastEnded();
+  const uint64_t rung = RungOf(ended);
+  return rung >= ended && rung - ended <= ring_.layout().entries ? rung : ended;
+}
+
 void EventKernel::TakeBack(const EventTotals& totals) {
-  const uint64_t taken = TakenBy(totals);
   const uint32_t entries = ring_.layout().entries;
-  // A doorbell beyond the ring is the device's mistake: its rings count for
-  // nothing.
-  uint64_t rung = RungOf(taken);
-  if (rung < taken || rung - taken > entries) rung = taken;
+  const uint64_t rung = LastRung();
   const uint64_t lap_before = rung > entries ? rung - entries : 0;
   completed_.store(lap_before, std::memory_order_relaxed);
+  uint64_t ended = totals.done + totals.failed;
   for (uint64_t s = lap_before + 1; s <= rung; ++s) {
     const Sequence sequence(s);
-    const bool ended =
-        std::atomic_ref(ring_.completion_slot(sequence)->sequence)
-            .load(std::memory_order_acquire) == s;
     Slot& slot = SlotFor(sequence);
-    ended ? slot.Finish(sequence) : slot.Launch(sequence);
+    if (ring_.LoadCompletedSequence(ring_.layout().SlotOf(sequence)) == s) {
+      slot.Finish(sequence);
+    } else {
+      slot.Launch(sequence);
+      ++ended;  // it will be aborted, or go on
+    }
   }
+  // A device that rings for more than its free slots has the GPU pass over an
+  // event, and take a later one in its slot: there is no slot to end it in.
+  aborted_.store(rung - std::min(rung, ended), std::memory_order_relaxed);
   done_.store(totals.done - ended_before(), std::memory_order_relaxed);
   failed_.store(totals.failed, std::memory_order_relaxed);
   refused_.store(totals.refused, std::memory_order_relaxed);

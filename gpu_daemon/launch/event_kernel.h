@@ -96,6 +96,11 @@ class EventKernel {
   // The GPU has stopped, and all that it took has ended: `totals` are exact.
   // Rings that it did not take count as in flight from now on.
   void TakeBack(const EventTotals& totals);
+  // By the completions, which a GPU may store in any order within a ring.
+  uint64_t LastEnded() const;
+  // The last event rung that a GPU may have taken: as the doorbell says it,
+  // unless that is not within the ring after the last that has ended.
+  uint64_t LastRung() const;
   // Events rung so far, by the doorbell alone; `taken` of them were launched.
   uint64_t RungOf(uint64_t taken) const;
   // What the doorbell would have shown before the first event.

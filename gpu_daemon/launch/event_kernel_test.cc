@@ -254,6 +254,34 @@ TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
   EXPECT_EQ(event_.kernel->last_failure().status, 1001u);
 }
 
+// Its device rang once more than it has slots: the GPU passes over event 1, and
+// takes the others.
+TEST_F(EventKernelTest, WhatAGpuPassedOverIsNotInFlightForEver) {
+  Ring(4);
+  std::atomic_ref<uint32_t>(device_.memory->submission()
+                                .doorbells()[event_.kernel->event_id()])
+      .fetch_add(1);
+  for (const uint64_t ended : {2, 3, 4}) {
+    event_.kernel->ring().Complete(shm::Sequence(ended), EventState::kDone, 0);
+  }
+  event_.kernel->TakeBack({.launched = 3, .done = 3});
+  EXPECT_EQ(event_.kernel->in_flight(), 1u);
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 1u);
+  const EventCounts counts = event_.kernel->counts();
+  EXPECT_EQ(counts.rung, 5u);
+  EXPECT_EQ(counts.done, 3u);
+  EXPECT_EQ(counts.aborted, 2u);
+}
+
+TEST_F(EventKernelTest, WhatAGpuDidNotTakeIsAbortedOnce) {
+  Ring(3);
+  event_.kernel->ring().Complete(shm::Sequence(2), EventState::kDone, 0);
+  event_.kernel->TakeBack({.launched = 1, .done = 1});
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 2u);
+  EXPECT_EQ(event_.kernel->counts().rung, 3u);
+  EXPECT_EQ(event_.kernel->in_flight(), 0u);
+}
+
 TEST_F(EventKernelTest, TheLastFailurePairsASequenceWithItsOwnStatus) {
   constexpr uint64_t kTimes = 200'000;
   std::atomic<uint64_t> looks{0};

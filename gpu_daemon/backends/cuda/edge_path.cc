@@ -474,13 +474,16 @@ std::string EdgePath::WhyLost() {
 bool EdgePath::LookAt(Resident& resident, shm::Nanoseconds now) {
   const EventKernel& event = *resident.event;
   WakeForCompletion(event);
-  if (!resident.violation_seen &&
-      LoadWord(report_->violations[resident.index]) != 0) {
-    NoteViolation(resident);
-  }
   const EventTotals& totals = report_->totals[resident.index];
   const uint64_t ended = LoadWord(totals.done) + LoadWord(totals.failed);
-  NoteProgress(resident, ended, ended < event.RungOf(ended), now);
+  // The doorbell after what has ended by it: it can only be behind by having
+  // gone back.
+  const auto ahead = static_cast<int64_t>(event.RungOf(ended) - ended);
+  if (!resident.violation_seen &&
+      (ahead < 0 || LoadWord(report_->violations[resident.index]) != 0)) {
+    NoteViolation(resident);
+  }
+  NoteProgress(resident, ended, ahead > 0, now);
   return Sleeps(event.memory()) &&
          event.waiting_rings() + event.in_flight() != 0;
 }

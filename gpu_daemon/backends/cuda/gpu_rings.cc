@@ -32,20 +32,13 @@ bool IsCompleted(const EventKernel& event, uint64_t sequence) {
          sequence;
 }
 
-uint64_t RungFrom(const EventKernel& event) {
-  const uint32_t entries = event.ring().layout().entries;
-  uint64_t last_ended = 0;
-  for (uint32_t slot = 0; slot < entries; ++slot) {
-    last_ended = std::max(last_ended, event.ring().LoadCompletedSequence(slot));
-  }
-  const uint64_t rung = event.RungOf(last_ended);
-  return rung >= last_ended && rung - last_ended <= entries ? rung : last_ended;
-}
-
 std::string DoorbellViolation(const EventKernel& event) {
+  const uint64_t ended = event.LastEnded();
+  const auto ahead = static_cast<int64_t>(event.RungOf(ended) - ended);
   return fmt::format(
-      "doorbell of event {} ('{}') jumped beyond the ring's free slots",
-      event.event_id(), event.kmd().kernel->name);
+      "doorbell of event {} ('{}') {}", event.event_id(),
+      event.kmd().kernel->name,
+      ahead < 0 ? "went back" : "jumped beyond the ring's free slots");
 }
 
 void Publish(const EventTotals& from, EventTotals& to) {
@@ -65,7 +58,7 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
                           uint64_t overdue, const GpuModel& model,
                           LostWork& lost) {
   const uint32_t entries = event->ring().layout().entries;
-  const uint64_t rung = RungFrom(*event);
+  const uint64_t rung = event->LastRung();
   const auto complete = [event, &totals, &shown](uint64_t sequence,
                                                  EventState state,
                                                  uint32_t status) {

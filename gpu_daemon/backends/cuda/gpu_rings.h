@@ -22,10 +22,6 @@ void WakeForCompletion(const EventKernel& event);
 
 bool IsCompleted(const EventKernel& event, uint64_t sequence);
 
-// Events rung, as the doorbell says it, unless that is more than the ring can
-// hold beyond the last event that has ended.
-uint64_t RungFrom(const EventKernel& event);
-
 // The sentence for OnViolation.
 std::string DoorbellViolation(const EventKernel& event);
 

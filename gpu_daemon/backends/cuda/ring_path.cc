@@ -95,8 +95,8 @@ bool RingPath::EndAll() {
 bool RingPath::LookAt(Resident& resident, shm::Nanoseconds now) {
   auto& ring = static_cast<Ring&>(resident);
   const EventKernel& event = *ring.event;
-  // Both sides of the doorbell: what has ended before it was read cannot be
-  // behind it by more than a ring, nor what has ended after it before it.
+  // Both sides of the doorbell: it can neither be behind what had ended before
+  // it was read, nor be ahead of what has ended after it by more than a ring.
   const uint64_t ended_before = ring.ended;
   const uint32_t doorbell = event.ring().LoadDoorbell();
   Collect(ring);
@@ -105,7 +105,7 @@ bool RingPath::LookAt(Resident& resident, shm::Nanoseconds now) {
   const auto behind =
       static_cast<int32_t>(ring.RingOf(ended_before) - doorbell);
   const auto limit = static_cast<int32_t>(event.ring().layout().entries);
-  if (!ring.violation_seen && (ahead > limit || behind > limit)) {
+  if (!ring.violation_seen && (ahead > limit || behind > 0)) {
     NoteViolation(ring);
   }
   if (!ring.violation_seen) Tend(ring);
