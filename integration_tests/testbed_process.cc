@@ -107,6 +107,9 @@ bool Eventually(const std::function<bool()>& state, milliseconds bound) {
 }
 
 std::string Program(const std::string& path) {
+  if (const char* programs = getenv(kProgramsVariable)) {
+    return fmt::format("{}/{}", programs, path.substr(path.rfind('/') + 1));
+  }
   return std::filesystem::absolute(path).string();
 }
 
@@ -271,6 +274,9 @@ absl::Status Testbed::RestartGpud(const std::vector<std::string>& flags) {
   gpud_.reset();
   std::vector<std::string> argv = {Program("gpu_daemon/gpud"), "--dir",
                                    directory()};
+  if (const char* backend = getenv(kBackendVariable)) {
+    argv.insert(argv.end(), {"--backend", backend});
+  }
   argv.insert(argv.end(), flags.begin(), flags.end());
   auto gpud = Process::Start("gpud", argv);
   if (!gpud.ok()) return gpud.status();

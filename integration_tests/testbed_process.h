@@ -27,6 +27,11 @@ namespace carillon::testing {
 // or fails by time below it.
 inline constexpr std::chrono::seconds kBound{60};
 
+// Environment variables with which tests run elsewhere than in this workspace:
+// the folder that has all programs, and gpud's back-end.
+inline constexpr const char* kProgramsVariable = "CARILLON_TEST_PROGRAMS";
+inline constexpr const char* kBackendVariable = "CARILLON_TEST_BACKEND";
+
 // Makes an empty directory and returns its path, which is short enough for
 // sockets. Errors: Internal.
 absl::StatusOr<std::string> MakeTestDirectory();

@@ -104,13 +104,28 @@ bool Holds(const std::vector<Finding>& findings) {
 std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,
                                               shm::Nanoseconds since) {
   std::map<std::string, uint64_t> progress;
+  // Whose kernels store the ends of a ring themselves, by ring and generation.
+  std::map<std::pair<uint16_t, uint32_t>, std::string> ended_by_kernels;
   for (const shm::FlightRecording& recording : recordings) {
-    uint64_t& ended = progress[recording.name];
+    for (const shm::FlightRecord& record : recording.records) {
+      if (record.step == shm::Step::kRingMade && record.status == 0) {
+        ended_by_kernels[{record.event_id, record.generation}] = recording.name;
+      }
+    }
+  }
+  for (const shm::FlightRecording& recording : recordings) {
+    progress[recording.name];
     for (const shm::FlightRecord& record : recording.records) {
       if (record.time_ns < since) continue;
-      ended += record.step == shm::Step::kTaken ||
-               record.step == shm::Step::kEnded ||
-               record.step == shm::Step::kEndNoted;
+      const bool taken = record.step == shm::Step::kTaken;
+      if (taken || record.step == shm::Step::kEnded ||
+          record.step == shm::Step::kEndNoted) {
+        ++progress[recording.name];
+      }
+      if (!taken) continue;
+      const auto gpud =
+          ended_by_kernels.find({record.event_id, record.generation});
+      if (gpud != ended_by_kernels.end()) ++progress[gpud->second];
     }
   }
   return progress;

@@ -116,5 +116,28 @@ TEST(ProgressSince, CountsEndsOfBothSidesFromThereOn) {
       UnorderedElementsAre(std::pair("nic0", 1u), std::pair("gpud", 2u)));
 }
 
+TEST(ProgressSince, GpudMakesItByKernelsThatEndTheirOwnEvents) {
+  const auto record = [](shm::Step step, uint32_t generation,
+                         uint16_t event_id, uint32_t status) {
+    return shm::FlightRecord{.time_ns = 20,
+                             .generation = generation,
+                             .status = status,
+                             .event_id = event_id,
+                             .step = step};
+  };
+  std::vector<shm::FlightRecording> recordings(2);
+  recordings[0].name = "nic0";
+  recordings[0].records = {record(shm::Step::kTaken, 7, 1, 0),
+                           record(shm::Step::kTaken, 7, 1, 0),
+                           record(shm::Step::kTaken, 7, 2, 0),
+                           record(shm::Step::kTaken, 6, 1, 0)};
+  recordings[1].name = "gpud";
+  recordings[1].records = {record(shm::Step::kRingMade, 7, 1, 0),
+                           record(shm::Step::kRingMade, 7, 2, 1)};
+  EXPECT_THAT(
+      ProgressSince(recordings, 20),
+      UnorderedElementsAre(std::pair("nic0", 4u), std::pair("gpud", 2u)));
+}
+
 }  // namespace
 }  // namespace carillon::fault

@@ -96,6 +96,45 @@ Part Paths(const Maker& maker, const PartOptions& options) {
   return part;
 }
 
+// What needs no point of gpud's: on a GPU it launches without gpud.
+constexpr const char* kFaultPlans[] = {"kill-nic",      "stop-nic",
+                                       "stop-gpud",     "doorbell-storm",
+                                       "corrupt-entry", "lossy-network"};
+
+Part Faults(const Maker& maker, const PartOptions& options) {
+  Part part{"faults",
+            "fault plans on the cuda back-end (carillon fault run), judged by "
+            "the ledger",
+            {}};
+  for (const char* const plan : kFaultPlans) {
+    if (options.dry_run && plan != kFaultPlans[0]) break;
+    Step step =
+        maker.Make(plan,
+                   {maker.Program("carillon"), "fault", "run",
+                    maker.Program(plan) + ".yaml", "--backend", "cuda",
+                    fmt::format("--keep={}/faults", options.directory)},
+                   90, /*on_fake=*/true);
+    if (step.expects_no_gpu) step.skip = "a plan needs a GPU to break";
+    part.steps.push_back(std::move(step));
+  }
+  return part;
+}
+
+Part Hostile(const Maker& maker, const PartOptions& options) {
+  Step step = maker.Make(
+      "tricks",
+      {maker.Program("hostile_test"),
+       options.dry_run ? "--gtest_filter=*/doorbell_*:*/punch_holes:*/scribble_all"
+                       : "--gtest_filter=Tricks/*"},
+      180, /*on_fake=*/true);
+  if (step.expects_no_gpu) step.skip = "a device needs a GPU to be hostile to";
+  step.environment.push_back({"CARILLON_TEST_PROGRAMS", options.programs});
+  step.environment.push_back({"CARILLON_TEST_BACKEND", "cuda"});
+  return {"hostile",
+          "a device that tries every trick it can beside an honest one",
+          {step}};
+}
+
 Part Sanitizer(const Maker& maker, const PartOptions& options) {
   std::vector<std::string> argv = {options.sanitizer, "--tool=memcheck",
                                    "--error-exitcode=9",
@@ -160,6 +199,8 @@ std::vector<Part> MakeParts(const PartOptions& options) {
                    {maker.Make("compare", maker.Kernels("20"), 60,
                                /*on_fake=*/true)}});
   parts.push_back(Paths(maker, options));
+  parts.push_back(Faults(maker, options));
+  parts.push_back(Hostile(maker, options));
   parts.push_back(Sanitizer(maker, options));
   parts.push_back(Bench(maker, options));
   return parts;
