@@ -24,13 +24,16 @@ _PACKAGES = {
     "/usr/include/zmq.hpp": "cppzmq-dev",
 }
 
+# Comes with the packages above, and is used by a few files of ours, too.
+_OPENSSL = {"/usr/include/openssl/ssl.h": "libssl-dev"}
+
 # What the packages above include, and the compiler.
 _TOOLCHAIN = ["g++", "g++-12", "libabsl-dev", "libc6-dev", "libgrpc-dev", "libstdc++-12-dev"]
 
 def _system_impl(ctx):
     missing = [
         package
-        for path, package in _PACKAGES.items()
+        for path, package in _PACKAGES.items() + _OPENSSL.items()
         if not ctx.path(path).exists
     ]
     if missing:
@@ -40,9 +43,11 @@ def _system_impl(ctx):
     versions = ctx.execute(
         ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"] + sorted(_PACKAGES.values()) + _TOOLCHAIN,
     )
+    openssl = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _OPENSSL.values())
     ctx.symlink("/usr/bin/protoc", "protoc")
     ctx.symlink("/usr/bin/grpc_cpp_plugin", "grpc_cpp_plugin")
     ctx.template("BUILD", ctx.attr.build_file, executable = False, substitutions = {
+        "%{openssl_version}": str(hash(openssl.stdout)),
         "%{versions}": str(hash(versions.stdout)),
     })
 

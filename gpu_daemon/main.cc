@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "gpu_daemon/control/control_plane.h"
+#include "gpu_daemon/grpc_log.h"
 #include "shm/flight_recorder.h"
 #include "shm/headroom.h"
 #include "shm/layout.h"
@@ -81,6 +82,18 @@ void AddOptions(CLI::App& app, Settings& settings) {
       ->capture_default_str();
   app.add_flag("--faults", plane.faults,
                "Let faults be injected on purpose (carillon fault)");
+  const std::string tcp = "Over TCP, with TLS only (docs/security.md)";
+  app.add_option("--listen", plane.listen,
+                 "HOST:PORT to serve on beside the control socket, HOST in "
+                 "numbers; port 0: any free one")
+      ->group(tcp);
+  app.add_option("--tls-cert", plane.tls.certificate,
+                 "gpud's certificate: a PEM file")
+      ->group(tcp);
+  app.add_option("--tls-key", plane.tls.key, "Its key: a PEM file")->group(tcp);
+  app.add_option("--tls-client-ca", plane.tls.ca,
+                 "Whose certificates clients show: a PEM file")
+      ->group(tcp);
   app.add_option("--lease-timeout", settings.lease_timeout_s,
                  "Close a device that gives no sign of life for so many "
                  "seconds: it is stopped or wedged; 0: never")
@@ -184,6 +197,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
   StartLogging(settings.log_level);
+  LimitGrpcLog();
   umask(0077);
   signal(SIGPIPE, SIG_IGN);
   const shm::UniqueFd stop = BlockStopSignals();

@@ -76,6 +76,7 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
   response->set_background_kernels(figures.background_kernels);
   response->set_background_blocks(figures.background_blocks);
   DescribePaths(response);
+  describe_tcp_(response);
   return grpc::Status::OK;
 }
 

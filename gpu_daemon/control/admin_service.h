@@ -26,15 +26,18 @@ class AdminService final : public v1::Admin::Service {
     shm::Nanoseconds started_ns = 0;
   };
 
-  // `request_shutdown` returns at once.
+  // `request_shutdown` returns at once. `describe_tcp` fills in the fields of
+  // GetStatusResponse that are of TCP.
   AdminService(About about, Daemon* daemon, SessionTable* sessions,
                std::function<void()> request_shutdown,
-               std::function<void(const std::string& grpc_peer)> cut)
+               std::function<void(const std::string& grpc_peer)> cut,
+               std::function<void(v1::GetStatusResponse*)> describe_tcp)
       : about_(std::move(about)),
         daemon_(daemon),
         sessions_(sessions),
         request_shutdown_(std::move(request_shutdown)),
-        cut_(std::move(cut)) {}
+        cut_(std::move(cut)),
+        describe_tcp_(std::move(describe_tcp)) {}
 
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::GetStatusRequest* request,
@@ -95,6 +98,7 @@ class AdminService final : public v1::Admin::Service {
   const std::function<void()> request_shutdown_;
   // Ends a caller's connection.
   const std::function<void(const std::string& grpc_peer)> cut_;
+  const std::function<void(v1::GetStatusResponse*)> describe_tcp_;
   // Calls to Drain in progress. Writers and readers: they. Relaxed: only the
   // number counts.
   std::atomic<uint32_t> drains_{0};

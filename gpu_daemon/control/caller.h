@@ -20,7 +20,9 @@ class Callers {
   Callers(const PeerTable* peers, const SessionTable* sessions)
       : peers_(peers), sessions_(sessions) {}
 
-  // Errors: PermissionDenied UNKNOWN_PEER.
+  // The process that calls over the control socket. Errors: PermissionDenied
+  // UNKNOWN_PEER; NOT_LOCAL: the call comes over TCP, where there are no
+  // processes, and so no sessions: memory is handed over on the same machine.
   absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
       const grpc::ServerContext& context) const;
   // Of `method`. Errors: as above and as SessionTable::Find(); an injected

@@ -3,6 +3,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 #include <malloc.h>
@@ -35,6 +36,8 @@ constexpr std::chrono::milliseconds kLastCalls{500};
 constexpr int kMostThreads = 512;
 // Calls at a time over one connection; a device waits for 32 launches at most.
 constexpr int kMostCallsOfAConnection = 64;
+// A connection over TCP that has not agreed on TLS by then is closed.
+constexpr int kHandshakeMs = 5000;
 // How often gpud looks for memory to give back, and how much is worth it.
 constexpr shm::Nanoseconds kTrimEveryNs = 2'000'000'000;
 constexpr size_t kKeptFreeBytes = 32 << 20;
@@ -60,6 +63,11 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
   if (auto status = CheckText("testbed name", options.testbed, kMaxLabelLength);
       !status.ok()) {
     return status;
+  }
+  if (options.listen.empty() && options.tls.any()) {
+    return absl::InvalidArgumentError(
+        "--tls-cert, --tls-key and --tls-client-ca go with --listen: on the "
+        "control socket there is no TLS");
   }
   if (!shm::FutexWaitvSupported()) {
     return absl::FailedPreconditionError(
@@ -87,8 +95,7 @@ ControlPlane::ControlPlane(Options options)
       sessions_(&daemon_, &tickets_),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),
-      events_(&callers_, &kernels_),
-      faults_(&callers_) {}
+      events_(&callers_, &kernels_) {}
 
 ControlPlane::~ControlPlane() {
   ShutDown();
@@ -151,7 +158,11 @@ absl::Status ControlPlane::Open() {
       AdminService::About{.testbed = options_.testbed,
                           .started_ns = shm::NowNs()},
       &daemon_, &sessions_, [this] { RequestShutdown(); },
-      [this](const std::string& peer) { peers_.Cut(peer); });
+      [this](const std::string& peer) {
+        peers_.Cut(peer);
+        if (tcp_door_ != nullptr) tcp_door_->Cut(peer);
+      },
+      [this](v1::GetStatusResponse* response) { DescribeTcp(response); });
   if (auto status = StartServer(); !status.ok()) return status;
   if (auto status = OpenSockets(); !status.ok()) return status;
   return StartClock();
@@ -188,6 +199,9 @@ absl::Status ControlPlane::StartServer() {
   builder.RegisterService(&events_);
   builder.RegisterService(&*admin_);
   builder.RegisterService(&faults_);
+  if (!options_.listen.empty()) {
+    if (auto status = AddTcp(builder); !status.ok()) return status;
+  }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
     return absl::UnavailableError("cannot start the gRPC server");
@@ -195,7 +209,56 @@ absl::Status ControlPlane::StartServer() {
   return absl::OkStatus();
 }
 
+// gRPC gets no port of its own: without TcpDoor's connections, none is served.
+absl::Status ControlPlane::AddTcp(grpc::ServerBuilder& builder) {
+  auto pems = ReadTlsFiles(options_.tls, "--tls-client-ca");
+  if (!pems.ok()) {
+    return absl::Status(
+        pems.status().code(),
+        fmt::format("--listen: {}", std::string(pems.status().message())));
+  }
+  // TLS 1.2 at least: gRPC offers nothing older.
+  grpc::SslServerCredentialsOptions tls(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  tls.pem_root_certs = std::move(pems->ca);
+  tls.pem_key_cert_pairs.push_back(
+      {std::move(pems->key), std::move(pems->certificate)});
+  const auto credentials = grpc::SslServerCredentials(tls);
+  gate_ = std::make_shared<RoleGate>();
+  credentials->SetAuthMetadataProcessor(gate_);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             kHandshakeMs);
+  using Builder = grpc::ServerBuilder::experimental_type;
+  tcp_acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      Builder::ExternalConnectionType::FROM_FD, credentials);
+  return absl::OkStatus();
+}
+
+void ControlPlane::DescribeTcp(v1::GetStatusResponse* response) const {
+  if (tcp_door_ == nullptr) return;
+  response->set_listen(tcp_door_->address());
+  response->set_connections(static_cast<uint32_t>(tcp_door_->connections()));
+  response->set_refused_connections(tcp_door_->refused());
+  response->set_refused_calls(gate_->refused());
+}
+
+std::string ControlPlane::listen_address() const {
+  return tcp_door_ == nullptr ? "" : tcp_door_->address();
+}
+
 absl::Status ControlPlane::OpenSockets() {
+  if (tcp_acceptor_ != nullptr) {
+    auto tcp_door = TcpDoor::Open(
+        options_.listen, loop_.get(), [this](int listener, int connection) {
+          grpc::experimental::ExternalConnectionAcceptor::
+              NewConnectionParameters accepted;
+          accepted.listener_fd = listener;
+          accepted.fd = connection;
+          tcp_acceptor_->HandleNewConnection(&accepted);
+        });
+    if (!tcp_door.ok()) return tcp_door.status();
+    tcp_door_ = *std::move(tcp_door);
+  }
   const TestbedPaths paths(options_.directory);
   auto desk = HandoverDesk::Open(paths.handover_socket(), loop_.get(),
                                  &tickets_, &sessions_);
@@ -226,6 +289,10 @@ void ControlPlane::Tick() {
   const shm::Nanoseconds now = shm::NowNs();
   handover_desk_->Expire(now);
   control_socket_->Tick(now);
+  if (tcp_door_ != nullptr) {
+    tcp_door_->Tick(now);
+    gate_->Tick(now);
+  }
   sessions_.Tick(now, options_.lease_ns);
   admin_->CancelStuckStreams(now);
   if (now >= trimmed_ns_ + kTrimEveryNs) {
@@ -241,6 +308,9 @@ void ControlPlane::Run() {
       "testbed {} is up in {}: {} back-end, {}, {} EKT entries, {} bytes",
       options_.testbed, options_.directory, backend_->name(),
       backend_->description(), ekt_.capacity(), budget_.total());
+  if (tcp_door_ != nullptr) {
+    spdlog::info("listens on {}, with TLS", tcp_door_->address());
+  }
   loop_->Run();
 }
 
@@ -252,6 +322,7 @@ void ControlPlane::ShutDown() {
   if (server_ != nullptr) {
     server_->GetHealthCheckService()->SetServingStatus(false);
   }
+  if (tcp_door_ != nullptr) tcp_door_->Close();
   control_socket_.reset();
   handover_desk_.reset();
   if (bus_ != nullptr) {
@@ -271,6 +342,7 @@ void ControlPlane::ShutDown() {
       std::unique_lock lock(mutex);
       if (!changed.wait_for(lock, 2 * kLastCalls, [&] { return ended; })) {
         peers_.CutAll();
+        if (tcp_door_ != nullptr) tcp_door_->CutAll();
       }
     });
     server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);

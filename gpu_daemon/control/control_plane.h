@@ -1,13 +1,15 @@
 // gpud, whole: the GPU's parts and the sockets through which processes reach
 // them.
 //
-//   control.sock   gRPC: Devices, Events, Admin, health, reflection
+//   control.sock   gRPC: Devices, Events, Admin, Faults, health, reflection
+//   TCP, if asked  the same, with TLS, for whom a certificate gives the role
 //   handover.sock  apertures against tickets
 //   bus.sock       ZeroMQ: telemetry
 #ifndef CARILLON_GPU_DAEMON_CONTROL_CONTROL_PLANE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_CONTROL_PLANE_H_
 
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <cstdint>
 #include <memory>
@@ -26,11 +28,14 @@
 #include "gpu_daemon/control/handover_desk.h"
 #include "gpu_daemon/control/memory_budget.h"
 #include "gpu_daemon/control/peer.h"
+#include "gpu_daemon/control/role_gate.h"
 #include "gpu_daemon/control/session_table.h"
+#include "gpu_daemon/control/tcp_door.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/launch/gpu_model.h"
 #include "gpu_daemon/launch/kernel_catalog.h"
+#include "proto/tls_files.h"
 #include "shm/faults/board.h"
 #include "shm/flight_recorder.h"
 
@@ -56,6 +61,10 @@ class ControlPlane {
     // How long a ticket is good, and how many messages a watcher may be behind.
     shm::Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
     size_t watcher_capacity = 1024;
+    // HOST:PORT to serve on over TCP as well; empty: nowhere. Goes with all of
+    // `tls`, whose `ca` is the clients'.
+    std::string listen;
+    TlsFiles tls;
     // Readable when gpud is to go down (a signalfd); -1: none.
     int stop_fd = -1;
   };
@@ -63,8 +72,8 @@ class ControlPlane {
   // Locks the directory, starts the GPU and opens the sockets. Clients are
   // served once Run() runs. Errors: AlreadyExists (the testbed is up, a socket
   // is served on), FailedPrecondition (directory, kernel without futex_waitv),
-  // InvalidArgument (options, path), NotFound (policy), ResourceExhausted,
-  // Unavailable.
+  // InvalidArgument (options, path, certificates), NotFound (policy),
+  // ResourceExhausted, Unavailable.
   static absl::StatusOr<std::unique_ptr<ControlPlane>> Start(Options options);
   ~ControlPlane();  // shuts down, and waits for kernels that still run
 
@@ -72,6 +81,8 @@ class ControlPlane {
   void Run();
   // Thread safe; returns at once.
   void RequestShutdown();
+  // Where it listens over TCP, with the port that it has got; or empty.
+  std::string listen_address() const;
   // After Run(): ends everything in order: health NOT_SERVING, ShuttingDown
   // published, sessions closed, calls ended, sockets unlinked. Running kernels
   // are not waited for.
@@ -82,6 +93,8 @@ class ControlPlane {
   absl::Status Open();
   absl::Status OpenBoard();
   absl::Status StartServer();
+  absl::Status AddTcp(grpc::ServerBuilder& builder);
+  void DescribeTcp(v1::GetStatusResponse* response) const;
   absl::Status OpenSockets();
   absl::Status StartClock();
   void Tick();
@@ -107,6 +120,10 @@ class ControlPlane {
   EventsService events_;
   FaultsService faults_;
   std::optional<AdminService> admin_;
+  // These three are there where gpud serves over TCP.
+  std::shared_ptr<RoleGate> gate_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> tcp_acceptor_;
+  std::unique_ptr<TcpDoor> tcp_door_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ControlSocket> control_socket_;
   std::unique_ptr<HandoverDesk> handover_desk_;

@@ -19,8 +19,9 @@ std::string_view Cut(std::string_view text, size_t most) {
   return text.substr(0, most);
 }
 
-// The same for people to read: what a client sent must not steer a terminal.
-std::string Shown(std::string_view text, size_t most) {
+}  // namespace
+
+std::string Printable(std::string_view text, size_t most) {
   std::string shown;
   for (const char c : Cut(text, most)) {
     const auto byte = static_cast<unsigned char>(c);
@@ -33,8 +34,6 @@ std::string Shown(std::string_view text, size_t most) {
   return std::string(Cut(shown, most));
 }
 
-}  // namespace
-
 absl::Status Error(absl::StatusCode code, std::string_view message,
                    std::string_view reason, std::string_view subject,
                    std::string_view hint) {
@@ -46,9 +45,9 @@ absl::Status WithDetail(absl::Status status, std::string_view reason,
                         std::string_view subject, std::string_view hint) {
   if (status.ok() || status.GetPayload(kPayloadUrl)) return status;
   v1::ErrorDetail detail;
-  detail.set_reason(Shown(reason, kMostPart));
-  detail.set_subject(Shown(subject, kMostPart));
-  detail.set_hint(Shown(hint, kMostPart));
+  detail.set_reason(Printable(reason, kMostPart));
+  detail.set_subject(Printable(subject, kMostPart));
+  detail.set_hint(Printable(hint, kMostPart));
   status.SetPayload(kPayloadUrl, absl::Cord(detail.SerializeAsString()));
   return status;
 }
@@ -70,7 +69,8 @@ grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context) {
   // Both enums are the canonical codes.
   return grpc::Status(
       static_cast<grpc::StatusCode>(status.code()),
-      Shown({status.message().data(), status.message().size()}, kMostMessage));
+      Printable({status.message().data(), status.message().size()},
+                kMostMessage));
 }
 
 }  // namespace carillon::gpud

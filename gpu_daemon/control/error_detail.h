@@ -8,6 +8,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,7 @@ inline constexpr char kNoGpuCode[] = "NO_GPU_CODE";
 inline constexpr char kNoHeapRoom[] = "NO_HEAP_ROOM";
 inline constexpr char kNotAttached[] = "NOT_ATTACHED";
 inline constexpr char kNotDrained[] = "NOT_DRAINED";
+inline constexpr char kNotLocal[] = "NOT_LOCAL";
 inline constexpr char kOtherProcess[] = "OTHER_PROCESS";
 inline constexpr char kSessionEnded[] = "SESSION_ENDED";
 inline constexpr char kShuttingDown[] = "SHUTTING_DOWN";
@@ -71,6 +73,10 @@ absl::Status WithDetail(absl::Status status, std::string_view reason,
                         std::string_view hint = "");
 
 v1::ErrorDetail DetailOf(const absl::Status& status);
+
+// For people to read: what a client sent must not steer a terminal. At most
+// `most` bytes, whole UTF-8 characters.
+std::string Printable(std::string_view text, size_t most);
 
 // What a handler returns: adds the trailer to the call.
 grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context);

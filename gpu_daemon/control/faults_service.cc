@@ -93,8 +93,7 @@ void ToProto(const faults::Fault& fault, v1::Fault* message) {
 
 }  // namespace
 
-absl::Status FaultsService::Admit(const grpc::ServerContext& context) const {
-  if (auto peer = callers_->PeerOf(context); !peer.ok()) return peer.status();
+absl::Status FaultsService::CheckBoard() const {
   if (board_ != nullptr) return absl::OkStatus();
   return Error(absl::StatusCode::kFailedPrecondition,
                "this testbed has no board of faults: gpud was started without "
@@ -105,7 +104,7 @@ absl::Status FaultsService::Admit(const grpc::ServerContext& context) const {
 grpc::Status FaultsService::Inject(grpc::ServerContext* context,
                                    const v1::InjectRequest* request,
                                    v1::InjectResponse* response) {
-  if (auto s = Admit(*context); !s.ok()) return ToGrpc(s, context);
+  if (auto s = CheckBoard(); !s.ok()) return ToGrpc(s, context);
   std::vector<faults::Fault> list;
   for (const v1::Fault& message : request->faults()) {
     auto fault = FromProto(message);
@@ -128,7 +127,7 @@ grpc::Status FaultsService::Inject(grpc::ServerContext* context,
 grpc::Status FaultsService::List(grpc::ServerContext* context,
                                  const v1::ListFaultsRequest*,
                                  v1::ListFaultsResponse* response) {
-  if (auto s = Admit(*context); !s.ok()) return ToGrpc(s, context);
+  if (auto s = CheckBoard(); !s.ok()) return ToGrpc(s, context);
   for (const faults::Injected& injected : board_->List()) {
     auto* entry = response->add_faults();
     entry->set_id(injected.id);
@@ -148,14 +147,16 @@ grpc::Status FaultsService::List(grpc::ServerContext* context,
     auto* message = response->add_processes();
     message->set_name(process.name);
     message->set_pid(process.pid);
+    message->set_behind(!process.up_to_date);
   }
+  response->set_struck(board_->strikes());
   return grpc::Status::OK;
 }
 
 grpc::Status FaultsService::Clear(grpc::ServerContext* context,
                                   const v1::ClearFaultsRequest* request,
                                   v1::ClearFaultsResponse* response) {
-  if (auto s = Admit(*context); !s.ok()) return ToGrpc(s, context);
+  if (auto s = CheckBoard(); !s.ok()) return ToGrpc(s, context);
   if (request->name().empty()) {
     response->set_cleared(static_cast<uint32_t>(board_->ClearAll()));
     return grpc::Status::OK;

@@ -1,7 +1,7 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_FAULTS_SERVICE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_FAULTS_SERVICE_H_
 
-#include "gpu_daemon/control/caller.h"
+#include "absl/status/status.h"
 #include "proto/faults.grpc.pb.h"
 #include "shm/faults/board.h"
 
@@ -10,8 +10,6 @@ namespace carillon::gpud {
 // carillon.v1.Faults: see proto/faults.proto.
 class FaultsService final : public v1::Faults::Service {
  public:
-  explicit FaultsService(const Callers* callers) : callers_(callers) {}
-
   // Before the first call; null: there is none.
   void UseBoard(faults::Board* board) { board_ = board; }
 
@@ -26,9 +24,8 @@ class FaultsService final : public v1::Faults::Service {
                      v1::ClearFaultsResponse* response) override;
 
  private:
-  absl::Status Admit(const grpc::ServerContext& context) const;
+  absl::Status CheckBoard() const;
 
-  const Callers* const callers_;
   faults::Board* board_ = nullptr;
 };
 

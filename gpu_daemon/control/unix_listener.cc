@@ -1,6 +1,5 @@
 #include "gpu_daemon/control/unix_listener.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "gpu_daemon/control/accept.h"
 #include "proto/testbed_paths.h"
 
 namespace carillon::gpud {
@@ -28,10 +28,6 @@ sockaddr_un AddressOf(const std::string& path) {
 absl::Status SystemError(std::string_view what, const std::string& path) {
   return absl::UnavailableError(
       fmt::format("{} {}: {}", what, path, std::strerror(errno)));
-}
-
-shm::UniqueFd OpenReserve() {
-  return shm::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 }  // namespace
@@ -105,15 +101,7 @@ UnixListener& UnixListener::operator=(UnixListener&& other) noexcept {
 }
 
 shm::UniqueFd UnixListener::Accept() {
-  shm::UniqueFd connection(
-      accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection && (errno == EMFILE || errno == ENFILE)) {
-    reserve_.reset();
-    shm::UniqueFd refused(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    refused.reset();
-    reserve_ = OpenReserve();
-  }
-  return connection;
+  return AcceptConnection(fd_.get(), &reserve_);
 }
 
 void UnixListener::Close() {

@@ -31,9 +31,7 @@ class UnixListener {
   ~UnixListener() { Close(); }
 
   int fd() const { return fd_.get(); }
-  // The next connection (non-blocking, close-on-exec), or none. When the
-  // process is out of descriptors, connections are refused instead of left
-  // waiting: a level-triggered loop would spin on them.
+  // As AcceptConnection().
   shm::UniqueFd Accept();
   void Close();
 

@@ -1,0 +1,34 @@
+#include "gpu_daemon/grpc_log.h"
+
+#include <grpc/support/log.h>
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+#include <string>
+
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/refusal_log.h"
+#include "shm/clock.h"
+
+namespace carillon::gpud {
+namespace {
+
+constexpr size_t kMostMessage = 512;
+
+void Log(gpr_log_func_args* said) {
+  // gRPC's threads may outlive everything static.
+  static std::mutex* const mutex = new std::mutex;
+  static RefusalLog* const log =
+      new RefusalLog([](const std::string& line) { spdlog::warn("{}", line); });
+  const std::string line =
+      fmt::format("gRPC: {}", Printable(said->message, kMostMessage));
+  std::lock_guard lock(*mutex);
+  log->Warn(line, shm::NowNs());
+}
+
+}  // namespace
+
+void LimitGrpcLog() { gpr_set_log_function(Log); }
+
+}  // namespace carillon::gpud
