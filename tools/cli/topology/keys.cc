@@ -66,6 +66,14 @@ const std::vector<Key>& GpuTable() {
        .fallback = "0",
        .help = "closes a device that gives no sign of life for so many "
                "seconds; 0: never"},
+      {.name = kListenKey,
+       .type = KeyType::kText,
+       .min = 3,
+       .max = 64,
+       .flag = "--listen",
+       .fallback = "none",
+       .help = "HOST:PORT to serve on over TCP, HOST in numbers, port 0: any "
+               "free one; needs `tls` (docs/security.md)"},
       {.name = "trace",
        .type = KeyType::kBoolean,
        .flag = "--trace",
@@ -130,6 +138,27 @@ const std::vector<Key>& ModelTable() {
   return *keys;
 }
 
+Key TlsFile(std::string_view name, std::string_view flag,
+            std::string_view help) {
+  return {.name = name,
+          .type = KeyType::kPath,
+          .min = 1,
+          .max = 4096,
+          .flag = flag,
+          .fallback = "none",
+          .help = help};
+}
+
+const std::vector<Key>& TlsTable() {
+  static const auto* const keys = new std::vector<Key>{
+      TlsFile("certificate", "--tls-cert", "gpud's certificate, PEM"),
+      TlsFile("key", "--tls-key", "its key, PEM, without a passphrase"),
+      TlsFile("client_ca", "--tls-client-ca",
+              "whose certificates clients show, PEM"),
+  };
+  return *keys;
+}
+
 }  // namespace
 
 const Key& RestartKey() {
@@ -146,6 +175,7 @@ const Key& RestartKey() {
 
 std::span<const Key> GpuKeys() { return GpuTable(); }
 std::span<const Key> GpuModelKeys() { return ModelTable(); }
+std::span<const Key> GpuTlsKeys() { return TlsTable(); }
 
 const DeviceKind* FindDeviceKind(std::string_view name) {
   for (const DeviceKind& kind : DeviceKinds()) {

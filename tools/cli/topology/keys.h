@@ -59,9 +59,12 @@ struct DeviceKind {
   std::vector<Key> keys;
 };
 
-// Keys of `gpu:`, and of `gpu: model:`.
+// Keys of `gpu:`, of `gpu: model:`, and of `gpu: tls:`, which are all needed
+// where one is, together with `gpu: listen`.
 std::span<const Key> GpuKeys();
 std::span<const Key> GpuModelKeys();
+std::span<const Key> GpuTlsKeys();
+inline constexpr std::string_view kListenKey = "listen";
 
 std::span<const DeviceKind> DeviceKinds();
 // Null for a kind that there is not.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "proto/host_port.h"
 #include "tools/cli/topology/value.h"
 #include "tools/cli/ui/text.h"
 
@@ -79,19 +80,57 @@ class Reader : StrictReader {
   void ReadGpu(const Entry& entry) {
     std::vector<Setting>* const settings = &reading_.topology.gpu;
     if (!IsMap(entry, "gpu")) return;
-    for (const auto& [key, value] : Entries(entry.node, "gpu")) {
+    const EntryList entries = Entries(entry.node, "gpu");
+    for (const auto& [key, value] : entries) {
       if (key == "model") {
         if (!IsMap(value, "model")) continue;
         for (const auto& [name, part] : Entries(value.node, "gpu: model")) {
           ReadKnown(name, part, GpuModelKeys(), {}, "of gpu: model", settings);
         }
+      } else if (key == "tls") {
+        ReadTls(value, settings);
       } else if (key == RestartKey().name) {
         ReadRestart(value, &reading_.topology.gpu_restart);
       } else {
-        ReadKnown(key, value, GpuKeys(), {"model", RestartKey().name}, "of gpu",
-                  settings);
+        ReadKnown(key, value, GpuKeys(), {"model", "tls", RestartKey().name},
+                  "of gpu", settings);
       }
     }
+    CheckListen(entries);
+  }
+
+  void ReadTls(const Entry& entry, std::vector<Setting>* settings) {
+    if (!IsMap(entry, "tls")) return;
+    const EntryList entries = Entries(entry.node, "gpu: tls");
+    for (const auto& [name, part] : entries) {
+      ReadKnown(name, part, GpuTlsKeys(), {}, "of gpu: tls", settings);
+    }
+    for (const Key& key : GpuTlsKeys()) {
+      if (FindEntry(entries, key.name) == nullptr) {
+        Complain(entry.mark,
+                 fmt::format("tls has no {}: {}", key.name, key.help));
+      }
+    }
+  }
+
+  // Over TCP there is TLS, and nowhere else.
+  void CheckListen(const EntryList& entries) {
+    const Entry* const listen = FindEntry(entries, kListenKey);
+    const Entry* const tls = FindEntry(entries, "tls");
+    if (listen != nullptr && tls == nullptr) {
+      Complain(listen->mark,
+               "listen needs tls: {certificate: FILE, key: FILE, client_ca: "
+               "FILE}; nothing is served over TCP in plaintext");
+    }
+    if (listen == nullptr && tls != nullptr) {
+      Complain(tls->mark, "tls goes with listen: HOST:PORT");
+    }
+    if (listen == nullptr || !listen->node.IsScalar()) return;
+    const auto address = ReadListenAddress(listen->node.Scalar());
+    if (address.ok()) return;
+    Complain(listen->node,
+             fmt::format("{}: {}", kListenKey,
+                         std::string(address.status().message())));
   }
 
   void ReadRestart(const Entry& entry, RestartPolicy* policy) {
@@ -310,19 +349,23 @@ void AnchorPaths(const std::string& file, Topology& topology) {
   const auto anchor = [&](std::string& path) {
     path = (folder / path).lexically_normal().string();
   };
-  for (DeviceEntry& device : topology.devices) {
-    // A program without a slash is found in PATH.
-    if (!device.command.empty() &&
-        device.command[0].find('/') != std::string::npos) {
-      anchor(device.command[0]);
-    }
-    for (Setting& setting : device.settings) {
+  const auto anchor_paths = [&](std::vector<Setting>& settings) {
+    for (Setting& setting : settings) {
       const auto& words = setting.key->choices;
       if (setting.key->type == KeyType::kPath &&
           std::find(words.begin(), words.end(), setting.text) == words.end()) {
         anchor(setting.text);
       }
     }
+  };
+  anchor_paths(topology.gpu);
+  for (DeviceEntry& device : topology.devices) {
+    // A program without a slash is found in PATH.
+    if (!device.command.empty() &&
+        device.command[0].find('/') != std::string::npos) {
+      anchor(device.command[0]);
+    }
+    anchor_paths(device.settings);
   }
 }
 

@@ -155,10 +155,11 @@ constexpr BadFile kBadFiles[] = {
     {"DuplicateKey", "name: a\ngpu: {}\nname: b\n",
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
-     "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, restart, "
+     "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
      "backend, "
      "workers, "
-     "ekt_entries, policy, reserve_sms, memory, lease_timeout, trace, record, "
+     "ekt_entries, policy, reserve_sms, memory, lease_timeout, listen, trace, "
+     "record, "
      "log_level"},
     {"BadRestart", "gpu:\n  restart: onfailure\n",
      "t.yaml:2:12: restart: 'onfailure' is not known; did you mean "
@@ -260,6 +261,31 @@ constexpr BadFile kBadFiles[] = {
 INSTANTIATE_TEST_SUITE_P(EveryFault, BadTopology,
                          ::testing::ValuesIn(kBadFiles),
                          [](const auto& info) { return info.param.what; });
+
+TEST(Topology, ServesOverTcpWithTlsOrNotAtAll) {
+  EXPECT_THAT(Problems("gpu:\n  listen: 127.0.0.1:4000\n"),
+              ElementsAre(HasSubstr("t.yaml:2:3: listen needs tls: {")));
+  EXPECT_THAT(Problems("gpu:\n  tls: {certificate: a, key: b, client_ca: c}\n"),
+              ElementsAre(HasSubstr("t.yaml:2:3: tls goes with listen")));
+  EXPECT_THAT(
+      Problems("gpu:\n  listen: lab:4000\n  tls: {certificate: a, ca: b}\n"),
+      ElementsAre(HasSubstr("t.yaml:2:11: listen: 'lab:4000' names a host"),
+                  HasSubstr("t.yaml:3:3: tls has no key: "),
+                  HasSubstr("t.yaml:3:3: tls has no client_ca: "),
+                  HasSubstr("unknown key 'ca' of gpu: tls")));
+}
+
+TEST(Topology, ItsCertificatesAreRelativeToTheFile) {
+  TopologyReading reading = ReadTopology(
+      "gpu:\n  listen: '[::1]:0'\n"
+      "  tls: {certificate: tls/a.pem, key: /b.key, client_ca: ../c.pem}\n",
+      "x");
+  EXPECT_THAT(reading.problems, SizeIs(0));
+  AnchorPaths("/lab/x.yaml", reading.topology);
+  EXPECT_THAT(Flags(reading.topology.gpu),
+              ElementsAre("--listen=[::1]:0", "--tls-cert=/lab/tls/a.pem",
+                          "--tls-key=/b.key", "--tls-client-ca=/c.pem"));
+}
 
 TEST(Topology, LimitsASizeByItsKernel) {
   const auto host = [](const std::string& keys) {

@@ -140,6 +140,10 @@ Json TopologySchema() {
   gpu["properties"]["model"] = MapSchema(GpuModelKeys());
   gpu["properties"]["model"]["description"] =
       "the emulated GPU; EDGE Table II by default";
+  Json& tls = gpu["properties"]["tls"] = MapSchema(GpuTlsKeys());
+  tls["description"] = "with `listen`: certificates, and whom to believe";
+  for (const Key& key : GpuTlsKeys()) tls["required"].push_back(key.name);
+  gpu["dependentRequired"] = {{kListenKey, {"tls"}}, {"tls", {kListenKey}}};
   Json kinds = Json::array();
   for (const DeviceKind& kind : DeviceKinds()) {
     kinds.push_back(DeviceSchema(kind));
@@ -168,7 +172,10 @@ Json TopologySchema() {
 
 std::string TopologyKeysAsMarkdown() {
   std::string text = "#### `gpu`\n\n" + MarkdownTable(GpuKeys()) +
-                     "\n#### `gpu: model`\n\n" + MarkdownTable(GpuModelKeys());
+                     "\n#### `gpu: model`\n\n" + MarkdownTable(GpuModelKeys()) +
+                     "\n#### `gpu: tls`\n\nWhere there is `listen`, and all "
+                     "of them.\n\n" +
+                     MarkdownTable(GpuTlsKeys());
   for (const DeviceKind& kind : DeviceKinds()) {
     if (kind.keys.empty()) continue;
     text += fmt::format("\n#### `kind: {}`\n\nThe device {}.\n\n{}", kind.name,
