@@ -262,12 +262,13 @@ void FloodCalls(const Scene& scene) {
   }));
   launcher.detach();
   Await("a kernel that runs", [&] {
-    v1::GetStatusResponse status;
-    return device.control
-               .Call(*device.control.admin, &v1::Admin::Stub::GetStatus,
-                     v1::GetStatusRequest(), &status)
-               .ok() &&
-           status.gpu().resident_blocks() > 0;
+    v1::DrainRequest glance;
+    glance.set_timeout_ms(1);
+    v1::DrainResponse response;
+    return !device.control
+                .Call(*device.control.admin, &v1::Admin::Stub::Drain, glance,
+                      &response)
+                .ok();
   });
   struct Drain {
     grpc::ClientContext context;
