@@ -5,9 +5,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import unittest
 
-from carillon_testbed import Ledger, LedgerError, NotInTime, Testbed, TestbedError, programs
+from carillon_testbed import Gpud, Ledger, LedgerError, NotInTime, Testbed, TestbedError, programs
 from carillon_testbed.load import NicLoad
 
 FPGA = """
@@ -16,6 +17,7 @@ devices:
   - {name: fpga0, kind: fpga, size: 64x64, fps: 500, check: true, restart: on_failure}
 """
 SHORT_S = 0.05
+NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 
 
 def document(**changes):
@@ -72,6 +74,34 @@ class NicLoadTest(unittest.TestCase):
         self.assertEqual(len(self.load.wrong), 1)
         self.assertRegex(self.load.wrong[0], "set key1 .* is answered b'STORE")
         self.assertEqual(self.load.replies, 1)
+
+
+class GpudTest(unittest.TestCase):
+    def test_asks_over_tcp_what_its_certificate_allows(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="carillon-tls-"))
+        self.addCleanup(shutil.rmtree, folder)
+        for line in [f"req -x509 {NEW_KEY} -subj /CN=ca -keyout ca.key -out ca.pem"] + [
+                line for name, names in [("gpud", "IP:127.0.0.1"), ("anna", "URI:carillon:role:viewer"),
+                                         ("fritz", "URI:carillon:role:viewer,URI:carillon:role:fault-injector")]
+                for line in [f"req {NEW_KEY} -subj /CN={name} -addext subjectAltName={names} -keyout {name}.key -out {name}.csr",
+                             f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -copy_extensions copy -out {name}.pem"]]:
+            subprocess.run(["openssl", *line.split()], cwd=folder, check=True, capture_output=True)
+        tls = "{certificate: %s, key: %s, client_ca: %s}" % tuple(folder / name for name in ["gpud.pem", "gpud.key", "ca.pem"])
+        with Testbed.up(f"gpu: {{backend: cpu, memory: 64MiB, listen: '127.0.0.1:0', tls: {tls}}}") as lab:
+            def ask(name):
+                return Gpud(lab.status().listen, tls_ca=folder / "ca.pem", tls_cert=folder / f"{name}.pem",
+                            tls_key=folder / f"{name}.key")
+            with ask("anna") as anna, ask("fritz") as fritz:
+                self.assertEqual(anna.status().testbed, "lab")
+                with self.assertRaisesRegex(TestbedError, "Inject: PERMISSION_DENIED: Faults.Inject needs the role fault-injector; "
+                                                          "the certificate of CN=anna carries viewer"):
+                    anna.inject("late", process="gpud", action="stop", for_ns=1, after_ns=10**15)
+                fritz.inject("late", process="gpud", action="stop", for_ns=1, after_ns=10**15)
+                self.assertEqual(list(anna.faults()), ["late"])
+                fritz.clear("late")
+                self.assertEqual(lab.faults(), {})
+            with self.assertRaisesRegex(TestbedError, "No such file"):
+                ask("nobody")
 
 
 class TestbedTest(unittest.TestCase):

@@ -19,8 +19,7 @@ struct Options {
 
 // All of them or none.
 absl::Status CheckNames(const std::vector<std::string>& names,
-                        const faults::Board& board) {
-  std::vector<faults::Injected> there = board.List();
+                        const std::vector<faults::Injected>& there) {
   for (const std::string& name : names) {
     std::vector<std::string_view> known;
     bool found = false;
@@ -41,12 +40,19 @@ absl::Status CheckNames(const std::vector<std::string>& names,
 
 absl::Status Clear(const Options& options, const OpenBoard& open,
                    Console& console) {
-  if (absl::Status status = CheckNames(options.names, *open.board);
-      !status.ok()) {
-    return status;
-  }
   size_t cleared = 0;
-  if (options.all) cleared = open.board->ClearAll();
+  if (options.all) {
+    const auto all = open.board->ClearAll();
+    if (!all.ok()) return all.status();
+    cleared = *all;
+  } else {
+    const auto view = open.board->Look();
+    // Who may clear need not be allowed to look.
+    absl::Status status = view.status();
+    if (absl::IsPermissionDenied(status)) status = absl::OkStatus();
+    if (view.ok()) status = CheckNames(options.names, view->faults);
+    if (!status.ok()) return status;
+  }
   for (const std::string& name : options.names) {
     if (absl::Status status = open.board->Clear(name); !status.ok()) {
       return status;

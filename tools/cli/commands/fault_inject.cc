@@ -41,8 +41,8 @@ absl::Status WithFlag(const absl::Status& status, const Field& field) {
 }
 
 // A fault's name when the user gives none: "kill-1".
-std::string FreeName(const Fault& fault, const faults::Board& board) {
-  const auto there = board.List();
+std::string FreeName(const Fault& fault, const BoardView& view) {
+  const auto& there = view.faults;
   for (int i = 1;; ++i) {
     const std::string name =
         fmt::format("{}-{}", faults::ActionName(fault.action), i);
@@ -54,8 +54,8 @@ std::string FreeName(const Fault& fault, const faults::Board& board) {
   }
 }
 
-absl::Status CheckProcess(const std::string& glob, const OpenBoard& open) {
-  const std::vector<std::string> names = ProcessNames(open);
+absl::Status CheckProcess(const std::string& glob,
+                          const std::vector<std::string>& names) {
   const bool found =
       std::any_of(names.begin(), names.end(), [&](const std::string& name) {
         return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
@@ -131,25 +131,32 @@ absl::StatusOr<std::vector<Fault>> ReadFaults(const Options& options) {
 
 absl::Status Inject(const Options& options, std::vector<Fault> faults,
                     const OpenBoard& open, Console& console) {
-  for (Fault& fault : faults) {
-    if (absl::Status status = CheckProcess(fault.process, open); !status.ok()) {
-      return status;
+  auto view = open.board->Look();
+  if (absl::IsPermissionDenied(view.status())) {
+    // Who may inject need not be allowed to look.
+    view = BoardView{};
+  } else if (!view.ok()) {
+    return view.status();
+  } else {
+    const std::vector<std::string> names = ProcessNames(open.testbed, *view);
+    for (const Fault& fault : faults) {
+      if (absl::Status status = CheckProcess(fault.process, names);
+          !status.ok()) {
+        return status;
+      }
     }
   }
   if (options.words.size() == 2 && options.name.empty()) {
-    faults[0].name = FreeName(faults[0], *open.board);
+    faults[0].name = FreeName(faults[0], *view);
     faults[0].seed = fault::SeedOf(options.seed, faults[0].name);
   }
-  const auto ids = open.board->Inject(faults);
-  if (!ids.ok()) return ids.status();
-  std::vector<std::string> late;
-  for (const auto& member : open.board->Members()) {
-    if (!member.up_to_date) late.push_back(member.name);
-  }
+  const auto injection = open.board->Inject(faults);
+  if (!injection.ok()) return injection.status();
+  const auto& [ids, late] = *injection;
   if (console.json()) {
     Json list = Json::array();
     for (size_t i = 0; i < faults.size(); ++i) {
-      list.push_back({{"id", (*ids)[i]},
+      list.push_back({{"id", ids[i]},
                       {"name", faults[i].name},
                       {"does", faults::Describe(faults[i])}});
     }

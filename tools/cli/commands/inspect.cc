@@ -16,10 +16,18 @@ TestbedOption::TestbedOption(Arguments& arguments) {
             "Instead: the directory of a gpud that was started by hand")
       .Placeholder("DIR")
       .Excludes("--name");
+  gpud_.emplace(arguments);
 }
 
 absl::StatusOr<OpenTestbed> TestbedOption::Open() const {
   OpenTestbed open{.testbed = {"", TestbedPaths(directory_), {}}};
+  if (gpud_->given()) {
+    auto gpud = gpud_->Read();
+    if (!gpud.ok()) return gpud.status();
+    open.client = std::make_unique<AdminClient>(*std::move(gpud));
+    return open;
+  }
+  if (absl::Status status = gpud_->CheckUnused(); !status.ok()) return status;
   if (directory_.empty()) {
     absl::StatusOr<Testbed> testbed = ChooseTestbed(name_);
     if (!testbed.ok()) return testbed.status();

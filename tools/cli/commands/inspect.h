@@ -4,35 +4,40 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "proto/admin.pb.h"
 #include "proto/common.pb.h"
 #include "tools/cli/command.h"
+#include "tools/cli/commands/gpud_option.h"
 #include "tools/cli/testbed/admin_client.h"
 #include "tools/cli/testbed/testbeds.h"
 
 namespace carillon::cli {
 
 struct OpenTestbed {
+  // No name and no paths: a gpud elsewhere.
   Testbed testbed;
   std::unique_ptr<AdminClient> client;
 };
 
-// The options that choose a testbed: --name, or --dir for a gpud that was
-// started by hand.
+// The options that choose a testbed: --name, --dir for a gpud that was started by
+// hand, or --gpud for one that listens on TCP.
 class TestbedOption {
  public:
   explicit TestbedOption(Arguments& arguments);
-  // Errors: NotFound, InvalidArgument (several are up).
+  // Errors: NotFound, InvalidArgument (several are up, or the files that go with
+  // --gpud).
   absl::StatusOr<OpenTestbed> Open() const;
 
  private:
   std::string name_;
   std::string directory_;
+  std::optional<GpudOption> gpud_;  // once --name and --dir are there
 };
 
-// Adds --name, --dir and -o, and runs `show` on the testbed that they choose.
+// Adds --name, --dir, --gpud and -o, and runs `show` on the testbed that they choose.
 Run MakeInspection(Arguments& arguments, Console& console,
                    std::function<absl::Status(OpenTestbed&)> show);
 

@@ -23,11 +23,19 @@ std::vector<NamedHistogram> MergeStages(const v1::ListEktResponse& ekt) {
   return stages;
 }
 
-// What the supervisor knows of processes that have ended: nothing for a gpud
-// that was started by hand.
+// What the supervisor knows of the processes: nothing for a gpud that was
+// started by hand, or that is elsewhere.
+absl::StatusOr<TestbedState> StateOf(const Testbed& testbed) {
+  if (testbed.paths.directory().empty()) {
+    return absl::NotFoundError("no supervisor here");
+  }
+  return ReadState(testbed.paths.state_file());
+}
+
+// Those that have ended.
 std::vector<std::string> Dead(const Testbed& testbed) {
   std::vector<std::string> dead;
-  const auto state = ReadState(testbed.paths.state_file());
+  const auto state = StateOf(testbed);
   if (!state.ok()) return dead;
   for (const ProcessRecord& record : state->processes) {
     if (record.exit) {
@@ -42,7 +50,7 @@ std::vector<std::string> Dead(const Testbed& testbed) {
 // "nic0 2 times (last: SIGKILL)"
 std::vector<std::string> Restarted(const Testbed& testbed) {
   std::vector<std::string> restarted;
-  const auto state = ReadState(testbed.paths.state_file());
+  const auto state = StateOf(testbed);
   if (!state.ok()) return restarted;
   for (const ProcessRecord& record : state->processes) {
     if (!record.last_exit) continue;
@@ -152,6 +160,13 @@ std::string Overview(const v1::GetStatusResponse& status,
   line("telemetry", fmt::format("{} messages, {} dropped",
                                 FormatCount(status.telemetry_sent()),
                                 FormatCount(status.telemetry_dropped())));
+  if (!status.listen().empty()) {
+    line("TCP", fmt::format("{}, with TLS: {} connections; refused: {} "
+                            "connections, {} calls",
+                            status.listen(), status.connections(),
+                            FormatCount(status.refused_connections()),
+                            FormatCount(status.refused_calls())));
+  }
   if (!restarted.empty()) line("restarted", JoinWords(restarted));
   if (!dead.empty()) line("ended", console.Bad(JoinWords(dead)));
   return text;

@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "devices/sdk/rpc_status.h"
-#include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
+#include "tools/cli/testbed/gpud_channel.h"
 #include "tools/cli/testbed/health.grpc.pb.h"
 
 namespace carillon::cli {
@@ -22,74 +21,42 @@ constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kConnectTime{20};
 constexpr milliseconds kWatchTick{100};
 constexpr milliseconds kLoadTimeout{60'000};
-// gRPC's own 4 MiB are too few for ListEkt: 1024 entries with four histograms
-// each.
-constexpr int kMaxMessageBytes = 64 << 20;
-
-std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
-  grpc::ChannelArguments arguments;
-  // Bring-up asks again at once; a second's back-off would be felt. The
-  // "minimum" is left alone: it is how long an attempt to connect may take.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 10);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
-  // No channel is shared with another client of this process.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(
-      edge::UnixTarget(socket), grpc::InsecureChannelCredentials(), arguments);
-}
-
-void SetDeadline(grpc::ClientContext& context, milliseconds timeout) {
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
-}
-
 }  // namespace
 
-struct AdminClient::Channel {
-  explicit Channel(const std::string& path)
-      : socket(path),
-        channel(Connect(path)),
-        admin(v1::Admin::NewStub(channel)),
-        events(v1::Events::NewStub(channel)) {}
+struct AdminClient::Channel : GpudChannel {
+  template <class Where>
+  explicit Channel(Where where)
+      : GpudChannel(std::move(where)),
+        admin(v1::Admin::NewStub(channel())),
+        events(v1::Events::NewStub(channel())) {}
 
-  template <class Stub, class Request, class Response>
-  absl::Status Call(Stub& stub,
-                    grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                 const Request&, Response*),
-                    const char* name, const Request& request,
-                    Response* response, milliseconds timeout) const {
-    grpc::ClientContext context;
-    SetDeadline(context, timeout);
-    const grpc::Status status = (stub.*method)(&context, request, response);
-    return edge::ToStatus(status, context, {name, socket, timeout});
-  }
-
-  const std::string socket;
-  const std::shared_ptr<grpc::Channel> channel;
   const std::unique_ptr<v1::Admin::Stub> admin;
   const std::unique_ptr<v1::Events::Stub> events;
 };
 
 AdminClient::AdminClient(const TestbedPaths& paths, milliseconds timeout)
-    : socket_(paths.control_socket()),
-      timeout_(timeout),
-      channel_(std::make_unique<Channel>(socket_)) {}
+    : timeout_(timeout),
+      channel_(std::make_unique<Channel>(paths.control_socket())) {}
+
+AdminClient::AdminClient(RemoteGpud gpud, milliseconds timeout)
+    : timeout_(timeout), channel_(std::make_unique<Channel>(std::move(gpud))) {}
 
 AdminClient::~AdminClient() = default;
 
 absl::Status AdminClient::CheckHealth() {
   // Not asked for as long as there is no socket: a failed attempt to connect
   // costs a back-off.
-  if (access(socket_.c_str(), F_OK) != 0) {
-    return absl::UnavailableError(fmt::format("there is no {}", socket_));
+  if (!channel_->remote() && access(channel_->where().c_str(), F_OK) != 0) {
+    return absl::UnavailableError(
+        fmt::format("there is no {}", channel_->where()));
   }
   // gpud may be another one than before. A call on a channel that connects again
   // fails at once, and gRPC reads what the server answers to the connection only
   // while somebody waits for it: else every five seconds.
-  channel_->channel->WaitForConnected(std::chrono::system_clock::now() +
-                                      kConnectTime);
+  channel_->channel()->WaitForConnected(std::chrono::system_clock::now() +
+                                        kConnectTime);
   using grpc::health::v1::Health;
-  const auto stub = Health::NewStub(channel_->channel);
+  const auto stub = Health::NewStub(channel_->channel());
   grpc::health::v1::HealthCheckResponse response;
   const absl::Status status = channel_->Call(
       *stub, &Health::Stub::Check, "Check",
@@ -234,7 +201,7 @@ absl::Status AdminClient::Watch(
   bool ok = false;
   queue.Next(&tag, &ok);
   if (!wanted) return absl::OkStatus();
-  return edge::ToStatus(status, context, {"Watch", socket_, milliseconds(0)});
+  return channel_->ToStatus(status, context, "Watch", milliseconds(0));
 }
 
 GrpcReadinessProbe::GrpcReadinessProbe(const TestbedPaths& paths)
@@ -246,6 +213,9 @@ absl::Status GrpcReadinessProbe::Gpud(std::string* note) {
   if (!status.ok()) return status.status();
   *note = fmt::format("{} back-end: {}; policy {}", status->backend(),
                       status->backend_description(), status->policy());
+  if (!status->listen().empty()) {
+    *note += fmt::format("; listens on {}, with TLS", status->listen());
+  }
   return absl::OkStatus();
 }
 

@@ -12,16 +12,21 @@
 #include "proto/events.pb.h"
 #include "proto/testbed_paths.h"
 #include "tools/cli/testbed/readiness.h"
+#include "tools/cli/testbed/remote_gpud.h"
 
 namespace carillon::cli {
 
 // Every call takes at most `timeout`. Errors: Unavailable (nobody serves),
-// DeadlineExceeded, or what gpud answers. Thread safe.
+// DeadlineExceeded, Unauthenticated (over TCP: see Diagnose()), or what gpud
+// answers. Thread safe.
 class AdminClient {
  public:
   explicit AdminClient(
       const TestbedPaths& paths,
       std::chrono::milliseconds timeout = std::chrono::seconds(5));
+  // Over TCP.
+  explicit AdminClient(RemoteGpud gpud, std::chrono::milliseconds timeout =
+                                            std::chrono::seconds(5));
   ~AdminClient();
 
   // OK when the health service says SERVING.
@@ -50,7 +55,6 @@ class AdminClient {
  private:
   struct Channel;  // gRPC, which the many files that ask gpud need not compile
 
-  const std::string socket_;
   const std::chrono::milliseconds timeout_;
   const std::unique_ptr<Channel> channel_;
 };

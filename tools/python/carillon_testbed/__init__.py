@@ -8,7 +8,8 @@
 Needs a built checkout, and Debian's python3-grpcio. docs/testing.md is the reference.
 """
 
+from .gpud import Gpud, TestbedError
 from .ledger import Ledger, LedgerError
-from .testbed import NotInTime, Testbed, TestbedError
+from .testbed import NotInTime, Testbed
 
-__all__ = ["Ledger", "LedgerError", "NotInTime", "Testbed", "TestbedError"]
+__all__ = ["Gpud", "Ledger", "LedgerError", "NotInTime", "Testbed", "TestbedError"]

@@ -9,9 +9,8 @@ import subprocess
 import tempfile
 import time
 
-import grpc
-
 from . import programs
+from .gpud import Gpud, TestbedError
 from .ledger import Ledger
 from .load import NicLoad
 
@@ -20,13 +19,7 @@ _NAME = "lab"
 _RECORDS = 262144
 # How long anything may take before it counts as hanging.
 BOUND_S = 60
-_ANSWER_S = 5
 _LOOK_AGAIN_S = 0.01
-
-
-class TestbedError(Exception):
-    """The sentence says what, and what to do."""
-    __test__ = False  # for pytest
 
 
 class NotInTime(TestbedError):
@@ -57,7 +50,6 @@ class Testbed:
 
     def __init__(self, topology, timeout_s):
         self._bin = programs.bin_directory()
-        self._admin, self._faults = programs.messages()
         self._runtime = pathlib.Path(tempfile.mkdtemp(prefix="carillon-test-", dir="/tmp"))
         self.directory = self._runtime / _NAME
         self._loads = {}
@@ -73,10 +65,7 @@ class Testbed:
                 ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--", self._program(), "up", "--file", str(topology), "--name", _NAME,
                  "--faults", "--timeout", str(timeout_s)],
                 env=self._environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-        # Looks at the connection again soon when gpud comes back.
-        self._channel = grpc.insecure_channel(f"unix:{self.directory}/control.sock", options=[
-            ("grpc.initial_reconnect_backoff_ms", 20), ("grpc.min_reconnect_backoff_ms", 20),
-            ("grpc.max_reconnect_backoff_ms", 20), ("grpc.use_local_subchannel_pool", 1)])
+        self._gpud = Gpud._on_socket(f"{self.directory}/control.sock")
         try:
             # Its own time limits end it.
             while self._state().get("phase") != "up":
@@ -112,16 +101,16 @@ class Testbed:
 
     def status(self):
         """gpud's word, as the messages of proto/admin.proto; TestbedError when it does not answer."""
-        return self._ask("Admin", "GetStatus", self._admin.GetStatusRequest(), self._admin.GetStatusResponse)
+        return self._gpud.status()
 
     def devices(self):
-        return self._ask("Admin", "ListDevices", self._admin.ListDevicesRequest(), self._admin.ListDevicesResponse).devices
+        return self._gpud.devices()
 
     def ekt(self):
-        return self._ask("Admin", "ListEkt", self._admin.ListEktRequest(), self._admin.ListEktResponse)
+        return self._gpud.ekt()
 
     def rings(self):
-        return self._ask("Admin", "ListRings", self._admin.ListRingsRequest(), self._admin.ListRingsResponse).rings
+        return self._gpud.rings()
 
     # --- Driving.
 
@@ -183,38 +172,21 @@ class Testbed:
 
     # --- Breaking.
 
-    def inject(self, name, *, action, process="", device="", method="", point="", times=None, seed=0, **more):
-        """Puts a fault on the board (docs/faults.md, `carillon fault points`); returns when every process that runs knows of it.
-
-        `more`: the other fields of When and Action in proto/faults.proto: nth, every, probability, after_ns, window_ns, every_ns,
-        after_fault; for_ns, jitter_ns, count, code, offset, bytes, mask; and event_id. TestbedError: the field, and what it may be.
-        """
-        fault = self._faults.Fault(name=name, seed=seed)
-        fault.target.process, fault.target.device, fault.target.method = process, device, method
-        fault.when.point, fault.action.kind = point, action
-        if times is not None:
-            fault.times = times
-        for field, value in more.items():
-            for part in (fault.when, fault.action, fault.target):
-                if field in part.DESCRIPTOR.fields_by_name:
-                    setattr(part, field, value)
-                    break
-            else:
-                raise TypeError(f"inject() takes no {field}")
-        self._ask("Faults", "Inject", self._faults.InjectRequest(faults=[fault]), self._faults.InjectResponse)
+    def inject(self, name, **fault):
+        """As Gpud.inject()."""
+        self._gpud.inject(name, **fault)
 
     def clear(self, name=""):
         """Takes a fault off the board, or all."""
-        self._ask("Faults", "Clear", self._faults.ClearFaultsRequest(name=name), self._faults.ClearFaultsResponse)
+        self._gpud.clear(name)
 
     def faults(self):
         """{name: its entry}: fault, passages, struck, spent."""
-        listed = self._ask("Faults", "List", self._faults.ListFaultsRequest(), self._faults.ListFaultsResponse)
-        return {entry.fault.name: entry for entry in listed.faults}
+        return self._gpud.faults()
 
     def strikes(self):
         """What has struck, by time: time_ns, fault_id, pid, passage."""
-        return self._ask("Faults", "List", self._faults.ListFaultsRequest(), self._faults.ListFaultsResponse).strikes
+        return self._gpud.strikes()
 
     def struck(self, name):
         """How often the fault has struck."""
@@ -278,7 +250,7 @@ class Testbed:
         for load in self._loads.values():
             load.stop()
             wrong += load.wrong
-        self._channel.close()
+        self._gpud.close()
         came_up = self._state().get("phase") == "up"
         for process in self.processes().values():
             # What is stopped cannot end in order.
@@ -317,14 +289,6 @@ class Testbed:
         if done.returncode not in codes:
             raise TestbedError(f"carillon {' '.join(words)} ends with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
-
-    def _ask(self, service, method, request, response):
-        call = self._channel.unary_unary(f"/carillon.v1.{service}/{method}", request_serializer=type(request).SerializeToString,
-                                         response_deserializer=response.FromString)
-        try:
-            return call(request, timeout=_ANSWER_S)
-        except grpc.RpcError as error:
-            raise TestbedError(f"{method}: {error.code().name}: {error.details()}") from None
 
     @staticmethod
     def _wait(state, bound_s, found):
