@@ -189,31 +189,40 @@ FaultTestbed::FaultTestbed(const std::string& runtime_directory)
       runtime_directory_(runtime_directory) {}
 
 absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::Up(
-    std::string_view topology) {
+    std::string_view topology, const std::vector<std::string>& flags) {
   auto files = MakeTestDirectory();
   if (!files.ok()) return files.status();
   const std::string file = *files + "/topology.yaml";
   std::ofstream(file) << topology << "\n";
-  auto testbed = UpFile(file);
+  auto testbed = UpFile(file, flags);
   fs::remove_all(*files);
   return testbed;
 }
 
 absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::UpFile(
-    const std::string& file) {
+    const std::string& file, const std::vector<std::string>& flags) {
   auto directory = MakeTestDirectory();
   if (!directory.ok()) return directory.status();
   std::unique_ptr<FaultTestbed> testbed(new FaultTestbed(*directory));
-  if (auto status = testbed->BringUp(file); !status.ok()) return status;
+  if (auto status = testbed->BringUp(file, flags); !status.ok()) return status;
   return testbed;
 }
 
-absl::Status FaultTestbed::BringUp(const std::string& file) {
+absl::Status FaultTestbed::BringUp(const std::string& file,
+                                   const std::vector<std::string>& flags) {
+  std::vector<std::string> command = {
+      Program("tools/cli/carillon"),
+      "up",
+      "--file",
+      file,
+      "--name",
+      kName,
+      "--faults",
+      "--timeout",
+      std::to_string(std::chrono::seconds(kBound).count())};
+  command.insert(command.end(), flags.begin(), flags.end());
   auto supervisor = Process::Start(
-      "carillon up",
-      {Program("tools/cli/carillon"), "up", "--file", file, "--name", kName,
-       "--faults", "--timeout",
-       std::to_string(std::chrono::seconds(kBound).count())},
+      "carillon up", command,
       {"CARILLON_RUNTIME_DIR=" + runtime_directory_,
        "CARILLON_BIN_DIR=" + Program("."),
        fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)});
@@ -357,6 +366,17 @@ AssertionResult FaultTestbed::StartLoad(const std::string& nic,
 uint64_t FaultTestbed::Replies(const std::string& nic) const {
   const auto load = loads_.find(nic);
   return load == loads_.end() ? 0 : load->second->replies();
+}
+
+bench::LoadResult FaultTestbed::StopLoad(const std::string& nic) {
+  const auto load = loads_.find(nic);
+  if (load == loads_.end()) {
+    ADD_FAILURE() << nic << " has no load";
+    return {};
+  }
+  const bench::LoadResult result = load->second->Stop();
+  loads_.erase(load);
+  return result;
 }
 
 AssertionResult FaultTestbed::Inject(const faults::Fault& fault) {

@@ -21,12 +21,14 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "integration_tests/testbed_process.h"
 #include "proto/testbed_paths.h"
 #include "shm/faults/board.h"
 #include "shm/faults/fault.h"
+#include "tools/bench/memc_client.h"
 #include "tools/cli/commands/story_view.h"
 #include "tools/cli/testbed/state.h"
 
@@ -67,12 +69,13 @@ class FaultTestbed : public TestbedClient {
   static constexpr uint64_t kRecords = 262'144;
 
   // Brings up a topology (docs/cli.md); returns when all processes are ready.
-  // Programs of devices must be among the test's data. Errors: Internal, with
-  // what `carillon up` says.
+  // Programs of devices must be among the test's data. `flags`: of `carillon
+  // up`, beside the library's own. Errors: Internal, with what `carillon up`
+  // says.
   static absl::StatusOr<std::unique_ptr<FaultTestbed>> Up(
-      std::string_view topology);
+      std::string_view topology, const std::vector<std::string>& flags = {});
   static absl::StatusOr<std::unique_ptr<FaultTestbed>> UpFile(
-      const std::string& file);
+      const std::string& file, const std::vector<std::string>& flags = {});
   // Takes it down. If the test has failed, everything that tells why is kept
   // first (Keep()), and the folder named. The test fails if something is left
   // over, or a client of StartLoad() was answered wrong bytes.
@@ -102,6 +105,8 @@ class FaultTestbed : public TestbedClient {
                                        uint32_t window = 16);
   // Good replies to it so far.
   uint64_t Replies(const std::string& nic) const;
+  // Ends the client; what there was in all. The test fails if it had none.
+  bench::LoadResult StopLoad(const std::string& nic);
 
   // --- Breaking.
 
@@ -130,7 +135,8 @@ class FaultTestbed : public TestbedClient {
   class Load;
 
   explicit FaultTestbed(const std::string& runtime_directory);
-  absl::Status BringUp(const std::string& file);
+  absl::Status BringUp(const std::string& file,
+                       const std::vector<std::string>& flags);
   absl::Status CopyTo(const TestbedPaths& to) const;
 
   const std::string runtime_directory_;

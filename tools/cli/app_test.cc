@@ -340,10 +340,13 @@ TEST_F(AppTest, SaysWhichProgramIsMissing) {
 
 TEST_F(AppTest, WhatUpTakesReachesASupervisorInTheBackground) {
   EXPECT_THAT(
-      ToCommandLine(
-          {.file = "a.yaml", .name = "lab", .timeout_s = 2, .faults = true}),
-      ::testing::ElementsAre("--timeout=2", "--file=a.yaml", "--name=lab",
-                             "--faults"));
+      ToCommandLine({.file = "a.yaml",
+                     .name = "lab",
+                     .timeout_s = 2,
+                     .faults = true,
+                     .restart_proven_s = 0.5}),
+      ::testing::ElementsAre("--timeout=2", "--restart-proven=0.5",
+                             "--file=a.yaml", "--name=lab", "--faults"));
   EXPECT_THAT(RunLine({"help", "supervise"}).out, HasSubstr("--faults"));
 }
 

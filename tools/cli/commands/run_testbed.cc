@@ -16,6 +16,10 @@ constexpr char kDemoText[] =
 #include "tools/cli/demo_topology.inc"
     ;
 
+std::chrono::milliseconds InMilliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
 }  // namespace
 
 void AddUpOptions(Arguments& arguments, UpOptions& options) {
@@ -30,11 +34,15 @@ void AddUpOptions(Arguments& arguments, UpOptions& options) {
                     "How long the next process may take to be ready");
   arguments.Flag("--faults", options.faults,
                  "Have a board of faults, as with `faults: true`");
+  arguments.Seconds("--restart-proven", options.restart_proven_s, 0, 86'400,
+                    "A process that was ready for so long is not given up for "
+                    "having failed before");
 }
 
 std::vector<std::string> ToCommandLine(const UpOptions& options) {
   std::vector<std::string> line = {
-      fmt::format("--timeout={}", options.timeout_s)};
+      fmt::format("--timeout={}", options.timeout_s),
+      fmt::format("--restart-proven={}", options.restart_proven_s)};
   if (!options.file.empty()) line.push_back("--file=" + options.file);
   if (!options.name.empty()) line.push_back("--name=" + options.name);
   if (options.faults) line.push_back("--faults");
@@ -83,10 +91,11 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
   run->supervisor_ = std::make_unique<Supervisor>(
       *std::move(plan), *std::move(directory), run->probe_.get(),
       &run->requests_,
-      Supervisor::Options{.ready_budget = std::chrono::milliseconds(
-                              static_cast<int64_t>(options.timeout_s * 1000)),
-                          .topology_file = source,
-                          .say = std::move(say)});
+      Supervisor::Options{
+          .ready_budget = InMilliseconds(options.timeout_s),
+          .backoff = {.proven = InMilliseconds(options.restart_proven_s)},
+          .topology_file = source,
+          .say = std::move(say)});
   return run;
 }
 

@@ -25,6 +25,9 @@ struct UpOptions {
   double timeout_s = 15;
   // Also where the topology does not say `faults: true`.
   bool faults = false;
+  // A process that was ready for so long has come back: its row of restarts
+  // ends, and with it the wait that doubles.
+  double restart_proven_s = 10;
 };
 
 void AddUpOptions(Arguments& arguments, UpOptions& options);
