@@ -1,0 +1,75 @@
+#include "integration_tests/soak/death_watch.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace carillon::soak {
+namespace {
+
+void Raise(int fd) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof(one));
+}
+
+}  // namespace
+
+DeathWatch::DeathWatch(pid_t pid)
+    : pid_(pid),
+      pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))),
+      stop_(eventfd(0, EFD_CLOEXEC)),
+      done_(eventfd(0, EFD_CLOEXEC)),
+      thread_([this] {
+        pollfd watched[] = {{pidfd_.get(), POLLIN, 0},
+                            {stop_.get(), POLLIN, 0}};
+        while (poll(watched, 2, -1) < 0) {
+        }
+        if ((watched[0].revents & POLLIN) == 0) return;
+        told_ns_ = shm::NowNs();
+        Raise(done_.get());
+      }) {}
+
+DeathWatch::~DeathWatch() {
+  Raise(stop_.get());
+  thread_.join();
+}
+
+std::optional<shm::Nanoseconds> DeathWatch::Told(
+    std::chrono::milliseconds bound) {
+  pollfd waiter{done_.get(), POLLIN, 0};
+  if (poll(&waiter, 1, static_cast<int>(bound.count())) <= 0) {
+    return std::nullopt;
+  }
+  return told_ns_;
+}
+
+std::optional<shm::Nanoseconds> BareWake() {
+  char name[] = "sleep";
+  char forever[] = "infinity";
+  char* const arguments[] = {name, forever, nullptr};
+  pid_t pid = 0;
+  if (posix_spawn(&pid, "/usr/bin/sleep", nullptr, nullptr, arguments,
+                  environ) != 0) {
+    return std::nullopt;
+  }
+  std::optional<shm::Nanoseconds> told;
+  shm::Nanoseconds killed = 0;
+  {
+    DeathWatch watch(pid);
+    (void)watch.Told(std::chrono::milliseconds(2));  // so that it sleeps
+    killed = shm::NowNs();
+    kill(pid, SIGKILL);
+    told = watch.Told(std::chrono::seconds(10));
+  }
+  waitpid(pid, nullptr, 0);
+  if (!told) return std::nullopt;
+  return *told - killed;
+}
+
+}  // namespace carillon::soak

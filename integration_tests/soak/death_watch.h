@@ -1,0 +1,45 @@
+// When a process has died, as a thread that polls its pidfd and does nothing
+// else is told.
+#ifndef CARILLON_INTEGRATION_TESTS_SOAK_DEATH_WATCH_H_
+#define CARILLON_INTEGRATION_TESTS_SOAK_DEATH_WATCH_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "shm/clock.h"
+#include "shm/unique_fd.h"
+
+namespace carillon::soak {
+
+// One thread.
+class DeathWatch {
+ public:
+  explicit DeathWatch(pid_t pid);
+  ~DeathWatch();
+  DeathWatch(const DeathWatch&) = delete;
+  DeathWatch& operator=(const DeathWatch&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // When the thread was told; waits for that for at most `bound`. Nothing: it
+  // was not.
+  std::optional<shm::Nanoseconds> Told(std::chrono::milliseconds bound);
+
+ private:
+  const pid_t pid_;
+  const shm::UniqueFd pidfd_;
+  const shm::UniqueFd stop_;      // eventfd: ends the thread
+  const shm::UniqueFd done_;      // eventfd: the thread was told
+  shm::Nanoseconds told_ns_ = 0;  // the thread's, until done_
+  std::thread thread_;
+};
+
+// From a SIGKILL to a process of one thread until a DeathWatch is told of its
+// end: what the machine itself takes. Nothing: it cannot be started.
+std::optional<shm::Nanoseconds> BareWake();
+
+}  // namespace carillon::soak
+
+#endif  // CARILLON_INTEGRATION_TESTS_SOAK_DEATH_WATCH_H_

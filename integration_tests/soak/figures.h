@@ -1,0 +1,54 @@
+// How long a death takes to be noticed and to be overcome: from flight
+// recordings and the moment of the kill. All times are CLOCK_MONOTONIC.
+#ifndef CARILLON_INTEGRATION_TESTS_SOAK_FIGURES_H_
+#define CARILLON_INTEGRATION_TESTS_SOAK_FIGURES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shm/clock.h"
+#include "tools/ledger/story.h"
+
+namespace carillon::soak {
+
+struct Death {
+  uint32_t pid = 0;
+  shm::Nanoseconds time_ns = 0;  // of the kill
+};
+
+// From a device's death until gpud had closed its session. Nothing: it had
+// none.
+std::optional<shm::Nanoseconds> UntilGpudClosed(ledger::Recordings recordings,
+                                                const Death& device);
+
+// From gpud's death until each device with a session knew of it.
+std::vector<shm::Nanoseconds> UntilDevicesKnew(ledger::Recordings recordings,
+                                               const Death& gpud);
+
+// From gpud's death until another gpud ended an event.
+std::optional<shm::Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
+                                              const Death& gpud);
+
+// From the death until the devices took events at 90 % of their median rate
+// before it, both over windows of 100 ms; those before are the last
+// `windows_before`. Nothing: not within the recordings.
+std::optional<shm::Nanoseconds> UntilFullRate(ledger::Recordings recordings,
+                                              const Death& death,
+                                              int windows_before);
+
+// Numbers of one kind.
+struct Sample {
+  void Add(double value) { values.push_back(value); }
+  size_t size() const { return values.size(); }
+  // The smallest value that `share` of all do not exceed; 0 of none.
+  double Percentile(double share) const;
+  double median() const { return Percentile(0.5); }
+
+  std::vector<double> values;
+};
+
+}  // namespace carillon::soak
+
+#endif  // CARILLON_INTEGRATION_TESTS_SOAK_FIGURES_H_

@@ -1,0 +1,46 @@
+// What processes and a testbed have of the machine, to see what leaks.
+#ifndef CARILLON_INTEGRATION_TESTS_SOAK_HOLDINGS_H_
+#define CARILLON_INTEGRATION_TESTS_SOAK_HOLDINGS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/testbed_paths.h"
+
+namespace carillon::soak {
+
+// All 0 for a process that there is not.
+struct Holdings {
+  uint64_t descriptors = 0;
+  uint64_t threads = 0;
+  uint64_t regions = 0;  // apertures that are mapped
+  uint64_t resident_kb = 0;
+};
+Holdings HoldingsOf(pid_t pid);
+
+// The files of a testbed's directory, relative to it, but for those of flight
+// recorders.
+std::set<std::string> FilesOf(const TestbedPaths& paths);
+// What of Carillon lies in /dev/shm.
+std::set<std::string> SharedMemoryFiles();
+
+// A number over a run.
+struct Trend {
+  void Add(double value) { values.push_back(value); }
+  double first() const { return values.empty() ? 0 : values.front(); }
+  double last() const { return values.empty() ? 0 : values.back(); }
+  double least() const;
+  double most() const;
+  // By least squares, for 100 values; 0 for fewer than two.
+  double SlopePer100() const;
+
+  std::vector<double> values;
+};
+
+}  // namespace carillon::soak
+
+#endif  // CARILLON_INTEGRATION_TESTS_SOAK_HOLDINGS_H_

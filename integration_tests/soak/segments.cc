@@ -1,0 +1,89 @@
+#include "integration_tests/soak/segments.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "fmt/format.h"
+#include "tools/ledger/story.h"
+
+namespace carillon::soak {
+namespace {
+
+bool IsGpud(const shm::FlightRecording& recording) {
+  return recording.name == "gpud";
+}
+
+void CountNew(const shm::FlightRecording& recording, shm::Nanoseconds since,
+              Segment* segment) {
+  for (const shm::FlightRecord& record : recording.records) {
+    if (record.time_ns < since) continue;
+    if (record.step == shm::Step::kRung) {
+      segment->rung += record.status;
+    } else if (record.step == shm::Step::kTaken) {
+      ++(record.state == shm::EventState::kDone ? segment->done
+                                                : segment->failed);
+    }
+  }
+}
+
+}  // namespace
+
+Segment Segments::Judge(std::vector<shm::FlightRecording> recordings,
+                        const std::vector<std::string>& unreadable) {
+  Segment segment{.gaps = unreadable};
+  std::map<File, Seen> seen;
+  std::set<uint32_t> ended;  // pids of devices
+  for (const shm::FlightRecording& recording : recordings) {
+    const File file(recording.name, recording.pid);
+    const auto found = seen_.find(file);
+    const Seen before = found == seen_.end() ? Seen() : found->second;
+    if (recording.overwritten != 0 &&
+        recording.overwritten + kOverlap > before.written) {
+      segment.gaps.push_back(fmt::format(
+          "{}: {} records are overwritten, and the reading before ended at "
+          "{}: give it a larger recorder",
+          ledger::ProcessWords(recording), recording.overwritten,
+          before.written));
+    }
+    seen[file] = {recording.written, recording.read_ns, !recording.running};
+    if (IsGpud(recording)) continue;
+    CountNew(recording, before.read_ns, &segment);
+    if (!recording.running && !before.ended) ended.insert(recording.pid);
+  }
+  seen_ = std::move(seen);
+
+  const ledger::Report report = ledger::Check(recordings);
+  for (const ledger::Violation& violation : report.violations) {
+    if (!told_.insert(violation.sentence).second) continue;
+    segment.faults[static_cast<size_t>(violation.fault)] += violation.events;
+    segment.violations.push_back(violation.sentence);
+  }
+  for (const ledger::RingReport& ring : report.rings) {
+    if (!ended.contains(ring.pid)) continue;
+    for (size_t i = 0; i < ledger::kUnknowns; ++i) {
+      // Seen by readings before, or a gap.
+      if (i == static_cast<size_t>(ledger::Unknown::kOverwritten)) continue;
+      segment.unknown[i] += ring.counts.unknown[i];
+    }
+  }
+  segment.recordings = std::move(recordings);
+  return segment;
+}
+
+Segment Segments::Read(const std::string& directory) {
+  std::set<File> judged;
+  for (const auto& [file, seen] : seen_) {
+    if (seen.ended) judged.insert(file);
+  }
+  std::vector<std::string> unreadable;
+  Segment segment =
+      Judge(shm::ReadFlightRecordings(directory, &unreadable), unreadable);
+  for (const auto& [name, pid] : judged) {
+    std::error_code ignored;
+    std::filesystem::remove(fmt::format("{}/{}-{}.rec", directory, name, pid),
+                            ignored);
+  }
+  return segment;
+}
+
+}  // namespace carillon::soak

@@ -1,0 +1,69 @@
+// The flight recordings of a testbed that goes on for hours, judged in
+// segments: every reading judges all that the recorders still hold, and
+// neighbouring readings overlap, so that each event is whole in one of them.
+#ifndef CARILLON_INTEGRATION_TESTS_SOAK_SEGMENTS_H_
+#define CARILLON_INTEGRATION_TESTS_SOAK_SEGMENTS_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shm/flight_recorder.h"
+#include "tools/ledger/checker.h"
+
+namespace carillon::soak {
+
+// What a reading shows that the readings before did not.
+struct Segment {
+  std::vector<shm::FlightRecording> recordings;  // all of them
+  uint64_t rung = 0;
+  uint64_t done = 0;    // devices took them as done
+  uint64_t failed = 0;  // or as failed or aborted
+  std::array<uint64_t, ledger::kFaults> faults{};
+  // Of devices that have ended since: what became of their last events, nobody
+  // can tell.
+  std::array<uint64_t, ledger::kUnknowns> unknown{};
+  // A sentence each.
+  std::vector<std::string> violations;
+  // Recorders that cannot be read, or have lost records that no reading has
+  // seen: proof is missing.
+  std::vector<std::string> gaps;
+
+  uint64_t of(ledger::Fault fault) const {
+    return faults[static_cast<size_t>(fault)];
+  }
+};
+
+// One thread.
+class Segments {
+ public:
+  // Records that neighbouring readings must have in common where older ones are
+  // overwritten: more than events can be in flight.
+  static constexpr uint64_t kOverlap = 4096;
+
+  // Judges what is new.
+  Segment Judge(std::vector<shm::FlightRecording> recordings,
+                const std::vector<std::string>& unreadable = {});
+  // Reads the folder, judges, and removes the files of processes that had
+  // already ended at the reading before: two readings have judged them.
+  Segment Read(const std::string& directory);
+
+ private:
+  using File = std::pair<std::string, uint32_t>;  // name, pid
+  struct Seen {
+    uint64_t written = 0;
+    shm::Nanoseconds read_ns = 0;
+    bool ended = false;
+  };
+
+  std::map<File, Seen> seen_;
+  std::set<std::string> told_;  // violations
+};
+
+}  // namespace carillon::soak
+
+#endif  // CARILLON_INTEGRATION_TESTS_SOAK_SEGMENTS_H_

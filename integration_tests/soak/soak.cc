@@ -1,0 +1,688 @@
+#include "integration_tests/soak/soak.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "devices/sdk/edge.h"
+#include "fmt/format.h"
+#include "integration_tests/soak/death_watch.h"
+#include "integration_tests/testbed.h"
+#include "shm/clock.h"
+#include "tools/cli/testbed/marks.h"
+#include "tools/cli/testbed/process_identity.h"
+#include "tools/cli/testbed/state.h"
+
+namespace carillon::soak {
+namespace {
+
+using shm::Nanoseconds;
+using std::chrono::milliseconds;
+using testing::Eventually;
+using testing::FaultTestbed;
+
+constexpr char kGpud[] = "gpud";
+constexpr char kNeighbour[] = "nic1";
+constexpr char kHost[] = "cpu_host0";
+constexpr const char* kDevices[] = {"nic0", "fpga0", kHost, kNeighbour};
+constexpr const char* kNics[] = {"nic0", kNeighbour};
+constexpr const char* kProcesses[] = {kGpud, "nic0", "fpga0", kHost,
+                                      kNeighbour};
+// Recorders hold the events of several rounds.
+constexpr char kTopology[] = R"(
+gpu: {backend: cpu, workers: 1, memory: 512MiB, record: 262144,
+      restart: on_failure}
+record: 131072
+devices:
+  - {name: nic0, kind: nic, udp_port: 0, tcp_port: 0, table_entries: 4096,
+     store_bytes: 1MiB, restart: on_failure}
+  - {name: nic1, kind: nic, udp_port: 0, tcp_port: 0, table_entries: 4096,
+     store_bytes: 1MiB}
+  - {name: fpga0, kind: fpga, size: 64x64, fps: 200, check: true,
+     restart: on_failure}
+  - {name: cpu_host0, kind: cpu_host, size: 64, gap_us: 5000,
+     schedule_event_every_ms: 5, restart: on_failure}
+)";
+// A process that is killed every few seconds is not to be given up.
+const std::vector<std::string> kUpFlags = {"--restart-proven", "0.2"};
+constexpr milliseconds kAnswer{1000};
+// How long what a death leaves may take to be cleared away.
+constexpr milliseconds kClearing{5000};
+constexpr uint64_t kProgress = 5;
+constexpr Nanoseconds kMillisecond = 1'000'000;
+// What allocators and gRPC's pollers keep of what they had once.
+constexpr uint64_t kKeptKb = 48 * 1024;
+constexpr uint64_t kKeptThreads = 6;
+
+double Ms(Nanoseconds ns) { return static_cast<double>(ns) / 1e6; }
+double Us(Nanoseconds ns) { return static_cast<double>(ns) / 1e3; }
+
+uint64_t CounterOf(const v1::Device& device, const std::string& name) {
+  for (const v1::Counter& counter : device.counters()) {
+    if (counter.name() == name) return counter.value();
+  }
+  return 0;
+}
+
+// Until `end`, without looking at anything: a measured time.
+void PassUntil(Nanoseconds end) {
+  const Nanoseconds now = shm::NowNs();
+  if (end <= now) return;
+  const timespec time{
+      .tv_sec = static_cast<time_t>((end - now) / 1'000'000'000),
+      .tv_nsec = static_cast<long>((end - now) % 1'000'000'000)};
+  ppoll(nullptr, 0, &time, nullptr);
+}
+
+// What the testbed has in gpud and beside it. Equal after every kill.
+struct Belongings {
+  uint32_t sessions = 0;
+  uint32_t ekt = 0;
+  uint64_t memory = 0;
+  uint64_t regions = 0;  // that gpud maps
+  size_t processes = 0;
+  std::set<std::string> files;
+  std::set<std::string> shared_memory;
+
+  bool operator==(const Belongings&) const = default;
+  std::string ToString() const {
+    return fmt::format(
+        "{} sessions, {} EKT entries, {} bytes of GPU memory, {} regions, {} "
+        "processes, {} files, {} in /dev/shm",
+        sessions, ekt, memory, regions, processes, files.size(),
+        shared_memory.size());
+  }
+};
+
+// A device that comes, registers, and goes.
+void Visit(const std::string& directory) {
+  auto device = edge::Device::Attach({.testbed_directory = directory,
+                                      .name = "visitor",
+                                      .kind = "test",
+                                      .submission_bytes = 1 << 16,
+                                      .completion_bytes = 1 << 16,
+                                      .timeout = kAnswer});
+  if (!device.ok()) return;
+  const auto in = (*device)->AllocateBuffer(edge::Place::kInput, 64);
+  const auto out = (*device)->AllocateBuffer(edge::Place::kOutput, 64);
+  if (!in.ok() || !out.ok()) return;
+  edge::EventSpec spec;
+  spec.kernel = "echo";
+  spec.max_in_flight = 1;
+  spec.parameters = {edge::Fixed("in", *in), edge::Fixed("out", *out)};
+  (void)edge::edgeRegisterEvent(**device, spec);
+}
+
+class Run {
+ public:
+  Run(const Options& options, Result* result)
+      : options_(options), result_(result), random_(options.seed) {}
+
+  void All();
+
+ private:
+  struct Look {
+    cli::TestbedState state;
+    v1::GetStatusResponse status;
+    v1::ListDevicesResponse devices;
+    v1::ListRingsResponse rings;
+  };
+
+  void Say(const std::string& line) const {
+    if (options_.say) options_.say(line);
+  }
+  void Wrong(const std::string& sentence) {
+    result_->wrong.push_back(sentence);
+    Say("    " + sentence);
+  }
+  // Nothing, and `why`: somebody does not answer.
+  std::optional<Look> TakeLook(std::string* why);
+  // Until every process is ready and ends more events than now. Otherwise what
+  // is missing.
+  std::string WaitForAll();
+  // What is still missing; empty: nothing.
+  std::string MissingIn(const Look& look);
+  bool Start();
+  bool Round(uint32_t number, TargetResult* target);
+  // Whatever brings the target to its point; then until it is struck.
+  std::string Strike(const Target& target, const std::string& fault,
+                     const std::string& words);
+  std::optional<Belongings> TakeBelongings(std::string* why);
+  // A sentence for each thing that there is more of than before.
+  std::vector<std::string> Leaks();
+  void AddToTrends();
+  void LookAtCounters(const v1::ListDevicesResponse& devices);
+  void Measure(const Segment& segment, const Death& death, const Target& target,
+               DeathWatch* watch);
+  void CountSegment(const Segment& segment, TargetResult* target);
+  void End();
+  pid_t PidOf(const std::string& name);
+  Trend& TrendOf(const std::string& what);
+
+  const Options& options_;
+  Result* const result_;
+  std::mt19937_64 random_;
+  std::unique_ptr<FaultTestbed> lab_;
+  Segments segments_;
+  Belongings at_start_;
+  std::map<std::string, Holdings> held_at_start_;
+  std::vector<size_t> order_;  // of targets that have not had their turn
+  // Of WaitForAll().
+  std::map<std::string, uint64_t> taken_;
+  std::map<std::tuple<std::string, uint32_t, uint32_t>, uint64_t> consumed_;
+  std::map<std::string, uint64_t> replies_;
+  std::optional<std::pair<uint32_t, uint64_t>> runs_;  // pid, and its runs
+  bool ran_ = false;
+  // By counter and pid: how many of them are told.
+  std::map<std::pair<std::string, uint32_t>, uint64_t> wrong_results_;
+};
+
+pid_t Run::PidOf(const std::string& name) {
+  auto state = cli::ReadState(lab_->paths().state_file());
+  if (!state.ok()) return 0;
+  const cli::ProcessRecord* const process = state->Find(name);
+  return process == nullptr ? 0 : process->identity.pid;
+}
+
+Trend& Run::TrendOf(const std::string& what) {
+  for (LeakRow& row : result_->leaks) {
+    if (row.what == what) return row.trend;
+  }
+  return result_->leaks.emplace_back(LeakRow{what, {}}).trend;
+}
+
+std::optional<Run::Look> Run::TakeLook(std::string* why) {
+  auto state = cli::ReadState(lab_->paths().state_file());
+  if (!state.ok()) {
+    *why = std::string(state.status().message());
+    return std::nullopt;
+  }
+  Look look{.state = *std::move(state)};
+  const auto ask = [&](auto method, const auto& request, auto* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kAnswer);
+    const grpc::Status status =
+        (lab_->admin().*method)(&context, request, response);
+    if (!status.ok()) {
+      *why = "gpud does not answer: " + status.error_message();
+    }
+    return status.ok();
+  };
+  using Stub = v1::Admin::Stub;
+  if (!ask(&Stub::GetStatus, v1::GetStatusRequest(), &look.status) ||
+      !ask(&Stub::ListDevices, v1::ListDevicesRequest(), &look.devices) ||
+      !ask(&Stub::ListRings, v1::ListRingsRequest(), &look.rings)) {
+    return std::nullopt;
+  }
+  return look;
+}
+
+std::string Run::MissingIn(const Look& look) {
+  cli::TestbedState state = look.state;
+  for (const char* name : kProcesses) {
+    const cli::ProcessRecord* const process = state.Find(name);
+    if (process == nullptr) return fmt::format("{} is not there", name);
+    if (process->state != cli::ProcessState::kReady) {
+      return fmt::format("{} is {}, restarted {} times{}", name,
+                         cli::ToText(process->state), process->restarts,
+                         process->given_up ? ", given up" : "");
+    }
+    const auto pid = static_cast<uint32_t>(process->identity.pid);
+    if (name == std::string_view(kGpud)) {
+      if (look.status.pid() != pid) {
+        return fmt::format("gpud answers as pid {}, not {}", look.status.pid(),
+                           pid);
+      }
+      continue;
+    }
+    const auto& devices = look.devices.devices();
+    const auto device =
+        std::find_if(devices.begin(), devices.end(), [&](const auto& each) {
+          return each.name() == name && each.pid() == pid;
+        });
+    if (device == devices.end()) {
+      return fmt::format("{} (pid {}) is not attached", name, pid);
+    }
+    if (name == std::string_view(kHost)) {
+      const uint64_t runs = CounterOf(*device, "runs");
+      if (runs_ && runs_->first == pid && runs > runs_->second) ran_ = true;
+      if (!runs_ || runs_->first != pid) runs_ = {pid, runs};
+    }
+  }
+  for (const v1::Ring& ring : look.rings.rings()) {
+    const auto [last, first] = consumed_.try_emplace(
+        {ring.device(), ring.event_id(), ring.generation()}, ring.consumed());
+    if (!first) taken_[ring.device()] += ring.consumed() - last->second;
+    last->second = ring.consumed();
+  }
+  for (const char* name : kDevices) {
+    if (taken_[name] < kProgress) {
+      return fmt::format("{} has taken {} of {} events", name, taken_[name],
+                         kProgress);
+    }
+  }
+  for (const char* name : kNics) {
+    if (lab_->Replies(name) <= replies_[name]) {
+      return fmt::format("the client of {} has no answer", name);
+    }
+  }
+  if (!ran_) return fmt::format("{} has no kernel of its own done", kHost);
+  return "";
+}
+
+std::string Run::WaitForAll() {
+  taken_.clear();
+  consumed_.clear();
+  runs_.reset();
+  ran_ = false;
+  for (const char* name : kNics) replies_[name] = lab_->Replies(name);
+  std::string missing;
+  const bool all = Eventually(
+      [&] {
+        const auto look = TakeLook(&missing);
+        if (!look) return false;
+        missing = MissingIn(*look);
+        return missing.empty();
+      },
+      options_.bound);
+  return all ? "" : missing;
+}
+
+std::optional<Belongings> Run::TakeBelongings(std::string* why) {
+  const auto look = TakeLook(why);
+  if (!look) return std::nullopt;
+  return Belongings{
+      .sessions = look->status.devices(),
+      .ekt = look->status.ekt_used(),
+      .memory = look->status.memory_used(),
+      .regions = HoldingsOf(static_cast<pid_t>(look->status.pid())).regions,
+      .processes = cli::MarkedProcesses(lab_->paths()).size(),
+      .files = FilesOf(lab_->paths()),
+      .shared_memory = SharedMemoryFiles()};
+}
+
+std::vector<std::string> Run::Leaks() {
+  std::vector<std::string> leaks;
+  const auto look = [&] {
+    leaks.clear();
+    std::string why;
+    const auto now = TakeBelongings(&why);
+    if (!now) {
+      leaks.push_back(why);
+    } else if (*now != at_start_) {
+      leaks.push_back(fmt::format("there is {}; at the start {}",
+                                  now->ToString(), at_start_.ToString()));
+      for (const std::string& file : now->files) {
+        if (!at_start_.files.contains(file)) leaks.push_back("file " + file);
+      }
+    }
+    for (const char* name : kProcesses) {
+      const Holdings held = HoldingsOf(PidOf(name));
+      const Holdings& start = held_at_start_[name];
+      if (held.descriptors > start.descriptors) {
+        leaks.push_back(fmt::format("{} has {} descriptors, {} at the start",
+                                    name, held.descriptors, start.descriptors));
+      }
+      if (held.threads > start.threads + kKeptThreads) {
+        leaks.push_back(fmt::format("{} has {} threads, {} at the start", name,
+                                    held.threads, start.threads));
+      }
+      if (held.resident_kb > start.resident_kb + kKeptKb) {
+        leaks.push_back(fmt::format("{} has {} kB resident, {} at the start",
+                                    name, held.resident_kb, start.resident_kb));
+      }
+    }
+    return leaks.empty();
+  };
+  (void)Eventually(look, kClearing);
+  return leaks;
+}
+
+void Run::AddToTrends() {
+  const auto add = [&](const std::string& name, pid_t pid) {
+    const Holdings held = HoldingsOf(pid);
+    const auto number = [&](const char* what, uint64_t value) {
+      TrendOf(fmt::format("{}: {}", name, what))
+          .Add(static_cast<double>(value));
+    };
+    number("descriptors", held.descriptors);
+    number("threads", held.threads);
+    number("resident kB", held.resident_kb);
+    if (name == kGpud) number("regions", held.regions);
+  };
+  for (const char* name : kProcesses) add(name, PidOf(name));
+  auto state = cli::ReadState(lab_->paths().state_file());
+  if (state.ok()) add("supervisor", state->supervisor.pid);
+  std::string why;
+  if (const auto now = TakeBelongings(&why)) {
+    const auto number = [&](const char* what, uint64_t value) {
+      TrendOf(what).Add(static_cast<double>(value));
+    };
+    number("sessions", now->sessions);
+    number("EKT entries", now->ekt);
+    number("GPU memory, bytes", now->memory);
+    number("processes", now->processes);
+    number("files in the testbed's directory", now->files.size());
+    number("files in /dev/shm", now->shared_memory.size());
+  }
+}
+
+void Run::LookAtCounters(const v1::ListDevicesResponse& devices) {
+  for (const v1::Device& device : devices.devices()) {
+    for (const char* name : {"mismatches", "activation_errors",
+                             "verify_failures", "scheduled_failures"}) {
+      const uint64_t count = CounterOf(device, name);
+      uint64_t& told = wrong_results_[{name, device.pid()}];
+      if (count <= told) continue;
+      result_->wrong_results += count - told;
+      told = count;
+      Wrong(fmt::format("{} (pid {}) counts {} {}", device.name(), device.pid(),
+                        count, name));
+    }
+  }
+}
+
+bool Run::Start() {
+  auto lab = FaultTestbed::Up(kTopology, kUpFlags);
+  if (!lab.ok()) {
+    Wrong(std::string(lab.status().message()));
+    return false;
+  }
+  lab_ = *std::move(lab);
+  for (const char* name : kNics) {
+    if (const auto served = lab_->StartLoad(name); !served) {
+      Wrong(served.message());
+      return false;
+    }
+  }
+  if (const std::string missing = WaitForAll(); !missing.empty()) {
+    Wrong("hung at the start: " + missing);
+    return false;
+  }
+  // What a first visit leaves for the next ones is no leak.
+  Visit(lab_->directory());
+  if (const std::string missing = WaitForAll(); !missing.empty()) {
+    Wrong("hung after a first visit: " + missing);
+    return false;
+  }
+  std::string why;
+  const auto belongings = TakeBelongings(&why);
+  if (!belongings) {
+    Wrong(why);
+    return false;
+  }
+  at_start_ = *belongings;
+  for (const char* name : kProcesses) {
+    held_at_start_[name] = HoldingsOf(PidOf(name));
+  }
+  Say("at the start: " + at_start_.ToString());
+  return true;
+}
+
+std::string Run::Strike(const Target& target, const std::string& fault,
+                        const std::string& words) {
+  if (target.way == Way::kLoad) {
+    const auto struck = lab_->WaitForStrike(fault, 1, options_.bound);
+    return struck ? "" : struck.message();
+  }
+  const auto end = std::chrono::steady_clock::now() + options_.bound;
+  while (!lab_->WaitForStrike(fault, 1, milliseconds(0))) {
+    if (std::chrono::steady_clock::now() >= end) {
+      return words + " is never struck";
+    }
+    if (target.way == Way::kVisit) {
+      Visit(lab_->directory());
+    } else {
+      // It ends before it is ready, and is started again by its policy.
+      (void)lab_->Restart(target.role);
+    }
+  }
+  return "";
+}
+
+void Run::Measure(const Segment& segment, const Death& death,
+                  const Target& target, DeathWatch* watch) {
+  Figures& figures = result_->figures;
+  std::optional<Nanoseconds> bare;
+  if (watch->pid() == static_cast<pid_t>(death.pid)) {
+    if (const auto told = watch->Told(kAnswer);
+        told && *told >= death.time_ns) {
+      bare = *told - death.time_ns;
+    }
+  }
+  if (target.role != kGpud) {
+    const auto closed = UntilGpudClosed(segment.recordings, death);
+    if (closed && bare) {
+      figures.gpud_closed_us.Add(Us(*closed));
+      figures.device_bare_us.Add(Us(*bare));
+    }
+    return;
+  }
+  if (bare) figures.gpud_bare_us.Add(Us(*bare));
+  for (const Nanoseconds knew : UntilDevicesKnew(segment.recordings, death)) {
+    figures.devices_knew_us.Add(Us(knew));
+  }
+  if (const auto first = UntilFirstEnd(segment.recordings, death)) {
+    figures.first_end_ms.Add(Ms(*first));
+  }
+  const int windows = static_cast<int>(options_.before / milliseconds(100));
+  if (const auto full = UntilFullRate(segment.recordings, death, windows)) {
+    figures.full_rate_ms.Add(Ms(*full));
+  } else {
+    ++figures.never_full;
+  }
+}
+
+void Run::CountSegment(const Segment& segment, TargetResult* target) {
+  using ledger::Fault;
+  result_->rung += segment.rung;
+  result_->done += segment.done;
+  result_->failed += segment.failed;
+  for (size_t i = 0; i < ledger::kUnknowns; ++i) {
+    result_->unknown[i] += segment.unknown[i];
+  }
+  for (const std::string& sentence : segment.violations) Wrong(sentence);
+  for (const std::string& sentence : segment.gaps) Wrong(sentence);
+  if (target == nullptr) return;
+  target->lost += segment.of(Fault::kLost);
+  target->duplicated += segment.of(Fault::kDuplicated);
+  target->other_violations += segment.of(Fault::kUnexpected) +
+                              segment.of(Fault::kOutOfOrder) +
+                              segment.of(Fault::kContradicted);
+  target->failed += segment.failed;
+}
+
+bool Run::Round(uint32_t number, TargetResult* result) {
+  const Target& target = result->target;
+  const std::string point(faults::InfoOf(target.point).name);
+  const uint64_t nth =
+      std::uniform_int_distribution<uint64_t>(1, target.most)(random_);
+  const std::string words = fmt::format("kill {} at {} {}, passage {}", number,
+                                        target.role, point, nth);
+  const auto hung = [&](const std::string& at, const std::string& what) {
+    ++result->hangs;
+    Wrong(fmt::format("{}: hung at {} for {} ms: {}", words, at,
+                      options_.bound.count(), what));
+    return false;
+  };
+
+  if (const auto bare = BareWake()) {
+    result_->figures.bare_wake_us.Add(Us(*bare));
+  }
+  const Nanoseconds from = shm::NowNs();
+  const uint64_t replies_from = lab_->Replies(kNeighbour);
+  PassUntil(from + options_.before.count() * kMillisecond);
+  const Nanoseconds to = shm::NowNs();
+  const uint64_t replies_to = lab_->Replies(kNeighbour);
+
+  const std::string fault = fmt::format("kill-{}", number);
+  DeathWatch watch(PidOf(target.role));
+  if (const auto injected = lab_->Inject({.name = fault,
+                                          .process = target.role,
+                                          .point = target.point,
+                                          .nth = nth,
+                                          .action = faults::Action::kKill});
+      !injected) {
+    return hung("its injection", injected.message());
+  }
+  if (const std::string not_struck = Strike(target, fault, words);
+      !not_struck.empty()) {
+    return hung("the strike", not_struck);
+  }
+  const uint64_t replies_at = lab_->Replies(kNeighbour);
+  const Nanoseconds at = shm::NowNs();
+  const auto strikes = lab_->board().Strikes();
+  if (strikes.empty()) return hung("the strike", "the board has none");
+  const Death death{strikes.back().pid, strikes.back().time_ns};
+  ++result->kills;
+  ++result_->kills;
+
+  if (const std::string missing = WaitForAll(); !missing.empty()) {
+    return hung("its return", missing);
+  }
+  const double served = Ms(shm::NowNs() - death.time_ns);
+  result->served_ms.Add(served);
+  PassUntil(death.time_ns + options_.after.count() * kMillisecond);
+  const uint64_t replies_after = lab_->Replies(kNeighbour);
+  const Nanoseconds after = shm::NowNs();
+  if (target.role != kGpud) {
+    const double without = static_cast<double>(replies_to - replies_from) *
+                           1e9 / static_cast<double>(to - from);
+    const double with = static_cast<double>(replies_after - replies_at) * 1e9 /
+                        static_cast<double>(after - at);
+    result_->figures.without_death.Add(without);
+    result_->figures.with_death.Add(with);
+    if (without > 0) result_->figures.ratio.Add(with / without);
+  }
+  (void)lab_->board().Clear(fault);
+
+  const Segment segment = segments_.Read(lab_->paths().recorder_directory());
+  Measure(segment, death, target, &watch);
+  CountSegment(segment, result);
+  std::string why;
+  if (const auto look = TakeLook(&why)) LookAtCounters(look->devices);
+  const std::vector<std::string> leaks = Leaks();
+  result->leaks += static_cast<uint32_t>(leaks.size());
+  for (const std::string& leak : leaks) Wrong(words + ": " + leak);
+  AddToTrends();
+  Say(fmt::format(
+      "{}/{}  {} at {}, passage {}: all get on after {:.0f} ms; {} events, {} "
+      "violations, {} leaks, {} gaps",
+      number, options_.kills, target.role, point, nth, served,
+      segment.done + segment.failed, segment.violations.size(), leaks.size(),
+      segment.gaps.size()));
+  return true;
+}
+
+// Devices end in order, gpud has nothing left, and nothing is left of it all.
+void Run::End() {
+  for (const char* name : kNics) {
+    const bench::LoadResult load = lab_->StopLoad(name);
+    result_->replies += load.replies;
+    result_->bad_replies += load.bad;
+    if (load.bad != 0) {
+      Wrong(fmt::format("{} has answered {} requests wrong", name, load.bad));
+    }
+  }
+  for (const char* name : kDevices) {
+    if (const auto sent = lab_->Signal(name, SIGTERM); !sent) {
+      Wrong(sent.message());
+    }
+  }
+  std::string rest;
+  const bool ended = Eventually(
+      [&] {
+        const auto look = TakeLook(&rest);
+        if (!look) return false;
+        cli::TestbedState state = look->state;
+        for (const char* name : kDevices) {
+          const cli::ProcessRecord* const process = state.Find(name);
+          if (process == nullptr || !process->exit) {
+            rest = fmt::format("{} goes on", name);
+            return false;
+          }
+          if (!process->exit->ok()) {
+            rest = fmt::format("{} has ended: {}", name,
+                               process->exit->ToString());
+            return false;
+          }
+        }
+        const v1::GetStatusResponse& status = look->status;
+        const v1::EventCounts& events = status.events();
+        const uint64_t in_flight =
+            events.rung() - events.done() - events.failed() - events.aborted();
+        rest = fmt::format(
+            "gpud has {} devices, {} EKT entries, {} bytes of GPU memory, {} "
+            "events in flight",
+            status.devices(), status.ekt_used(), status.memory_used(),
+            in_flight);
+        return status.devices() == 0 && status.ekt_used() == 0 &&
+               status.memory_used() == 0 && in_flight == 0;
+      },
+      options_.bound);
+  if (!ended) Wrong("at the end: " + rest);
+  const Segment last = segments_.Read(lab_->paths().recorder_directory());
+  CountSegment(last, nullptr);
+  if (const auto down = lab_->Down(); !down) Wrong(down.message());
+  const std::set<std::string> shared = SharedMemoryFiles();
+  for (const std::string& file : shared) {
+    if (!at_start_.shared_memory.contains(file)) {
+      Wrong(fmt::format("/dev/shm/{} is left over", file));
+    }
+  }
+}
+
+void Run::All() {
+  const Nanoseconds began = shm::NowNs();
+  const auto wanted = [&](std::string_view word) {
+    return std::find(options_.only.begin(), options_.only.end(), word) !=
+           options_.only.end();
+  };
+  for (Target& target : AllTargets()) {
+    if (!options_.only.empty() && !wanted(target.role) &&
+        !wanted(faults::InfoOf(target.point).name)) {
+      continue;
+    }
+    result_->targets.push_back({.target = std::move(target)});
+  }
+  if (result_->targets.empty()) {
+    Wrong("there is no such role, and no role passes such a point");
+    return;
+  }
+  bool goes_on = Start();
+  for (uint32_t number = 1; goes_on && number <= options_.kills; ++number) {
+    if (order_.empty()) {
+      for (size_t i = 0; i < result_->targets.size(); ++i) order_.push_back(i);
+      std::shuffle(order_.begin(), order_.end(), random_);
+    }
+    TargetResult& target = result_->targets[order_.back()];
+    order_.pop_back();
+    goes_on = Round(number, &target);
+  }
+  if (lab_ != nullptr) {
+    if (!result_->wrong.empty()) {
+      const auto kept = lab_->Keep();
+      Say(kept.ok() ? fmt::format("kept: carillon postmortem --dir {}", *kept)
+                    : std::string(kept.status().message()));
+    }
+    if (goes_on) End();
+    lab_.reset();
+  }
+  result_->seconds = Ms(shm::NowNs() - began) / 1000;
+}
+
+}  // namespace
+
+Result Soak(const Options& options) {
+  Result result;
+  Run(options, &result).All();
+  return result;
+}
+
+}  // namespace carillon::soak
