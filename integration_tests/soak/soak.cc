@@ -13,7 +13,6 @@
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/soak/death_watch.h"
-#include "integration_tests/testbed.h"
 #include "shm/clock.h"
 #include "tools/cli/testbed/marks.h"
 #include "tools/cli/testbed/process_identity.h"
@@ -158,8 +157,9 @@ class Run {
   std::vector<std::string> Leaks();
   void AddToTrends();
   void LookAtCounters(const v1::ListDevicesResponse& devices);
-  void Measure(const Segment& segment, const Death& death, const Target& target,
-               DeathWatch* watch);
+  // In words, too.
+  std::string Measure(const Segment& segment, const Death& death,
+                      const Target& target, DeathWatch* watch);
   void CountSegment(const Segment& segment, TargetResult* target);
   void End();
   pid_t PidOf(const std::string& name);
@@ -207,6 +207,9 @@ std::optional<Run::Look> Run::TakeLook(std::string* why) {
   const auto ask = [&](auto method, const auto& request, auto* response) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kAnswer);
+    // A call that fails at once would leave nobody to look after the
+    // connection.
+    context.set_wait_for_ready(true);
     const grpc::Status status =
         (lab_->admin().*method)(&context, request, response);
     if (!status.ok()) {
@@ -446,37 +449,42 @@ std::string Run::Strike(const Target& target, const std::string& fault,
   return "";
 }
 
-void Run::Measure(const Segment& segment, const Death& death,
-                  const Target& target, DeathWatch* watch) {
+std::string Run::Measure(const Segment& segment, const Death& death,
+                         const Target& target, DeathWatch* watch) {
   Figures& figures = result_->figures;
+  std::string words;
   std::optional<Nanoseconds> bare;
   if (watch->pid() == static_cast<pid_t>(death.pid)) {
     if (const auto told = watch->Told(kAnswer);
         told && *told >= death.time_ns) {
       bare = *told - death.time_ns;
+      words += fmt::format(", pidfd {:.0f} us", Us(*bare));
     }
   }
   if (target.role != kGpud) {
     const auto closed = UntilGpudClosed(segment.recordings, death);
-    if (closed && bare) {
-      figures.gpud_closed_us.Add(Us(*closed));
-      figures.device_bare_us.Add(Us(*bare));
-    }
-    return;
+    if (!closed || !bare) return words;
+    figures.gpud_closed_us.Add(Us(*closed));
+    figures.device_bare_us.Add(Us(*bare));
+    return words + fmt::format(", closed {:.0f} us", Us(*closed));
   }
   if (bare) figures.gpud_bare_us.Add(Us(*bare));
   for (const Nanoseconds knew : UntilDevicesKnew(segment.recordings, death)) {
     figures.devices_knew_us.Add(Us(knew));
+    words += fmt::format(", known {:.0f} us", Us(knew));
   }
   if (const auto first = UntilFirstEnd(segment.recordings, death)) {
     figures.first_end_ms.Add(Ms(*first));
+    words += fmt::format(", first event {:.0f} ms", Ms(*first));
   }
   const int windows = static_cast<int>(options_.before / milliseconds(100));
   if (const auto full = UntilFullRate(segment.recordings, death, windows)) {
     figures.full_rate_ms.Add(Ms(*full));
+    words += fmt::format(", full rate {:.0f} ms", Ms(*full));
   } else {
     ++figures.never_full;
   }
+  return words;
 }
 
 void Run::CountSegment(const Segment& segment, TargetResult* target) {
@@ -512,6 +520,7 @@ bool Run::Round(uint32_t number, TargetResult* result) {
     return false;
   };
 
+  if (options_.disturb) options_.disturb(*lab_);
   if (const auto bare = BareWake()) {
     result_->figures.bare_wake_us.Add(Us(*bare));
   }
@@ -548,7 +557,8 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   }
   const double served = Ms(shm::NowNs() - death.time_ns);
   result->served_ms.Add(served);
-  PassUntil(death.time_ns + options_.after.count() * kMillisecond);
+  const int times = target.role == kGpud ? 2 : 1;
+  PassUntil(death.time_ns + times * options_.after.count() * kMillisecond);
   const uint64_t replies_after = lab_->Replies(kNeighbour);
   const Nanoseconds after = shm::NowNs();
   if (target.role != kGpud) {
@@ -563,7 +573,7 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   (void)lab_->board().Clear(fault);
 
   const Segment segment = segments_.Read(lab_->paths().recorder_directory());
-  Measure(segment, death, target, &watch);
+  const std::string figures = Measure(segment, death, target, &watch);
   CountSegment(segment, result);
   std::string why;
   if (const auto look = TakeLook(&why)) LookAtCounters(look->devices);
@@ -573,10 +583,10 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   AddToTrends();
   Say(fmt::format(
       "{}/{}  {} at {}, passage {}: all get on after {:.0f} ms; {} events, {} "
-      "violations, {} leaks, {} gaps",
+      "violations, {} leaks, {} gaps{}",
       number, options_.kills, target.role, point, nth, served,
       segment.done + segment.failed, segment.violations.size(), leaks.size(),
-      segment.gaps.size()));
+      segment.gaps.size(), figures));
   return true;
 }
 

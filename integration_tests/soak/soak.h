@@ -12,10 +12,10 @@
 #ifndef CARILLON_INTEGRATION_TESTS_SOAK_SOAK_H_
 #define CARILLON_INTEGRATION_TESTS_SOAK_SOAK_H_
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +23,7 @@
 #include "integration_tests/soak/holdings.h"
 #include "integration_tests/soak/segments.h"
 #include "integration_tests/soak/targets.h"
+#include "integration_tests/testbed.h"
 
 namespace carillon::soak {
 
@@ -31,13 +32,16 @@ struct Options {
   uint64_t seed = 1;
   // Roles and points: only these are killed, only there. Empty: all.
   std::vector<std::string> only;
-  // Under load before a kill and, at least, behind it.
+  // Under load before a kill and, at least, behind it; twice as long behind
+  // gpud's.
   std::chrono::milliseconds before{600};
   std::chrono::milliseconds after{800};
   // Whatever takes longer hangs.
   std::chrono::milliseconds bound{20'000};
   // Takes a line a round, and what is wrong.
   std::function<void(const std::string&)> say;
+  // For tests: called before each kill.
+  std::function<void(testing::FaultTestbed&)> disturb;
 };
 
 // Of one target, over all rounds.

@@ -1,0 +1,123 @@
+#include "integration_tests/soak/segments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "tools/ledger/test_story.h"
+
+namespace carillon::soak {
+namespace {
+
+namespace fs = std::filesystem;
+using ledger::Fault;
+using ledger::TestStory;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class SegmentsTest : public ::testing::Test {
+ protected:
+  SegmentsTest()
+      : device_(story_.AddDevice("nic0", 200)),
+        ring_(story_.Register(device_, 3)) {}
+
+  Segment Judge() {
+    for (auto& recording : story_.recordings) {
+      recording.running = true;
+      recording.read_ns = story_.now + 1;
+    }
+    return segments_.Judge(story_.recordings);
+  }
+
+  TestStory story_;
+  size_t device_;
+  TestStory::Ring ring_;
+  Segments segments_;
+};
+
+TEST_F(SegmentsTest, EveryEventCountsOnce) {
+  for (int i = 0; i < 5; ++i) story_.Live(ring_);
+  const Segment first = Judge();
+  EXPECT_EQ(first.rung, 5u);
+  EXPECT_EQ(first.done, 5u);
+  for (int i = 0; i < 3; ++i) story_.Live(ring_);
+  story_.Live(ring_, shm::EventState::kFailed, 7);
+  const Segment second = Judge();
+  EXPECT_EQ(second.rung, 4u);
+  EXPECT_EQ(second.done, 3u);
+  EXPECT_EQ(second.failed, 1u);
+  EXPECT_THAT(second.violations, IsEmpty());
+}
+
+TEST_F(SegmentsTest, AViolationIsToldOnce) {
+  story_.Live(ring_);
+  story_.Take(ring_, 1);  // again
+  const Segment first = Judge();
+  EXPECT_EQ(first.of(Fault::kDuplicated), 1u);
+  EXPECT_THAT(first.violations, SizeIs(1));
+  story_.Live(ring_);
+  const Segment second = Judge();
+  EXPECT_EQ(second.of(Fault::kDuplicated), 0u);
+  EXPECT_THAT(second.violations, IsEmpty());
+}
+
+TEST_F(SegmentsTest, WhatIsOverwrittenMustHaveBeenSeen) {
+  while (story_.recordings[device_].records.size() < 2 * Segments::kOverlap) {
+    story_.Live(ring_);
+  }
+  EXPECT_THAT(Judge().gaps, IsEmpty());
+  story_.Overwrite(device_, Segments::kOverlap);
+  EXPECT_THAT(Judge().gaps, IsEmpty());
+  // Now the readings have too little in common.
+  story_.Overwrite(device_, 100);
+  EXPECT_THAT(Judge().gaps,
+              ElementsAre(HasSubstr("nic0 (pid 200): 4196 records are "
+                                    "overwritten")));
+}
+
+TEST_F(SegmentsTest, AFirstReadingMustHaveSeenAll) {
+  for (int i = 0; i < 50; ++i) story_.Live(ring_);
+  story_.Overwrite(device_, 10);
+  EXPECT_THAT(Judge().gaps, SizeIs(1));
+}
+
+TEST_F(SegmentsTest, ADevicesEndTellsWhatIsUnknown) {
+  story_.RingBell(ring_, 2);
+  EXPECT_THAT(Judge().unknown, ::testing::Each(0u));
+  story_.recordings[device_].running = false;
+  story_.recordings[TestStory::kGpud].running = true;
+  const Segment segment = segments_.Judge(story_.recordings);
+  EXPECT_EQ(
+      segment.unknown[static_cast<size_t>(ledger::Unknown::kDeviceDied)] +
+          segment.unknown[static_cast<size_t>(ledger::Unknown::kStillRunning)],
+      2u);
+}
+
+// One that has ended is judged twice, and its file then goes.
+TEST(SegmentsFilesTest, FilesOfTheDeadGoWhenTwoReadingsHaveSeenThem) {
+  std::string folder = "/tmp/segments-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  {
+    auto alive = shm::FlightRecorder::Create(folder, "nic1", 64);
+    ASSERT_TRUE(alive.ok());
+    ASSERT_TRUE(shm::FlightRecorder::Create(folder, "nic0", 64).ok());
+    const std::string dead =
+        folder + "/nic0-" + std::to_string(getpid()) + ".rec";
+    Segments segments;
+    EXPECT_THAT(segments.Read(folder).recordings, SizeIs(2));
+    EXPECT_TRUE(fs::exists(dead));
+    EXPECT_THAT(segments.Read(folder).recordings, SizeIs(2));
+    EXPECT_FALSE(fs::exists(dead));
+    EXPECT_THAT(segments.Read(folder).recordings, SizeIs(1));
+    EXPECT_TRUE(fs::exists((*alive)->path()));
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace carillon::soak
