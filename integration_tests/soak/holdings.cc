@@ -20,12 +20,27 @@ uint64_t Entries(const std::string& directory) {
   return static_cast<uint64_t>(std::distance(begin(files), end(files)));
 }
 
+bool IsPoolThread(const std::string& name) {
+  for (const char* start : {"event_engine", "grpc", "default-execut",
+                            "resolver-execut", "timer_manager"}) {
+    if (name.starts_with(start)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Holdings HoldingsOf(pid_t pid) {
   const std::string process = fmt::format("/proc/{}", pid);
-  Holdings holdings{.descriptors = Entries(process + "/fd"),
-                    .threads = Entries(process + "/task")};
+  Holdings holdings{.descriptors = Entries(process + "/fd")};
+  std::error_code error;
+  for (fs::directory_iterator task(process + "/task", error), end;
+       !error && task != end; task.increment(error)) {
+    std::ifstream file(task->path() / "comm");
+    std::string name;
+    std::getline(file, name);
+    ++(IsPoolThread(name) ? holdings.pool_threads : holdings.threads);
+  }
   std::ifstream maps(process + "/maps");
   for (std::string line; std::getline(maps, line);) {
     holdings.regions += line.find("/memfd:") != line.npos;

@@ -16,7 +16,10 @@ namespace carillon::soak {
 // All 0 for a process that there is not.
 struct Holdings {
   uint64_t descriptors = 0;
-  uint64_t threads = 0;
+  uint64_t threads = 0;  // its own
+  // gRPC's, which come when its queues are long and go after half a minute
+  // without work.
+  uint64_t pool_threads = 0;
   uint64_t regions = 0;  // apertures that are mapped
   uint64_t resident_kb = 0;
 };

@@ -57,7 +57,7 @@ constexpr uint64_t kProgress = 5;
 constexpr Nanoseconds kMillisecond = 1'000'000;
 // What allocators and gRPC's pollers keep of what they had once.
 constexpr uint64_t kKeptKb = 48 * 1024;
-constexpr uint64_t kKeptThreads = 6;
+constexpr uint64_t kKeptThreads = 32;
 
 double Ms(Nanoseconds ns) { return static_cast<double>(ns) / 1e6; }
 double Us(Nanoseconds ns) { return static_cast<double>(ns) / 1e3; }
@@ -175,7 +175,11 @@ class Run {
   std::vector<size_t> order_;  // of targets that have not had their turn
   // Of WaitForAll().
   std::map<std::string, uint64_t> taken_;
-  std::map<std::tuple<std::string, uint32_t, uint32_t>, uint64_t> consumed_;
+  struct RingSeen {
+    uint64_t consumed = 0;
+    bool moves = false;  // or has nothing in flight
+  };
+  std::map<std::tuple<std::string, uint32_t, uint32_t>, RingSeen> rings_;
   std::map<std::string, uint64_t> replies_;
   std::optional<std::pair<uint32_t, uint64_t>> runs_;  // pid, and its runs
   bool ran_ = false;
@@ -259,10 +263,21 @@ std::string Run::MissingIn(const Look& look) {
     }
   }
   for (const v1::Ring& ring : look.rings.rings()) {
-    const auto [last, first] = consumed_.try_emplace(
-        {ring.device(), ring.event_id(), ring.generation()}, ring.consumed());
-    if (!first) taken_[ring.device()] += ring.consumed() - last->second;
-    last->second = ring.consumed();
+    const auto [found, first] =
+        rings_.try_emplace({ring.device(), ring.event_id(), ring.generation()},
+                           RingSeen{.consumed = ring.consumed()});
+    RingSeen& seen = found->second;
+    taken_[ring.device()] += ring.consumed() - seen.consumed;
+    // Low 32 bits, as the doorbell counts.
+    const uint32_t in_flight =
+        ring.doorbell() - static_cast<uint32_t>(ring.consumed());
+    seen.moves |= in_flight == 0 || ring.consumed() != seen.consumed;
+    seen.consumed = ring.consumed();
+    if (!seen.moves) {
+      return fmt::format(
+          "{}: {} events of '{}' stay in flight, the first behind {}",
+          ring.device(), in_flight, ring.kernel(), ring.consumed());
+    }
   }
   for (const char* name : kDevices) {
     if (taken_[name] < kProgress) {
@@ -281,7 +296,7 @@ std::string Run::MissingIn(const Look& look) {
 
 std::string Run::WaitForAll() {
   taken_.clear();
-  consumed_.clear();
+  rings_.clear();
   runs_.reset();
   ran_ = false;
   for (const char* name : kNics) replies_[name] = lab_->Replies(name);
@@ -332,9 +347,15 @@ std::vector<std::string> Run::Leaks() {
         leaks.push_back(fmt::format("{} has {} descriptors, {} at the start",
                                     name, held.descriptors, start.descriptors));
       }
-      if (held.threads > start.threads + kKeptThreads) {
+      if (held.threads > start.threads) {
         leaks.push_back(fmt::format("{} has {} threads, {} at the start", name,
                                     held.threads, start.threads));
+      }
+      if (held.pool_threads > start.pool_threads + kKeptThreads) {
+        leaks.push_back(
+            fmt::format("{} has {} threads of gRPC's, {} at the "
+                        "start",
+                        name, held.pool_threads, start.pool_threads));
       }
       if (held.resident_kb > start.resident_kb + kKeptKb) {
         leaks.push_back(fmt::format("{} has {} kB resident, {} at the start",
@@ -356,6 +377,7 @@ void Run::AddToTrends() {
     };
     number("descriptors", held.descriptors);
     number("threads", held.threads);
+    number("threads of gRPC's", held.pool_threads);
     number("resident kB", held.resident_kb);
     if (name == kGpud) number("regions", held.regions);
   };
@@ -515,6 +537,8 @@ bool Run::Round(uint32_t number, TargetResult* result) {
                                         target.role, point, nth);
   const auto hung = [&](const std::string& at, const std::string& what) {
     ++result->hangs;
+    // What is lost may be why.
+    CountSegment(segments_.Read(lab_->paths().recorder_directory()), result);
     Wrong(fmt::format("{}: hung at {} for {} ms: {}", words, at,
                       options_.bound.count(), what));
     return false;
