@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 namespace carillon::soak {
 namespace {
@@ -17,6 +18,25 @@ constexpr double kFull = 0.9;
 
 bool IsGpud(const FlightRecording& recording) {
   return recording.name == "gpud";
+}
+
+// From gpud's death until the first of these steps of another gpud.
+std::optional<Nanoseconds> UntilNextGpud(ledger::Recordings recordings,
+                                         const Death& gpud,
+                                         std::initializer_list<Step> steps) {
+  std::optional<Nanoseconds> first;
+  for (const FlightRecording& recording : recordings) {
+    if (!IsGpud(recording) || recording.pid == gpud.pid) continue;
+    for (const FlightRecord& record : recording.records) {
+      if (record.time_ns < gpud.time_ns) continue;
+      if (std::find(steps.begin(), steps.end(), record.step) == steps.end()) {
+        continue;
+      }
+      const Nanoseconds after = record.time_ns - gpud.time_ns;
+      if (!first || after < *first) first = after;
+    }
+  }
+  return first;
 }
 
 }  // namespace
@@ -50,21 +70,14 @@ std::vector<Nanoseconds> UntilDevicesKnew(ledger::Recordings recordings,
   return knew;
 }
 
+std::optional<Nanoseconds> UntilFirstSession(ledger::Recordings recordings,
+                                             const Death& gpud) {
+  return UntilNextGpud(recordings, gpud, {Step::kSessionBegan});
+}
+
 std::optional<Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
                                          const Death& gpud) {
-  std::optional<Nanoseconds> first;
-  for (const FlightRecording& recording : recordings) {
-    if (!IsGpud(recording) || recording.pid == gpud.pid) continue;
-    for (const FlightRecord& record : recording.records) {
-      if (record.step != Step::kEnded && record.step != Step::kEndNoted) {
-        continue;
-      }
-      if (record.time_ns < gpud.time_ns) continue;
-      const Nanoseconds after = record.time_ns - gpud.time_ns;
-      if (!first || after < *first) first = after;
-    }
-  }
-  return first;
+  return UntilNextGpud(recordings, gpud, {Step::kEnded, Step::kEndNoted});
 }
 
 std::optional<Nanoseconds> UntilFullRate(ledger::Recordings recordings,

@@ -27,6 +27,10 @@ std::optional<shm::Nanoseconds> UntilGpudClosed(ledger::Recordings recordings,
 std::vector<shm::Nanoseconds> UntilDevicesKnew(ledger::Recordings recordings,
                                                const Death& gpud);
 
+// From gpud's death until another gpud gave a device a session.
+std::optional<shm::Nanoseconds> UntilFirstSession(ledger::Recordings recordings,
+                                                  const Death& gpud);
+
 // From gpud's death until another gpud ended an event.
 std::optional<shm::Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
                                               const Death& gpud);

@@ -73,6 +73,16 @@ TEST_F(FiguresTest, TheFirstEndIsTheNextGpuds) {
   EXPECT_EQ(UntilFirstEnd(story_.recordings, death), 150 * kMs + 1000);
 }
 
+TEST_F(FiguresTest, TheFirstSessionIsTheNextGpuds) {
+  const Death death{TestStory::kGpudPid, story_.now};
+  story_.AddDevice("nic1", 300);
+  EXPECT_EQ(UntilFirstSession(story_.recordings, death), std::nullopt);
+  const size_t next = story_.Add("gpud", 101);
+  story_.now = death.time_ns + 120 * kMs;
+  story_.AddDevice("nic2", 400, next);
+  EXPECT_EQ(UntilFirstSession(story_.recordings, death), 120 * kMs + 1000);
+}
+
 TEST_F(FiguresTest, FullRateIsNineTenthsOfTheMedianBefore) {
   constexpr shm::Nanoseconds kDeath = 1000 * kMs;
   LiveThrough(400 * kMs, kDeath, 10);

@@ -37,48 +37,62 @@ std::string LeaksTable(const Result& result) {
 
 std::string Line(const std::string& what, const Sample& sample,
                  const char* unit) {
+  if (sample.size() == 0) return "";
   return fmt::format(
-      "{:<52} {:>5} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {}\n", what,
+      "{:<50} {:>5} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {}\n", what,
       sample.size(), sample.Percentile(0), sample.median(),
       sample.Percentile(0.99), sample.Percentile(1), unit);
 }
 
-std::string Ratio(const std::string& what, const Sample& of, const Sample& to) {
-  if (to.median() == 0) return "";
-  return fmt::format("  {}: {:.2f} times in the median, {:.2f} at p99\n", what,
-                     of.median() / to.median(),
-                     of.Percentile(0.99) / to.Percentile(0.99));
+std::string Lines(const std::string& what, const Figure& figure,
+                  const char* unit) {
+  return Line(what, figure.all, unit) +
+         Line("  on a quiet machine", figure.quiet, unit);
+}
+
+std::string Ratio(const Sample& of, const Sample& to, const char* when) {
+  if (to.size() == 0 || to.median() == 0) return "";
+  return fmt::format(
+      "  over the bare wake of the same deaths{}: {:.2f} times in the median, "
+      "{:.2f} at p99\n",
+      when, of.median() / to.median(),
+      of.Percentile(0.99) / to.Percentile(0.99));
+}
+
+std::string Ratios(const Figure& of, const Figure& to) {
+  return Ratio(of.all, to.all, "") +
+         Ratio(of.quiet, to.quiet, ", on a quiet machine");
 }
 
 std::string FiguresText(const Result& result) {
   const Figures& all = result.figures;
   std::string text =
-      fmt::format("{:<52} {:>5} {:>10} {:>10} {:>10} {:>10}\n", "FIGURES", "N",
+      fmt::format("{:<50} {:>5} {:>10} {:>10} {:>10} {:>10}\n", "FIGURES", "N",
                   "LEAST", "MEDIAN", "P99", "WORST");
-  text += Line("a bare pidfd's wake, of a process of one thread",
-               all.bare_wake_us, "us");
+  text += Line("others' share of all CPUs, before a kill", all.others, "");
+  text += fmt::format("  a machine is quiet below {}\n", kQuietShare);
+  text += Lines("a bare pidfd's wake, of a process of one thread",
+                all.bare_wake_us, "us");
+  text += Lines("device killed, a bare pidfd of it wakes", all.device_bare_us,
+                "us");
+  text += Lines("device killed, gpud has closed its session",
+                all.gpud_closed_us, "us");
+  text += Ratios(all.gpud_closed_us, all.device_bare_us);
   text +=
-      Line("device killed, a bare pidfd of it wakes", all.device_bare_us, "us");
-  text += Line("device killed, gpud has closed its session", all.gpud_closed_us,
-               "us");
-  text += Ratio("over the bare wake of the same deaths", all.gpud_closed_us,
-                all.device_bare_us);
-  text += Line("gpud killed, a bare pidfd of it wakes", all.gpud_bare_us, "us");
-  text += Line("gpud killed, a device knows", all.devices_knew_us, "us");
-  text += Ratio("over the bare wake of the same deaths", all.devices_knew_us,
-                all.gpud_bare_us);
+      Lines("gpud killed, a bare pidfd of it wakes", all.gpud_bare_us, "us");
+  text += Lines("gpud killed, a device knows", all.devices_knew_us, "us");
+  text += Ratios(all.devices_knew_us, all.gpud_bare_us);
+  text += Lines("gpud killed, the next one has a session", all.first_session_ms,
+                "ms");
   text +=
-      Line("gpud killed, the next one ends an event", all.first_end_ms, "ms");
-  text += Line("gpud killed, 90 % of the rate before", all.full_rate_ms, "ms");
+      Lines("gpud killed, the next one ends an event", all.first_end_ms, "ms");
+  text += Lines("gpud killed, 90 % of the rate before", all.full_rate_ms, "ms");
   text += fmt::format("  not within its round: {}\n", all.never_full);
-  text += Line("nic1's replies, before another device's death",
-               all.without_death, "1/s");
-  text += Line("nic1's replies, behind another device's death", all.with_death,
-               "1/s");
-  text += fmt::format(
-      "  ratio of neighbouring windows: {:.2f} ({:.2f} to "
-      "{:.2f})\n",
-      all.ratio.median(), all.ratio.Percentile(0), all.ratio.Percentile(1));
+  text += Lines("nic1's replies, before another device's death",
+                all.without_death, "1/s");
+  text += Lines("nic1's replies, behind another device's death", all.with_death,
+                "1/s");
+  text += Lines("  ratio of these neighbouring windows", all.ratio, "");
   return text;
 }
 

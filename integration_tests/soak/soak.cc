@@ -14,6 +14,8 @@
 #include "fmt/format.h"
 #include "integration_tests/soak/death_watch.h"
 #include "shm/clock.h"
+#include "tools/bench/process_cpu.h"
+#include "tools/bench/quiet.h"
 #include "tools/cli/testbed/marks.h"
 #include "tools/cli/testbed/process_identity.h"
 #include "tools/cli/testbed/state.h"
@@ -159,10 +161,12 @@ class Run {
   void LookAtCounters(const v1::ListDevicesResponse& devices);
   // In words, too.
   std::string Measure(const Segment& segment, const Death& death,
-                      const Target& target, DeathWatch* watch);
+                      const Target& target, bool quiet, DeathWatch* watch);
   void CountSegment(const Segment& segment, TargetResult* target);
   void End();
   pid_t PidOf(const std::string& name);
+  // CPU time of the testbed's processes, all of which run.
+  uint64_t CpuOfAll();
   Trend& TrendOf(const std::string& what);
 
   const Options& options_;
@@ -192,6 +196,14 @@ pid_t Run::PidOf(const std::string& name) {
   if (!state.ok()) return 0;
   const cli::ProcessRecord* const process = state->Find(name);
   return process == nullptr ? 0 : process->identity.pid;
+}
+
+uint64_t Run::CpuOfAll() {
+  uint64_t sum = 0;
+  for (const char* name : kProcesses) {
+    sum += bench::ProcessCpuNs(PidOf(name)).value_or(0);
+  }
+  return sum;
 }
 
 Trend& Run::TrendOf(const std::string& what) {
@@ -472,7 +484,7 @@ std::string Run::Strike(const Target& target, const std::string& fault,
 }
 
 std::string Run::Measure(const Segment& segment, const Death& death,
-                         const Target& target, DeathWatch* watch) {
+                         const Target& target, bool quiet, DeathWatch* watch) {
   Figures& figures = result_->figures;
   std::string words;
   std::optional<Nanoseconds> bare;
@@ -486,22 +498,26 @@ std::string Run::Measure(const Segment& segment, const Death& death,
   if (target.role != kGpud) {
     const auto closed = UntilGpudClosed(segment.recordings, death);
     if (!closed || !bare) return words;
-    figures.gpud_closed_us.Add(Us(*closed));
-    figures.device_bare_us.Add(Us(*bare));
+    figures.gpud_closed_us.Add(Us(*closed), quiet);
+    figures.device_bare_us.Add(Us(*bare), quiet);
     return words + fmt::format(", closed {:.0f} us", Us(*closed));
   }
-  if (bare) figures.gpud_bare_us.Add(Us(*bare));
+  if (bare) figures.gpud_bare_us.Add(Us(*bare), quiet);
   for (const Nanoseconds knew : UntilDevicesKnew(segment.recordings, death)) {
-    figures.devices_knew_us.Add(Us(knew));
+    figures.devices_knew_us.Add(Us(knew), quiet);
     words += fmt::format(", known {:.0f} us", Us(knew));
   }
+  if (const auto first = UntilFirstSession(segment.recordings, death)) {
+    figures.first_session_ms.Add(Ms(*first), quiet);
+    words += fmt::format(", first session {:.0f} ms", Ms(*first));
+  }
   if (const auto first = UntilFirstEnd(segment.recordings, death)) {
-    figures.first_end_ms.Add(Ms(*first));
+    figures.first_end_ms.Add(Ms(*first), quiet);
     words += fmt::format(", first event {:.0f} ms", Ms(*first));
   }
   const int windows = static_cast<int>(options_.before / milliseconds(100));
   if (const auto full = UntilFullRate(segment.recordings, death, windows)) {
-    figures.full_rate_ms.Add(Ms(*full));
+    figures.full_rate_ms.Add(Ms(*full), quiet);
     words += fmt::format(", full rate {:.0f} ms", Ms(*full));
   } else {
     ++figures.never_full;
@@ -545,14 +561,19 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   };
 
   if (options_.disturb) options_.disturb(*lab_);
-  if (const auto bare = BareWake()) {
-    result_->figures.bare_wake_us.Add(Us(*bare));
-  }
+  bench::ForeignMeter meter;
+  meter.Start(CpuOfAll());
   const Nanoseconds from = shm::NowNs();
   const uint64_t replies_from = lab_->Replies(kNeighbour);
   PassUntil(from + options_.before.count() * kMillisecond);
   const Nanoseconds to = shm::NowNs();
   const uint64_t replies_to = lab_->Replies(kNeighbour);
+  const double others = meter.Stop(CpuOfAll());
+  const bool quiet = others <= kQuietShare;
+  result_->figures.others.Add(others);
+  if (const auto bare = BareWake()) {
+    result_->figures.bare_wake_us.Add(Us(*bare), quiet);
+  }
 
   const std::string fault = fmt::format("kill-{}", number);
   DeathWatch watch(PidOf(target.role));
@@ -590,14 +611,14 @@ bool Run::Round(uint32_t number, TargetResult* result) {
                            1e9 / static_cast<double>(to - from);
     const double with = static_cast<double>(replies_after - replies_at) * 1e9 /
                         static_cast<double>(after - at);
-    result_->figures.without_death.Add(without);
-    result_->figures.with_death.Add(with);
-    if (without > 0) result_->figures.ratio.Add(with / without);
+    result_->figures.without_death.Add(without, quiet);
+    result_->figures.with_death.Add(with, quiet);
+    if (without > 0) result_->figures.ratio.Add(with / without, quiet);
   }
   (void)lab_->board().Clear(fault);
 
   const Segment segment = segments_.Read(lab_->paths().recorder_directory());
-  const std::string figures = Measure(segment, death, target, &watch);
+  const std::string figures = Measure(segment, death, target, quiet, &watch);
   CountSegment(segment, result);
   std::string why;
   if (const auto look = TakeLook(&why)) LookAtCounters(look->devices);
@@ -607,10 +628,10 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   AddToTrends();
   Say(fmt::format(
       "{}/{}  {} at {}, passage {}: all get on after {:.0f} ms; {} events, {} "
-      "violations, {} leaks, {} gaps{}",
+      "violations, {} leaks, {} gaps, others {:.0f} %{}",
       number, options_.kills, target.role, point, nth, served,
       segment.done + segment.failed, segment.violations.size(), leaks.size(),
-      segment.gaps.size(), figures));
+      segment.gaps.size(), 100 * others, figures));
   return true;
 }
 

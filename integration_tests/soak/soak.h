@@ -63,22 +63,37 @@ struct LeakRow {
   Trend trend;
 };
 
+// Of all rounds, and of those on a quiet machine: others used at most
+// kQuietShare of its CPUs before the kill.
+inline constexpr double kQuietShare = 0.1;
+struct Figure {
+  void Add(double value, bool is_quiet) {
+    all.Add(value);
+    if (is_quiet) quiet.Add(value);
+  }
+
+  Sample all;
+  Sample quiet;
+};
+
 struct Figures {
-  Sample bare_wake_us;
+  Sample others;  // their share of all CPUs, before each kill
+  Figure bare_wake_us;
   // Deaths of devices.
-  Sample device_bare_us;  // until a bare pidfd wakes
-  Sample gpud_closed_us;  // until gpud has closed the session
+  Figure device_bare_us;  // until a bare pidfd wakes
+  Figure gpud_closed_us;  // until gpud has closed the session
   // Deaths of gpud.
-  Sample gpud_bare_us;
-  Sample devices_knew_us;
-  Sample first_end_ms;
-  Sample full_rate_ms;
+  Figure gpud_bare_us;
+  Figure devices_knew_us;
+  Figure first_session_ms;
+  Figure first_end_ms;
+  Figure full_rate_ms;
   uint32_t never_full = 0;  // not within the round
   // nic1's good replies a second, in windows of `after` behind the death of
   // another device, and in those before.
-  Sample with_death;
-  Sample without_death;
-  Sample ratio;
+  Figure with_death;
+  Figure without_death;
+  Figure ratio;
 };
 
 struct Result {

@@ -34,8 +34,8 @@ TEST(SoakTest, TwentyKillsUnderLoadLoseAndLeakNothing) {
   EXPECT_EQ(result.kills, 20u);
   EXPECT_GT(result.done, 1000u);
   EXPECT_GT(result.replies, 1000u);
-  EXPECT_GT(result.figures.gpud_closed_us.size(), 0u);
-  EXPECT_GT(result.figures.first_end_ms.size(), 0u);
+  EXPECT_GT(result.figures.gpud_closed_us.all.size(), 0u);
+  EXPECT_GT(result.figures.first_end_ms.all.size(), 0u);
 }
 
 TEST(SoakTest, AHangIsAVerdict) {
