@@ -37,9 +37,9 @@ constexpr const char* kProcesses[] = {kGpud, "nic0", "fpga0", kHost,
                                       kNeighbour};
 // Recorders hold the events of several rounds.
 constexpr char kTopology[] = R"(
-gpu: {backend: cpu, workers: 1, memory: 512MiB, record: 262144,
+gpu: {backend: cpu, workers: 1, memory: 512MiB, record: 524288,
       restart: on_failure}
-record: 131072
+record: 262144
 devices:
   - {name: nic0, kind: nic, udp_port: 0, tcp_port: 0, table_entries: 4096,
      store_bytes: 1MiB, restart: on_failure}
@@ -56,6 +56,11 @@ constexpr milliseconds kAnswer{1000};
 // How long what a death leaves may take to be cleared away.
 constexpr milliseconds kClearing{5000};
 constexpr uint64_t kProgress = 5;
+// Recorders hold several times as much.
+constexpr Nanoseconds kKeepUp = 1'500'000'000;
+// Who takes longer is told of in the round's line.
+constexpr double kSlowMs = 1000;
+constexpr milliseconds kSlice{500};
 constexpr Nanoseconds kMillisecond = 1'000'000;
 // What allocators and gRPC's pollers keep of what they had once.
 constexpr uint64_t kKeptKb = 48 * 1024;
@@ -162,7 +167,11 @@ class Run {
   // In words, too.
   std::string Measure(const Segment& segment, const Death& death,
                       const Target& target, bool quiet, DeathWatch* watch);
-  void CountSegment(const Segment& segment, TargetResult* target);
+  // For the target of the round.
+  void CountSegment(const Segment& segment);
+  Segment ReadSegment();
+  // A reading before recorders overwrite what none has seen.
+  void KeepUp();
   void End();
   pid_t PidOf(const std::string& name);
   // CPU time of the testbed's processes, all of which run.
@@ -174,6 +183,10 @@ class Run {
   std::mt19937_64 random_;
   std::unique_ptr<FaultTestbed> lab_;
   Segments segments_;
+  Nanoseconds read_ns_ = 0;         // the last reading
+  TargetResult* target_ = nullptr;  // of this round
+  uint64_t events_ = 0;             // in this round
+  std::string last_missing_;        // of WaitForAll(), before all was there
   Belongings at_start_;
   std::map<std::string, Holdings> held_at_start_;
   std::vector<size_t> order_;  // of targets that have not had their turn
@@ -313,15 +326,29 @@ std::string Run::WaitForAll() {
   ran_ = false;
   for (const char* name : kNics) replies_[name] = lab_->Replies(name);
   std::string missing;
+  last_missing_.clear();
   const bool all = Eventually(
       [&] {
+        KeepUp();
         const auto look = TakeLook(&missing);
         if (!look) return false;
         missing = MissingIn(*look);
+        if (!missing.empty()) last_missing_ = missing;
         return missing.empty();
       },
       options_.bound);
   return all ? "" : missing;
+}
+
+void Run::KeepUp() {
+  if (shm::NowNs() < read_ns_ + kKeepUp) return;
+  CountSegment(ReadSegment());
+}
+
+Segment Run::ReadSegment() {
+  Segment segment = segments_.Read(lab_->paths().recorder_directory());
+  read_ns_ = shm::NowNs();
+  return segment;
 }
 
 std::optional<Belongings> Run::TakeBelongings(std::string* why) {
@@ -465,14 +492,23 @@ bool Run::Start() {
 std::string Run::Strike(const Target& target, const std::string& fault,
                         const std::string& words) {
   if (target.way == Way::kLoad) {
-    const auto struck = lab_->WaitForStrike(fault, 1, options_.bound);
-    return struck ? "" : struck.message();
+    std::string waited;
+    const bool struck = Eventually(
+        [&] {
+          KeepUp();
+          const auto now = lab_->WaitForStrike(fault, 1, kSlice);
+          waited = now.message();
+          return static_cast<bool>(now);
+        },
+        options_.bound);
+    return struck ? "" : waited;
   }
   const auto end = std::chrono::steady_clock::now() + options_.bound;
   while (!lab_->WaitForStrike(fault, 1, milliseconds(0))) {
     if (std::chrono::steady_clock::now() >= end) {
       return words + " is never struck";
     }
+    KeepUp();
     if (target.way == Way::kVisit) {
       Visit(lab_->directory());
     } else {
@@ -525,7 +561,7 @@ std::string Run::Measure(const Segment& segment, const Death& death,
   return words;
 }
 
-void Run::CountSegment(const Segment& segment, TargetResult* target) {
+void Run::CountSegment(const Segment& segment) {
   using ledger::Fault;
   result_->rung += segment.rung;
   result_->done += segment.done;
@@ -535,7 +571,9 @@ void Run::CountSegment(const Segment& segment, TargetResult* target) {
   }
   for (const std::string& sentence : segment.violations) Wrong(sentence);
   for (const std::string& sentence : segment.gaps) Wrong(sentence);
+  TargetResult* const target = target_;
   if (target == nullptr) return;
+  events_ += segment.done + segment.failed;
   target->lost += segment.of(Fault::kLost);
   target->duplicated += segment.of(Fault::kDuplicated);
   target->other_violations += segment.of(Fault::kUnexpected) +
@@ -546,6 +584,8 @@ void Run::CountSegment(const Segment& segment, TargetResult* target) {
 
 bool Run::Round(uint32_t number, TargetResult* result) {
   const Target& target = result->target;
+  target_ = result;
+  events_ = 0;
   const std::string point(faults::InfoOf(target.point).name);
   const uint64_t nth =
       std::uniform_int_distribution<uint64_t>(1, target.most)(random_);
@@ -554,12 +594,13 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   const auto hung = [&](const std::string& at, const std::string& what) {
     ++result->hangs;
     // What is lost may be why.
-    CountSegment(segments_.Read(lab_->paths().recorder_directory()), result);
+    CountSegment(ReadSegment());
     Wrong(fmt::format("{}: hung at {} for {} ms: {}", words, at,
                       options_.bound.count(), what));
     return false;
   };
 
+  const size_t wrong_before = result_->wrong.size();
   if (options_.disturb) options_.disturb(*lab_);
   bench::ForeignMeter meter;
   meter.Start(CpuOfAll());
@@ -602,6 +643,8 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   }
   const double served = Ms(shm::NowNs() - death.time_ns);
   result->served_ms.Add(served);
+  const std::string slow =
+      served < kSlowMs ? "" : ", the last was: " + last_missing_;
   const int times = target.role == kGpud ? 2 : 1;
   PassUntil(death.time_ns + times * options_.after.count() * kMillisecond);
   const uint64_t replies_after = lab_->Replies(kNeighbour);
@@ -617,9 +660,9 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   }
   (void)lab_->board().Clear(fault);
 
-  const Segment segment = segments_.Read(lab_->paths().recorder_directory());
+  const Segment segment = ReadSegment();
   const std::string figures = Measure(segment, death, target, quiet, &watch);
-  CountSegment(segment, result);
+  CountSegment(segment);
   std::string why;
   if (const auto look = TakeLook(&why)) LookAtCounters(look->devices);
   const std::vector<std::string> leaks = Leaks();
@@ -628,10 +671,10 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   AddToTrends();
   Say(fmt::format(
       "{}/{}  {} at {}, passage {}: all get on after {:.0f} ms; {} events, {} "
-      "violations, {} leaks, {} gaps, others {:.0f} %{}",
-      number, options_.kills, target.role, point, nth, served,
-      segment.done + segment.failed, segment.violations.size(), leaks.size(),
-      segment.gaps.size(), 100 * others, figures));
+      "violations, {} leaks, others {:.0f} %{}{}",
+      number, options_.kills, target.role, point, nth, served, events_,
+      result_->wrong.size() - wrong_before - leaks.size(), leaks.size(),
+      100 * others, figures, slow));
   return true;
 }
 
@@ -682,8 +725,8 @@ void Run::End() {
       },
       options_.bound);
   if (!ended) Wrong("at the end: " + rest);
-  const Segment last = segments_.Read(lab_->paths().recorder_directory());
-  CountSegment(last, nullptr);
+  target_ = nullptr;
+  CountSegment(ReadSegment());
   if (const auto down = lab_->Down(); !down) Wrong(down.message());
   const std::set<std::string> shared = SharedMemoryFiles();
   for (const std::string& file : shared) {
