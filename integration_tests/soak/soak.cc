@@ -671,7 +671,7 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   AddToTrends();
   Say(fmt::format(
       "{}/{}  {} at {}, passage {}: all get on after {:.0f} ms; {} events, {} "
-      "violations, {} leaks, others {:.0f} %{}{}",
+      "wrong, {} leaks, others {:.0f} %{}{}",
       number, options_.kills, target.role, point, nth, served, events_,
       result_->wrong.size() - wrong_before - leaks.size(), leaks.size(),
       100 * others, figures, slow));

@@ -41,14 +41,14 @@ TEST(SoakTest, TwentyKillsUnderLoadLoseAndLeakNothing) {
 TEST(SoakTest, AHangIsAVerdict) {
   Options options = Short(3);
   options.only = {"nic0"};
-  options.bound = milliseconds(3000);
+  options.bound = milliseconds(8000);
   options.disturb = [](testing::FaultTestbed& lab) {
     EXPECT_TRUE(lab.Signal("fpga0", SIGSTOP));
   };
   const Result result = Soak(options);
   EXPECT_EQ(result.kills, 1u);
   EXPECT_THAT(result.wrong,
-              Contains(AllOf(HasSubstr("hung at its return for 3000 ms"),
+              Contains(AllOf(HasSubstr("hung at its return for 8000 ms"),
                              HasSubstr("fpga0"))));
 }
 
@@ -56,7 +56,7 @@ TEST(SoakTest, AHangIsAVerdict) {
 TEST(SoakTest, ALostCompletionIsAHang) {
   Options options = Short(1);
   options.only = {"nic0"};
-  options.bound = milliseconds(3000);
+  options.bound = milliseconds(8000);
   options.disturb = [](testing::FaultTestbed& lab) {
     ASSERT_TRUE(lab.Inject({.name = "lost",
                             .process = "gpud",
