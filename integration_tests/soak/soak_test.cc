@@ -38,6 +38,16 @@ TEST(SoakTest, TwentyKillsUnderLoadLoseAndLeakNothing) {
   EXPECT_GT(result.figures.first_end_ms.all.size(), 0u);
 }
 
+// More often than a supervisor takes for a row that does not help.
+TEST(SoakTest, OneProcessMayDieAgainAndAgain) {
+  Options options = Short(7);
+  options.only = {"nic.send"};  // which only nic0 passes
+  options.bound = milliseconds(8000);
+  const Result result = Soak(options);
+  EXPECT_THAT(result.wrong, IsEmpty());
+  EXPECT_EQ(result.kills, 7u);
+}
+
 TEST(SoakTest, AHangIsAVerdict) {
   Options options = Short(3);
   options.only = {"nic0"};
