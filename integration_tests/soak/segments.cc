@@ -30,7 +30,11 @@ void CountNew(const shm::FlightRecording& recording, shm::Nanoseconds since,
 
 Segment Segments::Judge(std::vector<shm::FlightRecording> recordings,
                         const std::vector<std::string>& unreadable) {
-  Segment segment{.gaps = unreadable};
+  Segment segment;
+  for (const std::string& sentence : unreadable) {
+    if (unreadable_.contains(sentence)) segment.gaps.push_back(sentence);
+  }
+  unreadable_ = {unreadable.begin(), unreadable.end()};
   std::map<File, Seen> seen;
   std::set<uint32_t> ended;  // pids of devices
   for (const shm::FlightRecording& recording : recordings) {

@@ -45,7 +45,8 @@ class Segments {
   // overwritten: more than events can be in flight.
   static constexpr uint64_t kOverlap = 4096;
 
-  // Judges what is new.
+  // Judges what is new. A file that its process is just making cannot be read
+  // yet: a gap is one that could not be read by two readings in a row.
   Segment Judge(std::vector<shm::FlightRecording> recordings,
                 const std::vector<std::string>& unreadable = {});
   // Reads the folder, judges, and removes the files of processes that had
@@ -61,7 +62,8 @@ class Segments {
   };
 
   std::map<File, Seen> seen_;
-  std::set<std::string> told_;  // violations
+  std::set<std::string> unreadable_;  // by the last reading
+  std::set<std::string> told_;        // violations
 };
 
 }  // namespace carillon::soak

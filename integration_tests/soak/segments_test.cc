@@ -86,6 +86,14 @@ TEST_F(SegmentsTest, AFirstReadingMustHaveSeenAll) {
   EXPECT_THAT(Judge().gaps, SizeIs(1));
 }
 
+TEST_F(SegmentsTest, AFileThatStaysUnreadableIsAGap) {
+  const std::vector<std::string> half_made = {"nic0-7.rec has no magic"};
+  EXPECT_THAT(segments_.Judge(story_.recordings, half_made).gaps, IsEmpty());
+  EXPECT_THAT(segments_.Judge(story_.recordings, half_made).gaps, SizeIs(1));
+  EXPECT_THAT(segments_.Judge(story_.recordings).gaps, IsEmpty());
+  EXPECT_THAT(segments_.Judge(story_.recordings, half_made).gaps, IsEmpty());
+}
+
 TEST_F(SegmentsTest, ADevicesEndTellsWhatIsUnknown) {
   story_.RingBell(ring_, 2);
   EXPECT_THAT(Judge().unknown, ::testing::Each(0u));
