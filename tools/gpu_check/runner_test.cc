@@ -253,8 +253,9 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
       EXPECT_FALSE(step.expects_no_gpu);
     }
   }
-  EXPECT_THAT(names, ::testing::ElementsAre("info", "probes", "kernels",
-                                            "paths", "sanitizer", "bench"));
+  EXPECT_THAT(
+      names, ::testing::ElementsAre("info", "probes", "kernels", "paths",
+                                    "faults", "hostile", "sanitizer", "bench"));
 }
 
 TEST(Parts, OfADryRunWithoutADriverAllExpectNoGpu) {
