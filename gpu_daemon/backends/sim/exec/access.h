@@ -1,0 +1,18 @@
+// Where the lanes' addresses lie in the host's memory. For the files of
+// operations' code (lanes.h), once for each set of instructions.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_EXEC_ACCESS_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_EXEC_ACCESS_H_
+
+#include "gpu_daemon/backends/sim/exec/lanes.h"
+
+namespace carillon::sim::CARILLON_SIM_ISA {
+
+// Fills Core::access and, for every lane, Core::host; those that are not in the
+// mask get Core::nowhere. `bytes`: that each lane touches, 16 at most. False: a
+// fault is reported.
+bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
+             bool store, bool atomic);
+
+}  // namespace carillon::sim::CARILLON_SIM_ISA
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_EXEC_ACCESS_H_

@@ -1,0 +1,193 @@
+#include "gpu_daemon/backends/sim/exec/functional.h"
+
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace carillon::sim {
+namespace {
+
+// Of a warp, before the next one of its block has its turn.
+constexpr uint64_t kSlice = 1 << 14;
+// Turns of all warps of a block, before other blocks have theirs.
+constexpr int kRounds = 16;
+// That take turns; more wait until one of these ends.
+constexpr size_t kMostBlocks = 256;
+
+std::string Text(const Dim3& dim) {
+  return fmt::format("{}x{}x{}", dim.x, dim.y, dim.z);
+}
+
+}  // namespace
+
+absl::Status CheckLaunch(const Launch& launch) {
+  const auto wrong = [&](std::string what) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}", launch.kernel->name, what));
+  };
+  const auto outside = [](const Dim3& dim, uint32_t x, uint32_t y, uint32_t z) {
+    return dim.x == 0 || dim.y == 0 || dim.z == 0 || dim.x > x || dim.y > y ||
+           dim.z > z;
+  };
+  if (outside(launch.grid, 0x7fffffff, 65535, 65535)) {
+    return wrong(fmt::format(
+        "grid {}: dimensions are from 1 to 2147483647, 65535 and 65535",
+        Text(launch.grid)));
+  }
+  if (outside(launch.block, 1024, 1024, 64) || launch.block.count() > 1024) {
+    return wrong(fmt::format(
+        "block {}: dimensions are from 1 to 1024, 1024 and 64, with at most "
+        "1024 threads",
+        Text(launch.block)));
+  }
+  const ptx::Function& source = *launch.kernel->source;
+  const auto& required = source.required_block;
+  if (required[0] != 0 &&
+      (launch.block.x != required[0] || launch.block.y != required[1] ||
+       launch.block.z != required[2])) {
+    return wrong(fmt::format("block {}: the kernel is for blocks of {}x{}x{}",
+                             Text(launch.block), required[0], required[1],
+                             required[2]));
+  }
+  const auto& most = source.max_block;
+  if (most[0] != 0 &&
+      launch.block.count() > uint64_t{most[0]} * most[1] * most[2]) {
+    return wrong(fmt::format("block {}: the kernel is for at most {} threads",
+                             Text(launch.block),
+                             uint64_t{most[0]} * most[1] * most[2]));
+  }
+  constexpr uint64_t kMostShared = 227 << 10;
+  if (uint64_t{launch.kernel->static_shared_bytes} +
+          launch.dynamic_shared_bytes >
+      kMostShared) {
+    return wrong(fmt::format("{} bytes of shared memory: a block has {}",
+                             uint64_t{launch.kernel->static_shared_bytes} +
+                                 launch.dynamic_shared_bytes,
+                             kMostShared));
+  }
+  const uint64_t parameters = source.ParameterBytes();
+  if (launch.parameters.size() != parameters) {
+    return wrong(fmt::format("{} bytes of parameters: it has {}",
+                             launch.parameters.size(), parameters));
+  }
+  return absl::OkStatus();
+}
+
+FunctionalGpu::FunctionalGpu(Memory* memory, Options options)
+    : options_(std::move(options)), core_(memory) {
+  core_.printed = options_.printed;
+  core_.nanoseconds = options_.nanoseconds;
+}
+
+absl::Status FunctionalGpu::Failure(const Launch& launch,
+                                    absl::Status status) const {
+  return core_.fault
+             ? absl::InternalError(Describe(*launch.program, *core_.fault))
+             : std::move(status);
+}
+
+absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
+  if (auto status = CheckLaunch(launch); !status.ok()) return status;
+  core_.fault.reset();
+  core_.hints.clear();
+  error_ = absl::OkStatus();
+  idle_ = 0;
+  Result result;
+  std::vector<Block*> resident;
+  std::vector<Block*> free;
+  for (Block& block : blocks_) free.push_back(&block);
+  Dim3 next{0, 0, 0};
+  bool more = true;
+  const auto open = [&] {
+    if (free.empty()) free.push_back(&blocks_.emplace_back());
+    free.back()->Start(launch, next, &core_);
+    resident.push_back(free.back());
+    free.pop_back();
+    if (++next.x < launch.grid.x) return;
+    next.x = 0;
+    if (++next.y < launch.grid.y) return;
+    next.y = 0;
+    more = ++next.z < launch.grid.z;
+  };
+  open();
+  while (!resident.empty()) {
+    for (size_t i = 0; i < resident.size();) {
+      switch (RunBlock(*resident[i], &result.warp_instructions)) {
+        case Turn::kDone:
+          ++result.blocks;
+          free.push_back(resident[i]);
+          resident.erase(resident.begin() + static_cast<ptrdiff_t>(i));
+          break;
+        case Turn::kSpins:
+          ++i;
+          break;
+        case Turn::kFailed:
+          return Failure(launch, error_);
+      }
+    }
+    // The next one, or while all spin, one more.
+    if (more && resident.size() < kMostBlocks) open();
+    if (options_.cancelled && options_.cancelled()) {
+      return absl::CancelledError(
+          fmt::format("{} was cancelled", launch.kernel->name));
+    }
+  }
+  return result;
+}
+
+FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
+  for (int round = 0; round < kRounds; ++round) {
+    bool ran = false;
+    for (uint32_t w = 0; w < block.warps(); ++w) {
+      Warp& warp = block.warp(w);
+      if (warp.state() != Warp::State::kReady) continue;
+      ran = true;
+      const uint64_t writes = core_.writes;
+      uint64_t budget = kSlice;
+      warp.Run(budget);
+      const uint64_t done = kSlice - budget;
+      *executed += done;
+      core_.clock += done;
+      if (core_.fault) return Turn::kFailed;
+      const bool on =
+          core_.writes != writes || warp.state() != Warp::State::kReady;
+      idle_ = on ? 0 : idle_ + done;
+      if (options_.no_progress_limit != 0 &&
+          idle_ > options_.no_progress_limit) {
+        const Program& program = *warp.launch().program;
+        const OpInfo& info = program.info[warp.pc()];
+        error_ = absl::DeadlineExceededError(fmt::format(
+            "{}: no progress for {} warp instructions; warp {} of block "
+            "({}, {}, {}) is at {}:{}: {}",
+            warp.launch().kernel->name, idle_, w, block.index().x,
+            block.index().y, block.index().z, program.module->file,
+            info.at.line, info.name));
+        return Turn::kFailed;
+      }
+      if (block.live_warps() == 0) return Turn::kDone;
+    }
+    if (!ran) {
+      const Warp* waiting = nullptr;
+      for (uint32_t w = 0; w < block.warps(); ++w) {
+        if (block.warp(w).state() == Warp::State::kAtBarrier) {
+          waiting = &block.warp(w);
+          break;
+        }
+      }
+      const Program& program = *waiting->launch().program;
+      // It waits after the barrier.
+      const OpInfo& info = program.info[waiting->pc() - 1];
+      error_ = absl::AbortedError(fmt::format(
+          "{}: {}:{}: {}: warp {} of block ({}, {}, {}) waits for warps that "
+          "never come: they wait at other barriers",
+          waiting->launch().kernel->name, program.module->file, info.at.line,
+          info.name, waiting->index(), block.index().x, block.index().y,
+          block.index().z));
+      return Turn::kFailed;
+    }
+  }
+  return Turn::kSpins;
+}
+
+}  // namespace carillon::sim
