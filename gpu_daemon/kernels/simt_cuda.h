@@ -2,9 +2,9 @@
 // file.
 //
 // Each kernel gives carillon_<name>(Args, uint32_t* fail_status), extern "C",
-// to launch as it is; the forms of simt_event_cuda.h, which complete an event;
-// and <name>_cuda::Run(args, thread) for what brings its own __global__ around
-// it.
+// to launch as it is; unless CARILLON_PLAIN_FORMS is defined, the forms of
+// simt_event_cuda.h, which complete an event; and <name>_cuda::Run(args, thread)
+// for what brings its own __global__ around it.
 #ifndef CARILLON_GPU_DAEMON_KERNELS_SIMT_CUDA_H_
 #define CARILLON_GPU_DAEMON_KERNELS_SIMT_CUDA_H_
 

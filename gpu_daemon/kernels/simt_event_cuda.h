@@ -168,6 +168,9 @@ __device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
 }  // namespace cuda_form
 }  // namespace carillon::simt
 
+#if defined(CARILLON_PLAIN_FORMS)
+#define CARILLON_EVENT_FORM(name)
+#else
 #define CARILLON_EVENT_FORM(name)                                        \
   extern "C" __global__ void carillon_event_##name(                      \
       ::carillon::gpud::EventFrame* frame) {                             \
@@ -182,6 +185,7 @@ __device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
       const __grid_constant__ name##_cuda::ArgsType args) {              \
     ::carillon::simt::RunEvent<name##_cuda>(frame, args);                \
   }
+#endif
 
 // Only in the module that has the resident event warps; nvcc's host code could
 // not name it in a namespace.
