@@ -13,15 +13,16 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
   Core& core = warp.core();
   const auto& address = core.access.address;
   const auto first = static_cast<uint32_t>(__builtin_ctz(mask));
+  const SegmentTable& segments = *core.segments;
   size_t& hint = core.hints[op.pc];
-  if (hint >= core.memory->segments() ||
-      !core.memory->segment(hint).Contains(address[first], bytes)) {
-    hint = core.memory->Find(address[first], bytes);
-    if (hint == Memory::kNone) {
+  if (hint >= segments.size() ||
+      !segments.segment(hint).Contains(address[first], bytes)) {
+    hint = segments.Find(address[first], bytes);
+    if (hint == SegmentTable::kNone) {
       return GlobalFault(op, warp, first, bytes, nullptr);
     }
   }
-  const Segment& segment = core.memory->segment(hint);
+  const Segment& segment = segments.segment(hint);
   if (store && !segment.writable) {
     return GlobalFault(op, warp, first, bytes, &segment);
   }
@@ -40,11 +41,11 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
   }
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
-    const size_t index = core.memory->Find(address[lane], bytes);
-    if (index == Memory::kNone) {
+    const size_t index = segments.Find(address[lane], bytes);
+    if (index == SegmentTable::kNone) {
       return GlobalFault(op, warp, lane, bytes, nullptr);
     }
-    const Segment& other = core.memory->segment(index);
+    const Segment& other = segments.segment(index);
     if (store && !other.writable) {
       return GlobalFault(op, warp, lane, bytes, &other);
     }

@@ -41,7 +41,7 @@ bool GlobalFault(const Op& op, Warp& warp, uint32_t lane, uint32_t bytes,
                 ? fmt::format("a store to {:#x}: '{}' is read-only", address,
                               segment->name)
                 : fmt::format("{} bytes at {:#x}: {}", bytes, address,
-                              core.memory->Describe(address)));
+                              core.segments->Describe(address)));
   return false;
 }
 

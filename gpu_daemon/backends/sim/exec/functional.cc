@@ -74,7 +74,7 @@ absl::Status CheckLaunch(const Launch& launch) {
   return absl::OkStatus();
 }
 
-FunctionalGpu::FunctionalGpu(Memory* memory, Options options)
+FunctionalGpu::FunctionalGpu(const Memory* memory, Options options)
     : options_(std::move(options)), core_(memory) {
   core_.printed = options_.printed;
   core_.nanoseconds = options_.nanoseconds;
@@ -87,12 +87,39 @@ absl::Status FunctionalGpu::Failure(const Launch& launch,
              : std::move(status);
 }
 
-absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
-  if (auto status = CheckLaunch(launch); !status.ok()) return status;
+void FunctionalGpu::Prepare(const Launch& launch) {
+  core_.Prepare(*launch.program);
   core_.fault.reset();
-  core_.hints.clear();
   error_ = absl::OkStatus();
   idle_ = 0;
+}
+
+absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
+    const Launch& launch, const Dim3& index) {
+  Prepare(launch);
+  if (blocks_.empty()) blocks_.emplace_back();
+  Block& block = blocks_.front();
+  block.Start(launch, index, &core_);
+  Result result{.blocks = 1};
+  for (;;) {
+    switch (RunBlock(block, &result.warp_instructions)) {
+      case Turn::kDone:
+        return result;
+      case Turn::kFailed:
+        return Failure(launch, error_);
+      case Turn::kSpins:
+        break;
+    }
+    if (options_.cancelled && options_.cancelled()) {
+      return absl::CancelledError(
+          fmt::format("{} was cancelled", launch.kernel->name));
+    }
+  }
+}
+
+absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
+  if (auto status = CheckLaunch(launch); !status.ok()) return status;
+  Prepare(launch);
   Result result;
   std::vector<Block*> resident;
   std::vector<Block*> free;

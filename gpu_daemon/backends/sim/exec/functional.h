@@ -34,7 +34,7 @@ class FunctionalGpu {
     std::function<uint64_t()> nanoseconds;  // %globaltimer
   };
 
-  FunctionalGpu(Memory* memory, Options options);
+  FunctionalGpu(const Memory* memory, Options options);
 
   struct Result {
     uint64_t warp_instructions = 0;
@@ -44,9 +44,12 @@ class FunctionalGpu {
   // place in the PTX, lane, warp and block), DeadlineExceeded (no progress),
   // Aborted (a barrier that its warps do not all reach), Cancelled.
   absl::StatusOr<Result> Run(const Launch& launch);
+  // One block of a launch that CheckLaunch() has found good.
+  absl::StatusOr<Result> RunOneBlock(const Launch& launch, const Dim3& index);
 
  private:
   enum class Turn { kDone, kSpins, kFailed };
+  void Prepare(const Launch& launch);
   Turn RunBlock(Block& block, uint64_t* executed);
   absl::Status Failure(const Launch& launch, absl::Status status) const;
 

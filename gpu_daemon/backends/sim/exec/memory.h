@@ -11,8 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,7 +29,8 @@ inline constexpr DeviceAddress kSharedWindow = uint64_t{1} << 32;
 inline constexpr DeviceAddress kLocalWindow = uint64_t{2} << 32;
 inline constexpr DeviceAddress kParamWindow = uint64_t{3} << 32;
 inline constexpr DeviceAddress kFirstGlobal = uint64_t{1} << 40;
-// Of the address space that is left for segments.
+// Of the address space, for what is allocated: below where Linux has the memory
+// of a process on x86-64.
 inline constexpr uint64_t kGlobalBytes = uint64_t{1} << 46;
 
 struct Segment {
@@ -42,17 +45,42 @@ struct Segment {
   }
 };
 
-// Not thread safe: nothing may execute while segments come and go.
+// All segments at one moment, by address. Immutable.
+class SegmentTable {
+ public:
+  explicit SegmentTable(std::vector<Segment> segments)
+      : segments_(std::move(segments)) {}
+
+  // The index of the segment that has all of these bytes; kNone otherwise.
+  static constexpr size_t kNone = ~size_t{0};
+  size_t Find(DeviceAddress address, uint64_t bytes) const;
+  const Segment& segment(size_t index) const { return segments_[index]; }
+  size_t size() const { return segments_.size(); }
+  const std::vector<Segment>& segments() const { return segments_; }
+  // "12 bytes past the end of 'b' (0x10000000400, 1024 bytes)".
+  std::string Describe(DeviceAddress address) const;
+
+ private:
+  // The first segment that begins after the address.
+  std::vector<Segment>::const_iterator After(DeviceAddress address) const;
+
+  const std::vector<Segment> segments_;
+};
+
+// Thread safe. What executes works with the segments that were there when it
+// began, so none may be freed while something that reaches it executes.
 class Memory {
  public:
-  Memory() = default;
+  Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   // Zeroed bytes of it, at a multiple of 256. Errors: InvalidArgument (no
   // bytes), ResourceExhausted.
   absl::StatusOr<DeviceAddress> Allocate(uint64_t bytes, std::string name);
-  // The caller's memory, which must outlive its mapping. Errors: as Allocate().
+  // The caller's memory, at its own address, which must outlive its mapping.
+  // Errors: InvalidArgument (no bytes), AlreadyExists (it is mapped, in part or
+  // whole).
   absl::StatusOr<DeviceAddress> Map(std::span<std::byte> host, bool writable,
                                     std::string name);
   // A segment by its first address. Errors: NotFound.
@@ -61,20 +89,15 @@ class Memory {
   // Where the host has it. Errors: OutOfRange (names the nearest segment),
   // PermissionDenied (`write`, and it is read-only).
   absl::StatusOr<std::span<std::byte>> At(DeviceAddress address, uint64_t bytes,
-                                          bool write = false);
+                                          bool write = false) const;
 
-  // The index of the segment that has all of these bytes; kNone otherwise.
-  static constexpr size_t kNone = ~size_t{0};
-  size_t Find(DeviceAddress address, uint64_t bytes) const;
-  const Segment& segment(size_t index) const { return segments_[index]; }
-  size_t segments() const { return segments_.size(); }
-  // "12 bytes past the end of 'b' (0x10000000400, 1024 bytes)".
-  std::string Describe(DeviceAddress address) const;
+  std::shared_ptr<const SegmentTable> table() const;
 
  private:
-  absl::StatusOr<DeviceAddress> Place(Segment segment);
+  void Add(Segment segment);  // lock held
 
-  std::vector<Segment> segments_;  // by address
+  mutable std::mutex mutex_;
+  std::shared_ptr<const SegmentTable> table_;
   std::vector<std::pair<DeviceAddress, std::unique_ptr<std::byte[]>>> owned_;
   DeviceAddress next_ = kFirstGlobal;
 };

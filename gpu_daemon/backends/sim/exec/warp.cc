@@ -29,15 +29,23 @@ std::string Describe(const Program& program, const Fault& fault) {
       fault.block.y, fault.block.z);
 }
 
+void Core::Prepare(const Program& program) {
+  auto now = memory->table();
+  if (now != segments) {
+    segments = std::move(now);
+    hints.clear();
+  }
+  if (hints.size() < program.ops.size()) {
+    hints.resize(program.ops.size(), SegmentTable::kNone);
+  }
+}
+
 void Warp::Start(const Launch& launch, Block* block, uint32_t index,
                  Core* core) {
   launch_ = &launch;
   block_ = block;
   index_ = index;
   core_ = core;
-  if (core->hints.size() < launch.program->ops.size()) {
-    core->hints.resize(launch.program->ops.size(), Memory::kNone);
-  }
   const uint32_t first = index * kLanes;
   live_ = FirstLanes(launch.block_threads() - first);
   Dim3 at{first % launch.block.x, first / launch.block.x % launch.block.y,

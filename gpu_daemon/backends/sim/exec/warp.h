@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,9 +71,13 @@ struct Access {
 
 // What executes warps, one at a time: an SM, or a host thread. Not thread safe.
 struct Core {
-  explicit Core(Memory* memory) : memory(memory) {}
+  explicit Core(const Memory* memory) : memory(memory) {}
 
-  Memory* const memory;
+  // Looks at what segments there are, for a program. Before blocks start.
+  void Prepare(const Program& program);
+
+  const Memory* const memory;
+  std::shared_ptr<const SegmentTable> segments;
   uint32_t sm = 0;
   uint32_t sms = 1;
   // Cycles that have passed; a functional run counts warp instructions.
