@@ -7,8 +7,14 @@
 #include "gpu_daemon/kernels/figures/fig_bp.cuh"
 #include "gpu_daemon/kernels/figures/fig_conv1.cuh"
 #include "gpu_daemon/kernels/figures/fig_conv2.cuh"
+#include "gpu_daemon/kernels/figures/fig_hotsp.cuh"
+#include "gpu_daemon/kernels/figures/fig_hrtwl.cuh"
 #include "gpu_daemon/kernels/figures/fig_ipv4.cuh"
 #include "gpu_daemon/kernels/figures/fig_ipv6.cuh"
+#include "gpu_daemon/kernels/figures/fig_kmn.cuh"
+#include "gpu_daemon/kernels/figures/fig_lud.cuh"
 #include "gpu_daemon/kernels/figures/fig_memc.cuh"
+#include "gpu_daemon/kernels/figures/fig_sc.cuh"
+#include "gpu_daemon/kernels/figures/fig_srad.cuh"
 
 #endif  // CARILLON_GPU_DAEMON_KERNELS_FIGURES_FIGURE_KERNELS_H_
