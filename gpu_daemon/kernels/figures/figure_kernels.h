@@ -9,6 +9,7 @@
 #include "gpu_daemon/kernels/figures/fig_conv2.cuh"
 #include "gpu_daemon/kernels/figures/fig_hotsp.cuh"
 #include "gpu_daemon/kernels/figures/fig_hrtwl.cuh"
+#include "gpu_daemon/kernels/figures/fig_ipsec.cuh"
 #include "gpu_daemon/kernels/figures/fig_ipv4.cuh"
 #include "gpu_daemon/kernels/figures/fig_ipv6.cuh"
 #include "gpu_daemon/kernels/figures/fig_kmn.cuh"
