@@ -3,6 +3,7 @@
 Both make nothing when CUDA is absent.
 """
 
+load("//bazel:embed.bzl", "embed")
 load("@cuda//:defs.bzl", "CUDA_PRESENT", "CUDA_RELEASE", "NVCC")
 
 # Machine code for A100 and H100/H200, and PTX for what comes after them.
@@ -103,43 +104,6 @@ def cuda_library(
         **kwargs
     )
 
-_ASSEMBLER = """\
-.section .rodata
-.balign 64
-.global {symbol}_begin
-.hidden {symbol}_begin
-{symbol}_begin:
-.incbin "{path}"
-.global {symbol}_end
-.hidden {symbol}_end
-{symbol}_end:
-.section .note.GNU-stack, "", %progbits
-"""
-
-_HEADER = """\
-#ifndef {guard}
-#define {guard}
-
-#include <cstddef>
-#include <span>
-
-extern "C" {{
-__attribute__((visibility("hidden"))) extern const std::byte {symbol}_begin[];
-__attribute__((visibility("hidden"))) extern const std::byte {symbol}_end[];
-}}
-
-namespace {namespace} {{
-
-// {sources}, as a fatbin in this binary.
-inline std::span<const std::byte> {accessor}() {{
-  return {{{symbol}_begin, {symbol}_end}};
-}}
-
-}}  // namespace {namespace}
-
-#endif  // {guard}
-"""
-
 def _fatbin_impl(ctx):
     if len(ctx.files.srcs) != 1:
         fail("cuda_fatbin takes one .cu file")
@@ -148,31 +112,7 @@ def _fatbin_impl(ctx):
     fatbin = ctx.actions.declare_file(name + ".fatbin")
     _compile(ctx, src, fatbin, "-fatbin")
 
-    # One symbol a target, whatever the output tree is called.
-    path = "%s/%s" % (ctx.label.package, name)
-    symbol = "carillon_" + path.replace("/", "_").replace("-", "_").replace(".", "_")
-    assembler = ctx.actions.declare_file(name + ".s")
-    ctx.actions.write(assembler, _ASSEMBLER.format(symbol = symbol, path = fatbin.path))
-    obj = ctx.actions.declare_file(name + "_bytes.o")
-
-    # By hand and not as a source of cc_library: that one would not notice that
-    # the bytes changed.
-    ctx.actions.run(
-        executable = "/usr/bin/as",
-        arguments = ["-o", obj.path, assembler.path],
-        inputs = [assembler, fatbin],
-        outputs = [obj],
-        mnemonic = "EmbedFatbin",
-        progress_message = "Embedding %s" % fatbin.short_path,
-    )
-    header = ctx.actions.declare_file(name + ".h")
-    ctx.actions.write(header, _HEADER.format(
-        guard = symbol.upper() + "_H_",
-        symbol = symbol,
-        namespace = ctx.attr.namespace,
-        accessor = ctx.attr.accessor,
-        sources = src.short_path,
-    ))
+    header, obj = embed(ctx, fatbin, name, ctx.attr.namespace, ctx.attr.accessor, "%s, as a fatbin" % src.short_path)
     return [
         DefaultInfo(files = depset([fatbin])),
         OutputGroupInfo(header = depset([header]), object = depset([obj])),

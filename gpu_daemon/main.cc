@@ -50,7 +50,7 @@ void AddOptions(CLI::App& app, Settings& settings) {
   app.add_option("--testbed", plane.testbed, "The testbed's name")
       ->capture_default_str();
   app.add_option("--backend", plane.backend,
-                 "What runs the kernels: auto, cpu or cuda")
+                 "What runs the kernels: auto, cuda, cpu or sim")
       ->capture_default_str();
   app.add_option("--workers", plane.workers,
                  "Threads that run thread blocks; 0: the cores but one")

@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
+#include "gpu_daemon/backends/sim/sim_backend.h"
 #ifdef CARILLON_HAVE_CUDA
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 #endif
@@ -33,6 +34,7 @@ constexpr BackendEntry kBackends[] = {
      }},
 #endif
     {"cpu", &CpuBackend::Create},
+    {"sim", &SimBackend::Create},
 };
 
 }  // namespace

@@ -29,15 +29,23 @@ CARILLON_DEVICE uint32_t Load32(const uint8_t* p) {
   return word;
 }
 
+// A GPU loads and stores whole words only where they are aligned. Elsewhere byte
+// by byte, in so many words: of a memcpy nvcc makes the store of a word, and then
+// one and the same store of both cases.
 CARILLON_DEVICE uint64_t Load64(const uint8_t* p) {
 #if defined(__CUDACC__)
-  // A GPU loads whole words only where they are aligned.
   if (reinterpret_cast<uintptr_t>(p) % sizeof(uint64_t) == 0) {
     return *reinterpret_cast<const uint64_t*>(p);
   }
-#endif
+  uint64_t word = 0;
+  CARILLON_UNROLL
+  for (uint32_t i = 0; i < sizeof(word); ++i) {
+    word |= static_cast<uint64_t>(p[i]) << (8 * i);
+  }
+#else
   uint64_t word;
   memcpy(&word, p, sizeof(word));
+#endif
   return word;
 }
 
@@ -47,8 +55,13 @@ CARILLON_DEVICE void Store64(uint8_t* p, uint64_t word) {
     *reinterpret_cast<uint64_t*>(p) = word;
     return;
   }
-#endif
+  CARILLON_UNROLL
+  for (uint32_t i = 0; i < sizeof(word); ++i) {
+    p[i] = static_cast<uint8_t>(word >> (8 * i));
+  }
+#else
   memcpy(p, &word, sizeof(word));
+#endif
 }
 
 // The lowest set bit's number; bits != 0.

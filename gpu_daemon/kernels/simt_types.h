@@ -89,6 +89,10 @@ enum FailStatus : uint32_t {
   kFailBadLaunch = 0x80000004,
   // The host has no memory for the state of the block's threads.
   kFailNoMemory = 0x80000005,
+  // What a GPU stops a kernel for: a bad address, a trap.
+  kFailFault = 0x80000006,
+  // It spins and nothing changes.
+  kFailNoProgress = 0x80000007,
 };
 
 // What Thread::Fail makes of a kernel's code.

@@ -34,6 +34,12 @@ CARILLON_HOST_DEVICE constexpr uint32_t CompletionStatus(uint32_t fail_status) {
     case simt::kFailNoMemory:
       found = shm::EventStatus::kNoMemory;
       break;
+    case simt::kFailFault:
+      found = shm::EventStatus::kKernelFault;
+      break;
+    case simt::kFailNoProgress:
+      found = shm::EventStatus::kTimedOut;
+      break;
     case simt::kFailBadArguments:
     case simt::kFailBadShape:
     case simt::kMaxKernelStatus:

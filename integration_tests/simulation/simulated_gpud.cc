@@ -34,7 +34,8 @@ class StepLauncher : public gpud::Launcher {
   void Run(size_t index) {
     Pending next = std::move(pending_.at(index));
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(index));
-    gpud::RunEvent(*next.event, next.sequence, next.entry, /*timed=*/false);
+    gpud::CpuBlockRunner runner;
+    gpud::RunEvent(runner, *next.event, next.sequence, next.entry, /*timed=*/false);
     next.event->memory().bell().Signal();
   }
   template <class Selects>

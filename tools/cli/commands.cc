@@ -9,6 +9,7 @@ constexpr char kRun[] = "Run a testbed";
 constexpr char kLook[] = "Look into it";
 constexpr char kSteer[] = "Steer it";
 constexpr char kBreak[] = "Break it on purpose";
+constexpr char kSimulate[] = "Simulate a GPU";
 constexpr char kProve[] = "Measure and prove";
 
 constexpr Command kCommands[] = {
@@ -85,6 +86,16 @@ constexpr Command kCommands[] = {
      MakeFaultInject},
     {"fault clear", kBreak, "take faults off a testbed's board",
      "carillon fault clear kill-1\ncarillon fault clear --all", MakeFaultClear},
+
+    {"sim run", kSimulate, "run a kernel of a PTX file on the simulated GPU",
+     "nvcc -ptx -arch=compute_75 saxpy.cu\n"
+     "carillon sim run saxpy.ptx saxpy --grid 4 --block 256 \\\n"
+     "    'f32[1024]=iota' 'f32[1024]=1' 2 1024 --show 1",
+     MakeSimRun},
+    {"sim ops", kSimulate, "the PTX that it runs, or what a file has of it",
+     "carillon sim ops\ncarillon sim ops saxpy.ptx", MakeSimOps},
+    {"sim cfg", kSimulate, "a kernel's control flow as a graph (DOT)",
+     "carillon sim cfg saxpy.ptx saxpy | dot -Tsvg > saxpy.svg", MakeSimCfg},
 
     {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
     {"test", kProve, "run all tests",

@@ -5,8 +5,10 @@
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/baseline_launcher.h"
+#include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/backends/cpu/edge_launcher.h"
 #include "gpu_daemon/backends/cpu/persistent_launcher.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/front_end/front_end.h"
 
 namespace carillon::gpud {
@@ -15,7 +17,7 @@ namespace {
 struct CpuPath {
   LaunchPathInfo info;
   std::string_view thread_name;
-  std::unique_ptr<Launcher> (*make)(Kmu*);
+  std::unique_ptr<Launcher> (*make)(Kmu*, BlockRunner*);
 };
 
 // The default first.
@@ -23,43 +25,45 @@ constexpr CpuPath kPaths[] = {
     {{kEdgePath,
       "the front-end launches: single warps at once, the rest through the KMU"},
      "gpud-front-end",
-     [](Kmu* kmu) -> std::unique_ptr<Launcher> {
-       return std::make_unique<EdgeLauncher>(kmu);
+     [](Kmu* kmu, BlockRunner* runner) -> std::unique_ptr<Launcher> {
+       return std::make_unique<EdgeLauncher>(kmu, runner);
      }},
     {{"baseline", "a CPU thread launches every kernel and polls for its end"},
      "gpud-baseline",
-     [](Kmu* kmu) -> std::unique_ptr<Launcher> {
+     [](Kmu* kmu, BlockRunner*) -> std::unique_ptr<Launcher> {
        return std::make_unique<BaselineLauncher>(
            kmu, BaselineLauncher::Completion::kEventPolling);
      }},
     {{"baseline_flag",
       "a CPU thread launches every kernel; its last block tells the device"},
      "gpud-base-flag",
-     [](Kmu* kmu) -> std::unique_ptr<Launcher> {
+     [](Kmu* kmu, BlockRunner*) -> std::unique_ptr<Launcher> {
        return std::make_unique<BaselineLauncher>(
            kmu, BaselineLauncher::Completion::kEpilogue);
      }},
     {{"persistent",
       "a resident thread polls the doorbells and runs the blocks itself"},
      "gpud-persistent",
-     [](Kmu*) -> std::unique_ptr<Launcher> {
-       return std::make_unique<PersistentLauncher>();
+     [](Kmu*, BlockRunner* runner) -> std::unique_ptr<Launcher> {
+       return std::make_unique<PersistentLauncher>(runner);
      }},
 };
 
-std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu) {
+std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu,
+                                  BlockRunner* runner) {
   std::vector<PathSet::Entry> entries;
   for (const CpuPath& path : kPaths) {
     entries.push_back(
         {path.info,
-         [&path, kmu, gpu = options.gpu, on_violation = options.on_violation](
+         [&path, kmu, runner, gpu = options.gpu,
+          on_violation = options.on_violation](
              bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
            return std::make_unique<FrontEnd>(
                FrontEnd::Options{.gpu = gpu,
                                  .tracing = tracing,
                                  .on_violation = on_violation,
                                  .thread_name = std::string(path.thread_name)},
-               path.make(kmu));
+               path.make(kmu, runner));
          }});
   }
   return entries;
@@ -76,16 +80,22 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
   }
   auto policy = MakePolicy(options.policy);
   if (!policy.ok()) return policy.status();
-  return std::unique_ptr<Backend>(new CpuBackend(options, *std::move(policy)));
+  return std::unique_ptr<Backend>(new CpuBackend(
+      options, *std::move(policy), std::make_unique<CpuBlockRunner>(),
+      std::make_unique<CpuMemory>()));
 }
 
 CpuBackend::CpuBackend(const BackendOptions& options,
-                       std::unique_ptr<SharingPolicy> policy)
+                       std::unique_ptr<SharingPolicy> policy,
+                       std::unique_ptr<BlockRunner> runner,
+                       std::unique_ptr<KernelMemory> memory)
     : options_(options),
+      runner_(std::move(runner)),
+      memory_(std::move(memory)),
       kmu_(options.gpu, std::move(policy)),
-      paths_(Paths(options, &kmu_), options.tracing) {
+      paths_(Paths(options, &kmu_, runner_.get()), options.tracing) {
   workers_.emplace(options.workers != 0 ? options.workers : DefaultWorkers(),
-                   &kmu_);
+                   &kmu_, runner_.get());
 }
 
 CpuBackend::~CpuBackend() {

@@ -11,13 +11,14 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/backends.h"
-#include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
 #include "gpu_daemon/kmu/kmu.h"
 #include "gpu_daemon/launch/backend.h"
+#include "gpu_daemon/launch/block_runner.h"
 
 namespace carillon::gpud {
 
+// Also the base of what runs blocks on threads of this machine in another way.
 class CpuBackend : public Backend {
  public:
   // Errors: NotFound (policy).
@@ -53,19 +54,25 @@ class CpuBackend : public Backend {
   std::string policy() const override { return kmu_.policy_name(); }
   absl::Status SetPolicy(std::string_view name) override;
 
-  KernelMemory& memory() override { return memory_; }
+  KernelMemory& memory() override { return *memory_; }
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source) override;
 
   void Stop() override;
   void Join() override;
 
- private:
+ protected:
+  // Threads of this machine that run blocks in another way.
   CpuBackend(const BackendOptions& options,
-             std::unique_ptr<SharingPolicy> policy);
+             std::unique_ptr<SharingPolicy> policy,
+             std::unique_ptr<BlockRunner> runner,
+             std::unique_ptr<KernelMemory> memory);
+  BlockRunner& block_runner() { return *runner_; }
 
+ private:
   const BackendOptions options_;
-  CpuMemory memory_;
+  const std::unique_ptr<BlockRunner> runner_;
+  const std::unique_ptr<KernelMemory> memory_;
   Kmu kmu_;
   std::optional<CpuWorkers> workers_;
   PathSet paths_;

@@ -25,8 +25,7 @@ class AnonymousMemory : public GpuMemory {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GpuMemory>> CpuMemory::Allocate(
-    uint64_t bytes) {
+absl::StatusOr<std::unique_ptr<GpuMemory>> CpuMemory::Allocate(uint64_t bytes) {
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {

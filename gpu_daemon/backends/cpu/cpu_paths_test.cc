@@ -13,6 +13,7 @@
 #include "gpu_daemon/backends/cpu/baseline_launcher.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/gate_kernel.h"
 #include "gpu_daemon/launch/test_device.h"
@@ -222,7 +223,8 @@ class BaselineLauncherTest : public ::testing::Test {
     ASSERT_EQ(CheckEntry(*event_.kernel, sequence, 0, GpuModel{}, entry),
               EventStatus::kOk);
     EXPECT_FALSE(launcher.Launch(event_.kernel, sequence, entry));
-    CpuWorkers workers(1, &kmu_);
+    CpuBlockRunner runner;
+    CpuWorkers workers(1, &kmu_, &runner);
     while (!kmu_.idle()) sched_yield();
     kmu_.Stop();
   }

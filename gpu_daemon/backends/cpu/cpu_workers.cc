@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "gpu_daemon/backends/cpu/run_block.h"
-
 namespace carillon::gpud {
 namespace {
 
@@ -16,13 +14,14 @@ namespace {
 // share.
 constexpr int kWorkerNice = 5;
 
-void Work(Kmu* kmu) {
+void Work(Kmu* kmu, BlockRunner* runner) {
   pthread_setname_np(pthread_self(), "gpud-worker");
   setpriority(PRIO_PROCESS, 0,
               kWorkerNice);  // of this thread; harmless if refused
   while (const auto block = kmu->NextBlock()) {
     KernelLaunch& launch = *block->launch;
-    RunBlock(launch.kmd, block->block, launch.args.get(), &launch.fail_status);
+    runner->Run(launch.kmd, block->block, launch.args.get(),
+                &launch.fail_status);
     kmu->EndBlock(*block);
   }
 }
@@ -38,9 +37,9 @@ uint32_t DefaultWorkers() {
   return static_cast<uint32_t>(std::max(1, cores - 1));
 }
 
-CpuWorkers::CpuWorkers(uint32_t count, Kmu* kmu) {
+CpuWorkers::CpuWorkers(uint32_t count, Kmu* kmu, BlockRunner* runner) {
   for (uint32_t i = 0; i < std::max(count, 1u); ++i)
-    threads_.emplace_back(Work, kmu);
+    threads_.emplace_back(Work, kmu, runner);
 }
 
 CpuWorkers::~CpuWorkers() {

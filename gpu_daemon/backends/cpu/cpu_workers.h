@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu_daemon/kmu/kmu.h"
+#include "gpu_daemon/launch/block_runner.h"
 
 namespace carillon::gpud {
 
@@ -18,7 +19,7 @@ uint32_t DefaultWorkers();
 class CpuWorkers {
  public:
   // Starts `count` (>= 1) threads.
-  CpuWorkers(uint32_t count, Kmu* kmu);
+  CpuWorkers(uint32_t count, Kmu* kmu, BlockRunner* runner);
   // Joins them; the KMU must have been stopped.
   ~CpuWorkers();
 

@@ -12,7 +12,7 @@ bool EdgeLauncher::Launch(const std::shared_ptr<EventKernel>& event,
     return false;
   }
   const bool sampled = event->wants_sample();
-  RunEvent(*event, sequence, entry, sampled);
+  RunEvent(*runner_, *event, sequence, entry, sampled);
   if (sampled) {
     event->AddShortPathSample(entry.life.finished_ns -
                               entry.life.dispatched_ns);

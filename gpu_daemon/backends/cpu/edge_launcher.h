@@ -8,12 +8,13 @@
 
 #include "gpu_daemon/front_end/launcher.h"
 #include "gpu_daemon/kmu/kmu.h"
+#include "gpu_daemon/launch/block_runner.h"
 
 namespace carillon::gpud {
 
 class EdgeLauncher : public Launcher {
  public:
-  explicit EdgeLauncher(Kmu* kmu) : kmu_(kmu) {}
+  EdgeLauncher(Kmu* kmu, BlockRunner* runner) : kmu_(kmu), runner_(runner) {}
 
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
               CheckedEntry& entry) override;
@@ -21,6 +22,7 @@ class EdgeLauncher : public Launcher {
 
  private:
   Kmu* const kmu_;
+  BlockRunner* const runner_;
 };
 
 }  // namespace carillon::gpud

@@ -9,11 +9,14 @@
 #include <memory>
 
 #include "gpu_daemon/front_end/launcher.h"
+#include "gpu_daemon/launch/block_runner.h"
 
 namespace carillon::gpud {
 
 class PersistentLauncher : public Launcher {
  public:
+  explicit PersistentLauncher(BlockRunner* runner) : runner_(runner) {}
+
   // Errors: InvalidArgument (a kernel whose length is an argument: nothing
   // could stop it).
   absl::Status Prepare(EventKernel& event) override;
@@ -27,6 +30,7 @@ class PersistentLauncher : public Launcher {
   }
 
  private:
+  BlockRunner* const runner_;
   // Writers: whoever registers, the front-end; reader: the front-end. Relaxed:
   // it only decides whether that may sleep.
   std::atomic<uint32_t> event_kernels_{0};

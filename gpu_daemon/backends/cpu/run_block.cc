@@ -24,7 +24,9 @@ std::byte* SharedMemory(uint32_t bytes) {
   return reinterpret_cast<std::byte*>(arena.data());
 }
 
-void LogFailure(const char* message) {
+}  // namespace
+
+void LogEventFailure(std::string_view message) {
   static std::mutex mutex;
   static shm::LineLimit limit;
   std::lock_guard lock(mutex);
@@ -33,21 +35,12 @@ void LogFailure(const char* message) {
   }
 }
 
-}  // namespace
-
 void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
               uint32_t* fail_status) {
   simt::BlockLaunch launch;
   launch.grid = kmd.grid;
   launch.block = kmd.block;
-  launch.block_index = {0, 0, 0};
-  if (block != 0) {
-    launch.block_index.x = static_cast<uint32_t>(block % kmd.grid.x);
-    launch.block_index.y =
-        static_cast<uint32_t>(block / kmd.grid.x % kmd.grid.y);
-    launch.block_index.z =
-        static_cast<uint32_t>(block / kmd.grid.x / kmd.grid.y);
-  }
+  launch.block_index = BlockIndex(kmd.grid, block);
   launch.shared_bytes = kmd.total_shared();
   if (launch.shared_bytes != 0)
     launch.shared = SharedMemory(launch.shared_bytes);
@@ -57,7 +50,7 @@ void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
   launch.fail_message = message;
   launch.fail_message_size = sizeof(message);
   kmd.kernel->run_block(launch, args);
-  if (message[0] != '\0') LogFailure(message);
+  if (message[0] != '\0') LogEventFailure(message);
 }
 
 }  // namespace carillon::gpud

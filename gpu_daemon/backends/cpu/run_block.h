@@ -2,17 +2,28 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_BLOCK_H_
 
 #include <cstdint>
+#include <string_view>
 
-#include "gpu_daemon/launch/kernel_metadata.h"
+#include "gpu_daemon/launch/block_runner.h"
 
 namespace carillon::gpud {
 
-// Runs one thread block (`block`: flattened index, x fastest) in the calling
-// thread; its shared memory comes from an arena of that thread. `fail_status`
-// is the launch's, 0 at first. What the back-end has to say about a failure of
-// its own goes to gpud's log.
+// The kernel's own code for CPUs (KernelInfo::run_block); the block's shared
+// memory comes from an arena of the calling thread.
 void RunBlock(const KernelMetadata& kmd, uint64_t block, const void* args,
               uint32_t* fail_status);
+
+class CpuBlockRunner final : public BlockRunner {
+ public:
+  void Run(const KernelMetadata& kmd, uint64_t block, const void* args,
+           uint32_t* fail_status) override {
+    RunBlock(kmd, block, args, fail_status);
+  }
+};
+
+// A line of the log about events that failed, for all such lines together a few
+// a second.
+void LogEventFailure(std::string_view message);
 
 }  // namespace carillon::gpud
 

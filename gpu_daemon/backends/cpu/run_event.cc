@@ -1,20 +1,19 @@
 #include "gpu_daemon/backends/cpu/run_event.h"
 
-#include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/launch/completion_status.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud {
 
-void RunEvent(EventKernel& event, shm::Sequence sequence, CheckedEntry& entry,
-              bool timed) {
+void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
+              CheckedEntry& entry, bool timed) {
   shm::EventLife& life = entry.life;
   const bool traced = life.seen_ns != 0;
   if (traced || timed) life.dispatched_ns = shm::NowNs();
   uint32_t fail_status = 0;
   const uint64_t blocks = entry.kmd.blocks();
   for (uint64_t block = 0; block < blocks; ++block) {
-    RunBlock(entry.kmd, block, entry.args.data(), &fail_status);
+    runner.Run(entry.kmd, block, entry.args.data(), &fail_status);
   }
   if (traced || timed) life.finished_ns = shm::NowNs();
   event.Finish(sequence, {.state = fail_status == 0 ? shm::EventState::kDone

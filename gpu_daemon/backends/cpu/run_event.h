@@ -1,6 +1,7 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_EVENT_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_EVENT_H_
 
+#include "gpu_daemon/launch/block_runner.h"
 #include "gpu_daemon/launch/checked_entry.h"
 #include "gpu_daemon/launch/event_kernel.h"
 
@@ -8,8 +9,8 @@ namespace carillon::gpud {
 
 // Runs every block of an event in the calling thread and ends it; the caller
 // signals the bell. entry.life is stamped if the event is traced or `timed`.
-void RunEvent(EventKernel& event, shm::Sequence sequence, CheckedEntry& entry,
-              bool timed);
+void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
+              CheckedEntry& entry, bool timed);
 
 }  // namespace carillon::gpud
 

@@ -322,9 +322,9 @@ Run MakeFaultRun(Arguments& arguments, Console& console) {
             "that is up")
       .Placeholder("NAME");
   arguments
-      .Choice("--backend", options->runner.backend, {"auto", "cpu", "cuda"},
+      .Choice("--backend", options->runner.backend, {"auto", "cpu", "cuda", "sim"},
               "Instead of the one in the plan's topology")
-      .Placeholder("auto|cpu|cuda");
+      .Placeholder("auto|cpu|cuda|sim");
   arguments.Text("--seed", options->seed, "Instead of the plan's")
       .Placeholder("N");
   arguments.Number("--repeat", options->repeat, 1, 1'000'000,

@@ -16,7 +16,7 @@ const std::vector<Key>& GpuTable() {
   static const auto* const keys = new std::vector<Key>{
       {.name = "backend",
        .type = KeyType::kChoice,
-       .choices = {"auto", "cpu", "cuda"},
+       .choices = {"auto", "cpu", "cuda", "sim"},
        .flag = "--backend",
        .fallback = "auto",
        .help =

@@ -155,6 +155,7 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
     }
     // The next one, or while all spin, one more.
     if (more && resident.size() < kMostBlocks) open();
+    if (options_.progress) options_.progress(result.blocks);
     if (options_.cancelled && options_.cancelled()) {
       return absl::CancelledError(
           fmt::format("{} was cancelled", launch.kernel->name));

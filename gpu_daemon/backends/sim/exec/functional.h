@@ -30,11 +30,17 @@ class FunctionalGpu {
     uint64_t no_progress_limit = uint64_t{1} << 30;
     // Asked now and then; true ends the grid.
     std::function<bool()> cancelled;
+    // Told now and then how many of the grid's blocks have ended.
+    std::function<void(uint64_t)> progress;
     std::string* printed = nullptr;         // receives what kernels print
     std::function<uint64_t()> nanoseconds;  // %globaltimer
   };
 
   FunctionalGpu(const Memory* memory, Options options);
+
+  void set_no_progress_limit(uint64_t limit) {
+    options_.no_progress_limit = limit;
+  }
 
   struct Result {
     uint64_t warp_instructions = 0;
@@ -53,7 +59,7 @@ class FunctionalGpu {
   Turn RunBlock(Block& block, uint64_t* executed);
   absl::Status Failure(const Launch& launch, absl::Status status) const;
 
-  const Options options_;
+  Options options_;
   Core core_;
   std::deque<Block> blocks_;  // to be used again
   absl::Status error_;

@@ -1,7 +1,6 @@
 #include "gpu_daemon/backends/sim/exec/memory.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -79,7 +78,9 @@ absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
                     "simulated GPU has left",
                     name, bytes, left));
   }
-  std::unique_ptr<std::byte[]> host(new (std::nothrow) std::byte[bytes]{});
+  // calloc: pages that nobody touches take nothing of the host's.
+  std::unique_ptr<std::byte, Release> host(
+      static_cast<std::byte*>(std::calloc(bytes, 1)));
   if (host == nullptr) {
     return absl::ResourceExhaustedError(
         fmt::format("'{}': this machine has no {} bytes", name, bytes));

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -98,7 +99,11 @@ class Memory {
 
   mutable std::mutex mutex_;
   std::shared_ptr<const SegmentTable> table_;
-  std::vector<std::pair<DeviceAddress, std::unique_ptr<std::byte[]>>> owned_;
+  struct Release {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+  };
+  std::vector<std::pair<DeviceAddress, std::unique_ptr<std::byte, Release>>>
+      owned_;
   DeviceAddress next_ = kFirstGlobal;
 };
 

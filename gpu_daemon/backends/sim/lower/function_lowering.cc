@@ -17,6 +17,10 @@ using Kind = ptx::Operand::Kind;
 constexpr std::array<uint32_t, 4> kSlotBytes = {sizeof(LaneMask), kLanes * 2,
                                                 kLanes * 4, kLanes * 8};
 
+// 32-bit ones. A GPU has 255 and keeps the rest in local memory; here they stay
+// registers.
+constexpr uint32_t kMostRegisters = 1 << 14;
+
 }  // namespace
 
 FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
@@ -44,6 +48,13 @@ FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
 
 absl::Status FunctionLowering::Run() {
   entry_ = static_cast<Pc>(program_->ops.size());
+  if (registers_.pressure > kMostRegisters) {
+    Fail(function_.at,
+         fmt::format("'{}' needs {} registers a thread: the limit "
+                     "is {}",
+                     function_.name, registers_.pressure, kMostRegisters));
+    return error_;
+  }
   for (uint32_t i = 0; i < function_.body.size(); ++i) {
     const Instruction& instruction = function_.body[i];
     Begin(instruction);

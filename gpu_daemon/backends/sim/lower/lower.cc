@@ -15,6 +15,9 @@ namespace {
 
 using Kind = ptx::Operand::Kind;
 
+// Of a thread: CUDA's own limit.
+constexpr uint64_t kMostLocalBytes = 512 << 10;
+
 uint64_t AlignUp(uint64_t value, uint64_t align) {
   return (value + align - 1) / align * align;
 }
@@ -55,7 +58,7 @@ class ModuleLowering {
     FindReferences();
     if (auto status = PlaceVariables(); !status.ok()) return status;
     PlaceShared();
-    PlaceFrames();
+    if (auto status = PlaceFrames(); !status.ok()) return status;
     Constants constants(&program_->constants);
     for (uint32_t f = 0; f < module_.functions.size(); ++f) {
       if (!module_.functions[f].defined) continue;
@@ -224,7 +227,7 @@ class ModuleLowering {
 
   // Local memory: a frame has parameters, results, local variables, and what
   // is passed in calls; places of the last are used again by the next call.
-  void PlaceFrames() {
+  absl::Status PlaceFrames() {
     for (uint32_t f = 0; f < module_.functions.size(); ++f) {
       const ptx::Function& function = module_.functions[f];
       Placement::OfFunction& to = placement_.functions[f];
@@ -255,7 +258,15 @@ class ModuleLowering {
             .push_back({static_cast<uint32_t>(to.variables[v]),
                         static_cast<uint32_t>(function.variables[v].bytes)});
       }
+      if (at > kMostLocalBytes) {
+        return absl::InvalidArgumentError(fmt::format(
+            "{}:{}:{}: '{}' needs {} bytes of local memory a thread: the limit "
+            "is {}",
+            module_.file, function.at.line, function.at.column, function.name,
+            at, kMostLocalBytes));
+      }
     }
+    return absl::OkStatus();
   }
 
   // Two variables that are named in stretches of the text apart from each other
@@ -316,19 +327,18 @@ class ModuleLowering {
     for (const ProgramFunction& function : program_->functions) {
       own.push_back(function.registers);
     }
-    for (uint32_t f = 0; f < own.size(); ++f) {
-      std::set<uint32_t> path;
-      const std::function<uint32_t(uint32_t)> deepest = [&](uint32_t at) {
-        uint32_t below = 0;
-        path.insert(at);
-        for (const uint32_t to : references_[at].functions) {
-          if (!path.contains(to)) below = std::max(below, deepest(to));
-        }
-        path.erase(at);
-        return own[at] + below;
-      };
-      program_->functions[f].registers = deepest(f);
-    }
+    std::vector<bool> begun(own.size());
+    const std::function<uint32_t(uint32_t)> deepest = [&](uint32_t at) {
+      uint32_t& registers = program_->functions[at].registers;
+      if (begun[at]) return registers;
+      begun[at] = true;
+      uint32_t below = 0;
+      for (const uint32_t to : references_[at].functions) {
+        if (to != at) below = std::max(below, deepest(to));
+      }
+      return registers = own[at] + below;
+    };
+    for (uint32_t f = 0; f < own.size(); ++f) deepest(f);
   }
 
   const ptx::Module& module_;

@@ -1,0 +1,213 @@
+// The sim back-end behind the launch paths: gpud's own kernels and a user's, as
+// PTX.
+#include "gpu_daemon/backends/sim/sim_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/launch/test_device.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::Completion;
+using shm::EventState;
+using shm::EventStatus;
+using ::testing::HasSubstr;
+
+ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
+ParameterBinding Writable() { return {.writable = true}; }
+template <class T>
+ParameterBinding Fixed(std::vector<T>& values) {
+  return {.buffer = {reinterpret_cast<std::byte*>(values.data()),
+                     values.size() * sizeof(T)}};
+}
+
+void RingWith(shm::DeviceRing& ring, uint32_t value) {
+  std::memcpy(ring.parameters(), &value, sizeof(value));
+  ring.Commit();
+  ring.Ring();
+}
+
+uint32_t Number(EventStatus status) { return static_cast<uint32_t>(status); }
+
+class SimBackendTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  SimBackendTest() {
+    backend_ = *SimBackend::Create({.workers = 2});
+    path_ = backend_->paths().Find(GetParam())->path;
+  }
+  ~SimBackendTest() override {
+    backend_->Stop();
+    backend_->Join();
+  }
+
+  TestDevice::Event Add(const TestDevice::Spec& spec) {
+    auto event = device_.Register(spec);
+    const auto status = path_->Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+  template <class T>
+  void Map(std::vector<T>& values) {
+    mappings_.push_back(
+        *backend_->memory().MapHost(std::as_writable_bytes(std::span(values))));
+  }
+
+  TestDevice device_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<std::unique_ptr<HostMapping>> mappings_;
+  LaunchPath* path_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, SimBackendTest,
+                         ::testing::Values("edge", "baseline", "baseline_flag",
+                                           "persistent"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(SimBackendTest, AKernelsOwnStatusReachesItsEvent) {
+  for (const uint32_t blocks : {1, 5}) {
+    auto event = Add({.kernel = simt::FindKernel("fail_if"),
+                      .bindings = {Writable()},
+                      .grid = {blocks, 1, 1},
+                      .entries = 4});
+    for (uint32_t i = 1; i <= 50; ++i) {
+      const uint32_t code = i % 3 == 0 ? i : 0;
+      RingWith(*event.ring, code);
+      const Completion completion = device_.Wait(*event.ring);
+      ASSERT_EQ(completion.sequence.value(), i);
+      ASSERT_EQ(completion.state,
+                code == 0 ? EventState::kDone : EventState::kFailed);
+      ASSERT_EQ(completion.status,
+                code == 0 ? 0 : Number(EventStatus::kKernelStatusBase) + code);
+    }
+  }
+}
+
+TEST_P(SimBackendTest, BlocksComputeInTheHostsMemory) {
+  constexpr uint32_t kCount = 1000;
+  std::vector<float> a(kCount), b(kCount), c(kCount, -1);
+  for (uint32_t i = 0; i < kCount; ++i) {
+    a[i] = static_cast<float>(i);
+    b[i] = static_cast<float>(2 * i);
+  }
+  for (auto* values : {&a, &b, &c}) Map(*values);
+  auto event = Add({.kernel = simt::FindKernel("vector_add"),
+                    .bindings = {Fixed(a), Fixed(b), Fixed(c)},
+                    .grid = {4, 1, 1},
+                    .block = {256, 1, 1}});
+  event.ring->Commit();
+  event.ring->Ring();
+  const Completion completion = device_.Wait(*event.ring);
+  ASSERT_EQ(completion.state, EventState::kDone) << completion.status;
+  for (uint32_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(c[i], static_cast<float>(3 * i));
+  }
+}
+
+// data[at + thread] += 1, and at 7777 without an end.
+constexpr char kUserPtx[] = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry bump(.param .u64 data, .param .u32 at)
+{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [data];
+  ld.param.u32 %r1, [at];
+  mov.u32 %r2, %tid.x;
+  add.s32 %r3, %r1, %r2;
+  mul.wide.u32 %rd2, %r3, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r4, [%rd3];
+  add.s32 %r5, %r4, 1;
+  st.global.u32 [%rd3], %r5;
+  ret;
+}
+)";
+
+ModuleSource UserSource(std::string_view text, std::string symbol = "bump") {
+  return {
+      .image = std::as_bytes(std::span(text)),
+      .file = "bump.ptx",
+      .kernels = {{.symbol = symbol,
+                   .name = "bump",
+                   .parameters = {{"data", simt::ParamKind::kWriteBuffer, 4},
+                                  {"at", simt::ParamKind::kU32, 0}}}}};
+}
+
+TEST_P(SimBackendTest, AUsersPtxRunsAndABadAddressFailsItsEventAlone) {
+  std::vector<uint32_t> data(64);
+  Map(data);
+  const auto kernels = backend_->LoadKernels(UserSource(kUserPtx));
+  ASSERT_TRUE(kernels.ok()) << kernels.status();
+  auto event =
+      Add({.kernel = kernels->at(0), .bindings = {Fixed(data), Writable()}});
+  RingWith(*event.ring, 0);
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  // Lanes 16 and up are beyond the end.
+  RingWith(*event.ring, 48);
+  const Completion bad = device_.Wait(*event.ring);
+  EXPECT_EQ(bad.state, EventState::kFailed);
+  EXPECT_EQ(bad.status, Number(EventStatus::kKernelFault));
+  RingWith(*event.ring, 32);
+  EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
+  // The one that failed has stored nothing.
+  EXPECT_EQ(data, std::vector<uint32_t>(64, 1));
+}
+
+TEST(SimBackend, RefusesWhatItCannotRunWithItsPlace) {
+  const auto backend = *SimBackend::Create({.workers = 1});
+  const auto refuse = [&](std::string text, std::string symbol) {
+    return backend->LoadKernels(UserSource(text, symbol)).status();
+  };
+  std::string unknown = kUserPtx;
+  unknown.replace(unknown.find("add.s32 %r3"), 7, "mmm.s32");
+  EXPECT_THAT(std::string(refuse(unknown, "bump").message()),
+              HasSubstr("bump.ptx:11:3: instruction 'mmm.s32' is not "
+                        "supported"));
+  EXPECT_THAT(std::string(refuse(kUserPtx, "bumb").message()),
+              HasSubstr("bump.ptx has no kernel 'bumb'"));
+  EXPECT_THAT(std::string(refuse("\x7f"
+                                 "ELF....",
+                                 "bump")
+                              .message()),
+              HasSubstr("nvcc -ptx"));
+  EXPECT_EQ(SimBackend::Create({.reserved_sms = 8}).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(SimBackend, HasPtxOfEveryKernelOfGpud) {
+  // Those that a test registers beside them have none.
+  const auto backend = *SimBackend::Create({.workers = 1});
+  LaunchPath* const path = backend->paths().Find("edge")->path;
+  for (const simt::KernelInfo* kernel : simt::AllKernels()) {
+    TestDevice device;
+    std::vector<ParameterBinding> bindings;
+    for (const simt::ParamInfo& param : kernel->params) {
+      bindings.push_back(param.is_buffer() ? ParameterBinding{.buffer = {}}
+                                           : Constant(0));
+    }
+    auto event = device.Register({.kernel = kernel, .bindings = bindings});
+    ASSERT_TRUE(path->Add(event.kernel).ok()) << kernel->name;
+    event.ring->Commit();
+    event.ring->Ring();
+    const Completion completion = device.Wait(*event.ring);
+    EXPECT_NE(completion.state, EventState::kNone) << kernel->name;
+    EXPECT_NE(completion.status, Number(EventStatus::kBadLaunch))
+        << kernel->name;
+    EXPECT_NE(completion.status, Number(EventStatus::kKernelFault))
+        << kernel->name;
+  }
+  backend->Stop();
+  backend->Join();
+}
+
+}  // namespace
+}  // namespace carillon::gpud

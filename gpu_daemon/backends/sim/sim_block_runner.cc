@@ -1,0 +1,140 @@
+#include "gpu_daemon/backends/sim/sim_block_runner.h"
+
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "gpu_daemon/backends/cpu/run_block.h"
+#include "shm/clock.h"
+
+namespace carillon::gpud {
+namespace {
+
+uint32_t StatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return simt::kFailBadLaunch;
+    case absl::StatusCode::kAborted:
+      return simt::kFailBarrierDeadlock;
+    case absl::StatusCode::kDeadlineExceeded:
+      return simt::kFailNoProgress;
+    default:
+      return simt::kFailFault;
+  }
+}
+
+}  // namespace
+
+struct SimBlockRunner::Engine {
+  explicit Engine(const sim::Memory* memory)
+      : gpu(memory, {.printed = &printed, .nanoseconds = &shm::NowNs}) {}
+
+  std::string printed;
+  sim::FunctionalGpu gpu;
+  sim::Launch launch;
+  // The launch's fail_status is the host's; this one kernels can reach.
+  sim::DeviceAddress status_address = 0;
+  uint32_t* status = nullptr;
+};
+
+SimBlockRunner::SimBlockRunner(sim::Memory* memory) : memory_(memory) {}
+
+SimBlockRunner::~SimBlockRunner() = default;
+
+void SimBlockRunner::Add(const simt::KernelInfo* kernel,
+                         std::shared_ptr<const sim::Program> program,
+                         const sim::ProgramFunction* entry) {
+  std::lock_guard lock(code_mutex_);
+  code_[kernel] = {std::move(program), entry};
+}
+
+std::unique_ptr<SimBlockRunner::Engine> SimBlockRunner::TakeEngine() {
+  {
+    std::lock_guard lock(engines_mutex_);
+    if (!engines_.empty()) {
+      auto engine = std::move(engines_.back());
+      engines_.pop_back();
+      return engine;
+    }
+  }
+  auto engine = std::make_unique<Engine>(memory_);
+  const auto address =
+      memory_->Allocate(sizeof(uint32_t), "status of a kernel");
+  if (!address.ok()) return nullptr;
+  engine->status_address = *address;
+  engine->status = reinterpret_cast<uint32_t*>(
+      memory_->At(*address, sizeof(uint32_t))->data());
+  return engine;
+}
+
+void SimBlockRunner::GiveBack(std::unique_ptr<Engine> engine) {
+  std::lock_guard lock(engines_mutex_);
+  engines_.push_back(std::move(engine));
+}
+
+void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
+                         const void* args, uint32_t* fail_status) {
+  const simt::KernelInfo& kernel = *kmd.kernel;
+  const auto fail = [&](uint32_t status) {
+    uint32_t none = simt::kFailNone;
+    // Other blocks of the launch may fail at this moment. Relaxed: whoever
+    // reads it is told by the queue that the blocks have ended.
+    std::atomic_ref<uint32_t>(*fail_status)
+        .compare_exchange_strong(none, status, std::memory_order_relaxed);
+  };
+  Code code;
+  {
+    std::shared_lock lock(code_mutex_);
+    const auto found = code_.find(kmd.kernel);
+    if (found != code_.end()) code = found->second;
+  }
+  if (code.entry == nullptr) {
+    LogEventFailure(std::string(kernel.name) +
+                    ": the simulated GPU has no PTX of it");
+    fail(simt::kFailBadLaunch);
+    return;
+  }
+  std::unique_ptr<Engine> engine = TakeEngine();
+  if (engine == nullptr) {
+    fail(simt::kFailNoMemory);
+    return;
+  }
+  sim::Launch& launch = engine->launch;
+  launch.program = code.program.get();
+  launch.kernel = code.entry;
+  launch.grid = {kmd.grid.x, kmd.grid.y, kmd.grid.z};
+  launch.block = {kmd.block.x, kmd.block.y, kmd.block.z};
+  // gpud's own kernels take all of their shared memory from the launch.
+  launch.dynamic_shared_bytes =
+      kernel.is_users() ? kmd.shared_bytes : kmd.total_shared();
+  launch.parameters.assign(code.entry->source->ParameterBytes(), std::byte{0});
+  std::memcpy(launch.parameters.data(), args, kernel.args_size);
+  *engine->status = simt::kFailNone;
+  if (!kernel.is_users()) {
+    std::memcpy(
+        launch.parameters.data() + code.entry->source->ParameterOffset(1),
+        &engine->status_address, sizeof(engine->status_address));
+  }
+  engine->gpu.set_no_progress_limit(kernel.unbounded ? 0 : uint64_t{1} << 28);
+  absl::Status status = sim::CheckLaunch(launch);
+  if (status.ok()) {
+    const simt::Dim3 index = BlockIndex(kmd.grid, block);
+    status =
+        engine->gpu.RunOneBlock(launch, {index.x, index.y, index.z}).status();
+  }
+  if (!status.ok()) {
+    LogEventFailure(std::string(status.message()));
+    fail(StatusOf(status));
+  } else if (*engine->status != simt::kFailNone) {
+    fail(*engine->status);
+  }
+  if (!engine->printed.empty()) {
+    spdlog::info("{} prints: {}", kernel.name, engine->printed);
+    engine->printed.clear();
+  }
+  GiveBack(std::move(engine));
+}
+
+}  // namespace carillon::gpud

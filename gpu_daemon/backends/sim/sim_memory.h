@@ -1,0 +1,26 @@
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
+
+#include "gpu_daemon/backends/sim/exec/memory.h"
+#include "gpu_daemon/launch/kernel_memory.h"
+
+namespace carillon::gpud {
+
+// What the simulated GPU's kernels reach: memory of the host at its own
+// address, and memory of the simulated GPU.
+class SimMemory final : public KernelMemory {
+ public:
+  // `memory` must outlive this and all that it gives out.
+  explicit SimMemory(sim::Memory* memory) : memory_(memory) {}
+
+  absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
+      std::span<std::byte> memory) override;
+  absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
+
+ private:
+  sim::Memory* const memory_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_

@@ -1,0 +1,34 @@
+#include <memory>
+#include <string>
+
+#include "gpu_daemon/backends/sim/ptx/control_flow.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/sim/load_program.h"
+
+namespace carillon::cli {
+
+Run MakeSimCfg(Arguments& arguments, Console& console) {
+  struct Options {
+    std::string file;
+    std::string kernel;
+  };
+  auto options = std::make_shared<Options>();
+  arguments.Text("file", options->file, "PTX text, made by nvcc -ptx")
+      .Placeholder("FILE")
+      .Required();
+  arguments
+      .Text("kernel", options->kernel,
+            "Which; not needed when the file has one")
+      .Placeholder("KERNEL");
+  return [options, &console]() -> absl::Status {
+    const auto module = LoadModule(options->file);
+    if (!module.ok()) return module.status();
+    const auto kernel = ChooseKernel(**module, options->kernel);
+    if (!kernel.ok()) return kernel.status();
+    console.Print(sim::ptx::ToDot(**module, **kernel,
+                                  sim::ptx::AnalyzeControlFlow(**kernel)));
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,332 @@
+#include "tools/cli/sim/kernel_arguments.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "fmt/format.h"
+
+namespace carillon::cli {
+namespace {
+
+using sim::ptx::Type;
+
+constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+
+bool IsFloat(Type type) { return type == Type::kF32 || type == Type::kF64; }
+bool IsSigned(Type type) {
+  return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 ||
+         type == Type::kS64;
+}
+
+absl::Status Wrong(std::string_view text, std::string_view what) {
+  return absl::InvalidArgumentError(fmt::format("'{}': {}", text, what));
+}
+
+// The bits of a number of this type. Signed and unsigned ones are welcome for
+// both: PTX does not tell them apart in parameters.
+absl::StatusOr<uint64_t> ParseNumber(std::string_view text, Type type) {
+  const uint32_t bytes = sim::ptx::BytesOf(type);
+  const char* const end = text.data() + text.size();
+  if (IsFloat(type)) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || stop != end) {
+      return Wrong(text,
+                   fmt::format("no number of type {}", sim::ptx::NameOf(type)));
+    }
+    return bytes == 4 ? std::bit_cast<uint32_t>(static_cast<float>(value))
+                      : std::bit_cast<uint64_t>(value);
+  }
+  std::string_view digits = text;
+  const bool minus = !digits.empty() && digits.front() == '-';
+  if (minus) digits.remove_prefix(1);
+  int base = 10;
+  if (digits.starts_with("0x")) {
+    digits.remove_prefix(2);
+    base = 16;
+  }
+  uint64_t value = 0;
+  const auto [stop, error] = std::from_chars(digits.data(), end, value, base);
+  if (error != std::errc() || stop != end || digits.empty()) {
+    return Wrong(text,
+                 fmt::format("no number of type {}", sim::ptx::NameOf(type)));
+  }
+  const uint32_t bits = 8 * bytes;
+  const uint64_t most = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  if (value > most || (minus && value > uint64_t{1} << (bits - 1))) {
+    return Wrong(text, fmt::format("does not fit {} bits", bits));
+  }
+  return minus ? (0 - value) & most : value;
+}
+
+absl::Status Fill(std::span<std::byte> bytes, Type type,
+                  std::string_view init) {
+  const uint32_t size = sim::ptx::BytesOf(type);
+  const uint64_t count = bytes.size() / size;
+  const auto put = [&](uint64_t i, uint64_t bits) {
+    std::memcpy(bytes.data() + i * size, &bits, size);
+  };
+  const auto of = [&](double value) {
+    return size == 4 ? std::bit_cast<uint32_t>(static_cast<float>(value))
+                     : std::bit_cast<uint64_t>(value);
+  };
+  if (init == "iota") {
+    for (uint64_t i = 0; i < count; ++i) {
+      put(i, IsFloat(type) ? of(static_cast<double>(i)) : i);
+    }
+    return absl::OkStatus();
+  }
+  if (init == "random" || init.starts_with("random:")) {
+    uint64_t seed = 1;
+    if (init.size() > 7) {
+      const auto given = ParseNumber(init.substr(7), Type::kU64);
+      if (!given.ok()) return given.status();
+      seed = *given;
+    }
+    std::mt19937_64 random(seed);
+    for (uint64_t i = 0; i < count; ++i) {
+      put(i, IsFloat(type) ? of(static_cast<double>(random() >> 11) * 0x1p-53)
+                           : random());
+    }
+    return absl::OkStatus();
+  }
+  uint64_t given = 0;
+  uint64_t value = 0;
+  for (size_t begin = 0; begin <= init.size();) {
+    const size_t comma = std::min(init.find(',', begin), init.size());
+    const auto bits = ParseNumber(init.substr(begin, comma - begin), type);
+    if (!bits.ok()) return bits.status();
+    if (given == count) {
+      return Wrong(init, fmt::format("more than the {} elements", count));
+    }
+    value = *bits;
+    put(given++, value);
+    begin = comma + 1;
+  }
+  for (uint64_t i = given; i < count && given == 1; ++i) put(i, value);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<KernelBuffer> FileBuffer(std::string_view path,
+                                        sim::Memory* memory) {
+  std::ifstream file{std::string(path), std::ios::binary};
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad()) {
+    return absl::NotFoundError(
+        fmt::format("'{}': {}", path, std::strerror(errno)));
+  }
+  const auto address = memory->Allocate(text.size(), std::string(path));
+  if (!address.ok()) return address.status();
+  std::memcpy(memory->At(*address, text.size())->data(), text.data(),
+              text.size());
+  return KernelBuffer{*address, text.size(), Type::kU8};
+}
+
+// nullopt: it does not say a buffer.
+absl::StatusOr<std::optional<KernelBuffer>> ParseBuffer(std::string_view text,
+                                                        sim::Memory* memory) {
+  if (text.starts_with('@')) return FileBuffer(text.substr(1), memory);
+  const size_t open = text.find('[');
+  if (open == std::string_view::npos) return std::nullopt;
+  const size_t close = text.find(']', open);
+  const auto type = sim::ptx::TypeNamed(text.substr(0, open));
+  if (!type || *type == Type::kPred || sim::ptx::BytesOf(*type) > 8) {
+    return Wrong(text, fmt::format("'{}' is no type of an element (u8 to u64, "
+                                   "s8 to s64, f32, f64)",
+                                   text.substr(0, open)));
+  }
+  if (close == std::string_view::npos) return Wrong(text, "']' is missing");
+  const auto count =
+      ParseNumber(text.substr(open + 1, close - open - 1), Type::kU64);
+  if (!count.ok()) return count.status();
+  const uint32_t size = sim::ptx::BytesOf(*type);
+  if (*count == 0 || *count > kMostBytes / size) {
+    return Wrong(
+        text, fmt::format("a buffer has 1 to {} elements", kMostBytes / size));
+  }
+  const std::string_view rest = text.substr(close + 1);
+  if (!rest.empty() && rest.front() != '=') {
+    return Wrong(text, "after the count may come '=' and values");
+  }
+  const auto address =
+      memory->Allocate(*count * size, std::string(text.substr(0, close + 1)));
+  if (!address.ok()) return address.status();
+  if (!rest.empty()) {
+    const auto bytes = memory->At(*address, *count * size);
+    if (auto status = Fill(*bytes, *type, rest.substr(1)); !status.ok()) {
+      return status;
+    }
+  }
+  return KernelBuffer{*address, *count, *type};
+}
+
+class Parser {
+ public:
+  Parser(sim::Memory* memory, KernelArguments* to) : memory_(memory), to_(to) {}
+
+  absl::Status Argument(const sim::ptx::Variable& parameter, uint64_t offset,
+                        std::string_view text) {
+    std::vector<std::byte> bytes;
+    absl::Status status;
+    if (text.starts_with('{')) {
+      status = Struct(text, bytes);
+    } else {
+      status = Single(text, parameter.type, bytes);
+    }
+    if (status.ok() && bytes.size() > parameter.bytes) {
+      status = Wrong(text, fmt::format("has {} bytes, the parameter {}",
+                                       bytes.size(), parameter.bytes));
+    }
+    if (status.ok() && text.starts_with('{') &&
+        (bytes.size() + 7) / 8 != (parameter.bytes + 7) / 8) {
+      status = Wrong(text, fmt::format("is a struct of {} bytes, the parameter "
+                                       "has {}",
+                                       bytes.size(), parameter.bytes));
+    }
+    if (!status.ok()) return status;
+    std::copy(bytes.begin(), bytes.end(),
+              to_->bytes.begin() + static_cast<ptrdiff_t>(offset));
+    return absl::OkStatus();
+  }
+
+ private:
+  static void Append(std::vector<std::byte>& bytes, uint64_t value,
+                     uint32_t size) {
+    bytes.resize((bytes.size() + size - 1) / size * size);
+    for (uint32_t i = 0; i < size; ++i) {
+      bytes.push_back(static_cast<std::byte>(value >> (8 * i)));
+    }
+  }
+
+  absl::Status Single(std::string_view text, Type type,
+                      std::vector<std::byte>& bytes) {
+    const auto buffer = ParseBuffer(text, memory_);
+    if (!buffer.ok()) return buffer.status();
+    if (*buffer) {
+      to_->buffers.push_back(**buffer);
+      Append(bytes, (*buffer)->address, 8);
+      return absl::OkStatus();
+    }
+    const auto value = ParseNumber(text, type);
+    if (!value.ok()) return value.status();
+    Append(bytes, *value, sim::ptx::BytesOf(type));
+    return absl::OkStatus();
+  }
+
+  absl::Status Struct(std::string_view text, std::vector<std::byte>& bytes) {
+    if (!text.ends_with('}')) return Wrong(text, "'}' is missing");
+    std::string_view rest = text.substr(1, text.size() - 2);
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find(';'), rest.size());
+      std::string_view item = rest.substr(0, end);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+      const bool span = item.starts_with("span:");
+      if (span) item.remove_prefix(5);
+      const size_t colon = item.find(':');
+      const auto type = colon == std::string_view::npos || span
+                            ? std::nullopt
+                            : sim::ptx::TypeNamed(item.substr(0, colon));
+      if (type) item.remove_prefix(colon + 1);
+      const bool buffer =
+          item.starts_with('@') || item.find('[') != std::string_view::npos;
+      if (!buffer && (!type || sim::ptx::BytesOf(*type) > 8)) {
+        return Wrong(item, "in a struct a value needs its type: u32:256");
+      }
+      if (auto status = Single(item, type.value_or(Type::kU64), bytes);
+          !status.ok()) {
+        return status;
+      }
+      if (span) Append(bytes, to_->buffers.back().count, 8);
+    }
+    return absl::OkStatus();
+  }
+
+  sim::Memory* const memory_;
+  KernelArguments* const to_;
+};
+
+}  // namespace
+
+absl::StatusOr<sim::Dim3> ParseDimensions(std::string_view text) {
+  sim::Dim3 dim;
+  uint32_t* const parts[] = {&dim.x, &dim.y, &dim.z};
+  size_t part = 0;
+  for (size_t begin = 0; begin <= text.size(); ++part) {
+    const size_t end = std::min(text.find_first_of("x,", begin), text.size());
+    const auto value = ParseNumber(text.substr(begin, end - begin), Type::kU32);
+    if (part == 3 || !value.ok() || *value == 0) {
+      return absl::InvalidArgumentError(fmt::format(
+          "'{}': one to three dimensions from 1, as 16 or 16x16 or 4x4x2",
+          text));
+    }
+    *parts[part] = static_cast<uint32_t>(*value);
+    begin = end + 1;
+  }
+  return dim;
+}
+
+absl::StatusOr<KernelArguments> ParseKernelArguments(
+    const sim::ptx::Function& kernel, const std::vector<std::string>& texts,
+    sim::Memory* memory) {
+  if (texts.size() != kernel.parameters.size()) {
+    std::string parameters;
+    for (const sim::ptx::Variable& parameter : kernel.parameters) {
+      parameters += fmt::format("{}.{}", parameters.empty() ? "" : ", ",
+                                sim::ptx::NameOf(parameter.type));
+      if (parameter.bytes != sim::ptx::BytesOf(parameter.type)) {
+        parameters += fmt::format("[{}]", parameter.bytes);
+      }
+    }
+    return absl::InvalidArgumentError(
+        fmt::format("{} has {} parameters ({}), and {} are given", kernel.name,
+                    kernel.parameters.size(), parameters, texts.size()));
+  }
+  KernelArguments arguments;
+  arguments.bytes.resize(kernel.ParameterBytes());
+  Parser parser(memory, &arguments);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::Status status = parser.Argument(
+        kernel.parameters[i], kernel.ParameterOffset(i), texts[i]);
+    if (!status.ok()) {
+      return absl::Status(
+          status.code(),
+          fmt::format("argument {}: {}", i + 1, std::string(status.message())));
+    }
+  }
+  return arguments;
+}
+
+std::string FirstValues(const KernelBuffer& buffer, const sim::Memory& memory,
+                        uint64_t most) {
+  const uint32_t size = sim::ptx::BytesOf(buffer.type);
+  const uint64_t count = std::min(most, buffer.count);
+  const auto bytes = memory.At(buffer.address, count * size);
+  if (!bytes.ok()) return std::string(bytes.status().message());
+  std::string text;
+  for (uint64_t i = 0; i < count; ++i) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, bytes->data() + i * size, size);
+    if (i != 0) text += ' ';
+    if (buffer.type == Type::kF32) {
+      text +=
+          fmt::format("{}", std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    } else if (buffer.type == Type::kF64) {
+      text += fmt::format("{}", std::bit_cast<double>(bits));
+    } else if (IsSigned(buffer.type)) {
+      const uint32_t unused = 64 - 8 * size;
+      text += fmt::format("{}", static_cast<int64_t>(bits << unused) >> unused);
+    } else {
+      text += fmt::format("{}", bits);
+    }
+  }
+  if (count < buffer.count) text += " ...";
+  return text;
+}
+
+}  // namespace carillon::cli

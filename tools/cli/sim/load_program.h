@@ -1,0 +1,28 @@
+#ifndef CARILLON_TOOLS_CLI_SIM_LOAD_PROGRAM_H_
+#define CARILLON_TOOLS_CLI_SIM_LOAD_PROGRAM_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/sim/exec/memory.h"
+#include "gpu_daemon/backends/sim/exec/program.h"
+#include "gpu_daemon/backends/sim/ptx/module.h"
+
+namespace carillon::cli {
+
+// A PTX file for the simulated GPU. Errors: those of ptx::ParseModuleFile and
+// sim::Lower.
+absl::StatusOr<std::shared_ptr<const sim::ptx::Module>> LoadModule(
+    const std::string& file);
+absl::StatusOr<std::shared_ptr<const sim::Program>> LoadProgram(
+    const std::string& file, sim::Memory* memory);
+
+// A kernel of it; "" is the only one. Errors: NotFound, naming those there are.
+absl::StatusOr<const sim::ptx::Function*> ChooseKernel(
+    const sim::ptx::Module& module, std::string_view name);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_SIM_LOAD_PROGRAM_H_
