@@ -50,10 +50,11 @@ struct Rcp {
     return T{1} / a;
   }
 };
-// rcp.approx.ftz.f64 gives the upper 32 bits only, of what is no subnormal.
+// rcp.approx.ftz.f64 takes and gives the upper 32 bits only, of what is no
+// subnormal.
 struct RcpHigh {
   static double Of(double a) {
-    auto bits = __builtin_bit_cast(uint64_t, a);
+    auto bits = __builtin_bit_cast(uint64_t, a) & ~uint64_t{0xffffffff};
     if ((bits & 0x7ff0'0000'0000'0000) == 0) bits &= uint64_t{1} << 63;
     auto result =
         __builtin_bit_cast(uint64_t, 1.0 / __builtin_bit_cast(double, bits));
@@ -207,7 +208,7 @@ void TestProperty(const Op& op, Warp& warp, LaneMask mask) {
                         case FloatProperty::kNotANumber:
                           return std::isnan(x);
                         case FloatProperty::kNormal:
-                          return std::isnormal(x);
+                          return std::isnormal(x) || x == 0;  // as PTX has it
                         case FloatProperty::kSubnormal:
                           return std::fpclassify(x) == FP_SUBNORMAL;
                       }
