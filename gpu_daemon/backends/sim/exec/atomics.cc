@@ -33,7 +33,7 @@ template <class T, class U, AtomicOperation kOperation>
   switch (kOperation) {
     case AtomicOperation::kAdd:
       if constexpr (std::is_floating_point_v<T>) {
-        return std::bit_cast<U>(Canonical(old + value));
+        return std::bit_cast<U>(CanonicalOf(old + value, old, value));
       } else {
         return before + by;
       }

@@ -140,23 +140,23 @@ struct With {
   static T In(T x) {
     return kFlush ? Flushed(x) : x;
   }
-  template <class T>
-  static T Out(T x) {
-    x = Canonical(x);
+  template <class T, class... S>
+  static T Out(T x, S... sources) {
+    x = CanonicalOf(x, sources...);
     if (kSaturate) x = Saturated(x);
     return kFlush ? Flushed(x) : x;
   }
   template <class T>
   static T Of(T a) {
-    return Out(F::Of(In(a)));
+    return Out(F::Of(In(a)), a);
   }
   template <class T>
   static T Of(T a, T b) {
-    return Out(F::Of(In(a), In(b)));
+    return Out(F::Of(In(a), In(b)), a, b);
   }
   template <class T>
   static T Of(T a, T b, T c) {
-    return Out(F::Of(In(a), In(b), In(c)));
+    return Out(F::Of(In(a), In(b), In(c)), a, b, c);
   }
 };
 

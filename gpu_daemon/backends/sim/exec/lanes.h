@@ -124,6 +124,25 @@ Handler ForFloats(Type type, F f) {
   return x == x ? x : __builtin_bit_cast(float, 0x7fffffffu);
 }
 [[gnu::always_inline]] inline double Canonical(double x) { return x; }
+// The same of arithmetic with these sources. In f64 the first one's NaN counts:
+// of two, the host gives either, as the compiler has put them.
+template <class... T>
+[[gnu::always_inline]] inline float CanonicalOf(float result, T...) {
+  return Canonical(result);
+}
+[[gnu::always_inline]] inline double NanOf() {
+  return __builtin_bit_cast(double, 0xfff8'0000'0000'0000);
+}
+template <class... T>
+[[gnu::always_inline]] inline double NanOf(double first, T... rest) {
+  const uint64_t quiet = __builtin_bit_cast(uint64_t, first) | uint64_t{1}
+                                                                   << 51;
+  return first == first ? NanOf(rest...) : __builtin_bit_cast(double, quiet);
+}
+template <class... T>
+[[gnu::always_inline]] inline double CanonicalOf(double result, T... sources) {
+  return result == result ? result : NanOf(sources...);
+}
 
 // .ftz: a subnormal is a zero of its sign.
 [[gnu::always_inline]] inline float Flushed(float x) {

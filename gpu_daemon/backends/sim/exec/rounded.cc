@@ -61,7 +61,10 @@ void Rounded(const Op& op, Warp& warp, LaneMask mask) {
   }
   std::fesetround(before);
   ForLanes(mask, warp.To<T>(op.operands[0]), [&](uint32_t i) {
-    T x = Canonical(static_cast<T>(result[i]));
+    T x = static_cast<T>(result[i]);
+    x = kSources == 1   ? CanonicalOf(x, a[i])
+        : kSources == 2 ? CanonicalOf(x, a[i], b[i])
+                        : CanonicalOf(x, a[i], b[i], c[i]);
     if (kSaturate) x = Saturated(x);
     return kFlush ? Flushed(x) : x;
   });
