@@ -18,9 +18,9 @@ struct FloatFormat {
   uint64_t infinity() const {
     return (sign() - 1) >> (digits - 1) << (digits - 1);
   }
-  // CUDA's; of f64, any that is quiet.
+  // CUDA's, of an operation that has no result.
   uint64_t nan() const {
-    return bits == 64 ? infinity() | sign() >> 12 : sign() - 1;
+    return bits == 64 ? uint64_t{0xfff8} << 48 : sign() - 1;
   }
   bool IsNan(uint64_t x) const { return (x & ~sign()) > infinity(); }
   bool IsSubnormal(uint64_t x) const {
@@ -31,10 +31,13 @@ struct FloatFormat {
   uint64_t one() const {
     return static_cast<uint64_t>(1 - least_exponent) << (digits - 1);
   }
-  // NaNs of f32 and f16 are always the same one.
-  bool Same(uint64_t actual, uint64_t expected) const {
-    return actual == expected ||
-           (bits == 64 && IsNan(actual) && IsNan(expected));
+  // Of sources of which one is a NaN, in f64: the first, made quiet.
+  template <class Sources>
+  uint64_t NanOf(const Sources& sources) const {
+    for (const uint64_t x : sources) {
+      if (bits == 64 && IsNan(x)) return x | uint64_t{1} << 51;
+    }
+    return nan();
   }
 };
 inline constexpr FloatFormat kF16{16, 11, -14};
