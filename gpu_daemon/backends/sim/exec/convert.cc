@@ -134,7 +134,7 @@ template <class D, class S>
     D result{};
     if constexpr (sizeof(D) == sizeof(S)) {
       result = s.integral ? Integral(x, s.rounding) : x;
-      result = Canonical(result);
+      result = CanonicalOf(result, x);
     } else if constexpr (sizeof(D) > sizeof(S)) {
       result = static_cast<D>(x);
     } else {
