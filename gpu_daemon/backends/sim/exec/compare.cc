@@ -81,7 +81,9 @@ void SetPredicate(const Op& op, Warp& warp, LaneMask mask) {
     with = warp.Predicate(op.operands[4]);
     if ((op.variant & 4) != 0) with = ~with;
   }
-  warp.SetPredicate(op.operands[0], mask, Combined(holds, with, combine));
+  if (!op.operands[0].is_constant()) {
+    warp.SetPredicate(op.operands[0], mask, Combined(holds, with, combine));
+  }
   if (!op.operands[1].is_constant()) {
     warp.SetPredicate(op.operands[1], mask, Combined(~holds, with, combine));
   }

@@ -124,6 +124,7 @@ void MatchAny(const Op& op, Warp& warp, LaneMask mask) {
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     same[lane] = MaskOf([&](uint32_t i) { return a[i] == a[lane]; }) & mask;
   }
+  if (op.operands[0].is_constant()) return;  // "_"
   ForLanes(mask, warp.To<uint32_t>(op.operands[0]),
            [&](uint32_t i) { return same[i]; });
 }
@@ -134,8 +135,10 @@ void MatchAll(const Op& op, Warp& warp, LaneMask mask) {
   const T first = a[__builtin_ctz(mask)];
   const bool all =
       (MaskOf([&](uint32_t i) { return a[i] == first; }) & mask) == mask;
-  ForLanes(mask, warp.To<uint32_t>(op.operands[0]),
-           [=](uint32_t) { return all ? mask : 0; });
+  if (!op.operands[0].is_constant()) {
+    ForLanes(mask, warp.To<uint32_t>(op.operands[0]),
+             [=](uint32_t) { return all ? mask : 0; });
+  }
   if (!op.operands[1].is_constant()) {
     warp.SetPredicate(op.operands[1], mask, all ? kAllLanes : 0);
   }

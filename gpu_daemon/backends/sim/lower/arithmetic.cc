@@ -381,15 +381,11 @@ void FunctionLowering::LowerCompare(const Instruction& i) {
     }
     op_.operands[0] = Result(i.operands[0], 4);
   } else if (i.operands[0].kind == Kind::kPair) {
-    op_.operands[0] = PredicateResult(i.operands[0].parts[0]);
-    op_.operands[1] = PredicateResult(i.operands[0].parts[1]);
-    if (op_.operands[0].is_constant() && !failed()) {
-      // "_|q": the code writes the first in any case.
-      Fail(i.operands[0].at, "the first of two predicates must be a register",
-           Refusal::kUnsupported);
+    for (size_t n = 0; n < 2; ++n) {
+      op_.operands[n] = PredicateResult(i.operands[0].parts[n], Sink::kAllowed);
     }
   } else {
-    op_.operands[0] = PredicateResult(i.operands[0]);
+    op_.operands[0] = PredicateResult(i.operands[0], Sink::kAllowed);
   }
   op_.operands[2] = Source(i.operands[1], compared);
   op_.operands[3] = Source(i.operands[2], compared);
@@ -585,7 +581,7 @@ void FunctionLowering::LowerMoveVector(const Instruction& i,
     if (pack) {
       op_.operands[1 + n] = Source(vector.parts[n], part_type);
     } else {
-      op_.operands[n] = Result(vector.parts[n], bytes / parts);
+      op_.operands[n] = Result(vector.parts[n], bytes / parts, Sink::kAllowed);
     }
   }
   if (!pack) op_.operands[parts] = Source(whole, s_.type);

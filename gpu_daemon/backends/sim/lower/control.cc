@@ -193,7 +193,9 @@ void FunctionLowering::LowerShuffle(const Instruction& i) {
   if (!OperandCount(i, 5, 5)) return;
   const Operand& to = i.operands[0];
   op_.operands[0] = Result(to.kind == Kind::kPair ? to.parts[0] : to, 4);
-  if (to.kind == Kind::kPair) op_.operands[1] = PredicateResult(to.parts[1]);
+  if (to.kind == Kind::kPair) {
+    op_.operands[1] = PredicateResult(to.parts[1], Sink::kAllowed);
+  }
   for (size_t n = 1; n < 5; ++n) {
     op_.operands[n + 1] = Source(i.operands[n], Type::kB32);
   }
@@ -241,8 +243,11 @@ void FunctionLowering::LowerMatch(const Instruction& i) {
   s_.operation = *all ? Operation::kMatchAll : Operation::kMatchAny;
   if (!OperandCount(i, 3, 3)) return;
   const Operand& to = i.operands[0];
-  op_.operands[0] = Result(to.kind == Kind::kPair ? to.parts[0] : to, 4);
-  if (to.kind == Kind::kPair) op_.operands[1] = PredicateResult(to.parts[1]);
+  op_.operands[0] =
+      Result(to.kind == Kind::kPair ? to.parts[0] : to, 4, Sink::kAllowed);
+  if (to.kind == Kind::kPair) {
+    op_.operands[1] = PredicateResult(to.parts[1], Sink::kAllowed);
+  }
   op_.operands[2] = Source(i.operands[1], s_.type);
   op_.operands[3] = Source(i.operands[2], Type::kB32);
   Finish(suffixes, Flow::kNextUnlessFault);

@@ -116,8 +116,9 @@ Slot FunctionLowering::SlotOf(uint32_t reg) const {
                         registers_.place[reg] * kSlotBytes[kind]);
 }
 
-Slot FunctionLowering::Result(const Operand& operand, uint32_t bytes) {
-  if (operand.kind == Kind::kSink) return Slot();
+Slot FunctionLowering::Result(const Operand& operand, uint32_t bytes,
+                              Sink sink) {
+  if (operand.kind == Kind::kSink && sink == Sink::kAllowed) return Slot();
   if (operand.kind != Kind::kRegister) {
     Fail(operand.at,
          fmt::format("'{}' is no register to write to", operand.name));
@@ -132,8 +133,8 @@ Slot FunctionLowering::Result(const Operand& operand, uint32_t bytes) {
   return SlotOf(operand.index);
 }
 
-Slot FunctionLowering::PredicateResult(const Operand& operand) {
-  if (operand.kind == Kind::kSink) return Slot();
+Slot FunctionLowering::PredicateResult(const Operand& operand, Sink sink) {
+  if (operand.kind == Kind::kSink && sink == Sink::kAllowed) return Slot();
   if (operand.kind != Kind::kRegister ||
       function_.registers[operand.index].type != Type::kPred) {
     Fail(operand.at,

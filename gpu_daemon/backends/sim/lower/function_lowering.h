@@ -64,9 +64,12 @@ class FunctionLowering {
 
   uint32_t BytesOfRegister(const Operand& operand) const;
   Slot SlotOf(uint32_t reg) const;
-  // A register of this size, or "_".
-  Slot Result(const Operand& operand, uint32_t bytes);
-  Slot PredicateResult(const Operand& operand);
+  // A register of this size. "_", where that may stand, is a constant slot: the
+  // operation's code must look for it, and write nothing.
+  enum class Sink { kRefused, kAllowed };
+  Slot Result(const Operand& operand, uint32_t bytes,
+              Sink sink = Sink::kRefused);
+  Slot PredicateResult(const Operand& operand, Sink sink = Sink::kRefused);
   // A register of the type's size, or an immediate.
   Slot Source(const Operand& operand, Type type);
   Slot PredicateSource(const Operand& operand, bool* negated);

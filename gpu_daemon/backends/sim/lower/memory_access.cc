@@ -119,7 +119,9 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
           constants_->Value(register_bytes, ImmediateAs(*parts[n], s_.type));
     } else {
       op_.operands[n] =
-          store ? Source(*parts[n], as) : Result(*parts[n], register_bytes);
+          store ? Source(*parts[n], as)
+                : Result(*parts[n], register_bytes,
+                         parts.size() > 1 ? Sink::kAllowed : Sink::kRefused);
     }
   }
   Finish(suffixes, Flow::kNextUnlessFault);
@@ -161,7 +163,8 @@ void FunctionLowering::LowerAtomic(const Instruction& i) {
   if (!OperandCount(i, count, count)) return;
   size_t n = 0;
   if (has_result) {
-    op_.operands[0] = Result(i.operands[n++], ptx::BytesOf(s_.type));
+    op_.operands[0] =
+        Result(i.operands[n++], ptx::BytesOf(s_.type), Sink::kAllowed);
   }
   Address(i.operands[n++], false);
   op_.operands[1] = Source(i.operands[n++], s_.type);
