@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/backends/cpu/run_event.h"
 #include "gpu_daemon/front_end/doorbell_poller.h"
 #include "gpu_daemon/launch/backend.h"
@@ -34,8 +35,8 @@ class StepLauncher : public gpud::Launcher {
   void Run(size_t index) {
     Pending next = std::move(pending_.at(index));
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(index));
-    gpud::CpuBlockRunner runner;
-    gpud::RunEvent(runner, *next.event, next.sequence, next.entry, /*timed=*/false);
+    gpud::RunEvent(runner_, *next.event, next.sequence, next.entry,
+                   /*timed=*/false);
     next.event->memory().bell().Signal();
   }
   template <class Selects>
@@ -50,6 +51,7 @@ class StepLauncher : public gpud::Launcher {
   }
 
  private:
+  gpud::CpuBlockRunner runner_;
   struct Pending {
     std::shared_ptr<EventKernel> event;
     shm::Sequence sequence;

@@ -187,12 +187,14 @@ TEST(SimBackend, HasPtxOfEveryKernelOfGpud) {
   // Those that a test registers beside them have none.
   const auto backend = *SimBackend::Create({.workers = 1});
   LaunchPath* const path = backend->paths().Find("edge")->path;
+  std::vector<uint64_t> nothing(8);
+  const auto mapping =
+      backend->memory().MapHost(std::as_writable_bytes(std::span(nothing)));
   for (const simt::KernelInfo* kernel : simt::AllKernels()) {
     TestDevice device;
     std::vector<ParameterBinding> bindings;
     for (const simt::ParamInfo& param : kernel->params) {
-      bindings.push_back(param.is_buffer() ? ParameterBinding{.buffer = {}}
-                                           : Constant(0));
+      bindings.push_back(param.is_buffer() ? Fixed(nothing) : Constant(0));
     }
     auto event = device.Register({.kernel = kernel, .bindings = bindings});
     ASSERT_TRUE(path->Add(event.kernel).ok()) << kernel->name;

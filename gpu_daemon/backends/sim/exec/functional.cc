@@ -10,6 +10,10 @@ namespace {
 
 // Of a warp, before the next one of its block has its turn.
 constexpr uint64_t kSlice = 1 << 14;
+// Warp instructions without a store, after which lanes may wait for others of
+// their own warp. Long computations divide there, too, which changes nothing
+// but their count of instructions.
+constexpr uint64_t kPatience = 1 << 18;
 // Turns of all warps of a block, before other blocks have theirs.
 constexpr int kRounds = 16;
 // That take turns; more wait until one of these ends.
@@ -181,6 +185,8 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
       const bool on =
           core_.writes != writes || warp.state() != Warp::State::kReady;
       idle_ = on ? 0 : idle_ + done;
+      // It may spin for what others of its own lanes would do.
+      if (idle_ >= kPatience) warp.Yield();
       if (options_.no_progress_limit != 0 &&
           idle_ > options_.no_progress_limit) {
         const Program& program = *warp.launch().program;

@@ -59,6 +59,8 @@ enum class Flow : uint8_t {
   kReturn,
   kExit,
   kBarrier,
+  kWarpSync,  // lanes of a warp do something together; it can fail
+  kYield,     // lanes that wait let others of their warp go on
   kTrap,
 };
 
@@ -82,6 +84,7 @@ struct Op {
   uint8_t address_bytes = 8;  // of the register that holds the address
   MemorySpace space = MemorySpace::kGeneric;
   MemoryOrder order = MemoryOrder::kWeak;
+  uint8_t members = 0;  // of kWarpSync: the operand that names them
 };
 
 // Where a memory operation has its address.

@@ -1,5 +1,6 @@
 #include "gpu_daemon/backends/sim/exec/warp.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -66,6 +67,7 @@ void Warp::Start(const Launch& launch, Block* block, uint32_t index,
   carry = 0;
   stack_.clear();
   frames_.clear();
+  others_.clear();
   frame_ = {.function = launch.kernel, .mask = live_};
   registers_.Reset(0);
   local_.Reset(0);
@@ -138,6 +140,12 @@ void Warp::Run(uint64_t& budget) {
           case Flow::kBarrier:
             Barrier(op, mask);
             break;
+          case Flow::kWarpSync:
+            WarpSync(op, mask);
+            break;
+          case Flow::kYield:
+            Yield();
+            break;
           default:
             Fail(op, mask, "trapped");
             break;
@@ -182,6 +190,125 @@ void Warp::Branch(LaneMask taken, const Op& op) {
   }
 }
 
+void Warp::Reconverge() {
+  for (;;) {
+    while (top_.pc == top_.reconverge) Pop();
+    // Its lanes have gone another way (Yield()).
+    if (top_.mask != 0 || state_ == State::kExited) return;
+    DropEmpty();
+  }
+}
+
+LaneMask Warp::ContextLanes() const {
+  LaneMask lanes = top_.mask;
+  for (const Entry& entry : stack_) lanes |= entry.mask;
+  return lanes;
+}
+
+void Warp::Restrict(LaneMask lanes) {
+  top_.mask &= lanes;
+  for (Entry& entry : stack_) entry.mask &= lanes;
+  frame_.mask &= lanes;
+  for (Frame& frame : frames_) frame.mask &= lanes;
+}
+
+Warp::Context Warp::Save() {
+  return {top_, std::move(stack_), frame_, std::move(frames_), false};
+}
+
+void Warp::Resume(Context context) {
+  top_ = context.top;
+  stack_ = std::move(context.stack);
+  frame_ = context.frame;
+  frames_ = std::move(context.frames);
+  base_[0] = registers_.data() + frame_.registers;
+}
+
+bool Warp::Rotate() {
+  for (size_t i = 0; i < others_.size(); ++i) {
+    if (others_[i].waits) continue;
+    Context next = std::move(others_[i]);
+    others_.erase(others_.begin() + static_cast<ptrdiff_t>(i));
+    Resume(std::move(next));
+    return true;
+  }
+  return false;
+}
+
+void Warp::Yield() {
+  const LaneMask mine = top_.mask;
+  const LaneMask rest = ContextLanes() & ~mine;
+  if (rest == 0 && others_.empty()) return;
+  if (rest != 0) {
+    const Context whole{top_, stack_, frame_, frames_, false};
+    Restrict(mine);
+    others_.push_back(Save());
+    Resume(whole);
+    Restrict(rest);
+    // On to where these lanes are: on another path, or back in a caller.
+    DropEmpty();
+    Reconverge();
+    return;
+  }
+  Context waiting = Save();
+  if (Rotate()) {
+    others_.push_back(std::move(waiting));
+  } else {
+    Resume(std::move(waiting));
+  }
+}
+
+bool Warp::Gather(const Op& op, LaneMask needed, LaneMask& mask) {
+  std::vector<Context*> there;
+  for (Context& other : others_) {
+    if (!other.waits || other.top.pc != op.pc ||
+        other.frame.registers != frame_.registers) {
+      continue;
+    }
+    there.push_back(&other);
+    mask |= other.top.mask;
+  }
+  if ((needed & ~mask) == 0) {
+    for (Context* const other : there) {
+      other->waits = false;
+      ++other->top.pc;
+    }
+    return true;
+  }
+  Context waiting = Save();
+  waiting.top.pc = op.pc;
+  waiting.waits = true;
+  if (Rotate()) {
+    others_.push_back(std::move(waiting));
+    return false;
+  }
+  Resume(std::move(waiting));
+  Fail(op, needed & ~mask,
+       fmt::format("lanes {:#010x} wait for lanes {:#010x} of the warp, which "
+                   "never come",
+                   mask, needed & ~mask));
+  return false;
+}
+
+// Behind the registers of the running function, and of what other contexts run.
+uint32_t Warp::EndOfFrames() const {
+  uint32_t end = frame_.registers + frame_.function->frame_bytes;
+  for (const Context& other : others_) {
+    end = std::max(end,
+                   other.frame.registers + other.frame.function->frame_bytes);
+  }
+  return end;
+}
+
+void Warp::WarpSync(const Op& op, LaneMask mask) {
+  if (!others_.empty()) {
+    const auto first = static_cast<uint32_t>(std::countr_zero(mask));
+    const LaneMask members = From<uint32_t>(op.operands[op.members])[first];
+    if (!Gather(op, members & live_, mask)) return;
+  }
+  op.handler(op, *this, mask);
+}
+
 bool Warp::DoCall(const Op& op, LaneMask mask) {
   const Call& call = launch_->program->calls[op.target];
   if (call.builtin != Builtin::kNone) return CallBuiltin(op, call, mask);
@@ -190,7 +317,7 @@ bool Warp::DoCall(const Op& op, LaneMask mask) {
       .function = &callee,
       .call = &call,
       .depth = stack_.size() + 1,
-      .registers = frame_.registers + frame_.function->frame_bytes,
+      .registers = EndOfFrames(),
       .local_base =
           (frame_.local_base + frame_.function->local_bytes + 15) / 16 * 16,
       .mask = mask,
@@ -261,6 +388,14 @@ void Warp::DropEmpty() {
       }
     }
     if (stack_.empty()) {
+      if (live_ != 0) {
+        // Those that wait look again: fewer may be missing now.
+        if (!Rotate()) {
+          others_.front().waits = false;
+          Rotate();
+        }
+        continue;
+      }
       state_ = State::kExited;
       top_.reconverge = kNoPc;
       block_->Exited(*this);
@@ -313,6 +448,7 @@ bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
 }
 
 void Warp::Barrier(const Op& op, LaneMask mask) {
+  if (mask != live_ && !others_.empty() && !Gather(op, live_, mask)) return;
   if (mask != live_) {
     Fail(op, live_ & ~mask,
          fmt::format("barrier in divergence: lanes {:#010x} are there, and "

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu_daemon/backends/sim/exec/aligned_bytes.h"
@@ -121,6 +122,12 @@ class Warp {
   Core& core() const { return *core_; }
   const Launch& launch() const { return *launch_; }
 
+  // Lets lanes on other paths go on before those that run now: what a thread
+  // waits for may be done by another of its own warp, as on GPUs whose threads
+  // advance independently. From here on the two are executed apart, but for
+  // what lanes do together. Nothing, where all lanes are on one path.
+  void Yield();
+
   // --- For operations' code.
 
   template <class T>
@@ -174,9 +181,27 @@ class Warp {
     LaneMask mask = 0;
   };
 
-  void Reconverge() {
-    while (top_.pc == top_.reconverge) Pop();
-  }
+  // Lanes that are executed apart from the others: their paths and calls.
+  struct Context {
+    Entry top;
+    std::vector<Entry> stack;
+    Frame frame;
+    std::vector<Frame> frames;
+    bool waits = false;  // for others, at `top`
+  };
+
+  void Reconverge();
+  LaneMask ContextLanes() const;
+  void Restrict(LaneMask lanes);
+  Context Save();
+  void Resume(Context context);
+  // The next context that does not wait. False: there is none.
+  bool Rotate();
+  uint32_t EndOfFrames() const;
+  void WarpSync(const Op& op, LaneMask mask);
+  // Waits until all of `needed` are at this operation. Then true, with all that
+  // are there in `mask`.
+  bool Gather(const Op& op, LaneMask needed, LaneMask& mask);
   void Pop() {
     top_ = stack_.back();
     stack_.pop_back();
@@ -198,6 +223,7 @@ class Warp {
   std::vector<Entry> stack_;  // below top_
   Frame frame_;
   std::vector<Frame> frames_;  // below frame_
+  std::vector<Context> others_;
   AlignedBytes registers_;
   AlignedBytes local_;
   const Op* waiting_ = nullptr;  // the barrier operation

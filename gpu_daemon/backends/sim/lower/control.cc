@@ -113,7 +113,7 @@ void FunctionLowering::LowerBarrier(const Instruction& i) {
     s_.operation = Operation::kWarpBarrier;
     if (!OperandCount(i, 1, 1)) return;
     op_.operands[0] = Source(i.operands[0], Type::kB32);
-    Finish(suffixes, Flow::kNextUnlessFault);
+    Finish(suffixes, Flow::kWarpSync);
     return;
   }
   s_.operation = Operation::kBarrier;
@@ -170,7 +170,7 @@ void FunctionLowering::LowerSleep(const Instruction& i) {
   s_.operation = Operation::kSleep;
   if (!OperandCount(i, 1, 1)) return;
   op_.operands[0] = Source(i.operands[0], Type::kU32);
-  Finish(suffixes);
+  Finish(suffixes, Flow::kYield);
 }
 
 // shfl.sync.mode.b32 d{|p}, a, b, c, members.
@@ -199,7 +199,8 @@ void FunctionLowering::LowerShuffle(const Instruction& i) {
   for (size_t n = 1; n < 5; ++n) {
     op_.operands[n + 1] = Source(i.operands[n], Type::kB32);
   }
-  Finish(suffixes, Flow::kNextUnlessFault);
+  op_.members = 5;
+  Finish(suffixes, Flow::kWarpSync);
 }
 
 // vote.sync.mode.pred d, {!}a, members.
@@ -226,7 +227,8 @@ void FunctionLowering::LowerVote(const Instruction& i) {
   op_.operands[1] = PredicateSource(i.operands[1], &negated);
   op_.offset = negated ? 1 : 0;
   op_.operands[2] = Source(i.operands[2], Type::kB32);
-  Finish(suffixes, Flow::kNextUnlessFault);
+  op_.members = 2;
+  Finish(suffixes, Flow::kWarpSync);
 }
 
 // match.any.sync.b32 d, a, members; match.all.sync.b32 d{|p}, a, members.
@@ -250,7 +252,8 @@ void FunctionLowering::LowerMatch(const Instruction& i) {
   }
   op_.operands[2] = Source(i.operands[1], s_.type);
   op_.operands[3] = Source(i.operands[2], Type::kB32);
-  Finish(suffixes, Flow::kNextUnlessFault);
+  op_.members = 3;
+  Finish(suffixes, Flow::kWarpSync);
 }
 
 void FunctionLowering::LowerReduce(const Instruction& i) {
@@ -276,7 +279,8 @@ void FunctionLowering::LowerReduce(const Instruction& i) {
   op_.operands[0] = Result(i.operands[0], 4);
   op_.operands[1] = Source(i.operands[1], s_.type);
   op_.operands[2] = Source(i.operands[2], Type::kB32);
-  Finish(suffixes, Flow::kNextUnlessFault);
+  op_.members = 2;
+  Finish(suffixes, Flow::kWarpSync);
 }
 
 void FunctionLowering::LowerActiveMask(const Instruction& i) {

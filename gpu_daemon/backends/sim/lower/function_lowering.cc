@@ -376,7 +376,10 @@ void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
   op_.flow = flow;
   s_.space = op_.space;
   s_.order = op_.order;
-  if (flow != Flow::kNext && flow != Flow::kNextUnlessFault) return;
+  if (flow != Flow::kNext && flow != Flow::kNextUnlessFault &&
+      flow != Flow::kWarpSync) {
+    return;
+  }
   op_.handler = FindHandler(s_);
   if (op_.handler == nullptr) {
     Fail(info_.at, fmt::format("instruction '{}' is not supported", info_.name),
