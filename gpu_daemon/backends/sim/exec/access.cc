@@ -191,11 +191,13 @@ bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
   // Lanes that are not in the mask take the first one's, so that nothing about
   // them needs to be asked below.
   if (op.address_bytes == 4) {
+    // The sum has 32 bits, too: an index may be negative.
     const uint32_t* const from = warp.From<uint32_t>(slot);
-    const uint64_t mine = from[first];
+    const uint32_t mine = from[first];
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       access.address[lane] =
-          ((mask >> lane & 1) != 0 ? from[lane] : mine) + offset;
+          static_cast<uint32_t>(((mask >> lane & 1) != 0 ? from[lane] : mine) +
+                                static_cast<uint32_t>(offset));
       bits |= access.address[lane];
     }
   } else {
