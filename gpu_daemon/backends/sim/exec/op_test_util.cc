@@ -63,7 +63,7 @@ std::string Kernel(std::string_view name, const Form& form, size_t first,
   const std::string letters = form.results + form.sources;
   std::string text = fmt::format(
       ".visible .entry {}(.param .u64 from, .param .u64 to) {{\n"
-      ".reg .b32 %tid, %cta, %i, %bit;\n.reg .b64 %at, %in, %out;\n"
+      ".reg .b32 %tid, %cta, %i, %bit;\n.reg .b64 %at, %in, %out, %scratch;\n"
       ".reg .pred %skip, %untouched;\n",
       name);
   for (size_t v = 0; v < letters.size(); ++v) {
@@ -78,6 +78,7 @@ std::string Kernel(std::string_view name, const Form& form, size_t first,
       "and.b32 %bit, %tid, 1;\nsetp.ne.s32 %skip, %bit, 0;\n",
       kBlock);
   const size_t results = form.results.size();
+  text += fmt::format("add.s64 %scratch, %out, {};\n", results * count * 8);
   for (size_t v = 0; v < letters.size(); ++v) {
     const std::string type = RegisterType(letters[v]);
     const size_t offset = (v - results) * count * 8;
@@ -170,7 +171,9 @@ std::vector<Values> Outputs(const Form& form,
   std::vector<Way> ways = {{"all"}, {"branch", false}};
   std::string text = Kernel("all", form, 0, count, false, false) +
                      Kernel("branch", form, 0, count, true, false);
-  if (form.text.find('@') == std::string::npos) {
+  // Declarations, and what has a guard, take none.
+  if (form.text.find('@') == std::string::npos &&
+      form.text.find(".reg") == std::string::npos) {
     ways.push_back({"guard", false});
     text += Kernel("guard", form, 0, count, false, true);
   }
@@ -187,7 +190,7 @@ std::vector<Values> Outputs(const Form& form,
   std::vector<Values> outputs(cases.size(), Values(results));
   if (!loaded.ok()) return outputs;
   const DeviceAddress in = bench.Allocate(form.sources.size() * count * 8 + 8);
-  const DeviceAddress out = bench.Allocate(results * count * 8);
+  const DeviceAddress out = bench.Allocate((results + 1) * count * 8);
   const auto sources = bench.At<uint64_t>(in, form.sources.size() * count);
   for (size_t i = 0; i < count; ++i) {
     for (size_t s = 0; s < form.sources.size(); ++s) {
