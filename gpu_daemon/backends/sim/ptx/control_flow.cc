@@ -18,7 +18,9 @@ bool EndsFunction(const Instruction& instruction) {
 
 // Post-dominators by the iteration of Cooper, Harvey and Kennedy ("A Simple,
 // Fast Dominance Algorithm"), on the reversed graph with one more block, the
-// function's end, as its root.
+// function's end, as its root. From some blocks there is no way to it, as in a
+// loop that only an exit or nothing leaves: the last of these in the text counts
+// as if it led there, so that warps meet within the loop.
 void FindPostDominators(std::vector<BasicBlock>& blocks) {
   const auto end = static_cast<uint32_t>(blocks.size());
   std::vector<std::vector<uint32_t>> before(end + 1);
@@ -32,8 +34,23 @@ void FindPostDominators(std::vector<BasicBlock>& blocks) {
   std::vector<std::pair<uint32_t, size_t>> path{{end, 0}};
   std::vector<bool> seen(end + 1, false);
   seen[end] = true;
+  bool any_endless = false;
+  std::vector<bool> endless(end + 1, false);
+  std::vector<bool> leads_to_end(end + 1, false);
+  for (const uint32_t block : before[end]) leads_to_end[block] = true;
+  uint32_t last = end;
   while (!path.empty()) {
     auto& [block, next] = path.back();
+    if (block == end && next == before[end].size()) {
+      while (last > 0 && seen[last - 1]) --last;
+      if (last > 0) {
+        for (uint32_t b = 0; b < end && !any_endless; ++b)
+          endless[b] = !seen[b];
+        any_endless = true;
+        leads_to_end[last - 1] = true;
+        before[end].push_back(last - 1);
+      }
+    }
     if (next < before[block].size()) {
       const uint32_t to = before[block][next++];
       if (!seen[to]) {
@@ -60,9 +77,12 @@ void FindPostDominators(std::vector<BasicBlock>& blocks) {
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
       const uint32_t block = *it;
       if (block == end) continue;
-      uint32_t found = blocks[block].successors.empty() ? end : kNoBlock;
+      uint32_t found = leads_to_end[block] ? end : kNoBlock;
       for (const uint32_t successor : blocks[block].successors) {
-        if (dominator[successor] == kNoBlock) continue;
+        if (dominator[successor] == kNoBlock ||
+            endless[successor] != endless[block]) {
+          continue;
+        }
         found = found == kNoBlock ? successor : common(found, successor);
       }
       if (found == dominator[block]) continue;

@@ -19,7 +19,9 @@ struct BasicBlock {
   std::vector<uint32_t> successors;
   std::vector<uint32_t> predecessors;
   // The first block that every path from here to the function's end goes
-  // through; kNoBlock: there is none but the end itself.
+  // through; kNoBlock: there is none but the end itself. A guarded ret or exit
+  // is no end: its lanes are gone, and the others go on. Of blocks from which
+  // there is no way to an end, the last in the text stands for one.
   uint32_t immediate_post_dominator = kNoBlock;
 };
 
