@@ -265,11 +265,11 @@ TEST_F(ControlTest, WarpsThatHaveExitedAreNotWaitedFor) {
 TEST_F(ControlTest, WrongBarriersAreFaults) {
   EXPECT_EQ(Error(absl::StatusCode::kInternal,
                   "setp.eq.u32 %q1, %t, 4; @%q1 bra END;\nbar.sync 0;"),
-            "k: test.ptx:6: bar.sync: barrier in divergence: lanes 0xffffffef "
+            "k: test.ptx:7: bar.sync: barrier in divergence: lanes 0xffffffef "
             "are there, and lanes 0x00000010 of the warp on another path; lane "
             "4 of warp 0, block (0, 0, 0)");
   EXPECT_EQ(Error(absl::StatusCode::kInternal, "bar.sync 16;"),
-            "k: test.ptx:5: bar.sync: barrier 16: a block has 16; lane 0 of "
+            "k: test.ptx:6: bar.sync: barrier 16: a block has 16; lane 0 of "
             "warp 0, block (0, 0, 0)");
   EXPECT_THAT(Error(absl::StatusCode::kInternal, "bar.sync 1, 33;"),
               HasSubstr("a barrier for 33 threads: must be a multiple of 32"));
@@ -287,10 +287,10 @@ TEST_F(ControlTest, WarpsThatWaitForEachOtherAreFound) {
             "setp.lt.u32 %q1, %t, 32; @%q1 bra A;\nbar.sync 1;\nbra END;\n"
             "A: bar.sync 2;",
             64),
-      "k: test.ptx:8: bar.sync: warp 0 of block (0, 0, 0) waits for "
+      "k: test.ptx:9: bar.sync: warp 0 of block (0, 0, 0) waits for "
       "warps that never come: they wait at other barriers");
   EXPECT_THAT(Error(absl::StatusCode::kAborted, "bar.sync 1, 64;"),
-              HasSubstr("k: test.ptx:5: bar.sync: warp 0"));
+              HasSubstr("k: test.ptx:6: bar.sync: warp 0"));
 }
 
 // --- Ends that are not wanted.
@@ -298,7 +298,7 @@ TEST_F(ControlTest, WarpsThatWaitForEachOtherAreFound) {
 TEST_F(ControlTest, ATrapNamesItsPlace) {
   EXPECT_EQ(Error(absl::StatusCode::kInternal,
                   "setp.eq.u32 %q1, %t, 40;\n@%q1 trap;", 64),
-            "k: test.ptx:6: trap: trapped; lane 8 of warp 1, block (0, 0, 0)");
+            "k: test.ptx:7: trap: trapped; lane 8 of warp 1, block (0, 0, 0)");
   EXPECT_EQ(Run("setp.eq.u32 %q1, %t, 40; @%q1 trap;"), absl::OkStatus());
 }
 
@@ -354,7 +354,7 @@ TEST_F(ControlTest, AnAssertionSaysWhatFailed) {
       "__assertfail(.param .b64 a, .param .b64 f, .param .b32 l, .param .b64 "
       "n, .param .b64 s);");
   EXPECT_EQ(std::string(status.message()),
-            "k: test.ptx:9: call: assertion failed: x>0; lane 2 of warp 0, "
+            "k: test.ptx:10: call: assertion failed: x>0; lane 2 of warp 0, "
             "block (0, 0, 0)");
 }
 
