@@ -117,7 +117,9 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
         launch.parameters.data() + code.entry->source->ParameterOffset(1),
         &engine->status_address, sizeof(engine->status_address));
   }
-  engine->gpu.set_no_progress_limit(kernel.unbounded ? 0 : uint64_t{1} << 28);
+  // A user's may run for as long as it likes, too, but not spin for ever.
+  engine->gpu.set_no_progress_limit(
+      kernel.unbounded && !kernel.is_users() ? 0 : uint64_t{1} << 28);
   absl::Status status = sim::CheckLaunch(launch);
   if (status.ok()) {
     const simt::Dim3 index = BlockIndex(kmd.grid, block);
