@@ -79,7 +79,11 @@ bool Print(const ByteReader& read, DeviceAddress format,
       if (!take(4, value)) return false;
       int width = static_cast<int32_t>(value);
       width = width > 999 ? 999 : width < -999 ? -999 : width;
-      spec += std::to_string(width);
+      if (spec.back() == '.' && width < 0) {
+        spec.pop_back();  // as C: a negative precision is none
+      } else {
+        spec += std::to_string(width);
+      }
       return true;
     };
     while (at < pattern.size() && std::string_view("-+ #0").find(pattern[at]) !=
@@ -95,11 +99,25 @@ bool Print(const ByteReader& read, DeviceAddress format,
       number();
     }
     uint32_t bytes = 4;
+    int shorter = 0;  // bits
     while (at < pattern.size() && std::string_view("hlLqjzt").find(
                                       pattern[at]) != std::string_view::npos) {
-      if (pattern[at] != 'h') bytes = 8;
+      if (pattern[at] != 'h') {
+        bytes = 8;
+      } else {
+        shorter = shorter == 16 ? 24 : 16;
+      }
       ++at;
     }
+    // Of h and hh: the bits above go.
+    const auto as_int = [&] {
+      return static_cast<int32_t>(static_cast<uint32_t>(value) << shorter) >>
+             shorter;
+    };
+    const auto as_unsigned = [&] {
+      return bytes == 8 ? value
+                        : static_cast<uint32_t>(value) << shorter >> shorter;
+    };
     const char conversion = at < pattern.size() ? pattern[at] : '\0';
     switch (conversion) {
       case '%':
@@ -109,9 +127,8 @@ bool Print(const ByteReader& read, DeviceAddress format,
       case 'i':
         if (!take(bytes, value)) return unreadable();
         Convert(spec + "lld",
-                bytes == 8
-                    ? static_cast<long long>(value)
-                    : static_cast<long long>(static_cast<int32_t>(value)),
+                bytes == 8 ? static_cast<long long>(value)
+                           : static_cast<long long>(as_int()),
                 out);
         break;
       case 'u':
@@ -120,7 +137,7 @@ bool Print(const ByteReader& read, DeviceAddress format,
       case 'o':
         if (!take(bytes, value)) return unreadable();
         Convert(spec + "ll" + conversion,
-                static_cast<unsigned long long>(value), out);
+                static_cast<unsigned long long>(as_unsigned()), out);
         break;
       case 'c':
         if (!take(4, value)) return unreadable();
