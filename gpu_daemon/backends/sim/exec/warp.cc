@@ -112,6 +112,7 @@ void Warp::Run(uint64_t& budget) {
         break;
       case Flow::kNextUnlessFault:
         if (mask != 0) {
+          steps_ = budget - left - 1;
           op.handler(op, *this, mask);
           if (core_->fault) [[unlikely]] {
             executed_ += budget - left;

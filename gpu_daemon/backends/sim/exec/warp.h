@@ -145,6 +145,9 @@ class Warp {
   }
 
   LaneMask carry = 0;  // CC.CF of each lane
+  // Operations of this Run() before the one that executes; of those whose flow
+  // is kNextUnlessFault.
+  uint64_t steps() const { return steps_; }
 
   const std::array<std::array<uint32_t, kLanes>, 3>& thread_index() const {
     return tid_;
@@ -220,6 +223,7 @@ class Warp {
   LaneMask live_ = 0;
   State state_ = State::kReady;
   uint64_t executed_ = 0;
+  uint64_t steps_ = 0;
   std::vector<Entry> stack_;  // below top_
   Frame frame_;
   std::vector<Frame> frames_;  // below frame_

@@ -197,8 +197,8 @@ void Special32(const Op& op, Warp& warp, LaneMask mask, F value) {
            [&](uint32_t i) { return static_cast<T>(value(i)); });
 }
 
-uint64_t Nanoseconds(const Core& core) {
-  return core.nanoseconds ? core.nanoseconds() : core.clock;
+uint64_t Nanoseconds(const Core& core, uint64_t clock) {
+  return core.nanoseconds ? core.nanoseconds() : clock;
 }
 
 // T: the register, as wide as the value or wider.
@@ -211,8 +211,8 @@ void ReadSpecial(const Op& op, Warp& warp, LaneMask mask) {
   };
   const auto each = [&](auto value) { Special32<T>(op, warp, mask, value); };
   const auto& tid = warp.thread_index();
-  // Of this warp's own steps, so that time passes in a loop that reads it.
-  const uint64_t clock = core.clock + warp.executed();
+  // With the steps since the core's was set, so that time always passes.
+  const uint64_t clock = core.clock + warp.steps();
   switch (static_cast<Special>(op.variant)) {
     case Special::kTidX:
       return each([&](uint32_t i) { return tid[0][i]; });
@@ -267,11 +267,11 @@ void ReadSpecial(const Op& op, Warp& warp, LaneMask mask) {
     case Special::kClock64:
       return all(clock);
     case Special::kGlobalTimer:
-      return all(Nanoseconds(core));
+      return all(Nanoseconds(core, clock));
     case Special::kGlobalTimerLo:
-      return all(static_cast<uint32_t>(Nanoseconds(core)));
+      return all(static_cast<uint32_t>(Nanoseconds(core, clock)));
     case Special::kGlobalTimerHi:
-      return all(Nanoseconds(core) >> 32);
+      return all(Nanoseconds(core, clock) >> 32);
     case Special::kDynamicSharedBytes:
       return all(launch.dynamic_shared_bytes);
     case Special::kTotalSharedBytes:

@@ -635,7 +635,10 @@ void FunctionLowering::LowerMoveSpecial(const Instruction& i,
   s_.register_bytes = static_cast<uint8_t>(ptx::BytesOf(s_.type));
   op_.variant = static_cast<uint8_t>(special->second);
   op_.operands[0] = Result(i.operands[0], s_.register_bytes);
-  Finish(suffixes);
+  // What tells the time must know how far its warp is: Warp::steps().
+  const bool time =
+      from.name.starts_with("%clock") || from.name.starts_with("%globaltimer");
+  Finish(suffixes, time ? Flow::kNextUnlessFault : Flow::kNext);
 }
 
 // The address of a variable in its own space.
