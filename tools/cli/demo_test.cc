@@ -74,6 +74,21 @@ TEST(Demo, ServesRealClientsAndLeavesNothing) {
   EXPECT_THAT(Marked("short"), IsEmpty());
 }
 
+TEST(Demo, ServesRealClientsOnASimulatedGpu) {
+  TestFolder folder;
+  const CliResult demo = RunCli({"demo", "--seconds", "2", "--backend", "sim",
+                                 "--name", "simulated", "-o", "json"});
+  ASSERT_EQ(demo.code, 0) << demo.err;
+  const Json report = demo.json();
+  EXPECT_EQ(report["ok"], true);
+  EXPECT_GT(report["client"]["hits"], 0);
+  EXPECT_EQ(report["client"]["verify_failures"], 0);
+  EXPECT_EQ(report["ledger"]["rung"], report["ledger"]["done"]);
+  EXPECT_GT(report["fpga"]["frames_done"], 0);
+  EXPECT_EQ(report["fpga"]["mismatches"], 0);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
 TEST_F(EndlessDemo, EndsInOrderWhenInterrupted) {
   kill(demo_.pid(), SIGINT);
   const CliResult result = demo_.Wait();

@@ -37,6 +37,7 @@ struct Options {
   UpOptions up;
   uint32_t seconds = 10;
   uint32_t concurrency = 8;
+  std::string backend = "auto";
 };
 
 // A file that goes with its object.
@@ -102,6 +103,7 @@ class Demo {
     const auto port = FindFreePort();
     if (!port.ok()) return port.status();
     port_ = *port;
+    SetGpuText(topology, "backend", options_.backend);
     for (DeviceEntry& device : topology.devices) {
       SetNumber(device, "udp_port", port_);
       SetNumber(device, "tcp_port", port_);
@@ -292,6 +294,10 @@ Run MakeDemo(Arguments& arguments, Console& console) {
                    "How long the clients ask");
   arguments.Number("--clients", options->concurrency, 1, 1000,
                    "How many ask at once, each with one request");
+  arguments
+      .Choice("--backend", options->backend, {"auto", "cpu", "cuda", "sim"},
+              "Who runs the kernels; auto: cuda where there is a GPU, else cpu")
+      .Placeholder("auto|cpu|cuda|sim");
   arguments
       .Text("--name", options->up.name, "Of the testbed; demo-PID without it")
       .Placeholder("NAME");
