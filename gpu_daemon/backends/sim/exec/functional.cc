@@ -78,6 +78,29 @@ absl::Status CheckLaunch(const Launch& launch) {
   return absl::OkStatus();
 }
 
+absl::Status NoProgress(const Warp& warp, uint64_t instructions) {
+  const Program& program = *warp.launch().program;
+  const OpInfo& info = program.info[warp.pc()];
+  const Dim3& block = warp.block().index();
+  return absl::DeadlineExceededError(fmt::format(
+      "{}: no progress for {} warp instructions; warp {} of block "
+      "({}, {}, {}) is at {}:{}: {}",
+      warp.launch().kernel->name, instructions, warp.index(), block.x, block.y,
+      block.z, program.module->file, info.at.line, info.name));
+}
+
+absl::Status WaitsForEver(const Warp& warp) {
+  const Program& program = *warp.launch().program;
+  // It waits after the barrier.
+  const OpInfo& info = program.info[warp.pc() - 1];
+  const Dim3& block = warp.block().index();
+  return absl::AbortedError(fmt::format(
+      "{}: {}:{}: {}: warp {} of block ({}, {}, {}) waits for warps that "
+      "never come: they wait at other barriers",
+      warp.launch().kernel->name, program.module->file, info.at.line, info.name,
+      warp.index(), block.x, block.y, block.z));
+}
+
 FunctionalGpu::FunctionalGpu(const Memory* memory, Options options)
     : options_(std::move(options)), core_(memory) {
   core_.printed = options_.printed;
@@ -189,14 +212,7 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
       if (idle_ >= kPatience) warp.Yield();
       if (options_.no_progress_limit != 0 &&
           idle_ > options_.no_progress_limit) {
-        const Program& program = *warp.launch().program;
-        const OpInfo& info = program.info[warp.pc()];
-        error_ = absl::DeadlineExceededError(fmt::format(
-            "{}: no progress for {} warp instructions; warp {} of block "
-            "({}, {}, {}) is at {}:{}: {}",
-            warp.launch().kernel->name, idle_, w, block.index().x,
-            block.index().y, block.index().z, program.module->file,
-            info.at.line, info.name));
+        error_ = NoProgress(warp, idle_);
         return Turn::kFailed;
       }
       if (block.live_warps() == 0) return Turn::kDone;
@@ -209,15 +225,7 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
           break;
         }
       }
-      const Program& program = *waiting->launch().program;
-      // It waits after the barrier.
-      const OpInfo& info = program.info[waiting->pc() - 1];
-      error_ = absl::AbortedError(fmt::format(
-          "{}: {}:{}: {}: warp {} of block ({}, {}, {}) waits for warps that "
-          "never come: they wait at other barriers",
-          waiting->launch().kernel->name, program.module->file, info.at.line,
-          info.name, waiting->index(), block.index().x, block.index().y,
-          block.index().z));
+      error_ = WaitsForEver(*waiting);
       return Turn::kFailed;
     }
   }

@@ -20,6 +20,12 @@ namespace carillon::sim {
 // parameters. Errors: InvalidArgument.
 absl::Status CheckLaunch(const Launch& launch);
 
+// Why a grid is ended, with the place where one of its warps is.
+// DeadlineExceeded: `instructions` of warps came to nothing.
+absl::Status NoProgress(const Warp& warp, uint64_t instructions);
+// Aborted: the warp is at a barrier that others do not reach.
+absl::Status WaitsForEver(const Warp& warp);
+
 // One after the other; a block whose warps only spin lets others begin. Always
 // in the same order. Not thread safe.
 class FunctionalGpu {

@@ -94,74 +94,77 @@ void Warp::Fail(const Op& op, LaneMask lanes, std::string what) {
   };
 }
 
+[[gnu::always_inline]] inline LaneMask Warp::Execute(const Op& op) {
+  LaneMask mask = top_.mask;
+  if (op.guarded) {
+    const LaneMask guard = Predicate(op.guard);
+    mask &= op.negated ? ~guard : guard;
+  }
+  switch (op.flow) {
+    case Flow::kNext:
+      if (mask != 0) op.handler(op, *this, mask);
+      ++top_.pc;
+      break;
+    case Flow::kNextUnlessFault:
+      if (mask != 0) {
+        op.handler(op, *this, mask);
+        if (core_->fault) [[unlikely]] return mask;
+      }
+      ++top_.pc;
+      break;
+    case Flow::kBranch:
+      Branch(mask, op);
+      break;
+    default: {
+      ++top_.pc;
+      if (mask == 0) break;
+      switch (op.flow) {
+        case Flow::kCall:
+          DoCall(op, mask);
+          break;
+        case Flow::kReturn:
+          DoReturn(mask);
+          break;
+        case Flow::kExit:
+          DoExit(mask);
+          break;
+        case Flow::kBarrier:
+          Barrier(op, mask);
+          break;
+        case Flow::kWarpSync:
+          WarpSync(op, mask);
+          break;
+        case Flow::kYield:
+          Yield();
+          break;
+        default:
+          Fail(op, mask, "trapped");
+          break;
+      }
+      if (core_->fault) return mask;
+    }
+  }
+  Reconverge();
+  return mask;
+}
+
 void Warp::Run(uint64_t& budget) {
   const Op* const ops = launch_->program->ops.data();
   uint64_t left = budget;
   while (left != 0 && state_ == State::kReady) {
     --left;
     const Op& op = ops[top_.pc];
-    LaneMask mask = top_.mask;
-    if (op.guarded) {
-      const LaneMask guard = Predicate(op.guard);
-      mask &= op.negated ? ~guard : guard;
-    }
-    switch (op.flow) {
-      case Flow::kNext:
-        if (mask != 0) op.handler(op, *this, mask);
-        ++top_.pc;
-        break;
-      case Flow::kNextUnlessFault:
-        if (mask != 0) {
-          steps_ = budget - left - 1;
-          op.handler(op, *this, mask);
-          if (core_->fault) [[unlikely]] {
-            executed_ += budget - left;
-            budget = left;
-            return;
-          }
-        }
-        ++top_.pc;
-        break;
-      case Flow::kBranch:
-        Branch(mask, op);
-        break;
-      default: {
-        ++top_.pc;
-        if (mask == 0) break;
-        switch (op.flow) {
-          case Flow::kCall:
-            DoCall(op, mask);
-            break;
-          case Flow::kReturn:
-            DoReturn(mask);
-            break;
-          case Flow::kExit:
-            DoExit(mask);
-            break;
-          case Flow::kBarrier:
-            Barrier(op, mask);
-            break;
-          case Flow::kWarpSync:
-            WarpSync(op, mask);
-            break;
-          case Flow::kYield:
-            Yield();
-            break;
-          default:
-            Fail(op, mask, "trapped");
-            break;
-        }
-        if (core_->fault) {
-          executed_ += budget - left;
-          budget = left;
-          return;
-        }
-      }
-    }
-    Reconverge();
+    if (op.flow == Flow::kNextUnlessFault) steps_ = budget - left - 1;
+    Execute(op);
+    if (op.flow != Flow::kNext && core_->fault) [[unlikely]] break;
   }
   executed_ += budget - left;
   budget = left;
+}
+
+LaneMask Warp::Step() {
+  ++executed_;
+  return Execute(launch_->program->ops[top_.pc]);
 }
 
 void Warp::Branch(LaneMask taken, const Op& op) {

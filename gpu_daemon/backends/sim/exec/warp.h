@@ -110,6 +110,9 @@ class Warp {
   // executed `budget` operations; the budget is what is left of it. `at`, if
   // given, receives the last operation's Pc.
   void Run(uint64_t& budget);
+  // One operation of a warp that is ready. The lanes that executed it, none if
+  // its guard is false for all. A fault: as Run().
+  LaneMask Step();
 
   State state() const { return state_; }
   Pc pc() const { return top_.pc; }
@@ -209,6 +212,7 @@ class Warp {
     top_ = stack_.back();
     stack_.pop_back();
   }
+  LaneMask Execute(const Op& op);
   void Branch(LaneMask taken, const Op& op);
   bool DoCall(const Op& op, LaneMask mask);
   void DoReturn(LaneMask mask);

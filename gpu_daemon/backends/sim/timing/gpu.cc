@@ -1,0 +1,177 @@
+#include "gpu_daemon/backends/sim/timing/gpu.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/sim/exec/functional.h"
+
+namespace carillon::sim::timing {
+namespace {
+
+// Where instruction fetch finds the i-th program: apart from all data.
+constexpr uint64_t CodeBase(size_t i) {
+  return uint64_t{1} << 59 | uint64_t{i} << 32;
+}
+
+}  // namespace
+
+Gpu::Gpu(Config config, Memory* memory, Options options)
+    : config_(std::move(config)),
+      options_(std::move(options)),
+      memory_system_(config_),
+      kmu_(config_) {
+  for (uint32_t i = 0; i < config_.sm.count; ++i) {
+    Core& core = sms_.emplace_back(config_, i, memory, &memory_system_,
+                                   options_.no_progress_limit)
+                     .core();
+    core.printed = options_.printed;
+    core.nanoseconds = [this] { return nanoseconds(); };
+  }
+}
+
+uint64_t Gpu::nanoseconds() const {
+  return options_.nanoseconds + cycle_ * 1000 / config_.clock.core_mhz;
+}
+
+absl::StatusOr<const LoadedProgram*> Gpu::Load(const Program* program) {
+  for (const auto& loaded : programs_) {
+    if (loaded->program == program) return loaded.get();
+  }
+  auto operations = BuildOpTable(*program, config_);
+  if (!operations.ok()) return operations.status();
+  programs_.push_back(std::make_unique<LoadedProgram>(LoadedProgram{
+      program, CodeBase(programs_.size()), *std::move(operations)}));
+  return programs_.back().get();
+}
+
+absl::StatusOr<GridId> Gpu::Submit(Launch launch,
+                                   const SubmitOptions& options) {
+  if (auto status = CheckLaunch(launch); !status.ok()) return status;
+  const Contexts block = ContextsOfBlock(launch, options.registers, config_);
+  if (!ContextsOfSm(config_).Holds(block)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: a block has {} warps, {} registers and {} bytes of shared memory: "
+        "an SM has {}, {} and {} (it lacks {})",
+        launch.kernel->name, block.warps, block.registers, block.shared_bytes,
+        config_.sm.warps, config_.sm.registers, config_.sm.shared_bytes,
+        NameOf(OccupancyOf(block, config_).limit)));
+  }
+  auto program = Load(launch.program);
+  if (!program.ok()) return program.status();
+  auto grid = std::make_unique<GridRun>();
+  grid->launch = std::move(launch);
+  grid->options = options;
+  grid->program = *program;
+  grid->contexts = block;
+  grid->result.id = next_id_++;
+  grid->result.submitted = std::max(options.not_before, cycle_);
+  kmu_.Submit(grid.get());
+  grids_.push_back(std::move(grid));
+  return grids_.back()->result.id;
+}
+
+absl::Status Gpu::Cancel(GridId id) {
+  for (const auto& grid : grids_) {
+    if (grid->result.id != id || grid->failed()) continue;
+    grid->result.status = absl::CancelledError(
+        fmt::format("{} was cancelled", grid->launch.kernel->name));
+    EndGrids();
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(fmt::format("grid {}: there is none", id));
+}
+
+const GridResult* Gpu::result(GridId grid) const {
+  const auto found = results_.find(grid);
+  return found == results_.end() ? nullptr : &found->second;
+}
+
+bool Gpu::Run(Cycle until) {
+  while (cycle_ < until) {
+    if (grids_.empty() && until == kNever) break;
+    Step();
+    if (grids_.empty() && until == kNever) {
+      ++cycle_;
+      break;
+    }
+    const Cycle next = Next();
+    if (next == kNever && !grids_.empty()) {
+      FailAll();
+      continue;
+    }
+    cycle_ = std::min(next, until);
+  }
+  return grids_.empty();
+}
+
+// After cycle_.
+Cycle Gpu::Next() const {
+  Cycle next = kmu_.next(cycle_);
+  for (const Sm& sm : sms_) next = std::min(next, sm.wakes_at());
+  if (next <= cycle_ + 1) return cycle_ + 1;
+  return std::min(next, memory_system_.next(cycle_));
+}
+
+void Gpu::Step() {
+  memory_system_.Advance(cycle_, [this](const MemoryRequest& reply) {
+    sms_[reply.sm].Reply(reply, cycle_);
+  });
+  kmu_.Advance(cycle_, sms_);
+  bool ended = false;
+  for (Sm& sm : sms_) {
+    if (sm.wakes_at() <= cycle_) sm.Tick(cycle_);
+    ended |= sm.TakeEnded();
+  }
+  if (ended) EndGrids();
+}
+
+void Gpu::EndGrids() {
+  kmu_.Unblock();
+  for (size_t i = 0; i < grids_.size();) {
+    GridRun& grid = *grids_[i];
+    if (grid.failed()) {
+      for (Sm& sm : sms_) {
+        sm.Drop(&grid, cycle_);
+        sm.TakeEnded();
+      }
+    }
+    if (!grid.done()) {
+      ++i;
+      continue;
+    }
+    grid.result.completed = cycle_;
+    kmu_.Remove(&grid);
+    ++ended_grids_;
+    const auto [at, inserted] =
+        results_.emplace(grid.result.id, std::move(grid.result));
+    grids_.erase(grids_.begin() + static_cast<ptrdiff_t>(i));
+    if (options_.ended) options_.ended(GridResult(at->second));
+    i = 0;  // it may have submitted or cancelled some
+  }
+}
+
+// Nothing can happen any more: a mistake of the model, which must not look like
+// a program that takes long.
+void Gpu::FailAll() {
+  for (const auto& grid : grids_) {
+    grid->result.status = absl::InternalError(fmt::format(
+        "{}: the simulation stands still at cycle {}, with {} blocks running",
+        grid->launch.kernel->name, cycle_, grid->running));
+  }
+  EndGrids();
+}
+
+Statistics Gpu::statistics() {
+  Statistics statistics;
+  statistics.cycles = cycle_;
+  statistics.grids = ended_grids_;
+  statistics.memory = memory_system_.counters();
+  for (Sm& sm : sms_) {
+    sm.CountUntil(cycle_);
+    statistics.sms.push_back(sm.counters());
+  }
+  return statistics;
+}
+
+}  // namespace carillon::sim::timing

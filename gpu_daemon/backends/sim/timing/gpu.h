@@ -1,0 +1,100 @@
+// The simulated GPU with its time: grids go in, cycles pass, results come out.
+//
+//   Gpu gpu(*LoadConfig("edge_table2"), &memory, {});
+//   const GridId grid = *gpu.Submit(launch, {});
+//   gpu.Run();
+//   gpu.result(grid)->completed  // cycles
+//
+// The same submissions at the same cycles give the same cycles and statistics,
+// always: SMs and schedulers act in the order of their numbers.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_GPU_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_GPU_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/sim/exec/memory.h"
+#include "gpu_daemon/backends/sim/exec/warp.h"
+#include "gpu_daemon/backends/sim/timing/config.h"
+#include "gpu_daemon/backends/sim/timing/grid.h"
+#include "gpu_daemon/backends/sim/timing/kmu.h"
+#include "gpu_daemon/backends/sim/timing/memory_system.h"
+#include "gpu_daemon/backends/sim/timing/sm.h"
+#include "gpu_daemon/backends/sim/timing/statistics.h"
+
+namespace carillon::sim::timing {
+
+// Not thread safe.
+class Gpu {
+ public:
+  struct Options {
+    // As FunctionalGpu's, for each grid by itself.
+    uint64_t no_progress_limit = uint64_t{1} << 30;
+    std::string* printed = nullptr;  // receives what kernels print
+    // What %globaltimer reads at cycle 0.
+    uint64_t nanoseconds = 0;
+    // A grid has ended, in the cycle in which it did. It may Submit().
+    std::function<void(const GridResult&)> ended;
+  };
+
+  // `memory` must outlive it.
+  Gpu(Config config, Memory* memory, Options options);
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  // The program must live until the grid has ended, and must not change for as
+  // long as the GPU lives. Errors: those of CheckLaunch(); InvalidArgument (a
+  // block is too large for an SM; names what it lacks).
+  absl::StatusOr<GridId> Submit(Launch launch, const SubmitOptions& options);
+  // Ends it where it is, with Cancelled. Errors: NotFound (no such grid, or it
+  // has ended).
+  absl::Status Cancel(GridId grid);
+
+  // Until no grid is left, or until the given cycle, which is then the next to
+  // happen. True: no grid is left.
+  bool Run(Cycle until = kNever);
+
+  // The next that happens; all before it have.
+  Cycle cycle() const { return cycle_; }
+  uint64_t nanoseconds() const;
+
+  // Of a grid that has ended; nullptr otherwise.
+  const GridResult* result(GridId grid) const;
+  // Forgets results, so that they do not add up.
+  void ForgetResults() { results_.clear(); }
+
+  Statistics statistics();
+  const Config& config() const { return config_; }
+  const Sm& sm(size_t index) const { return sms_[index]; }
+
+ private:
+  absl::StatusOr<const LoadedProgram*> Load(const Program* program);
+  void Step();
+  Cycle Next() const;
+  void EndGrids();
+  void End(GridRun& grid);
+  void FailAll();
+
+  const Config config_;
+  const Options options_;
+  MemorySystem memory_system_;
+  std::deque<Sm> sms_;
+  Kmu kmu_;
+  Cycle cycle_ = 0;
+  GridId next_id_ = 1;
+  uint64_t ended_grids_ = 0;
+  std::vector<std::unique_ptr<GridRun>> grids_;  // that have not ended, by id
+  std::map<GridId, GridResult> results_;
+  std::vector<std::unique_ptr<LoadedProgram>> programs_;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_GPU_H_

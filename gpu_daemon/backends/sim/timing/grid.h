@@ -1,0 +1,84 @@
+// Grids on their way through the GPU.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_GRID_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_GRID_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gpu_daemon/backends/sim/exec/warp.h"
+#include "gpu_daemon/backends/sim/timing/config.h"
+#include "gpu_daemon/backends/sim/timing/occupancy.h"
+#include "gpu_daemon/backends/sim/timing/op_table.h"
+
+namespace carillon::sim::timing {
+
+using GridId = uint64_t;
+
+// Which warps a scheduler takes before all others; EDGE's order.
+enum class WarpClass : uint8_t {
+  kVictim,  // on its way out, to make room
+  kEvent,
+  kNormal,
+};
+inline constexpr size_t kWarpClasses = 3;
+
+enum class LaunchOrigin : uint8_t {
+  kHost,
+  kDevice,  // an event, or another kernel
+};
+
+struct SubmitOptions {
+  uint32_t priority = 0;  // larger goes first
+  Cycle not_before = 0;   // when it reaches the KMU
+  LaunchOrigin origin = LaunchOrigin::kHost;
+  WarpClass warp_class = WarpClass::kNormal;
+  uint32_t registers = 0;  // of a thread; 0: what the kernel needs
+};
+
+// What became of a grid.
+struct GridResult {
+  GridId id = 0;
+  // Not OK: as FunctionalGpu::Run(), and Cancelled.
+  absl::Status status;
+  Cycle submitted = 0;        // reached the KMU
+  Cycle dispatched = kNever;  // its first block started
+  Cycle completed = 0;        // its last block's last operation was done
+  uint64_t warp_instructions = 0;
+  uint64_t blocks = 0;  // that ended
+};
+
+// A program as the GPU holds it.
+struct LoadedProgram {
+  const Program* program = nullptr;
+  uint64_t code = 0;  // where instruction fetch finds it
+  std::vector<OpTiming> operations;
+};
+
+struct GridRun {
+  Launch launch;
+  SubmitOptions options;
+  const LoadedProgram* program = nullptr;
+  Contexts contexts;  // of a block
+  GridResult result;
+  Cycle ready = 0;  // for its first block
+  Dim3 next{0, 0, 0};
+  bool more = true;      // blocks to start
+  uint64_t running = 0;  // blocks
+  // Warp instructions since it stored, or a warp got past a barrier or ended.
+  uint64_t idle = 0;
+
+  bool failed() const { return !result.status.ok(); }
+  bool done() const { return (!more || failed()) && running == 0; }
+  void Advance() {
+    if (++next.x < launch.grid.x) return;
+    next.x = 0;
+    if (++next.y < launch.grid.y) return;
+    next.y = 0;
+    more = ++next.z < launch.grid.z;
+  }
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_GRID_H_

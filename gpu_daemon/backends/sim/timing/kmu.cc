@@ -1,0 +1,74 @@
+#include "gpu_daemon/backends/sim/timing/kmu.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace carillon::sim::timing {
+namespace {
+
+// Before those of lower priority and those that come later.
+void Insert(std::vector<GridRun*>& grids, GridRun* grid) {
+  const auto key = [](const GridRun* g) {
+    return std::tuple(~g->options.priority, g->result.submitted, g->result.id);
+  };
+  grids.insert(std::upper_bound(grids.begin(), grids.end(), grid,
+                                [&](const GridRun* a, const GridRun* b) {
+                                  return key(a) < key(b);
+                                }),
+               grid);
+}
+
+}  // namespace
+
+void Kmu::Submit(GridRun* grid) { Insert(pending_, grid); }
+
+void Kmu::Remove(const GridRun* grid) {
+  std::erase(pending_, grid);
+  std::erase(kdu_, grid);
+  blocked_ = false;
+}
+
+void Kmu::FillKdu(Cycle now) {
+  for (size_t i = 0;
+       i < pending_.size() && kdu_.size() < config_.dispatch.grids;) {
+    GridRun* const grid = pending_[i];
+    if (grid->result.submitted > now) {
+      ++i;
+      continue;
+    }
+    pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
+    grid->ready = now + (grid->options.origin == LaunchOrigin::kHost
+                             ? config_.dispatch.host_cycles
+                             : config_.dispatch.device_cycles);
+    Insert(kdu_, grid);
+    next_ready_ = std::min(next_ready_, grid->ready);
+  }
+}
+
+GridRun* Kmu::Choose(Cycle now, const Sm& sm) const {
+  for (GridRun* const grid : kdu_) {
+    if (grid->ready <= now && grid->more && !grid->failed() && sm.Fits(*grid)) {
+      return grid;
+    }
+  }
+  return nullptr;
+}
+
+Cycle Kmu::NextReady(Cycle now) const {
+  Cycle next = kNever;
+  for (const GridRun* const grid : kdu_) {
+    if (grid->ready > now) next = std::min(next, grid->ready);
+  }
+  return next;
+}
+
+Cycle Kmu::NextArrival(Cycle now) const {
+  if (kdu_.size() >= config_.dispatch.grids) return kNever;
+  Cycle next = kNever;
+  for (const GridRun* const grid : pending_) {
+    next = std::min(next, std::max(grid->result.submitted, now + 1));
+  }
+  return next;
+}
+
+}  // namespace carillon::sim::timing

@@ -1,0 +1,72 @@
+// Which grid's block goes to an SM next: the kernel management unit holds grids
+// by priority, and the kernel distributor unit the few whose blocks are handed
+// out.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_KMU_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_KMU_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "gpu_daemon/backends/sim/timing/grid.h"
+#include "gpu_daemon/backends/sim/timing/sm.h"
+
+namespace carillon::sim::timing {
+
+class Kmu {
+ public:
+  explicit Kmu(const Config& config) : config_(config) {}
+
+  void Submit(GridRun* grid);
+  // It has ended, or will not begin.
+  void Remove(const GridRun* grid);
+
+  // Takes grids into the KDU while it has room, and gives blocks to SMs, in
+  // turn, `dispatch.blocks_per_cycle` to each: the first grid in the order of
+  // priority and then arrival that has one for which there is room.
+  template <class Sms>
+  void Advance(Cycle now, Sms& sms) {
+    FillKdu(now);
+    if (blocked_ && now < next_ready_) return;
+    blocked_ = true;
+    const size_t count = sms.size();
+    for (size_t i = 0; i < count; ++i) {
+      const size_t at = (next_sm_ + i) % count;
+      for (uint32_t n = 0; n < config_.dispatch.blocks_per_cycle; ++n) {
+        GridRun* const grid = Choose(now, sms[at]);
+        if (grid == nullptr) break;
+        sms[at].StartBlock(grid, now);
+        blocked_ = false;
+      }
+    }
+    if (!blocked_) next_sm_ = (next_sm_ + 1) % count;
+    next_ready_ = NextReady(now);
+  }
+  // When Advance() has something to do.
+  Cycle next(Cycle now) const {
+    if (!blocked_) return now + 1;
+    return std::min(next_ready_, NextArrival(now));
+  }
+  // An SM has room again.
+  void Unblock() { blocked_ = false; }
+
+  size_t pending() const { return pending_.size(); }
+  size_t in_kdu() const { return kdu_.size(); }
+
+ private:
+  void FillKdu(Cycle now);
+  GridRun* Choose(Cycle now, const Sm& sm) const;
+  Cycle NextReady(Cycle now) const;
+  Cycle NextArrival(Cycle now) const;
+
+  const Config& config_;
+  std::vector<GridRun*> pending_;  // by priority, then arrival
+  std::vector<GridRun*> kdu_;      // the same
+  bool blocked_ = true;            // no SM has room for any
+  Cycle next_ready_ = kNever;
+  size_t next_sm_ = 0;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_KMU_H_

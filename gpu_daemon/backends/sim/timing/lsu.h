@@ -1,0 +1,145 @@
+// An SM's way to memory: operations in a queue, one line of a warp's access a
+// cycle into the L1, so many passes over the banks for shared memory, and what
+// is under way beyond.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_LSU_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_LSU_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu_daemon/backends/sim/timing/cache.h"
+#include "gpu_daemon/backends/sim/timing/coalescer.h"
+#include "gpu_daemon/backends/sim/timing/event_wheel.h"
+#include "gpu_daemon/backends/sim/timing/memory_system.h"
+#include "gpu_daemon/backends/sim/timing/mshr.h"
+#include "gpu_daemon/backends/sim/timing/ring.h"
+#include "gpu_daemon/backends/sim/timing/statistics.h"
+#include "gpu_daemon/backends/sim/timing/warp_context.h"
+
+namespace carillon::sim::timing {
+
+// From issue until all of it is done. Dropping one is a matter of its warp's
+// generation: what arrives for it then fills the caches and nothing else.
+struct MemoryOperation {
+  uint32_t generation = 0;
+  Pc pc = 0;
+  uint8_t slot = 0;
+  bool used = false;
+  uint32_t parts = 0;  // that are to come; the LSU itself is one
+  uint32_t next = 0;   // free one
+};
+
+class Lsu {
+ public:
+  Lsu(const Config& config, uint32_t sm, MemorySystem* memory,
+      EventWheel<SmEvent>* events, SmCounters* counters);
+
+  bool CanAccept() const {
+    return queue_.size() < config_.lsu.queue && free_ != kNone;
+  }
+  // What Warp::Step() has just done; CanAccept() must be true. It is at the
+  // LSU's door `op.latency` cycles from now.
+  void Issue(uint32_t slot, uint32_t generation, Pc pc, const OpTiming& op,
+             const Access& access, Cycle now);
+
+  // Goes on with the first in the queue. Returns when to ask again; kNever:
+  // after an Issue() or a reply.
+  Cycle Advance(Cycle now);
+
+  // A part of an operation is done. Returns it if that was the last one.
+  const MemoryOperation* Part(uint32_t index) {
+    MemoryOperation& operation = operations_[index];
+    if (--operation.parts != 0) return nullptr;
+    operation.used = false;
+    operation.next = free_;
+    free_ = index;
+    return &operation;
+  }
+
+  // Memory's answer; done(operation) for all that have their last part by it.
+  template <class Done>
+  void Reply(const MemoryRequest& reply, Cycle now, Done done) {
+    switch (reply.kind) {
+      case RequestKind::kLoad:
+        Fill(reply, now, done);
+        return;
+      case RequestKind::kStore:
+        if (reply.tag == kWriteBack) return;
+        [[fallthrough]];
+      case RequestKind::kAtomic:
+        --stores_;
+        if (const MemoryOperation* last = Part(reply.tag)) done(*last);
+        return;
+      case RequestKind::kFetch:
+        return;
+    }
+  }
+
+  // All that are under way, for whoever preempts; `used` says which.
+  const std::vector<MemoryOperation>& operations() const { return operations_; }
+
+  // Nothing of what an earlier grid left is valid.
+  void Invalidate() { l1_.Clear(); }
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr uint32_t kWriteBack = ~uint32_t{0};  // a tag
+
+  enum class Path : uint8_t { kFixed, kLoad, kStore, kLocalStore, kAtomic };
+
+  struct Queued {
+    uint32_t operation = 0;
+    Path path = Path::kFixed;
+    bool past_l1 = false;
+    Cycle ready = 0;
+    Cycle done = 0;  // of its hits, the last
+    // kFixed: passes and the latency of the last one.
+    uint32_t passes = 0;
+    uint32_t latency = 0;
+    uint32_t next = 0;
+    uint32_t count = 0;
+    Transactions transactions;
+  };
+  struct Waiter {
+    uint32_t operation = 0;
+    Sectors sectors = 0;
+  };
+
+  bool Step(Queued& queued, const Transaction& transaction, Cycle now);
+  bool StepLoad(Queued& queued, const Transaction& transaction, Cycle now);
+  void SendStore(RequestKind kind, const Transaction& transaction, uint32_t tag,
+                 Cycle now);
+  void Insert(uint64_t line, Sectors valid, Sectors dirty, Cycle now);
+  // To whole sectors of the L1, in the L2's.
+  Sectors Widen(Sectors sectors) const { return widened_[sectors]; }
+
+  template <class Done>
+  void Fill(const MemoryRequest& reply, Cycle now, Done done) {
+    const auto& entry = mshrs_.entry(reply.tag);
+    if (!entry.bypass) Insert(reply.line, reply.sectors, 0, now);
+    mshrs_.Fill(reply.tag, reply.sectors, [&](const Waiter& waiter) {
+      if (const MemoryOperation* last = Part(waiter.operation)) done(*last);
+    });
+  }
+
+  const Config& config_;
+  const uint32_t sm_;
+  MemorySystem* const memory_;
+  EventWheel<SmEvent>* const events_;
+  SmCounters* const counters_;
+  Cache l1_;
+  MshrTable<Waiter> mshrs_;
+  std::vector<MemoryOperation> operations_;
+  uint32_t free_ = 0;
+  Ring<Queued> queue_;
+  uint32_t stores_ = 0;  // that memory has not acknowledged
+  Cycle port_free_ = 0;
+  // Since when the first one cannot go on, and what counts that.
+  Cycle blocked_since_ = 0;
+  uint64_t* blocked_ = nullptr;
+  std::array<Sectors, 256> widened_{};
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_LSU_H_

@@ -1,0 +1,92 @@
+// All memory beyond the SMs: interconnect, L2 slices and DRAM channels, and the
+// events between them.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_MEMORY_SYSTEM_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_MEMORY_SYSTEM_H_
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "gpu_daemon/backends/sim/timing/dram.h"
+#include "gpu_daemon/backends/sim/timing/event_wheel.h"
+#include "gpu_daemon/backends/sim/timing/interconnect.h"
+#include "gpu_daemon/backends/sim/timing/l2.h"
+#include "gpu_daemon/backends/sim/timing/memory_request.h"
+#include "gpu_daemon/backends/sim/timing/statistics.h"
+
+namespace carillon::sim::timing {
+
+class MemorySystem {
+ public:
+  explicit MemorySystem(const Config& config);
+
+  // An SM's request leaves it now; its reply comes by Advance().
+  void Send(const MemoryRequest& request, Cycle now);
+
+  // What is due at `now`; deliver(reply) for each that reaches its SM.
+  template <class Deliver>
+  void Advance(Cycle now, Deliver deliver) {
+    events_.Advance(now, [&](const Event& event) {
+      if (event.kind == Event::Kind::kAtSm) {
+        deliver(event.request);
+      } else {
+        Handle(event, now);
+      }
+    });
+  }
+  // Nothing is due before it.
+  Cycle next(Cycle now) const { return events_.next(now); }
+  bool idle() const { return events_.size() == 0; }
+
+  const MemoryCounters& counters() const { return counters_; }
+
+  // Where a line lies: neighbouring pieces of dram.interleave_bytes lie in
+  // different slices, in an order that changes from round to round.
+  struct Place {
+    uint32_t slice = 0;
+    uint64_t line = 0;  // in the slice's own addresses
+  };
+  Place PlaceOf(uint64_t line) const {
+    const uint64_t piece = line >> piece_bits_;
+    const uint64_t round = piece / slices_.size();
+    const uint64_t turn = piece + round + round / slices_.size();
+    return {static_cast<uint32_t>(turn % slices_.size()),
+            round << piece_bits_ | (line & ((uint64_t{1} << piece_bits_) - 1))};
+  }
+
+ private:
+  struct Event {
+    enum class Kind : uint8_t {
+      kAtSlice,     // a request
+      kSliceAgain,  // it could not take all when it was asked last
+      kDramAgain,
+      kFilled,  // a demand's data
+      kAtSm,    // a reply
+    };
+    Kind kind = Kind::kAtSlice;
+    uint32_t index = 0;  // of the slice or channel
+    MemoryRequest request;
+    L2Demand demand;
+  };
+
+  void Handle(const Event& event, Cycle now);
+  void AdvanceSlice(uint32_t slice, Cycle now);
+  void AdvanceChannel(uint32_t channel, Cycle now);
+  void Reply(const MemoryRequest& request, uint32_t slice, Cycle now);
+  void Demand(const L2Demand& demand, uint32_t slice);
+
+  MemoryCounters counters_;
+  const uint32_t piece_bits_;
+  const uint32_t sector_bytes_;
+  const Ticks l2_latency_;
+  Interconnect interconnect_;
+  EventWheel<Event> events_;
+  std::vector<L2Slice> slices_;
+  std::vector<DramChannel> channels_;
+  std::vector<Cycle> slice_again_;  // when it asks again; kNever: no event
+  std::vector<Cycle> channel_again_;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_MEMORY_SYSTEM_H_

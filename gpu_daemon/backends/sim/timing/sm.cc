@@ -1,0 +1,375 @@
+#include "gpu_daemon/backends/sim/timing/sm.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "gpu_daemon/backends/sim/exec/functional.h"
+
+namespace carillon::sim::timing {
+namespace {
+
+constexpr uint32_t BitOf(Stall stall) {
+  return uint32_t{1} << static_cast<uint32_t>(stall);
+}
+
+constexpr size_t IndexOf(Unit unit) { return static_cast<size_t>(unit); }
+
+}  // namespace
+
+Sm::Sm(const Config& config, uint32_t index, Memory* memory,
+       MemorySystem* memory_system, uint64_t no_progress_limit)
+    : config_(config),
+      no_progress_limit_(no_progress_limit),
+      core_(memory),
+      fetch_(config, index, &warps_, memory_system, &counters_),
+      lsu_(config, index, memory_system, &events_, &counters_),
+      outcomes_(config.scheduler.count, kIdle),
+      blocks_(config.sm.blocks),
+      free_(ContextsOfSm(config)) {
+  core_.sm = index;
+  core_.sms = config.sm.count;
+  for (uint32_t i = 0; i < config.scheduler.count; ++i) {
+    WarpMask of = 0;
+    for (uint32_t slot = i; slot < config.sm.warps;
+         slot += config.scheduler.count) {
+      of |= timing::BitOf(slot);
+    }
+    schedulers_.emplace_back(config.scheduler.policy, of);
+  }
+  unit_count_[IndexOf(Unit::kSp)] = config.units.sp;
+  unit_count_[IndexOf(Unit::kDp)] = config.units.dp;
+  unit_count_[IndexOf(Unit::kSfu)] = config.units.sfu;
+}
+
+void Sm::StartBlock(GridRun* grid, Cycle now) {
+  CountUntil(now);
+  const auto slot = std::find_if(
+      blocks_.begin(), blocks_.end(),
+      [](const BlockSlot& block) { return block.grid == nullptr; });
+  if (grid->result.id != last_grid_ && warps_.used == 0) lsu_.Invalidate();
+  last_grid_ = grid->result.id;
+  free_.Take(grid->contexts);
+  slot->grid = grid;
+  slot->contexts = grid->contexts;
+  slot->warps = 0;
+  slot->block.Start(grid->launch, grid->next, &core_);
+  for (uint32_t i = 0; i < slot->block.warps(); ++i) {
+    const auto at = static_cast<uint32_t>(std::countr_zero(~warps_.used));
+    const WarpMask bit = timing::BitOf(at);
+    slot->warps |= bit;
+    warps_.used |= bit;
+    warps_.running |= bit;
+    warps_.of_class[static_cast<size_t>(grid->options.warp_class)] |= bit;
+    WarpContext& context = warps_.slots[at];
+    context.warp = &slot->block.warp(i);
+    context.grid = grid;
+    context.operations = grid->program->operations.data();
+    context.block = static_cast<uint32_t>(slot - blocks_.begin());
+    context.age = next_age_++;
+  }
+  ++grid->running;
+  if (grid->result.dispatched == kNever) grid->result.dispatched = now;
+  grid->Advance();
+  wakes_at_ = now;
+}
+
+void Sm::Drop(const GridRun* grid, Cycle now) {
+  CountUntil(now);
+  for (BlockSlot& block : blocks_) {
+    if (block.grid != grid) continue;
+    for (WarpMask left = block.warps; left != 0; left &= left - 1) {
+      warps_.Clear(static_cast<uint32_t>(std::countr_zero(left)));
+    }
+    free_.Return(block.contexts);
+    --block.grid->running;
+    block.grid = nullptr;
+    ended_ = true;
+  }
+}
+
+void Sm::Reply(const MemoryRequest& reply, Cycle now) {
+  CountUntil(now);
+  wakes_at_ = now;
+  if (reply.kind == RequestKind::kFetch) {
+    fetch_.Fill(reply);
+    return;
+  }
+  lsu_.Reply(reply, now, [this](const MemoryOperation& operation) {
+    if (warps_.slots[operation.slot].generation == operation.generation) {
+      Finish(operation.slot, operation.pc, true);
+    }
+  });
+}
+
+void Sm::CountUntil(Cycle until) {
+  const Cycle cycles = until - std::exchange(counted_until_, until);
+  if (cycles == 0 || warps_.used == 0) return;
+  counters_.busy_cycles += cycles;
+  counters_.warp_cycles +=
+      cycles * static_cast<uint64_t>(std::popcount(warps_.running));
+  for (const uint32_t outcome : outcomes_) {
+    if (outcome & kIssued) {
+      counters_.issue_cycles += cycles;
+    } else if (outcome & kIdle) {
+      counters_.idle_cycles += cycles;
+    } else {
+      counters_.stall_cycles += cycles;
+      for (uint32_t left = outcome; left != 0; left &= left - 1) {
+        counters_.stalls[static_cast<size_t>(std::countr_zero(left))] += cycles;
+      }
+    }
+  }
+}
+
+void Sm::Tick(Cycle now) {
+  CountUntil(now);
+  core_.clock = now;
+  events_.Advance(now, [&](const SmEvent& event) {
+    if (event.kind == SmEvent::Kind::kMemory) {
+      const MemoryOperation* const last = lsu_.Part(event.index);
+      if (last != nullptr &&
+          warps_.slots[last->slot].generation == last->generation) {
+        Finish(last->slot, last->pc, true);
+      }
+      return;
+    }
+    if (warps_.slots[event.slot].generation != event.generation) return;
+    if (event.kind == SmEvent::Kind::kAwake) {
+      warps_.asleep &= ~timing::BitOf(event.slot);
+    } else {
+      Finish(event.slot, event.index, false);
+    }
+  });
+  fetch_.Deliver(now);
+  const Cycle lsu_next = lsu_.Advance(now);
+  bool active = false;
+  for (size_t i = 0; i < schedulers_.size(); ++i) {
+    outcomes_[i] = Schedule(schedulers_[i], now);
+    active |= (outcomes_[i] & kIssued) != 0;
+  }
+  active |= fetch_.Fetch(now);
+  CountUntil(now + 1);
+  if (active) {
+    wakes_at_ = now + 1;
+    return;
+  }
+  wakes_at_ = std::min({events_.next(now), fetch_.next(), lsu_next});
+  for (const uint32_t outcome : outcomes_) {
+    if ((outcome & BitOf(Stall::kPipeline)) == 0) continue;
+    for (size_t unit = 0; unit < kUnits; ++unit) {
+      if ((warps_.unit[unit] & ~warps_.waiting()) == 0) continue;
+      for (uint32_t i = 0; i < unit_count_[unit]; ++i) {
+        if (unit_free_[unit][i] > now) {
+          wakes_at_ = std::min(wakes_at_, unit_free_[unit][i]);
+        }
+      }
+    }
+  }
+}
+
+// The heads whose units take an operation now.
+WarpMask Sm::Available(Cycle now) const {
+  WarpMask available = warps_.unit[IndexOf(Unit::kNone)];
+  for (const Unit unit : {Unit::kSp, Unit::kDp, Unit::kSfu}) {
+    const size_t index = IndexOf(unit);
+    for (uint32_t i = 0; i < unit_count_[index]; ++i) {
+      if (unit_free_[index][i] > now) continue;
+      available |= warps_.unit[index];
+      break;
+    }
+  }
+  if (lsu_.CanAccept()) available |= warps_.unit[IndexOf(Unit::kMemory)];
+  return available;
+}
+
+uint32_t Sm::Schedule(Scheduler& scheduler, Cycle now) {
+  const WarpMask mine = warps_.running & scheduler.of();
+  const WarpMask able = mine & warps_.buffered & ~warps_.waiting();
+  const WarpMask ready = able & Available(now);
+  if (ready != 0) {
+    const uint32_t slot = scheduler.Choose(ready, warps_);
+    const uint32_t generation = warps_.slots[slot].generation;
+    Issue(slot, now);
+    for (uint32_t i = 1; i < config_.scheduler.width; ++i) {
+      const WarpMask again =
+          warps_.buffered & ~warps_.waiting() & Available(now);
+      if ((again >> slot & 1) == 0 ||
+          warps_.slots[slot].generation != generation) {
+        break;
+      }
+      Issue(slot, now);
+    }
+    return kIssued;
+  }
+  if (mine == 0) return kIdle;
+  const auto stall = [&](WarpMask warps, Stall why) {
+    return (mine & warps) != 0 ? BitOf(why) : 0;
+  };
+  const WarpMask empty =
+      ~warps_.buffered & ~warps_.barrier & ~warps_.fence & ~warps_.asleep;
+  return stall(able, Stall::kPipeline) |
+         stall(warps_.hazard & ~warps_.load, Stall::kScoreboard) |
+         stall(warps_.load, Stall::kLoad) |
+         stall(empty & warps_.missing, Stall::kInstructionCache) |
+         stall(empty & ~warps_.missing, Stall::kFetch) |
+         stall(warps_.barrier, Stall::kBarrier) |
+         stall(warps_.fence, Stall::kMemoryBarrier) |
+         stall(warps_.asleep, Stall::kSleep);
+}
+
+void Sm::TakeUnit(Unit unit, Cycle until, Cycle now) {
+  for (Cycle& free : unit_free_[IndexOf(unit)]) {
+    if (free > now) continue;
+    free = until;
+    return;
+  }
+}
+
+void Sm::Issue(uint32_t slot, Cycle now) {
+  WarpContext& context = warps_.slots[slot];
+  const Pc pc = context.head;
+  const OpTiming& op = context.operations[pc];
+  GridRun* const grid = context.grid;
+  const LaneMask lanes = context.warp->Step();
+  ++counters_.instructions;
+  counters_.thread_instructions += static_cast<uint64_t>(std::popcount(lanes));
+  ++grid->result.warp_instructions;
+  if (core_.fault) [[unlikely]] {
+    Fail(grid,
+         absl::InternalError(Describe(*grid->launch.program, *core_.fault)));
+    core_.fault.reset();
+    warps_.running &= ~timing::BitOf(slot);
+    return;
+  }
+  ++context.head;
+  --context.buffered;
+  bool progress = false;
+  switch (op.unit) {
+    case Unit::kMemory:
+      ++counters_.memory;
+      progress = op.kind != OpKind::kLoad;
+      if (lanes != 0) {
+        context.scoreboard.Reserve(op, true);
+        ++context.in_flight;
+        ++context.in_memory;
+        lsu_.Issue(slot, context.generation, pc, op, core_.access, now);
+        break;
+      }
+      // Nobody's guard was true: it passes through as arithmetic would.
+      [[fallthrough]];
+    case Unit::kSp:
+    case Unit::kDp:
+    case Unit::kSfu:
+      if (op.unit != Unit::kMemory) {
+        TakeUnit(op.unit, now + op.interval, now);
+        ++(op.unit == Unit::kSp   ? counters_.sp
+           : op.unit == Unit::kDp ? counters_.dp
+                                  : counters_.sfu);
+      }
+      if (op.writes == 0) break;
+      context.scoreboard.Reserve(op, false);
+      ++context.in_flight;
+      events_.Schedule(now + op.latency, {.kind = SmEvent::Kind::kWriteBack,
+                                          .slot = static_cast<uint8_t>(slot),
+                                          .generation = context.generation,
+                                          .index = pc});
+      break;
+    case Unit::kNone:
+      ++counters_.control;
+      if (op.kind == OpKind::kFence && context.in_memory != 0) {
+        warps_.fence |= timing::BitOf(slot);
+      } else if (op.kind == OpKind::kSleep && lanes != 0) {
+        const Op& sleep = grid->launch.program->ops[pc];
+        const auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
+        const uint64_t nanoseconds =
+            context.warp->From<uint32_t>(sleep.operands[0])[lane];
+        // PTX ISA 9.7.13.16: up to twice that; at most 1 ms.
+        const uint64_t cycles = std::min<uint64_t>(nanoseconds, 1'000'000) *
+                                config_.clock.core_mhz / 1000;
+        warps_.asleep |= timing::BitOf(slot);
+        events_.Schedule(now + std::max<uint64_t>(cycles, 1),
+                         {.kind = SmEvent::Kind::kAwake,
+                          .slot = static_cast<uint8_t>(slot),
+                          .generation = context.generation});
+      }
+      break;
+  }
+  // Whatever was fetched after a jump is wrong.
+  if (context.warp->pc() != context.head ||
+      context.warp->state() == Warp::State::kExited) {
+    if (context.buffered != 0) ++counters_.flushes;
+    context.buffered = 0;
+  }
+  if (op.kind == OpKind::kBarrier ||
+      context.warp->state() != Warp::State::kReady) {
+    progress = true;
+    AfterStep(slot);
+  }
+  grid->idle = progress ? 0 : grid->idle + 1;
+  if (grid->idle > no_progress_limit_ && no_progress_limit_ != 0) [[unlikely]] {
+    Fail(grid, NoProgress(*context.warp, grid->idle));
+  }
+  if (context.warp == nullptr) return;  // it was the last of its warp
+  warps_.UpdateHead(slot);
+}
+
+// It may have ended, or come to a barrier, or let others past one.
+void Sm::AfterStep(uint32_t slot) {
+  WarpContext& context = warps_.slots[slot];
+  const WarpMask bit = timing::BitOf(slot);
+  BlockSlot& block = blocks_[context.block];
+  if (context.warp->state() == Warp::State::kAtBarrier) warps_.barrier |= bit;
+  if (context.warp->state() == Warp::State::kExited) warps_.running &= ~bit;
+  ReleaseBarriers(block);
+  const WarpMask live = block.warps & warps_.running;
+  if (live != 0 && (live & ~warps_.barrier) == 0) [[unlikely]] {
+    const auto first = static_cast<uint32_t>(std::countr_zero(live));
+    Fail(block.grid, WaitsForEver(*warps_.slots[first].warp));
+  }
+  if (context.warp->state() == Warp::State::kExited && context.in_flight == 0) {
+    Retire(slot);
+  }
+}
+
+void Sm::ReleaseBarriers(BlockSlot& block) {
+  for (WarpMask left = block.warps & warps_.barrier; left != 0;
+       left &= left - 1) {
+    const auto slot = static_cast<uint32_t>(std::countr_zero(left));
+    if (warps_.slots[slot].warp->state() == Warp::State::kAtBarrier) continue;
+    warps_.barrier &= ~timing::BitOf(slot);
+  }
+}
+
+// An operation's result is there, or memory has acknowledged it.
+void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
+  WarpContext& context = warps_.slots[slot];
+  const WarpMask bit = timing::BitOf(slot);
+  context.scoreboard.Release(context.operations[pc]);
+  --context.in_flight;
+  if (memory && --context.in_memory == 0) warps_.fence &= ~bit;
+  if (warps_.hazard & bit) warps_.UpdateHazard(slot);
+  if (context.in_flight == 0 && context.warp->state() == Warp::State::kExited) {
+    Retire(slot);
+  }
+}
+
+void Sm::Retire(uint32_t slot) {
+  BlockSlot& block = blocks_[warps_.slots[slot].block];
+  warps_.Clear(slot);
+  block.warps &= ~timing::BitOf(slot);
+  if (block.warps != 0) return;
+  free_.Return(block.contexts);
+  ++counters_.blocks;
+  ++block.grid->result.blocks;
+  --block.grid->running;
+  block.grid = nullptr;
+  ended_ = true;
+}
+
+void Sm::Fail(GridRun* grid, absl::Status status) {
+  if (!grid->failed()) grid->result.status = std::move(status);
+  ended_ = true;
+}
+
+}  // namespace carillon::sim::timing
