@@ -23,7 +23,7 @@ MemorySystem::MemorySystem(const Config& config)
 }
 
 void MemorySystem::Send(const MemoryRequest& request, Cycle now) {
-  const uint32_t slice = PlaceOf(request.line).slice;
+  const Place place = PlaceOf(request.line);
   uint32_t bytes = 0;
   if (request.kind == RequestKind::kStore) {
     bytes =
@@ -34,18 +34,19 @@ void MemorySystem::Send(const MemoryRequest& request, Cycle now) {
   // The L2's pipeline lies before its tags, so that what they say is what is
   // sent.
   const Ticks at =
-      interconnect_.Request(TicksOf(now), request.sm, slice, bytes) +
+      interconnect_.Request(TicksOf(now), request.sm, place.slice, bytes) +
       l2_latency_;
-  events_.Schedule(
-      std::max(CycleAt(at), now + 1),
-      {.kind = Event::Kind::kAtSlice, .index = slice, .request = request});
+  events_.Schedule(std::max(CycleAt(at), now + 1),
+                   {.kind = Event::Kind::kAtSlice,
+                    .index = place.slice,
+                    .request = request,
+                    .demand = {.line = place.line}});
 }
 
 void MemorySystem::Handle(const Event& event, Cycle now) {
   switch (event.kind) {
     case Event::Kind::kAtSlice:
-      slices_[event.index].Push(event.request,
-                                PlaceOf(event.request.line).line);
+      slices_[event.index].Push(event.request, event.demand.line);
       if (slice_again_[event.index] == kNever) AdvanceSlice(event.index, now);
       return;
     case Event::Kind::kSliceAgain:

@@ -47,10 +47,15 @@ class MemorySystem {
     uint64_t line = 0;  // in the slice's own addresses
   };
   Place PlaceOf(uint64_t line) const {
+    const uint64_t slices = slices_.size();
     const uint64_t piece = line >> piece_bits_;
-    const uint64_t round = piece / slices_.size();
-    const uint64_t turn = piece + round + round / slices_.size();
-    return {static_cast<uint32_t>(turn % slices_.size()),
+    const uint64_t round = piece / slices;
+    // More digits of the piece's number count than the last, so that strides of
+    // a power of two use every slice.
+    uint64_t turn = piece;
+    uint64_t left = round;
+    for (int digit = 0; digit < 5; ++digit, left /= slices) turn += left;
+    return {static_cast<uint32_t>(turn % slices),
             round << piece_bits_ | (line & ((uint64_t{1} << piece_bits_) - 1))};
   }
 
@@ -66,7 +71,7 @@ class MemorySystem {
     Kind kind = Kind::kAtSlice;
     uint32_t index = 0;  // of the slice or channel
     MemoryRequest request;
-    L2Demand demand;
+    L2Demand demand;  // kAtSlice: where the line lies there
   };
 
   void Handle(const Event& event, Cycle now);
