@@ -108,7 +108,8 @@ void Warp::Fail(const Op& op, LaneMask lanes, std::string what) {
     case Flow::kNextUnlessFault:
       if (mask != 0) {
         op.handler(op, *this, mask);
-        if (core_->fault) [[unlikely]] return mask;
+        if (core_->fault) [[unlikely]]
+          return mask;
       }
       ++top_.pc;
       break;
@@ -156,7 +157,8 @@ void Warp::Run(uint64_t& budget) {
     const Op& op = ops[top_.pc];
     if (op.flow == Flow::kNextUnlessFault) steps_ = budget - left - 1;
     Execute(op);
-    if (op.flow != Flow::kNext && core_->fault) [[unlikely]] break;
+    if (op.flow != Flow::kNext && core_->fault) [[unlikely]]
+      break;
   }
   executed_ += budget - left;
   budget = left;

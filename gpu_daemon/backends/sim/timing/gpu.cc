@@ -16,7 +16,7 @@ constexpr uint64_t CodeBase(size_t i) {
 
 }  // namespace
 
-Gpu::Gpu(Config config, Memory* memory, Options options)
+Gpu::Gpu(Config config, const Memory* memory, Options options)
     : config_(std::move(config)),
       options_(std::move(options)),
       memory_system_(config_),

@@ -45,7 +45,7 @@ class Gpu {
   };
 
   // `memory` must outlive it.
-  Gpu(Config config, Memory* memory, Options options);
+  Gpu(Config config, const Memory* memory, Options options);
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 

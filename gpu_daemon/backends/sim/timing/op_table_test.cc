@@ -90,7 +90,7 @@ TEST(OpTable, OperationsHaveTheirUnitsAndCosts) {
   const Config config = *LoadConfig("tiny");
   const auto table = BuildOpTable(runner.program(), config);
   ASSERT_TRUE(table.ok()) << table.status();
-  ASSERT_EQ(table->size(), std::size(rows));
+  ASSERT_GE(table->size(), std::size(rows));  // and an exit at the end
   for (size_t i = 0; i < std::size(rows); ++i) {
     const OpTiming& op = (*table)[i];
     const Row& row = rows[i];

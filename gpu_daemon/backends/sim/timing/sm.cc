@@ -13,11 +13,16 @@ constexpr uint32_t BitOf(Stall stall) {
   return uint32_t{1} << static_cast<uint32_t>(stall);
 }
 
+// Branches of one warp without a store, after which its lanes may wait for each
+// other (Warp::Yield()), and after how many more again.
+constexpr uint32_t kPatience = 1 << 14;
+constexpr uint32_t kTurn = 1 << 8;
+
 constexpr size_t IndexOf(Unit unit) { return static_cast<size_t>(unit); }
 
 }  // namespace
 
-Sm::Sm(const Config& config, uint32_t index, Memory* memory,
+Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
        MemorySystem* memory_system, uint64_t no_progress_limit)
     : config_(config),
       no_progress_limit_(no_progress_limit),
@@ -29,6 +34,7 @@ Sm::Sm(const Config& config, uint32_t index, Memory* memory,
       free_(ContextsOfSm(config)) {
   core_.sm = index;
   core_.sms = config.sm.count;
+  core_.timed = true;
   for (uint32_t i = 0; i < config.scheduler.count; ++i) {
     WarpMask of = 0;
     for (uint32_t slot = i; slot < config.sm.warps;
@@ -53,6 +59,13 @@ void Sm::StartBlock(GridRun* grid, Cycle now) {
   slot->grid = grid;
   slot->contexts = grid->contexts;
   slot->warps = 0;
+  // Other programs' blocks may be running.
+  most_operations_ =
+      std::max(most_operations_, grid->program->operations.size());
+  core_.Prepare(*grid->launch.program);
+  if (core_.hints.size() < most_operations_) {
+    core_.hints.resize(most_operations_, SegmentTable::kNone);
+  }
   slot->block.Start(grid->launch, grid->next, &core_);
   for (uint32_t i = 0; i < slot->block.warps(); ++i) {
     const auto at = static_cast<uint32_t>(std::countr_zero(~warps_.used));
@@ -295,6 +308,10 @@ void Sm::Issue(uint32_t slot, Cycle now) {
       }
       break;
   }
+  if (op.kind == OpKind::kControl && ++context.idle >= kPatience) {
+    context.warp->Yield();
+    context.idle -= kTurn;
+  }
   // Whatever was fetched after a jump is wrong.
   if (context.warp->pc() != context.head ||
       context.warp->state() == Warp::State::kExited) {
@@ -306,6 +323,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
     progress = true;
     AfterStep(slot);
   }
+  if (progress) context.idle = 0;
   grid->idle = progress ? 0 : grid->idle + 1;
   if (grid->idle > no_progress_limit_ && no_progress_limit_ != 0) [[unlikely]] {
     Fail(grid, NoProgress(*context.warp, grid->idle));

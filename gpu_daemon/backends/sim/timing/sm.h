@@ -26,7 +26,7 @@ namespace carillon::sim::timing {
 class Sm {
  public:
   // The rest must outlive it. `no_progress_limit`: as FunctionalGpu's.
-  Sm(const Config& config, uint32_t index, Memory* memory,
+  Sm(const Config& config, uint32_t index, const Memory* memory,
      MemorySystem* memory_system, uint64_t no_progress_limit);
   Sm(const Sm&) = delete;
   Sm& operator=(const Sm&) = delete;
@@ -90,6 +90,7 @@ class Sm {
   std::vector<BlockSlot> blocks_;
   Contexts free_;
   uint64_t next_age_ = 0;
+  size_t most_operations_ = 0;  // of the programs that it has seen
   uint64_t last_grid_ = ~uint64_t{0};
   // When each unit of a kind takes its next operation.
   std::array<std::array<Cycle, 4>, kUnits> unit_free_{};

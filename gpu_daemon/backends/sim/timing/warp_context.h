@@ -34,6 +34,7 @@ struct WarpContext {
   // memory, is awaited; and of these, memory's.
   uint32_t in_flight = 0;
   uint32_t in_memory = 0;
+  uint32_t idle = 0;  // branches since it last stored or came to a barrier
   Scoreboard scoreboard;
 };
 
