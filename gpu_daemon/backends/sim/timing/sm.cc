@@ -244,6 +244,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   const Pc pc = context.head;
   const OpTiming& op = context.operations[pc];
   GridRun* const grid = context.grid;
+  const uint64_t writes = core_.writes;
   const LaneMask lanes = context.warp->Step();
   ++counters_.instructions;
   counters_.thread_instructions += static_cast<uint64_t>(std::popcount(lanes));
@@ -257,11 +258,10 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   }
   ++context.head;
   --context.buffered;
-  bool progress = false;
+  bool progress = core_.writes != writes;
   switch (op.unit) {
     case Unit::kMemory:
       ++counters_.memory;
-      progress = op.kind != OpKind::kLoad;
       if (lanes != 0) {
         context.scoreboard.Reserve(op, true);
         ++context.in_flight;
