@@ -90,10 +90,12 @@ constexpr Command kCommands[] = {
     {"sim run", kSimulate, "run a kernel of a PTX file on the simulated GPU",
      "nvcc -ptx -arch=compute_75 saxpy.cu\n"
      "carillon sim run saxpy.ptx saxpy --grid 4 --block 256 \\\n"
-     "    'f32[1024]=iota' 'f32[1024]=1' 2 1024 --show 1",
+     "    'f32[1024]=iota' 'f32[1024]=1' 2 1024 --show 1 --gpu edge_table2",
      MakeSimRun},
     {"sim ops", kSimulate, "the PTX that it runs, or what a file has of it",
      "carillon sim ops\ncarillon sim ops saxpy.ptx", MakeSimOps},
+    {"sim occupancy", kSimulate, "how many blocks of each kernel an SM holds",
+     "carillon sim occupancy saxpy.ptx --block 16x16", MakeSimOccupancy},
     {"sim cfg", kSimulate, "a kernel's control flow as a graph (DOT)",
      "carillon sim cfg saxpy.ptx saxpy | dot -Tsvg > saxpy.svg", MakeSimCfg},
 

@@ -1,11 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu_daemon/backends/sim/exec/functional.h"
+#include "gpu_daemon/backends/sim/timing/config.h"
+#include "gpu_daemon/backends/sim/timing/gpu.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/sim/kernel_arguments.h"
 #include "tools/cli/sim/load_program.h"
@@ -23,6 +28,7 @@ struct Options {
   std::string grid = "1";
   std::string block = "1";
   uint32_t shared_bytes = 0;
+  std::string gpu;
   std::vector<std::string> show;
   uint32_t values = 8;
 };
@@ -48,11 +54,84 @@ absl::StatusOr<std::vector<size_t>> Shown(const Options& options,
   return shown;
 }
 
+// How often a person hears how far it is.
+constexpr auto kSayEvery = std::chrono::milliseconds(500);
+// Cycles of a timed run between two such moments.
+constexpr sim::timing::Cycle kTurn = 1 << 16;
+
+struct Outcome {
+  uint64_t warp_instructions = 0;
+  std::optional<sim::timing::Cycle> cycles;
+  std::string statistics;  // JSON
+};
+
+absl::StatusOr<Outcome> RunFunctionally(const sim::Launch& launch,
+                                        sim::Memory& memory,
+                                        std::string* printed,
+                                        Console& console) {
+  auto said = Clock::now();
+  sim::FunctionalGpu gpu(
+      &memory, {.progress =
+                    [&](uint64_t blocks) {
+                      const auto now = Clock::now();
+                      if (now - said < kSayEvery) return;
+                      said = now;
+                      console.SayInPlace(fmt::format("{} of {} blocks", blocks,
+                                                     launch.grid.count()));
+                    },
+                .printed = printed});
+  const auto result = gpu.Run(launch);
+  if (!result.ok()) return result.status();
+  return Outcome{.warp_instructions = result->warp_instructions};
+}
+
+absl::StatusOr<Outcome> RunTimed(const sim::Launch& launch,
+                                 const sim::timing::Config& config,
+                                 sim::Memory& memory, std::string* printed,
+                                 Console& console) {
+  sim::timing::Gpu gpu(config, &memory, {.printed = printed});
+  const auto grid = gpu.Submit(launch, {});
+  if (!grid.ok()) return grid.status();
+  auto said = Clock::now();
+  for (sim::timing::Cycle until = kTurn; !gpu.Run(until); until += kTurn) {
+    const auto now = Clock::now();
+    if (now - said < kSayEvery) continue;
+    said = now;
+    console.SayInPlace(fmt::format("cycle {}", gpu.cycle()));
+  }
+  const sim::timing::GridResult& result = *gpu.result(*grid);
+  if (!result.status.ok()) return result.status;
+  return Outcome{.warp_instructions = result.warp_instructions,
+                 .cycles = result.completed - result.submitted,
+                 .statistics = ToJson(gpu.statistics())};
+}
+
+// Why schedulers issued nothing, the most frequent first.
+void PrintStalls(const std::string& statistics, Console& console) {
+  const Json stalls = Json::parse(statistics)["total"]["stalls"];
+  std::vector<std::pair<uint64_t, std::string>> order;
+  for (const auto& [name, count] : stalls.items()) {
+    if (count.get<uint64_t>() != 0) order.emplace_back(count, name);
+  }
+  std::sort(order.rbegin(), order.rend());
+  Table table({{"WHY NOTHING WAS ISSUED"}, {"CYCLES", Align::kRight}});
+  for (const auto& [count, name] : order) {
+    table.AddRow({name, fmt::format("{}", count)});
+  }
+  if (!order.empty()) console.Print(table);
+}
+
 absl::Status RunKernel(const Options& options, Console& console) {
   const auto grid = ParseDimensions(options.grid);
   if (!grid.ok()) return grid.status();
   const auto block = ParseDimensions(options.block);
   if (!block.ok()) return block.status();
+  std::optional<sim::timing::Config> config;
+  if (!options.gpu.empty()) {
+    auto loaded = sim::timing::LoadConfig(options.gpu);
+    if (!loaded.ok()) return loaded.status();
+    config = *std::move(loaded);
+  }
   sim::Memory memory;
   const auto program = LoadProgram(options.file, &memory);
   if (!program.ok()) return program.status();
@@ -74,24 +153,15 @@ absl::Status RunKernel(const Options& options, Console& console) {
   };
   std::string printed;
   const auto begin = Clock::now();
-  auto said = begin;
-  sim::FunctionalGpu gpu(&memory,
-                         {.progress =
-                              [&](uint64_t blocks) {
-                                const auto now = Clock::now();
-                                if (now - said < std::chrono::milliseconds(500))
-                                  return;
-                                said = now;
-                                console.SayInPlace(fmt::format(
-                                    "{} of {} blocks", blocks, grid->count()));
-                              },
-                          .printed = &printed});
-  const auto result = gpu.Run(launch);
+  const auto outcome =
+      config ? RunTimed(launch, *config, memory, &printed, console)
+             : RunFunctionally(launch, memory, &printed, console);
   const double seconds =
       std::chrono::duration<double>(Clock::now() - begin).count();
+  // What a kernel has printed before it failed tells why, perhaps.
   if (!console.json()) console.Print(printed);
-  if (!result.ok()) return result.status();
-  const double rate = static_cast<double>(result->warp_instructions) / seconds;
+  if (!outcome.ok()) return outcome.status();
+  const double rate = static_cast<double>(outcome->warp_instructions) / seconds;
   if (console.json()) {
     Json buffers = Json::array();
     for (const size_t which : *shown) {
@@ -99,30 +169,39 @@ absl::Status RunKernel(const Options& options, Console& console) {
                          {"values", FirstValues(arguments->buffers[which],
                                                 memory, options.values)}});
     }
-    console.PrintDocument({{"kernel", (*function)->name},
-                           {"blocks", result->blocks},
-                           {"threads_per_block", block->count()},
-                           {"warp_instructions", result->warp_instructions},
-                           {"seconds", seconds},
-                           {"warp_instructions_per_second", rate},
-                           {"registers_per_thread", launch.kernel->registers},
-                           {"shared_bytes", launch.shared_bytes()},
-                           {"printed", printed},
-                           {"buffers", std::move(buffers)}});
+    Json document{{"kernel", (*function)->name},
+                  {"blocks", grid->count()},
+                  {"threads_per_block", block->count()},
+                  {"warp_instructions", outcome->warp_instructions},
+                  {"seconds", seconds},
+                  {"warp_instructions_per_second", rate},
+                  {"registers_per_thread", launch.kernel->registers},
+                  {"shared_bytes", launch.shared_bytes()},
+                  {"printed", printed},
+                  {"buffers", std::move(buffers)}};
+    if (outcome->cycles) {
+      document["gpu"] = config->name;
+      document["cycles"] = *outcome->cycles;
+      document["statistics"] = Json::parse(outcome->statistics);
+    }
+    console.PrintDocument(document);
     return absl::OkStatus();
   }
   Table table({{"KERNEL"},
                {"BLOCKS", Align::kRight},
                {"THREADS", Align::kRight},
                {"WARP INSTRUCTIONS", Align::kRight},
+               {"CYCLES", Align::kRight},
                {"SECONDS", Align::kRight},
                {"M/S", Align::kRight}});
   table.AddRow(
-      {std::string((*function)->name), fmt::format("{}", result->blocks),
+      {std::string((*function)->name), fmt::format("{}", grid->count()),
        fmt::format("{}", grid->count() * block->count()),
-       fmt::format("{}", result->warp_instructions),
+       fmt::format("{}", outcome->warp_instructions),
+       outcome->cycles ? fmt::format("{}", *outcome->cycles) : "-",
        fmt::format("{:.3f}", seconds), fmt::format("{:.1f}", rate / 1e6)});
   console.Print(table);
+  if (outcome->cycles) PrintStalls(outcome->statistics, console);
   for (const size_t which : *shown) {
     console.Print(fmt::format(
         "buffer {}: {}\n", which + 1,

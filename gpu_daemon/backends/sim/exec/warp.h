@@ -83,7 +83,6 @@ struct Core {
   uint32_t sms = 1;
   // Cycles that have passed; a functional run counts warp instructions.
   uint64_t clock = 0;
-  bool timed = false;  // `clock` is exact: a warp's own steps do not count
   std::function<uint64_t()> nanoseconds;  // %globaltimer; clock if empty
   std::string* printed = nullptr;         // what printf writes; may be null
   std::optional<Fault> fault;             // the first

@@ -34,7 +34,6 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
       free_(ContextsOfSm(config)) {
   core_.sm = index;
   core_.sms = config.sm.count;
-  core_.timed = true;
   for (uint32_t i = 0; i < config.scheduler.count; ++i) {
     WarpMask of = 0;
     for (uint32_t slot = i; slot < config.sm.warps;
