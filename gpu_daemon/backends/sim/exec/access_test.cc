@@ -154,9 +154,13 @@ TEST(AccessTest, EveryOrderAndHintReadsAndWrites) {
 }
 
 TEST(AccessTest, PartsOfAVectorMayBeThrownAway) {
-  ExpectOutputs({"ld.global.v2.u32 {_, %0}, [%in];", "w", "d"},
-                {{0x1122334455667788}},
-                [](const Values&) -> Values { return {0x11223344}; });
+  // Other registers stay as they are.
+  ExpectOutputs({"mov.b64 %1, %4; mov.b64 %2, %5; mov.b64 %3, %6; "
+                 "ld.global.v2.u32 {_, %0}, [%in];",
+                 "wddd", "ddd"},
+                {{0x1122334455667788, 5, 6}}, [](const Values& v) -> Values {
+                  return {0x11223344, v[0], v[1], v[2]};
+                });
   EXPECT_NE(Refusal({"ld.global.u32 _, [%in];", "w", "w"}), "");
 }
 
