@@ -51,13 +51,14 @@ constexpr Place kPlaces[] = {
     {"global", ".global", "mov.u64 a, %scratch;"},
     {"local", ".local", ".local .align 8 .b64 box; mov.u64 a, box;"},
     {"shared", ".shared",
-     ".shared .align 8 .b64 box[64]; mul.wide.u32 t, %tid, 8; mov.u64 a, box;"
+     ".shared .align 8 .b64 box[64]; mul.wide.u32 t, %thread, 8; mov.u64 a, "
+     "box;"
      "add.s64 a, a, t;"},
     {"global, generic", "", "cvta.global.u64 a, %scratch;"},
     {"local, generic", "",
      ".local .align 8 .b64 box; mov.u64 t, box; cvta.local.u64 a, t;"},
     {"shared, generic", "",
-     ".shared .align 8 .b64 box[64]; mul.wide.u32 t, %tid, 8;"
+     ".shared .align 8 .b64 box[64]; mul.wide.u32 t, %thread, 8;"
      "cvta.shared.u64 a, box; add.s64 a, a, t;"}};
 
 std::string In(const Place& place, const std::string& text) {

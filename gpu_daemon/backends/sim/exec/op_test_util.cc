@@ -63,19 +63,20 @@ std::string Kernel(std::string_view name, const Form& form, size_t first,
   const std::string letters = form.results + form.sources;
   std::string text = fmt::format(
       ".visible .entry {}(.param .u64 from, .param .u64 to) {{\n"
-      ".reg .b32 %tid, %cta, %i, %bit;\n.reg .b64 %at, %in, %out, %scratch;\n"
+      ".reg .b32 %thread, %cta, %i, %bit;\n.reg .b64 %at, %in, %out, "
+      "%scratch;\n"
       ".reg .pred %skip, %untouched;\n",
       name);
   for (size_t v = 0; v < letters.size(); ++v) {
     text += fmt::format(".reg .{} %v{};\n", RegisterType(letters[v]), v);
   }
   text += fmt::format(
-      "mov.u32 %tid, %tid.x;\nmov.u32 %cta, %ctaid.x;\n"
-      "mad.lo.s32 %i, %cta, {}, %tid;\nmul.wide.u32 %at, %i, 8;\n"
+      "mov.u32 %thread, %tid.x;\nmov.u32 %cta, %ctaid.x;\n"
+      "mad.lo.s32 %i, %cta, {}, %thread;\nmul.wide.u32 %at, %i, 8;\n"
       "ld.param.u64 %in, [from];\nadd.s64 %in, %in, %at;\n"
       "ld.param.u64 %out, [to];\nadd.s64 %out, %out, %at;\n"
-      "and.b32 %bit, %tid, 2;\nsetp.ne.s32 %untouched, %bit, 0;\n"
-      "and.b32 %bit, %tid, 1;\nsetp.ne.s32 %skip, %bit, 0;\n",
+      "and.b32 %bit, %thread, 2;\nsetp.ne.s32 %untouched, %bit, 0;\n"
+      "and.b32 %bit, %thread, 1;\nsetp.ne.s32 %skip, %bit, 0;\n",
       kBlock);
   const size_t results = form.results.size();
   text += fmt::format("add.s64 %scratch, %out, {};\n", results * count * 8);

@@ -55,7 +55,7 @@ class Bench {
 using Values = std::vector<uint64_t>;
 
 // Instructions with %0, %1, ... as registers: the results, then the sources.
-// They may also use %tid, the thread's index in its block of 64, %in, where in
+// They may also use %thread, the thread's index in its block of 64, %in, where in
 // global memory its first source is, and %scratch, where 8 bytes are its own.
 struct Form {
   std::string text;     // "add.s32 %0, %1, %2;"
