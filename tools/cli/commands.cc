@@ -90,7 +90,7 @@ constexpr Command kCommands[] = {
     {"sim run", kSimulate, "run a kernel of a PTX file on the simulated GPU",
      "nvcc -ptx -arch=compute_75 saxpy.cu\n"
      "carillon sim run saxpy.ptx saxpy --grid 4 --block 256 \\\n"
-     "    'f32[1024]=iota' 'f32[1024]=1' 2 1024 --show 1 --gpu edge_table2",
+     "    'f32[1024]=iota' 'f32[1024]=1' 2 1024 --show 2 --gpu edge_table2",
      MakeSimRun},
     {"sim ops", kSimulate, "the PTX that it runs, or what a file has of it",
      "carillon sim ops\ncarillon sim ops saxpy.ptx", MakeSimOps},

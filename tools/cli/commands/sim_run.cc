@@ -235,6 +235,11 @@ Run MakeSimRun(Arguments& arguments, Console& console) {
               "Bytes of shared memory beside the kernel's own")
       .Placeholder("BYTES");
   arguments
+      .Text("--gpu", options->gpu,
+            "Count its cycles, too: edge_table2, gtx980, tiny, or a file "
+            "(docs/sim_calibration.md). Without: only what it computes")
+      .Placeholder("GPU");
+  arguments
       .Texts(
           "--show", options->show,
           "Print the first values of this buffer, 1 for the first named; may "
