@@ -39,6 +39,21 @@ class Builder {
   uint32_t last_ = 0;
 };
 
+// Whether no bank is asked for two words; the usual case, and quick to see.
+bool WithoutConflict(const Access& access, uint32_t banks) {
+  constexpr uint64_t kNone = ~uint64_t{0};
+  std::array<uint64_t, 64> word_of;
+  word_of.fill(kNone);
+  for (LaneMask left = access.mask; left != 0; left &= left - 1) {
+    const uint64_t word =
+        access.address[static_cast<size_t>(std::countr_zero(left))] / 4;
+    uint64_t& other = word_of[word % banks];
+    if (other != kNone && other != word) return false;
+    other = word;
+  }
+  return true;
+}
+
 }  // namespace
 
 uint32_t Coalesce(const Access& access, uint32_t line_bytes,
@@ -66,6 +81,9 @@ uint32_t CoalesceLocal(const Access& access, uint64_t base, uint32_t line_bytes,
 }
 
 uint32_t SharedPasses(const Access& access, uint32_t banks) {
+  if (access.bytes <= 4 && !access.atomic && WithoutConflict(access, banks)) {
+    return 1;
+  }
   const uint32_t words = std::max(access.bytes / 4, 1u);
   const uint32_t lanes = kLanes / words;
   uint32_t passes = 0;

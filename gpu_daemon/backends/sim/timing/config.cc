@@ -73,14 +73,17 @@ void ForEach(C& c, Number number, Policy policy) {
     number(key + ".line_bytes", value.line_bytes, 32, 256);
     number(key + ".sector_bytes", value.sector_bytes, 32, 256);
     number(key + ".ways", value.ways, 1, 64);
-    number(key + ".latency", value.latency, 1, 900);
     number(key + ".mshrs", value.mshrs, 1, 65536);
+  };
+  const auto data_cache = [&](const std::string& key, auto& value) {
+    cache(key, value);
+    number(key + ".latency", value.latency, 1, 900);
     number(key + ".merges", value.merges, 1, 4096);
   };
   cache("icache", c.icache);
-  cache("l1", c.l1);
+  data_cache("l1", c.l1);
   number("l1.global_loads", c.l1_global_loads, 0, 1);
-  cache("l2", c.l2);
+  data_cache("l2", c.l2);
   number("l2.slices", c.l2_slices, 1, 256);
   number("l2.interval", c.l2_interval, 1, 64);
   number("l2.atomic_interval", c.l2_atomic_interval, 1, 64);

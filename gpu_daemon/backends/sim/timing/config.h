@@ -39,9 +39,10 @@ struct CacheConfig {
   uint32_t line_bytes = 128;
   uint32_t sector_bytes = 32;  // what is fetched and is valid by itself
   uint32_t ways = 1;
+  uint32_t mshrs = 1;  // lines that are on their way
+  // Not of the i-cache, where fetch.latency says it and all warps may wait.
   uint32_t latency = 1;  // cycles to a hit's data
-  uint32_t mshrs = 1;    // lines that are on their way
-  uint32_t merges = 1;   // requests that wait for one of these
+  uint32_t merges = 1;   // requests that wait for a line on its way
 
   uint32_t sets() const { return bytes / line_bytes / ways; }
 };
