@@ -11,7 +11,7 @@
 # 2 usage, 3 no CUDA toolkit.
 set -euo pipefail
 
-readonly most=60000000 # bytes
+readonly most=66000000 # bytes
 
 say() { printf 'gpu-bundle: %s\n' "$*" >&2; }
 fail() {
