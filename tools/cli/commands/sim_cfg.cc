@@ -20,13 +20,19 @@ Run MakeSimCfg(Arguments& arguments, Console& console) {
       .Text("kernel", options->kernel,
             "Which; not needed when the file has one")
       .Placeholder("KERNEL");
+  AddOutputOption(arguments, console);
   return [options, &console]() -> absl::Status {
     const auto module = LoadModule(options->file);
     if (!module.ok()) return module.status();
     const auto kernel = ChooseKernel(**module, options->kernel);
     if (!kernel.ok()) return kernel.status();
-    console.Print(sim::ptx::ToDot(**module, **kernel,
-                                  sim::ptx::AnalyzeControlFlow(**kernel)));
+    const std::string dot = sim::ptx::ToDot(
+        **module, **kernel, sim::ptx::AnalyzeControlFlow(**kernel));
+    if (console.json()) {
+      console.PrintDocument({{"kernel", (*kernel)->name}, {"dot", dot}});
+    } else {
+      console.Print(dot);
+    }
     return absl::OkStatus();
   };
 }
