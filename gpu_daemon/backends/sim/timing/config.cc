@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -21,11 +22,22 @@ constexpr std::array<std::string_view, kCostClasses> kClassNames = {
     "add", "max", "mul", "mad", "div"};
 constexpr std::array<std::string_view, kCostTypes> kTypeNames = {
     "int", "long", "float", "double"};
+using Names = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 2> kPolicyNames = {"lrr", "gto"};
+constexpr std::array<std::string_view, 2> kPathNames = {"tb_scheduler", "warp"};
+constexpr std::array<std::string_view, 5> kVictimNames = {
+    "oldest", "newest", "best", "dedicated", "reserved"};
+constexpr std::array<std::string_view, 4> kPriorityNames = {"none", "p1", "p2",
+                                                            "p3"};
+constexpr std::array<std::string_view, 2> kReservationNames = {"static",
+                                                               "dynamic"};
+constexpr std::array<std::string_view, 2> kRegistersNames = {"free_or_save",
+                                                             "save"};
 
-// Calls number(key, value, least, most) for each, and policy(key, value).
-template <class C, class Number, class Policy>
-void ForEach(C& c, Number number, Policy policy) {
+// Calls number(key, value, least, most) for each, and choice(key, value, names)
+// where the value is an enumerator.
+template <class C, class Number, class Choice>
+void ForEach(C& c, Number number, Choice choice) {
   constexpr uint32_t kMega = 1 << 20;
   number("clock.core_mhz", c.clock.core_mhz, 1, 100000);
   number("clock.interconnect_mhz", c.clock.interconnect_mhz, 1, 100000);
@@ -38,7 +50,7 @@ void ForEach(C& c, Number number, Policy policy) {
   number("sm.register_unit", c.sm.register_unit, 1, 4096);
   number("sm.shared_bytes", c.sm.shared_bytes, 0, kMega);
   number("sm.shared_unit", c.sm.shared_unit, 1, 4096);
-  policy("scheduler.policy", c.scheduler.policy);
+  choice("scheduler.policy", c.scheduler.policy, Names(kPolicyNames));
   number("scheduler.count", c.scheduler.count, 1, 8);
   number("scheduler.width", c.scheduler.width, 1, 2);
   number("fetch.latency", c.fetch.latency, 1, 15);
@@ -106,6 +118,25 @@ void ForEach(C& c, Number number, Policy policy) {
   number("dispatch.host_cycles", c.dispatch.host_cycles, 0, 1 << 24);
   number("dispatch.device_cycles", c.dispatch.device_cycles, 0, 1 << 24);
   number("dispatch.blocks_per_cycle", c.dispatch.blocks_per_cycle, 1, 64);
+  number("edge.ekt", c.edge.ekt, 1, 1024);
+  choice("edge.path", c.edge.path, Names(kPathNames));
+  number("edge.event_warps", c.edge.event_warps, 1, 64);
+  choice("edge.victim", c.edge.victim, Names(kVictimNames));
+  number("edge.victim_priority", c.edge.victim_priority, 0, 1);
+  number("edge.flush_i_buffer", c.edge.flush_i_buffer, 0, 1);
+  number("edge.skip_barriers", c.edge.skip_barriers, 0, 1);
+  number("edge.replay_loads", c.edge.replay_loads, 0, 1);
+  choice("edge.registers", c.edge.registers, Names(kRegistersNames));
+  number("edge.several_victims", c.edge.several_victims, 0, 1);
+  number("edge.larger_events", c.edge.larger_events, 0, 1);
+  choice("edge.event_priority", c.edge.event_priority, Names(kPriorityNames));
+  choice("edge.reservation", c.edge.reservation, Names(kReservationNames));
+  number("edge.reserve_sms", c.edge.reserve_sms, 0, 255);
+  number("edge.reserve_blocks", c.edge.reserve_blocks, 0, 63);
+  number("edge.reserve_registers", c.edge.reserve_registers, 0, 255);
+  number("edge.reserve_window", c.edge.reserve_window, 1, 1 << 24);
+  number("edge.reserve_load", c.edge.reserve_load, 1, 4096);
+  number("edge.reserve_hold", c.edge.reserve_hold, 1, 4096);
 }
 
 struct Entry {
@@ -211,6 +242,22 @@ std::string Contradiction(const Config& c) {
     return fmt::format("scheduler.count: {}: more than sm.warps, {}",
                        c.scheduler.count, c.sm.warps);
   }
+  if (c.edge.replay_loads != 0 && c.edge.flush_i_buffer == 0) {
+    return "edge.replay_loads: 1: needs edge.flush_i_buffer: 1, as what "
+           "follows "
+           "a dropped load must not be issued";
+  }
+  if (c.edge.reserve_sms >= c.sm.count && c.edge.reserve_sms != 0) {
+    return fmt::format(
+        "edge.reserve_sms: {}: must leave one of sm.count, {}, to others",
+        c.edge.reserve_sms, c.sm.count);
+  }
+  if (c.edge.reserve_blocks >= std::min(c.sm.blocks, c.sm.warps)) {
+    return fmt::format(
+        "edge.reserve_blocks: {}: must leave one of sm.blocks, {}, and of "
+        "sm.warps, {}, to others",
+        c.edge.reserve_blocks, c.sm.blocks, c.sm.warps);
+  }
   return "";
 }
 
@@ -261,18 +308,17 @@ absl::StatusOr<Config> ParseConfig(const std::string& text, std::string file) {
         }
         value = static_cast<uint32_t>(number);
       },
-      [&](std::string_view key, SchedulerPolicy& value) {
+      [&]<class Enum>(std::string_view key, Enum& value, Names names) {
         const Entry* const entry = find(key);
         if (entry == nullptr) return;
-        const auto* const at =
-            std::find(kPolicyNames.begin(), kPolicyNames.end(), entry->value);
-        if (at == kPolicyNames.end()) {
+        const auto at = std::find(names.begin(), names.end(), entry->value);
+        if (at == names.end()) {
           fail(entry->line, key,
                fmt::format("'{}': must be one of {}", entry->value,
-                           fmt::join(kPolicyNames, ", ")));
+                           fmt::join(names, ", ")));
           return;
         }
-        value = static_cast<SchedulerPolicy>(at - kPolicyNames.begin());
+        value = static_cast<Enum>(at - names.begin());
       });
   for (const auto& [key, entry] : entries) {
     if (!known.contains(key)) fail(entry.line, key, "is no known key");
@@ -318,8 +364,8 @@ std::vector<std::pair<std::string, std::string>> Values(const Config& config) {
       [&](std::string_view key, uint32_t value, uint32_t, uint32_t) {
         values.emplace_back(key, std::to_string(value));
       },
-      [&](std::string_view key, SchedulerPolicy value) {
-        values.emplace_back(key, kPolicyNames[static_cast<size_t>(value)]);
+      [&](std::string_view key, auto value, Names names) {
+        values.emplace_back(key, names[static_cast<size_t>(value)]);
       });
   return values;
 }

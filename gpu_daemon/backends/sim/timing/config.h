@@ -23,6 +23,32 @@ enum class SchedulerPolicy : uint8_t {
   kGto,  // greedy, then oldest: the same warp while it can
 };
 
+// EDGE's extensions: how events come to run (docs/simulator.md).
+enum class EventPath : uint8_t {
+  kTbScheduler,  // as any grid, through the KDU: "draining"
+  kWarp,         // to an SM's table of event warps: "preemption"
+};
+enum class VictimPolicy : uint8_t {
+  kOldest,
+  kNewest,
+  kBest,       // one that is flushed already, or has the fewest loads under way
+  kDedicated,  // the SM's first warp slot, whatever it holds
+  kReserved,   // none: a context that nobody else may use
+};
+// Each has those before it.
+enum class EventPriority : uint8_t {
+  kNone,
+  kP1,  // events go first: fetch, issue, blocks
+  kP2,  // no other grid's blocks start while an event waits or runs
+  kP3,  // and an SM with an event fetches and issues nothing else
+};
+enum class Reservation : uint8_t { kStatic, kDynamic };
+// Where an event warp's registers are when it takes a victim's place.
+enum class EventRegisters : uint8_t {
+  kFreeOrSave,  // free ones; the victim's, saved, if there are not enough
+  kSave,
+};
+
 // How an operation's latency is looked up.
 enum class CostClass : uint8_t { kAdd, kMax, kMul, kMad, kDiv };
 inline constexpr size_t kCostClasses = 5;
@@ -139,6 +165,33 @@ struct Config {
     uint32_t device_cycles = 0;  // the same, for events and other kernels
     uint32_t blocks_per_cycle = 1;
   } dispatch;
+
+  struct {
+    uint32_t ekt = 32;  // events that can be registered
+    EventPath path = EventPath::kTbScheduler;
+    uint32_t event_warps = 4;  // entries of an SM's table
+    VictimPolicy victim = VictimPolicy::kOldest;
+    // While a victim's pipeline empties (0 or 1 each):
+    uint32_t victim_priority = 0;  // VHP: it issues before all others
+    uint32_t flush_i_buffer = 0;   // IB: what it has not issued is dropped
+    uint32_t skip_barriers = 0;    // BS: it need not get past its barrier
+    uint32_t replay_loads = 0;     // RL: its loads are dropped, and done again
+    EventRegisters registers = EventRegisters::kFreeOrSave;
+    uint32_t several_victims = 0;  // 1: events of more warps preempt, too
+    // 1: an event may have more registers than its victim, where they are free.
+    uint32_t larger_events = 0;
+    EventPriority event_priority = EventPriority::kNone;
+    Reservation reservation = Reservation::kStatic;
+    uint32_t reserve_sms = 0;     // the last ones; kDynamic: at most
+    uint32_t reserve_blocks = 0;  // of each SM
+    // Of a thread, in each of these; 0: the most that a registered event needs.
+    uint32_t reserve_registers = 0;
+    // kDynamic: cycles over which load is measured, events under way that an
+    // SM is reserved for, and windows until one is given back.
+    uint32_t reserve_window = 1;
+    uint32_t reserve_load = 1;
+    uint32_t reserve_hold = 1;
+  } edge;
 };
 
 // A preset's name (PresetNames()), or a file's path: whatever has a '/' or ends

@@ -20,7 +20,8 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
     : config_(std::move(config)),
       options_(std::move(options)),
       memory_system_(config_),
-      kmu_(config_) {
+      kmu_(config_),
+      event_table_(config_) {
   for (uint32_t i = 0; i < config_.sm.count; ++i) {
     Core& core = sms_.emplace_back(config_, i, memory, &memory_system_,
                                    options_.no_progress_limit)
@@ -45,10 +46,11 @@ absl::StatusOr<const LoadedProgram*> Gpu::Load(const Program* program) {
   return programs_.back().get();
 }
 
-absl::StatusOr<GridId> Gpu::Submit(Launch launch,
-                                   const SubmitOptions& options) {
+absl::StatusOr<Contexts> Gpu::ContextsFor(const Launch& launch,
+                                          uint32_t registers,
+                                          bool event) const {
   if (auto status = CheckLaunch(launch); !status.ok()) return status;
-  const Contexts block = ContextsOfBlock(launch, options.registers, config_);
+  const Contexts block = ContextsOfBlock(launch, registers, config_);
   if (!ContextsOfSm(config_).Holds(block)) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: a block has {} warps, {} registers and {} bytes of shared memory: "
@@ -57,18 +59,50 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
         config_.sm.warps, config_.sm.registers, config_.sm.shared_bytes,
         NameOf(OccupancyOf(block, config_).limit)));
   }
+  return block;
+}
+
+absl::StatusOr<GridId> Gpu::Submit(Launch launch,
+                                   const SubmitOptions& options) {
+  const auto block = ContextsFor(launch, options.registers, options.event);
+  if (!block.ok()) return block.status();
   auto program = Load(launch.program);
   if (!program.ok()) return program.status();
   auto grid = std::make_unique<GridRun>();
   grid->launch = std::move(launch);
   grid->options = options;
   grid->program = *program;
-  grid->contexts = block;
+  grid->contexts = *block;
   grid->result.id = next_id_++;
+  grid->result.event = options.event;
   grid->result.submitted = std::max(options.not_before, cycle_);
   kmu_.Submit(grid.get());
   grids_.push_back(std::move(grid));
   return grids_.back()->result.id;
+}
+
+absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
+  const auto block = ContextsFor(kernel.launch, kernel.registers, true);
+  if (!block.ok()) return block.status();
+  return event_table_.Add(std::move(kernel));
+}
+
+absl::Status Gpu::UnregisterEvent(EventId event) {
+  return event_table_.Remove(event);
+}
+
+absl::StatusOr<GridId> Gpu::Ring(EventId event, Cycle at,
+                                 std::vector<std::byte> parameters) {
+  const EventKernel* const kernel = event_table_.Find(event);
+  if (kernel == nullptr) {
+    return absl::NotFoundError(fmt::format("event {}: there is none", event));
+  }
+  Launch launch = kernel->launch;
+  if (!parameters.empty()) launch.parameters = std::move(parameters);
+  return Submit(std::move(launch), {.priority = kernel->priority,
+                                    .not_before = at,
+                                    .registers = kernel->registers,
+                                    .event = true});
 }
 
 absl::Status Gpu::Cancel(GridId id) {

@@ -23,9 +23,11 @@
 #include "gpu_daemon/backends/sim/exec/memory.h"
 #include "gpu_daemon/backends/sim/exec/warp.h"
 #include "gpu_daemon/backends/sim/timing/config.h"
+#include "gpu_daemon/backends/sim/timing/event_table.h"
 #include "gpu_daemon/backends/sim/timing/grid.h"
 #include "gpu_daemon/backends/sim/timing/kmu.h"
 #include "gpu_daemon/backends/sim/timing/memory_system.h"
+#include "gpu_daemon/backends/sim/timing/observer.h"
 #include "gpu_daemon/backends/sim/timing/sm.h"
 #include "gpu_daemon/backends/sim/timing/statistics.h"
 
@@ -42,6 +44,7 @@ class Gpu {
     uint64_t nanoseconds = 0;
     // A grid has ended, in the cycle in which it did. It may Submit().
     std::function<void(const GridResult&)> ended;
+    Observer observer;
   };
 
   // `memory` must outlive it.
@@ -56,6 +59,16 @@ class Gpu {
   // Ends it where it is, with Cancelled. Errors: NotFound (no such grid, or it
   // has ended).
   absl::Status Cancel(GridId grid);
+
+  // EDGE's events: a launch that is registered once, and made again and again.
+  // Errors: those of Submit(); ResourceExhausted (the table is full).
+  absl::StatusOr<EventId> RegisterEvent(EventKernel kernel);
+  // What it has launched goes on. Errors: NotFound.
+  absl::Status UnregisterEvent(EventId event);
+  // Launches it at that cycle, or now if it has passed. `parameters`: of this
+  // launch; none: the registered ones. Errors: NotFound, those of Submit().
+  absl::StatusOr<GridId> Ring(EventId event, Cycle at,
+                              std::vector<std::byte> parameters = {});
 
   // Until no grid is left, or until the given cycle, which is then the next to
   // happen. True: no grid is left.
@@ -75,6 +88,9 @@ class Gpu {
   const Sm& sm(size_t index) const { return sms_[index]; }
 
  private:
+  // What a block takes, once an SM has been found to hold it.
+  absl::StatusOr<Contexts> ContextsFor(const Launch& launch, uint32_t registers,
+                                       bool event) const;
   absl::StatusOr<const LoadedProgram*> Load(const Program* program);
   void Step();
   Cycle Next() const;
@@ -87,6 +103,7 @@ class Gpu {
   MemorySystem memory_system_;
   std::deque<Sm> sms_;
   Kmu kmu_;
+  EventTable event_table_;
   Cycle cycle_ = 0;
   GridId next_id_ = 1;
   uint64_t ended_grids_ = 0;

@@ -34,7 +34,20 @@ struct SubmitOptions {
   LaunchOrigin origin = LaunchOrigin::kHost;
   WarpClass warp_class = WarpClass::kNormal;
   uint32_t registers = 0;  // of a thread; 0: what the kernel needs
+  // EDGE's: it goes the way that Config::edge says, as Gpu::Ring() does it.
+  // Then `origin` and `warp_class` do not matter.
+  bool event = false;
 };
+
+// How an event got its place.
+enum class EventPlace : uint8_t {
+  kNone,         // it has none yet, or is no event
+  kTbScheduler,  // as any block; also what is too large for the short path
+  kFree,         // a context that nobody used
+  kReserved,     // the same, which nobody else could have used
+  kPreempted,    // victims'
+};
+const char* NameOf(EventPlace place);
 
 // What became of a grid.
 struct GridResult {
@@ -46,6 +59,18 @@ struct GridResult {
   Cycle completed = 0;        // its last block's last operation was done
   uint64_t warp_instructions = 0;
   uint64_t blocks = 0;  // that ended
+
+  // Of an event. Its scheduling latency is dispatched - arrived, its preemption
+  // latency flushed - selected. Of several blocks: the first's.
+  bool event = false;
+  Cycle arrived = kNever;   // at the TB scheduler, or an SM's table
+  Cycle selected = kNever;  // its victims, the last time
+  Cycle flushed = kNever;   // their pipelines were empty
+  EventPlace place = EventPlace::kNone;
+  uint32_t sm = 0;
+  uint32_t victims = 0;
+  uint32_t reselections = 0;  // as a victim exited first
+  bool saved_registers = false;
 };
 
 // A program as the GPU holds it.

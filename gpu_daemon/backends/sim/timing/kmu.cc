@@ -37,9 +37,11 @@ void Kmu::FillKdu(Cycle now) {
       continue;
     }
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
-    grid->ready = now + (grid->options.origin == LaunchOrigin::kHost
-                             ? config_.dispatch.host_cycles
-                             : config_.dispatch.device_cycles);
+    const bool host =
+        grid->options.origin == LaunchOrigin::kHost && !grid->options.event;
+    grid->ready = now + (host ? config_.dispatch.host_cycles
+                              : config_.dispatch.device_cycles);
+    if (grid->options.event) grid->result.arrived = grid->ready;
     Insert(kdu_, grid);
     next_ready_ = std::min(next_ready_, grid->ready);
   }

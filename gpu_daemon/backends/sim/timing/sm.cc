@@ -81,7 +81,11 @@ void Sm::StartBlock(GridRun* grid, Cycle now) {
     context.age = next_age_++;
   }
   ++grid->running;
-  if (grid->result.dispatched == kNever) grid->result.dispatched = now;
+  if (grid->result.dispatched == kNever) {
+    grid->result.dispatched = now;
+    grid->result.sm = core_.sm;
+    if (grid->options.event) grid->result.place = EventPlace::kTbScheduler;
+  }
   grid->Advance();
   wakes_at_ = now;
 }

@@ -8,6 +8,8 @@ namespace {
 constexpr std::array<const char*, kStalls> kStallNames = {
     "Pipeline", "Scoreboard", "Load",        "I$-Miss",
     "Fetch",    "Barrier",    "Mem Barrier", "Sleep"};
+constexpr std::array<const char*, kFlushWaits> kFlushWaitNames = {
+    "Pipeline", "Scoreboard", "Load", "I$-Miss", "Barrier", "Mem Barrier"};
 
 // Calls with each counter's name and value.
 template <class C, class F>
@@ -45,6 +47,20 @@ void ForEach(C& c, F f) {
   f("mshr_full_cycles", c.mshr_full_cycles);
   f("merge_full_cycles", c.merge_full_cycles);
   f("stores_full_cycles", c.stores_full_cycles);
+  f("events_tb_scheduler", c.events_tb_scheduler);
+  f("events_free", c.events_free);
+  f("events_reserved", c.events_reserved);
+  f("events_preempting", c.events_preempting);
+  f("preemptions", c.preemptions);
+  f("reselections", c.reselections);
+  f("barriers_skipped", c.barriers_skipped);
+  f("loads_dropped", c.loads_dropped);
+  f("loads_replayed", c.loads_replayed);
+  f("registers_saved", c.registers_saved);
+  f("registers_restored", c.registers_restored);
+  f("flush_cycles", c.flush_cycles);
+  f("free_context_cycles", c.free_context_cycles);
+  f("register_cycles", c.register_cycles);
 }
 
 using Json = nlohmann::ordered_json;
@@ -56,6 +72,10 @@ Json Of(const SmCounters& counters) {
   Json& stalls = json["stalls"];
   for (size_t i = 0; i < kStalls; ++i) {
     stalls[kStallNames[i]] = counters.stalls[i];
+  }
+  Json& waits = json["flush_waits"];
+  for (size_t i = 0; i < kFlushWaits; ++i) {
+    waits[kFlushWaitNames[i]] = counters.flush_waits[i];
   }
   return json;
 }
@@ -90,6 +110,9 @@ SmCounters Total(const Statistics& statistics) {
     ForEach(sm, [&](const char*, uint64_t value) { *sums[i++] += value; });
     for (size_t stall = 0; stall < kStalls; ++stall) {
       total.stalls[stall] += sm.stalls[stall];
+    }
+    for (size_t wait = 0; wait < kFlushWaits; ++wait) {
+      total.flush_waits[wait] += sm.flush_waits[wait];
     }
   }
   return total;

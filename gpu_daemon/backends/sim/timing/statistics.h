@@ -27,6 +27,18 @@ enum class Stall : uint8_t {
 };
 inline constexpr size_t kStalls = 8;
 
+// What keeps a victim's pipeline from being empty while an event waits for it,
+// by the same names. They do not exclude each other either.
+enum class FlushWait : uint8_t {
+  kPipeline,    // an operation is issued and not done, or decoded
+  kScoreboard,  // a register waits for its value
+  kLoad,        // from memory
+  kInstructionCache,
+  kBarrier,
+  kMemoryBarrier,
+};
+inline constexpr size_t kFlushWaits = 6;
+
 struct SmCounters {
   uint64_t busy_cycles = 0;  // with a warp
   uint64_t warp_cycles = 0;  // the sum of warps over cycles
@@ -67,6 +79,24 @@ struct SmCounters {
   uint64_t mshr_full_cycles = 0;
   uint64_t merge_full_cycles = 0;
   uint64_t stores_full_cycles = 0;
+
+  // EDGE's events, blocks by how they got their places:
+  uint64_t events_tb_scheduler = 0;
+  uint64_t events_free = 0;
+  uint64_t events_reserved = 0;
+  uint64_t events_preempting = 0;
+  uint64_t preemptions = 0;  // victims that gave up their places
+  uint64_t reselections = 0;
+  uint64_t barriers_skipped = 0;  // of victims, that waited there
+  uint64_t loads_dropped = 0;
+  uint64_t loads_replayed = 0;
+  uint64_t registers_saved = 0;  // of warps
+  uint64_t registers_restored = 0;
+  uint64_t flush_cycles = 0;  // an event waits for its victims' pipelines
+  std::array<uint64_t, kFlushWaits> flush_waits{};
+  // Of busy_cycles: with a context that a warp of 8 registers could have had.
+  uint64_t free_context_cycles = 0;
+  uint64_t register_cycles = 0;  // the sum of registers in use over these
 };
 
 struct MemoryCounters {
