@@ -21,14 +21,47 @@ Gpu::Gpu(Config config, const Memory* memory, Options options)
       options_(std::move(options)),
       memory_system_(config_),
       kmu_(config_),
-      event_table_(config_) {
+      event_table_(config_),
+      event_dispatcher_(config_),
+      reservation_(config_) {
   for (uint32_t i = 0; i < config_.sm.count; ++i) {
     Core& core = sms_.emplace_back(config_, i, memory, &memory_system_,
                                    options_.no_progress_limit)
                      .core();
     core.printed = options_.printed;
     core.nanoseconds = [this] { return nanoseconds(); };
+    sms_.back().Reserve(Reserved());
+    if (options_.observer) sms_.back().set_observer(&options_.observer);
   }
+  ReserveSms();
+}
+
+Contexts Gpu::Reserved() const {
+  uint32_t count = config_.edge.reserve_blocks;
+  if (config_.edge.victim == VictimPolicy::kReserved) {
+    count = std::max(count, 1u);
+  }
+  if (count == 0) return {};
+  const uint32_t registers = config_.edge.reserve_registers != 0
+                                 ? config_.edge.reserve_registers
+                                 : event_table_.most_registers();
+  return {.blocks = count,
+          .warps = count,
+          .registers = count * RegistersOfWarp(registers, config_)};
+}
+
+// The last SMs are events'. Events go to others, too, only where the number of
+// reserved ones may be too small.
+void Gpu::ReserveSms() {
+  const size_t others = sms_.size() - reservation_.sms();
+  const bool all_take_events =
+      reservation_.sms() == 0 ||
+      config_.edge.reservation == Reservation::kDynamic;
+  for (size_t i = 0; i < sms_.size(); ++i) {
+    sms_[i].set_takes(i >= others || all_take_events, i < others);
+  }
+  kmu_.Unblock();
+  event_dispatcher_.Unblock();
 }
 
 uint64_t Gpu::nanoseconds() const {
@@ -51,13 +84,16 @@ absl::StatusOr<Contexts> Gpu::ContextsFor(const Launch& launch,
                                           bool event) const {
   if (auto status = CheckLaunch(launch); !status.ok()) return status;
   const Contexts block = ContextsOfBlock(launch, registers, config_);
-  if (!ContextsOfSm(config_).Holds(block)) {
+  Contexts needs = block;
+  if (!event) needs.Return(Reserved());
+  if (!ContextsOfSm(config_).Holds(needs)) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: a block has {} warps, {} registers and {} bytes of shared memory: "
-        "an SM has {}, {} and {} (it lacks {})",
+        "an SM has {}, {} and {} (it lacks {}){}",
         launch.kernel->name, block.warps, block.registers, block.shared_bytes,
         config_.sm.warps, config_.sm.registers, config_.sm.shared_bytes,
-        NameOf(OccupancyOf(block, config_).limit)));
+        NameOf(OccupancyOf(needs, config_).limit),
+        needs == block ? "" : ", where some are kept for events"));
   }
   return block;
 }
@@ -75,8 +111,20 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
   grid->contexts = *block;
   grid->result.id = next_id_++;
   grid->result.event = options.event;
+  if (options.event) ++events_;
   grid->result.submitted = std::max(options.not_before, cycle_);
-  kmu_.Submit(grid.get());
+  const bool past_tb_scheduler = event_dispatcher_.Takes(*grid);
+  if (options.event) {
+    // EDGE IV-D: what preempts, runs first. Others, where events do.
+    const bool first =
+        past_tb_scheduler || config_.edge.event_priority >= EventPriority::kP1;
+    grid->options.warp_class = first ? WarpClass::kEvent : WarpClass::kNormal;
+  }
+  if (past_tb_scheduler) {
+    event_dispatcher_.Submit(grid.get());
+  } else {
+    kmu_.Submit(grid.get());
+  }
   grids_.push_back(std::move(grid));
   return grids_.back()->result.id;
 }
@@ -84,11 +132,16 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
 absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
   const auto block = ContextsFor(kernel.launch, kernel.registers, true);
   if (!block.ok()) return block.status();
-  return event_table_.Add(std::move(kernel));
+  const auto event = event_table_.Add(std::move(kernel));
+  for (Sm& sm : sms_) sm.Reserve(Reserved());
+  return event;
 }
 
 absl::Status Gpu::UnregisterEvent(EventId event) {
-  return event_table_.Remove(event);
+  const absl::Status status = event_table_.Remove(event);
+  for (Sm& sm : sms_) sm.Reserve(Reserved());
+  kmu_.Unblock();
+  return status;
 }
 
 absl::StatusOr<GridId> Gpu::Ring(EventId event, Cycle at,
@@ -142,6 +195,7 @@ bool Gpu::Run(Cycle until) {
 // After cycle_.
 Cycle Gpu::Next() const {
   Cycle next = kmu_.next(cycle_);
+  next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next()});
   for (const Sm& sm : sms_) next = std::min(next, sm.wakes_at());
   if (next <= cycle_ + 1) return cycle_ + 1;
   return std::min(next, memory_system_.next(cycle_));
@@ -151,6 +205,7 @@ void Gpu::Step() {
   memory_system_.Advance(cycle_, [this](const MemoryRequest& reply) {
     sms_[reply.sm].Reply(reply, cycle_);
   });
+  if (events_ != 0 || reservation_.next() <= cycle_) AdvanceEvents();
   kmu_.Advance(cycle_, sms_);
   bool ended = false;
   for (Sm& sm : sms_) {
@@ -160,8 +215,21 @@ void Gpu::Step() {
   if (ended) EndGrids();
 }
 
+void Gpu::AdvanceEvents() {
+  uint32_t under_way = 0;
+  for (const auto& grid : grids_) {
+    under_way += grid->options.event && grid->result.arrived <= cycle_;
+  }
+  if (config_.edge.event_priority >= EventPriority::kP2) {
+    kmu_.HoldOthers(under_way != 0);
+  }
+  if (reservation_.Advance(cycle_, under_way)) ReserveSms();
+  event_dispatcher_.Advance(cycle_, sms_);
+}
+
 void Gpu::EndGrids() {
   kmu_.Unblock();
+  event_dispatcher_.Unblock();
   for (size_t i = 0; i < grids_.size();) {
     GridRun& grid = *grids_[i];
     if (grid.failed()) {
@@ -176,6 +244,8 @@ void Gpu::EndGrids() {
     }
     grid.result.completed = cycle_;
     kmu_.Remove(&grid);
+    event_dispatcher_.Remove(&grid);
+    if (grid.options.event) EndEvent(grid);
     ++ended_grids_;
     const auto [at, inserted] =
         results_.emplace(grid.result.id, std::move(grid.result));
@@ -183,6 +253,16 @@ void Gpu::EndGrids() {
     if (options_.ended) options_.ended(GridResult(at->second));
     i = 0;  // it may have submitted or cancelled some
   }
+}
+
+void Gpu::EndEvent(const GridRun& grid) {
+  --events_;
+  if (events_ == 0) kmu_.HoldOthers(false);
+  if (!options_.observer) return;
+  options_.observer({.cycle = cycle_,
+                     .grid = grid.result.id,
+                     .what = Observation::What::kEventComplete,
+                     .sm = grid.result.sm});
 }
 
 // Nothing can happen any more: a mistake of the model, which must not look like

@@ -23,11 +23,13 @@
 #include "gpu_daemon/backends/sim/exec/memory.h"
 #include "gpu_daemon/backends/sim/exec/warp.h"
 #include "gpu_daemon/backends/sim/timing/config.h"
+#include "gpu_daemon/backends/sim/timing/event_dispatcher.h"
 #include "gpu_daemon/backends/sim/timing/event_table.h"
 #include "gpu_daemon/backends/sim/timing/grid.h"
 #include "gpu_daemon/backends/sim/timing/kmu.h"
 #include "gpu_daemon/backends/sim/timing/memory_system.h"
 #include "gpu_daemon/backends/sim/timing/observer.h"
+#include "gpu_daemon/backends/sim/timing/reservation.h"
 #include "gpu_daemon/backends/sim/timing/sm.h"
 #include "gpu_daemon/backends/sim/timing/statistics.h"
 
@@ -93,9 +95,13 @@ class Gpu {
                                        bool event) const;
   absl::StatusOr<const LoadedProgram*> Load(const Program* program);
   void Step();
+  // Contexts of each SM that only events may use.
+  Contexts Reserved() const;
+  void ReserveSms();
+  void AdvanceEvents();
   Cycle Next() const;
   void EndGrids();
-  void End(GridRun& grid);
+  void EndEvent(const GridRun& grid);
   void FailAll();
 
   const Config config_;
@@ -104,6 +110,9 @@ class Gpu {
   std::deque<Sm> sms_;
   Kmu kmu_;
   EventTable event_table_;
+  EventDispatcher event_dispatcher_;
+  SmReservation reservation_;
+  uint32_t events_ = 0;  // of grids_
   Cycle cycle_ = 0;
   GridId next_id_ = 1;
   uint64_t ended_grids_ = 0;

@@ -64,12 +64,12 @@ struct GridResult {
   // latency flushed - selected. Of several blocks: the first's.
   bool event = false;
   Cycle arrived = kNever;   // at the TB scheduler, or an SM's table
-  Cycle selected = kNever;  // its victims, the last time
+  Cycle selected = kNever;  // its victims, the first time
   Cycle flushed = kNever;   // their pipelines were empty
   EventPlace place = EventPlace::kNone;
   uint32_t sm = 0;
   uint32_t victims = 0;
-  uint32_t reselections = 0;  // as a victim exited first
+  uint32_t reselections = 0;  // as a victim exited first, or would not do
   bool saved_registers = false;
 };
 
@@ -90,6 +90,7 @@ struct GridRun {
   Dim3 next{0, 0, 0};
   bool more = true;      // blocks to start
   uint64_t running = 0;  // blocks
+  uint64_t placed = 0;   // on the short path: in SMs' tables
   // Warp instructions since it stored, or a warp got past a barrier or ended.
   uint64_t idle = 0;
 

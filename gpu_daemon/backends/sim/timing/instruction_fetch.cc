@@ -10,6 +10,7 @@ InstructionFetch::InstructionFetch(const Config& config, uint32_t sm,
                                    SmWarps* warps, MemorySystem* memory,
                                    SmCounters* counters)
     : config_(config),
+      events_first_(config.edge.event_priority >= EventPriority::kP1),
       sm_(sm),
       warps_(warps),
       memory_(memory),
@@ -30,14 +31,26 @@ void InstructionFetch::Deliver(Cycle now) {
   }
 }
 
+void InstructionFetch::Forget(uint32_t slot) {
+  for (size_t i = 0; i < fetched_.size(); ++i) {
+    if (fetched_.at(i).slot == slot) fetched_.at(i).generation = kNoGeneration;
+  }
+  warps_->decoding &= ~BitOf(slot);
+}
+
 Cycle InstructionFetch::next() const {
   return fetched_.empty() ? kNever : fetched_.at(0).at;
 }
 
 bool InstructionFetch::Fetch(Cycle now) {
-  const WarpMask wanting = warps_->running & ~warps_->buffered &
-                           ~warps_->decoding & ~warps_->missing;
+  WarpMask wanting = warps_->running & ~warps_->buffered & ~warps_->decoding &
+                     ~warps_->missing & ~(warps_->held | warps_->frozen);
   if (wanting == 0) return false;
+  if (events_first_) {
+    const WarpMask events =
+        wanting & warps_->of_class[static_cast<size_t>(WarpClass::kEvent)];
+    if (events != 0) wanting = events;
+  }
   const uint32_t slot = NextInTurn(wanting, last_);
   last_ = slot;
   WarpContext& context = warps_->slots[slot];

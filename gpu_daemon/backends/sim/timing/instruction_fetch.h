@@ -24,6 +24,8 @@ class InstructionFetch {
   // After issue. False: it did nothing, and will do nothing until a warp or a
   // line changes.
   bool Fetch(Cycle now);
+  // What it has fetched for the slot's warp is not to be delivered.
+  void Forget(uint32_t slot);
   // When Deliver() has something next.
   Cycle next() const;
   // A line that was missing is here.
@@ -44,6 +46,7 @@ class InstructionFetch {
   };
 
   const Config& config_;
+  const bool events_first_;
   const uint32_t sm_;
   SmWarps* const warps_;
   MemorySystem* const memory_;

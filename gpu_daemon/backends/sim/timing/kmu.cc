@@ -7,9 +7,10 @@ namespace carillon::sim::timing {
 namespace {
 
 // Before those of lower priority and those that come later.
-void Insert(std::vector<GridRun*>& grids, GridRun* grid) {
-  const auto key = [](const GridRun* g) {
-    return std::tuple(~g->options.priority, g->result.submitted, g->result.id);
+void Insert(std::vector<GridRun*>& grids, GridRun* grid, bool events_first) {
+  const auto key = [&](const GridRun* g) {
+    return std::tuple(!(events_first && g->options.event), ~g->options.priority,
+                      g->result.submitted, g->result.id);
   };
   grids.insert(std::upper_bound(grids.begin(), grids.end(), grid,
                                 [&](const GridRun* a, const GridRun* b) {
@@ -20,7 +21,7 @@ void Insert(std::vector<GridRun*>& grids, GridRun* grid) {
 
 }  // namespace
 
-void Kmu::Submit(GridRun* grid) { Insert(pending_, grid); }
+void Kmu::Submit(GridRun* grid) { Insert(pending_, grid, events_first_); }
 
 void Kmu::Remove(const GridRun* grid) {
   std::erase(pending_, grid);
@@ -42,13 +43,22 @@ void Kmu::FillKdu(Cycle now) {
     grid->ready = now + (host ? config_.dispatch.host_cycles
                               : config_.dispatch.device_cycles);
     if (grid->options.event) grid->result.arrived = grid->ready;
-    Insert(kdu_, grid);
+    Insert(kdu_, grid, events_first_);
     next_ready_ = std::min(next_ready_, grid->ready);
   }
 }
 
+bool Kmu::EventsWait(Cycle now) const {
+  return std::any_of(kdu_.begin(), kdu_.end(), [now](const GridRun* grid) {
+    return grid->options.event && grid->ready <= now && grid->more &&
+           !grid->failed();
+  });
+}
+
 GridRun* Kmu::Choose(Cycle now, const Sm& sm) const {
+  const bool only_events = (hold_others_ || events_wait_) && sm.takes_events();
   for (GridRun* const grid : kdu_) {
+    if (only_events && !grid->options.event) continue;
     if (grid->ready <= now && grid->more && !grid->failed() && sm.Fits(*grid)) {
       return grid;
     }

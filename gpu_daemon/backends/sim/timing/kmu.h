@@ -15,11 +15,19 @@ namespace carillon::sim::timing {
 
 class Kmu {
  public:
-  explicit Kmu(const Config& config) : config_(config) {}
+  explicit Kmu(const Config& config)
+      : config_(config),
+        events_first_(config.edge.event_priority >= EventPriority::kP1) {}
 
   void Submit(GridRun* grid);
   // It has ended, or will not begin.
   void Remove(const GridRun* grid);
+
+  // While it is set, SMs that take events are given nobody else's blocks.
+  void HoldOthers(bool hold) {
+    if (hold_others_ && !hold) blocked_ = false;
+    hold_others_ = hold;
+  }
 
   // Takes grids into the KDU while it has room, and gives blocks to SMs, in
   // turn, `dispatch.blocks_per_cycle` to each: the first grid in the order of
@@ -29,6 +37,7 @@ class Kmu {
     FillKdu(now);
     if (blocked_ && now < next_ready_) return;
     blocked_ = true;
+    events_wait_ = events_first_ && EventsWait(now);
     const size_t count = sms.size();
     for (size_t i = 0; i < count; ++i) {
       const size_t at = (next_sm_ + i) % count;
@@ -55,11 +64,16 @@ class Kmu {
 
  private:
   void FillKdu(Cycle now);
+  // Some event's blocks have no place yet (P1).
+  bool EventsWait(Cycle now) const;
   GridRun* Choose(Cycle now, const Sm& sm) const;
   Cycle NextReady(Cycle now) const;
   Cycle NextArrival(Cycle now) const;
 
   const Config& config_;
+  const bool events_first_;
+  bool hold_others_ = false;
+  bool events_wait_ = false;
   std::vector<GridRun*> pending_;  // by priority, then arrival
   std::vector<GridRun*> kdu_;      // the same
   bool blocked_ = true;            // no SM has room for any

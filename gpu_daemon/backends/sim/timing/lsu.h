@@ -24,9 +24,38 @@ struct MemoryOperation {
   uint32_t generation = 0;
   Pc pc = 0;
   uint8_t slot = 0;
+  OpKind kind = OpKind::kLoad;
   bool used = false;
   uint32_t parts = 0;  // that are to come; the LSU itself is one
   uint32_t next = 0;   // free one
+  uint32_t order = 0;  // of its issue
+};
+
+// What an operation asks of memory, kept for as long as it is under way.
+struct MemoryAccess {
+  enum class Path : uint8_t { kFixed, kLoad, kStore, kLocalStore, kAtomic };
+
+  Path path = Path::kFixed;
+  bool past_l1 = false;
+  // kFixed: passes and the latency of the last one.
+  uint32_t passes = 0;
+  uint32_t latency = 0;
+  uint32_t count = 0;  // of transactions
+  Transactions transactions;
+};
+
+// A MemoryOperation's generation that is no warp's: a register that is saved or
+// brought back.
+inline constexpr uint32_t kMoveGeneration = kNoGeneration - 1;
+
+// A load that was given up, to be done again.
+struct DroppedLoad {
+  Pc pc = 0;
+  MemoryAccess::Path path = MemoryAccess::Path::kLoad;
+  bool past_l1 = false;
+  uint32_t passes = 0;
+  uint32_t latency = 0;
+  std::vector<Transaction> transactions;
 };
 
 class Lsu {
@@ -41,6 +70,28 @@ class Lsu {
   // LSU's door `op.latency` cycles from now.
   void Issue(uint32_t slot, uint32_t generation, Pc pc, const OpTiming& op,
              const Access& access, Cycle now);
+
+  // Gives up a warp's loads, in the order of their issue. What was on its way
+  // for them still fills the caches.
+  std::vector<DroppedLoad> DropLoads(uint32_t slot, uint32_t generation);
+  // As Issue(), at the LSU's door `latency` cycles from now.
+  void IssueAgain(uint32_t slot, uint32_t generation, const DroppedLoad& load,
+                  uint32_t latency, Cycle now);
+  // The registers of a warp are saved or brought back, one a time: 32 words at
+  // `address`. Its operation has kMoveGeneration, and `pc` is the caller's.
+  void MoveRegister(uint32_t slot, uint64_t address, bool store, Pc pc,
+                    Cycle now);
+
+  // Of what a warp has under way:
+  struct Outstanding {
+    bool loads = false;
+    bool atomics = false;
+    bool values = false;      // an atomic has a register wait for it
+    bool queued = false;      // the LSU has not sent some that is no load
+    bool on_the_way = false;  // some is not at the LSU's door yet
+  };
+  Outstanding OutstandingOf(uint32_t slot, const WarpContext& context,
+                            Cycle now) const;
 
   // Goes on with the first in the queue. Returns when to ask again; kNever:
   // after an Issue() or a reply.
@@ -85,28 +136,24 @@ class Lsu {
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr uint32_t kWriteBack = ~uint32_t{0};  // a tag
 
-  enum class Path : uint8_t { kFixed, kLoad, kStore, kLocalStore, kAtomic };
+  using Path = MemoryAccess::Path;
 
-  struct Queued {
+  struct Waiting {
     uint32_t operation = 0;
-    Path path = Path::kFixed;
-    bool past_l1 = false;
+    uint32_t next = 0;  // transaction
     Cycle ready = 0;
     Cycle done = 0;  // of its hits, the last
-    // kFixed: passes and the latency of the last one.
-    uint32_t passes = 0;
-    uint32_t latency = 0;
-    uint32_t next = 0;
-    uint32_t count = 0;
-    Transactions transactions;
   };
   struct Waiter {
     uint32_t operation = 0;
     Sectors sectors = 0;
   };
 
-  bool Step(Queued& queued, const Transaction& transaction, Cycle now);
-  bool StepLoad(Queued& queued, const Transaction& transaction, Cycle now);
+  // A new last one in the queue.
+  MemoryAccess& Enqueue(uint32_t slot, uint32_t generation, Pc pc, OpKind kind,
+                        Cycle ready);
+  bool Step(Waiting& waiting, const MemoryAccess& access, Cycle now);
+  bool StepLoad(Waiting& waiting, const MemoryAccess& access, Cycle now);
   void SendStore(RequestKind kind, const Transaction& transaction, uint32_t tag,
                  Cycle now);
   void Insert(uint64_t line, Sectors valid, Sectors dirty, Cycle now);
@@ -130,8 +177,10 @@ class Lsu {
   Cache l1_;
   MshrTable<Waiter> mshrs_;
   std::vector<MemoryOperation> operations_;
+  std::vector<MemoryAccess> accesses_;  // of each operation
   uint32_t free_ = 0;
-  Ring<Queued> queue_;
+  uint32_t next_order_ = 0;
+  Ring<Waiting> queue_;
   uint32_t stores_ = 0;  // that memory has not acknowledged
   Cycle port_free_ = 0;
   // Since when the first one cannot go on, and what counts that.

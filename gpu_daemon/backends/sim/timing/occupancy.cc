@@ -11,6 +11,11 @@ uint32_t RoundUp(uint32_t value, uint32_t unit) {
 
 }  // namespace
 
+uint32_t RegistersOfWarp(uint32_t registers, const Config& config) {
+  // A thread has one at least: its warp's context takes room in any case.
+  return RoundUp(std::max(registers, 1u) * kLanes, config.sm.register_unit);
+}
+
 Contexts ContextsOfSm(const Config& config) {
   return {.blocks = config.sm.blocks,
           .warps = config.sm.warps,
@@ -20,14 +25,11 @@ Contexts ContextsOfSm(const Config& config) {
 
 Contexts ContextsOfBlock(const Launch& launch, uint32_t registers,
                          const Config& config) {
-  // A thread has one at least: its warp's context takes room in any case.
-  const uint32_t each =
-      std::max(registers != 0 ? registers : launch.kernel->registers, 1u);
+  const uint32_t each = registers != 0 ? registers : launch.kernel->registers;
   return {
       .blocks = 1,
       .warps = launch.block_warps(),
-      .registers = RoundUp(each * kLanes, config.sm.register_unit) *
-                   launch.block_warps(),
+      .registers = RegistersOfWarp(each, config) * launch.block_warps(),
       .shared_bytes = RoundUp(launch.shared_bytes(), config.sm.shared_unit)};
 }
 

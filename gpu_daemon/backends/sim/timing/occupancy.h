@@ -36,6 +36,8 @@ struct Contexts {
   }
 };
 
+// What a warp takes whose threads have so many registers.
+uint32_t RegistersOfWarp(uint32_t registers, const Config& config);
 // All of an empty SM.
 Contexts ContextsOfSm(const Config& config);
 // `registers`: of a thread; 0: the kernel's own number.

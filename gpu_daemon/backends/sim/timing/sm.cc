@@ -18,6 +18,9 @@ constexpr uint32_t BitOf(Stall stall) {
 constexpr uint32_t kPatience = 1 << 14;
 constexpr uint32_t kTurn = 1 << 8;
 
+// Registers of a thread of an interrupt routine (EDGE's thesis, 5.6.1).
+constexpr uint32_t kSmallWarp = 8;
+
 constexpr size_t IndexOf(Unit unit) { return static_cast<size_t>(unit); }
 
 }  // namespace
@@ -29,9 +32,15 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
       core_(memory),
       fetch_(config, index, &warps_, memory_system, &counters_),
       lsu_(config, index, memory_system, &events_, &counters_),
+      event_warps_(config, index, &warps_, &fetch_, &lsu_, &counters_, this),
       outcomes_(config.scheduler.count, kIdle),
-      blocks_(config.sm.blocks),
-      free_(ContextsOfSm(config)) {
+      // Events in victims' places take none of the SM's.
+      blocks_(config.sm.blocks + config.edge.event_warps),
+      free_(ContextsOfSm(config)),
+      small_warp_{.blocks = 1,
+                  .warps = 1,
+                  .registers = RegistersOfWarp(kSmallWarp, config)},
+      events_first_(config.edge.event_priority >= EventPriority::kP1) {
   core_.sm = index;
   core_.sms = config.sm.count;
   for (uint32_t i = 0; i < config.scheduler.count; ++i) {
@@ -49,15 +58,33 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
 
 void Sm::StartBlock(GridRun* grid, Cycle now) {
   CountUntil(now);
-  const auto slot = std::find_if(
-      blocks_.begin(), blocks_.end(),
-      [](const BlockSlot& block) { return block.grid == nullptr; });
+  if (grid->options.event) {
+    ++counters_.events_tb_scheduler;
+    if (grid->result.dispatched == kNever) {
+      grid->result.place = EventPlace::kTbScheduler;
+    }
+  }
+  Start(grid, EventWarps::kNoEntry, {}, grid->contexts, now);
+  wakes_at_ = now;
+}
+
+void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
+               const Contexts& takes, Cycle now) {
+  const auto block =
+      std::find_if(blocks_.begin(), blocks_.end(),
+                   [](const BlockSlot& slot) { return slot.grid == nullptr; });
   if (grid->result.id != last_grid_ && warps_.used == 0) lsu_.Invalidate();
   last_grid_ = grid->result.id;
-  free_.Take(grid->contexts);
-  slot->grid = grid;
-  slot->contexts = grid->contexts;
-  slot->warps = 0;
+  free_.Take(takes);
+  block->grid = grid;
+  block->contexts = takes;
+  block->warps = 0;
+  block->away = 0;
+  block->entry = entry;
+  if (grid->options.event) {
+    events_use_.Return(takes);
+    KeepForEvents();
+  }
   // Other programs' blocks may be running.
   most_operations_ =
       std::max(most_operations_, grid->program->operations.size());
@@ -65,42 +92,136 @@ void Sm::StartBlock(GridRun* grid, Cycle now) {
   if (core_.hints.size() < most_operations_) {
     core_.hints.resize(most_operations_, SegmentTable::kNone);
   }
-  slot->block.Start(grid->launch, grid->next, &core_);
-  for (uint32_t i = 0; i < slot->block.warps(); ++i) {
-    const auto at = static_cast<uint32_t>(std::countr_zero(~warps_.used));
-    const WarpMask bit = timing::BitOf(at);
-    slot->warps |= bit;
-    warps_.used |= bit;
-    warps_.running |= bit;
-    warps_.of_class[static_cast<size_t>(grid->options.warp_class)] |= bit;
-    WarpContext& context = warps_.slots[at];
-    context.warp = &slot->block.warp(i);
-    context.grid = grid;
-    context.operations = grid->program->operations.data();
-    context.block = static_cast<uint32_t>(slot - blocks_.begin());
-    context.age = next_age_++;
+  block->block.Start(grid->launch, grid->next, &core_);
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kBlockStart, *grid,
+            static_cast<uint32_t>(block - blocks_.begin()), now);
+  }
+  for (uint32_t i = 0; i < block->block.warps(); ++i) {
+    StartWarp(*block, i,
+              slots.empty()
+                  ? static_cast<uint32_t>(std::countr_zero(~warps_.used))
+                  : slots[i],
+              now);
   }
   ++grid->running;
   if (grid->result.dispatched == kNever) {
     grid->result.dispatched = now;
     grid->result.sm = core_.sm;
-    if (grid->options.event) grid->result.place = EventPlace::kTbScheduler;
   }
   grid->Advance();
-  wakes_at_ = now;
+}
+
+void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot, Cycle now) {
+  const WarpMask bit = timing::BitOf(slot);
+  GridRun* const grid = block.grid;
+  block.warps |= bit;
+  warps_.used |= bit;
+  warps_.running |= bit;
+  warps_.of_class[static_cast<size_t>(grid->options.warp_class)] |= bit;
+  WarpContext& context = warps_.slots[slot];
+  context.warp = &block.block.warp(index);
+  context.grid = grid;
+  context.operations = grid->program->operations.data();
+  context.block = static_cast<uint32_t>(&block - blocks_.data());
+  context.age = next_age_++;
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kWarpStart, *grid, slot, now);
+  }
 }
 
 void Sm::Drop(const GridRun* grid, Cycle now) {
   CountUntil(now);
   for (BlockSlot& block : blocks_) {
     if (block.grid != grid) continue;
+    const uint32_t entry = block.entry;
     for (WarpMask left = block.warps; left != 0; left &= left - 1) {
-      warps_.Clear(static_cast<uint32_t>(std::countr_zero(left)));
+      const auto slot = static_cast<uint32_t>(std::countr_zero(left));
+      warps_.Clear(slot);
+      if (entry != EventWarps::kNoEntry) event_warps_.Vacated(entry, slot);
     }
-    free_.Return(block.contexts);
-    --block.grid->running;
-    block.grid = nullptr;
-    ended_ = true;
+    EndBlock(block, now);
+  }
+  event_warps_.Drop(grid);
+  if (event_warps_.active()) wakes_at_ = now;
+}
+
+// All that was in its contexts has left them.
+void Sm::EndBlock(BlockSlot& block, Cycle now) {
+  free_.Return(block.contexts);
+  if (block.grid->options.event) {
+    events_use_.Take(block.contexts);
+    KeepForEvents();
+  }
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kBlockEnd, *block.grid,
+            static_cast<uint32_t>(&block - blocks_.data()), now);
+  }
+  --block.grid->running;
+  block.grid = nullptr;
+  ended_ = true;
+  if (block.entry != EventWarps::kNoEntry) event_warps_.BlockEnded(block.entry);
+}
+
+void Sm::Reserve(const Contexts& contexts) {
+  reserve_ = contexts;
+  KeepForEvents();
+}
+
+void Sm::KeepForEvents() {
+  const auto rest = [](uint32_t reserved, uint32_t used) {
+    return reserved > used ? reserved - used : 0;
+  };
+  kept_ = {.blocks = rest(reserve_.blocks, events_use_.blocks),
+           .warps = rest(reserve_.warps, events_use_.warps),
+           .registers = rest(reserve_.registers, events_use_.registers)};
+}
+
+void Sm::AcceptEvent(GridRun* grid, Cycle now) {
+  CountUntil(now);
+  event_warps_.Accept(grid, now);
+  wakes_at_ = now;
+}
+
+void Sm::StartEvent(GridRun* grid, uint32_t entry,
+                    std::span<const uint32_t> slots, const Contexts& takes,
+                    Cycle now) {
+  EventPlace place = EventPlace::kPreempted;
+  if (slots.empty()) {
+    Contexts others = grid->contexts;
+    others.Return(kept_);
+    place = takes_others_ && free_.Holds(others) ? EventPlace::kFree
+                                                 : EventPlace::kReserved;
+  }
+  ++(place == EventPlace::kPreempted  ? counters_.events_preempting
+     : place == EventPlace::kReserved ? counters_.events_reserved
+                                      : counters_.events_free);
+  if (grid->result.dispatched == kNever) grid->result.place = place;
+  Start(grid, entry, slots, takes, now);
+  Observe(Observation::What::kEventLaunch, *grid,
+          slots.empty() ? Observation::kNowhere : slots[0], now);
+}
+
+void Sm::Left(uint32_t slot) {
+  BlockSlot& block = blocks_[event_warps_.context(slot).block];
+  block.warps &= ~timing::BitOf(slot);
+  ++block.away;
+}
+
+void Sm::CameBack(uint32_t slot) {
+  BlockSlot& block = blocks_[warps_.slots[slot].block];
+  block.warps |= timing::BitOf(slot);
+  --block.away;
+  CheckBarrier(block);
+}
+
+void Sm::Keep(uint32_t entry, const Contexts& contexts) {
+  free_.Take(contexts);
+  for (BlockSlot& block : blocks_) {
+    if (block.grid == nullptr || block.entry != entry) continue;
+    block.contexts.Return(contexts);
+    events_use_.Return(contexts);
+    KeepForEvents();
   }
 }
 
@@ -111,11 +232,17 @@ void Sm::Reply(const MemoryRequest& reply, Cycle now) {
     fetch_.Fill(reply);
     return;
   }
-  lsu_.Reply(reply, now, [this](const MemoryOperation& operation) {
-    if (warps_.slots[operation.slot].generation == operation.generation) {
-      Finish(operation.slot, operation.pc, true);
-    }
+  lsu_.Reply(reply, now, [this, now](const MemoryOperation& operation) {
+    MemoryDone(operation, now);
   });
+}
+
+void Sm::MemoryDone(const MemoryOperation& operation, Cycle now) {
+  if (warps_.slots[operation.slot].generation == operation.generation) {
+    Finish(operation.slot, operation.pc, true, now);
+  } else {
+    event_warps_.MemoryDone(operation);
+  }
 }
 
 void Sm::CountUntil(Cycle until) {
@@ -124,6 +251,10 @@ void Sm::CountUntil(Cycle until) {
   counters_.busy_cycles += cycles;
   counters_.warp_cycles +=
       cycles * static_cast<uint64_t>(std::popcount(warps_.running));
+  counters_.register_cycles +=
+      cycles * (config_.sm.registers - free_.registers);
+  if (free_.Holds(small_warp_)) counters_.free_context_cycles += cycles;
+  if (event_warps_.active()) event_warps_.Count(cycles);
   for (const uint32_t outcome : outcomes_) {
     if (outcome & kIssued) {
       counters_.issue_cycles += cycles;
@@ -144,20 +275,19 @@ void Sm::Tick(Cycle now) {
   events_.Advance(now, [&](const SmEvent& event) {
     if (event.kind == SmEvent::Kind::kMemory) {
       const MemoryOperation* const last = lsu_.Part(event.index);
-      if (last != nullptr &&
-          warps_.slots[last->slot].generation == last->generation) {
-        Finish(last->slot, last->pc, true);
-      }
+      if (last != nullptr) MemoryDone(*last, now);
       return;
     }
     if (warps_.slots[event.slot].generation != event.generation) return;
     if (event.kind == SmEvent::Kind::kAwake) {
       warps_.asleep &= ~timing::BitOf(event.slot);
     } else {
-      Finish(event.slot, event.index, false);
+      Finish(event.slot, event.index, false, now);
     }
   });
   fetch_.Deliver(now);
+  if (event_warps_.active()) event_warps_.Tick(now);
+  if (config_.edge.event_priority == EventPriority::kP3) Freeze();
   const Cycle lsu_next = lsu_.Advance(now);
   bool active = false;
   for (size_t i = 0; i < schedulers_.size(); ++i) {
@@ -166,6 +296,7 @@ void Sm::Tick(Cycle now) {
   }
   active |= fetch_.Fetch(now);
   CountUntil(now + 1);
+  active |= event_warps_.active() && event_warps_.again();
   if (active) {
     wakes_at_ = now + 1;
     return;
@@ -182,6 +313,14 @@ void Sm::Tick(Cycle now) {
       }
     }
   }
+}
+
+// P3: beside an event, nothing else goes on but what makes room for it.
+void Sm::Freeze() {
+  const WarpMask events =
+      warps_.of_class[static_cast<size_t>(WarpClass::kEvent)];
+  const bool freezes = (warps_.running & events) != 0 || event_warps_.freezes();
+  warps_.frozen = freezes ? ~(events | warps_.held) : 0;
 }
 
 // The heads whose units take an operation now.
@@ -304,10 +443,10 @@ void Sm::Issue(uint32_t slot, Cycle now) {
         const uint64_t cycles = std::min<uint64_t>(nanoseconds, 1'000'000) *
                                 config_.clock.core_mhz / 1000;
         warps_.asleep |= timing::BitOf(slot);
-        events_.Schedule(now + std::max<uint64_t>(cycles, 1),
-                         {.kind = SmEvent::Kind::kAwake,
-                          .slot = static_cast<uint8_t>(slot),
-                          .generation = context.generation});
+        context.awake = now + std::max<uint64_t>(cycles, 1);
+        events_.Schedule(context.awake, {.kind = SmEvent::Kind::kAwake,
+                                         .slot = static_cast<uint8_t>(slot),
+                                         .generation = context.generation});
       }
       break;
   }
@@ -324,7 +463,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   if (op.kind == OpKind::kBarrier ||
       context.warp->state() != Warp::State::kReady) {
     progress = true;
-    AfterStep(slot);
+    AfterStep(slot, now);
   }
   if (progress) context.idle = 0;
   grid->idle = progress ? 0 : grid->idle + 1;
@@ -336,21 +475,25 @@ void Sm::Issue(uint32_t slot, Cycle now) {
 }
 
 // It may have ended, or come to a barrier, or let others past one.
-void Sm::AfterStep(uint32_t slot) {
+void Sm::AfterStep(uint32_t slot, Cycle now) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
   BlockSlot& block = blocks_[context.block];
   if (context.warp->state() == Warp::State::kAtBarrier) warps_.barrier |= bit;
   if (context.warp->state() == Warp::State::kExited) warps_.running &= ~bit;
   ReleaseBarriers(block);
-  const WarpMask live = block.warps & warps_.running;
-  if (live != 0 && (live & ~warps_.barrier) == 0) [[unlikely]] {
-    const auto first = static_cast<uint32_t>(std::countr_zero(live));
-    Fail(block.grid, WaitsForEver(*warps_.slots[first].warp));
-  }
+  CheckBarrier(block);
   if (context.warp->state() == Warp::State::kExited && context.in_flight == 0) {
-    Retire(slot);
+    Retire(slot, now);
   }
+}
+
+// Whether somebody is left who could end the wait.
+void Sm::CheckBarrier(BlockSlot& block) {
+  const WarpMask live = block.warps & warps_.running;
+  if (live == 0 || (live & ~warps_.barrier) != 0 || block.away != 0) return;
+  const auto first = static_cast<uint32_t>(std::countr_zero(live));
+  Fail(block.grid, WaitsForEver(*warps_.slots[first].warp));
 }
 
 void Sm::ReleaseBarriers(BlockSlot& block) {
@@ -363,7 +506,7 @@ void Sm::ReleaseBarriers(BlockSlot& block) {
 }
 
 // An operation's result is there, or memory has acknowledged it.
-void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
+void Sm::Finish(uint32_t slot, Pc pc, bool memory, Cycle now) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
   context.scoreboard.Release(context.operations[pc]);
@@ -371,21 +514,24 @@ void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
   if (memory && --context.in_memory == 0) warps_.fence &= ~bit;
   if (warps_.hazard & bit) warps_.UpdateHazard(slot);
   if (context.in_flight == 0 && context.warp->state() == Warp::State::kExited) {
-    Retire(slot);
+    Retire(slot, now);
   }
 }
 
-void Sm::Retire(uint32_t slot) {
+void Sm::Retire(uint32_t slot, Cycle now) {
   BlockSlot& block = blocks_[warps_.slots[slot].block];
   warps_.Clear(slot);
   block.warps &= ~timing::BitOf(slot);
-  if (block.warps != 0) return;
-  free_.Return(block.contexts);
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kWarpEnd, *block.grid, slot, now);
+  }
+  if (block.entry != EventWarps::kNoEntry) {
+    event_warps_.Vacated(block.entry, slot);
+  }
+  if (block.warps != 0 || block.away != 0) return;
   ++counters_.blocks;
   ++block.grid->result.blocks;
-  --block.grid->running;
-  block.grid = nullptr;
-  ended_ = true;
+  EndBlock(block, now);
 }
 
 void Sm::Fail(GridRun* grid, absl::Status status) {

@@ -7,15 +7,18 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "gpu_daemon/backends/sim/exec/warp.h"
+#include "gpu_daemon/backends/sim/timing/event_warps.h"
 #include "gpu_daemon/backends/sim/timing/event_wheel.h"
 #include "gpu_daemon/backends/sim/timing/grid.h"
 #include "gpu_daemon/backends/sim/timing/instruction_fetch.h"
 #include "gpu_daemon/backends/sim/timing/lsu.h"
 #include "gpu_daemon/backends/sim/timing/memory_system.h"
+#include "gpu_daemon/backends/sim/timing/observer.h"
 #include "gpu_daemon/backends/sim/timing/occupancy.h"
 #include "gpu_daemon/backends/sim/timing/scheduler.h"
 #include "gpu_daemon/backends/sim/timing/statistics.h"
@@ -23,7 +26,7 @@
 
 namespace carillon::sim::timing {
 
-class Sm {
+class Sm final : private EventWarps::Host {
  public:
   // The rest must outlive it. `no_progress_limit`: as FunctionalGpu's.
   Sm(const Config& config, uint32_t index, const Memory* memory,
@@ -33,8 +36,33 @@ class Sm {
 
   Core& core() { return core_; }
 
-  bool Fits(const GridRun& grid) const { return free_.Holds(grid.contexts); }
+  // What it keeps of its contexts for events; and whether it takes events, and
+  // others, at all.
+  void Reserve(const Contexts& contexts);
+  void set_takes(bool events, bool others) {
+    takes_events_ = events;
+    takes_others_ = others;
+  }
+  bool takes_events() const { return takes_events_; }
+  bool takes_others() const { return takes_others_; }
+  void set_observer(const Observer* observer) { observer_ = observer; }
+
+  bool Fits(const GridRun& grid) const override {
+    if (grid.options.event) {
+      return takes_events_ && free_.Holds(grid.contexts);
+    }
+    if (!takes_others_ || (events_first_ && event_warps_.waiting())) {
+      return false;
+    }
+    Contexts needs = grid.contexts;
+    needs.Return(kept_);
+    return free_.Holds(needs);
+  }
   const Contexts& free() const { return free_; }
+  const EventWarps& event_warps() const { return event_warps_; }
+  // A block of an event is to have a place, past the TB scheduler. There must
+  // be room in the table.
+  void AcceptEvent(GridRun* grid, Cycle now);
   // The grid's next block, for which there must be room.
   void StartBlock(GridRun* grid, Cycle now);
   // Ends the grid's blocks where they are.
@@ -59,7 +87,9 @@ class Sm {
   struct BlockSlot {
     Block block;
     GridRun* grid = nullptr;  // nullptr: free
-    WarpMask warps = 0;       // that are not done
+    WarpMask warps = 0;       // that are not done, and in their slots
+    uint32_t away = 0;        // that are not done either: victims
+    uint32_t entry = EventWarps::kNoEntry;  // of the event
     Contexts contexts;
   };
   // What a scheduler did in its last cycle: a bit for each Stall; kIssued and
@@ -67,13 +97,38 @@ class Sm {
   static constexpr uint32_t kIssued = 1 << kStalls;
   static constexpr uint32_t kIdle = 2 << kStalls;
 
+  // Its warps go to these slots, or any; of what is free, it takes `takes`.
+  void Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
+             const Contexts& takes, Cycle now);
+  void StartWarp(BlockSlot& block, uint32_t index, uint32_t slot, Cycle now);
+  void EndBlock(BlockSlot& block, Cycle now);
+  void CheckBarrier(BlockSlot& block);
+  void KeepForEvents();
+  void Freeze();
+  void MemoryDone(const MemoryOperation& operation, Cycle now);
+
+  // EventWarps::Host.
+  Contexts& free() override { return free_; }
+  void StartEvent(GridRun* grid, uint32_t entry,
+                  std::span<const uint32_t> slots, const Contexts& takes,
+                  Cycle now) override;
+  void Left(uint32_t slot) override;
+  void CameBack(uint32_t slot) override;
+  void Changed() override { ended_ = true; }
+  void Keep(uint32_t entry, const Contexts& contexts) override;
+  void Observe(Observation::What what, const GridRun& grid, uint32_t slot,
+               Cycle now) override {
+    if (observer_ == nullptr) return;
+    (*observer_)({now, grid.result.id, what, core_.sm, slot});
+  }
+
   uint32_t Schedule(Scheduler& scheduler, Cycle now);
   WarpMask Available(Cycle now) const;
   void Issue(uint32_t slot, Cycle now);
-  void AfterStep(uint32_t slot);
+  void AfterStep(uint32_t slot, Cycle now);
   void ReleaseBarriers(BlockSlot& block);
-  void Finish(uint32_t slot, Pc pc, bool memory);
-  void Retire(uint32_t slot);
+  void Finish(uint32_t slot, Pc pc, bool memory, Cycle now);
+  void Retire(uint32_t slot, Cycle now);
   void Fail(GridRun* grid, absl::Status status);
   void TakeUnit(Unit unit, Cycle until, Cycle now);
 
@@ -85,10 +140,19 @@ class Sm {
   SmWarps warps_;
   InstructionFetch fetch_;
   Lsu lsu_;
+  EventWarps event_warps_;
   std::vector<Scheduler> schedulers_;
   std::vector<uint32_t> outcomes_;  // of each scheduler
   std::vector<BlockSlot> blocks_;
   Contexts free_;
+  const Contexts small_warp_;  // an interrupt routine's, EDGE's smallest event
+  Contexts reserve_;
+  Contexts events_use_;  // free contexts that blocks of events have
+  Contexts kept_;        // of reserve_, what they do not use
+  const bool events_first_;
+  bool takes_events_ = true;
+  bool takes_others_ = true;
+  const Observer* observer_ = nullptr;
   uint64_t next_age_ = 0;
   size_t most_operations_ = 0;  // of the programs that it has seen
   uint64_t last_grid_ = ~uint64_t{0};

@@ -35,6 +35,7 @@ struct WarpContext {
   uint32_t in_flight = 0;
   uint32_t in_memory = 0;
   uint32_t idle = 0;  // branches since it last stored or came to a barrier
+  Cycle awake = 0;    // when nanosleep ends
   Scoreboard scoreboard;
 };
 
@@ -51,10 +52,14 @@ struct SmWarps {
   WarpMask barrier = 0;
   WarpMask fence = 0;
   WarpMask asleep = 0;
+  WarpMask held = 0;    // fetches nothing: it makes room, or has just come back
+  WarpMask frozen = 0;  // issues nothing either, as an event runs
   std::array<WarpMask, kUnits> unit{};  // that the head needs
   std::array<WarpMask, kWarpClasses> of_class{};
 
-  WarpMask waiting() const { return hazard | barrier | fence | asleep; }
+  WarpMask waiting() const {
+    return hazard | barrier | fence | asleep | frozen;
+  }
 
   // After the i-buffer or the scoreboard changed.
   void UpdateHead(uint32_t slot) {
@@ -86,16 +91,21 @@ struct SmWarps {
   void Clear(uint32_t slot) {
     const WarpMask keep = ~BitOf(slot);
     for (WarpMask* mask : {&used, &running, &buffered, &decoding, &missing,
-                           &hazard, &load, &barrier, &fence, &asleep}) {
+                           &hazard, &load, &barrier, &fence, &asleep, &held}) {
       *mask &= keep;
     }
     for (WarpMask& mask : unit) mask &= keep;
     for (WarpMask& mask : of_class) mask &= keep;
-    const uint32_t generation = slots[slot].generation + 1;
     slots[slot] = {};
-    slots[slot].generation = generation;
+    slots[slot].generation = ++generations[slot];
   }
+
+  // The last that Clear() gave out: a warp that comes back to its slot has its
+  // own one again.
+  std::array<uint32_t, kMostWarps> generations{};
 };
+// Of no warp.
+inline constexpr uint32_t kNoGeneration = ~uint32_t{0};
 
 // What is due at an SM.
 struct SmEvent {
