@@ -161,10 +161,7 @@ std::vector<EventWarps::Place> EventWarps::Select(const GridRun& grid,
   uint32_t registers = 0;
   for (const uint32_t slot : candidates) {
     // Others of its block may be among them, which it would wait for.
-    if (config_.edge.skip_barriers == 0 &&
-        (warps_->barrier & BitOf(slot)) != 0) {
-      continue;
-    }
+    if (WaitsForOthers(slot, now)) continue;
     add(slot);
     registers += RegistersOf(slot);
     if (places.size() >= needs.warps &&
@@ -175,7 +172,12 @@ std::vector<EventWarps::Place> EventWarps::Select(const GridRun& grid,
   return {};
 }
 
-bool EventWarps::MustReselect() const {
+bool EventWarps::WaitsForOthers(uint32_t slot, Cycle now) const {
+  bool again = false;
+  return (victims_.WaitsOf(slot, now, &again) & kBarrierWait) != 0;
+}
+
+bool EventWarps::MustReselect(Cycle now) const {
   const std::vector<Place>& places = entries_[current_].places;
   for (const Place& place : places) {
     const WarpMask bit = BitOf(place.slot);
@@ -183,17 +185,14 @@ bool EventWarps::MustReselect() const {
         (warps_->running & bit) == 0) {
       return true;
     }
-    if (places.size() > 1 && config_.edge.skip_barriers == 0 &&
-        (warps_->barrier & bit) != 0) {
-      return true;
-    }
+    if (places.size() > 1 && WaitsForOthers(place.slot, now)) return true;
   }
   return false;
 }
 
 void EventWarps::Flush(Cycle now) {
   Entry& entry = entries_[current_];
-  if (MustReselect()) {
+  if (MustReselect(now)) {
     ++counters_->reselections;
     if (entry.first) ++entry.grid->result.reselections;
     Release();

@@ -113,7 +113,8 @@ class EventWarps {
   // its own.
   std::vector<Place> Select(const GridRun& grid, Cycle now, bool* own) const;
   void Flush(Cycle now);
-  bool MustReselect() const;
+  bool MustReselect(Cycle now) const;
+  bool WaitsForOthers(uint32_t slot, Cycle now) const;
   void Leave(Cycle now);
   void Release();
   void ForgetVictims(const GridRun* grid, uint32_t entry);

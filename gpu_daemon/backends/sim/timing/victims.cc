@@ -117,7 +117,9 @@ FlushWaits Victims::WaitsOf(uint32_t slot, Cycle now, bool* again) const {
   wait(computes || memory.values || loads, FlushWait::kScoreboard);
   wait(loads, FlushWait::kLoad);
   wait((warps_->missing & bit) != 0, FlushWait::kInstructionCache);
-  wait((warps_->barrier & bit) != 0 && config_.edge.skip_barriers == 0,
+  // What is decoded behind the barrier cannot be issued either.
+  wait((warps_->barrier & bit) != 0 &&
+           (config_.edge.skip_barriers == 0 || decoded),
        FlushWait::kBarrier);
   wait((warps_->fence & bit) != 0, FlushWait::kMemoryBarrier);
   return waits;
