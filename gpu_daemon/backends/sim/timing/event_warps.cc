@@ -32,10 +32,8 @@ void EventWarps::Accept(GridRun* grid, Cycle now) {
   const auto entry =
       std::find_if(entries_.begin(), entries_.end(),
                    [](const Entry& e) { return e.state == EntryState::kFree; });
-  *entry = {.state = EntryState::kWaiting,
-            .grid = grid,
-            .first = grid->placed == 0,
-            .order = next_order_++};
+  *entry = {
+      .state = EntryState::kWaiting, .grid = grid, .order = next_order_++};
   ++grid->placed;
   ++used_;
   ++waiting_;
@@ -117,10 +115,8 @@ void EventWarps::PlaceNext(Cycle now) {
   next->taken = {};
   if (own) next->taken.registers = grid.contexts.registers;
   host_->free().Take(next->taken);
-  if (next->first) {
-    if (grid.result.selected == kNever) grid.result.selected = now;
-    grid.result.victims = static_cast<uint32_t>(next->places.size());
-  }
+  if (next->selected == kNever) next->selected = now;
+  next->victims = static_cast<uint32_t>(next->places.size());
   waits_ = 0;
   for (const Place& place : next->places) {
     victims_.Stop(place.slot);
@@ -194,7 +190,7 @@ void EventWarps::Flush(Cycle now) {
   Entry& entry = entries_[current_];
   if (MustReselect(now)) {
     ++counters_->reselections;
-    if (entry.first) ++entry.grid->result.reselections;
+    ++entry.reselections;
     Release();
     PlaceNext(now);
     return;
@@ -215,8 +211,8 @@ void EventWarps::Release() {
     }
   }
   entry.places.clear();
-  host_->free().Return(entry.taken);
-  entry.taken = {};
+  entry.victims = 0;
+  host_->free().Return(std::exchange(entry.taken, {}));
   waits_ = 0;
   state_ = State::kIdle;
 }
@@ -224,17 +220,15 @@ void EventWarps::Release() {
 void EventWarps::Leave(Cycle now) {
   Entry& entry = entries_[current_];
   GridRun& grid = *entry.grid;
-  const bool saves = entry.taken.registers == 0;
-  uint32_t left = saves ? RegistersOfThread(grid) * grid.contexts.warps : 0;
+  entry.flushed = now;
+  entry.saves = entry.taken.registers == 0;
+  uint32_t left =
+      entry.saves ? RegistersOfThread(grid) * grid.contexts.warps : 0;
   for (Place& place : entry.places) {
     place.saved = std::min(left, RegistersOf(place.slot) / kLanes);
     left -= place.saved;
     victims_.Leave(place.slot);
     host_->Left(place.slot);
-  }
-  if (entry.first) {
-    grid.result.flushed = now;
-    grid.result.saved_registers = saves;
   }
   host_->Observe(Observation::What::kEventFlush, grid, entry.places[0].slot,
                  now);
@@ -270,6 +264,13 @@ void EventWarps::Launch(Cycle now) {
   host_->free().Return(entry.taken);
   entry.state = EntryState::kRuns;
   --waiting_;
+  if (GridResult& result = grid->result; result.dispatched == kNever) {
+    result.selected = entry.selected;
+    result.flushed = entry.flushed;
+    result.victims = entry.victims;
+    result.reselections = entry.reselections;
+    result.saved_registers = entry.saves;
+  }
   host_->StartEvent(grid, current_, slots,
                     slots.empty() ? grid->contexts : entry.taken, now);
   entry.taken = {};

@@ -102,10 +102,15 @@ class EventWarps {
   struct Entry {
     EntryState state = EntryState::kFree;
     GridRun* grid = nullptr;  // until it runs
-    bool first = false;       // of its grid's blocks
     uint64_t order = 0;
     Contexts taken;  // of what is free, until it runs
     std::vector<Place> places;
+    // For GridResult.
+    Cycle selected = kNever;
+    Cycle flushed = kNever;
+    uint32_t victims = 0;
+    uint32_t reselections = 0;
+    bool saves = false;
   };
 
   void PlaceNext(Cycle now);

@@ -61,7 +61,7 @@ struct GridResult {
   uint64_t blocks = 0;  // that ended
 
   // Of an event. Its scheduling latency is dispatched - arrived, its preemption
-  // latency flushed - selected. Of several blocks: the first's.
+  // latency flushed - selected. Of several blocks: of the first that starts.
   bool event = false;
   Cycle arrived = kNever;   // at the TB scheduler, or an SM's table
   Cycle selected = kNever;  // its victims, the first time

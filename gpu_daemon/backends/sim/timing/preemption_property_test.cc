@@ -2,8 +2,11 @@
 // compute alone, and all of them end.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/sim/timing/kernel_runner.h"
@@ -20,7 +23,7 @@ uint32_t Pick(Random& random, uint32_t least, uint32_t most) {
 // Each works on %r1, knows %tid.x in %r0, its word of shared memory in %r20,
 // the table in %d1 and the counters in %d2, and may use %r21 to %r29.
 std::string Snippet(Random& random, int label) {
-  switch (Pick(random, 0, 11)) {
+  switch (Pick(random, 0, 14)) {
     case 0:  // loads of different lines
       return fmt::format(
           "and.b32 %r21, %r1, 1023; mul.wide.u32 %d5, %r21, 4;"
@@ -65,17 +68,26 @@ std::string Snippet(Random& random, int label) {
       return fmt::format(
           "and.b32 %r21, %r1, 1; setp.eq.u32 %p1, %r21, 0;"
           "bar.red.popc.u32 %r22, 0, %p1; add.u32 %r1, %r1, %r22;\n");
-    default:
+    case 11:
       return "ld.volatile.global.u32 %r21, [%d1]; ld.const.u32 %r22, [words];"
              "add.u32 %r1, %r1, %r21; add.u32 %r1, %r1, %r22;"
              "mad.lo.u32 %r1, %r1, 3, 1;\n";
+    default:  // loads that nobody waits for soon
+      return fmt::format(
+          "add.u32 %r21, %r6, {}; and.b32 %r21, %r21, 1023;"
+          "mul.wide.u32 %d5, %r21, 4; add.u64 %d5, %d5, %d1;"
+          "ld.global.u32 %r22, [%d5]; ld.volatile.global.u32 %r23, [%d5];"
+          "ld.shared.u32 %r24, [shared]; mad.lo.u32 %r1, %r1, 3, 1;"
+          "mad.lo.u32 %r1, %r1, 5, 1; add.u32 %r1, %r1, %r22;"
+          "add.u32 %r1, %r1, %r23;\n",
+          Pick(random, 0, 1000));
   }
 }
 
 // Warps of a block must do the same, for barriers; blocks do different things.
 std::string Kernels(Random& random) {
   std::string body;
-  const uint32_t count = Pick(random, 3, 8);
+  const uint32_t count = Pick(random, 2, 6);
   for (uint32_t i = 0; i < count; ++i) {
     body += Snippet(random, static_cast<int>(i));
   }
@@ -105,6 +117,7 @@ std::string Kernels(Random& random) {
   mov.u32 %r20, shared;
   mad.lo.u32 %r20, %r0, 4, %r20;
   mov.u32 %r1, %r6;
+  and.b32 %r4, %r4, 1;
   add.u32 %r3, %r3, %r4;
 again:
   {}
@@ -179,15 +192,28 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
+// The kernels of a trial with their memory, for one run after the other.
 class Scene {
  public:
   explicit Scene(const Trial& trial) : trial_(trial) {
     runner_.Load(trial.kernels);
     table_ = runner_.Allocate(kTable * 4);
-    counters_ = runner_.Allocate(16 * 4);
+    counters_ = runner_.Allocate(kCounters * 4);
     out_ = runner_.Allocate(trial.blocks * trial.threads * 4);
+    for (const Trial::Event& event : trial.events) {
+      outputs_.push_back(runner_.Allocate(event.blocks * event.threads * 4));
+    }
     const auto table = runner_.At<uint32_t>(table_, kTable);
     for (uint32_t i = 0; i < kTable; ++i) table[i] = i * 2654435761u >> 5;
+  }
+
+  // As if nothing had run.
+  void Reset() {
+    std::ranges::fill(runner_.At<uint32_t>(counters_, kCounters), 0);
+    std::ranges::fill(Out(), 0);
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      std::ranges::fill(OutOf(i), 0);
+    }
   }
 
   Launch Background() {
@@ -195,19 +221,17 @@ class Scene {
                               {trial_.threads, 1, 1}, {table_, counters_, out_},
                               {trial_.times});
   }
-  Launch Event(const Trial::Event& event, uint32_t seed) {
-    outputs_.push_back(runner_.Allocate(event.blocks * event.threads * 4));
-    return runner_.MakeLaunch("event", {event.blocks, 1, 1},
-                              {event.threads, 1, 1}, {table_, outputs_.back()},
-                              {seed});
-  }
-  bool EventIsRight(size_t which, uint32_t seed) {
+  Launch Event(size_t which) {
     const Trial::Event& event = trial_.events[which];
-    const uint32_t count = event.blocks * event.threads;
+    return runner_.MakeLaunch("event", {event.blocks, 1, 1},
+                              {event.threads, 1, 1}, {table_, outputs_[which]},
+                              {SeedOf(which)});
+  }
+  bool EventIsRight(size_t which) {
     const auto table = runner_.At<uint32_t>(table_, kTable);
-    const auto out = runner_.At<uint32_t>(outputs_[which], count);
-    for (uint32_t i = 0; i < count; ++i) {
-      uint32_t at = seed + i, sum = 0;
+    const auto out = OutOf(which);
+    for (uint32_t i = 0; i < out.size(); ++i) {
+      uint32_t at = SeedOf(which) + i, sum = 0;
       for (int n = 0; n < 3; ++n) {
         at = table[at % kTable];
         sum += 2 * at;
@@ -217,30 +241,40 @@ class Scene {
     return true;
   }
   Image Look() {
-    const auto counters = runner_.At<uint32_t>(counters_, 16);
-    const auto out = runner_.At<uint32_t>(out_, trial_.blocks * trial_.threads);
-    return {{counters.begin(), counters.end()}, {out.begin(), out.end()}};
+    const auto counters = runner_.At<uint32_t>(counters_, kCounters);
+    return {{counters.begin(), counters.end()}, {Out().begin(), Out().end()}};
   }
   Memory* memory() { return &runner_.memory(); }
 
  private:
+  static constexpr uint32_t kCounters = 16;
+  static uint32_t SeedOf(size_t which) {
+    return static_cast<uint32_t>(which) * 17;
+  }
+  std::span<uint32_t> Out() {
+    return runner_.At<uint32_t>(out_, trial_.blocks * trial_.threads);
+  }
+  std::span<uint32_t> OutOf(size_t which) {
+    const Trial::Event& event = trial_.events[which];
+    return runner_.At<uint32_t>(outputs_[which], event.blocks * event.threads);
+  }
+
   const Trial& trial_;
   KernelRunner runner_;
   DeviceAddress table_ = 0, counters_ = 0, out_ = 0;
   std::vector<DeviceAddress> outputs_;
 };
 
-Image Alone(const Trial& trial) {
-  Scene scene(trial);
+Image Alone(Scene& scene) {
   const auto result = FunctionalGpu(scene.memory(), {}).Run(scene.Background());
   EXPECT_TRUE(result.ok()) << result.status();
   return scene.Look();
 }
 
 // The statistics; what went wrong is reported.
-std::string RunTrial(const Trial& trial, const Image& expected,
+std::string RunTrial(const Trial& trial, Scene& scene, const Image& expected,
                      SmCounters* total) {
-  Scene scene(trial);
+  scene.Reset();
   Gpu gpu(trial.config, scene.memory(), {.no_progress_limit = 1 << 20});
   const auto background = gpu.Submit(scene.Background(), {});
   EXPECT_TRUE(background.ok()) << background.status();
@@ -248,7 +282,7 @@ std::string RunTrial(const Trial& trial, const Image& expected,
   for (uint32_t i = 0; i < trial.events.size(); ++i) {
     const Trial::Event& event = trial.events[i];
     const auto id = gpu.Submit(
-        scene.Event(event, i * 17),
+        scene.Event(i),
         {.not_before = event.at, .registers = event.registers, .event = true});
     EXPECT_TRUE(id.ok()) << id.status();
     events.push_back(*id);
@@ -259,7 +293,7 @@ std::string RunTrial(const Trial& trial, const Image& expected,
   for (uint32_t i = 0; i < events.size(); ++i) {
     const GridResult& result = *gpu.result(events[i]);
     EXPECT_TRUE(result.status.ok()) << result.status;
-    EXPECT_TRUE(scene.EventIsRight(i, i * 17)) << i;
+    EXPECT_TRUE(scene.EventIsRight(i)) << i;
     EXPECT_NE(result.place, EventPlace::kNone);
     EXPECT_LE(result.arrived, result.dispatched);
     EXPECT_LT(result.dispatched, result.completed);
@@ -299,7 +333,7 @@ Trial Any(Random& random) {
   trial.kernels = Kernels(random);
   trial.blocks = Pick(random, 6, 12);
   trial.threads = 64 * Pick(random, 1, 3);
-  trial.times = Pick(random, 1, 4);
+  trial.times = Pick(random, 1, 2);
   Config& c = trial.config;
   c.sm.warps = trial.threads / 32 + Pick(random, 1, 2);
   c.sm.count = Pick(random, 1, 2);
@@ -313,7 +347,7 @@ Trial Any(Random& random) {
   c.edge.event_priority = static_cast<EventPriority>(Pick(random, 0, 3));
   // Not all events find free registers.
   c.sm.registers = Pick(random, 0, 1) ? 8192 : 256 * 36;
-  const uint32_t period = Pick(random, 1, 300);
+  const uint32_t period = Pick(random, 1, 150);
   const uint32_t count = Pick(random, 1, 40);
   Cycle at = Pick(random, 0, 300);
   for (uint32_t i = 0; i < count; ++i) {
@@ -335,7 +369,8 @@ TEST(PreemptionProperty, NobodyComputesAnythingElseForBeingPreempted) {
        seed < (only ? 1 + std::strtoull(only, nullptr, 0) : 12); ++seed) {
     Random random(seed);
     Trial trial = Any(random);
-    const Image expected = Alone(trial);
+    Scene scene(trial);
+    const Image expected = Alone(scene);
     for (uint32_t victim = 0; victim < 5; ++victim) {
       for (uint32_t switches = 0; switches < 16; ++switches) {
         for (uint32_t registers = 0; registers < 2; ++registers) {
@@ -350,7 +385,7 @@ TEST(PreemptionProperty, NobodyComputesAnythingElseForBeingPreempted) {
           SCOPED_TRACE(fmt::format("seed {} victim {} switches {} registers {}",
                                    seed, victim, switches, registers));
           SmCounters total;
-          RunTrial(trial, expected, &total);
+          RunTrial(trial, scene, expected, &total);
           if (testing::Test::HasFailure()) return;
           ++runs;
           all.preemptions += total.preemptions;
@@ -358,6 +393,9 @@ TEST(PreemptionProperty, NobodyComputesAnythingElseForBeingPreempted) {
           all.barriers_skipped += total.barriers_skipped;
           all.loads_replayed += total.loads_replayed;
           all.registers_restored += total.registers_restored;
+          all.events_free += total.events_free + total.events_reserved;
+          all.events_preempting += total.events_preempting;
+          all.events_tb_scheduler += total.events_tb_scheduler;
         }
       }
     }
