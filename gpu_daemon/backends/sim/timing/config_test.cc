@@ -115,6 +115,15 @@ TEST(Config, ValuesThatContradictEachOtherAreRefused) {
               HasSubstr("must divide icache.line_bytes, 128"));
   EXPECT_THAT(Message(With("  warps: 8\n", "  warps: 8\n  warps: 8\n")),
               HasSubstr("f.yaml:7: sm.warps: is there twice"));
+  EXPECT_THAT(Message(With("replay_loads: 0", "replay_loads: 1")),
+              HasSubstr("edge.replay_loads: 1: needs edge.flush_i_buffer: 1"));
+  EXPECT_THAT(Message(With("reserve_sms: 0", "reserve_sms: 1")),
+              HasSubstr("must leave one of sm.count, 1, to others"));
+  EXPECT_THAT(Message(With("reserve_blocks: 0", "reserve_blocks: 4")),
+              HasSubstr("must leave one of sm.blocks, 4, and of sm.warps, 8"));
+  EXPECT_THAT(Message(With("victim: oldest", "victim: eldest")),
+              HasSubstr("edge.victim: 'eldest': must be one of oldest, newest, "
+                        "best, dedicated, reserved"));
 }
 
 TEST(Config, ClocksOfMemoryAreConvertedToTheSMs) {

@@ -109,9 +109,16 @@ void EventWarps::PlaceNext(Cycle now) {
     return;
   }
   state_ = State::kSelect;
+  const Seen seen{next->order, warps_->arrivals, warps_->running, warps_->held,
+                  host_->free().registers};
+  // With several victims, their barriers count as well.
+  if (config_.edge.several_victims == 0 && seen == none_) return;
   bool own = false;
   next->places = Select(grid, now, &own);
-  if (next->places.empty()) return;
+  if (next->places.empty()) {
+    none_ = seen;
+    return;
+  }
   next->taken = {};
   if (own) next->taken.registers = grid.contexts.registers;
   host_->free().Take(next->taken);

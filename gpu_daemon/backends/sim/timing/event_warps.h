@@ -145,6 +145,16 @@ class EventWarps {
   size_t saving_ = 0;            // of its places
   uint32_t saved_ = 0;           // of that one's registers
   FlushWaits waits_ = 0;
+  // While none would do: of what the choice depends on, as it was then.
+  struct Seen {
+    uint64_t order = ~uint64_t{0};
+    uint64_t arrivals = 0;
+    WarpMask running = 0;
+    WarpMask held = 0;
+    uint32_t registers = 0;
+    bool operator==(const Seen&) const = default;
+  };
+  Seen none_;
 };
 
 }  // namespace carillon::sim::timing

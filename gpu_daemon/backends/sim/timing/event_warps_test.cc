@@ -214,6 +214,31 @@ TEST_F(EventWarpsTest, WhatIsDecodedIsIssuedUnlessItIsFlushed) {
   EXPECT_EQ(Waited(FlushWait::kPipeline), Latency());
 }
 
+// Two divisions of 42 cycles, of which the second may begin 10 after the first.
+TEST_F(EventWarpsTest, WhatIsFlushedIsNotIssued) {
+  // Both decoded at once, or the second while the first is under way.
+  for (const char* const between : {"", "mov.u32 %r5, 1;"}) {
+    const std::string body = fmt::format(R"(
+      mov.u32 %r1, 1000;
+      {}
+      mov.u32 %r2, 3;
+      div.u32 %r3, %r1, %r2;
+      div.u32 %r4, %r1, %r2;
+    )",
+                                         between);
+    config_.edge.flush_i_buffer = 0;
+    Run(body, {});
+    const Cycle first = Background().completed - 52;
+    if (*between == 0) {
+      Run(body, {first + 1});
+      EXPECT_EQ(Event(0).flushed, first + 52);
+    }
+    config_.edge.flush_i_buffer = 1;
+    Run(body, {first + 1});
+    EXPECT_EQ(Event(0).flushed, first + 42) << between;
+  }
+}
+
 TEST_F(EventWarpsTest, ALoadIsAwaitedUnlessItIsReplayed) {
   const char* body = R"(
     mov.u32 %r1, 1000;
@@ -567,6 +592,19 @@ TEST_F(EventWarpsTest, OrHasSeveralVictims) {
   EXPECT_EQ(Event(0).dispatched, 503u);
   EXPECT_EQ(Counters().preemptions, 2u);
   EXPECT_EQ(Counters().events_preempting, 1u);
+}
+
+TEST_F(EventWarpsTest, SeveralVictimsDoNotWaitForEachOther) {
+  config_.sm.warps = 2;
+  config_.edge.several_victims = 1;
+  // One of them waits for the other at a barrier, or is about to.
+  for (Cycle at = 60; at < 220; ++at) {
+    Start(kMeet, 64);
+    Ring(at, 0, 64);
+    Finish();
+    EXPECT_EQ(gpu_->sm(0).free(), ContextsOfSm(config_)) << at;
+    if (HasFailure()) return;
+  }
 }
 
 TEST_F(EventWarpsTest, OrTheRegistersOfSeveral) {

@@ -289,6 +289,21 @@ TEST_F(PriorityTest, P1LetsNobodyBeginBeforeTheEvent) {
             0u);
 }
 
+TEST_F(PriorityTest, P1KeepsTheRoomThatALargerBlockWaitsFor) {
+  config_.sm.warps = 2;
+  const auto dispatched = [&](EventPriority priority) {
+    Again();
+    config_.edge.event_priority = priority;
+    background_ = Submit(Work(20, 13));
+    event_ = Event(Work(1, 1, 64), 1500);
+    EXPECT_TRUE(gpu().Run());
+    EXPECT_EQ(Result(event_).place, EventPlace::kTbScheduler);
+    return Result(event_).dispatched;
+  };
+  EXPECT_LT(dispatched(EventPriority::kP1), 2800u);
+  EXPECT_GT(dispatched(EventPriority::kNone), Starts(background_).back().cycle);
+}
+
 TEST_F(PriorityTest, P2LetsNobodyBeginBeforeTheEventHasEnded) {
   config_.sm.count = 2;
   for (const EventPath path : {EventPath::kTbScheduler, EventPath::kWarp}) {
@@ -463,6 +478,25 @@ TEST_F(EventsTest, TheDynamicReservationFollowsTheEvents) {
     EXPECT_GE(Result(events[i]).sm, 2u);
   }
   EXPECT_EQ(Result(events[0]).place, EventPlace::kPreempted);
+}
+
+TEST_F(EventsTest, EventsGoToReservedSMsFirst) {
+  config_.sm.count = 2;
+  config_.sm.warps = 4;
+  config_.edge.reservation = Reservation::kDynamic;
+  config_.edge.reserve_sms = 1;
+  config_.edge.reserve_window = 1000;
+  config_.edge.reserve_load = 1;
+  std::vector<GridId> events;
+  for (Cycle at = 0; at < 8000; at += 500)
+    events.push_back(Event(Work(14), at));
+  EXPECT_TRUE(gpu().Run());
+  // In turn, until one is reserved.
+  EXPECT_EQ(Result(events[0]).sm, 0u);
+  EXPECT_EQ(Result(events[1]).sm, 1u);
+  for (size_t i = 4; i < events.size(); ++i) {
+    EXPECT_EQ(Result(events[i]).sm, 1u);
+  }
 }
 
 }  // namespace

@@ -386,7 +386,7 @@ void PickSwitches(Random& random, Config* config) {
 TEST(PreemptionProperty, NobodyComputesAnythingElseForBeingPreempted) {
   SmCounters all;
   uint64_t runs = 0;
-  for (uint64_t seed = 0; seed < 8; ++seed) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
     Random random(seed);
     Trial trial = Any(random);
     Scene scene(trial);
@@ -421,8 +421,8 @@ TEST(PreemptionProperty, NobodyComputesAnythingElseForBeingPreempted) {
   // All of it has been there.
   EXPECT_GT(all.preemptions, 2 * runs);
   EXPECT_GT(all.reselections, 0u);
-  EXPECT_GT(all.barriers_skipped, 50u);
-  EXPECT_GT(all.loads_replayed, 50u);
+  EXPECT_GT(all.barriers_skipped, 20u);
+  EXPECT_GT(all.loads_replayed, 20u);
   EXPECT_GT(all.registers_restored, runs);
   EXPECT_GT(all.events_reserved, 0u);
 }

@@ -125,6 +125,7 @@ void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot, Cycle now) {
   context.operations = grid->program->operations.data();
   context.block = static_cast<uint32_t>(&block - blocks_.data());
   context.age = next_age_++;
+  ++warps_.arrivals;
   if (observer_ != nullptr) {
     Observe(Observation::What::kWarpStart, *grid, slot, now);
   }

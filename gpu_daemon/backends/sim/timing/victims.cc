@@ -104,8 +104,8 @@ FlushWaits Victims::WaitsOf(uint32_t slot, Cycle now, bool* again) const {
   const bool computes = context.in_flight != context.in_memory;
   const bool decoded = config_.edge.flush_i_buffer == 0 &&
                        ((warps_->buffered | warps_->decoding) & bit) != 0;
-  // A load can be dropped once it is out of the issue pipeline.
-  const bool loads = memory.loads && (!replay || memory.on_the_way);
+  // A load can be dropped, but not in the issue pipeline.
+  const bool loads = memory.loads && !replay;
   *again |= memory.on_the_way;
   FlushWaits waits = 0;
   const auto wait = [&](bool does, FlushWait why) {
@@ -130,13 +130,12 @@ void Victims::Leave(uint32_t slot) {
   const WarpMask bit = BitOf(slot);
   WarpContext& context = warps_->slots[slot];
   away = {.state = State::kAway, .turn = away.turn + 1};
+  // Their registers stay pending: nothing reads them before they are replayed.
   away.loads = lsu_->DropLoads(slot, context.generation);
-  for (const DroppedLoad& load : away.loads) {
-    context.scoreboard.Release(context.operations[load.pc]);
-    --context.in_flight;
-    --context.in_memory;
-  }
-  counters_->loads_dropped += away.loads.size();
+  const auto dropped = static_cast<uint32_t>(away.loads.size());
+  context.in_flight -= dropped;
+  context.in_memory -= dropped;
+  counters_->loads_dropped += dropped;
   counters_->barriers_skipped += (warps_->barrier & bit) != 0;
   ++counters_->preemptions;
   away.context = context;
@@ -189,18 +188,18 @@ void Victims::Place(uint32_t slot, Cycle now) {
   if (context.warp->state() == Warp::State::kAtBarrier) warps_->barrier |= bit;
   if (away.asleep && context.awake > now) warps_->asleep |= bit;
   away.state = State::kLoads;
+  ++warps_->arrivals;
 }
 
 void Victims::Replay(uint32_t slot, Cycle now) {
   Away& away = away_[slot];
   WarpContext& context = warps_->slots[slot];
   const DroppedLoad& load = away.loads[away.replayed++];
-  const OpTiming& op = context.operations[load.pc];
-  context.scoreboard.Reserve(op, true);
   ++context.in_flight;
   ++context.in_memory;
   ++counters_->loads_replayed;
-  lsu_->IssueAgain(slot, context.generation, load, op.latency, now);
+  lsu_->IssueAgain(slot, context.generation, load,
+                   context.operations[load.pc].latency, now);
 }
 
 bool Victims::again() const {

@@ -100,6 +100,8 @@ struct SmWarps {
     slots[slot].generation = ++generations[slot];
   }
 
+  // How often a warp has come to a slot.
+  uint64_t arrivals = 0;
   // The last that Clear() gave out: a warp that comes back to its slot has its
   // own one again.
   std::array<uint32_t, kMostWarps> generations{};
