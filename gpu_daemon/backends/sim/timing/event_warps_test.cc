@@ -93,7 +93,7 @@ class EventWarpsTest : public testing::Test {
     events_.push_back(*id);
   }
   void Finish() {
-    EXPECT_TRUE(gpu_->Run());
+    ASSERT_TRUE(gpu_->Run(1'000'000));
     EXPECT_TRUE(gpu_->result(background_)->status.ok())
         << gpu_->result(background_)->status;
     for (const GridId event : events_) {
