@@ -21,8 +21,7 @@ Lsu::Lsu(const Config& config, uint32_t sm, MemorySystem* memory,
       counters_(counters),
       l1_(config.l1, config.l1.bytes),
       mshrs_(config.l1.mshrs, config.l1.merges),
-      operations_(config.lsu.operations),
-      accesses_(config.lsu.operations) {
+      operations_(config.lsu.operations) {
   for (uint32_t i = 0; i < operations_.size(); ++i) {
     operations_[i].next = i + 1 < operations_.size() ? i + 1 : kNone;
   }
@@ -36,8 +35,10 @@ Lsu::Lsu(const Config& config, uint32_t sm, MemorySystem* memory,
   }
 }
 
-MemoryAccess& Lsu::Enqueue(uint32_t slot, uint32_t generation, Pc pc,
-                           OpKind kind, Cycle ready) {
+[[gnu::always_inline]] inline MemoryAccess& Lsu::Enqueue(uint32_t slot,
+                                                         uint32_t generation,
+                                                         Pc pc, OpKind kind,
+                                                         Cycle ready) {
   const uint32_t index = free_;
   free_ = operations_[index].next;
   operations_[index] = {.generation = generation,
@@ -48,6 +49,7 @@ MemoryAccess& Lsu::Enqueue(uint32_t slot, uint32_t generation, Pc pc,
                         .parts = 1,
                         .order = next_order_++};
   queue_.push({.operation = index, .ready = ready});
+  if (index >= accesses_.size()) accesses_.resize(index + 1);
   return accesses_[index];
 }
 

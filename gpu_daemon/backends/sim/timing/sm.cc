@@ -54,6 +54,7 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
   unit_count_[IndexOf(Unit::kSp)] = config.units.sp;
   unit_count_[IndexOf(Unit::kDp)] = config.units.dp;
   unit_count_[IndexOf(Unit::kSfu)] = config.units.sfu;
+  FreeChanged();
 }
 
 void Sm::StartBlock(GridRun* grid, Cycle now) {
@@ -76,6 +77,7 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
   if (grid->result.id != last_grid_ && warps_.used == 0) lsu_.Invalidate();
   last_grid_ = grid->result.id;
   free_.Take(takes);
+  FreeChanged();
   block->grid = grid;
   block->contexts = takes;
   block->warps = 0;
@@ -101,8 +103,7 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
     StartWarp(*block, i,
               slots.empty()
                   ? static_cast<uint32_t>(std::countr_zero(~warps_.used))
-                  : slots[i],
-              now);
+                  : slots[i]);
   }
   ++grid->running;
   if (grid->result.dispatched == kNever) {
@@ -112,7 +113,7 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
   grid->Advance();
 }
 
-void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot, Cycle now) {
+void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot) {
   const WarpMask bit = timing::BitOf(slot);
   GridRun* const grid = block.grid;
   block.warps |= bit;
@@ -127,7 +128,7 @@ void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot, Cycle now) {
   context.age = next_age_++;
   ++warps_.arrivals;
   if (observer_ != nullptr) {
-    Observe(Observation::What::kWarpStart, *grid, slot, now);
+    Observe(Observation::What::kWarpStart, *grid, slot, counted_until_);
   }
 }
 
@@ -141,27 +142,33 @@ void Sm::Drop(const GridRun* grid, Cycle now) {
       warps_.Clear(slot);
       if (entry != EventWarps::kNoEntry) event_warps_.Vacated(entry, slot);
     }
-    EndBlock(block, now);
+    EndBlock(block);
   }
   event_warps_.Drop(grid);
   if (event_warps_.active()) wakes_at_ = now;
 }
 
 // All that was in its contexts has left them.
-void Sm::EndBlock(BlockSlot& block, Cycle now) {
+void Sm::EndBlock(BlockSlot& block) {
   free_.Return(block.contexts);
+  FreeChanged();
   if (block.grid->options.event) {
     events_use_.Take(block.contexts);
     KeepForEvents();
   }
   if (observer_ != nullptr) {
     Observe(Observation::What::kBlockEnd, *block.grid,
-            static_cast<uint32_t>(&block - blocks_.data()), now);
+            static_cast<uint32_t>(&block - blocks_.data()), counted_until_);
   }
   --block.grid->running;
   block.grid = nullptr;
   ended_ = true;
   if (block.entry != EventWarps::kNoEntry) event_warps_.BlockEnded(block.entry);
+}
+
+void Sm::FreeChanged() {
+  registers_used_ = config_.sm.registers - free_.registers;
+  free_context_ = free_.Holds(small_warp_);
 }
 
 void Sm::Reserve(const Contexts& contexts) {
@@ -218,11 +225,21 @@ void Sm::CameBack(uint32_t slot) {
 
 void Sm::Keep(uint32_t entry, const Contexts& contexts) {
   free_.Take(contexts);
+  FreeChanged();
   for (BlockSlot& block : blocks_) {
     if (block.grid == nullptr || block.entry != entry) continue;
     block.contexts.Return(contexts);
     events_use_.Return(contexts);
     KeepForEvents();
+  }
+}
+
+[[gnu::always_inline]] inline void Sm::MemoryDone(
+    const MemoryOperation& operation) {
+  if (warps_.slots[operation.slot].generation == operation.generation) {
+    Finish(operation.slot, operation.pc, true);
+  } else {
+    event_warps_.MemoryDone(operation);
   }
 }
 
@@ -233,17 +250,9 @@ void Sm::Reply(const MemoryRequest& reply, Cycle now) {
     fetch_.Fill(reply);
     return;
   }
-  lsu_.Reply(reply, now, [this, now](const MemoryOperation& operation) {
-    MemoryDone(operation, now);
+  lsu_.Reply(reply, now, [this](const MemoryOperation& operation) {
+    MemoryDone(operation);
   });
-}
-
-void Sm::MemoryDone(const MemoryOperation& operation, Cycle now) {
-  if (warps_.slots[operation.slot].generation == operation.generation) {
-    Finish(operation.slot, operation.pc, true, now);
-  } else {
-    event_warps_.MemoryDone(operation);
-  }
 }
 
 void Sm::CountUntil(Cycle until) {
@@ -252,9 +261,8 @@ void Sm::CountUntil(Cycle until) {
   counters_.busy_cycles += cycles;
   counters_.warp_cycles +=
       cycles * static_cast<uint64_t>(std::popcount(warps_.running));
-  counters_.register_cycles +=
-      cycles * (config_.sm.registers - free_.registers);
-  if (free_.Holds(small_warp_)) counters_.free_context_cycles += cycles;
+  counters_.register_cycles += cycles * registers_used_;
+  counters_.free_context_cycles += cycles * free_context_;
   if (event_warps_.active()) event_warps_.Count(cycles);
   for (const uint32_t outcome : outcomes_) {
     if (outcome & kIssued) {
@@ -276,18 +284,21 @@ void Sm::Tick(Cycle now) {
   events_.Advance(now, [&](const SmEvent& event) {
     if (event.kind == SmEvent::Kind::kMemory) {
       const MemoryOperation* const last = lsu_.Part(event.index);
-      if (last != nullptr) MemoryDone(*last, now);
+      if (last != nullptr) MemoryDone(*last);
       return;
     }
     if (warps_.slots[event.slot].generation != event.generation) return;
     if (event.kind == SmEvent::Kind::kAwake) {
       warps_.asleep &= ~timing::BitOf(event.slot);
     } else {
-      Finish(event.slot, event.index, false, now);
+      Finish(event.slot, event.index, false);
     }
   });
   fetch_.Deliver(now);
-  if (event_warps_.active()) event_warps_.Tick(now);
+  if (event_warps_.active()) {
+    event_warps_.Tick(now);
+    FreeChanged();
+  }
   if (config_.edge.event_priority == EventPriority::kP3) Freeze();
   const Cycle lsu_next = lsu_.Advance(now);
   bool active = false;
@@ -464,7 +475,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   if (op.kind == OpKind::kBarrier ||
       context.warp->state() != Warp::State::kReady) {
     progress = true;
-    AfterStep(slot, now);
+    AfterStep(slot);
   }
   if (progress) context.idle = 0;
   grid->idle = progress ? 0 : grid->idle + 1;
@@ -476,7 +487,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
 }
 
 // It may have ended, or come to a barrier, or let others past one.
-void Sm::AfterStep(uint32_t slot, Cycle now) {
+void Sm::AfterStep(uint32_t slot) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
   BlockSlot& block = blocks_[context.block];
@@ -485,7 +496,7 @@ void Sm::AfterStep(uint32_t slot, Cycle now) {
   ReleaseBarriers(block);
   CheckBarrier(block);
   if (context.warp->state() == Warp::State::kExited && context.in_flight == 0) {
-    Retire(slot, now);
+    Retire(slot);
   }
 }
 
@@ -507,7 +518,7 @@ void Sm::ReleaseBarriers(BlockSlot& block) {
 }
 
 // An operation's result is there, or memory has acknowledged it.
-void Sm::Finish(uint32_t slot, Pc pc, bool memory, Cycle now) {
+void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
   context.scoreboard.Release(context.operations[pc]);
@@ -515,16 +526,16 @@ void Sm::Finish(uint32_t slot, Pc pc, bool memory, Cycle now) {
   if (memory && --context.in_memory == 0) warps_.fence &= ~bit;
   if (warps_.hazard & bit) warps_.UpdateHazard(slot);
   if (context.in_flight == 0 && context.warp->state() == Warp::State::kExited) {
-    Retire(slot, now);
+    Retire(slot);
   }
 }
 
-void Sm::Retire(uint32_t slot, Cycle now) {
+void Sm::Retire(uint32_t slot) {
   BlockSlot& block = blocks_[warps_.slots[slot].block];
   warps_.Clear(slot);
   block.warps &= ~timing::BitOf(slot);
   if (observer_ != nullptr) {
-    Observe(Observation::What::kWarpEnd, *block.grid, slot, now);
+    Observe(Observation::What::kWarpEnd, *block.grid, slot, counted_until_);
   }
   if (block.entry != EventWarps::kNoEntry) {
     event_warps_.Vacated(block.entry, slot);
@@ -532,7 +543,7 @@ void Sm::Retire(uint32_t slot, Cycle now) {
   if (block.warps != 0 || block.away != 0) return;
   ++counters_.blocks;
   ++block.grid->result.blocks;
-  EndBlock(block, now);
+  EndBlock(block);
 }
 
 void Sm::Fail(GridRun* grid, absl::Status status) {

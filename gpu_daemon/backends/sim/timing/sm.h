@@ -100,12 +100,13 @@ class Sm final : private EventWarps::Host {
   // Its warps go to these slots, or any; of what is free, it takes `takes`.
   void Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
              const Contexts& takes, Cycle now);
-  void StartWarp(BlockSlot& block, uint32_t index, uint32_t slot, Cycle now);
-  void EndBlock(BlockSlot& block, Cycle now);
+  void StartWarp(BlockSlot& block, uint32_t index, uint32_t slot);
+  void EndBlock(BlockSlot& block);
+  void FreeChanged();
   void CheckBarrier(BlockSlot& block);
   void KeepForEvents();
   void Freeze();
-  void MemoryDone(const MemoryOperation& operation, Cycle now);
+  void MemoryDone(const MemoryOperation& operation);
 
   // EventWarps::Host.
   Contexts& free() override { return free_; }
@@ -125,10 +126,10 @@ class Sm final : private EventWarps::Host {
   uint32_t Schedule(Scheduler& scheduler, Cycle now);
   WarpMask Available(Cycle now) const;
   void Issue(uint32_t slot, Cycle now);
-  void AfterStep(uint32_t slot, Cycle now);
+  void AfterStep(uint32_t slot);
   void ReleaseBarriers(BlockSlot& block);
-  void Finish(uint32_t slot, Pc pc, bool memory, Cycle now);
-  void Retire(uint32_t slot, Cycle now);
+  void Finish(uint32_t slot, Pc pc, bool memory);
+  void Retire(uint32_t slot);
   void Fail(GridRun* grid, absl::Status status);
   void TakeUnit(Unit unit, Cycle until, Cycle now);
 
@@ -146,6 +147,9 @@ class Sm final : private EventWarps::Host {
   std::vector<BlockSlot> blocks_;
   Contexts free_;
   const Contexts small_warp_;  // an interrupt routine's, EDGE's smallest event
+  // Of free_, for the counters.
+  uint64_t registers_used_ = 0;
+  uint64_t free_context_ = 0;
   Contexts reserve_;
   Contexts events_use_;  // free contexts that blocks of events have
   Contexts kept_;        // of reserve_, what they do not use
@@ -159,7 +163,7 @@ class Sm final : private EventWarps::Host {
   // When each unit of a kind takes its next operation.
   std::array<std::array<Cycle, 4>, kUnits> unit_free_{};
   std::array<uint32_t, kUnits> unit_count_{};
-  Cycle counted_until_ = 0;
+  Cycle counted_until_ = 0;  // the present one, but at the end of Tick()
   Cycle wakes_at_ = kNever;
   bool ended_ = false;
 };
