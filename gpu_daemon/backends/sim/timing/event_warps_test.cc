@@ -145,6 +145,20 @@ TEST_F(EventWarpsTest, AFreeContextIsTakenAtOnce) {
   EXPECT_EQ(Counters().preemptions, 0u);
 }
 
+TEST_F(EventWarpsTest, ContextsAndRegistersInUseAreCounted) {
+  config_.sm.warps = 2;
+  config_.sm.registers = 1024;
+  // One of two contexts, then both, then one.
+  Start("nanosleep.u32 1000;");
+  Ring(500, 8);
+  Finish();
+  const Cycle event = Event(0).completed - Event(0).dispatched;
+  const SmCounters counters = Counters();
+  EXPECT_EQ(counters.busy_cycles, Background().completed);
+  EXPECT_EQ(counters.free_context_cycles, counters.busy_cycles - event);
+  EXPECT_EQ(counters.register_cycles, 256 * (counters.busy_cycles + event));
+}
+
 TEST_F(EventWarpsTest, EachStateTakesACycle) {
   config_.edge.flush_i_buffer = 1;
   // It sleeps at 100, and nothing of it is under way.

@@ -282,8 +282,7 @@ Statistics Gpu::statistics() {
   statistics.grids = ended_grids_;
   statistics.memory = memory_system_.counters();
   for (Sm& sm : sms_) {
-    sm.CountUntil(cycle_);
-    statistics.sms.push_back(sm.counters());
+    statistics.sms.push_back(sm.CountersUntil(cycle_));
   }
   return statistics;
 }

@@ -48,7 +48,11 @@ Lsu::Lsu(const Config& config, uint32_t sm, MemorySystem* memory,
                         .used = true,
                         .parts = 1,
                         .order = next_order_++};
-  queue_.push({.operation = index, .ready = ready});
+  Waiting& waiting = queue_.Add();
+  waiting.operation = index;
+  waiting.next = 0;
+  waiting.ready = ready;
+  waiting.done = 0;
   if (index >= accesses_.size()) accesses_.resize(index + 1);
   return accesses_[index];
 }

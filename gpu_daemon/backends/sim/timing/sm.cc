@@ -167,8 +167,13 @@ void Sm::EndBlock(BlockSlot& block) {
 }
 
 void Sm::FreeChanged() {
+  const Cycle cycles =
+      counted_until_ - std::exchange(free_since_, counted_until_);
+  counters_.register_cycles += cycles * registers_used_;
+  if (free_context_) counters_.free_context_cycles += cycles;
   registers_used_ = config_.sm.registers - free_.registers;
-  free_context_ = free_.Holds(small_warp_);
+  // An empty SM is not busy.
+  free_context_ = registers_used_ != 0 && free_.Holds(small_warp_);
 }
 
 void Sm::Reserve(const Contexts& contexts) {
@@ -255,14 +260,18 @@ void Sm::Reply(const MemoryRequest& reply, Cycle now) {
   });
 }
 
+const SmCounters& Sm::CountersUntil(Cycle until) {
+  CountUntil(until);
+  FreeChanged();
+  return counters_;
+}
+
 void Sm::CountUntil(Cycle until) {
   const Cycle cycles = until - std::exchange(counted_until_, until);
   if (cycles == 0 || warps_.used == 0) return;
   counters_.busy_cycles += cycles;
   counters_.warp_cycles +=
       cycles * static_cast<uint64_t>(std::popcount(warps_.running));
-  counters_.register_cycles += cycles * registers_used_;
-  counters_.free_context_cycles += cycles * free_context_;
   if (event_warps_.active()) event_warps_.Count(cycles);
   for (const uint32_t outcome : outcomes_) {
     if (outcome & kIssued) {

@@ -79,9 +79,8 @@ class Sm final : private EventWarps::Host {
 
   const SmWarps& warps() const { return warps_; }
   const Lsu& lsu() const { return lsu_; }
-  // All cycles before `until` are in the counters then.
-  void CountUntil(Cycle until);
-  const SmCounters& counters() const { return counters_; }
+  // Of all cycles before `until`.
+  const SmCounters& CountersUntil(Cycle until);
 
  private:
   struct BlockSlot {
@@ -102,6 +101,7 @@ class Sm final : private EventWarps::Host {
              const Contexts& takes, Cycle now);
   void StartWarp(BlockSlot& block, uint32_t index, uint32_t slot);
   void EndBlock(BlockSlot& block);
+  void CountUntil(Cycle until);
   void FreeChanged();
   void CheckBarrier(BlockSlot& block);
   void KeepForEvents();
@@ -147,9 +147,10 @@ class Sm final : private EventWarps::Host {
   std::vector<BlockSlot> blocks_;
   Contexts free_;
   const Contexts small_warp_;  // an interrupt routine's, EDGE's smallest event
-  // Of free_, for the counters.
-  uint64_t registers_used_ = 0;
-  uint64_t free_context_ = 0;
+  // Of free_, since when, for the counters.
+  uint32_t registers_used_ = 0;
+  bool free_context_ = false;
+  Cycle free_since_ = 0;
   Contexts reserve_;
   Contexts events_use_;  // free contexts that blocks of events have
   Contexts kept_;        // of reserve_, what they do not use
