@@ -35,10 +35,8 @@ Lsu::Lsu(const Config& config, uint32_t sm, MemorySystem* memory,
   }
 }
 
-[[gnu::always_inline]] inline MemoryAccess& Lsu::Enqueue(uint32_t slot,
-                                                         uint32_t generation,
-                                                         Pc pc, OpKind kind,
-                                                         Cycle ready) {
+MemoryAccess& Lsu::Enqueue(uint32_t slot, uint32_t generation, Pc pc,
+                           OpKind kind, Cycle ready) {
   const uint32_t index = free_;
   free_ = operations_[index].next;
   operations_[index] = {.generation = generation,
