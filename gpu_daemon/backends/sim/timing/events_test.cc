@@ -57,6 +57,8 @@ again:
   ret;
 }
 
+.visible .entry sleeps() { nanosleep.u32 1000000; ret; }
+
 .visible .entry shared(.param .u64 out)
 {
   .reg .b32 %r<4>;
@@ -338,6 +340,22 @@ TEST_F(PriorityTest, P3LetsNobodyIssueBesideTheEvent) {
     // The event's last operation is memory's, which holds nobody up.
     EXPECT_LT(by, took);
     EXPECT_GT(by, took - 150);
+  }
+}
+
+TEST_F(PriorityTest, P3EndsWithAnEventThatIsCancelled) {
+  config_.sm.warps = 2;
+  config_.edge.event_priority = EventPriority::kP3;
+  for (const EventPath path : {EventPath::kTbScheduler, EventPath::kWarp}) {
+    Again();
+    config_.edge.path = path;
+    const GridId background = Submit(Work(50));
+    event_ = Event(runner_.MakeLaunch("sleeps", {}, {32, 1, 1}, {}), 1000);
+    EXPECT_FALSE(gpu().Run(5000));
+    EXPECT_TRUE(gpu().Cancel(event_).ok());
+    EXPECT_TRUE(gpu().Run(20'000));
+    EXPECT_TRUE(Result(background).status.ok());
+    EXPECT_EQ(Word(), 32u);
   }
 }
 

@@ -138,7 +138,8 @@ class Lsu {
 
   using Path = MemoryAccess::Path;
 
-  struct Waiting {
+  // As large as a power of two: the queue's places are worked out often.
+  struct alignas(32) Waiting {
     uint32_t operation = 0;
     uint32_t next = 0;  // transaction
     Cycle ready = 0;
@@ -177,7 +178,7 @@ class Lsu {
   Cache l1_;
   MshrTable<Waiter> mshrs_;
   std::vector<MemoryOperation> operations_;
-  std::vector<MemoryAccess> accesses_;  // of each operation so far
+  std::vector<MemoryAccess> accesses_;  // of each operation
   uint32_t free_ = 0;
   uint32_t next_order_ = 0;
   Ring<Waiting> queue_;

@@ -84,6 +84,7 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
   block->away = 0;
   block->entry = entry;
   if (grid->options.event) {
+    events_here_ = true;
     events_use_.Return(takes);
     KeepForEvents();
   }
@@ -145,7 +146,7 @@ void Sm::Drop(const GridRun* grid, Cycle now) {
     EndBlock(block);
   }
   event_warps_.Drop(grid);
-  if (event_warps_.active()) wakes_at_ = now;
+  if (events_here_) wakes_at_ = now;
 }
 
 // All that was in its contexts has left them.
@@ -193,6 +194,7 @@ void Sm::KeepForEvents() {
 void Sm::AcceptEvent(GridRun* grid, Cycle now) {
   CountUntil(now);
   event_warps_.Accept(grid, now);
+  events_here_ = true;
   wakes_at_ = now;
 }
 
@@ -272,7 +274,8 @@ void Sm::CountUntil(Cycle until) {
   counters_.busy_cycles += cycles;
   counters_.warp_cycles +=
       cycles * static_cast<uint64_t>(std::popcount(warps_.running));
-  if (event_warps_.active()) event_warps_.Count(cycles);
+  if (events_here_) [[unlikely]]
+    event_warps_.Count(cycles);
   for (const uint32_t outcome : outcomes_) {
     if (outcome & kIssued) {
       counters_.issue_cycles += cycles;
@@ -304,11 +307,8 @@ void Sm::Tick(Cycle now) {
     }
   });
   fetch_.Deliver(now);
-  if (event_warps_.active()) {
-    event_warps_.Tick(now);
-    FreeChanged();
-  }
-  if (config_.edge.event_priority == EventPriority::kP3) Freeze();
+  if (events_here_) [[unlikely]]
+    TickEvents(now);
   const Cycle lsu_next = lsu_.Advance(now);
   bool active = false;
   for (size_t i = 0; i < schedulers_.size(); ++i) {
@@ -317,7 +317,7 @@ void Sm::Tick(Cycle now) {
   }
   active |= fetch_.Fetch(now);
   CountUntil(now + 1);
-  active |= event_warps_.active() && event_warps_.again();
+  active |= events_here_ && event_warps_.again();
   if (active) {
     wakes_at_ = now + 1;
     return;
@@ -336,12 +336,20 @@ void Sm::Tick(Cycle now) {
   }
 }
 
-// P3: beside an event, nothing else goes on but what makes room for it.
-void Sm::Freeze() {
+void Sm::TickEvents(Cycle now) {
+  if (event_warps_.active()) {
+    event_warps_.Tick(now);
+    FreeChanged();
+  }
   const WarpMask events =
       warps_.of_class[static_cast<size_t>(WarpClass::kEvent)];
-  const bool freezes = (warps_.running & events) != 0 || event_warps_.freezes();
-  warps_.frozen = freezes ? ~(events | warps_.held) : 0;
+  if (config_.edge.event_priority == EventPriority::kP3) {
+    // Beside an event, nothing else goes on but what makes room for it.
+    const bool freezes =
+        (warps_.running & events) != 0 || event_warps_.freezes();
+    warps_.frozen = freezes ? ~(events | warps_.held) : 0;
+  }
+  events_here_ = event_warps_.active() || events != 0;
 }
 
 // The heads whose units take an operation now.

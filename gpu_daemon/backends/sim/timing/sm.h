@@ -105,7 +105,7 @@ class Sm final : private EventWarps::Host {
   void FreeChanged();
   void CheckBarrier(BlockSlot& block);
   void KeepForEvents();
-  void Freeze();
+  void TickEvents(Cycle now);
   void MemoryDone(const MemoryOperation& operation);
 
   // EventWarps::Host.
@@ -155,6 +155,7 @@ class Sm final : private EventWarps::Host {
   Contexts events_use_;  // free contexts that blocks of events have
   Contexts kept_;        // of reserve_, what they do not use
   const bool events_first_;
+  bool events_here_ = false;  // or were, at the last TickEvents()
   bool takes_events_ = true;
   bool takes_others_ = true;
   const Observer* observer_ = nullptr;
