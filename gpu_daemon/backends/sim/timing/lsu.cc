@@ -21,8 +21,7 @@ Lsu::Lsu(const Config& config, uint32_t sm, MemorySystem* memory,
       counters_(counters),
       l1_(config.l1, config.l1.bytes),
       mshrs_(config.l1.mshrs, config.l1.merges),
-      operations_(config.lsu.operations),
-      accesses_(config.lsu.operations) {
+      operations_(config.lsu.operations) {
   for (uint32_t i = 0; i < operations_.size(); ++i) {
     operations_[i].next = i + 1 < operations_.size() ? i + 1 : kNone;
   }
@@ -52,6 +51,11 @@ MemoryAccess& Lsu::Enqueue(uint32_t slot, uint32_t generation, Pc pc,
   waiting.next = 0;
   waiting.ready = ready;
   waiting.done = 0;
+  // The list of free ones begins with all, in order.
+  if (index == accesses_used_) [[unlikely]] {
+    ++accesses_used_;
+    accesses_.emplace_back();
+  }
   return accesses_[index];
 }
 

@@ -178,7 +178,8 @@ class Lsu {
   Cache l1_;
   MshrTable<Waiter> mshrs_;
   std::vector<MemoryOperation> operations_;
-  std::vector<MemoryAccess> accesses_;  // of each operation
+  std::vector<MemoryAccess> accesses_;  // of each operation so far
+  uint32_t accesses_used_ = 0;
   uint32_t free_ = 0;
   uint32_t next_order_ = 0;
   Ring<Waiting> queue_;
