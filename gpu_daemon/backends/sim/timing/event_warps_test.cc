@@ -500,7 +500,9 @@ TEST_F(EventWarpsTest, TheBestVictimIsOneThatWaitsForNothing) {
       {600}, 64);
   EXPECT_EQ(Latency(), 1u);
   for (const Observation& seen : seen_) {
-    if (seen.what == What::kEventSelect) EXPECT_EQ(seen.slot, 1u);
+    if (seen.what == What::kEventSelect) {
+      EXPECT_EQ(seen.slot, 1u);
+    }
   }
 }
 

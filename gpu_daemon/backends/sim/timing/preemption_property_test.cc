@@ -501,7 +501,9 @@ TEST(PreemptionProperty, GridsMayBeCancelledAtAnyTime) {
       const absl::Status& status = gpu.result(events[i])->status;
       EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kCancelled)
           << status;
-      if (status.ok()) EXPECT_TRUE(scene.EventIsRight(i));
+      if (status.ok()) {
+        EXPECT_TRUE(scene.EventIsRight(i));
+      }
     }
     ExpectNothingLeft(gpu);
     preemptions += Total(gpu.statistics()).preemptions;
