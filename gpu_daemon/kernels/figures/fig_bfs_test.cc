@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <queue>
 #include <random>
 #include <vector>
 
+#include "gpu_daemon/kernels/figures/references.h"
 #include "gpu_daemon/kernels/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -18,14 +18,13 @@ using simt::RunGrid;
 using simt::Writable;
 
 const Dim3 kBlock{512, 1, 1};
-constexpr uint32_t kNone = 0xffffffff;
 
 struct Search {
   explicit Search(const std::vector<std::vector<uint32_t>>& neighbours)
       : frontier(neighbours.size()),
         reached(neighbours.size()),
         visited(neighbours.size()),
-        cost(neighbours.size(), kNone) {
+        cost(neighbours.size(), reference::kUnreached) {
     for (const std::vector<uint32_t>& targets : neighbours) {
       nodes.push_back({static_cast<uint32_t>(edges.size()),
                        static_cast<uint32_t>(targets.size())});
@@ -78,17 +77,9 @@ TEST(FigBfs, GivesEveryNodeItsDistance) {
       ASSERT_LE(++levels, count);
     } while (search.over[0] != 0);
 
-    std::vector<uint32_t> distance(count, kNone);
-    std::queue<uint32_t> queue({0});
-    distance[0] = 0;
-    for (; !queue.empty(); queue.pop()) {
-      for (const uint32_t target : neighbours[queue.front()]) {
-        if (distance[target] != kNone) continue;
-        distance[target] = distance[queue.front()] + 1;
-        queue.push(target);
-      }
-    }
-    EXPECT_EQ(search.cost, distance) << count;
+    EXPECT_EQ(search.cost,
+              reference::BfsDistances(search.nodes, search.edges, 0))
+        << count;
     EXPECT_EQ(search.frontier, std::vector<uint8_t>(count));
   }
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu_daemon/kernels/figures/references.h"
 #include "gpu_daemon/kernels/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -38,15 +39,7 @@ TEST(FigBp, ForwardSumsUpInputsTimesWeights) {
         FigBpForwardArgs{ReadOnly(input), ReadOnly(weights), Writable(sums)},
         {.workers = 2});
     ASSERT_EQ(result.status, simt::kFailNone) << result.message;
-    for (uint32_t block = 0; block < blocks; ++block) {
-      for (uint32_t hidden = 1; hidden <= 16; ++hidden) {
-        float sum = 0;
-        for (uint32_t unit = block * 16 + 1; unit <= block * 16 + 16; ++unit) {
-          sum += input[unit] * weights[unit * 17 + hidden];
-        }
-        ASSERT_EQ(sums[block * 16 + hidden - 1], sum) << block << "," << hidden;
-      }
-    }
+    EXPECT_EQ(sums, reference::BpPartialSums(input, weights)) << blocks;
   }
 }
 
@@ -65,15 +58,11 @@ TEST(FigBp, AdjustMovesEveryWeightOnce) {
                               Writable(new_weights), Writable(new_changes)},
               {.workers = 2});
   ASSERT_EQ(result.status, simt::kFailNone) << result.message;
-  for (uint32_t unit = 0; unit <= inputs; ++unit) {
-    for (uint32_t hidden = 0; hidden <= 16; ++hidden) {
-      const uint32_t i = unit * 17 + hidden;
-      const double signal = unit == 0 ? 1.0 : input[unit];
-      const double change =
-          hidden == 0 ? 0.0 : 0.3 * delta[hidden] * signal + 0.3 * changes[i];
-      ASSERT_NEAR(new_weights[i], weights[i] + change, 1e-4) << i;
-      ASSERT_NEAR(new_changes[i], hidden == 0 ? changes[i] : change, 1e-4) << i;
-    }
+  const reference::BpLayer expected =
+      reference::BpAdjusted(delta, input, weights, changes);
+  for (uint32_t i = 0; i < weights.size(); ++i) {
+    ASSERT_NEAR(new_weights[i], expected.weights[i], 1e-4) << i;
+    ASSERT_NEAR(new_changes[i], expected.changes[i], 1e-4) << i;
   }
 }
 

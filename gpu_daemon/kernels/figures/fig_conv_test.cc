@@ -6,6 +6,7 @@
 
 #include "gpu_daemon/kernels/figures/fig_conv1.cuh"
 #include "gpu_daemon/kernels/figures/fig_conv2.cuh"
+#include "gpu_daemon/kernels/figures/references.h"
 #include "gpu_daemon/kernels/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -18,11 +19,8 @@ using simt::Writable;
 
 const Dim3 kBlock{32, 4, 1};
 
-struct Layer {
-  uint32_t colours, image_size, filter_size, stride, images, filters;
+struct Layer : reference::ConvShape {
   Dim3 grid;
-
-  uint32_t side() const { return (image_size - filter_size) / stride + 1; }
 };
 
 struct Data {
@@ -41,27 +39,6 @@ struct Data {
             layer.colours,    layer.image_size,  layer.filter_size,
             layer.stride,     layer.images,      layer.filters};
   }
-  // The element of targets by definition.
-  float Expected(uint32_t filter, uint32_t row, uint32_t column,
-                 uint32_t image) const {
-    float sum = 0;
-    for (uint32_t c = 0; c < layer.colours; ++c) {
-      for (uint32_t y = 0; y < layer.filter_size; ++y) {
-        for (uint32_t x = 0; x < layer.filter_size; ++x) {
-          const uint32_t py = row * layer.stride + y;
-          const uint32_t px = column * layer.stride + x;
-          sum += images[((c * layer.image_size + py) * layer.image_size + px) *
-                            layer.images +
-                        image] *
-                 filters[((c * layer.filter_size + y) * layer.filter_size + x) *
-                             layer.filters +
-                         filter];
-        }
-      }
-    }
-    return sum;
-  }
-
   Layer layer;
   std::vector<float> images, filters, targets;
 };
@@ -73,17 +50,12 @@ void ExpectFiltered(const simt::KernelInfo& kernel, const Layer& layer) {
   const simt::GridResult result =
       RunGrid(kernel, layer.grid, kBlock, args, {.workers = 2});
   ASSERT_EQ(result.status, simt::kFailNone) << result.message;
-  size_t i = 0;
-  for (uint32_t filter = 0; filter < layer.filters; ++filter) {
-    for (uint32_t row = 0; row < layer.side(); ++row) {
-      for (uint32_t column = 0; column < layer.side(); ++column) {
-        for (uint32_t image = 0; image < layer.images; ++image) {
-          ASSERT_EQ(data.targets[i++],
-                    data.Expected(filter, row, column, image))
-              << filter << ": " << row << "," << column << " of " << image;
-        }
-      }
-    }
+  const std::vector<float> expected =
+      reference::Convolved(layer, data.images, data.filters);
+  ASSERT_EQ(data.targets.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(data.targets[i], expected[i])
+        << "module " << i / layer.images << ", image " << i % layer.images;
   }
 }
 

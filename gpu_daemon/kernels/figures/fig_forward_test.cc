@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "gpu_daemon/kernels/figures/event_references.h"
 #include "gpu_daemon/kernels/figures/fig_ipv4.cuh"
 #include "gpu_daemon/kernels/figures/fig_ipv6.cuh"
 #include "gpu_daemon/kernels/figures/lpm_tables.h"
@@ -24,26 +25,9 @@ using simt::Writable;
 
 const Dim3 kOne{1, 1, 1};
 const Dim3 kWarp{32, 1, 1};
-using Mac = std::array<uint8_t, 6>;
-using Address6 = std::array<uint8_t, 16>;
-
-constexpr Mac kOldTo = {2, 0, 0, 0, 0, 1};
-constexpr Mac kOldFrom = {2, 0, 0, 0, 0, 2};
-
-Mac ToOf(uint32_t hop) {
-  return {0xaa, 0xbb, 0xcc, 0, uint8_t(hop >> 8), uint8_t(hop)};
-}
-Mac FromOf(uint32_t hop) {
-  return {0x10, 0x20, 0x30, 7, uint8_t(hop >> 8), uint8_t(hop)};
-}
-
-std::vector<FigNextHop> MakeHops(uint32_t count) {
-  std::vector<FigNextHop> hops;
-  for (uint32_t i = 0; i < count; ++i) {
-    hops.push_back(MakeNextHop(ToOf(i), FromOf(i)));
-  }
-  return hops;
-}
+using reference::Address6;
+using reference::Forwarded4;
+using reference::InternetChecksum;
 
 // The bytes of slots, as a device writes them.
 class Slots {
@@ -53,12 +37,8 @@ class Slots {
   uint8_t* frame(uint32_t i) {
     return reinterpret_cast<uint8_t*>(&words_[i * kFigSlotWords]) + 2;
   }
-  void PutEthernet(uint32_t i, uint16_t type) {
-    uint8_t* p = frame(i);
-    memcpy(p, kOldTo.data(), 6);
-    memcpy(p + 6, kOldFrom.data(), 6);
-    p[12] = type >> 8;
-    p[13] = type & 0xff;
+  std::span<uint8_t> bytes(uint32_t i) {
+    return {frame(i), reference::kFrameBytes};
   }
   std::vector<uint8_t> FrameOf(uint32_t i) {
     return {frame(i), frame(i) + kFigSlotWords * 4 - 2};
@@ -69,53 +49,13 @@ class Slots {
   std::vector<uint32_t> words_;
 };
 
-// RFC 1071, of a header whose sum field is 0.
-uint16_t InternetChecksum(std::span<const uint8_t> header) {
-  uint32_t sum = 0;
-  for (size_t i = 0; i < header.size(); i += 2) {
-    sum += uint32_t{header[i]} << 8 | header[i + 1];
-  }
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<uint16_t>(~sum);
-}
-
 void PutIpv4(Slots& slots, uint32_t i, uint32_t to, uint8_t ttl,
              std::mt19937& random) {
-  slots.PutEthernet(i, 0x0800);
-  uint8_t* ip = slots.frame(i) + 14;
-  for (int k = 0; k < 20; ++k) ip[k] = static_cast<uint8_t>(random());
-  ip[0] = 0x45;
-  ip[8] = ttl;
-  for (int k = 0; k < 4; ++k) ip[16 + k] = uint8_t(to >> (24 - 8 * k));
-  ip[10] = ip[11] = 0;
-  const uint16_t sum = InternetChecksum({ip, 20});
-  ip[10] = sum >> 8;
-  ip[11] = sum & 0xff;
+  reference::PutIpv4(slots.bytes(i), to, ttl, random);
 }
-
-uint32_t ByScan(const std::vector<Prefix4>& prefixes, uint32_t address) {
-  int best = -1;
-  uint32_t hop = kFigNoHop;
-  for (const Prefix4& prefix : prefixes) {
-    const uint64_t mask = ~uint64_t{0} << (32 - prefix.length);
-    if (((address ^ prefix.address) & mask & 0xffffffff) != 0) continue;
-    if (prefix.length < best) continue;
-    best = prefix.length;
-    hop = prefix.next_hop;
-  }
-  return hop;
-}
-
-// What forwarding makes of a frame.
-std::vector<uint8_t> Forwarded4(std::vector<uint8_t> frame, uint32_t hop) {
-  memcpy(&frame[0], ToOf(hop).data(), 6);
-  memcpy(&frame[6], FromOf(hop).data(), 6);
-  frame[14 + 8] -= 1;
-  frame[14 + 10] = frame[14 + 11] = 0;
-  const uint16_t sum = InternetChecksum({&frame[14], 20});
-  frame[14 + 10] = sum >> 8;
-  frame[14 + 11] = sum & 0xff;
-  return frame;
+void PutIpv6(Slots& slots, uint32_t i, const Address6& to, uint8_t hop_limit,
+             std::mt19937& random) {
+  reference::PutIpv6(slots.bytes(i), to, hop_limit, random);
 }
 
 // Near each other, so that they nest, and addresses near them.
@@ -126,7 +66,7 @@ uint32_t NearAddress(std::mt19937& random) {
 
 class Ipv4 : public testing::Test {
  protected:
-  Ipv4() : hops_(MakeHops(200)) {
+  Ipv4() : hops_(reference::MakeHops(200)) {
     std::mt19937 random(4);
     prefixes_.push_back({0x0a000000, 8, 199});
     for (int i = 0; i < 150; ++i) {
@@ -165,11 +105,8 @@ TEST_F(Ipv4, ForwardsAsASearchThroughAllPrefixesSays) {
         RunGrid(fig_ipv4_info, kOne, kWarp, Args(slots, results, 32)).status,
         simt::kFailNone);
     for (uint32_t i = 0; i < 32; ++i) {
-      const uint8_t* ip = before.frame(i) + 14;
-      uint32_t to = 0;
-      for (int k = 0; k < 4; ++k) to = to << 8 | ip[16 + k];
-      const uint32_t hop = ip[8] <= 1 ? kFigNoHop : ByScan(prefixes_, to);
-      ASSERT_EQ(results[i], hop) << std::hex << to;
+      const uint32_t hop = reference::Route4(prefixes_, before.bytes(i));
+      ASSERT_EQ(results[i], hop) << event << "," << i;
       if (hop == kFigNoHop) {
         ++dropped;
         ASSERT_EQ(slots.FrameOf(i), before.FrameOf(i));
@@ -280,33 +217,6 @@ TEST(Lpm4, SaysWhatItCannotBuild) {
             absl::StatusCode::kResourceExhausted);
 }
 
-void PutIpv6(Slots& slots, uint32_t i, const Address6& to, uint8_t hop_limit,
-             std::mt19937& random) {
-  slots.PutEthernet(i, 0x86dd);
-  uint8_t* ip = slots.frame(i) + 14;
-  for (int k = 0; k < 24; ++k) ip[k] = static_cast<uint8_t>(random());
-  ip[0] = 0x60;
-  ip[7] = hop_limit;
-  memcpy(ip + 24, to.data(), 16);
-}
-
-uint32_t ByScan(const std::vector<Prefix6>& prefixes, const Address6& address) {
-  int best = -1;
-  uint32_t hop = kFigNoHop;
-  for (const Prefix6& prefix : prefixes) {
-    bool same = true;
-    for (int bit = 0; bit < prefix.length && same; ++bit) {
-      const int shift = 7 - bit % 8;
-      same = (address[bit / 8] >> shift & 1) ==
-             (prefix.address[bit / 8] >> shift & 1);
-    }
-    if (!same || prefix.length < best) continue;
-    best = prefix.length;
-    hop = prefix.next_hop;
-  }
-  return hop;
-}
-
 Address6 NearAddress6(std::mt19937& random) {
   Address6 address = {0x20, 0x01};
   for (size_t i = 2; i < address.size(); ++i) {
@@ -318,7 +228,7 @@ Address6 NearAddress6(std::mt19937& random) {
 
 class Ipv6 : public testing::Test {
  protected:
-  Ipv6() : hops_(MakeHops(1000)) {
+  Ipv6() : hops_(reference::MakeHops(1000)) {
     std::mt19937 random(14);
     for (int i = 0; i < 400; ++i) {
       const uint8_t length = static_cast<uint8_t>(16 + random() % 113);
@@ -363,21 +273,16 @@ TEST_F(Ipv6, ForwardsAsASearchThroughAllPrefixesSays) {
         RunGrid(fig_ipv6_info, kOne, kWarp, Args(slots, results, 32)).status,
         simt::kFailNone);
     for (uint32_t i = 0; i < 32; ++i) {
-      std::vector<uint8_t> frame = before.FrameOf(i);
-      Address6 to;
-      memcpy(to.data(), &frame[14 + 24], 16);
-      const uint32_t hop =
-          frame[14 + 7] <= 1 ? kFigNoHop : ByScan(prefixes_, to);
+      const uint32_t hop = reference::Route6(prefixes_, before.bytes(i));
       ASSERT_EQ(results[i], hop) << event << "," << i;
       if (hop == kFigNoHop) {
         ++dropped;
+        ASSERT_EQ(slots.FrameOf(i), before.FrameOf(i));
       } else {
         ++forwarded;
-        memcpy(&frame[0], ToOf(hop).data(), 6);
-        memcpy(&frame[6], FromOf(hop).data(), 6);
-        frame[14 + 7] -= 1;
+        ASSERT_EQ(slots.FrameOf(i), reference::Forwarded6(before.bytes(i), hop))
+            << event << "," << i;
       }
-      ASSERT_EQ(slots.FrameOf(i), frame) << event << "," << i;
     }
   }
   EXPECT_GT(forwarded, 1000u);

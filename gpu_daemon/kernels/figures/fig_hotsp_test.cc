@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "gpu_daemon/kernels/figures/references.h"
 #include "gpu_daemon/kernels/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -22,30 +22,6 @@ const Dim3 kBlock{16, 16, 1};
 
 Dim3 GridFor(uint32_t rows, uint32_t columns) {
   return {(columns + 11) / 12, (rows + 11) / 12, 1};
-}
-
-// One step of the whole chip, in double precision.
-std::vector<double> Step(const std::vector<float>& power,
-                         const std::vector<double>& from, int rows, int columns,
-                         const FigHotspArgs& args) {
-  const auto at = [&](int row, int column) {
-    return from[std::clamp(row, 0, rows - 1) * columns +
-                std::clamp(column, 0, columns - 1)];
-  };
-  std::vector<double> to(from.size());
-  for (int row = 0; row < rows; ++row) {
-    for (int column = 0; column < columns; ++column) {
-      const double t = at(row, column);
-      const double vertical = at(row - 1, column) + at(row + 1, column) - 2 * t;
-      const double horizontal =
-          at(row, column - 1) + at(row, column + 1) - 2 * t;
-      to[row * columns + column] =
-          t + args.step_by_capacity *
-                  (power[row * columns + column] + vertical * args.by_ry +
-                   horizontal * args.by_rx + (80.0 - t) * args.by_rz);
-    }
-  }
-  return to;
 }
 
 TEST(FigHotsp, StepsAsTheWholeChipDoes) {
@@ -68,8 +44,7 @@ TEST(FigHotsp, StepsAsTheWholeChipDoes) {
           simt::kFailNone);
       std::vector<double> expected(from.begin(), from.end());
       for (uint32_t step = 0; step < steps; ++step) {
-        expected = Step(power, expected, static_cast<int>(rows),
-                        static_cast<int>(columns), args);
+        expected = reference::HotspStep(power, expected, rows, columns, args);
       }
       for (uint32_t i = 0; i < cells; ++i) {
         ASSERT_NEAR(to[i], expected[i], 1e-3)

@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "gpu_daemon/kernels/figures/references.h"
 #include "gpu_daemon/kernels/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -33,17 +34,14 @@ struct Film {
     // Small integers: all sums are exact.
     for (float& x : frame) x = static_cast<float>(random() % 32);
   }
-  float Pixel(int x, int y) const {
-    return frame[std::clamp(y, 0, int(height) - 1) * width +
-                 std::clamp(x, 0, int(width) - 1)];
-  }
+  reference::Picture picture() const { return {frame, width, height}; }
   // A point with the template that is around `from` in the frame.
   void AddPoint(FigHrtwlPlace was, FigHrtwlPlace from) {
     places.push_back(was);
     const int half = int(size) / 2;
     for (int y = -half; y <= half; ++y) {
       for (int x = -half; x <= half; ++x) {
-        templates.push_back(Pixel(int(from.x) + x, int(from.y) + y));
+        templates.push_back(picture().at(int(from.x) + x, int(from.y) + y));
       }
     }
     scores.push_back(-9);
@@ -59,27 +57,6 @@ struct Film {
             height,
             size,
             search};
-  }
-  // The normalised correlation of the point's template around (x, y).
-  double Score(size_t point, int x, int y) const {
-    std::vector<double> a, b;
-    for (uint32_t i = 0; i < size * size; ++i) {
-      a.push_back(templates[point * size * size + i]);
-      b.push_back(Pixel(x + int(i % size) - int(size / 2),
-                        y + int(i / size) - int(size / 2)));
-    }
-    const double n = size * size;
-    double mean_a = 0, mean_b = 0, aa = 0, bb = 0, ab = 0;
-    for (size_t i = 0; i < a.size(); ++i) {
-      mean_a += a[i] / n;
-      mean_b += b[i] / n;
-    }
-    for (size_t i = 0; i < a.size(); ++i) {
-      aa += (a[i] - mean_a) * (a[i] - mean_a);
-      bb += (b[i] - mean_b) * (b[i] - mean_b);
-      ab += (a[i] - mean_a) * (b[i] - mean_b);
-    }
-    return aa * bb > 1e-6 ? ab / std::sqrt(aa * bb) : -1.0;
   }
   uint32_t Run() {
     return RunGrid(fig_hrtwl_info, {uint32_t(places.size()) + 1, 1, 1}, kBlock,
@@ -133,23 +110,12 @@ TEST(FigHrtwl, TakesTheBestPlaceOfAll) {
   for (float& x : film.templates) x = static_cast<float>(random() % 32);
   ASSERT_EQ(film.Run(), simt::kFailNone);
   for (size_t i = 0; i < was.size(); ++i) {
-    double best = -2;
-    int best_x = 0;
-    int best_y = 0;
-    for (int dy = -4; dy <= 4; ++dy) {
-      for (int dx = -4; dx <= 4; ++dx) {
-        const int x = int(was[i].x) + dx;
-        const int y = int(was[i].y) + dy;
-        const double score = film.Score(i, x, y);
-        if (score <= best) continue;
-        best = score;
-        best_x = x;
-        best_y = y;
-      }
-    }
-    EXPECT_NEAR(film.scores[i], best, 1e-4) << i;
-    EXPECT_EQ(film.places[i].x, uint32_t(std::clamp(best_x, 0, 59))) << i;
-    EXPECT_EQ(film.places[i].y, uint32_t(std::clamp(best_y, 0, 49))) << i;
+    const reference::HrtwlMatch best = reference::HrtwlBest(
+        film.picture(), std::span(film.templates).subspan(i * 49, 49), 7, 9,
+        was[i]);
+    EXPECT_NEAR(film.scores[i], best.score, 1e-4) << i;
+    EXPECT_EQ(film.places[i].x, best.place.x) << i;
+    EXPECT_EQ(film.places[i].y, best.place.y) << i;
   }
 }
 

@@ -9,12 +9,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gpu_daemon/kernels/figures/event_references.h"
 #include "gpu_daemon/kernels/figures/memc_sets.h"
 #include "gpu_daemon/kernels/kernel_test_util.h"
 
 namespace carillon::kernels {
 namespace {
 
+using Datagram = reference::MemcDatagram;
 using simt::Dim3;
 using simt::ReadOnly;
 using simt::RunGrid;
@@ -26,37 +28,6 @@ const Dim3 kWarp{32, 1, 1};
 std::string Half(uint32_t value) {
   return {static_cast<char>(value >> 8), static_cast<char>(value)};
 }
-
-// The sum over a header with its sum in place is 0xffff when it is right.
-uint32_t SumOf(const std::string& bytes) {
-  uint32_t sum = 0;
-  for (size_t i = 0; i < bytes.size(); i += 2) {
-    sum += uint32_t{uint8_t(bytes[i])} << 8 | uint8_t(bytes[i + 1]);
-  }
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return sum;
-}
-
-struct Datagram {
-  std::string to_mac = "\x02\x11\x22\x33\x44\x55";
-  std::string from_mac = "\x02\x66\x77\x88\x99\xaa";
-  std::string from_ip = "\x0a\x01\x02\x03";
-  std::string to_ip = "\xc0\xa8\xff\xfe";
-  uint32_t from_port = 40000;
-  uint32_t to_port = 9960;
-  uint32_t id = 0x1234;
-  std::string text;
-
-  std::string Frame() const {
-    const uint32_t udp = 16 + static_cast<uint32_t>(text.size());
-    std::string ip = Half(0x4500) + Half(20 + udp) + Half(77) + Half(0x4000) +
-                     Half(0x4011) + Half(0) + from_ip + to_ip;
-    ip.replace(10, 2, Half(0xffff - SumOf(ip)));
-    return to_mac + from_mac + Half(0x0800) + ip + Half(from_port) +
-           Half(to_port) + Half(udp) + Half(0xbeef) + Half(id) + Half(0) +
-           Half(1) + Half(0) + text;
-  }
-};
 
 class FigMemc : public testing::Test {
  protected:
@@ -88,20 +59,7 @@ class FigMemc : public testing::Test {
   void ExpectReply(uint32_t i, const Datagram& request,
                    const std::string& text) {
     const std::string frame = Reply(i);
-    const uint32_t udp = 16 + static_cast<uint32_t>(text.size());
-    ASSERT_EQ(frame.size(), 34 + udp);
-    EXPECT_EQ(frame.substr(0, 14),
-              request.from_mac + request.to_mac + Half(0x0800));
-    const std::string ip = frame.substr(14, 20);
-    EXPECT_EQ(ip.substr(0, 10), Half(0x4500) + Half(20 + udp) + Half(0) +
-                                    Half(0x4000) + Half(0x4011));
-    EXPECT_EQ(ip.substr(12), request.to_ip + request.from_ip);
-    EXPECT_EQ(SumOf(ip), 0xffffu);
-    EXPECT_EQ(frame.substr(34, 8),
-              Half(9960) + Half(request.from_port) + Half(udp) + Half(0));
-    EXPECT_EQ(frame.substr(42, 8),
-              Half(request.id) + Half(0) + Half(1) + Half(0));
-    EXPECT_EQ(frame.substr(50), text);
+    ASSERT_EQ(frame, request.Reply(text));
     // Nothing behind the frame.
     for (size_t at = 14 + frame.size(); at < 128; ++at) {
       ASSERT_EQ(replies_[i * 128 + at], 0xee);
@@ -150,16 +108,10 @@ TEST_F(FigMemc, AnswersAsAMapDoes) {
       const std::string& text = batch[i].text;
       const std::string key = text.substr(4, text.size() - 6);
       const auto found = map.find(key);
-      std::string expected;
-      if (found != map.end()) {
-        ++hits;
-        expected = "VALUE " + key + " 0 " +
-                   std::to_string(found->second.size()) + "\r\n" +
-                   found->second + "\r\n";
-      } else {
-        ++misses;
-      }
-      ExpectReply(i, batch[i], expected + "END\r\n");
+      const std::string* const value =
+          found == map.end() ? nullptr : &found->second;
+      ++(value == nullptr ? misses : hits);
+      ExpectReply(i, batch[i], reference::MemcText(key, value));
       const auto& entries = sets_.entries();
       const auto entry =
           std::find_if(entries.begin(), entries.end(), [&](const auto& e) {

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "gpu_daemon/kernels/figures/references.h"
 #include "gpu_daemon/kernels/kernel_test_util.h"
 
 namespace carillon::kernels {
@@ -37,53 +37,6 @@ struct Planes {
   std::vector<float> image, c, n, s, w, e;
 };
 
-// The definition, a pixel at a time and in double precision.
-std::vector<double> Diffused(const std::vector<double>& image, int rows,
-                             int columns) {
-  const auto at = [&](int row, int column) {
-    return image[std::clamp(row, 0, rows - 1) * columns +
-                 std::clamp(column, 0, columns - 1)];
-  };
-  std::vector<double> c(image.size());
-  for (int row = 0; row < rows; ++row) {
-    for (int column = 0; column < columns; ++column) {
-      const double here = at(row, column);
-      double squares = 0;
-      double sum = 0;
-      for (const double there : {at(row - 1, column), at(row + 1, column),
-                                 at(row, column - 1), at(row, column + 1)}) {
-        squares += (there - here) * (there - here);
-        sum += there - here;
-      }
-      const double gradient = squares / (here * here);
-      const double laplacian = sum / here;
-      const double scale = 1 + laplacian / 4;
-      const double q =
-          (gradient / 2 - laplacian * laplacian / 16) / (scale * scale);
-      const double q0 = 0.3f;
-      c[row * columns + column] =
-          std::clamp(1 / (1 + (q - q0) / (q0 * (1 + q0))), 0.0, 1.0);
-    }
-  }
-  const auto c_at = [&](int row, int column) {
-    return c[std::min(row, rows - 1) * columns + std::min(column, columns - 1)];
-  };
-  std::vector<double> moved(image.size());
-  for (int row = 0; row < rows; ++row) {
-    for (int column = 0; column < columns; ++column) {
-      const double here = at(row, column);
-      const double own = c_at(row, column);
-      moved[row * columns + column] =
-          here + 0.25 * 0.5 *
-                     (own * (at(row - 1, column) - here) +
-                      c_at(row + 1, column) * (at(row + 1, column) - here) +
-                      own * (at(row, column - 1) - here) +
-                      c_at(row, column + 1) * (at(row, column + 1) - here));
-    }
-  }
-  return moved;
-}
-
 TEST(FigSrad, DiffusesAsTheDefinitionDoes) {
   for (const auto& [rows, columns] :
        {std::pair{16u, 16u}, std::pair{32u, 48u}, std::pair{64u, 16u}}) {
@@ -102,8 +55,7 @@ TEST(FigSrad, DiffusesAsTheDefinitionDoes) {
       ASSERT_EQ(
           RunGrid(fig_srad2_info, grid, kBlock, second, {.workers = 2}).status,
           simt::kFailNone);
-      expected =
-          Diffused(expected, static_cast<int>(rows), static_cast<int>(columns));
+      expected = reference::SradDiffused(expected, rows, columns, 0.3f, 0.5f);
       for (size_t i = 0; i < expected.size(); ++i) {
         ASSERT_NEAR(planes.image[i], expected[i], 1e-3)
             << rows << "x" << columns << ", " << iteration << ": " << i;
