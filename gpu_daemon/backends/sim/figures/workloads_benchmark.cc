@@ -1,8 +1,8 @@
 // How long each workload of the figures takes alone, in the GPU's cycles beside
 // EDGE's, and in the host's time.
 //
-//   bazel run //gpu_daemon/backends/sim/figures:workloads_benchmark \
-//       [-- PRESET [NAME...]]
+//   bazel run //gpu_daemon/backends/sim/figures:workloads_benchmark --
+//       [PRESET [NAME...]]
 #include <algorithm>
 #include <ctime>
 #include <map>
