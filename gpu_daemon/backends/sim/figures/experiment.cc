@@ -1,0 +1,51 @@
+#include "gpu_daemon/backends/sim/figures/experiment.h"
+
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/sim/figures/figures.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+constexpr Experiment kExperiments[] = {
+    {"fig1", "Launch and scheduling latency together", &Fig12Jobs, &Fig1},
+    {"fig11", "Preemption latency of an event's warp", &Fig11Jobs, &Fig11},
+    {"fig12", "Scheduling latency of events: draining and preemption",
+     &Fig12Jobs, &Fig12},
+    {"fig13",
+     "Slowdowns of events and backgrounds: draining, reservation, preemption",
+     &Fig13Jobs, &Fig13},
+    {"th5.9", "Cycles in which a warp's context is free", &Th5_9Jobs, &Th5_9},
+    {"th5.10", "Use of the register file", &Th5_9Jobs, &Th5_10},
+    {"th5.14", "CONV1's IPC beside reserved SMs and blocks", &Th5_14Jobs,
+     &Th5_14},
+};
+
+}  // namespace
+
+std::span<const Experiment> Experiments() { return kExperiments; }
+
+Job MakeJob(std::string name, const ExperimentOptions& options) {
+  Job job;
+  job.name = std::move(name);
+  job.seed = options.seed;
+  if (options.quick) {
+    job.size = Size::kSmall;
+    // Small workloads would not fill more.
+    job.overrides.emplace_back("sm.count", "2");
+  }
+  return job;
+}
+
+Job IsolatedJob(std::string_view background, const ExperimentOptions& options) {
+  Job job = MakeJob(fmt::format("isolated/{}", background), options);
+  job.background = background;
+  return job;
+}
+
+uint32_t EventRegisters(std::string_view event) {
+  return event == "IPv4" || event == "IPv6" ? 16 : 0;
+}
+
+}  // namespace carillon::sim::figures

@@ -1,0 +1,346 @@
+#include "gpu_daemon/backends/sim/figures/job.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <unordered_map>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/sim/figures/event_kernel.h"
+#include "gpu_daemon/backends/sim/figures/isolated.h"
+#include "gpu_daemon/backends/sim/timing/gpu.h"
+#include "gpu_daemon/kernels/busy.cuh"
+#include "gpu_daemon/kernels/null_event.cuh"
+
+namespace carillon::sim::figures {
+namespace {
+
+using timing::Cycle;
+using timing::GridId;
+using timing::GridResult;
+using timing::kNever;
+
+// Cycles after which a job looks whether it has to end.
+constexpr Cycle kTurn = 1 << 16;
+
+// What the events of a job launch.
+class EventSource {
+ public:
+  static absl::StatusOr<std::unique_ptr<EventSource>> Make(const Job& job,
+                                                           Kernels* kernels) {
+    std::unique_ptr<EventSource> source(new EventSource(job.skip_body));
+    const Dim3 one{1, 1, 1};
+    const Dim3 warp{simt::kWarpSize, 1, 1};
+    const auto failure = kernels->Allocate<uint32_t>(1, "status of an event");
+    if (!kernels->status().ok()) return kernels->status();
+    const auto null = [&] {
+      return kernels->Make(kernels::null_event_info, one, warp,
+                           kernels::NullArgs{}, failure);
+    };
+    source->registers_ = job.registers;
+    if (job.event == "null") {
+      source->launch_ = null();
+      return source;
+    }
+    if (job.event == "busy") {
+      source->launch_ =
+          kernels->Make(kernels::busy_info, one, warp,
+                        kernels::BusyArgs{job.busy_steps}, failure);
+      return source;
+    }
+    auto kernel =
+        MakeEventKernel(job.event, job.size, job.arrivals.concurrent, kernels);
+    if (!kernel.ok()) return kernel.status();
+    source->kernel_ = *std::move(kernel);
+    source->kernel_->Start(job.seed);
+    source->launch_ = job.skip_body ? null() : source->kernel_->launch(0);
+    if (job.registers == 0) {
+      source->registers_ = source->kernel_->launch(0).kernel->registers;
+    }
+    return source;
+  }
+
+  // To be registered.
+  timing::EventKernel registration() const {
+    return {.launch = launch_, .registers = registers_, .priority = 1};
+  }
+  // New requests; the launch's parameters, if they differ from those.
+  std::vector<std::byte> Prepare(uint32_t slot) {
+    if (kernel_ == nullptr || skip_body_) return {};
+    kernel_->Prepare(slot);
+    return kernel_->launch(slot).parameters;
+  }
+  absl::Status Check(uint32_t slot) const {
+    if (kernel_ == nullptr || skip_body_) return absl::OkStatus();
+    return kernel_->Check(slot);
+  }
+
+ private:
+  explicit EventSource(bool skip_body) : skip_body_(skip_body) {}
+
+  const bool skip_body_;
+  std::unique_ptr<EventKernel> kernel_;
+  Launch launch_;
+  uint32_t registers_ = 0;
+};
+
+// What was seen of events.
+struct EventLog {
+  uint64_t rung = 0;
+  std::unordered_map<std::string, uint64_t> places;
+  uint64_t reselections = 0;
+  uint64_t saved = 0;
+  std::vector<Cycle> scheduling, preemption, turnaround;
+
+  void Add(const GridResult& result) {
+    ++places[NameOf(result.place)];
+    reselections += result.reselections;
+    saved += result.saved_registers;
+    scheduling.push_back(result.dispatched - result.arrived);
+    turnaround.push_back(result.completed - result.arrived);
+    if (result.place == timing::EventPlace::kPreempted) {
+      preemption.push_back(result.flushed - result.selected);
+    }
+  }
+  Json ToJson() const {
+    Json by_place = Json::object();
+    for (const timing::EventPlace place :
+         {timing::EventPlace::kTbScheduler, timing::EventPlace::kFree,
+          timing::EventPlace::kReserved, timing::EventPlace::kPreempted}) {
+      const auto found = places.find(NameOf(place));
+      by_place[NameOf(place)] = found == places.end() ? 0 : found->second;
+    }
+    return {{"rung", rung},
+            {"completed", turnaround.size()},
+            {"places", by_place},
+            {"reselections", reselections},
+            {"saved", saved},
+            {"scheduling", scheduling},
+            {"preemption", preemption},
+            {"turnaround", turnaround}};
+  }
+};
+
+Json TotalsOf(const timing::Statistics& statistics) {
+  Json totals = Json::parse(timing::ToJson(statistics))["total"];
+  totals["sm_cycles"] = statistics.cycles * statistics.sms.size();
+  return totals;
+}
+
+class JobRun {
+ public:
+  JobRun(const Job& job, const timing::Config& config,
+         const JobControl& control, Memory* memory, Background* background,
+         EventSource* events)
+      : job_(job),
+        control_(control),
+        background_(background),
+        events_(events),
+        random_(job.seed),
+        gpu_(config, memory,
+             {.ended = [this](const GridResult& result) { Ended(result); }}) {
+    for (uint32_t slot = 0; slot < job.arrivals.concurrent; ++slot) {
+      free_slots_.push_back(job.arrivals.concurrent - 1 - slot);
+    }
+  }
+
+  absl::StatusOr<Json> Run() {
+    if (events_ != nullptr) {
+      const auto event = gpu_.RegisterEvent(events_->registration());
+      if (!event.ok()) return event.status();
+      event_ = *event;
+      tick_ = gpu_.cycle() + Gap();
+    }
+    StartBackground();
+    while (status_.ok() && !done_) {
+      gpu_.Run(std::min(tick_, gpu_.cycle() + kTurn));
+      gpu_.ForgetResults();
+      if (gpu_.cycle() >= tick_) Tick();
+      if (control_.cancelled != nullptr && *control_.cancelled) {
+        return absl::CancelledError();
+      }
+    }
+    if (!status_.ok()) return status_;
+    const timing::Statistics statistics = gpu_.statistics();
+    // Events that have arrived get their places in the end.
+    tick_ = kNever;
+    gpu_.Run();
+    if (!status_.ok()) return status_;
+    Json result{{"cycles", ended_},
+                {"launches", launches_},
+                {"warp_instructions", warp_instructions_}};
+    if (events_ != nullptr) result["events"] = log_.ToJson();
+    result["statistics"] = TotalsOf(statistics);
+    return result;
+  }
+
+ private:
+  Cycle Gap() {
+    return std::uniform_int_distribution<Cycle>(job_.arrivals.least,
+                                                job_.arrivals.most)(random_);
+  }
+
+  void StartBackground() {
+    background_->Start(job_.seed + run_);
+    Launch();
+  }
+
+  void Launch() {
+    auto launch = background_->Next();
+    if (!launch.has_value()) {
+      status_.Update(background_->Check());
+      ++run_;
+      if (run_ < job_.runs && status_.ok()) {
+        StartBackground();
+      } else {
+        done_ = true;
+      }
+      return;
+    }
+    const auto grid = gpu_.Submit(*std::move(launch), {});
+    status_.Update(grid.status());
+    if (grid.ok()) background_grid_ = *grid;
+    ++launches_;
+  }
+
+  void Tick() {
+    if (free_slots_.empty()) {
+      waiting_ = true;
+      tick_ = kNever;
+      return;
+    }
+    const uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    const auto grid = gpu_.Ring(event_, gpu_.cycle(), events_->Prepare(slot));
+    status_.Update(grid.status());
+    if (!grid.ok()) return;
+    slots_[*grid] = slot;
+    ++log_.rung;
+    tick_ = gpu_.cycle() + Gap();
+  }
+
+  void Ended(const GridResult& result) {
+    status_.Update(result.status);
+    if (!result.status.ok()) return;
+    if (result.id == background_grid_) {
+      ended_ = result.completed;
+      warp_instructions_ += result.warp_instructions;
+      Launch();
+      return;
+    }
+    const auto slot = slots_.find(result.id);
+    status_.Update(events_->Check(slot->second));
+    free_slots_.push_back(slot->second);
+    slots_.erase(slot);
+    log_.Add(result);
+    if (waiting_ && !done_) {
+      waiting_ = false;
+      Tick();
+    }
+  }
+
+  const Job& job_;
+  const JobControl& control_;
+  Background* const background_;
+  EventSource* const events_;
+  std::mt19937 random_;
+  timing::Gpu gpu_;
+  absl::Status status_;
+
+  GridId background_grid_ = 0;
+  uint32_t run_ = 0;
+  bool done_ = false;
+  Cycle ended_ = 0;
+  uint64_t launches_ = 0;
+  uint64_t warp_instructions_ = 0;
+
+  timing::EventId event_ = 0;
+  Cycle tick_ = kNever;
+  bool waiting_ = false;  // a tick, for a free slot
+  std::vector<uint32_t> free_slots_;
+  std::unordered_map<GridId, uint32_t> slots_;  // of events under way
+  EventLog log_;
+};
+
+absl::StatusOr<Json> RunEventsAlone(const Job& job,
+                                    const timing::Config& config,
+                                    const Memory& memory, Kernels* kernels) {
+  const auto event = MakeEventKernel(job.event, job.size, job.events, kernels);
+  if (!event.ok()) return event.status();
+  const auto run = RunIsolated(config, **event, memory, job.seed, job.events);
+  if (!run.ok()) return run.status();
+  return Json{{"cycles", run->cycles},
+              {"launches", run->launches},
+              {"warp_instructions", run->warp_instructions}};
+}
+
+}  // namespace
+
+Json ToJson(const Job& job) {
+  Json overrides = Json::object();
+  for (const auto& [key, value] : job.overrides) overrides[key] = value;
+  return {{"name", job.name},
+          {"overrides", overrides},
+          {"background", job.background},
+          {"runs", job.runs},
+          {"event", job.event},
+          {"busy_steps", job.busy_steps},
+          {"skip_body", job.skip_body},
+          {"registers", job.registers},
+          {"period", {job.arrivals.least, job.arrivals.most}},
+          {"concurrent", job.arrivals.concurrent},
+          {"events", job.events},
+          {"size", job.size == Size::kFull ? "full" : "small"},
+          {"seed", job.seed}};
+}
+
+absl::StatusOr<timing::Config> Override(const timing::Config& config,
+                                        const Overrides& overrides) {
+  auto values = timing::Values(config);
+  for (const auto& [key, value] : overrides) {
+    const auto found = std::ranges::find(
+        values, key, &std::pair<std::string, std::string>::first);
+    if (found == values.end()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: no configuration has such a key", key));
+    }
+    found->second = value;
+  }
+  // YAML takes JSON.
+  Json nested = Json::object();
+  for (const auto& [key, value] : values) {
+    std::string path = "/" + key;
+    std::ranges::replace(path, '.', '/');
+    nested[Json::json_pointer(path)] = value;
+  }
+  auto changed = timing::ParseConfig(nested.dump(), config.name);
+  if (changed.ok()) changed->name = config.name;
+  return changed;
+}
+
+absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& base,
+                            const JobControl& control) {
+  const auto config = Override(base, job.overrides);
+  if (!config.ok()) return config.status();
+  Memory memory;
+  const auto kernels = Kernels::Load(&memory);
+  if (!kernels.ok()) return kernels.status();
+  if (job.background.empty()) {
+    return RunEventsAlone(job, *config, memory, kernels->get());
+  }
+  const auto background =
+      MakeBackground(job.background, job.size, kernels->get());
+  if (!background.ok()) return background.status();
+  std::unique_ptr<EventSource> events;
+  if (!job.event.empty()) {
+    auto made = EventSource::Make(job, kernels->get());
+    if (!made.ok()) return made.status();
+    events = *std::move(made);
+  }
+  return JobRun(job, *config, control, &memory, background->get(), events.get())
+      .Run();
+}
+
+}  // namespace carillon::sim::figures

@@ -1,0 +1,79 @@
+// One run of an experiment: a background kernel on a GPU, with events that
+// arrive meanwhile, and what was seen of both. Jobs are independent of each
+// other, and the same job gives the same result.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_FIGURES_JOB_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_FIGURES_JOB_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/sim/figures/background.h"
+#include "gpu_daemon/backends/sim/timing/config.h"
+#include "nlohmann/json.hpp"
+
+namespace carillon::sim::figures {
+
+using Json = nlohmann::ordered_json;
+// Keys of a configuration and what they are instead: {"edge.path", "warp"}.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// Time goes by in ticks, each U(least, most) cycles after the one before. A
+// tick rings an event, unless `concurrent` events are under way: then it waits
+// until one has ended, and the next tick counts from there.
+struct Arrivals {
+  timing::Cycle least = 0;
+  timing::Cycle most = 0;
+  uint32_t concurrent = 1;
+};
+
+struct Job {
+  std::string name;  // "fig12/CONV1/IPv4/preemption/2"
+  Overrides overrides;
+  std::string background;  // none: events alone, one after the other
+  uint32_t runs = 1;       // of the background, one after the other
+  // One of EventKernelNames(), "null" (which ends at once), "busy" (which takes
+  // `busy_steps` in each thread), or none.
+  std::string event;
+  uint64_t busy_steps = 0;
+  // Take the event's place and registers, but end at once.
+  bool skip_body = false;
+  uint32_t registers = 0;  // of an event's thread; 0: what its kernel needs
+  Arrivals arrivals;
+  uint32_t events = 16;  // without a background
+  Size size = Size::kFull;
+  uint32_t seed = 1;
+};
+
+// All that the result depends on, but for the program.
+Json ToJson(const Job& job);
+
+// A configuration with other values. Errors: InvalidArgument (a key that there
+// is not, a value that it cannot have).
+absl::StatusOr<timing::Config> Override(const timing::Config& config,
+                                        const Overrides& overrides);
+
+struct JobControl {
+  // Set by another thread: the job ends with Cancelled.
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+// {"cycles", "launches", "warp_instructions" (of the background),
+//  "events": {"rung", "completed", "places": {"free": 3, ...}, "reselections",
+//             "saved", and lists of cycles, one an event:
+//             "scheduling": from its arrival to its first warp's start,
+//             "preemption": from its victim's selection to the empty pipeline,
+//                           of those that took a victim's place,
+//             "turnaround": from its arrival to its end},
+//  "statistics": totals of all SMs}
+// Errors: those of what executes, DataLoss (a wrong output).
+absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& config,
+                            const JobControl& control = {});
+
+}  // namespace carillon::sim::figures
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_FIGURES_JOB_H_

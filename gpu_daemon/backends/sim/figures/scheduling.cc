@@ -1,0 +1,226 @@
+// Figs. 12 and 1: how long an event waits for its first warp.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/sim/figures/figures.h"
+#include "gpu_daemon/backends/sim/figures/metrics.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+constexpr uint32_t kRuns = 3;  // of each background
+constexpr std::string_view kDraining = "draining";
+constexpr std::string_view kPreemption = "preemption";
+// Preemption where an event may have more registers than its victim.
+constexpr std::string_view kLarger = "larger";
+
+bool NeedsMoreRegisters(std::string_view background, std::string_view event) {
+  return (background == "BP" || background == "BFS") &&
+         (event == "MemC" || event == "IPSec");
+}
+
+std::string NameOf(std::string_view background, std::string_view event,
+                   std::string_view path, uint32_t run) {
+  return fmt::format("fig12/{}/{}/{}/{}", background, event, path, run);
+}
+
+// Latencies of a way, over all runs.
+std::vector<double> Latencies(const Results& results,
+                              std::string_view background,
+                              std::string_view event, std::string_view path) {
+  std::vector<const Json*> runs;
+  for (uint32_t run = 0; run < kRuns; ++run) {
+    const auto found = results.find(NameOf(background, event, path, run));
+    if (found != results.end()) runs.push_back(&found->second);
+  }
+  return Samples(runs, "/events/scheduling");
+}
+
+// Mean and tail of each pair of event and background, averaged.
+struct Average {
+  std::vector<double> means, tails;
+
+  void Add(const std::vector<double>& latencies) {
+    if (latencies.empty()) return;
+    means.push_back(*Mean(latencies));
+    tails.push_back(*Tail(latencies));
+  }
+};
+
+// `path` for all pairs that `has` names; kLarger falls back on kPreemption.
+template <class Has>
+Average AverageOf(const Results& results, std::string_view path, Has has) {
+  Average average;
+  for (const std::string_view background : kFigureBackgrounds) {
+    for (const std::string_view event : kFigureEvents) {
+      if (!has(background)) continue;
+      const bool larger =
+          path == kLarger && NeedsMoreRegisters(background, event);
+      average.Add(Latencies(results, background, event,
+                            path == kLarger && !larger ? kPreemption : path));
+    }
+  }
+  return average;
+}
+
+}  // namespace
+
+std::vector<Job> Fig12Jobs(const ExperimentOptions& options) {
+  std::vector<Job> jobs;
+  for (const std::string_view background : kFigureBackgrounds) {
+    for (const std::string_view event : kFigureEvents) {
+      for (const std::string_view path : {kDraining, kPreemption, kLarger}) {
+        if (path == kLarger && !NeedsMoreRegisters(background, event)) continue;
+        for (uint32_t run = 0; run < (options.quick ? 1 : kRuns); ++run) {
+          Job job = MakeJob(NameOf(background, event, path, run), options);
+          job.background = background;
+          job.event = event;
+          job.skip_body = true;
+          job.registers = EventRegisters(event);
+          job.arrivals = {2000, 5000, 1};
+          if (options.quick) job.arrivals = {200, 500, 1};
+          job.overrides.emplace_back(
+              "edge.path", path == kDraining ? "tb_scheduler" : "warp");
+          if (path == kLarger) {
+            job.overrides.emplace_back("edge.larger_events", "1");
+          }
+          job.seed = options.seed + run;
+          jobs.push_back(std::move(job));
+        }
+      }
+    }
+  }
+  return jobs;
+}
+
+Json Fig12(const Results& results, const ExperimentOptions&) {
+  Json rows = Json::array();
+  Json panels = Json::array();
+  for (const std::string_view background : kFigureBackgrounds) {
+    Json groups = Json::array();
+    std::array<Json, 2> bars;
+    for (const std::string_view event : kFigureEvents) {
+      groups.push_back(event);
+      for (const std::string_view path : {kDraining, kPreemption, kLarger}) {
+        const std::vector<double> latencies =
+            Latencies(results, background, event, path);
+        if (latencies.empty()) continue;
+        const double least = *std::ranges::min_element(latencies);
+        const double most = *std::ranges::max_element(latencies);
+        rows.push_back({background, event,
+                        path == kLarger ? "preemption, more registers" : path,
+                        latencies.size(), Number(Mean(latencies)), least,
+                        Number(Tail(latencies)), most});
+        if (path == kLarger) continue;
+        Json& bar = bars[path == kPreemption];
+        bar["label"] = path;
+        bar["values"].push_back(*Mean(latencies));
+        bar["low"].push_back(least);
+        bar["high"].push_back(most);
+      }
+    }
+    panels.push_back(
+        {{"title",
+          fmt::format("{}: mean scheduling latency, cycles (line: least to "
+                      "most)",
+                      background)},
+         {"log", true},
+         {"groups", groups},
+         {"bars", bars}});
+  }
+  const auto all = [](std::string_view) { return true; };
+  const auto large = [](std::string_view background) {
+    return background == "CONV1" || background == "MM";
+  };
+  Json summary = Json::array();
+  const auto compare = [&](const char* what, std::string_view path, auto has,
+                           double paper_mean, double paper_tail) {
+    const Average draining = AverageOf(results, kDraining, has);
+    const Average preemption = AverageOf(results, path, has);
+    summary.push_back(SummaryRow(
+        fmt::format("preemption over draining, mean, {}", what), "x",
+        paper_mean,
+        Number(Ratio(Mean(draining.means), Mean(preemption.means)))));
+    summary.push_back(SummaryRow(
+        fmt::format("preemption over draining, tail, {}", what), "x",
+        paper_tail,
+        Number(Ratio(Mean(draining.tails), Mean(preemption.tails)))));
+  };
+  compare("all", kPreemption, all, 2.6, 2.9);
+  compare("CONV1 and MM", kPreemption, large, 115.7, 68.4);
+  compare("all, with more registers than the victim's", kLarger, all, 96.4,
+          53.8);
+  return {{"conditions",
+           {"one event at a time, which ends at once; a tick every U(2000, "
+            "5000) cycles; 3 runs of each background, with seeds of their own",
+            "the papers' averages: over pairs of event and background; tail: "
+            "the mean of the top 5 %",
+            kRegistersCondition}},
+          {"tables",
+           {{{"title", "Scheduling latency, cycles"},
+             {"columns",
+              {"background", "event", "way", "events", "mean", "least", "tail",
+               "most"}},
+             {"rows", rows}}}},
+          {"summary", summary},
+          {"panels", panels}};
+}
+
+// EDGE VI-A's launch latencies with the scheduling latencies of Fig. 12.
+Json Fig1(const Results& results, const ExperimentOptions&) {
+  constexpr double kCudaMicroseconds = 5.0;
+  constexpr double kEdgeMicroseconds = 1.1;
+  constexpr double kCyclesPerMicrosecond = 700;
+  const auto all = [](std::string_view) { return true; };
+  const auto scheduling = [&](std::string_view path) {
+    return Mean(AverageOf(results, path, all).means).value_or(0) /
+           kCyclesPerMicrosecond;
+  };
+  struct Bar {
+    const char* name;
+    double launch, scheduling;
+  };
+  const Bar bars[] = {
+      {"baseline", kCudaMicroseconds, scheduling(kDraining)},
+      {"EDGE without preemption", kEdgeMicroseconds, scheduling(kDraining)},
+      {"EDGE", kEdgeMicroseconds, scheduling(kPreemption)},
+  };
+  Json rows = Json::array();
+  Json groups = Json::array();
+  Json launch = Json::array();
+  Json wait = Json::array();
+  for (const Bar& bar : bars) {
+    rows.push_back({bar.name, Number(bar.launch), Number(bar.scheduling),
+                    Number(bar.launch + bar.scheduling)});
+    groups.push_back(bar.name);
+    launch.push_back(bar.launch);
+    wait.push_back(bar.scheduling);
+  }
+  const auto against = [&](const Bar& bar) {
+    return Number((bar.launch + bar.scheduling) /
+                  (bars[2].launch + bars[2].scheduling));
+  };
+  return {{"conditions",
+           {"launch latencies are EDGE's estimates: 5 us by CUDA, 1.1 us by a "
+            "doorbell; scheduling latencies are the means of Fig. 12"}},
+          {"tables",
+           {{{"title", "Microseconds"},
+             {"columns", {"way", "launch", "scheduling", "together"}},
+             {"rows", rows}}}},
+          {"summary",
+           {SummaryRow("EDGE over the baseline", "x", 3.14, against(bars[0])),
+            SummaryRow("EDGE over EDGE without preemption", "x", 2.06,
+                       against(bars[1]))}},
+          {"panels",
+           {{{"title", "mean latency until an event's first instruction, us"},
+             {"log", false},
+             {"stacked", true},
+             {"groups", groups},
+             {"bars",
+              {{{"label", "launch"}, {"values", launch}},
+               {{"label", "scheduling"}, {"values", wait}}}}}}}};
+}
+
+}  // namespace carillon::sim::figures
