@@ -370,6 +370,7 @@ class Ipsec final : public EventKernel {
 
 struct Entry {
   std::string_view name;
+  const simt::KernelInfo& kernel;
   std::unique_ptr<EventKernel> (*make)(Size size, uint32_t slots,
                                        Kernels* kernels);
 };
@@ -391,11 +392,20 @@ std::unique_ptr<EventKernel> MakeIpsec(Size, uint32_t slots, Kernels* kernels) {
 }
 
 constexpr Entry kEntries[] = {
-    {"IPv4", &MakeForward<V4>},
-    {"IPv6", &MakeForward<V6>},
-    {"MemC", &MakeMemc},
-    {"IPSec", &MakeIpsec},
+    {"IPv4", kernels::fig_ipv4_info, &MakeForward<V4>},
+    {"IPv6", kernels::fig_ipv6_info, &MakeForward<V6>},
+    {"MemC", kernels::fig_memc_info, &MakeMemc},
+    {"IPSec", kernels::fig_ipsec_info, &MakeIpsec},
 };
+
+absl::StatusOr<const Entry*> Find(std::string_view name) {
+  for (const Entry& entry : kEntries) {
+    if (entry.name == name) return &entry;
+  }
+  return absl::NotFoundError(fmt::format("no event kernel '{}'; there are {}",
+                                         name,
+                                         fmt::join(EventKernelNames(), ", ")));
+}
 
 }  // namespace
 
@@ -429,17 +439,20 @@ std::vector<std::string_view> EventKernelNames() {
   return names;
 }
 
+absl::StatusOr<uint32_t> RegistersOfEventKernel(std::string_view name,
+                                                const Kernels& kernels) {
+  const auto entry = Find(name);
+  if (!entry.ok()) return entry.status();
+  return kernels.Find((*entry)->kernel).function->registers;
+}
+
 absl::StatusOr<std::unique_ptr<EventKernel>> MakeEventKernel(
     std::string_view name, Size size, uint32_t slots, Kernels* kernels) {
-  for (const Entry& entry : kEntries) {
-    if (entry.name != name) continue;
-    auto event = entry.make(size, slots, kernels);
-    if (!kernels->status().ok()) return kernels->status();
-    return event;
-  }
-  return absl::NotFoundError(fmt::format("no event kernel '{}'; there are {}",
-                                         name,
-                                         fmt::join(EventKernelNames(), ", ")));
+  const auto entry = Find(name);
+  if (!entry.ok()) return entry.status();
+  auto event = (*entry)->make(size, slots, kernels);
+  if (!kernels->status().ok()) return kernels->status();
+  return event;
 }
 
 }  // namespace carillon::sim::figures

@@ -63,6 +63,10 @@ class EventKernel {
 
 // IPv4, IPv6, MemC, IPSec.
 std::vector<std::string_view> EventKernelNames();
+// Of a thread, without making any tables. Errors: NotFound (names those there
+// are).
+absl::StatusOr<uint32_t> RegistersOfEventKernel(std::string_view name,
+                                                const Kernels& kernels);
 // `kernels` must outlive it. Errors: NotFound (names those there are),
 // ResourceExhausted (memory).
 absl::StatusOr<std::unique_ptr<EventKernel>> MakeEventKernel(

@@ -30,24 +30,25 @@ class EventSource {
  public:
   static absl::StatusOr<std::unique_ptr<EventSource>> Make(const Job& job,
                                                            Kernels* kernels) {
-    std::unique_ptr<EventSource> source(new EventSource(job.skip_body));
+    std::unique_ptr<EventSource> source(new EventSource());
     const Dim3 one{1, 1, 1};
     const Dim3 warp{simt::kWarpSize, 1, 1};
     const auto failure = kernels->Allocate<uint32_t>(1, "status of an event");
     if (!kernels->status().ok()) return kernels->status();
-    const auto null = [&] {
-      return kernels->Make(kernels::null_event_info, one, warp,
-                           kernels::NullArgs{}, failure);
-    };
     source->registers_ = job.registers;
-    if (job.event == "null") {
-      source->launch_ = null();
-      return source;
-    }
     if (job.event == "busy") {
       source->launch_ =
           kernels->Make(kernels::busy_info, one, warp,
                         kernels::BusyArgs{job.busy_steps}, failure);
+      return source;
+    }
+    if (job.event == "null" || job.skip_body) {
+      source->launch_ = kernels->Make(kernels::null_event_info, one, warp,
+                                      kernels::NullArgs{}, failure);
+      if (job.event == "null" || job.registers != 0) return source;
+      const auto registers = RegistersOfEventKernel(job.event, *kernels);
+      if (!registers.ok()) return registers.status();
+      source->registers_ = *registers;
       return source;
     }
     auto kernel =
@@ -55,10 +56,7 @@ class EventSource {
     if (!kernel.ok()) return kernel.status();
     source->kernel_ = *std::move(kernel);
     source->kernel_->Start(job.seed);
-    source->launch_ = job.skip_body ? null() : source->kernel_->launch(0);
-    if (job.registers == 0) {
-      source->registers_ = source->kernel_->launch(0).kernel->registers;
-    }
+    source->launch_ = source->kernel_->launch(0);
     return source;
   }
 
@@ -68,19 +66,18 @@ class EventSource {
   }
   // New requests; the launch's parameters, if they differ from those.
   std::vector<std::byte> Prepare(uint32_t slot) {
-    if (kernel_ == nullptr || skip_body_) return {};
+    if (kernel_ == nullptr) return {};
     kernel_->Prepare(slot);
     return kernel_->launch(slot).parameters;
   }
   absl::Status Check(uint32_t slot) const {
-    if (kernel_ == nullptr || skip_body_) return absl::OkStatus();
+    if (kernel_ == nullptr) return absl::OkStatus();
     return kernel_->Check(slot);
   }
 
  private:
-  explicit EventSource(bool skip_body) : skip_body_(skip_body) {}
+  EventSource() = default;
 
-  const bool skip_body_;
   std::unique_ptr<EventKernel> kernel_;
   Launch launch_;
   uint32_t registers_ = 0;

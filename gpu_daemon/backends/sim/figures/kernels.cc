@@ -44,19 +44,28 @@ absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Memory* memory) {
   return kernels;
 }
 
+Kernels::Code Kernels::Find(const simt::KernelInfo& kernel) const {
+  const std::string name = fmt::format("carillon_{}", kernel.name);
+  Code code;
+  for (const auto& program : programs_) {
+    code = {program.get(), program->FindEntry(name)};
+    if (code.function != nullptr) break;
+  }
+  assert(code.function != nullptr);
+  return code;
+}
+
 Launch Kernels::Make(const simt::KernelInfo& kernel, const Dim3& grid,
                      const Dim3& block, std::span<const std::byte> args,
                      const Array<uint32_t>& status) const {
-  // The PTX has them as `extern __shared__`.
-  Launch launch{.grid = grid,
+  assert(kernel.args_size == args.size());
+  const Code code = Find(kernel);
+  // The PTX has shared memory as `extern __shared__`.
+  Launch launch{.program = code.program,
+                .kernel = code.function,
+                .grid = grid,
                 .block = block,
                 .dynamic_shared_bytes = kernel.static_shared_bytes};
-  for (const auto& program : programs_) {
-    launch.program = program.get();
-    launch.kernel = program->FindEntry(fmt::format("carillon_{}", kernel.name));
-    if (launch.kernel != nullptr) break;
-  }
-  assert(launch.kernel != nullptr && kernel.args_size == args.size());
   const size_t at = (args.size() + 7) / 8 * 8;
   launch.parameters.resize(at + sizeof(DeviceAddress));
   std::memcpy(launch.parameters.data(), args.data(), args.size());

@@ -42,6 +42,12 @@ class Kernels {
   // `memory` must outlive it. Errors: those of loading PTX.
   static absl::StatusOr<std::unique_ptr<Kernels>> Load(Memory* memory);
 
+  struct Code {
+    const Program* program = nullptr;
+    const ProgramFunction* function = nullptr;
+  };
+  // The kernel must be one of the PTX.
+  Code Find(const simt::KernelInfo& kernel) const;
   // With the shared memory that the kernel needs. `status`: a word that it
   // writes its failure to.
   template <class Args>

@@ -158,13 +158,13 @@ Json Fig11(const Results& results, const ExperimentOptions&) {
         SummaryRow(fmt::format("{}: {} over {}", policy.name, kAll, kBase), "x",
                    oldest ? 35.9 : 33.7, Number(Ratio(before, after))));
   }
-  panels.insert(panels.begin(),
-                {{"title",
-                  "(a) mean preemption latency without optimisations, "
-                  "cycles"},
-                 {"log", true},
-                 {"groups", groups},
-                 {"bars", bars}});
+  const Json first{{"title",
+                    "(a) mean preemption latency without "
+                    "optimisations, cycles"},
+                   {"log", true},
+                   {"groups", groups},
+                   {"bars", bars}};
+  panels.insert(panels.begin(), first);
   panels.push_back({{"title", "(c) mean preemption latency, cycles"},
                     {"log", true},
                     {"groups", setting_names},
