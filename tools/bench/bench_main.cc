@@ -63,7 +63,8 @@ int Report(const BenchRun& run, const BenchResult& result,
   if (!out.empty()) {
     std::vector<std::string> written;
     const absl::Status status =
-        WriteDocument(out, document, program.plotter, &written);
+        WriteDocument(out, document["bench"].get<std::string>(), document,
+                      program.plotter, &written);
     for (const std::string& path : written) {
       fmt::print(stderr, "wrote {}\n", path);
     }

@@ -1,4 +1,4 @@
-// What a bench says: a document (JSON), tables for people, a plot.
+// What a bench says: a document (JSON), tables for people.
 #ifndef CARILLON_TOOLS_BENCH_REPORT_H_
 #define CARILLON_TOOLS_BENCH_REPORT_H_
 
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "tools/bench/document.h"
 #include "tools/bench/session.h"
 #include "tools/bench/stats.h"
 
@@ -71,19 +71,6 @@ Json MakeDocument(std::string_view bench, const SessionOptions& options,
                   const std::vector<Part>& parts,
                   const std::vector<Figure>& figures);
 std::string FigureTable(const std::vector<Figure>& figures);
-
-// Writes <directory>/<bench>.json and, with `plotter` (a Runfile()),
-// <bench>.png; makes the directory. `written` receives the paths. Errors:
-// PermissionDenied and the like; Unavailable when only the plot failed. Without
-// the plotter (binaries outside of the tree) there is no plot, and no error.
-absl::Status WriteDocument(const std::string& directory, const Json& document,
-                           std::string_view plotter,
-                           std::vector<std::string>* written);
-
-// A file of the tree ("gpu_daemon/gpud"): among this binary's runfiles, those of
-// the test that runs it, in $CARILLON_BIN_DIR (as given or without its folders),
-// or beside this binary; empty if there is none.
-std::string Runfile(std::string_view path);
 
 }  // namespace carillon::bench
 

@@ -214,7 +214,7 @@ TEST(Report, WritesTheDocumentAndItsPlot) {
       std::string(getenv("TEST_TMPDIR")) + "/written/here";
   const Json document = MakeDocument("sample", Options(), {SamplePart()}, {});
   std::vector<std::string> written;
-  const auto status = WriteDocument(directory, document,
+  const auto status = WriteDocument(directory, "sample", document,
                                     "tools/report/plot_bench.py", &written);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(written, (std::vector<std::string>{directory + "/sample.json",
@@ -230,7 +230,7 @@ TEST(Report, WritesTheDocumentAndItsPlot) {
 TEST(Report, SaysWhenItCannotWrite) {
   std::vector<std::string> written;
   const auto status =
-      WriteDocument("/proc/nowhere", MakeDocument("s", {}, {}, {}),
+      WriteDocument("/proc/nowhere", "s", MakeDocument("s", {}, {}, {}),
                     "tools/report/plot_bench.py", &written);
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_NE(status.message().find("/proc/nowhere/s.json"),

@@ -98,6 +98,11 @@ constexpr Command kCommands[] = {
      "carillon sim occupancy saxpy.ptx --block 16x16", MakeSimOccupancy},
     {"sim cfg", kSimulate, "a kernel's control flow as a graph (DOT)",
      "carillon sim cfg saxpy.ptx saxpy | dot -Tsvg > saxpy.svg", MakeSimCfg},
+    {"sim figure", kSimulate, "EDGE's evaluation figures, beside its numbers",
+     "carillon sim figure\n"
+     "carillon sim figure fig12 --quick\n"
+     "carillon sim figure all --out figures",
+     MakeSimFigure},
 
     {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
     {"test", kProve, "run all tests",

@@ -29,6 +29,7 @@ Run MakeQueues(Arguments& arguments, Console& console);
 Run MakeRestart(Arguments& arguments, Console& console);
 Run MakeRings(Arguments& arguments, Console& console);
 Run MakeSimCfg(Arguments& arguments, Console& console);
+Run MakeSimFigure(Arguments& arguments, Console& console);
 Run MakeSimOccupancy(Arguments& arguments, Console& console);
 Run MakeSimOps(Arguments& arguments, Console& console);
 Run MakeSimRun(Arguments& arguments, Console& console);

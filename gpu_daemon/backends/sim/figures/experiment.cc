@@ -44,6 +44,18 @@ Job IsolatedJob(std::string_view background, const ExperimentOptions& options) {
   return job;
 }
 
+std::span<const std::string_view> FigureBackgrounds(
+    const ExperimentOptions& options) {
+  static constexpr std::string_view kAll[] = {"CONV1", "MM", "BP", "BFS"};
+  return options.quick ? std::span(kAll).subspan(1, 2) : std::span(kAll);
+}
+
+std::span<const std::string_view> FigureEvents(
+    const ExperimentOptions& options) {
+  static constexpr std::string_view kAll[] = {"IPv4", "IPv6", "MemC", "IPSec"};
+  return options.quick ? std::span(kAll).subspan(1, 2) : std::span(kAll);
+}
+
 uint32_t EventRegisters(std::string_view event) {
   return event == "IPv4" || event == "IPv6" ? 16 : 0;
 }

@@ -9,6 +9,9 @@
 namespace carillon::sim::figures {
 namespace {
 
+// Of all figures that have been run: some have the same jobs.
+std::string CacheFolder() { return testing::TempDir() + "/quick_runs"; }
+
 class Quick : public testing::TestWithParam<Experiment> {
  protected:
   static constexpr ExperimentOptions kOptions{.quick = true, .seed = 1};
@@ -17,7 +20,7 @@ class Quick : public testing::TestWithParam<Experiment> {
 TEST_P(Quick, MakesAWholeFigure) {
   const auto results =
       RunJobs(GetParam().jobs(kOptions), *timing::LoadConfig("edge_table2"),
-              {.threads = 2});
+              {.threads = 2, .cache = CacheFolder()});
   ASSERT_TRUE(results.ok()) << results.status();
   const Json figure = GetParam().figure(*results, kOptions);
   EXPECT_FALSE(figure["conditions"].empty());

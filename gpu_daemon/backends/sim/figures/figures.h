@@ -3,6 +3,7 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_FIGURES_FIGURES_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_FIGURES_FIGURES_H_
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,11 +29,11 @@ Json Th5_10(const Results& results, const ExperimentOptions& options);
 std::vector<Job> Th5_14Jobs(const ExperimentOptions& options);
 Json Th5_14(const Results& results, const ExperimentOptions& options);
 
-// Of Figs. 12 and 13.
-inline constexpr std::string_view kFigureBackgrounds[] = {"CONV1", "MM", "BP",
-                                                          "BFS"};
-inline constexpr std::string_view kFigureEvents[] = {"IPv4", "IPv6", "MemC",
-                                                     "IPSec"};
+// Of Figs. 12 and 13; of a quick one two of each.
+std::span<const std::string_view> FigureBackgrounds(
+    const ExperimentOptions& options);
+std::span<const std::string_view> FigureEvents(
+    const ExperimentOptions& options);
 
 // What every job of an experiment has: its name, size, seed, and SMs.
 Job MakeJob(std::string name, const ExperimentOptions& options);

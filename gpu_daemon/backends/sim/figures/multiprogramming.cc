@@ -48,17 +48,17 @@ struct Averages {
 
 std::vector<Job> Fig13Jobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
-  for (const std::string_view background : kFigureBackgrounds) {
+  for (const std::string_view background : FigureBackgrounds(options)) {
     jobs.push_back(IsolatedJob(background, options));
   }
-  for (const std::string_view event : kFigureEvents) {
+  for (const std::string_view event : FigureEvents(options)) {
     Job job = MakeJob(IsolatedName(event), options);
     job.event = event;
     jobs.push_back(std::move(job));
   }
   for (const Rate& rate : kRates) {
-    for (const std::string_view background : kFigureBackgrounds) {
-      for (const std::string_view event : kFigureEvents) {
+    for (const std::string_view background : FigureBackgrounds(options)) {
+      for (const std::string_view event : FigureEvents(options)) {
         for (const Way& way : kWays) {
           Job job = MakeJob(NameOf(rate, background, event, way), options);
           job.background = background;
@@ -79,7 +79,7 @@ std::vector<Job> Fig13Jobs(const ExperimentOptions& options) {
   return jobs;
 }
 
-Json Fig13(const Results& results, const ExperimentOptions&) {
+Json Fig13(const Results& results, const ExperimentOptions& options) {
   Json tables = Json::array();
   Json panels = Json::array();
   std::map<std::string, Averages> averages;  // "low/draining"
@@ -93,11 +93,11 @@ Json Fig13(const Results& results, const ExperimentOptions&) {
       event_bars.push_back({{"label", way.name}, {"values", Json::array()}});
       background_bars.push_back(event_bars.back());
     }
-    for (const std::string_view background : kFigureBackgrounds) {
+    for (const std::string_view background : FigureBackgrounds(options)) {
       const double alone =
           results.at(fmt::format("isolated/{}", background))["cycles"]
               .get<double>();
-      for (const std::string_view event : kFigureEvents) {
+      for (const std::string_view event : FigureEvents(options)) {
         groups.push_back(fmt::format("{}\n{}", background, event));
         const double event_alone =
             results.at(IsolatedName(event))["cycles"].get<double>();

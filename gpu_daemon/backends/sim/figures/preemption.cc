@@ -1,5 +1,6 @@
 // Fig. 11: how long a victim's pipeline takes to be empty.
 #include <map>
+#include <span>
 #include <string>
 
 #include "fmt/format.h"
@@ -9,8 +10,12 @@
 namespace carillon::sim::figures {
 namespace {
 
-constexpr std::string_view kBackgrounds[] = {"BP",   "BFS", "KMN",   "LUD",
-                                             "SRAD", "SC",  "CONV1", "CONV2"};
+std::span<const std::string_view> Backgrounds(
+    const ExperimentOptions& options) {
+  static constexpr std::string_view kAll[] = {"BP",   "BFS", "KMN",   "LUD",
+                                              "SRAD", "SC",  "CONV1", "CONV2"};
+  return std::span(kAll).first(options.quick ? 3 : std::size(kAll));
+}
 
 struct Policy {
   const char* name;
@@ -43,10 +48,11 @@ std::string NameOf(const Policy& policy, const Setting& setting,
 }
 
 // By setting: the mean over backgrounds of their means.
-std::optional<double> MeanOf(const Results& results, const Policy& policy,
-                             const Setting& setting) {
+std::optional<double> MeanOf(const Results& results,
+                             const ExperimentOptions& options,
+                             const Policy& policy, const Setting& setting) {
   std::vector<double> means;
-  for (const std::string_view background : kBackgrounds) {
+  for (const std::string_view background : Backgrounds(options)) {
     const Json* const result = &results.at(NameOf(policy, setting, background));
     const auto mean = Mean(Samples({&result, 1}, "/events/preemption"));
     if (mean.has_value()) means.push_back(*mean);
@@ -60,7 +66,7 @@ std::vector<Job> Fig11Jobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
   for (const Policy& policy : kPolicies) {
     for (const Setting& setting : kSettings) {
-      for (const std::string_view background : kBackgrounds) {
+      for (const std::string_view background : Backgrounds(options)) {
         Job job = MakeJob(NameOf(policy, setting, background), options);
         job.background = background;
         job.event = "null";
@@ -83,9 +89,9 @@ std::vector<Job> Fig11Jobs(const ExperimentOptions& options) {
   return jobs;
 }
 
-Json Fig11(const Results& results, const ExperimentOptions&) {
+Json Fig11(const Results& results, const ExperimentOptions& options) {
   Json groups = Json::array();
-  for (const std::string_view background : kBackgrounds) {
+  for (const std::string_view background : Backgrounds(options)) {
     groups.push_back(background);
   }
   Json rows = Json::array();
@@ -102,7 +108,7 @@ Json Fig11(const Results& results, const ExperimentOptions&) {
   for (const Policy& policy : kPolicies) {
     Json bar{{"label", policy.name}, {"values", Json::array()}};
     std::map<std::string_view, Json> shares;
-    for (const std::string_view background : kBackgrounds) {
+    for (const std::string_view background : Backgrounds(options)) {
       const Json* const base =
           &results.at(NameOf(policy, kSettings[0], background));
       const std::vector<double> latencies =
@@ -140,14 +146,14 @@ Json Fig11(const Results& results, const ExperimentOptions&) {
     Json values = Json::array();
     Json setting_row{policy.name};
     for (const Setting& setting : kSettings) {
-      const Json mean = Number(MeanOf(results, policy, setting));
+      const Json mean = Number(MeanOf(results, options, policy, setting));
       values.push_back(mean);
       setting_row.push_back(mean);
     }
     setting_rows.push_back(std::move(setting_row));
     setting_bars.push_back({{"label", policy.name}, {"values", values}});
-    const auto before = MeanOf(results, policy, kSettings[0]);
-    const auto after = MeanOf(results, policy, kSettings[6]);
+    const auto before = MeanOf(results, options, policy, kSettings[0]);
+    const auto after = MeanOf(results, options, policy, kSettings[6]);
     const bool oldest = std::string_view(policy.victim) == "oldest";
     summary.push_back(
         SummaryRow(fmt::format("{}: mean, {}", policy.name, kBase), "cycles",

@@ -51,10 +51,11 @@ struct Average {
 
 // `path` for all pairs that `has` names; kLarger falls back on kPreemption.
 template <class Has>
-Average AverageOf(const Results& results, std::string_view path, Has has) {
+Average AverageOf(const Results& results, const ExperimentOptions& options,
+                  std::string_view path, Has has) {
   Average average;
-  for (const std::string_view background : kFigureBackgrounds) {
-    for (const std::string_view event : kFigureEvents) {
+  for (const std::string_view background : FigureBackgrounds(options)) {
+    for (const std::string_view event : FigureEvents(options)) {
       if (!has(background)) continue;
       const bool larger =
           path == kLarger && NeedsMoreRegisters(background, event);
@@ -69,8 +70,8 @@ Average AverageOf(const Results& results, std::string_view path, Has has) {
 
 std::vector<Job> Fig12Jobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
-  for (const std::string_view background : kFigureBackgrounds) {
-    for (const std::string_view event : kFigureEvents) {
+  for (const std::string_view background : FigureBackgrounds(options)) {
+    for (const std::string_view event : FigureEvents(options)) {
       for (const std::string_view path : {kDraining, kPreemption, kLarger}) {
         if (path == kLarger && !NeedsMoreRegisters(background, event)) continue;
         for (uint32_t run = 0; run < (options.quick ? 1 : kRuns); ++run) {
@@ -95,13 +96,13 @@ std::vector<Job> Fig12Jobs(const ExperimentOptions& options) {
   return jobs;
 }
 
-Json Fig12(const Results& results, const ExperimentOptions&) {
+Json Fig12(const Results& results, const ExperimentOptions& options) {
   Json rows = Json::array();
   Json panels = Json::array();
-  for (const std::string_view background : kFigureBackgrounds) {
+  for (const std::string_view background : FigureBackgrounds(options)) {
     Json groups = Json::array();
     std::array<Json, 2> bars;
-    for (const std::string_view event : kFigureEvents) {
+    for (const std::string_view event : FigureEvents(options)) {
       groups.push_back(event);
       for (const std::string_view path : {kDraining, kPreemption, kLarger}) {
         const std::vector<double> latencies =
@@ -137,8 +138,8 @@ Json Fig12(const Results& results, const ExperimentOptions&) {
   Json summary = Json::array();
   const auto compare = [&](const char* what, std::string_view path, auto has,
                            double paper_mean, double paper_tail) {
-    const Average draining = AverageOf(results, kDraining, has);
-    const Average preemption = AverageOf(results, path, has);
+    const Average draining = AverageOf(results, options, kDraining, has);
+    const Average preemption = AverageOf(results, options, path, has);
     summary.push_back(SummaryRow(
         fmt::format("preemption over draining, mean, {}", what), "x",
         paper_mean,
@@ -169,13 +170,13 @@ Json Fig12(const Results& results, const ExperimentOptions&) {
 }
 
 // EDGE VI-A's launch latencies with the scheduling latencies of Fig. 12.
-Json Fig1(const Results& results, const ExperimentOptions&) {
+Json Fig1(const Results& results, const ExperimentOptions& options) {
   constexpr double kCudaMicroseconds = 5.0;
   constexpr double kEdgeMicroseconds = 1.1;
   constexpr double kCyclesPerMicrosecond = 700;
   const auto all = [](std::string_view) { return true; };
   const auto scheduling = [&](std::string_view path) {
-    return Mean(AverageOf(results, path, all).means).value_or(0) /
+    return Mean(AverageOf(results, options, path, all).means).value_or(0) /
            kCyclesPerMicrosecond;
   };
   struct Bar {
