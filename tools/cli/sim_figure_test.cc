@@ -1,0 +1,102 @@
+// `carillon sim figure` as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tools/cli/cli_runner.h"
+
+namespace carillon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class SimFigure : public testing::Test {
+ protected:
+  SimFigure() : folder_(testing::TempDir() + "/figures") {
+    fs::remove_all(folder_);
+  }
+
+  static Json ParseFile(const std::string& path) {
+    std::ifstream file(path);
+    return Json::parse(file, nullptr, false);
+  }
+  size_t Runs() const {
+    size_t runs = 0;
+    for (const auto& entry : fs::directory_iterator(folder_ + "/runs")) {
+      runs += entry.path().extension() == ".json";
+    }
+    return runs;
+  }
+
+  const std::string folder_;
+};
+
+TEST_F(SimFigure, RunsAFigureAndDrawsIt) {
+  const CliResult first = RunCli(
+      {"sim", "figure", "fig12", "--quick", "--jobs", "2", "--out", folder_});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out,
+              AllOf(HasSubstr("preemption over draining, mean, all"),
+                    HasSubstr("BACKGROUND  EVENT  WAY"), HasSubstr("2.6")));
+  EXPECT_THAT(first.err, AllOf(HasSubstr("9 of 9 runs"),
+                               HasSubstr("wrote " + folder_ + "/fig12.png")));
+  const Json document = ParseFile(folder_ + "/fig12.json");
+  ASSERT_FALSE(document.is_discarded());
+  EXPECT_EQ(document["figure"], "fig12");
+  EXPECT_EQ(document["gpu"], "edge_table2");
+  EXPECT_EQ(document["quick"], true);
+  EXPECT_EQ(document["tables"][0]["rows"].size(), 9u);
+  std::ifstream png(folder_ + "/fig12.png", std::ios::binary);
+  std::string magic(8, '\0');
+  png.read(magic.data(), 8);
+  EXPECT_EQ(magic, "\x89PNG\r\n\x1a\n");
+  ASSERT_EQ(Runs(), 9u);
+
+  // Its runs are there already; another figure is made of them.
+  const auto newest = [&] {
+    fs::file_time_type time = fs::file_time_type::min();
+    for (const auto& entry : fs::directory_iterator(folder_ + "/runs")) {
+      time = std::max(time, entry.last_write_time());
+    }
+    return time;
+  };
+  const auto before = newest();
+  const CliResult second = RunCli({"sim", "figure", "fig1", "fig12", "--quick",
+                                   "--out", folder_, "-o", "json"});
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(second.json()["fig12"], document);
+  EXPECT_EQ(second.json()["fig1"]["figure"], "fig1");
+  EXPECT_EQ(Runs(), 9u);
+  EXPECT_EQ(newest(), before);
+}
+
+TEST_F(SimFigure, SaysWhichThereAre) {
+  const CliResult list = RunCli({"sim", "figure"});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_THAT(list.out, AllOf(HasSubstr("FIGURE"), HasSubstr("fig11"),
+                              HasSubstr("th5.9")));
+  const CliResult json = RunCli({"sim", "figure", "-o", "json"});
+  EXPECT_GE(json.json()["figures"].size(), 7u);
+  const CliResult wrong = RunCli({"sim", "figure", "fig2"});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_THAT(wrong.err, HasSubstr("there is no figure 'fig2'; there are fig1, "
+                                   "fig11, fig12"));
+  EXPECT_THAT(wrong.out, Not(HasSubstr("fig12")));
+}
+
+TEST_F(SimFigure, SaysWhereItCannotWrite) {
+  const CliResult result =
+      RunCli({"sim", "figure", "fig12", "--quick", "--out", "/proc/nowhere"});
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("cannot make /proc/nowhere/runs"));
+}
+
+}  // namespace
+}  // namespace carillon::cli
