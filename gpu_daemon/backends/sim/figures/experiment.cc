@@ -20,6 +20,8 @@ constexpr Experiment kExperiments[] = {
     {"th5.10", "Use of the register file", &Th5_9Jobs, &Th5_10},
     {"th5.14", "CONV1's IPC beside reserved SMs and blocks", &Th5_14Jobs,
      &Th5_14},
+    {"th5.16", "CONV1 and memcached: priorities and reservations", &Th5_16Jobs,
+     &Th5_16},
 };
 
 }  // namespace

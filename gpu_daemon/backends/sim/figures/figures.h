@@ -26,8 +26,11 @@ Json Fig13(const Results& results, const ExperimentOptions& options);
 std::vector<Job> Th5_9Jobs(const ExperimentOptions& options);
 Json Th5_9(const Results& results, const ExperimentOptions& options);
 Json Th5_10(const Results& results, const ExperimentOptions& options);
+// reservation.cc
 std::vector<Job> Th5_14Jobs(const ExperimentOptions& options);
 Json Th5_14(const Results& results, const ExperimentOptions& options);
+std::vector<Job> Th5_16Jobs(const ExperimentOptions& options);
+Json Th5_16(const Results& results, const ExperimentOptions& options);
 
 // Of Figs. 12 and 13; of a quick one two of each.
 std::span<const std::string_view> FigureBackgrounds(

@@ -1,5 +1,4 @@
-// Figs. 5.9, 5.10 and 5.14 of the thesis: what backgrounds leave free, and what
-// they do without a part.
+// Figs. 5.9 and 5.10 of the thesis: what backgrounds leave free.
 #include <string>
 
 #include "fmt/format.h"
@@ -45,23 +44,6 @@ Json ShareFigure(const Results& results, const char* what, double paper,
          {"bars", {{{"label", "alone"}, {"values", values}}}}}}}};
 }
 
-struct Reserved {
-  const char* name;
-  const char* key;
-  uint32_t count;
-};
-constexpr Reserved kReserved[] = {
-    {"none", "edge.reserve_sms", 0},     {"SM-1", "edge.reserve_sms", 1},
-    {"SM-4", "edge.reserve_sms", 4},     {"SM-5", "edge.reserve_sms", 5},
-    {"SM-6", "edge.reserve_sms", 6},     {"SM-7", "edge.reserve_sms", 7},
-    {"SM-8", "edge.reserve_sms", 8},     {"CTA-1", "edge.reserve_blocks", 1},
-    {"CTA-2", "edge.reserve_blocks", 2},
-};
-
-std::string NameOf(const Reserved& reserved) {
-  return fmt::format("th5.14/{}", reserved.name);
-}
-
 }  // namespace
 
 std::vector<Job> Th5_9Jobs(const ExperimentOptions& options) {
@@ -94,59 +76,6 @@ Json Th5_10(const Results& results, const ExperimentOptions&) {
         return totals["register_cycles"].get<double>() /
                (totals["sm_cycles"].get<double>() * 65536);
       });
-}
-
-std::vector<Job> Th5_14Jobs(const ExperimentOptions& options) {
-  std::vector<Job> jobs;
-  for (const Reserved& reserved : kReserved) {
-    Job job = MakeJob(NameOf(reserved), options);
-    job.background = "CONV1";
-    // Of a quick GPU's two SMs one must stay.
-    const uint32_t count =
-        options.quick && reserved.count > 1 ? 1 : reserved.count;
-    job.overrides.emplace_back(reserved.key, std::to_string(count));
-    if (std::string_view(reserved.key) == "edge.reserve_blocks") {
-      // MemC's event, which the places are kept for.
-      job.overrides.emplace_back("edge.reserve_registers", "28");
-    }
-    jobs.push_back(std::move(job));
-  }
-  return jobs;
-}
-
-Json Th5_14(const Results& results, const ExperimentOptions&) {
-  const auto cycles = [&](const Reserved& reserved) {
-    return results.at(NameOf(reserved))["cycles"].get<double>();
-  };
-  Json rows = Json::array();
-  Json groups = Json::array();
-  Json values = Json::array();
-  Json summary = Json::array();
-  for (const Reserved& reserved : kReserved) {
-    const double ipc = cycles(kReserved[0]) / cycles(reserved);
-    rows.push_back({reserved.name, cycles(reserved), Number(ipc)});
-    if (reserved.count == 0) continue;
-    groups.push_back(reserved.name);
-    values.push_back(Number(ipc));
-    const std::string_view name = reserved.name;
-    if (name == "SM-6" || name == "SM-8") {
-      summary.push_back(SummaryRow(fmt::format("IPC with {}", name), "x",
-                                   name == "SM-6" ? 1.0 : 0.85, Number(ipc)));
-    }
-  }
-  return {{"conditions",
-           {"CONV1 alone, with SMs or blocks of each SM set aside; the i-cache "
-            "reservation of the thesis is not modelled"}},
-          {"tables",
-           {{{"title", "CONV1"},
-             {"columns", {"reserved", "cycles", "IPC to none"}},
-             {"rows", rows}}}},
-          {"summary", summary},
-          {"panels",
-           {{{"title", "CONV1's IPC relative to no reservation"},
-             {"log", false},
-             {"groups", groups},
-             {"bars", {{{"label", "IPC"}, {"values", values}}}}}}}};
 }
 
 }  // namespace carillon::sim::figures
