@@ -160,7 +160,6 @@ class JobRun {
       }
     }
     if (!status_.ok()) return status_;
-    const timing::Statistics statistics = gpu_.statistics();
     // Events that have arrived get their places in the end.
     tick_ = kNever;
     gpu_.Run();
@@ -169,7 +168,7 @@ class JobRun {
                 {"launches", launches_},
                 {"warp_instructions", warp_instructions_}};
     if (events_ != nullptr) result["events"] = log_.ToJson();
-    result["statistics"] = TotalsOf(statistics);
+    result["statistics"] = TotalsOf(statistics_);
     return result;
   }
 
@@ -193,6 +192,8 @@ class JobRun {
         StartBackground();
       } else {
         done_ = true;
+        // Now: the next turn's end is past the background's.
+        statistics_ = gpu_.statistics();
       }
       return;
     }
@@ -249,6 +250,7 @@ class JobRun {
   GridId background_grid_ = 0;
   uint32_t run_ = 0;
   bool done_ = false;
+  timing::Statistics statistics_;  // when it was done
   Cycle ended_ = 0;
   uint64_t launches_ = 0;
   uint64_t warp_instructions_ = 0;

@@ -64,6 +64,8 @@ TEST(RunJob, AloneItIsTheIsolatedRun) {
   EXPECT_GT((*result)["cycles"], 300);
   EXPECT_EQ((*result)["warp_instructions"],
             (*result)["statistics"]["instructions"]);
+  // The SM's time ends with the background.
+  EXPECT_EQ((*result)["statistics"]["sm_cycles"], (*result)["cycles"]);
 }
 
 TEST(RunJob, EveryEventIsRungCheckedAndLogged) {
