@@ -36,6 +36,9 @@ class Background {
   // In words: "512x512 matrices".
   const std::string& size() const { return size_; }
 
+  // Of a thread, to launch it with; 0: what its kernels need.
+  virtual uint32_t registers() const { return 0; }
+
   // Fills the buffers by the seed and goes back to the first launch.
   void Start(uint32_t seed);
   // The next launch, once the one before has ended. None: that was the last.

@@ -48,6 +48,9 @@ uint32_t EventRegisters(std::string_view event);
 inline constexpr const char* kRegistersCondition =
     "IPv4 and IPv6 get 16 registers a thread, so that they fit BP's as in the "
     "papers; MemC and IPSec need more than BP and BFS have";
+inline constexpr const char* kConvCondition =
+    "CONV1 and CONV2 get 32 registers a thread, so that all of their 256 "
+    "blocks are resident, as in EDGE's artifact: each runs to the kernel's end";
 
 inline Json SummaryRow(std::string what, std::string unit, Json paper,
                        Json ours) {

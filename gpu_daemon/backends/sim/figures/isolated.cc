@@ -8,9 +8,9 @@
 namespace carillon::sim::figures {
 namespace {
 
-absl::StatusOr<timing::GridResult> RunOne(timing::Gpu& gpu, Launch launch,
-                                          timing::LaunchOrigin origin) {
-  const auto grid = gpu.Submit(std::move(launch), {.origin = origin});
+absl::StatusOr<timing::GridResult> RunOne(
+    timing::Gpu& gpu, Launch launch, const timing::SubmitOptions& options) {
+  const auto grid = gpu.Submit(std::move(launch), options);
   if (!grid.ok()) return grid.status();
   gpu.Run();
   timing::GridResult result = *gpu.result(*grid);
@@ -29,7 +29,7 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
   IsolatedRun run;
   while (auto launch = background.Next()) {
     const auto result =
-        RunOne(gpu, *std::move(launch), timing::LaunchOrigin::kHost);
+        RunOne(gpu, *std::move(launch), {.registers = background.registers()});
     if (!result.ok()) return result.status();
     run.cycles = result->completed;
     run.warp_instructions += result->warp_instructions;
@@ -51,8 +51,8 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
   for (uint32_t i = 0; i < events; ++i) {
     const uint32_t slot = i % event.slots();
     event.Prepare(slot);
-    const auto result =
-        RunOne(gpu, event.launch(slot), timing::LaunchOrigin::kDevice);
+    const auto result = RunOne(gpu, event.launch(slot),
+                               {.origin = timing::LaunchOrigin::kDevice});
     if (!result.ok()) return result.status();
     sum += result->completed - result->dispatched;
     run.warp_instructions += result->warp_instructions;

@@ -197,7 +197,8 @@ class JobRun {
       }
       return;
     }
-    const auto grid = gpu_.Submit(*std::move(launch), {});
+    const auto grid = gpu_.Submit(*std::move(launch),
+                                  {.registers = background_->registers()});
     status_.Update(grid.status());
     if (grid.ok()) background_grid_ = *grid;
     ++launches_;

@@ -192,7 +192,8 @@ Json Fig13(const Results& results, const ExperimentOptions& options) {
         "slowdown: mean cycles over those alone, the wait for a place "
         "included; one run of the background; averages over pairs of event and "
         "background",
-        "reservation: 8 of the 16 SMs take events only", kRegistersCondition}},
+        "reservation: 8 of the 16 SMs take events only", kRegistersCondition,
+        kConvCondition}},
       {"tables", tables},
       {"summary", summary},
       {"panels", panels}};

@@ -57,7 +57,8 @@ std::vector<Job> Th5_9Jobs(const ExperimentOptions& options) {
 Json Th5_9(const Results& results, const ExperimentOptions&) {
   return ShareFigure(
       results, "cycles in which an SM has a free context", 50,
-      {"a context: a warp of 8 registers, in a block of its own; the mean of "
+      {kConvCondition,
+       "a context: a warp of 8 registers, in a block of its own; the mean of "
        "all SMs over all cycles, those without a block included"},
       [](const Json& totals) {
         const auto sm_cycles = totals["sm_cycles"].get<double>();
@@ -71,7 +72,8 @@ Json Th5_9(const Results& results, const ExperimentOptions&) {
 Json Th5_10(const Results& results, const ExperimentOptions&) {
   return ShareFigure(
       results, "registers in use", 60,
-      {"the mean of all SMs over all cycles, of 65,536 registers"},
+      {kConvCondition,
+       "the mean of all SMs over all cycles, of 65,536 registers"},
       [](const Json& totals) {
         return totals["register_cycles"].get<double>() /
                (totals["sm_cycles"].get<double>() * 65536);

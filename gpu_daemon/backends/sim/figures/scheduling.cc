@@ -158,7 +158,7 @@ Json Fig12(const Results& results, const ExperimentOptions& options) {
             "5000) cycles; 3 runs of each background, with seeds of their own",
             "the papers' averages: over pairs of event and background; tail: "
             "the mean of the top 5 %",
-            kRegistersCondition}},
+            kRegistersCondition, kConvCondition}},
           {"tables",
            {{{"title", "Scheduling latency, cycles"},
              {"columns",
