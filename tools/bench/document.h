@@ -22,9 +22,9 @@ absl::Status WriteDocument(const std::string& directory, std::string_view name,
                            const Json& document, std::string_view plotter,
                            std::vector<std::string>* written);
 
-// A file of the tree ("gpu_daemon/gpud"): among this binary's runfiles, those of
-// the test that runs it, in $CARILLON_BIN_DIR (as given or without its folders),
-// or beside this binary; empty if there is none.
+// A file of the tree ("gpu_daemon/gpud"): among this binary's runfiles, those
+// of the test that runs it, in $CARILLON_BIN_DIR (as given or without its
+// folders), or beside this binary; empty if there is none.
 std::string Runfile(std::string_view path);
 
 }  // namespace carillon::bench
