@@ -67,7 +67,7 @@ struct Access {
   uint32_t bytes = 0;  // of each lane
   LaneMask mask = 0;
   // Of the space; of lanes in the mask.
-  alignas(64) std::array<uint64_t, kLanes> address{};
+  alignas(kLaneAlignment) std::array<uint64_t, kLanes> address{};
 };
 
 // What executes warps, one at a time: an SM, or a host thread. Not thread safe.
@@ -93,8 +93,8 @@ struct Core {
   // Of each operation: the segment that it touched last.
   std::vector<size_t> hints;
   // Bytes for the lanes that are not active.
-  alignas(64) std::array<std::byte, 64> nowhere{};
-  alignas(64) std::array<std::byte*, kLanes> host{};
+  alignas(kLaneAlignment) std::array<std::byte, 64> nowhere{};
+  alignas(kLaneAlignment) std::array<std::byte*, kLanes> host{};
 };
 
 class Block;
