@@ -2,7 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <span>
 
 #include "gpu_daemon/backends/sim/lower/lower.h"
 
@@ -68,11 +68,12 @@ Launch KernelRunner::MakeLaunch(const char* kernel, Dim3 grid, Dim3 block,
   if (launch.kernel == nullptr) {
     Check(absl::NotFoundError(kernel));
   }
-  const size_t bytes = wide.size() * 8;
-  launch.parameters.resize(bytes + narrow.size() * 4);
-  std::memcpy(launch.parameters.data(), wide.data(), bytes);
-  std::memcpy(launch.parameters.data() + bytes, narrow.data(),
-              narrow.size() * 4);
+  const auto add = [&](std::span<const std::byte> bytes) {
+    launch.parameters.insert(launch.parameters.end(), bytes.begin(),
+                             bytes.end());
+  };
+  add(std::as_bytes(std::span(wide)));
+  add(std::as_bytes(std::span(narrow)));
   return launch;
 }
 
