@@ -110,7 +110,9 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
   launch.dynamic_shared_bytes =
       kernel.is_users() ? kmd.shared_bytes : kmd.total_shared();
   launch.parameters.assign(code.entry->source->ParameterBytes(), std::byte{0});
-  std::memcpy(launch.parameters.data(), args, kernel.args_size);
+  if (kernel.args_size != 0) {
+    std::memcpy(launch.parameters.data(), args, kernel.args_size);
+  }
   *engine->status = simt::kFailNone;
   if (!kernel.is_users()) {
     std::memcpy(

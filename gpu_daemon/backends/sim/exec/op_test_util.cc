@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "fmt/format.h"
@@ -146,9 +146,8 @@ absl::StatusOr<FunctionalGpu::Result> Bench::Run(
                 .dynamic_shared_bytes = dynamic_shared_bytes,
                 .id = 77};
   if (launch.kernel == nullptr) return absl::NotFoundError(std::string(kernel));
-  launch.parameters.resize(parameters.size() * 8);
-  std::memcpy(launch.parameters.data(), parameters.data(),
-              launch.parameters.size());
+  const auto bytes = std::as_bytes(std::span(parameters));
+  launch.parameters.assign(bytes.begin(), bytes.end());
   printed.clear();
   options.printed = &printed;
   return FunctionalGpu(&memory_, options).Run(launch);
