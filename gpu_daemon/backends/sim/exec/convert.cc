@@ -123,135 +123,187 @@ template <class D, class S>
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-template <class D, class S>
-constexpr bool kFloats =
-    std::is_floating_point_v<D>&& std::is_floating_point_v<S>;
+// --- Floats to floats.
 
 template <class D, class S>
-[[gnu::always_inline]] inline D Converted(S x, const Semantics& s) {
-  if constexpr (kFloats<D, S>) {
-    if (sizeof(S) == 4 && s.flush) x = static_cast<S>(Flushed(x));
-    D result{};
-    if constexpr (sizeof(D) == sizeof(S)) {
-      result = s.integral ? Integral(x, s.rounding) : x;
-      result = CanonicalOf(result, x);
-    } else if constexpr (sizeof(D) > sizeof(S)) {
-      result = static_cast<D>(x);
-    } else {
-      result = Canonical(static_cast<D>(x));
-      if (x == x) {
-        const S back = static_cast<S>(result);
-        result = Directed(x, result,
-                          back < x   ? -1
-                          : back > x ? 1
-                                     : 0,
-                          s.rounding);
-      }
-    }
-    if (s.saturate) result = Saturated(result);
-    if (sizeof(D) == 4 && s.flush) result = static_cast<D>(Flushed(result));
-    return result;
-  } else if constexpr (std::is_floating_point_v<D>) {
-    D result = static_cast<D>(x);
-    if (s.rounding != Rounding::kNearest) {
-      result = Directed(x, result, CompareWhole(result, x), s.rounding);
-    }
-    return s.saturate ? Saturated(result) : result;
-  } else if constexpr (std::is_floating_point_v<S>) {
-    if (sizeof(S) == 4 && s.flush) x = static_cast<S>(Flushed(x));
-    return ToWhole<D>(x, s.rounding);
+[[gnu::always_inline]] inline D Converted(S x, uint8_t modifiers) {
+  const auto rounding = static_cast<Rounding>(modifiers & kConvertRounding);
+  const bool flush = (modifiers & kConvertFlush) != 0;
+  if (sizeof(S) == 4 && flush) x = static_cast<S>(Flushed(x));
+  D result{};
+  if constexpr (sizeof(D) == sizeof(S)) {
+    result = (modifiers & kConvertIntegral) != 0 ? Integral(x, rounding) : x;
+    result = CanonicalOf(result, x);
+  } else if constexpr (sizeof(D) > sizeof(S)) {
+    result = static_cast<D>(x);
   } else {
-    if (!s.saturate) return static_cast<D>(x);
-    const auto value = static_cast<__int128>(x);
-    const auto least = static_cast<__int128>(std::numeric_limits<D>::lowest());
-    const auto most = static_cast<__int128>(std::numeric_limits<D>::max());
-    return static_cast<D>(value < least ? least : value > most ? most : value);
+    result = Canonical(static_cast<D>(x));
+    if (x == x) {
+      const S back = static_cast<S>(result);
+      result = Directed(x, result, back < x ? -1 : back > x ? 1 : 0, rounding);
+    }
+  }
+  if ((modifiers & kConvertSaturate) != 0) result = Saturated(result);
+  if (sizeof(D) == 4 && flush) result = static_cast<D>(Flushed(result));
+  return result;
+}
+
+// The modifiers (ConvertVariant()) of the common ones are known to the compiler.
+constexpr uint8_t kAnyModifiers = 0xff;
+template <class D, class S, uint8_t kModifiers>
+void FloatFromFloat(const Op& op, Warp& warp, LaneMask mask) {
+  const uint8_t modifiers =
+      kModifiers == kAnyModifiers ? op.variant : kModifiers;
+  const S* const from = warp.From<S>(op.operands[1]);
+  ForLanes(mask, warp.To<D>(op.operands[0]),
+           [=](uint32_t i) { return Converted<D>(from[i], modifiers); });
+}
+
+// --- The common ones of whole numbers, in registers of their sizes.
+
+// To R from F, which holds a T: the bits of R that T has not are its sign.
+template <class R, class T, class F>
+void Extend(const Op& op, Warp& warp, LaneMask mask) {
+  const F* const from = warp.From<F>(op.operands[1]);
+  ForLanes(mask, warp.To<R>(op.operands[0]),
+           [=](uint32_t i) { return static_cast<R>(static_cast<T>(from[i])); });
+}
+template <class D, class S>
+void NearestFromWhole(const Op& op, Warp& warp, LaneMask mask) {
+  const S* const from = warp.From<S>(op.operands[1]);
+  ForLanes(mask, warp.To<D>(op.operands[0]),
+           [=](uint32_t i) { return static_cast<D>(from[i]); });
+}
+template <class D, class S, Rounding kRounding>
+void WholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
+  const S* const from = warp.From<S>(op.operands[1]);
+  ForLanes(mask, warp.To<D>(op.operands[0]),
+           [=](uint32_t i) { return ToWhole<D>(from[i], kRounding); });
+}
+
+// --- All others of whole numbers, by way of 64 bits, which hold each of them.
+
+struct Wide {
+  uint64_t of[kLanes];
+};
+
+// The lowest bits, with their sign in all bits above.
+void Wrap(WholeNumber type, Wide& x) {
+  const uint32_t above = 64 - type.bits;
+  for (uint64_t& value : x.of) {
+    value <<= above;
+    value = type.is_signed
+                ? static_cast<uint64_t>(static_cast<int64_t>(value) >> above)
+                : value >> above;
+  }
+}
+template <class F>
+[[gnu::always_inline]] inline void Copy(const F* from, Wide& x) {
+  for (uint32_t i = 0; i < kLanes; ++i) x.of[i] = from[i];
+}
+Wide Read(Warp& warp, Slot slot, WholeNumber type) {
+  Wide x;
+  if (type.register_bytes == 2) {
+    Copy(warp.From<uint16_t>(slot), x);
+  } else if (type.register_bytes == 4) {
+    Copy(warp.From<uint32_t>(slot), x);
+  } else {
+    Copy(warp.From<uint64_t>(slot), x);
+  }
+  Wrap(type, x);
+  return x;
+}
+template <class R>
+[[gnu::always_inline]] inline void WriteAs(Warp& warp, LaneMask mask, Slot slot,
+                                           const Wide& x) {
+  ForLanes(mask, warp.To<R>(slot),
+           [&](uint32_t i) { return static_cast<R>(x.of[i]); });
+}
+void Write(Warp& warp, LaneMask mask, Slot slot, WholeNumber type,
+           const Wide& x) {
+  if (type.register_bytes == 2) {
+    WriteAs<uint16_t>(warp, mask, slot, x);
+  } else if (type.register_bytes == 4) {
+    WriteAs<uint32_t>(warp, mask, slot, x);
+  } else {
+    WriteAs<uint64_t>(warp, mask, slot, x);
   }
 }
 
-// R and F: the registers, unsigned, in which D and S are. The modifiers
-// (ConvertVariant()) of the common ones are known to the compiler.
-constexpr uint8_t kAnyModifiers = 0xff;
-template <class D, class S, class R, class F, uint8_t kModifiers>
-void Convert(const Op& op, Warp& warp, LaneMask mask) {
-  const uint8_t modifiers =
-      kModifiers == kAnyModifiers ? op.variant : kModifiers;
-  Semantics s;
-  s.rounding = static_cast<Rounding>(modifiers & 3);
-  s.flush = (modifiers & 4) != 0;
-  s.saturate = (modifiers & 8) != 0;
-  s.integral = (modifiers & 16) != 0;
-  const F* const from = warp.From<F>(op.operands[1]);
-  ForLanes(mask, warp.To<R>(op.operands[0]), [=](uint32_t i) {
-    S x;
-    if constexpr (std::is_floating_point_v<S>) {
-      x = __builtin_bit_cast(S, from[i]);
-    } else {
-      x = static_cast<S>(from[i]);
+uint64_t Most(WholeNumber type) {
+  return ~uint64_t{0} >> (64 - type.bits + (type.is_signed ? 1 : 0));
+}
+uint64_t Least(WholeNumber type) { return type.is_signed ? ~Most(type) : 0; }
+
+void AnyWholeFromWhole(const Op& op, Warp& warp, LaneMask mask) {
+  Wide x = Read(warp, op.operands[1], op.from);
+  if ((op.variant & kConvertSaturate) == 0) {
+    Wrap(op.to, x);
+  } else if (op.from.is_signed) {
+    const auto least = static_cast<int64_t>(Least(op.to));
+    const auto most = static_cast<int64_t>(Most(op.to) & INT64_MAX);
+    for (uint64_t& value : x.of) {
+      const auto number = static_cast<int64_t>(value);
+      value = static_cast<uint64_t>(number < least  ? least
+                                    : number > most ? most
+                                                    : number);
     }
-    const D y = Converted<D>(x, s);
-    if constexpr (std::is_floating_point_v<D>) {
-      return __builtin_bit_cast(R, y);
+  } else {
+    const uint64_t most = Most(op.to);
+    for (uint64_t& value : x.of) value = value < most ? value : most;
+  }
+  Write(warp, mask, op.operands[0], op.to, x);
+}
+
+template <class S>
+void AnyWholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
+  const S* const from = warp.From<S>(op.operands[1]);
+  const auto rounding = static_cast<Rounding>(op.variant & kConvertRounding);
+  const bool flush = sizeof(S) == 4 && (op.variant & kConvertFlush) != 0;
+  const uint64_t most = Most(op.to);
+  const uint64_t least = Least(op.to);
+  // The first that is too large, exactly.
+  const double beyond = 2 * static_cast<double>(most / 2 + 1);
+  const double lowest = op.to.is_signed ? -beyond : 0;
+  Wide x;
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    const double whole =
+        Integral<double>(flush ? Flushed(from[i]) : from[i], rounding);
+    if (whole != whole) {
+      x.of[i] = 0;
+    } else if (whole >= beyond) {
+      x.of[i] = most;
+    } else if (whole < lowest) {
+      x.of[i] = least;
     } else {
-      return static_cast<R>(y);  // with the sign of D, if R is wider
+      x.of[i] = whole < 0 ? static_cast<uint64_t>(static_cast<int64_t>(whole))
+                          : static_cast<uint64_t>(whole);
     }
+  }
+  Write(warp, mask, op.operands[0], op.to, x);
+}
+
+template <class D, class S>
+[[gnu::always_inline]] inline D FromWhole(S x, uint8_t modifiers) {
+  const auto rounding = static_cast<Rounding>(modifiers & kConvertRounding);
+  D result = static_cast<D>(x);
+  if (rounding != Rounding::kNearest) {
+    result = Directed(x, result, CompareWhole(result, x), rounding);
+  }
+  return (modifiers & kConvertSaturate) != 0 ? Saturated(result) : result;
+}
+template <class D>
+void AnyFloatFromWhole(const Op& op, Warp& warp, LaneMask mask) {
+  const Wide x = Read(warp, op.operands[1], op.from);
+  const uint8_t modifiers = op.variant;
+  const bool is_signed = op.from.is_signed;
+  ForLanes(mask, warp.To<D>(op.operands[0]), [&](uint32_t i) {
+    return is_signed ? FromWhole<D>(static_cast<int64_t>(x.of[i]), modifiers)
+                     : FromWhole<D>(x.of[i], modifiers);
   });
 }
 
-template <class D, class S, class R, class F>
-Handler WithModifiers(const Semantics& s) {
-  constexpr bool kAnyFloat =
-      std::is_floating_point_v<D> || std::is_floating_point_v<S>;
-  const uint8_t modifiers = ConvertVariant(s);
-  if (!kAnyFloat && (modifiers & ~8) != 0) return nullptr;
-  constexpr bool kPlain = sizeof(D) == sizeof(R) && sizeof(S) == sizeof(F);
-  if constexpr (kPlain || !kAnyFloat) {
-    if (modifiers == 0) return &Convert<D, S, R, F, 0>;
-  }
-  if constexpr (kPlain && kAnyFloat) {
-    if (modifiers == 1) return &Convert<D, S, R, F, 1>;
-  }
-  return &Convert<D, S, R, F, kAnyModifiers>;
-}
-
-// Registers: as wide as the type, or any that is wider.
-template <class T, class G>
-Handler ForRegister(uint8_t bytes, G g) {
-  if constexpr (sizeof(T) <= 2) {
-    if (bytes == 2) return g.template operator()<uint16_t>();
-  }
-  if constexpr (sizeof(T) <= 4) {
-    if (bytes == 4) return g.template operator()<uint32_t>();
-  }
-  if (bytes == 8) return g.template operator()<uint64_t>();
-  return nullptr;
-}
-// A float's register has its size.
-template <class T, class G>
-Handler ForValue(uint8_t bytes, G g) {
-  if constexpr (std::is_same_v<T, float>) {
-    return bytes == 4 ? g.template operator()<uint32_t>() : nullptr;
-  } else if constexpr (std::is_same_v<T, double>) {
-    return bytes == 8 ? g.template operator()<uint64_t>() : nullptr;
-  } else {
-    return ForRegister<T>(bytes, g);
-  }
-}
-template <class G>
-Handler ForType(Type type, G g) {
-  switch (type) {
-    case Type::kU8:
-      return g.template operator()<uint8_t>();
-    case Type::kS8:
-      return g.template operator()<int8_t>();
-    case Type::kF32:
-      return g.template operator()<float>();
-    case Type::kF64:
-      return g.template operator()<double>();
-    default:
-      return ForWholeNumbers(type, g);
-  }
-}
+// --- Floats to f16 and back.
 
 void HalfFromSingle(const Op& op, Warp& warp, LaneMask mask) {
   const float* const from = warp.From<float>(op.operands[1]);
@@ -273,6 +325,96 @@ void FromHalf(const Op& op, Warp& warp, LaneMask mask) {
   });
 }
 
+// --- Finding them.
+
+template <class D, class S>
+Handler FindFloatFromFloat(uint8_t modifiers) {
+  return modifiers == 0 ? &FloatFromFloat<D, S, 0>
+                        : &FloatFromFloat<D, S, kAnyModifiers>;
+}
+
+template <class R, class F>
+Handler FindExtend(WholeNumber type) {
+  if (type.bits >= 8 * sizeof(R)) return &Extend<R, R, F>;
+  if (type.bits == 8) {
+    return type.is_signed ? &Extend<R, int8_t, F> : &Extend<R, uint8_t, F>;
+  }
+  if constexpr (sizeof(R) > 2) {
+    if (type.bits == 16) {
+      return type.is_signed ? &Extend<R, int16_t, F> : &Extend<R, uint16_t, F>;
+    }
+  }
+  if constexpr (sizeof(R) > 4 && sizeof(F) > 2) {
+    if (type.bits == 32) {
+      return type.is_signed ? &Extend<R, int32_t, F> : &Extend<R, uint32_t, F>;
+    }
+  }
+  return nullptr;
+}
+template <class R>
+Handler FindExtendTo(WholeNumber type, uint8_t from_bytes) {
+  switch (from_bytes) {
+    case 2:
+      return FindExtend<R, uint16_t>(type);
+    case 4:
+      return FindExtend<R, uint32_t>(type);
+    default:
+      return FindExtend<R, uint64_t>(type);
+  }
+}
+Handler FindWholeFromWhole(WholeNumber to, WholeNumber from,
+                           uint8_t modifiers) {
+  if ((modifiers & ~kConvertSaturate) != 0) return nullptr;
+  // Two signs above one another.
+  const bool twice = from.bits < to.bits && from.is_signed && !to.is_signed &&
+                     to.register_bytes * 8 > to.bits;
+  if (modifiers != 0 || twice) return &AnyWholeFromWhole;
+  const WholeNumber type = to.bits <= from.bits ? to : from;
+  switch (to.register_bytes) {
+    case 2:
+      return FindExtendTo<uint16_t>(type, from.register_bytes);
+    case 4:
+      return FindExtendTo<uint32_t>(type, from.register_bytes);
+    default:
+      return FindExtendTo<uint64_t>(type, from.register_bytes);
+  }
+}
+
+// f<T>() for one of 32 or 64 bits in a register of its size.
+template <class F>
+Handler ForCommon(WholeNumber type, F f) {
+  if (type.bits != 8 * type.register_bytes) return nullptr;
+  if (type.bits == 32) {
+    return type.is_signed ? f.template operator()<int32_t>()
+                          : f.template operator()<uint32_t>();
+  }
+  if (type.bits == 64) {
+    return type.is_signed ? f.template operator()<int64_t>()
+                          : f.template operator()<uint64_t>();
+  }
+  return nullptr;
+}
+template <class S>
+Handler FindWholeFromFloat(WholeNumber to, uint8_t modifiers) {
+  const Handler common = ForCommon(to, [&]<class D>() -> Handler {
+    if (modifiers == static_cast<uint8_t>(Rounding::kNearest)) {
+      return &WholeFromFloat<D, S, Rounding::kNearest>;
+    }
+    if (modifiers == static_cast<uint8_t>(Rounding::kZero)) {
+      return &WholeFromFloat<D, S, Rounding::kZero>;
+    }
+    return nullptr;
+  });
+  return common != nullptr ? common : &AnyWholeFromFloat<S>;
+}
+template <class D>
+Handler FindFloatFromWhole(WholeNumber from, uint8_t modifiers) {
+  const Handler common = ForCommon(from, [&]<class S>() -> Handler {
+    return modifiers == 0 ? &NearestFromWhole<D, S> : nullptr;
+  });
+  return common != nullptr ? common : &AnyFloatFromWhole<D>;
+}
+
 }  // namespace
 
 Handler FindConvert(const Semantics& s) {
@@ -285,14 +427,22 @@ Handler FindConvert(const Semantics& s) {
     if (s.type == Type::kF64) return &FromHalf<double>;
     return nullptr;
   }
-  return ForType(s.type, [&]<class D>() -> Handler {
-    return ForType(s.from, [&]<class S>() -> Handler {
-      return ForValue<D>(s.register_bytes, [&]<class R>() -> Handler {
-        return ForValue<S>(s.from_bytes, [&]<class F>() -> Handler {
-          return WithModifiers<D, S, R, F>(s);
-        });
-      });
-    });
+  const uint8_t modifiers = ConvertVariant(s);
+  const WholeNumber to = ConvertTo(s);
+  const WholeNumber from = ConvertFrom(s);
+  const bool to_float = s.type == Type::kF32 || s.type == Type::kF64;
+  const bool from_float = s.from == Type::kF32 || s.from == Type::kF64;
+  if (!from_float && from.bits == 0) return nullptr;
+  if (!to_float && to.bits == 0) return nullptr;
+  // A float's register has its size.
+  if (from_float && s.from_bytes != ptx::BytesOf(s.from)) return nullptr;
+  if (to_float && s.register_bytes != ptx::BytesOf(s.type)) return nullptr;
+  if (!to_float && !from_float) return FindWholeFromWhole(to, from, modifiers);
+  return ForFloats(from_float ? s.from : s.type, [&]<class T>() -> Handler {
+    if (!from_float) return FindFloatFromWhole<T>(from, modifiers);
+    if (!to_float) return FindWholeFromFloat<T>(to, modifiers);
+    return s.type == Type::kF32 ? FindFloatFromFloat<float, T>(modifiers)
+                                : FindFloatFromFloat<double, T>(modifiers);
   });
 }
 

@@ -85,6 +85,8 @@ struct Op {
   MemorySpace space = MemorySpace::kGeneric;
   MemoryOrder order = MemoryOrder::kWeak;
   uint8_t members = 0;  // of kWarpSync: the operand that names them
+  WholeNumber to;       // of a cvt: its result
+  WholeNumber from;     // and source
 };
 
 // Where a memory operation has its address.

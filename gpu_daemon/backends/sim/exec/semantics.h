@@ -231,12 +231,26 @@ struct Semantics {
   uint8_t elements = 1;  // of a vector: 1, 2, 4
 };
 
-// Op::variant of a cvt: all that it is besides its types.
-inline uint8_t ConvertVariant(const Semantics& s) {
-  return static_cast<uint8_t>(static_cast<unsigned>(s.rounding) |
-                              (s.flush ? 4u : 0) | (s.saturate ? 8u : 0) |
-                              (s.integral ? 16u : 0));
-}
+// Op::variant of a cvt: its Rounding, and these.
+enum ConvertModifier : uint8_t {
+  kConvertRounding = 3,
+  kConvertFlush = 4,
+  kConvertSaturate = 8,
+  kConvertIntegral = 16,
+};
+uint8_t ConvertVariant(const Semantics& s);
+
+// A whole number's type, and the register that holds it: with its sign in all
+// bits above, if wider.
+struct WholeNumber {
+  uint8_t bits = 0;
+  bool is_signed = false;
+  uint8_t register_bytes = 0;
+};
+// A cvt's result and source. No bits: it is no whole number, or does not fit
+// into its register.
+WholeNumber ConvertTo(const Semantics& s);
+WholeNumber ConvertFrom(const Semantics& s);
 
 }  // namespace carillon::sim
 
