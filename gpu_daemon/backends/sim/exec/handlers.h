@@ -24,6 +24,7 @@ Handler FindWarpWide(const Semantics& semantics);
 namespace x86_64_v3 {
 Handler FindHandler(const Semantics& semantics);
 }
+// This machine, and this build: builds for sanitizers have the baseline only.
 bool HasX86_64V3();
 Handler FindRare(const Semantics& semantics);
 
