@@ -127,12 +127,12 @@ template <class D, class S>
 
 template <class D, class S>
 [[gnu::always_inline]] inline D Converted(S x, uint8_t modifiers) {
-  const auto rounding = static_cast<Rounding>(modifiers & kConvertRounding);
-  const bool flush = (modifiers & kConvertFlush) != 0;
+  const auto rounding = static_cast<Rounding>(modifiers & kRoundingBits);
+  const bool flush = (modifiers & kFlushBit) != 0;
   if (sizeof(S) == 4 && flush) x = static_cast<S>(Flushed(x));
   D result{};
   if constexpr (sizeof(D) == sizeof(S)) {
-    result = (modifiers & kConvertIntegral) != 0 ? Integral(x, rounding) : x;
+    result = (modifiers & kIntegralBit) != 0 ? Integral(x, rounding) : x;
     result = CanonicalOf(result, x);
   } else if constexpr (sizeof(D) > sizeof(S)) {
     result = static_cast<D>(x);
@@ -143,12 +143,12 @@ template <class D, class S>
       result = Directed(x, result, back < x ? -1 : back > x ? 1 : 0, rounding);
     }
   }
-  if ((modifiers & kConvertSaturate) != 0) result = Saturated(result);
+  if ((modifiers & kSaturateBit) != 0) result = Saturated(result);
   if (sizeof(D) == 4 && flush) result = static_cast<D>(Flushed(result));
   return result;
 }
 
-// The modifiers (ConvertVariant()) of the common ones are known to the compiler.
+// The modifiers (ModifierVariant()) of the common ones are known to the compiler.
 constexpr uint8_t kAnyModifiers = 0xff;
 template <class D, class S, uint8_t kModifiers>
 void FloatFromFloat(const Op& op, Warp& warp, LaneMask mask) {
@@ -237,7 +237,7 @@ uint64_t Least(WholeNumber type) { return type.is_signed ? ~Most(type) : 0; }
 
 void AnyWholeFromWhole(const Op& op, Warp& warp, LaneMask mask) {
   Wide x = Read(warp, op.operands[1], op.from);
-  if ((op.variant & kConvertSaturate) == 0) {
+  if ((op.variant & kSaturateBit) == 0) {
     Wrap(op.to, x);
   } else if (op.from.is_signed) {
     const auto least = static_cast<int64_t>(Least(op.to));
@@ -258,8 +258,8 @@ void AnyWholeFromWhole(const Op& op, Warp& warp, LaneMask mask) {
 template <class S>
 void AnyWholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
   const S* const from = warp.From<S>(op.operands[1]);
-  const auto rounding = static_cast<Rounding>(op.variant & kConvertRounding);
-  const bool flush = sizeof(S) == 4 && (op.variant & kConvertFlush) != 0;
+  const auto rounding = static_cast<Rounding>(op.variant & kRoundingBits);
+  const bool flush = sizeof(S) == 4 && (op.variant & kFlushBit) != 0;
   const uint64_t most = Most(op.to);
   const uint64_t least = Least(op.to);
   // The first that is too large, exactly.
@@ -285,12 +285,12 @@ void AnyWholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
 
 template <class D, class S>
 [[gnu::always_inline]] inline D FromWhole(S x, uint8_t modifiers) {
-  const auto rounding = static_cast<Rounding>(modifiers & kConvertRounding);
+  const auto rounding = static_cast<Rounding>(modifiers & kRoundingBits);
   D result = static_cast<D>(x);
   if (rounding != Rounding::kNearest) {
     result = Directed(x, result, CompareWhole(result, x), rounding);
   }
-  return (modifiers & kConvertSaturate) != 0 ? Saturated(result) : result;
+  return (modifiers & kSaturateBit) != 0 ? Saturated(result) : result;
 }
 template <class D>
 void AnyFloatFromWhole(const Op& op, Warp& warp, LaneMask mask) {
@@ -364,7 +364,7 @@ Handler FindExtendTo(WholeNumber type, uint8_t from_bytes) {
 }
 Handler FindWholeFromWhole(WholeNumber to, WholeNumber from,
                            uint8_t modifiers) {
-  if ((modifiers & ~kConvertSaturate) != 0) return nullptr;
+  if ((modifiers & ~kSaturateBit) != 0) return nullptr;
   // Two signs above one another.
   const bool twice = from.bits < to.bits && from.is_signed && !to.is_signed &&
                      to.register_bytes * 8 > to.bits;
@@ -427,7 +427,7 @@ Handler FindConvert(const Semantics& s) {
     if (s.type == Type::kF64) return &FromHalf<double>;
     return nullptr;
   }
-  const uint8_t modifiers = ConvertVariant(s);
+  const uint8_t modifiers = ModifierVariant(s);
   const WholeNumber to = ConvertTo(s);
   const WholeNumber from = ConvertFrom(s);
   const bool to_float = s.type == Type::kF32 || s.type == Type::kF64;

@@ -42,17 +42,19 @@ T Compute(Operation operation, T a, T b, T c) {
   }
 }
 
-template <class T, Operation kOperation, uint32_t kSources, Rounding kRounding,
-          bool kFlush, bool kSaturate>
+template <class T, Operation kOperation, uint32_t kSources>
 void Rounded(const Op& op, Warp& warp, LaneMask mask) {
   const T* const a = warp.From<T>(op.operands[1]);
   const T* const b = kSources > 1 ? warp.From<T>(op.operands[2]) : a;
   const T* const c = kSources > 2 ? warp.From<T>(op.operands[3]) : a;
-  const auto in = [](T x) { return kFlush ? Flushed(x) : x; };
+  const auto rounding = static_cast<Rounding>(op.variant & kRoundingBits);
+  const bool flush = (op.variant & kFlushBit) != 0;
+  const bool saturate = (op.variant & kSaturateBit) != 0;
+  const auto in = [=](T x) { return flush ? Flushed(x) : x; };
   // Each result by itself: none may move out of the two changes of rounding.
   volatile T result[kLanes];
   const int before = std::fegetround();
-  std::fesetround(HostRounding(kRounding));
+  std::fesetround(HostRounding(rounding));
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const volatile T x = in(a[lane]);
     const volatile T y = in(b[lane]);
@@ -65,46 +67,18 @@ void Rounded(const Op& op, Warp& warp, LaneMask mask) {
     x = kSources == 1   ? CanonicalOf(x, a[i])
         : kSources == 2 ? CanonicalOf(x, a[i], b[i])
                         : CanonicalOf(x, a[i], b[i], c[i]);
-    if (kSaturate) x = Saturated(x);
-    return kFlush ? Flushed(x) : x;
+    if (saturate) x = Saturated(x);
+    return flush ? Flushed(x) : x;
   });
 }
 
-template <class T, Operation kOperation, uint32_t kSources, Rounding kRounding>
-Handler WithModifiers(const Semantics& s) {
-  if constexpr (sizeof(T) == 8) {
-    if (s.flush || s.saturate) return nullptr;
-    return &Rounded<T, kOperation, kSources, kRounding, false, false>;
-  } else {
-    if (s.flush && s.saturate) {
-      return &Rounded<T, kOperation, kSources, kRounding, true, true>;
-    }
-    if (s.flush)
-      return &Rounded<T, kOperation, kSources, kRounding, true, false>;
-    if (s.saturate) {
-      return &Rounded<T, kOperation, kSources, kRounding, false, true>;
-    }
-    return &Rounded<T, kOperation, kSources, kRounding, false, false>;
-  }
-}
-template <class T, Operation kOperation, uint32_t kSources>
-Handler InDirection(const Semantics& s) {
-  switch (s.rounding) {
-    case Rounding::kZero:
-      return WithModifiers<T, kOperation, kSources, Rounding::kZero>(s);
-    case Rounding::kDown:
-      return WithModifiers<T, kOperation, kSources, Rounding::kDown>(s);
-    case Rounding::kUp:
-      return WithModifiers<T, kOperation, kSources, Rounding::kUp>(s);
-    case Rounding::kNearest:
-      break;
-  }
-  return nullptr;
-}
 template <Operation kOperation, uint32_t kSources>
 Handler Of(const Semantics& s) {
-  if (s.type == Type::kF32) return InDirection<float, kOperation, kSources>(s);
-  if (s.type == Type::kF64) return InDirection<double, kOperation, kSources>(s);
+  if (s.rounding == Rounding::kNearest) return nullptr;
+  if (s.type == Type::kF32) return &Rounded<float, kOperation, kSources>;
+  if (s.type == Type::kF64 && !s.flush && !s.saturate) {
+    return &Rounded<double, kOperation, kSources>;
+  }
   return nullptr;
 }
 

@@ -29,11 +29,11 @@ WholeNumber WholeNumberOf(Type type, uint8_t register_bytes) {
 
 }  // namespace
 
-uint8_t ConvertVariant(const Semantics& s) {
+uint8_t ModifierVariant(const Semantics& s) {
   auto variant = static_cast<uint8_t>(s.rounding);
-  if (s.flush) variant |= kConvertFlush;
-  if (s.saturate) variant |= kConvertSaturate;
-  if (s.integral) variant |= kConvertIntegral;
+  if (s.flush) variant |= kFlushBit;
+  if (s.saturate) variant |= kSaturateBit;
+  if (s.integral) variant |= kIntegralBit;
   return variant;
 }
 

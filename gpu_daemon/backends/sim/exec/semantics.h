@@ -231,14 +231,15 @@ struct Semantics {
   uint8_t elements = 1;  // of a vector: 1, 2, 4
 };
 
-// Op::variant of a cvt: its Rounding, and these.
-enum ConvertModifier : uint8_t {
-  kConvertRounding = 3,
-  kConvertFlush = 4,
-  kConvertSaturate = 8,
-  kConvertIntegral = 16,
+// Op::variant of a cvt, and of arithmetic that is not rounded to nearest: its
+// Rounding, and these.
+enum ModifierBits : uint8_t {
+  kRoundingBits = 3,
+  kFlushBit = 4,
+  kSaturateBit = 8,
+  kIntegralBit = 16,
 };
-uint8_t ConvertVariant(const Semantics& s);
+uint8_t ModifierVariant(const Semantics& s);
 
 // A whole number's type, and the register that holds it: with its sign in all
 // bits above, if wider.

@@ -478,7 +478,7 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
           : constants_->Value(from_bytes, ImmediateAs(i.operands[1], s_.from));
   s_.register_bytes = static_cast<uint8_t>(to_bytes);
   s_.from_bytes = static_cast<uint8_t>(from_bytes);
-  op_.variant = ConvertVariant(s_);
+  op_.variant = ModifierVariant(s_);
   op_.to = ConvertTo(s_);
   op_.from = ConvertFrom(s_);
   Finish(suffixes);

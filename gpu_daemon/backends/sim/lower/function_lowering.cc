@@ -380,6 +380,7 @@ void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
       flow != Flow::kWarpSync) {
     return;
   }
+  if (s_.rounding != Rounding::kNearest) op_.variant = ModifierVariant(s_);
   op_.handler = FindHandler(s_);
   if (op_.handler == nullptr) {
     Fail(info_.at, fmt::format("instruction '{}' is not supported", info_.name),
