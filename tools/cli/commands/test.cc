@@ -36,7 +36,7 @@ std::vector<Configuration> Configurations(bool quick) {
       "//shm/...", "//gpu_daemon/front_end/...", "//gpu_daemon/kmu/...",
       "//gpu_daemon/backends/...", "//gpu_daemon/kernels/...",
       "//gpu_daemon/launch/...",
-      // One thread, but for events'.
+      // One thread each, but for those of a back-end.
       "-//gpu_daemon/backends/sim/...",
       "//gpu_daemon/backends/sim:sim_backend_test"};
   if (quick) {
