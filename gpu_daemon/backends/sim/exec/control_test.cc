@@ -35,8 +35,8 @@ class ControlTest : public testing::Test {
     return status.ok() ? Launch(threads) : status;
   }
   std::string Error(absl::StatusCode code, const std::string& body,
-                    uint32_t threads = 32) {
-    const absl::Status status = Run(body, threads);
+                    uint32_t threads = 32, const std::string& functions = "") {
+    const absl::Status status = Run(body, threads, functions);
     EXPECT_EQ(status.code(), code) << status;
     return std::string(status.message());
   }
@@ -340,6 +340,59 @@ TEST_F(ControlTest, AKernelIsCancelled) {
   bench_.options.cancelled = [&] { return ++asked == 3; };
   EXPECT_EQ(Error(absl::StatusCode::kCancelled, "SPIN: bra SPIN;"),
             "k was cancelled");
+}
+
+// --- The wait-release barrier.
+
+constexpr char kWaitRelease[] =
+    ".extern .func __wait_threads; .extern .func __release_threads;\n"
+    ".extern .func __wait_threads_on(.param .b32 b);\n"
+    ".extern .func __release_threads_on(.param .b32 b);\n";
+
+TEST_F(ControlTest, ARunOfBlocksWaitsForTheLastToRelease) {
+  ASSERT_TRUE(Load("mov.u32 %r1, %ctaid.x; setp.eq.u32 %q1, %r1, 2;\n"
+                   "@%q1 bra LAST; call.uni __wait_threads; bra AFTER;\n"
+                   "LAST: call.uni __release_threads;\n"
+                   "AFTER: ld.param.u64 %rd1, [p];\n"
+                   "atom.global.add.u32 %o, [%rd1+2048], 1; bra END;",
+                   kWaitRelease)
+                  .ok());
+  ASSERT_TRUE(Launch(64, {3, 1, 1}).ok());
+  // The last block's went first.
+  EXPECT_EQ(bench_.At<uint32_t>(at_, 1024)[512], 3u * 64);
+}
+
+TEST_F(ControlTest, AWaitThatNobodyEndsIsAnError) {
+  EXPECT_THAT(
+      Error(absl::StatusCode::kAborted,
+            "call.uni __wait_threads; add.s32 %o, %o, 1;", 64, kWaitRelease),
+      HasSubstr("k: test.ptx:9: call.uni: warp 0 of block (0, 0, 0) "
+                "waits for a __release_threads() that never comes"));
+}
+
+TEST_F(ControlTest, ABarrierThatIsReleasedByItsNumberLeavesTheOthersLocked) {
+  const std::string body =
+      "setp.ge.u32 %q1, %t, 32; @%q1 bra SECOND;\n"
+      "{ .param .b32 b; st.param.b32 [b], 3; call.uni __wait_threads_on, (b); "
+      "}\nbra END;\n"
+      "SECOND: { .param .b32 b; st.param.b32 [b], WHICH;\n"
+      "call.uni __release_threads_on, (b); }\n";
+  const auto with = [&](std::string which) {
+    return std::string(body).replace(body.find("WHICH"), 5, which);
+  };
+  EXPECT_EQ(Run(with("3"), 64, kWaitRelease), absl::OkStatus());
+  EXPECT_EQ(Run(with("2"), 64, kWaitRelease).code(),
+            absl::StatusCode::kAborted);
+  EXPECT_EQ(Run(with("16"), 64, kWaitRelease).message(),
+            "k: test.ptx:13: call.uni: wait-release barrier 16: there are 16; "
+            "lane 0 of warp 1, block (0, 0, 0)");
+}
+
+TEST_F(ControlTest, AWaitOfSomeLanesOnlyIsAnError) {
+  EXPECT_THAT(Error(absl::StatusCode::kInternal,
+                    "setp.lt.u32 %q1, %t, 4; @%q1 call __wait_threads;", 32,
+                    kWaitRelease),
+              HasSubstr("barrier in divergence: lanes 0x0000000f"));
 }
 
 TEST_F(ControlTest, AnAssertionSaysWhatFailed) {

@@ -78,6 +78,14 @@ absl::Status CheckLaunch(const Launch& launch) {
   return absl::OkStatus();
 }
 
+const Warp& FirstThatWaits(const Block& block) {
+  uint32_t first = 0;
+  for (uint32_t w = block.warps(); w-- > 0;) {
+    if (block.warp(w).waits()) first = w;
+  }
+  return block.warp(first);
+}
+
 absl::Status NoProgress(const Warp& warp, uint64_t instructions) {
   const Program& program = *warp.launch().program;
   const OpInfo& info = program.info[warp.pc()];
@@ -95,10 +103,12 @@ absl::Status WaitsForEver(const Warp& warp) {
   const OpInfo& info = program.info[warp.pc() - 1];
   const Dim3& block = warp.block().index();
   return absl::AbortedError(fmt::format(
-      "{}: {}:{}: {}: warp {} of block ({}, {}, {}) waits for warps that "
-      "never come: they wait at other barriers",
+      "{}: {}:{}: {}: warp {} of block ({}, {}, {}) waits for {}",
       warp.launch().kernel->name, program.module->file, info.at.line, info.name,
-      warp.index(), block.x, block.y, block.z));
+      warp.index(), block.x, block.y, block.z,
+      warp.state() == Warp::State::kWaits
+          ? "a __release_threads() that never comes"
+          : "warps that never come: they wait at other barriers"));
 }
 
 FunctionalGpu::FunctionalGpu(const Memory* memory, Options options)
@@ -117,6 +127,7 @@ absl::Status FunctionalGpu::Failure(const Launch& launch,
 void FunctionalGpu::Prepare(const Launch& launch) {
   core_.Prepare(*launch.program);
   core_.fault.reset();
+  core_.releases = {};
   error_ = absl::OkStatus();
   idle_ = 0;
 }
@@ -132,6 +143,9 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
     switch (RunBlock(block, &result.warp_instructions)) {
       case Turn::kDone:
         return result;
+      case Turn::kWaits:
+        error_ = WaitsForEver(FirstThatWaits(block));
+        [[fallthrough]];
       case Turn::kFailed:
         return Failure(launch, error_);
       case Turn::kSpins:
@@ -166,22 +180,34 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
   };
   open();
   while (!resident.empty()) {
+    bool ran = false;  // any that does not wait for a release
+    const uint64_t releases = core_.releases.total;
     for (size_t i = 0; i < resident.size();) {
       switch (RunBlock(*resident[i], &result.warp_instructions)) {
         case Turn::kDone:
           ++result.blocks;
           free.push_back(resident[i]);
           resident.erase(resident.begin() + static_cast<ptrdiff_t>(i));
+          ran = true;
           break;
         case Turn::kSpins:
+          ran = true;
+          ++i;
+          break;
+        case Turn::kWaits:
           ++i;
           break;
         case Turn::kFailed:
           return Failure(launch, error_);
       }
     }
-    // The next one, or while all spin, one more.
-    if (more && resident.size() < kMostBlocks) open();
+    // The next one, or while all spin or wait, one more.
+    if (more && resident.size() < kMostBlocks) {
+      open();
+    } else if (!ran && core_.releases.total == releases && !resident.empty()) {
+      error_ = WaitsForEver(FirstThatWaits(*resident.front()));
+      return Failure(launch, error_);
+    }
     if (options_.progress) options_.progress(result.blocks);
     if (options_.cancelled && options_.cancelled()) {
       return absl::CancelledError(
@@ -192,6 +218,7 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
 }
 
 FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
+  block.WakeReleased();
   for (int round = 0; round < kRounds; ++round) {
     bool ran = false;
     for (uint32_t w = 0; w < block.warps(); ++w) {
@@ -199,6 +226,7 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
       if (warp.state() != Warp::State::kReady) continue;
       ran = true;
       const uint64_t writes = core_.writes;
+      const uint64_t releases = core_.releases.total;
       uint64_t budget = kSlice;
       warp.Run(budget);
       const uint64_t done = kSlice - budget;
@@ -216,16 +244,13 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
         return Turn::kFailed;
       }
       if (block.live_warps() == 0) return Turn::kDone;
+      if (core_.releases.total != releases) block.WakeReleased();
     }
     if (!ran) {
-      const Warp* waiting = nullptr;
       for (uint32_t w = 0; w < block.warps(); ++w) {
-        if (block.warp(w).state() == Warp::State::kAtBarrier) {
-          waiting = &block.warp(w);
-          break;
-        }
+        if (block.warp(w).state() == Warp::State::kWaits) return Turn::kWaits;
       }
-      error_ = WaitsForEver(*waiting);
+      error_ = WaitsForEver(FirstThatWaits(block));
       return Turn::kFailed;
     }
   }

@@ -23,8 +23,11 @@ absl::Status CheckLaunch(const Launch& launch);
 // Why a grid is ended, with the place where one of its warps is.
 // DeadlineExceeded: `instructions` of warps came to nothing.
 absl::Status NoProgress(const Warp& warp, uint64_t instructions);
-// Aborted: the warp is at a barrier that others do not reach.
+// Aborted: the warp is at a barrier that others do not reach, or that nobody
+// releases.
 absl::Status WaitsForEver(const Warp& warp);
+// Of a block in which all do.
+const Warp& FirstThatWaits(const Block& block);
 
 // One after the other; a block whose warps only spin lets others begin. Always
 // in the same order. Not thread safe.
@@ -60,7 +63,7 @@ class FunctionalGpu {
   absl::StatusOr<Result> RunOneBlock(const Launch& launch, const Dim3& index);
 
  private:
-  enum class Turn { kDone, kSpins, kFailed };
+  enum class Turn { kDone, kSpins, kWaits, kFailed };
   void Prepare(const Launch& launch);
   Turn RunBlock(Block& block, uint64_t* executed);
   absl::Status Failure(const Launch& launch, absl::Status status) const;

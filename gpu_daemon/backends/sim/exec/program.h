@@ -99,7 +99,14 @@ struct FrameVariable {
 };
 
 // What the hardware's library does (there is no PTX of it).
-enum class Builtin : uint8_t { kNone, kPrintf, kAssertFail };
+enum class Builtin : uint8_t {
+  kNone,
+  kPrintf,
+  kAssertFail,
+  // EDGE's wait-release barrier (thesis 5.4.3): gpu_daemon/kernels/wait_release.cuh.
+  kWaitThreads,
+  kReleaseThreads,
+};
 
 struct ProgramFunction {
   std::string_view name;

@@ -411,17 +411,66 @@ void Warp::DropEmpty() {
   }
 }
 
-bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
-  const auto argument = [&](size_t which, uint32_t lane) {
-    uint64_t value = 0;
-    const FrameVariable& at = call.arguments[which];
-    for (uint32_t byte = 0; byte < at.bytes && byte < 8; ++byte) {
-      value |= static_cast<uint64_t>(
-                   *Local(frame_.local_base + at.offset + byte, lane))
-               << (8 * byte);
+uint64_t Warp::Argument(const Call& call, size_t which, uint32_t lane) {
+  uint64_t value = 0;
+  const FrameVariable& at = call.arguments[which];
+  for (uint32_t byte = 0; byte < at.bytes && byte < 8; ++byte) {
+    value |= static_cast<uint64_t>(
+                 *Local(frame_.local_base + at.offset + byte, lane))
+             << (8 * byte);
+  }
+  return value;
+}
+
+bool Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
+  if (!AllAreHere(op, mask)) return false;
+  const auto first = static_cast<uint32_t>(std::countr_zero(mask));
+  const uint64_t barrier =
+      call.arguments.empty() ? 0 : Argument(call, 0, first);
+  for (uint32_t lane = first; lane < kLanes; ++lane) {
+    const bool other = (mask >> lane & 1) != 0 && !call.arguments.empty() &&
+                       Argument(call, 0, lane) != barrier;
+    if (barrier < kWaitReleaseBarriers && !other) continue;
+    Fail(op, LaneMask{1} << lane,
+         other ? "lanes of a warp wait at different wait-release barriers"
+               : fmt::format("wait-release barrier {}: there are {}", barrier,
+                             kWaitReleaseBarriers));
+    return false;
+  }
+  if (!block_->Wait(*this, static_cast<uint32_t>(barrier))) {
+    state_ = State::kWaits;
+  }
+  // It may have been the last that others waited for.
+  block_->WakeReleased();
+  return true;
+}
+
+bool Warp::ReleaseThreads(const Op& op, const Call& call, LaneMask mask) {
+  uint32_t barriers = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const uint64_t barrier =
+        call.arguments.empty() ? 0 : Argument(call, 0, lane);
+    if (barrier >= kWaitReleaseBarriers) {
+      Fail(op, LaneMask{1} << lane,
+           fmt::format("wait-release barrier {}: there are {}", barrier,
+                       kWaitReleaseBarriers));
+      return false;
     }
-    return value;
-  };
+    barriers |= 1u << barrier;
+  }
+  for (uint32_t i = 0; i < kWaitReleaseBarriers; ++i) {
+    if (barriers >> i & 1) core_->releases.Release(i);
+  }
+  ++core_->writes;
+  return true;
+}
+
+bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
+  if (call.builtin == Builtin::kWaitThreads) return WaitThreads(op, call, mask);
+  if (call.builtin == Builtin::kReleaseThreads) {
+    return ReleaseThreads(op, call, mask);
+  }
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
     const ByteReader read = [&](DeviceAddress address, std::byte& byte) {
@@ -436,11 +485,11 @@ bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
     std::string text;
     if (call.builtin == Builtin::kAssertFail) {
       std::string why = "assertion failed: ";
-      if (!ReadText(read, argument(0, lane), why)) why += "(unreadable)";
+      if (!ReadText(read, Argument(call, 0, lane), why)) why += "(unreadable)";
       Fail(op, LaneMask{1} << lane, why);
       return false;
     }
-    if (!Print(read, argument(0, lane), argument(1, lane), text)) {
+    if (!Print(read, Argument(call, 0, lane), Argument(call, 1, lane), text)) {
       Fail(op, LaneMask{1} << lane, fmt::format("printf: {}", text));
       return false;
     }
@@ -453,15 +502,21 @@ bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
   return true;
 }
 
-void Warp::Barrier(const Op& op, LaneMask mask) {
-  if (mask != live_ && !others_.empty() && !Gather(op, live_, mask)) return;
-  if (mask != live_) {
-    Fail(op, live_ & ~mask,
-         fmt::format("barrier in divergence: lanes {:#010x} are there, and "
-                     "lanes {:#010x} of the warp on another path",
-                     mask, live_ & ~mask));
-    return;
+// All lanes that live, or it fails or they wait for each other.
+bool Warp::AllAreHere(const Op& op, LaneMask& mask) {
+  if (mask != live_ && !others_.empty() && !Gather(op, live_, mask)) {
+    return false;
   }
+  if (mask == live_) return true;
+  Fail(op, live_ & ~mask,
+       fmt::format("barrier in divergence: lanes {:#010x} are there, and "
+                   "lanes {:#010x} of the warp on another path",
+                   mask, live_ & ~mask));
+  return false;
+}
+
+void Warp::Barrier(const Op& op, LaneMask mask) {
+  if (!AllAreHere(op, mask)) return;
   const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
   Block::Arrival arrival{
       .barrier = From<uint32_t>(op.operands[1])[lane],
@@ -516,6 +571,17 @@ void Block::Start(const Launch& launch, const Dim3& index, Core* core) {
   for (uint32_t i = 0; i < warps_used_; ++i) {
     warps_[i].Start(launch, this, i, core);
   }
+  wait_release_.Start(&core->releases, live_);
+}
+
+bool Block::Wait(const Warp& warp, uint32_t barrier) {
+  return wait_release_.Wait(barrier, uint64_t{1} << warp.index());
+}
+
+void Block::WakeReleased() {
+  for (uint64_t left = wait_release_.Wake(); left != 0; left &= left - 1) {
+    warps_[static_cast<size_t>(std::countr_zero(left))].Release();
+  }
 }
 
 bool Block::Arrive(Warp& warp, const Arrival& arrival, std::string& what) {
@@ -553,6 +619,8 @@ bool Block::Arrive(Warp& warp, const Arrival& arrival, std::string& what) {
 void Block::Exited(Warp& warp) {
   --live_warps_;
   live_ &= ~(uint64_t{1} << warp.index());
+  wait_release_.Exited(uint64_t{1} << warp.index());
+  WakeReleased();
   for (BarrierState& barrier : barriers_) {
     if (barrier.arrived != 0) ReleaseIfComplete(barrier);
   }

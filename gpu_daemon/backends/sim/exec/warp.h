@@ -15,6 +15,7 @@
 #include "gpu_daemon/backends/sim/exec/aligned_bytes.h"
 #include "gpu_daemon/backends/sim/exec/memory.h"
 #include "gpu_daemon/backends/sim/exec/program.h"
+#include "gpu_daemon/backends/sim/exec/wait_release.h"
 
 namespace carillon::sim {
 
@@ -89,6 +90,7 @@ struct Core {
   Access access;
   // Stores and atomics that were done: the sign that a kernel gets on.
   uint64_t writes = 0;
+  Releases releases;
 
   // Of each operation: the segment that it touched last.
   std::vector<size_t> hints;
@@ -101,7 +103,12 @@ class Block;
 
 class Warp {
  public:
-  enum class State : uint8_t { kReady, kAtBarrier, kExited };
+  enum class State : uint8_t {
+    kReady,
+    kAtBarrier,
+    kWaits,  // at a wait-release barrier
+    kExited,
+  };
 
   // Lane 0 is thread `index` * 32 of the block.
   void Start(const Launch& launch, Block* block, uint32_t index, Core* core);
@@ -115,6 +122,9 @@ class Warp {
   LaneMask Step();
 
   State state() const { return state_; }
+  bool waits() const {
+    return state_ == State::kAtBarrier || state_ == State::kWaits;
+  }
   Pc pc() const { return top_.pc; }
   LaneMask active() const { return top_.mask; }
   LaneMask live() const { return live_; }  // lanes that have not exited
@@ -169,6 +179,8 @@ class Warp {
 
   // A barrier's end: its result for these lanes, and on.
   void Release(uint32_t result);
+  // A wait-release barrier's.
+  void Release() { state_ = State::kReady; }
 
  private:
   // Lanes that execute together, and where they wait for those on other paths.
@@ -220,6 +232,10 @@ class Warp {
   void DropEmpty();
   void EnterFrame();
   bool CallBuiltin(const Op& op, const Call& call, LaneMask mask);
+  uint64_t Argument(const Call& call, size_t which, uint32_t lane);
+  bool AllAreHere(const Op& op, LaneMask& mask);
+  bool WaitThreads(const Op& op, const Call& call, LaneMask mask);
+  bool ReleaseThreads(const Op& op, const Call& call, LaneMask mask);
   void Barrier(const Op& op, LaneMask mask);
 
   std::array<std::byte*, 2> base_{};  // of registers and of constants
@@ -254,6 +270,7 @@ class Block {
   const Dim3& index() const { return index_; }
   uint32_t warps() const { return warps_used_; }
   Warp& warp(uint32_t index) { return warps_[index]; }
+  const Warp& warp(uint32_t index) const { return warps_[index]; }
   uint32_t live_warps() const { return live_warps_; }
   std::byte* shared() { return shared_.data(); }
   uint64_t shared_bytes() const { return shared_bytes_; }
@@ -268,6 +285,13 @@ class Block {
     BarrierMode mode = BarrierMode::kSync;
   };
   bool Arrive(Warp& warp, const Arrival& arrival, std::string& what);
+  // At a wait-release barrier. False: the warp waits there.
+  bool Wait(const Warp& warp, uint32_t barrier);
+  // Lets warps go on that were released since. For whoever executes, after a
+  // warp of the core released any.
+  void WakeReleased();
+  // Whether any does.
+  bool waits() const { return wait_release_.waiting() != 0; }
   void Exited(Warp& warp);
 
  private:
@@ -290,6 +314,7 @@ class Block {
   AlignedBytes shared_;
   uint64_t shared_bytes_ = 0;
   std::array<BarrierState, kBarriers> barriers_;
+  WaitRelease wait_release_;
 };
 
 }  // namespace carillon::sim

@@ -8,6 +8,15 @@ namespace {
 using ptx::Type;
 using Kind = ptx::Operand::Kind;
 
+// `name`(), or `name`_on(u32 barrier).
+bool TakesBarrier(const ptx::Function& function, std::string_view name) {
+  const auto& parameters = function.parameters;
+  if (!function.results.empty()) return false;
+  if (function.name == name) return parameters.empty();
+  return function.name == fmt::format("{}_on", name) &&
+         parameters.size() == 1 && parameters[0].bytes == 4;
+}
+
 }  // namespace
 
 void FunctionLowering::LowerBranch(const Instruction& i) {
@@ -74,13 +83,18 @@ void FunctionLowering::LowerCall(const Instruction& i) {
       call.builtin = Builtin::kPrintf;
     } else if (callee->name == "__assertfail" && !call.arguments.empty()) {
       call.builtin = Builtin::kAssertFail;
+    } else if (TakesBarrier(*callee, "__wait_threads")) {
+      call.builtin = Builtin::kWaitThreads;
+    } else if (TakesBarrier(*callee, "__release_threads")) {
+      call.builtin = Builtin::kReleaseThreads;
     } else {
-      Fail(
-          i.at,
-          fmt::format("'{}' is not defined here: of CUDA's own functions there "
-                      "are printf and assert",
-                      callee->name),
-          Refusal::kUnsupported);
+      Fail(i.at,
+           fmt::format(
+               "'{}' is not defined here: of CUDA's own functions there are "
+               "printf and assert, of EDGE's __wait_threads() and "
+               "__release_threads(), and both with _on(unsigned barrier)",
+               callee->name),
+           Refusal::kUnsupported);
     }
   }
   op_.target = static_cast<Pc>(program_->calls.size());

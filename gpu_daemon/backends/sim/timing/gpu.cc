@@ -183,7 +183,8 @@ bool Gpu::Run(Cycle until) {
       break;
     }
     const Cycle next = Next();
-    if (next == kNever && !grids_.empty()) {
+    // Otherwise whoever runs it may still do something about it.
+    if (next == kNever && until == kNever && !grids_.empty()) {
       FailAll();
       continue;
     }
@@ -265,10 +266,17 @@ void Gpu::EndEvent(const GridRun& grid) {
                      .sm = grid.result.sm});
 }
 
-// Nothing can happen any more: a mistake of the model, which must not look like
-// a program that takes long.
+// Nothing can happen any more: warps wait for a release that never comes, or it
+// is a mistake of the model, which must not look like a program that takes
+// long.
 void Gpu::FailAll() {
   for (const auto& grid : grids_) {
+    for (const Sm& sm : sms_) {
+      const Block* const block = sm.FindWaiting(grid.get());
+      if (block == nullptr || grid->failed()) continue;
+      grid->result.status = WaitsForEver(FirstThatWaits(*block));
+    }
+    if (grid->failed()) continue;
     grid->result.status = absl::InternalError(fmt::format(
         "{}: the simulation stands still at cycle {}, with {} blocks running",
         grid->launch.kernel->name, cycle_, grid->running));

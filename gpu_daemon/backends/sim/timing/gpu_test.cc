@@ -21,6 +21,24 @@ constexpr char kKernels[] = R"(
 
 .visible .entry nothing() { ret; }
 
+.extern .func __wait_threads;
+.extern .func __release_threads;
+
+.visible .entry wait(.param .u64 out)
+{
+  .reg .b64 %d<4>;
+  ld.param.u64 %d0, [out];
+  call.uni __wait_threads;
+  red.global.add.u32 [%d0], 1;
+  ret;
+}
+
+.visible .entry release()
+{
+  call.uni __release_threads;
+  ret;
+}
+
 .visible .entry spin(.param .u64 flag)
 {
   .reg .pred %p<2>;
@@ -128,6 +146,12 @@ class GpuTest : public testing::Test {
   Launch Work(uint32_t times, uint32_t blocks = 1, uint32_t threads = 32) {
     return runner_.MakeLaunch("work", {blocks, 1, 1}, {threads, 1, 1}, {data_},
                               {times});
+  }
+  Launch Wait(uint32_t blocks) {
+    return runner_.MakeLaunch("wait", {blocks, 1, 1}, {64, 1, 1}, {data_});
+  }
+  Launch Release(uint32_t blocks) {
+    return runner_.MakeLaunch("release", {blocks, 1, 1}, {32, 1, 1}, {});
   }
   Launch Spin() {
     return runner_.MakeLaunch("spin", {}, {32, 1, 1}, {data_ + 256});
@@ -324,6 +348,31 @@ TEST_F(GpuTest, OneGridsEndMayBeginAnother) {
   EXPECT_TRUE(gpu().Run());
   EXPECT_THAT(
       ended, ElementsAre(std::pair(1, 66), std::pair(2, 69), std::pair(3, 72)));
+}
+
+// Each SM has its own, which whoever runs there releases.
+TEST_F(GpuTest, AReleaseLetsTheBlocksOfItsSmGoOn) {
+  const uint32_t sms = config_.sm.count = 2;
+  Submit(Wait(2 * sms));
+  EXPECT_FALSE(gpu().Run(5000));
+  EXPECT_EQ(Word(), 0u);
+  EXPECT_GT(
+      Total(gpu().statistics()).stalls[static_cast<size_t>(Stall::kBarrier)],
+      4000u);
+  Submit(Release(1));
+  EXPECT_FALSE(gpu().Run(10000));
+  EXPECT_EQ(Word(), 2u * 64) << "of one SM";
+  Submit(Release(sms));
+  EXPECT_TRUE(gpu().Run());
+  EXPECT_EQ(Word(), 2u * 64 * sms);
+}
+
+TEST_F(GpuTest, AWaitThatNobodyEndsIsAnError) {
+  const GridId grid = Submit(Wait(1));
+  gpu().Run();
+  EXPECT_EQ(Result(grid).status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(Result(grid).status.message()),
+              HasSubstr("waits for a __release_threads() that never comes"));
 }
 
 TEST_F(GpuTest, RunsUpToACycleAndOn) {

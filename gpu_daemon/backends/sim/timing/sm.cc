@@ -250,6 +250,13 @@ void Sm::Keep(uint32_t entry, const Contexts& contexts) {
   }
 }
 
+const Block* Sm::FindWaiting(const GridRun* grid) const {
+  for (const BlockSlot& block : blocks_) {
+    if (block.grid == grid && block.block.waits()) return &block.block;
+  }
+  return nullptr;
+}
+
 void Sm::Reply(const MemoryRequest& reply, Cycle now) {
   CountUntil(now);
   wakes_at_ = now;
@@ -416,6 +423,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   const OpTiming& op = context.operations[pc];
   GridRun* const grid = context.grid;
   const uint64_t writes = core_.writes;
+  const uint64_t releases = core_.releases.total;
   const LaneMask lanes = context.warp->Step();
   ++counters_.instructions;
   counters_.thread_instructions += static_cast<uint64_t>(std::popcount(lanes));
@@ -430,6 +438,13 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   ++context.head;
   --context.buffered;
   bool progress = core_.writes != writes;
+  if (core_.releases.total != releases) {
+    for (BlockSlot& block : blocks_) {
+      if (block.grid == nullptr) continue;
+      block.block.WakeReleased();
+      ReleaseBarriers(block);
+    }
+  }
   switch (op.unit) {
     case Unit::kMemory:
       ++counters_.memory;
@@ -508,7 +523,7 @@ void Sm::AfterStep(uint32_t slot) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
   BlockSlot& block = blocks_[context.block];
-  if (context.warp->state() == Warp::State::kAtBarrier) warps_.barrier |= bit;
+  if (context.warp->waits()) warps_.barrier |= bit;
   if (context.warp->state() == Warp::State::kExited) warps_.running &= ~bit;
   ReleaseBarriers(block);
   CheckBarrier(block);
@@ -520,7 +535,10 @@ void Sm::AfterStep(uint32_t slot) {
 // Whether somebody is left who could end the wait.
 void Sm::CheckBarrier(BlockSlot& block) {
   const WarpMask live = block.warps & warps_.running;
-  if (live == 0 || (live & ~warps_.barrier) != 0 || block.away != 0) return;
+  if (live == 0 || (live & ~warps_.barrier) != 0 || block.away != 0 ||
+      block.block.waits()) {
+    return;
+  }
   const auto first = static_cast<uint32_t>(std::countr_zero(live));
   Fail(block.grid, WaitsForEver(*warps_.slots[first].warp));
 }
@@ -529,7 +547,7 @@ void Sm::ReleaseBarriers(BlockSlot& block) {
   for (WarpMask left = block.warps & warps_.barrier; left != 0;
        left &= left - 1) {
     const auto slot = static_cast<uint32_t>(std::countr_zero(left));
-    if (warps_.slots[slot].warp->state() == Warp::State::kAtBarrier) continue;
+    if (warps_.slots[slot].warp->waits()) continue;
     warps_.barrier &= ~timing::BitOf(slot);
   }
 }

@@ -73,6 +73,8 @@ class Sm final : private EventWarps::Host {
   // A cycle of it. It need not see cycles before wakes_at().
   void Tick(Cycle now);
   Cycle wakes_at() const { return wakes_at_; }
+  // A block of the grid with warps that wait for a release; nullptr: none.
+  const Block* FindWaiting(const GridRun* grid) const;
 
   // Whether a block or a grid has ended since it was last asked.
   bool TakeEnded() { return std::exchange(ended_, false); }

@@ -185,7 +185,7 @@ void Victims::Place(uint32_t slot, Cycle now) {
   warps_->of_class[static_cast<size_t>(context.grid->options.warp_class)] |=
       bit;
   // Whoever was to come may have come, and the time may have passed.
-  if (context.warp->state() == Warp::State::kAtBarrier) warps_->barrier |= bit;
+  if (context.warp->waits()) warps_->barrier |= bit;
   if (away.asleep && context.awake > now) warps_->asleep |= bit;
   away.state = State::kLoads;
   ++warps_->arrivals;
