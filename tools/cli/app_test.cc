@@ -10,6 +10,7 @@
 
 #include "tools/cli/command.h"
 #include "tools/cli/commands/run_testbed.h"
+#include "tools/cli/run_line.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/test_util.h"
 
@@ -19,34 +20,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-struct Outcome {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-std::string Contents(FILE* file) {
-  std::rewind(file);
-  std::string text(65536, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  return text;
-}
-
-Outcome RunLine(const std::vector<std::string>& arguments) {
-  FILE* const out = std::tmpfile();
-  FILE* const err = std::tmpfile();
-  Outcome outcome;
-  {
-    Console console(out, err);
-    outcome.code = RunCommandLine(arguments, console);
-  }
-  outcome.out = Contents(out);
-  outcome.err = Contents(err);
-  std::fclose(out);
-  std::fclose(err);
-  return outcome;
-}
 
 class AppTest : public ::testing::Test {
  protected:

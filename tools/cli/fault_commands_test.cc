@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "shm/faults/board.h"
-#include "tools/cli/app.h"
 #include "tools/cli/command.h"
+#include "tools/cli/run_line.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/test_util.h"
 #include "tools/fault/fields.h"
@@ -23,36 +23,6 @@ using faults::Point;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int code;
-  std::string out;
-  std::string err;
-
-  Json json() const { return Json::parse(out, nullptr, false); }
-};
-
-std::string Contents(FILE* file) {
-  std::rewind(file);
-  std::string text(65536, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  return text;
-}
-
-Outcome RunLine(const std::vector<std::string>& arguments) {
-  FILE* const out = std::tmpfile();
-  FILE* const err = std::tmpfile();
-  Outcome outcome;
-  {
-    Console console(out, err);
-    outcome.code = RunCommandLine(arguments, console);
-  }
-  outcome.out = Contents(out);
-  outcome.err = Contents(err);
-  std::fclose(out);
-  std::fclose(err);
-  return outcome;
-}
 
 // A testbed's directory with a board, of which this process is nic0.
 class FaultCommands : public ::testing::Test {

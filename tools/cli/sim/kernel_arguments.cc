@@ -259,8 +259,9 @@ absl::StatusOr<sim::Dim3> ParseDimensions(std::string_view text) {
   size_t part = 0;
   for (size_t begin = 0; begin <= text.size(); ++part) {
     const size_t end = std::min(text.find_first_of("x,", begin), text.size());
-    const auto value = ParseNumber(text.substr(begin, end - begin), Type::kU32);
-    if (part == 3 || !value.ok() || *value == 0) {
+    const std::string_view number = text.substr(begin, end - begin);
+    const auto value = ParseNumber(number, Type::kU32);
+    if (part == 3 || number.starts_with('-') || !value.ok() || *value == 0) {
       return absl::InvalidArgumentError(fmt::format(
           "'{}': one to three dimensions from 1, as 16 or 16x16 or 4x4x2",
           text));

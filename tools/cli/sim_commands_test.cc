@@ -1,0 +1,162 @@
+// `carillon sim ...` on a file as a user has it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tools/cli/run_line.h"
+#include "tools/cli/testbed/test_util.h"
+
+namespace carillon::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kPtx[] = R"(.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry twice(.param .u64 p, .param .u32 n)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [p];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.u32 %r5, %r2, %r3, %r4;
+  setp.ge.u32 %p1, %r5, %r1;
+  @%p1 bra END;
+  mul.wide.u32 %rd2, %r5, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r6, [%rd3];
+  add.u32 %r6, %r6, %r6;
+  st.global.u32 [%rd3], %r6;
+END:
+  ret;
+}
+.visible .entry other() { ret; }
+)";
+
+class SimCommands : public ::testing::Test {
+ protected:
+  SimCommands() : file_(testing::TempDir() + "/sim_commands_test.ptx") {
+    Write(kPtx);
+  }
+  void Write(const std::string& text) { std::ofstream(file_) << text; }
+  Outcome Sim(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "sim");
+    return RunLine(arguments);
+  }
+  Outcome Twice(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {
+        "run",           file_, "twice",  "--grid", "2",        "--block", "64",
+        "u32[128]=iota", "100", "--show", "1",      "--values", "101"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Sim(arguments);
+  }
+
+  std::string file_;
+  TestFolder folder_;
+};
+
+TEST_F(SimCommands, RunsAKernelAndShowsWhatItDid) {
+  const Outcome outcome = Twice();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("twice"));
+  EXPECT_THAT(outcome.out, HasSubstr("buffer 1: 0 2 4 6 "));
+  EXPECT_THAT(outcome.out, HasSubstr(" 196 198 100 ..."));
+}
+
+TEST_F(SimCommands, CountsCyclesTheSameEveryTime) {
+  const Json first = Twice({"--gpu", "tiny", "-o", "json"}).json();
+  ASSERT_TRUE(first.is_object());
+  EXPECT_EQ(first["gpu"], "tiny");
+  EXPECT_EQ(first["blocks"], 2);
+  EXPECT_EQ(first["warp_instructions"],
+            Twice({"-o", "json"}).json()["warp_instructions"]);
+  EXPECT_GT(first["cycles"].get<int>(), 100);
+  const Json second = Twice({"--gpu", "tiny", "-o", "json"}).json();
+  EXPECT_EQ(first["cycles"], second["cycles"]);
+  EXPECT_EQ(first["statistics"], second["statistics"]);
+  EXPECT_NE(first["cycles"],
+            Twice({"--gpu", "gtx980", "-o", "json"}).json()["cycles"]);
+}
+
+TEST_F(SimCommands, SaysWhatIsWrongWithALine) {
+  const auto error = [&](std::vector<std::string> arguments, int code) {
+    const Outcome outcome = Sim(std::move(arguments));
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  };
+  EXPECT_THAT(error({"run", "/none.ptx", "twice"}, 3),
+              HasSubstr("/none.ptx: No such file or directory"));
+  EXPECT_THAT(error({"run", file_, "thrice", "1"}, 3), HasSubstr("thrice"));
+  EXPECT_THAT(
+      error({"run", file_, "twice", "u32[8]"}, 2),
+      HasSubstr("twice has 2 parameters (.u64, .u32), and 1 are given"));
+  EXPECT_THAT(error({"run", file_, "twice", "u32[8]", "x"}, 2),
+              HasSubstr("argument 2: 'x': no number of type u32"));
+  EXPECT_THAT(
+      error({"run", file_, "twice", "--block", "2048", "u32[8]", "8"}, 2),
+      HasSubstr("block 2048x1x1: dimensions are from 1 to 1024"));
+  EXPECT_THAT(error({"run", file_, "twice", "--grid", "0", "u32[8]", "8"}, 2),
+              HasSubstr("'0': one to three dimensions"));
+  EXPECT_THAT(error({"run", file_, "twice", "--show", "2", "u32[8]", "8"}, 2),
+              HasSubstr("--show '2': there are buffers 1 to 1"));
+  EXPECT_THAT(error({"run", file_, "twice", "--gpu", "huge", "u32[8]", "8"}, 3),
+              HasSubstr("edge_table2"));
+}
+
+TEST_F(SimCommands, AFaultNamesItsPlace) {
+  const Outcome outcome =
+      Sim({"run", file_, "twice", "--block", "64", "u32[32]", "64"});
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err,
+              HasSubstr(fmt::format("twice: {}:19: ld.global.u32: ", file_)));
+  EXPECT_THAT(outcome.err, HasSubstr("past the end of 'u32[32]'"));
+  EXPECT_THAT(outcome.err, HasSubstr("warp 1"));
+}
+
+TEST_F(SimCommands, RefusesWhatItCannotRun) {
+  Write(std::string(kPtx) +
+        ".visible .entry mma() { .reg .b32 %r<9>; mma.sync.aligned.m8n8k16.row."
+        "col.s32.s8.s8.s32 {%r1,%r2}, {%r3}, {%r4}, {%r5,%r6}; ret; }\n");
+  const Outcome outcome = Sim({"run", file_, "other"});
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr(fmt::format("{}:26:", file_)));
+  EXPECT_THAT(outcome.err, HasSubstr("mma"));
+  Write("not PTX");
+  EXPECT_THAT(Sim({"ops", file_}).err, HasSubstr(file_ + ":1:1: "));
+}
+
+TEST_F(SimCommands, OpsCountsInstructions) {
+  const Outcome outcome = Sim({"ops", file_});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("ld.global.u32"));
+  EXPECT_THAT(outcome.out, HasSubstr("mad.lo.u32"));
+  EXPECT_TRUE(Sim({"ops", file_, "-o", "json"}).json().is_object());
+}
+
+TEST_F(SimCommands, CfgIsADotGraph) {
+  const Outcome outcome = Sim({"cfg", file_, "twice"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("digraph"));
+  EXPECT_THAT(outcome.out, HasSubstr("->"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("other")));
+}
+
+TEST_F(SimCommands, OccupancyNamesWhatBinds) {
+  const Outcome outcome =
+      Sim({"occupancy", file_, "--block", "1024", "--gpu", "edge_table2"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("twice"));
+  EXPECT_THAT(outcome.out, HasSubstr("warps"));
+}
+
+}  // namespace
+}  // namespace carillon::cli
