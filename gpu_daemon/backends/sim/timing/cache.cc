@@ -27,7 +27,7 @@ Cache::Victim Cache::Insert(uint64_t line, Sectors valid, Sectors dirty) {
     Way* const set = Set(line);
     way = set;
     for (uint32_t i = 1; i < associativity_; ++i) {
-      if (set[i].used < way->used) way = &set[i];
+      if (Before(set[i], *way)) way = &set[i];
     }
     if (way->dirty != 0) victim = {way->line, way->dirty};
     *way = {.line = line};
@@ -43,7 +43,21 @@ void Cache::Invalidate(uint64_t line) {
 }
 
 void Cache::Clear() {
-  for (Way& way : ways_) way = {};
+  for (Way& way : ways_) {
+    if (!way.reserved) way = {};
+  }
+}
+
+bool Cache::Reserve(uint64_t line) {
+  const Way* const set = Set(line);
+  uint32_t taken = 0;
+  for (uint32_t i = 0; i < associativity_; ++i) {
+    if (set[i].reserved && set[i].line != line) ++taken;
+  }
+  if (taken + 1 >= associativity_) return false;
+  Insert(line, static_cast<Sectors>(~0), 0);
+  Find(line)->reserved = true;
+  return true;
 }
 
 }  // namespace carillon::sim::timing

@@ -29,7 +29,10 @@ class Cache {
   // Adds these sectors, in another line's place if the line is not there.
   Victim Insert(uint64_t line, Sectors valid, Sectors dirty);
   void Invalidate(uint64_t line);
-  void Clear();
+  void Clear();  // but for what is reserved
+  // Adds the line for good, if others keep a way of its set. False: they
+  // would not.
+  bool Reserve(uint64_t line);
 
  private:
   struct Way {
@@ -37,6 +40,7 @@ class Cache {
     uint64_t used = 0;
     Sectors valid = 0;
     Sectors dirty = 0;
+    bool reserved = false;
   };
   static constexpr uint64_t kNoLine = ~uint64_t{0};
 
@@ -47,6 +51,10 @@ class Cache {
     return &ways_[((index ^ (index >> set_bits_) ^ (index >> 2 * set_bits_)) &
                    set_mask_) *
                   associativity_];
+  }
+  // Which goes first.
+  static bool Before(const Way& a, const Way& b) {
+    return a.reserved != b.reserved ? b.reserved : a.used < b.used;
   }
   Way* Find(uint64_t line) {
     Way* const set = Set(line);

@@ -59,6 +59,27 @@ TEST(Cache, StridesOfAPowerOfTwoUseAllSets) {
   EXPECT_EQ(kept, 32);
 }
 
+TEST(Cache, WhatIsReservedStays) {
+  Cache cache({.line_bytes = 128, .ways = 2}, 4 * 128);
+  const auto fill = [&](uint64_t lines) {
+    for (uint64_t i = 1; i <= lines; ++i) cache.Insert(0x10000 + i * 128, 1, 0);
+  };
+  EXPECT_TRUE(cache.Reserve(128));
+  EXPECT_TRUE(cache.Reserve(128)) << "again";
+  EXPECT_TRUE(cache.Reserve(384));
+  fill(100);
+  EXPECT_NE(cache.Touch(128), 0);
+  EXPECT_NE(cache.Touch(384), 0);
+  // Others keep a way of each set.
+  uint32_t more = 0;
+  for (uint64_t i = 4; i < 50; ++i) more += cache.Reserve(i * 128);
+  EXPECT_EQ(more, 0u);
+  EXPECT_EQ(cache.Touch(0x10000 + 100 * 128), 1);
+  cache.Clear();
+  EXPECT_NE(cache.Touch(128), 0);
+  EXPECT_EQ(cache.Touch(0x10000 + 100 * 128), 0);
+}
+
 struct Waiter {
   int id = 0;
   Sectors sectors = 0;
