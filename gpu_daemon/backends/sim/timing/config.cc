@@ -137,6 +137,9 @@ void ForEach(C& c, Number number, Choice choice) {
   number("edge.reserve_window", c.edge.reserve_window, 1, 1 << 24);
   number("edge.reserve_load", c.edge.reserve_load, 1, 4096);
   number("edge.reserve_hold", c.edge.reserve_hold, 1, 4096);
+  number("edge.interrupt_cycles", c.edge.interrupt_cycles, 0, 1 << 20);
+  number("edge.registers_latency", c.edge.registers_latency, 1, 4096);
+  number("edge.reserve_icache_lines", c.edge.reserve_icache_lines, 0, 1024);
 }
 
 struct Entry {

@@ -191,6 +191,10 @@ struct Config {
     uint32_t reserve_window = 1;
     uint32_t reserve_load = 1;
     uint32_t reserve_hold = 1;
+    // Of privileged warps, which interrupts start:
+    uint32_t interrupt_cycles = 0;      // from the GPU's edge to an SM's table
+    uint32_t registers_latency = 1;     // of the SM's interrupt registers
+    uint32_t reserve_icache_lines = 0;  // of each SM, for their routine
   } edge;
 };
 

@@ -6,7 +6,9 @@
 namespace carillon::sim::timing {
 
 bool EventDispatcher::Takes(const GridRun& grid) const {
-  if (!grid.options.event || config_.edge.path != EventPath::kWarp ||
+  if (grid.options.privileged) return true;
+  if (!grid.options.event || grid.options.by_tb_scheduler ||
+      config_.edge.path != EventPath::kWarp ||
       grid.contexts.shared_bytes != 0) {
     return false;
   }
@@ -16,7 +18,9 @@ bool EventDispatcher::Takes(const GridRun& grid) const {
 
 void EventDispatcher::Submit(GridRun* grid) {
   grid->result.arrived =
-      grid->result.submitted + config_.dispatch.device_cycles;
+      grid->result.submitted + (grid->options.privileged
+                                    ? config_.edge.interrupt_cycles
+                                    : config_.dispatch.device_cycles);
   const auto key = [](const GridRun* g) {
     return std::tuple(~g->options.priority, g->result.arrived, g->result.id);
   };
@@ -42,7 +46,9 @@ void EventDispatcher::Advance(Cycle now, std::deque<Sm>& sms) {
     Sm* const sm = Choose(*grid, now, sms);
     if (sm == nullptr) {
       blocked_ = true;
-      return;
+      if (grid->options.sm == kAnySm) return;
+      ++i;  // others may go elsewhere
+      continue;
     }
     sm->AcceptEvent(grid, now);
     if (grid->placed == grid->launch.grid.count()) {
@@ -63,6 +69,7 @@ Sm* EventDispatcher::Choose(const GridRun& grid, Cycle now,
     Sm& sm = sms[at];
     const EventWarps& table = sm.event_warps();
     if (!sm.takes_events() || !table.HasRoom()) continue;
+    if (grid.options.sm != kAnySm && grid.options.sm != at) continue;
     uint32_t rank = 3;
     if (!table.waiting()) {
       if (sm.Fits(grid)) {

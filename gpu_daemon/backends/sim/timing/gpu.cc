@@ -146,16 +146,53 @@ absl::Status Gpu::UnregisterEvent(EventId event) {
 
 absl::StatusOr<GridId> Gpu::Ring(EventId event, Cycle at,
                                  std::vector<std::byte> parameters) {
+  return Ring(event, {.not_before = at, .event = true}, std::move(parameters));
+}
+
+absl::StatusOr<GridId> Gpu::RingFromGpu(EventId event,
+                                        std::vector<std::byte> parameters) {
+  return Ring(event, {.event = true, .by_tb_scheduler = true},
+              std::move(parameters));
+}
+
+absl::StatusOr<GridId> Gpu::Ring(EventId event, SubmitOptions options,
+                                 std::vector<std::byte> parameters) {
   const EventKernel* const kernel = event_table_.Find(event);
   if (kernel == nullptr) {
     return absl::NotFoundError(fmt::format("event {}: there is none", event));
   }
   Launch launch = kernel->launch;
   if (!parameters.empty()) launch.parameters = std::move(parameters);
-  return Submit(std::move(launch), {.priority = kernel->priority,
-                                    .not_before = at,
-                                    .registers = kernel->registers,
-                                    .event = true});
+  options.priority = kernel->priority;
+  options.registers = kernel->registers;
+  return Submit(std::move(launch), options);
+}
+
+void Gpu::SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
+  for (Sm& sm : sms_) sm.SetInterruptRegisters(begin, bytes);
+}
+
+absl::Status Gpu::ReserveInstructions(const Program* program,
+                                      const ProgramFunction& function) {
+  const auto loaded = Load(program);
+  if (!loaded.ok()) return loaded.status();
+  const uint64_t begin = (*loaded)->code + uint64_t{function.entry} *
+                                               config_.fetch.operation_bytes;
+  const uint64_t end =
+      (*loaded)->code + uint64_t{function.end} * config_.fetch.operation_bytes;
+  uint32_t left = config_.edge.reserve_icache_lines;
+  for (uint64_t line = begin / config_.icache.line_bytes; left != 0; --left) {
+    const uint64_t address = line++ * config_.icache.line_bytes;
+    if (address >= end) break;
+    for (Sm& sm : sms_) {
+      if (sm.ReserveInstructions(address)) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "edge.reserve_icache_lines: {}: the i-cache has no room for them, as "
+          "others keep a way of each set",
+          config_.edge.reserve_icache_lines));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Gpu::Cancel(GridId id) {
@@ -197,12 +234,16 @@ bool Gpu::Run(Cycle until) {
 Cycle Gpu::Next() const {
   Cycle next = kmu_.next(cycle_);
   next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next()});
+  if (!calls_.empty()) next = std::min(next, calls_.begin()->first);
   for (const Sm& sm : sms_) next = std::min(next, sm.wakes_at());
   if (next <= cycle_ + 1) return cycle_ + 1;
   return std::min(next, memory_system_.next(cycle_));
 }
 
 void Gpu::Step() {
+  while (!calls_.empty() && calls_.begin()->first <= cycle_) {
+    calls_.extract(calls_.begin()).mapped()();
+  }
   memory_system_.Advance(cycle_, [this](const MemoryRequest& reply) {
     sms_[reply.sm].Reply(reply, cycle_);
   });

@@ -72,6 +72,26 @@ class Gpu {
   absl::StatusOr<GridId> Ring(EventId event, Cycle at,
                               std::vector<std::byte> parameters = {});
 
+  bool HasEvent(EventId event) const {
+    return event_table_.Find(event) != nullptr;
+  }
+  // A kernel of the GPU has rung for it, in this cycle: it goes to the TB
+  // scheduler, with kernels that were launched by kernels. Errors: as Ring().
+  absl::StatusOr<GridId> RingFromGpu(EventId event,
+                                     std::vector<std::byte> parameters);
+
+  // For interrupts.h: what is there is near each SM.
+  void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes);
+  // Keeps the first lines of the function in each SM's i-cache, as many as
+  // Config::edge says. Errors: InvalidArgument.
+  absl::Status ReserveInstructions(const Program* program,
+                                   const ProgramFunction& function);
+  // In that cycle, or in the next if it has passed, before anything else
+  // happens in it. It does not keep Run() going.
+  void CallAt(Cycle at, std::function<void()> call) {
+    calls_.emplace(std::max(at, cycle_ + 1), std::move(call));
+  }
+
   // Until no grid is left, or until the given cycle, which is then the next to
   // happen. True: no grid is left.
   bool Run(Cycle until = kNever);
@@ -93,6 +113,8 @@ class Gpu {
   // What a block takes, once an SM has been found to hold it.
   absl::StatusOr<Contexts> ContextsFor(const Launch& launch, uint32_t registers,
                                        bool event) const;
+  absl::StatusOr<GridId> Ring(EventId event, SubmitOptions options,
+                              std::vector<std::byte> parameters);
   absl::StatusOr<const LoadedProgram*> Load(const Program* program);
   void Step();
   // Contexts of each SM that only events may use.
@@ -110,6 +132,7 @@ class Gpu {
   std::deque<Sm> sms_;
   Kmu kmu_;
   EventTable event_table_;
+  std::multimap<Cycle, std::function<void()>> calls_;
   EventDispatcher event_dispatcher_;
   SmReservation reservation_;
   uint32_t events_ = 0;  // of grids_

@@ -28,6 +28,8 @@ enum class LaunchOrigin : uint8_t {
   kDevice,  // an event, or another kernel
 };
 
+inline constexpr uint32_t kAnySm = ~uint32_t{0};
+
 struct SubmitOptions {
   uint32_t priority = 0;  // larger goes first
   Cycle not_before = 0;   // when it reaches the KMU
@@ -37,6 +39,12 @@ struct SubmitOptions {
   // EDGE's: it goes the way that Config::edge says, as Gpu::Ring() does it.
   // Then `origin` and `warp_class` do not matter.
   bool event = false;
+  // An event that is an interrupt's routine: always by the short path, and at
+  // an SM's table after edge.interrupt_cycles.
+  bool privileged = false;
+  uint32_t sm = kAnySm;  // of one by the short path
+  // An event that does not go the short path, whatever Config::edge says.
+  bool by_tb_scheduler = false;
 };
 
 // How an event got its place.

@@ -28,6 +28,8 @@ class InstructionFetch {
   void Forget(uint32_t slot);
   // When Deliver() has something next.
   Cycle next() const;
+  // False: the i-cache cannot keep the line for good.
+  bool Reserve(uint64_t line) { return cache_.Reserve(line); }
   // A line that was missing is here.
   void Fill(const MemoryRequest& reply);
 

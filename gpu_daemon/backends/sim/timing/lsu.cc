@@ -1,6 +1,7 @@
 #include "gpu_daemon/backends/sim/timing/lsu.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace carillon::sim::timing {
 namespace {
@@ -92,11 +93,20 @@ void Lsu::Issue(uint32_t slot, uint32_t generation, Pc pc, const OpTiming& op,
           CoalesceLocal(access, LocalBase(sm_, slot), config_.l2.line_bytes,
                         config_.l2.sector_bytes, asks.transactions);
       break;
-    default:
+    default: {
+      const auto first = static_cast<uint32_t>(std::countr_zero(access.mask));
+      if (access.mask != 0 && access.address[first] - interrupt_registers_ <
+                                  interrupt_registers_bytes_) {
+        asks.path = Path::kFixed;
+        asks.passes = 1;
+        asks.latency = config_.edge.registers_latency;
+        return;
+      }
       asks.past_l1 |= config_.l1_global_loads == 0;
       asks.count = Coalesce(access, config_.l2.line_bytes,
                             config_.l2.sector_bytes, asks.transactions);
       break;
+    }
   }
   ++counters_->global_operations;
   counters_->transactions += asks.count;

@@ -71,6 +71,12 @@ class Lsu {
   void Issue(uint32_t slot, uint32_t generation, Pc pc, const OpTiming& op,
              const Access& access, Cycle now);
 
+  // What is there answers by itself.
+  void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
+    interrupt_registers_ = begin;
+    interrupt_registers_bytes_ = bytes;
+  }
+
   // Gives up a warp's loads, in the order of their issue. What was on its way
   // for them still fills the caches.
   std::vector<DroppedLoad> DropLoads(uint32_t slot, uint32_t generation);
@@ -189,6 +195,8 @@ class Lsu {
   Cycle blocked_since_ = 0;
   uint64_t* blocked_ = nullptr;
   std::array<Sectors, 256> widened_{};
+  DeviceAddress interrupt_registers_ = 0;
+  uint64_t interrupt_registers_bytes_ = 0;
 };
 
 }  // namespace carillon::sim::timing

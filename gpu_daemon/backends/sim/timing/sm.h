@@ -44,6 +44,10 @@ class Sm final : private EventWarps::Host {
     takes_others_ = others;
   }
   bool takes_events() const { return takes_events_; }
+  void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
+    lsu_.SetInterruptRegisters(begin, bytes);
+  }
+  bool ReserveInstructions(uint64_t line) { return fetch_.Reserve(line); }
   bool takes_others() const { return takes_others_; }
   void set_observer(const Observer* observer) { observer_ = observer; }
 
