@@ -22,6 +22,12 @@ constexpr Experiment kExperiments[] = {
      &Th5_14},
     {"th5.16", "CONV1 and memcached: priorities and reservations", &Th5_16Jobs,
      &Th5_16},
+    {"th5.17",
+     "Global loads of persistent blocks: wait-release barrier, polling",
+     &Th5_17Jobs, &Th5_17},
+    {"th5.18",
+     "Warp instructions of persistent blocks: wait-release barrier, polling",
+     &Th5_17Jobs, &Th5_18},
 };
 
 }  // namespace

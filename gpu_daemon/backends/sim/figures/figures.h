@@ -32,6 +32,11 @@ Json Th5_14(const Results& results, const ExperimentOptions& options);
 std::vector<Job> Th5_16Jobs(const ExperimentOptions& options);
 Json Th5_16(const Results& results, const ExperimentOptions& options);
 
+// persistent_figures.cc
+std::vector<Job> Th5_17Jobs(const ExperimentOptions& options);
+Json Th5_17(const Results& results, const ExperimentOptions& options);
+Json Th5_18(const Results& results, const ExperimentOptions& options);
+
 // Of Figs. 12 and 13; of a quick one two of each.
 std::span<const std::string_view> FigureBackgrounds(
     const ExperimentOptions& options);

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/sim/figures/event_kernel.h"
 #include "gpu_daemon/backends/sim/figures/isolated.h"
+#include "gpu_daemon/backends/sim/figures/persistent_job.h"
 #include "gpu_daemon/backends/sim/timing/gpu.h"
 #include "gpu_daemon/kernels/busy.cuh"
 #include "gpu_daemon/kernels/null_event.cuh"
@@ -292,6 +293,8 @@ Json ToJson(const Job& job) {
           {"period", {job.arrivals.least, job.arrivals.most}},
           {"concurrent", job.arrivals.concurrent},
           {"events", job.events},
+          {"persistent", job.persistent},
+          {"coalesce", job.coalesce},
           {"size", job.size == Size::kFull ? "full" : "small"},
           {"seed", job.seed}};
 }
@@ -324,6 +327,7 @@ absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& base,
                             const JobControl& control) {
   const auto config = Override(base, job.overrides);
   if (!config.ok()) return config.status();
+  if (!job.persistent.empty()) return RunPersistent(job, *config, control);
   Memory memory;
   const auto kernels = Kernels::Load(&memory);
   if (!kernels.ok()) return kernels.status();

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/sim/figures/background.h"
 #include "gpu_daemon/backends/sim/timing/config.h"
+#include "gpu_daemon/backends/sim/timing/timeline.h"
 #include "nlohmann/json.hpp"
 
 namespace carillon::sim::figures {
@@ -45,6 +46,11 @@ struct Job {
   uint32_t registers = 0;  // of an event's thread; 0: what its kernel needs
   Arrivals arrivals;
   uint32_t events = 16;  // without a background
+  // Persistent blocks instead of all that: "poll", "wait" or "targeted", with
+  // `events` tasks, arrivals.least cycles apart, and an interrupt for each
+  // `coalesce` of them (persistent_job.h).
+  std::string persistent;
+  uint32_t coalesce = 1;
   Size size = Size::kFull;
   uint32_t seed = 1;
 };
@@ -60,6 +66,8 @@ absl::StatusOr<timing::Config> Override(const timing::Config& config,
 struct JobControl {
   // Set by another thread: the job ends with Cancelled.
   const std::atomic<bool>* cancelled = nullptr;
+  // Receives what happens, of a background with events.
+  timing::Timeline* timeline = nullptr;
 };
 
 // {"cycles", "launches", "warp_instructions" (of the background),

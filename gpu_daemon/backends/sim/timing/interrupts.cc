@@ -80,13 +80,18 @@ absl::Status Interrupts::Check(const Interrupt& interrupt) const {
         fmt::format("wait-release barrier {}: there are {}", interrupt.barrier,
                     kWaitReleaseBarriers));
   }
+  if (interrupt.sm != kAnySm && interrupt.sm >= gpu_->config().sm.count) {
+    return absl::InvalidArgumentError(fmt::format(
+        "SM {}: there are {}", interrupt.sm, gpu_->config().sm.count));
+  }
   return absl::OkStatus();
 }
 
 absl::StatusOr<InterruptId> Interrupts::Raise(const Interrupt& interrupt,
                                               Cycle at) {
   if (auto status = Check(interrupt); !status.ok()) return status;
-  const bool all = interrupt.vector == isr::Vector::kReleaseBarrier;
+  const bool all = interrupt.vector == isr::Vector::kReleaseBarrier &&
+                   interrupt.sm == kAnySm;
   const uint32_t count = all ? gpu_->config().sm.count : 1;
   if (free_sets_.size() < count) {
     return absl::ResourceExhaustedError(
@@ -101,7 +106,7 @@ absl::StatusOr<InterruptId> Interrupts::Raise(const Interrupt& interrupt,
   pending.left = count;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t set = free_sets_.back();
-    const auto grid = Submit(interrupt, at, all ? i : kAnySm, set);
+    const auto grid = Submit(interrupt, at, all ? i : interrupt.sm, set);
     if (!grid.ok()) {
       // The first of them, since they are all alike.
       pending_.erase(id);

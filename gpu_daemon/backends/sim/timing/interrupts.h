@@ -37,15 +37,17 @@ struct Interrupt {
   // them.
   EventId event = 0;
   std::vector<std::byte> parameters;
-  uint32_t barrier = 0;  // kReleaseBarrier; of all SMs
-  uint32_t delay = 0;    // turns of an empty loop of the routine
+  uint32_t barrier = 0;  // kReleaseBarrier
+  // Of whose routine it is; any: of one SM, and of all for kReleaseBarrier.
+  uint32_t sm = kAnySm;
+  uint32_t delay = 0;  // turns of an empty loop of the routine
 };
 
 // What became of an interrupt.
 struct InterruptResult {
   InterruptId id = 0;
   Cycle raised = 0;
-  std::vector<GridResult> routines;  // one; kReleaseBarrier: one for each SM
+  std::vector<GridResult> routines;  // one; of a release of all SMs, one each
   std::optional<GridResult> event;   // what it launched
   // Not OK: the routine failed, or asked for an event that there is not.
   absl::Status status;

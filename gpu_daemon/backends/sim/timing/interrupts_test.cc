@@ -244,6 +244,17 @@ TEST_F(InterruptsTest, AReleaseGoesToAllSms) {
   EXPECT_TRUE(gpu().result(persist)->status.ok());
 }
 
+TEST_F(InterruptsTest, AReleaseOfOneSmIsNotTheOthers) {
+  config_.sm.count = 3;
+  EXPECT_TRUE(gpu().Submit(Of("persist", 3, 64, {1}), {}).ok());
+  const InterruptId id =
+      Raise({.vector = Vector::kReleaseBarrier, .barrier = 3, .sm = 1}, 3000);
+  EXPECT_FALSE(gpu().Run(10'000));
+  EXPECT_EQ(Word(), 64u);
+  ASSERT_EQ(Result(id).routines.size(), 1u);
+  EXPECT_EQ(Result(id).routines[0].sm, 1u);
+}
+
 TEST_F(InterruptsTest, AnotherBarriersReleaseIsNotTheirs) {
   EXPECT_TRUE(gpu().Submit(Of("persist", 1, 64, {1}), {}).ok());
   Raise({.vector = Vector::kReleaseBarrier, .barrier = 2});
@@ -278,6 +289,7 @@ TEST_F(InterruptsTest, WhatIsWrongIsRefused) {
   EXPECT_EQ(
       refused({.vector = Vector::kReleaseBarrier, .barrier = 16}).message(),
       "wait-release barrier 16: there are 16");
+  EXPECT_EQ(refused({.sm = 1}).message(), "SM 1: there are 1");
   EXPECT_EQ(interrupts().Every(0, {}).message(),
             "a timer's period is 1 cycle at least");
   for (uint32_t i = 0; i < Interrupts::kMostPending; ++i) Raise({});
