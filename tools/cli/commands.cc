@@ -103,6 +103,10 @@ constexpr Command kCommands[] = {
      "carillon sim figure fig12 --quick\n"
      "carillon sim figure all --out figures",
      MakeSimFigure},
+    {"sim trace", kSimulate, "a timeline of warps, victims and events",
+     "carillon sim trace CONV1 IPv4 --out conv1.json\n"
+     "carillon sim trace BP MemC --set edge.path=tb_scheduler --out bp.json",
+     MakeSimTrace},
 
     {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
     {"test", kProve, "run all tests",

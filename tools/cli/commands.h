@@ -30,6 +30,7 @@ Run MakeRestart(Arguments& arguments, Console& console);
 Run MakeRings(Arguments& arguments, Console& console);
 Run MakeSimCfg(Arguments& arguments, Console& console);
 Run MakeSimFigure(Arguments& arguments, Console& console);
+Run MakeSimTrace(Arguments& arguments, Console& console);
 Run MakeSimOccupancy(Arguments& arguments, Console& console);
 Run MakeSimOps(Arguments& arguments, Console& console);
 Run MakeSimRun(Arguments& arguments, Console& console);

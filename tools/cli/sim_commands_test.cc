@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
 #include "tools/cli/run_line.h"
 #include "tools/cli/testbed/test_util.h"
@@ -156,6 +157,44 @@ TEST_F(SimCommands, OccupancyNamesWhatBinds) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("twice"));
   EXPECT_THAT(outcome.out, HasSubstr("warps"));
+}
+
+TEST_F(SimCommands, TraceWritesATimeline) {
+  const std::string out = testing::TempDir() + "/sim_commands_test.json";
+  const Json document =
+      Sim({"trace", "BP", "IPv4", "--out", out, "--period", "1000", "--set",
+           "edge.larger_events=1", "-o", "json"})
+          .json();
+  ASSERT_TRUE(document.is_object());
+  EXPECT_GT(document["events"].get<int>(), 1);
+  EXPECT_GT(document["places"]["preempted"].get<int>(), 0);
+  const Json trace = Json::parse(std::ifstream(out), nullptr, false);
+  ASSERT_TRUE(trace.is_object());
+  std::map<std::string, int> slices;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") ++slices[event["name"].get<std::string>()];
+  }
+  EXPECT_EQ(slices["IPv4"], document["events"].get<int>());
+  EXPECT_EQ(slices["flush"], document["places"]["preempted"].get<int>());
+  EXPECT_GT(slices["BP"], 100);
+}
+
+TEST_F(SimCommands, TraceRefusesWhatThereIsNot) {
+  const std::string out = testing::TempDir() + "/sim_commands_test.json";
+  const auto error = [&](std::vector<std::string> line) {
+    line.insert(line.begin(), "trace");
+    const Outcome outcome = Sim(line);
+    EXPECT_NE(outcome.code, 0);
+    return outcome.err;
+  };
+  EXPECT_THAT(error({"BX", "IPv4", "--out", out}), HasSubstr("CONV1"));
+  EXPECT_THAT(error({"BP", "IPv5", "--out", out}), HasSubstr("IPSec"));
+  EXPECT_THAT(error({"BP", "IPv4", "--out", "/none/x"}),
+              HasSubstr("/none/x: No such file or directory"));
+  EXPECT_THAT(error({"BP", "IPv4", "--out", out, "--set", "victim"}),
+              HasSubstr("say KEY=VALUE"));
+  EXPECT_THAT(error({"BP", "IPv4", "--out", out, "--set", "edge.x=1"}),
+              HasSubstr("edge.x: no configuration has such a key"));
 }
 
 }  // namespace

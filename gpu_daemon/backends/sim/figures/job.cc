@@ -138,7 +138,10 @@ class JobRun {
         events_(events),
         random_(job.seed),
         gpu_(config, memory,
-             {.ended = [this](const GridResult& result) { Ended(result); }}) {
+             {.ended = [this](const GridResult& result) { Ended(result); },
+              .observer = control.timeline == nullptr
+                              ? timing::Observer()
+                              : control.timeline->observer()}) {
     for (uint32_t slot = 0; slot < job.arrivals.concurrent; ++slot) {
       free_slots_.push_back(job.arrivals.concurrent - 1 - slot);
     }
@@ -201,7 +204,11 @@ class JobRun {
     const auto grid = gpu_.Submit(*std::move(launch),
                                   {.registers = background_->registers()});
     status_.Update(grid.status());
-    if (grid.ok()) background_grid_ = *grid;
+    if (!grid.ok()) return;
+    background_grid_ = *grid;
+    if (control_.timeline != nullptr) {
+      control_.timeline->Name(*grid, job_.background);
+    }
     ++launches_;
   }
 
@@ -217,6 +224,9 @@ class JobRun {
     status_.Update(grid.status());
     if (!grid.ok()) return;
     slots_[*grid] = slot;
+    if (control_.timeline != nullptr) {
+      control_.timeline->Name(*grid, job_.event);
+    }
     ++log_.rung;
     tick_ = gpu_.cycle() + Gap();
   }
