@@ -121,9 +121,11 @@ struct EventLog {
   }
 };
 
-Json TotalsOf(const timing::Statistics& statistics) {
+Json TotalsOf(const timing::Statistics& statistics,
+              const timing::Config& config) {
   Json totals = Json::parse(timing::ToJson(statistics))["total"];
   totals["sm_cycles"] = statistics.cycles * statistics.sms.size();
+  totals["sm_registers"] = config.sm.registers;
   return totals;
 }
 
@@ -172,7 +174,7 @@ class JobRun {
                 {"launches", launches_},
                 {"warp_instructions", warp_instructions_}};
     if (events_ != nullptr) result["events"] = log_.ToJson();
-    result["statistics"] = TotalsOf(statistics_);
+    result["statistics"] = TotalsOf(statistics_, gpu_.config());
     return result;
   }
 

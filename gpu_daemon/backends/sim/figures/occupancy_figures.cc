@@ -70,14 +70,13 @@ Json Th5_9(const Results& results, const ExperimentOptions&) {
 }
 
 Json Th5_10(const Results& results, const ExperimentOptions&) {
-  return ShareFigure(
-      results, "registers in use", 60,
-      {kConvCondition,
-       "the mean of all SMs over all cycles, of 65,536 registers"},
-      [](const Json& totals) {
-        return totals["register_cycles"].get<double>() /
-               (totals["sm_cycles"].get<double>() * 65536);
-      });
+  return ShareFigure(results, "registers in use", 60,
+                     {kConvCondition, "the mean of all SMs over all cycles"},
+                     [](const Json& totals) {
+                       return totals["register_cycles"].get<double>() /
+                              (totals["sm_cycles"].get<double>() *
+                               totals["sm_registers"].get<double>());
+                     });
 }
 
 }  // namespace carillon::sim::figures
