@@ -30,6 +30,11 @@ struct Configuration {
 std::vector<Configuration> Configurations(bool quick) {
   const std::vector<std::string> all = {"//..."};
   const std::vector<std::string> units = {"//...", "-//integration_tests/..."};
+  // What reads bytes of others, and what that is made of. The CLI's commands and
+  // its tests of them are tagged no-sanitizer.
+  const std::vector<std::string> exposed = {"//...", "-//integration_tests/...",
+                                            "-//tools/bench/...",
+                                            "-//tools/gpu_check/..."};
   // Where our own threads share memory. Debian's gRPC is not instrumented: TSan
   // reports races in whatever is linked with it.
   const std::vector<std::string> threads = {
@@ -45,8 +50,9 @@ std::vector<Configuration> Configurations(bool quick) {
   }
   const std::vector<std::string> sanitizer = {
       "--build_tests_only", "--test_tag_filters=-no-sanitizer,-integration"};
-  return {
-      {"", {}, all}, {"asan", sanitizer, units}, {"tsan", sanitizer, threads}};
+  return {{"", {}, all},
+          {"asan", sanitizer, exposed},
+          {"tsan", sanitizer, threads}};
 }
 
 absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
