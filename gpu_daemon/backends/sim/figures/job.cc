@@ -156,11 +156,13 @@ class JobRun {
       event_ = *event;
       tick_ = gpu_.cycle() + Gap();
     }
+    const Cycle limit = job_.most_cycles != 0 ? job_.most_cycles : kNever;
     StartBackground();
     while (status_.ok() && !done_) {
-      gpu_.Run(std::min(tick_, gpu_.cycle() + kTurn));
+      gpu_.Run(std::min({tick_, gpu_.cycle() + kTurn, limit}));
       gpu_.ForgetResults();
       if (gpu_.cycle() >= tick_) Tick();
+      if (gpu_.cycle() >= limit) GiveUp();
       if (control_.cancelled != nullptr && *control_.cancelled) {
         return absl::CancelledError();
       }
@@ -170,7 +172,7 @@ class JobRun {
     tick_ = kNever;
     gpu_.Run();
     if (!status_.ok()) return status_;
-    Json result{{"cycles", ended_},
+    Json result{{"cycles", given_up_ ? Json() : Json(ended_)},
                 {"launches", launches_},
                 {"warp_instructions", warp_instructions_}};
     if (events_ != nullptr) result["events"] = log_.ToJson();
@@ -214,6 +216,14 @@ class JobRun {
     ++launches_;
   }
 
+  void GiveUp() {
+    if (done_) return;
+    given_up_ = true;
+    done_ = true;
+    statistics_ = gpu_.statistics();
+    status_.Update(gpu_.Cancel(background_grid_));
+  }
+
   void Tick() {
     if (free_slots_.empty()) {
       waiting_ = true;
@@ -234,6 +244,7 @@ class JobRun {
   }
 
   void Ended(const GridResult& result) {
+    if (given_up_ && result.id == background_grid_) return;
     status_.Update(result.status);
     if (!result.status.ok()) return;
     if (result.id == background_grid_) {
@@ -264,6 +275,7 @@ class JobRun {
   GridId background_grid_ = 0;
   uint32_t run_ = 0;
   bool done_ = false;
+  bool given_up_ = false;
   timing::Statistics statistics_;  // when it was done
   Cycle ended_ = 0;
   uint64_t launches_ = 0;
@@ -298,6 +310,7 @@ Json ToJson(const Job& job) {
           {"overrides", overrides},
           {"background", job.background},
           {"runs", job.runs},
+          {"most_cycles", job.most_cycles},
           {"event", job.event},
           {"busy_steps", job.busy_steps},
           {"skip_body", job.skip_body},

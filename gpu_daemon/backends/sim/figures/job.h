@@ -37,6 +37,8 @@ struct Job {
   Overrides overrides;
   std::string background;  // none: events alone, one after the other
   uint32_t runs = 1;       // of the background, one after the other
+  // After which a background that events do not let end is given up; 0: never.
+  timing::Cycle most_cycles = 0;
   // One of EventKernelNames(), "null" (which ends at once), "busy" (which takes
   // `busy_steps` in each thread), or none.
   std::string event;
@@ -70,7 +72,8 @@ struct JobControl {
   timing::Timeline* timeline = nullptr;
 };
 
-// {"cycles", "launches", "warp_instructions" (of the background),
+// {"cycles" (null: most_cycles passed), "launches", "warp_instructions" (of the
+//  background),
 //  "events": {"rung", "completed", "places": {"free": 3, ...}, "reselections",
 //             "saved", and lists of cycles, one an event:
 //             "scheduling": from its arrival to its first warp's start,

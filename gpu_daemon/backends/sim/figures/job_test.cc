@@ -143,6 +143,40 @@ TEST(RunJob, EventsAloneGoOneByOne) {
   EXPECT_GT((*result)["cycles"], 500);
 }
 
+TEST(RunJob, ABackgroundThatTakesTooLongIsGivenUp) {
+  Job job = WithEvents("starved", "null");
+  job.most_cycles = 2000;
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE((*result)["cycles"].is_null());
+  EXPECT_EQ((*result)["statistics"]["sm_cycles"], 2000);
+  EXPECT_GT((*result)["events"]["completed"], 0);
+  EXPECT_EQ((*result)["events"]["completed"], (*result)["events"]["rung"]);
+}
+
+TEST(RunJob, PersistentBlocksDoAllTheirTasks) {
+  Job job;
+  job.overrides = {{"sm.count", "2"}};
+  job.events = 64;
+  job.arrivals.least = 50;
+  job.coalesce = 8;
+  const auto run = [&](const char* persistent) {
+    job.persistent = persistent;
+    return RunJob(job, Table2());
+  };
+  const auto poll = run("poll");
+  const auto wait = run("wait");
+  ASSERT_TRUE(poll.ok() && wait.ok()) << poll.status() << wait.status();
+  EXPECT_EQ((*wait)["tasks"], 64);
+  EXPECT_EQ((*wait)["interrupts"], 8);
+  EXPECT_EQ((*poll)["interrupts"], 0);
+  EXPECT_LT((*wait)["global_loads"], (*poll)["global_loads"]);
+  EXPECT_EQ(run("sleep").status().message(),
+            "'sleep': persistent blocks poll, wait or are targeted");
+  job.coalesce = 0;
+  EXPECT_EQ(run("wait").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(RunJob, CanBeCancelled) {
   const std::atomic<bool> cancelled = true;
   EXPECT_EQ(RunJob(SmallJob("c"), Table2(), {.cancelled = &cancelled})

@@ -40,6 +40,10 @@ struct Rate {
 };
 constexpr Rate kRates[] = {{"2.5 MRPS", 8960}, {"4 MRPS", 5600}};
 
+// 15 times CONV1 alone. With P2, events that overlap for ever let nobody else's
+// block start; the thesis's worst is 13.1 times.
+constexpr timing::Cycle kMostCycles = 6'000'000;
+
 struct Priority {
   const char* name;
   const char* key;
@@ -99,19 +103,21 @@ Json Th5_14(const Results& results, const ExperimentOptions&) {
                                    name == "SM-6" ? 1.0 : 0.85, Number(ipc)));
     }
   }
-  return {{"conditions",
-           {"CONV1 alone, with SMs or blocks of each SM set aside; the i-cache "
-            "reservation of the thesis is not modelled"}},
-          {"tables",
-           {{{"title", "CONV1"},
-             {"columns", {"reserved", "cycles", "IPC to none"}},
-             {"rows", rows}}}},
-          {"summary", summary},
-          {"panels",
-           {{{"title", "CONV1's IPC relative to no reservation"},
-             {"log", false},
-             {"groups", groups},
-             {"bars", {{{"label", "IPC"}, {"values", values}}}}}}}};
+  return {
+      {"conditions",
+       {"CONV1 alone, with SMs or blocks of each SM set aside; the i-cache "
+        "reservation of the thesis is for its interrupt routine, which does "
+        "not run here"}},
+      {"tables",
+       {{{"title", "CONV1"},
+         {"columns", {"reserved", "cycles", "IPC to none"}},
+         {"rows", rows}}}},
+      {"summary", summary},
+      {"panels",
+       {{{"title", "CONV1's IPC relative to no reservation"},
+         {"log", false},
+         {"groups", groups},
+         {"bars", {{{"label", "IPC"}, {"values", values}}}}}}}};
 }
 
 std::vector<Job> Th5_16Jobs(const ExperimentOptions& options) {
@@ -125,6 +131,7 @@ std::vector<Job> Th5_16Jobs(const ExperimentOptions& options) {
         Job job = MakeJob(NameOf(rate, priority, reserved), options);
         job.background = "CONV1";
         job.event = "MemC";
+        job.most_cycles = kMostCycles;
         job.arrivals = {rate.period, rate.period, 16};
         job.overrides.emplace_back("edge.path", "tb_scheduler");
         job.overrides.emplace_back("edge.event_priority", priority.key);
@@ -153,19 +160,21 @@ Json Th5_16(const Results& results, const ExperimentOptions&) {
             &results.at(NameOf(rate, priority, reserved));
         const std::vector<double> turnarounds =
             Samples({&result, 1}, "/events/turnaround");
-        const double slowdown = (*result)["cycles"].get<double>() / alone;
+        const Json& cycles = (*result)["cycles"];
+        std::optional<double> slowdown;
+        if (cycles.is_number()) slowdown = cycles.get<double>() / alone;
         const auto event_slowdown = Ratio(Mean(turnarounds), event_alone);
         std::optional<double> antt;
-        if (event_slowdown.has_value()) {
+        if (event_slowdown.has_value() && slowdown.has_value()) {
           antt = Antt(static_cast<double>(turnarounds.size()), *event_slowdown,
-                      slowdown);
+                      *slowdown);
         }
         rows.push_back({rate.name, priority.name, reserved.name,
-                        turnarounds.size(), Number(1 / slowdown),
+                        turnarounds.size(), Number(Ratio(1, slowdown)),
                         Number(Ratio(1, event_slowdown)), Number(antt)});
         groups.push_back(
             fmt::format("{}\n{}\n{}", rate.name, priority.name, reserved.name));
-        conv.push_back(Number(1 / slowdown));
+        conv.push_back(Number(Ratio(1, slowdown)));
         memc.push_back(Number(Ratio(1, event_slowdown)));
         antts.push_back(Number(antt));
         const bool fast = &rate == &kRates[1];
@@ -188,6 +197,9 @@ Json Th5_16(const Results& results, const ExperimentOptions&) {
        {"MemC events of 32 requests beside CONV1, at most 16 at once, through "
         "the TB scheduler: 2.5 MRPS is one every 8,960 cycles, 4 MRPS one "
         "every 5,600",
+        "a CONV1 that has not ended after 6,000,000 cycles is given up, and "
+        "has no IPC and no ANTT here: at P2 events that overlap for ever let "
+        "none of its blocks start",
         "IPC is relative to the kernel alone: its cycles there over those "
         "here, an event's wait for a place included",
         "the thesis says \"2.9 to 6\" of P1, and does not say at which rate "
