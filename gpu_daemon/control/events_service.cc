@@ -96,7 +96,7 @@ grpc::Status EventsService::ReleaseBarrier(
     return ToGrpc(status, context);
   }
   return ToGrpc(Error(absl::StatusCode::kUnimplemented,
-                      "the cpu back-end has no wait-release barrier: launch "
+                      "this back-end has no wait-release barrier: launch "
                       "the event with a doorbell instead",
                       reason::kNoBarrier, "event_id"),
                 context);

@@ -68,8 +68,9 @@ Sm* EventDispatcher::Choose(const GridRun& grid, Cycle now,
     const size_t at = (next_sm_ + i) % sms.size();
     Sm& sm = sms[at];
     const EventWarps& table = sm.event_warps();
-    if (!sm.takes_events() || !table.HasRoom()) continue;
-    if (grid.options.sm != kAnySm && grid.options.sm != at) continue;
+    const bool meant =
+        grid.options.sm == kAnySm ? sm.takes_events() : grid.options.sm == at;
+    if (!meant || !table.HasRoom()) continue;
     uint32_t rank = 3;
     if (!table.waiting()) {
       if (sm.Fits(grid)) {

@@ -255,6 +255,18 @@ TEST_F(InterruptsTest, AReleaseOfOneSmIsNotTheOthers) {
   EXPECT_EQ(Result(id).routines[0].sm, 1u);
 }
 
+// Events run on the reserved SM only, and those who wait are on the others.
+TEST_F(InterruptsTest, AReleaseReachesSmsThatTakeNoEvents) {
+  config_.sm.count = 3;
+  config_.edge.reserve_sms = 1;
+  const GridId persist = *gpu().Submit(Of("persist", 4, 64, {1}), {});
+  EXPECT_FALSE(gpu().Run(3000));
+  Raise({.vector = Vector::kReleaseBarrier, .barrier = 3});
+  EXPECT_TRUE(gpu().Run(10'000));
+  EXPECT_EQ(Word(), 4u * 64);
+  EXPECT_TRUE(gpu().result(persist)->status.ok());
+}
+
 TEST_F(InterruptsTest, AnotherBarriersReleaseIsNotTheirs) {
   EXPECT_TRUE(gpu().Submit(Of("persist", 1, 64, {1}), {}).ok());
   Raise({.vector = Vector::kReleaseBarrier, .barrier = 2});

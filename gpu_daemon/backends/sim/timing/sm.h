@@ -53,7 +53,9 @@ class Sm final : private EventWarps::Host {
 
   bool Fits(const GridRun& grid) const override {
     if (grid.options.event) {
-      return takes_events_ && free_.Holds(grid.contexts);
+      // A routine of this very SM must run here.
+      const bool mine = grid.options.sm == core_.sm;
+      return (takes_events_ || mine) && free_.Holds(grid.contexts);
     }
     if (!takes_others_ || (events_first_ && event_warps_.waiting())) {
       return false;
