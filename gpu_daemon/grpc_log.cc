@@ -4,7 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include <mutex>
+#include <new>
 #include <string>
+#include <string_view>
 
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
@@ -15,8 +17,13 @@ namespace carillon::gpud {
 namespace {
 
 constexpr size_t kMostMessage = 512;
+// Its last words before it aborts, where there is no room for a thread's stack.
+constexpr std::string_view kNoThread = "assertion failed: worker->created()";
 
 void Log(gpr_log_func_args* said) {
+  if (said->message == kNoThread) {
+    if (const auto out_of_memory = std::get_new_handler()) out_of_memory();
+  }
   // gRPC's threads may outlive everything static.
   static std::mutex* const mutex = new std::mutex;
   static RefusalLog* const log =

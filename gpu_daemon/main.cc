@@ -188,6 +188,8 @@ absl::Status CheckMachine(uint32_t workers) {
 }
 
 int Main(int argc, char** argv) {
+  std::set_new_handler(OutOfMemory);
+  otherwise_terminate = std::set_terminate(Terminate);
   Settings settings;
   CLI::App app("gpud: the GPU daemon of a Carillon testbed.", "gpud");
   AddOptions(app, settings);
@@ -204,8 +206,6 @@ int Main(int argc, char** argv) {
   settings.plane.stop_fd = stop.get();
   settings.plane.lease_ns =
       shm::Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
-  std::set_new_handler(OutOfMemory);
-  otherwise_terminate = std::set_terminate(Terminate);
   if (auto status = CheckMachine(settings.plane.workers); !status.ok()) {
     spdlog::error("{}", std::string(status.message()));
     return kFailed;

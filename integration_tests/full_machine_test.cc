@@ -128,9 +128,10 @@ bool GpudWorks(std::unique_ptr<Process> gpud, const std::string& directory,
     return false;
   }
   const absl::Status visit = VisitTestbed(directory);
+  // Unknown: gRPC's answer where a handler cannot have a thread.
   EXPECT_THAT(visit.code(),
               AnyOf(absl::StatusCode::kOk, absl::StatusCode::kResourceExhausted,
-                    absl::StatusCode::kUnavailable))
+                    absl::StatusCode::kUnavailable, absl::StatusCode::kUnknown))
       << Message(visit);
   gpud->Signal(SIGTERM);
   if (RanOutOfMemory(*gpud, directory)) return false;
@@ -237,7 +238,7 @@ TEST(FullMachineTest, GpudWithEverySizeOfAddressSpace) {
   if (kTakesTheWholeAddressSpace) GTEST_SKIP() << "a sanitizer needs it all";
   const Folder folder;
   const std::string directory = folder.Testbed(geteuid());
-  constexpr uint64_t kStep = 16 << 20;
+  constexpr uint64_t kStep = 4 << 20;
   // With less than the program's own size the kernel kills it before it runs.
   const uint64_t least = fs::file_size(testing::Program("gpu_daemon/gpud"));
   uint64_t limit = least;
