@@ -154,14 +154,13 @@ class JobRun {
       const auto event = gpu_.RegisterEvent(events_->registration());
       if (!event.ok()) return event.status();
       event_ = *event;
-      tick_ = gpu_.cycle() + Gap();
+      TickAfterGap();
     }
     const Cycle limit = job_.most_cycles != 0 ? job_.most_cycles : kNever;
     StartBackground();
     while (status_.ok() && !done_) {
-      gpu_.Run(std::min({tick_, gpu_.cycle() + kTurn, limit}));
+      gpu_.Run(std::min(gpu_.cycle() + kTurn, limit));
       gpu_.ForgetResults();
-      if (gpu_.cycle() >= tick_) Tick();
       if (gpu_.cycle() >= limit) GiveUp();
       if (control_.cancelled != nullptr && *control_.cancelled) {
         return absl::CancelledError();
@@ -169,7 +168,6 @@ class JobRun {
     }
     if (!status_.ok()) return status_;
     // Events that have arrived get their places in the end.
-    tick_ = kNever;
     gpu_.Run();
     if (!status_.ok()) return status_;
     Json result{{"cycles", given_up_ ? Json() : Json(ended_)},
@@ -224,10 +222,15 @@ class JobRun {
     status_.Update(gpu_.Cancel(background_grid_));
   }
 
+  // By the GPU's own time: Run() does not return for it.
+  void TickAfterGap() {
+    gpu_.CallAt(gpu_.cycle() + Gap(), [this] { Tick(); });
+  }
+
   void Tick() {
+    if (done_ || !status_.ok()) return;
     if (free_slots_.empty()) {
       waiting_ = true;
-      tick_ = kNever;
       return;
     }
     const uint32_t slot = free_slots_.back();
@@ -240,7 +243,7 @@ class JobRun {
       control_.timeline->Name(*grid, job_.event);
     }
     ++log_.rung;
-    tick_ = gpu_.cycle() + Gap();
+    TickAfterGap();
   }
 
   void Ended(const GridResult& result) {
@@ -282,7 +285,6 @@ class JobRun {
   uint64_t warp_instructions_ = 0;
 
   timing::EventId event_ = 0;
-  Cycle tick_ = kNever;
   bool waiting_ = false;  // a tick, for a free slot
   std::vector<uint32_t> free_slots_;
   std::unordered_map<GridId, uint32_t> slots_;  // of events under way

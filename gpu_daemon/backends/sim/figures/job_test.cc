@@ -107,6 +107,21 @@ TEST(RunJob, NoMoreEventsThanAllowedAreUnderWay) {
                           turnaround.get<timing::Cycle>());
 }
 
+TEST(RunJob, ATickThatWaitedRingsWithTheEnd) {
+  // So as many as are allowed are nearly always under way.
+  Job job = WithEvents("full", "IPv4");
+  job.arrivals = {1, 1, 2};
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  timing::Cycle together = 0;
+  for (const Json& cycles : (*result)["events"]["turnaround"]) {
+    together += cycles.get<timing::Cycle>();
+  }
+  const double under_way =
+      static_cast<double>(together) / (*result)["cycles"].get<double>();
+  EXPECT_GT(under_way, 1.7);
+}
+
 TEST(RunJob, ASkippedEventEndsAtOnce) {
   Job job = WithEvents("skip", "MemC");
   const auto whole = RunJob(job, Table2());
