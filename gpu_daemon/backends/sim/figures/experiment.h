@@ -20,7 +20,8 @@ struct ExperimentOptions {
 };
 
 struct Experiment {
-  std::string_view name;  // "fig12"; "th..." of Hetherington's thesis
+  // "fig12"; "th..." of Hetherington's thesis; "beyond" both.
+  std::string_view name;
   std::string_view title;
   std::vector<Job> (*jobs)(const ExperimentOptions& options);
   // {"conditions": ["..."],

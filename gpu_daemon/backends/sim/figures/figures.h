@@ -22,6 +22,8 @@ Json Fig1(const Results& results, const ExperimentOptions& options);
 // multiprogramming.cc
 std::vector<Job> Fig13Jobs(const ExperimentOptions& options);
 Json Fig13(const Results& results, const ExperimentOptions& options);
+std::vector<Job> BeyondJobs(const ExperimentOptions& options);
+Json Beyond(const Results& results, const ExperimentOptions& options);
 // occupancy_figures.cc
 std::vector<Job> Th5_9Jobs(const ExperimentOptions& options);
 Json Th5_9(const Results& results, const ExperimentOptions& options);

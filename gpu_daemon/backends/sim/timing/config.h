@@ -186,8 +186,8 @@ struct Config {
     uint32_t reserve_blocks = 0;  // of each SM
     // Of a thread, in each of these; 0: the most that a registered event needs.
     uint32_t reserve_registers = 0;
-    // kDynamic: cycles over which load is measured, events under way that an
-    // SM is reserved for, and windows until one is given back.
+    // kDynamic: cycles over which load is measured, events under way that all
+    // else weighs as much as, and windows until an SM is given back.
     uint32_t reserve_window = 1;
     uint32_t reserve_load = 1;
     uint32_t reserve_hold = 1;

@@ -36,10 +36,12 @@ bool SmReservation::Advance(Cycle now, uint32_t events) {
 }
 
 void SmReservation::EndWindow() {
-  const uint64_t for_one =
+  // Its part of all that is under way, in windows' worth of events.
+  const uint64_t others =
       uint64_t{config_.edge.reserve_window} * config_.edge.reserve_load;
+  const uint64_t all = load_ + others;
   const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(
-      (load_ + for_one - 1) / for_one, config_.edge.reserve_sms));
+      (config_.sm.count * load_ + all - 1) / all, config_.edge.reserve_sms));
   load_ = 0;
   if (wanted >= sms_) {
     sms_ = wanted;

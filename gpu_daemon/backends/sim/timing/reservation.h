@@ -1,11 +1,19 @@
 // How many SMs are kept for events.
 //
 // Static: always so many (EDGE IV-A). Dynamic is the paper's future work, and
-// this design is Carillon's: what counts is the mean number of events under way
+// this design is Carillon's. What counts is the mean number of events under way
 // over a window. It follows the rate, and what each event takes, by Little's
-// law, and it also grows when events queue. It is followed upwards at once, as
-// an SM must drain before it helps, and downwards by one SM after several low
-// windows, as an SM that is given back takes whole blocks.
+// law, and it also grows when events queue.
+//
+// Events get their part of the SMs: `load` of them under way, beside a
+// background that weighs as much as `reserve_load`, get load / (load +
+// reserve_load), and reserve_sms at most. Only as many SMs as hold the events
+// would not do: what slows an event down on an SM of its own is the others'
+// traffic in the L2 and in DRAM, which only fewer SMs of theirs make less.
+//
+// It is followed upwards at once, as an SM must drain before it helps, and
+// downwards by one SM after several low windows, as an SM that is given back
+// takes whole blocks.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_RESERVATION_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMING_RESERVATION_H_
 
