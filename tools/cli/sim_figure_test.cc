@@ -45,19 +45,19 @@ TEST_F(SimFigure, RunsAFigureAndDrawsIt) {
   EXPECT_THAT(first.out,
               AllOf(HasSubstr("preemption over draining, mean, all"),
                     HasSubstr("BACKGROUND  EVENT  WAY"), HasSubstr("2.6")));
-  EXPECT_THAT(first.err, AllOf(HasSubstr("9 of 9 runs"),
+  EXPECT_THAT(first.err, AllOf(HasSubstr("13 of 13 runs"),
                                HasSubstr("wrote " + folder_ + "/fig12.png")));
   const Json document = ParseFile(folder_ + "/fig12.json");
   ASSERT_FALSE(document.is_discarded());
   EXPECT_EQ(document["figure"], "fig12");
   EXPECT_EQ(document["gpu"], "edge_table2");
   EXPECT_EQ(document["quick"], true);
-  EXPECT_EQ(document["tables"][0]["rows"].size(), 9u);
+  EXPECT_EQ(document["tables"][0]["rows"].size(), 13u);
   std::ifstream png(folder_ + "/fig12.png", std::ios::binary);
   std::string magic(8, '\0');
   png.read(magic.data(), 8);
   EXPECT_EQ(magic, "\x89PNG\r\n\x1a\n");
-  ASSERT_EQ(Runs(), 9u);
+  ASSERT_EQ(Runs(), 13u);
 
   // Its runs are there already; another figure is made of them.
   const auto newest = [&] {
@@ -73,7 +73,7 @@ TEST_F(SimFigure, RunsAFigureAndDrawsIt) {
   ASSERT_EQ(second.code, 0) << second.err;
   EXPECT_EQ(second.json()["fig12"], document);
   EXPECT_EQ(second.json()["fig1"]["figure"], "fig1");
-  EXPECT_EQ(Runs(), 9u);
+  EXPECT_EQ(Runs(), 13u);
   EXPECT_EQ(newest(), before);
 }
 
