@@ -34,6 +34,11 @@ Json Th5_14(const Results& results, const ExperimentOptions& options);
 std::vector<Job> Th5_16Jobs(const ExperimentOptions& options);
 Json Th5_16(const Results& results, const ExperimentOptions& options);
 
+// interrupt_figures.cc
+std::vector<Job> Th5_13Jobs(const ExperimentOptions& options);
+Json Th5_13(const Results& results, const ExperimentOptions& options);
+std::vector<Job> Th5_15Jobs(const ExperimentOptions& options);
+Json Th5_15(const Results& results, const ExperimentOptions& options);
 // persistent_figures.cc
 std::vector<Job> Th5_17Jobs(const ExperimentOptions& options);
 Json Th5_17(const Results& results, const ExperimentOptions& options);

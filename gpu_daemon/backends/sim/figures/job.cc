@@ -1,6 +1,7 @@
 #include "gpu_daemon/backends/sim/figures/job.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -10,8 +11,10 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/sim/figures/event_kernel.h"
 #include "gpu_daemon/backends/sim/figures/isolated.h"
+#include "gpu_daemon/backends/sim/figures/load_ptx.h"
 #include "gpu_daemon/backends/sim/figures/persistent_job.h"
 #include "gpu_daemon/backends/sim/timing/gpu.h"
+#include "gpu_daemon/backends/sim/timing/interrupts.h"
 #include "gpu_daemon/kernels/busy.cuh"
 #include "gpu_daemon/kernels/null_event.cuh"
 
@@ -21,10 +24,19 @@ namespace {
 using timing::Cycle;
 using timing::GridId;
 using timing::GridResult;
+using timing::InterruptId;
+using timing::InterruptResult;
+using timing::Interrupts;
 using timing::kNever;
 
 // Cycles after which a job looks whether it has to end.
 constexpr Cycle kTurn = 1 << 16;
+
+// An event that is an interrupt's routine and nothing else.
+constexpr std::string_view kRoutine = "routine";
+bool TakesInterrupts(const Job& job) {
+  return job.interrupts || job.event == kRoutine;
+}
 
 // What the events of a job launch.
 class EventSource {
@@ -37,6 +49,7 @@ class EventSource {
     const auto failure = kernels->Allocate<uint32_t>(1, "status of an event");
     if (!kernels->status().ok()) return kernels->status();
     source->registers_ = job.registers;
+    if (job.event == kRoutine) return source;
     if (job.event == "busy") {
       source->launch_ =
           kernels->Make(kernels::busy_info, one, warp,
@@ -90,7 +103,7 @@ struct EventLog {
   std::unordered_map<std::string, uint64_t> places;
   uint64_t reselections = 0;
   uint64_t saved = 0;
-  std::vector<Cycle> scheduling, preemption, turnaround;
+  std::vector<Cycle> scheduling, preemption, turnaround, routine;
 
   void Add(const GridResult& result) {
     ++places[NameOf(result.place)];
@@ -102,6 +115,9 @@ struct EventLog {
       preemption.push_back(result.flushed - result.selected);
     }
   }
+  void AddRoutine(const GridResult& result) {
+    routine.push_back(result.completed - result.dispatched);
+  }
   Json ToJson() const {
     Json by_place = Json::object();
     for (const timing::EventPlace place :
@@ -110,14 +126,16 @@ struct EventLog {
       const auto found = places.find(NameOf(place));
       by_place[NameOf(place)] = found == places.end() ? 0 : found->second;
     }
-    return {{"rung", rung},
-            {"completed", turnaround.size()},
-            {"places", by_place},
-            {"reselections", reselections},
-            {"saved", saved},
-            {"scheduling", scheduling},
-            {"preemption", preemption},
-            {"turnaround", turnaround}};
+    Json json{{"rung", rung},
+              {"completed", turnaround.size()},
+              {"places", by_place},
+              {"reselections", reselections},
+              {"saved", saved},
+              {"scheduling", scheduling},
+              {"preemption", preemption},
+              {"turnaround", turnaround}};
+    if (!routine.empty()) json["routine"] = routine;
+    return json;
   }
 };
 
@@ -136,6 +154,7 @@ class JobRun {
          EventSource* events)
       : job_(job),
         control_(control),
+        memory_(memory),
         background_(background),
         events_(events),
         random_(job.seed),
@@ -151,9 +170,7 @@ class JobRun {
 
   absl::StatusOr<Json> Run() {
     if (events_ != nullptr) {
-      const auto event = gpu_.RegisterEvent(events_->registration());
-      if (!event.ok()) return event.status();
-      event_ = *event;
+      if (auto status = Prepare(); !status.ok()) return status;
       TickAfterGap();
     }
     const Cycle limit = job_.most_cycles != 0 ? job_.most_cycles : kNever;
@@ -179,6 +196,22 @@ class JobRun {
   }
 
  private:
+  absl::Status Prepare() {
+    if (job_.event != kRoutine) {
+      const auto event = gpu_.RegisterEvent(events_->registration());
+      if (!event.ok()) return event.status();
+      event_ = *event;
+    }
+    if (!TakesInterrupts(job_)) return absl::OkStatus();
+    auto program = LoadRoutine(memory_);
+    if (!program.ok()) return program.status();
+    routine_ = *std::move(program);
+    auto interrupts = Interrupts::Create(&gpu_, memory_, routine_.get());
+    if (!interrupts.ok()) return interrupts.status();
+    interrupts_ = *std::move(interrupts);
+    return absl::OkStatus();
+  }
+
   Cycle Gap() {
     return std::uniform_int_distribution<Cycle>(job_.arrivals.least,
                                                 job_.arrivals.most)(random_);
@@ -235,6 +268,16 @@ class JobRun {
     }
     const uint32_t slot = free_slots_.back();
     free_slots_.pop_back();
+    ++log_.rung;
+    if (interrupts_ != nullptr) {
+      Raise(slot);
+    } else {
+      Ring(slot);
+    }
+    TickAfterGap();
+  }
+
+  void Ring(uint32_t slot) {
     const auto grid = gpu_.Ring(event_, gpu_.cycle(), events_->Prepare(slot));
     status_.Update(grid.status());
     if (!grid.ok()) return;
@@ -242,14 +285,31 @@ class JobRun {
     if (control_.timeline != nullptr) {
       control_.timeline->Name(*grid, job_.event);
     }
-    ++log_.rung;
-    TickAfterGap();
+  }
+
+  void Raise(uint32_t slot) {
+    timing::Interrupt interrupt;
+    if (job_.event == kRoutine) {
+      interrupt.delay = static_cast<uint32_t>(job_.busy_steps);
+    } else {
+      interrupt.vector = isr::Vector::kLaunchEvent;
+      interrupt.event = event_;
+      interrupt.parameters = events_->Prepare(slot);
+    }
+    const auto id = interrupts_->Raise(interrupt, gpu_.cycle());
+    status_.Update(id.status());
+    if (id.ok()) raised_[*id] = slot;
   }
 
   void Ended(const GridResult& result) {
     if (given_up_ && result.id == background_grid_) return;
     status_.Update(result.status);
     if (!result.status.ok()) return;
+    if (interrupts_ != nullptr && result.id != background_grid_) {
+      interrupts_->Ended(result);
+      InterruptsEnded();
+      return;
+    }
     if (result.id == background_grid_) {
       ended_ = result.completed;
       warp_instructions_ += result.warp_instructions;
@@ -257,9 +317,31 @@ class JobRun {
       return;
     }
     const auto slot = slots_.find(result.id);
-    status_.Update(events_->Check(slot->second));
-    free_slots_.push_back(slot->second);
+    EventEnded(result, slot->second);
     slots_.erase(slot);
+  }
+
+  void InterruptsEnded() {
+    for (auto raised = raised_.begin(); raised != raised_.end();) {
+      const InterruptResult* const result = interrupts_->result(raised->first);
+      if (result == nullptr) {
+        ++raised;
+        continue;
+      }
+      const uint32_t slot = raised->second;
+      raised = raised_.erase(raised);
+      status_.Update(result->status);
+      if (!result->status.ok()) continue;
+      const GridResult& routine = result->routines.front();
+      log_.AddRoutine(routine);
+      EventEnded(result->event.value_or(routine), slot);
+    }
+    interrupts_->ForgetResults();
+  }
+
+  void EventEnded(const GridResult& result, uint32_t slot) {
+    status_.Update(events_->Check(slot));
+    free_slots_.push_back(slot);
     log_.Add(result);
     if (waiting_ && !done_) {
       waiting_ = false;
@@ -269,9 +351,11 @@ class JobRun {
 
   const Job& job_;
   const JobControl& control_;
+  Memory* const memory_;
   Background* const background_;
   EventSource* const events_;
   std::mt19937 random_;
+  std::shared_ptr<const Program> routine_;
   timing::Gpu gpu_;
   absl::Status status_;
 
@@ -289,7 +373,40 @@ class JobRun {
   std::vector<uint32_t> free_slots_;
   std::unordered_map<GridId, uint32_t> slots_;  // of events under way
   EventLog log_;
+
+  // Of a job that takes interrupts.
+  std::unique_ptr<Interrupts> interrupts_;
+  std::map<InterruptId, uint32_t> raised_;  // slots, until the event's end
 };
+
+// Routines on an idle GPU, one after the other.
+absl::StatusOr<Json> RunRoutinesAlone(const Job& job,
+                                      const timing::Config& config,
+                                      Memory* memory) {
+  const auto program = LoadRoutine(memory);
+  if (!program.ok()) return program.status();
+  std::unique_ptr<Interrupts> interrupts;
+  EventLog log;
+  timing::Gpu gpu(config, memory, {.ended = [&](const GridResult& result) {
+                    log.Add(result);
+                    log.AddRoutine(result);
+                    interrupts->Ended(result);
+                  }});
+  auto made = Interrupts::Create(&gpu, memory, program->get());
+  if (!made.ok()) return made.status();
+  interrupts = *std::move(made);
+  for (uint32_t i = 0; i < job.events; ++i) {
+    const auto id = interrupts->Raise(
+        {.delay = static_cast<uint32_t>(job.busy_steps)}, gpu.cycle());
+    if (!id.ok()) return id.status();
+    ++log.rung;
+    gpu.Run();
+    const absl::Status status = interrupts->result(*id)->status;
+    if (!status.ok()) return status;
+    interrupts->ForgetResults();
+  }
+  return Json{{"cycles", gpu.cycle()}, {"events", log.ToJson()}};
+}
 
 absl::StatusOr<Json> RunEventsAlone(const Job& job,
                                     const timing::Config& config,
@@ -315,6 +432,7 @@ Json ToJson(const Job& job) {
           {"most_cycles", job.most_cycles},
           {"event", job.event},
           {"busy_steps", job.busy_steps},
+          {"interrupts", job.interrupts},
           {"skip_body", job.skip_body},
           {"registers", job.registers},
           {"period", {job.arrivals.least, job.arrivals.most}},
@@ -356,6 +474,9 @@ absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& base,
   if (!config.ok()) return config.status();
   if (!job.persistent.empty()) return RunPersistent(job, *config, control);
   Memory memory;
+  if (job.background.empty() && job.event == kRoutine) {
+    return RunRoutinesAlone(job, *config, &memory);
+  }
   const auto kernels = Kernels::Load(&memory);
   if (!kernels.ok()) return kernels.status();
   if (job.background.empty()) {

@@ -40,9 +40,12 @@ struct Job {
   // After which a background that events do not let end is given up; 0: never.
   timing::Cycle most_cycles = 0;
   // One of EventKernelNames(), "null" (which ends at once), "busy" (which takes
-  // `busy_steps` in each thread), or none.
+  // `busy_steps` in each thread), "routine" (an interrupt's, which takes as many
+  // turns of its loop and launches nothing), or none.
   std::string event;
   uint64_t busy_steps = 0;
+  // Each tick raises an interrupt, whose routine rings the event.
+  bool interrupts = false;
   // Take the event's place and registers, but end at once.
   bool skip_body = false;
   uint32_t registers = 0;  // of an event's thread; 0: what its kernel needs
@@ -79,7 +82,9 @@ struct JobControl {
 //             "scheduling": from its arrival to its first warp's start,
 //             "preemption": from its victim's selection to the empty pipeline,
 //                           of those that took a victim's place,
-//             "turnaround": from its arrival to its end},
+//             "turnaround": from its arrival to its end;
+//             with interrupts also "routine": from the first warp of the
+//             interrupt's routine to its end},
 //  "statistics": totals of all SMs}
 // Errors: those of what executes, DataLoss (a wrong output).
 absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& config,

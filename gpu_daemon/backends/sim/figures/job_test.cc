@@ -169,6 +169,44 @@ TEST(RunJob, ABackgroundThatTakesTooLongIsGivenUp) {
   EXPECT_EQ((*result)["events"]["completed"], (*result)["events"]["rung"]);
 }
 
+TEST(RunJob, AnInterruptsRoutineRingsTheEvent) {
+  Job job = WithEvents("interrupts", "IPv4");
+  job.interrupts = true;
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  const Json& events = (*result)["events"];
+  const auto rung = events["rung"].get<size_t>();
+  EXPECT_GT(rung, 3u);
+  EXPECT_EQ(events["routine"].size(), rung);
+  EXPECT_EQ(events["turnaround"].size(), rung);
+  // By the TB scheduler, whichever way the routine took.
+  EXPECT_EQ(events["places"]["TB scheduler"], rung);
+}
+
+TEST(RunJob, ARoutineTakesAsLongAsItIsTold) {
+  const auto median = [](Job job, uint64_t turns) {
+    job.busy_steps = turns;
+    job.events = 9;
+    const auto result = RunJob(job, Table2());
+    EXPECT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)["events"]["completed"], (*result)["events"]["rung"]);
+    auto cycles =
+        (*result)["events"]["routine"].get<std::vector<timing::Cycle>>();
+    std::ranges::sort(cycles);
+    return cycles[cycles.size() / 2];
+  };
+  Job alone = SmallJob("alone");
+  alone.background.clear();
+  alone.event = "routine";
+  const timing::Cycle none = median(alone, 0);
+  const timing::Cycle some = median(alone, 100);
+  EXPECT_GT(some, none + 500);
+  EXPECT_NEAR(static_cast<double>(median(alone, 200) - some),
+              static_cast<double>(some - none), 20);
+  // Others are in its way.
+  EXPECT_GT(median(WithEvents("beside", "routine"), 100), some);
+}
+
 TEST(RunJob, PersistentBlocksDoAllTheirTasks) {
   Job job;
   job.overrides = {{"sm.count", "2"}};

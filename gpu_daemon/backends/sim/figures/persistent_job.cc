@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/backends/sim/figures/isr_ptx.h"
+#include "gpu_daemon/backends/sim/figures/load_ptx.h"
 #include "gpu_daemon/backends/sim/figures/persistent_ptx.h"
-#include "gpu_daemon/backends/sim/lower/lower.h"
 #include "gpu_daemon/backends/sim/timing/interrupts.h"
 #include "gpu_daemon/kernels/figures/persistent.h"
 
@@ -25,25 +24,16 @@ constexpr Cycle kTurn = 1 << 16;
 // After the kernel's launch, when all blocks are there.
 constexpr Cycle kFirstTask = 5000;
 
-absl::StatusOr<std::shared_ptr<const Program>> Load(
-    std::span<const std::byte> text, const char* file, Memory* memory) {
-  auto module = ptx::ParseModule(
-      std::string(reinterpret_cast<const char*>(text.data()), text.size()),
-      file);
-  if (!module.ok()) return module.status();
-  return Lower(std::make_shared<const ptx::Module>(*std::move(module)), memory);
-}
-
 // The host, and the GPU.
 class PersistentRun {
  public:
   static absl::StatusOr<std::unique_ptr<PersistentRun>> Make(
       const Job& job, const timing::Config& config) {
     std::unique_ptr<PersistentRun> run(new PersistentRun(job));
-    auto kernels = Load(PersistentPtx(), "persistent.ptx", &run->memory_);
+    auto kernels = LoadPtx(PersistentPtx(), "persistent.ptx", &run->memory_);
     if (!kernels.ok()) return kernels.status();
     run->kernels_ = *std::move(kernels);
-    auto isr = Load(IsrPtx(), "isr.ptx", &run->memory_);
+    auto isr = LoadRoutine(&run->memory_);
     if (!isr.ok()) return isr.status();
     run->isr_ = *std::move(isr);
     const uint64_t bytes = config.sm.count * sizeof(PersistentQueue);
