@@ -282,7 +282,7 @@ Json Beyond(const Results& results, const ExperimentOptions& options) {
                      "x", Json(), Number(Ratio(Mean(average.antt), dynamic))));
     }
     panels.push_back(PanelOf(tables[i], kWays, kAntt,
-                             fmt::format("ANTT, {} rate", rate.name), true));
+                             fmt::format("ANTT, {} rate", rate.name), false));
   }
   tables.insert(tables.begin(), Json{{"title", "Averages over all pairs"},
                                      {"columns",
