@@ -44,6 +44,7 @@ struct Settings {
 
 void AddOptions(CLI::App& app, Settings& settings) {
   ControlPlane::Options& plane = settings.plane;
+  const std::string simulated = "Simulated time (docs/simulated_time.md)";
   app.add_option("--dir", plane.directory,
                  "The testbed's directory: made if missing, private to you")
       ->required();
@@ -52,6 +53,18 @@ void AddOptions(CLI::App& app, Settings& settings) {
   app.add_option("--backend", plane.backend,
                  "What runs the kernels: auto, cuda, cpu or sim")
       ->capture_default_str();
+  app.add_option("--timing", plane.timing,
+                 "Live in the time of this simulated GPU (with --backend sim): "
+                 "edge_table2, gtx980, tiny, or a file")
+      ->group(simulated);
+  app.add_option("--first-devices", plane.first_devices,
+                 "Its time begins when so many devices have attached")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str()
+      ->group(simulated);
+  app.add_option("--event-log", plane.event_log,
+                 "Receives the times of each event and kernel: a CSV file")
+      ->group(simulated);
   app.add_option("--workers", plane.workers,
                  "Threads that run thread blocks; 0: the cores but one")
       ->check(CLI::Range(0u, 1024u))

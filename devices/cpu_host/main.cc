@@ -44,7 +44,12 @@ const std::vector<std::string> kHistogramNames = {"kernel_time",
                                                   "scheduled_latency"};
 
 // Sleeps, but not on when a stop is requested.
-void Sleep(std::chrono::microseconds time, const edge::StopRequest& stop) {
+void Sleep(edge::Device& device, std::chrono::microseconds time,
+           const edge::StopRequest& stop) {
+  if (device.in_simulated_time()) {
+    device.WaitForCompletion([&] { return stop.requested(); }, time);
+    return;
+  }
   pollfd waiter{.fd = stop.fd(), .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = time.count() / 1'000'000,
                          .tv_nsec = time.count() % 1'000'000 * 1000};
@@ -74,7 +79,7 @@ absl::Status RunAll(edge::Device& device, Workload& workload,
     device.SetCounter(kLastDurationUs, figures->kernel_ns / 1000);
     device.SetCounter(kSlowdownPermille, slowdown.permille());
     if (options.gap_us > 0)
-      Sleep(std::chrono::microseconds(options.gap_us), stop);
+      Sleep(device, std::chrono::microseconds(options.gap_us), stop);
   }
   spdlog::info(
       "{} runs, {} launches, {} thread blocks, {} wrong results, slowdown "
@@ -99,6 +104,8 @@ absl::Status Run(const edge::DeviceContext& context, const Options& options) {
       (*workload)->completion_bytes() + ScheduledEcho::kApertureBytes;
   attach.counter_names = kCounterNames;
   attach.histogram_names = kHistogramNames;
+  // Events beside the launches are a second thread's.
+  attach.takes_simulated_time = options.schedule_every_ms == 0;
   auto device = edge::Device::Attach(attach);
   if (!device.ok()) return device.status();
   if (auto status = (*workload)->Prepare(**device); !status.ok()) return status;

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "shm/layout.h"
 
 namespace carillon::fpga {
@@ -107,7 +106,7 @@ void FrameStream::Send(uint64_t frame) {
   const auto at = buffers_.frames.bytes.subspan(slot * buffers_.frame_stride);
   source_->Render(frame, {reinterpret_cast<uint8_t*>(at.data()),
                           uint64_t{source_->width()} * source_->height()});
-  in_flight_[slot] = {.frame = frame, .rung_ns = shm::NowNs()};
+  in_flight_[slot] = {.frame = frame, .rung_ns = device_->Now()};
   queue_->RingDoorbell();
   Count(kFramesSent);
 }
@@ -121,7 +120,7 @@ void FrameStream::SendDue() {
       if (queue_->Poll()) return;
       continue;
     }
-    if (NextDue() > shm::NowNs()) return;
+    if (NextDue() > device_->Now()) return;
     if (queue_->free_slots() > 0) {
       Send(next_frame_);
     } else {
@@ -169,7 +168,7 @@ absl::Status FrameStream::TakeResults() {
   while (const auto done = queue_->Poll()) {
     const uint32_t slot = queue_->SlotOf(done->sequence);
     const InFlight sent = in_flight_[slot];
-    device_->histogram(kFrameLatency).Add(shm::NowNs() - sent.rung_ns);
+    device_->histogram(kFrameLatency).Add(device_->Now() - sent.rung_ns);
     absl::Status taken;
     if (done->state == edge::EventState::kDone) {
       taken = TakeResult(sent, slot);
@@ -203,7 +202,7 @@ absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
     SendDue();
     if (auto status = TakeResults(); !status.ok()) return status;
     if (AllSent()) break;
-    const shm::Nanoseconds now = shm::NowNs();
+    const shm::Nanoseconds now = device_->Now();
     const shm::Nanoseconds due = NextDue();
     if (options_.fps == 0 ? queue_->free_slots() > 0 : due <= now) continue;
     auto sleep = std::chrono::nanoseconds(kLongestSleep);
@@ -217,7 +216,7 @@ absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
 }
 
 absl::Status FrameStream::Run(const edge::DeviceContext& context) {
-  start_ns_ = shm::NowNs();
+  start_ns_ = device_->Now();
   absl::Status status = StreamFrames(context.stop);
   while (!status.ok() && device_->gpud_died()) {
     status = TakeResults();
@@ -229,7 +228,7 @@ absl::Status FrameStream::Run(const edge::DeviceContext& context) {
   }
   if (!status.ok()) return status;
 
-  const double seconds = static_cast<double>(shm::NowNs() - start_ns_) * 1e-9;
+  const double seconds = static_cast<double>(device_->Now() - start_ns_) * 1e-9;
   spdlog::info(
       "{} frames in {:.3f} s ({:.1f} a second), {} dropped, {} failed{}",
       counts_[kFramesDone], seconds,

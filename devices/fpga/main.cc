@@ -74,6 +74,7 @@ absl::Status Run(const edge::DeviceContext& context, const Options& options) {
       FrameStream::CompletionBytes(**kernel, options.stream.ring);
   attach.counter_names = FrameStream::CounterNames();
   attach.histogram_names = FrameStream::HistogramNames();
+  attach.takes_simulated_time = true;
   auto device = edge::Device::Attach(attach);
   if (!device.ok()) return device.status();
   auto stream = FrameStream::Make(device->get(), source->get(), kernel->get(),

@@ -24,6 +24,10 @@ namespace {
 
 // How often a gpud is looked for that has died.
 constexpr std::chrono::milliseconds kBetweenAttempts{10};
+// How long a wait for a turn, which may take for ever, goes without a look at
+// whatever else the caller waits for; and how long it spins first.
+constexpr std::chrono::milliseconds kLookAround{50};
+constexpr std::chrono::microseconds kSpinForTurn{20};
 // What gRPC and a session take, of the first device of a process.
 constexpr size_t kDescriptors = 16;
 constexpr size_t kThreads = 10;
@@ -114,6 +118,7 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
   for (const std::string& name : options.histogram_names)
     request.add_histogram_names(name);
   request.set_layout_version(shm::kLayoutVersion);
+  request.set_takes_simulated_time(options.takes_simulated_time);
   auto attached = client.Call(client.devices(), &v1::Devices::Stub::Attach,
                               "Attach", request, options.timeout);
   if (!attached.ok()) return attached.status();
@@ -206,7 +211,42 @@ absl::Status Device::Impl::Use(Session opened) {
   watch = *std::move(started);
   waiter = std::make_unique<shm::CompletionWaiter>(&submission, &completion,
                                                    &watch->closed());
+  // gpud gives the first turn before it hands the apertures over.
+  auto first = std::make_unique<shm::TurnTaker>(&submission, &completion);
+  if (first->Take()) time = std::move(first);
   return absl::OkStatus();
+}
+
+// --- Simulated time.
+
+bool Device::Impl::WaitInTurns(const std::function<bool()>& ready,
+                               std::chrono::nanoseconds timeout) {
+  const auto wait = static_cast<shm::Nanoseconds>(
+      std::max(timeout, std::chrono::nanoseconds(0)).count());
+  const shm::Nanoseconds due = time->now() + wait;
+  while (true) {
+    if (ready()) return true;
+    if (time->now() >= due) return false;
+    time->Answer(due);
+    while (!waiter->WaitUntil([&] { return time->Take(); }, kLookAround,
+                              kSpinForTurn)) {
+      if (waiter->closed()) return ready();
+      // Something besides completions, as a request to stop; or a completion
+      // whose turn is on its way.
+      if (!ready()) continue;
+      waiter->WaitUntil([&] { return time->Take(); }, kLookAround,
+                        kSpinForTurn);
+      return true;
+    }
+  }
+}
+
+bool Device::Impl::WaitForTurn() {
+  while (!waiter->WaitUntil([&] { return time->Take(); }, kLookAround,
+                            kSpinForTurn)) {
+    if (waiter->closed()) return false;
+  }
+  return true;
 }
 
 // --- Another gpud.
@@ -214,6 +254,8 @@ absl::Status Device::Impl::Use(Session opened) {
 absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
   const absl::Status ended = status();
   if (ended.ok() || !watch->gpud_died()) return ended;
+  // Another gpud's time begins anew.
+  if (time != nullptr) return ended;
   for (const auto& [id, queue] : queues_) {
     if (!queue->Poll()) continue;
     return absl::FailedPreconditionError(fmt::format(

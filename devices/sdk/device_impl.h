@@ -22,6 +22,12 @@ class Device::Impl {
   // As Device::Resume().
   absl::Status Resume(std::chrono::milliseconds timeout);
 
+  // In simulated time. As Device::WaitForCompletion().
+  bool WaitInTurns(const std::function<bool()>& ready,
+                   std::chrono::nanoseconds timeout);
+  // Until the next turn is this device's; false: the session has ended.
+  bool WaitForTurn();
+
   // Calls `method` of the control plane with the session filled in. The
   // session's end wins over whatever gRPC says of a broken connection.
   template <class Stub, class Request, class Response>
@@ -92,6 +98,7 @@ class Device::Impl {
   std::unique_ptr<shm::FlightRecorder> recorder;  // null: off
   std::unique_ptr<PeerWatch> watch;               // after all that it looks at
   std::unique_ptr<shm::CompletionWaiter> waiter;
+  std::unique_ptr<shm::TurnTaker> time;  // null: wall time
 
  private:
   // How long after a broken call the end of the session may take to be noticed.

@@ -31,6 +31,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,6 +48,7 @@
 #include "shm/faults/point.h"
 #include "shm/histogram.h"
 #include "shm/layout.h"
+#include "shm/simulated_time.h"
 
 namespace carillon::shm {
 class FlightRecorder;
@@ -169,8 +171,7 @@ class EventQueue {
   // Requires free_slots() > 0. `kmd`: this launch's own dimensions (modifyable
   // event kernels).
   shm::Sequence Commit(const KmdOverride* kmd = nullptr) {
-    const shm::Sequence sequence =
-        ring_.Commit(kmd, tracing() ? shm::NowNs() : 0);
+    const shm::Sequence sequence = ring_.Commit(kmd, RungNs());
     if (faults::Armed(faults::Point::kDeviceCommit)) [[unlikely]]
       PassCommit();
     return sequence;
@@ -226,6 +227,10 @@ class EventQueue {
   EventQueue(Device* device, EventSpec spec, std::string launch_path,
              const shm::RingLayout& layout,
              std::vector<WritableParameter> writable);
+  shm::Nanoseconds RungNs() const {
+    if (time_ != nullptr) return time_->now();
+    return tracing() ? shm::NowNs() : 0;
+  }
   // What is about to be rung, and to be freed.
   void RecordRing();
   void RecordTaken();
@@ -240,6 +245,7 @@ class EventQueue {
   const std::vector<WritableParameter> writable_;
   shm::DeviceRing ring_;
   shm::FlightRecorder* const recorder_;  // null: off
+  const shm::TurnTaker* const time_;     // null: wall time
 };
 
 // What `carillon kernels` shows of a kernel; see proto/events.proto.
@@ -262,6 +268,10 @@ struct AttachOptions {
   // At most shm::kMaxTelemetryHistograms.
   std::vector<std::string> histogram_names;
   std::chrono::milliseconds timeout{5000};
+  // The device can live in simulated time (docs/simulated_time.md): it takes its
+  // time from Device::Now(), and waits by this library only, in one thread. In a
+  // testbed that lives in simulated time other devices are refused.
+  bool takes_simulated_time = false;
 };
 
 // A device's session with gpud. Control-plane calls (everything that returns a
@@ -272,7 +282,8 @@ class Device {
  public:
   // Errors: Unavailable (no gpud), AlreadyExists (name), InvalidArgument (name,
   // directory, names of counters), PermissionDenied (other user),
-  // ResourceExhausted (no memory), FailedPrecondition (other layout version).
+  // ResourceExhausted (no memory), FailedPrecondition (other layout version,
+  // simulated time).
   static absl::StatusOr<std::unique_ptr<Device>> Attach(
       const AttachOptions& options);
   ~Device();
@@ -306,6 +317,7 @@ class Device {
     uint64_t dispatched_ns = 0;  // from the launch to its first thread block
     uint64_t finished_ns = 0;    // from the launch to its end
   };
+  // In simulated time its `timeout` does not count.
   // Errors: as edgeRegisterEvent; Aborted when it was cut short; Internal with
   // the kernel's own failure code.
   absl::StatusOr<LaunchTimes> LaunchKernel(const LaunchSpec& spec);
@@ -316,18 +328,24 @@ class Device {
   void AddToCounter(uint32_t index, uint64_t delta);
   shm::HistogramWriter histogram(uint32_t index);
 
+  // The testbed's time: CLOCK_MONOTONIC, or the simulated time, which passes
+  // while the device waits and at no other time.
+  shm::Nanoseconds Now() const;
+  bool in_simulated_time() const;
+
   // Waits, for at most `timeout`, until `ready()` is true after some completion
   // of any queue. False: timed out or closed; ask status().
   template <class Ready>
   bool WaitForCompletion(
       Ready ready, std::chrono::nanoseconds timeout,
       std::chrono::nanoseconds spin = std::chrono::microseconds(20)) {
+    if (in_simulated_time()) return WaitInTurns(ready, timeout);
     return waiter().WaitUntil(ready, timeout, spin);
   }
   // For devices that sleep in epoll/poll: arm, look at the queues once more,
   // sleep on completion_fd() and on connection_fd(), then disarm (which also
   // drains the fd). It may turn readable once more after that: drain it then
-  // too, by disarming.
+  // too, by disarming. Not in simulated time.
   void ArmCompletionFd();
   void DisarmCompletionFd();
   int completion_fd() const;
@@ -355,7 +373,7 @@ class Device {
   // Requires: no thread uses the device meanwhile, and Poll() of no queue has
   // anything left. Errors: FailedPrecondition (Poll() has), Unavailable (no gpud
   // so far: it may be called again; or the session ended in another way than by
-  // gpud's death: see status()), and what the new gpud refuses, as Attach() and
+  // gpud's death, or with the simulated time: see status()), and what the new gpud refuses, as Attach() and
   // edgeRegisterEvent: then the session is detached.
   absl::Status Resume(std::chrono::milliseconds timeout);
 
@@ -370,6 +388,8 @@ class Device {
 
   explicit Device(std::unique_ptr<Impl> impl);
   shm::CompletionWaiter& waiter();
+  bool WaitInTurns(const std::function<bool()>& ready,
+                   std::chrono::nanoseconds timeout);
 
   std::unique_ptr<Impl> impl_;
 };

@@ -9,6 +9,7 @@
 #include "fmt/ranges.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/sim/sim_backend.h"
+#include "gpu_daemon/backends/sim/timed_backend.h"
 #ifdef CARILLON_HAVE_CUDA
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 #endif
@@ -34,13 +35,28 @@ constexpr BackendEntry kBackends[] = {
      }},
 #endif
     {"cpu", &CpuBackend::Create},
-    {"sim", &SimBackend::Create},
+    {"sim",
+     [](const BackendOptions& options) {
+       return options.timing.empty() ? SimBackend::Create(options)
+                                     : TimedBackend::Create(options);
+     }},
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     std::string_view name, const BackendOptions& options) {
+  if (name != "sim" && !options.timing.empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--timing {} (timing) goes with --backend sim: no other GPU has a time "
+        "of its own",
+        options.timing));
+  }
+  if (options.timing.empty() && !options.event_log.empty()) {
+    return absl::InvalidArgumentError(
+        "--event-log (event_log) goes with --timing: in wall time, let devices "
+        "trace their events");
+  }
   for (const BackendEntry& entry : kBackends) {
     if (name != entry.name && name != "auto") continue;
     auto backend = entry.create(options);

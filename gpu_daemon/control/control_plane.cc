@@ -139,6 +139,9 @@ absl::Status ControlPlane::Open() {
        .policy = options_.policy,
        .workers = options_.workers,
        .reserved_sms = options_.reserved_sms,
+       .timing = options_.timing,
+       .first_devices = options_.first_devices,
+       .event_log = options_.event_log,
        .tracing = options_.tracing,
        .on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
                               std::string reason) {

@@ -49,8 +49,12 @@ class ControlPlane {
     std::string backend = "auto";  // see MakeBackend()
     GpuModel gpu;                  // what a back-end without a GPU emulates
     std::string policy = "first_come";
-    uint32_t workers = 0;       // 0: as many as the machine is good for
-    uint32_t reserved_sms = 0;  // see BackendOptions
+    uint32_t workers = 0;  // 0: as many as the machine is good for
+    // See BackendOptions:
+    uint32_t reserved_sms = 0;
+    std::string timing;
+    uint32_t first_devices = 1;
+    std::string event_log;
     uint32_t ekt_entries = 32;  // 1 to shm::kMaxDoorbells
     uint64_t memory_bytes = 0;  // 0: DefaultMemoryBudget()
     bool tracing = false;

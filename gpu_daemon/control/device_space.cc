@@ -43,6 +43,11 @@ std::byte* HeapRange::data() const {
       .At(offset_);
 }
 
+std::byte* HeapRange::kernel_data() const {
+  const size_t mapping = kind_ == RegionKind::kSubmission ? 0 : 1;
+  return space_->mappings_[mapping]->data() + offset_;
+}
+
 absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
     const Spec& spec, MemoryBudget* budget, KernelMemory* kernel_memory) {
   for (const auto& [what, bytes] :

@@ -50,6 +50,8 @@ class HeapRange {
   // From the start of the aperture.
   uint64_t offset() const { return offset_; }
   std::byte* data() const;
+  // As kernels are given it; not for the CPU to follow.
+  std::byte* kernel_data() const;
 
  private:
   friend class DeviceSpace;
@@ -81,8 +83,9 @@ class Buffer {
   uint64_t bytes() const { return bytes_; }
   // From the start of the aperture; 0 for GPU memory.
   uint64_t offset() const { return range_.offset(); }
+  // As kernels are given it; not for the CPU to follow.
   std::byte* data() const {
-    return gpu_memory_ != nullptr ? gpu_memory_->data() : range_.data();
+    return gpu_memory_ != nullptr ? gpu_memory_->data() : range_.kernel_data();
   }
 
  private:
@@ -149,6 +152,7 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   MemoryBudget* const budget_;
   const MemoryBudget::Reservation reservation_;
   KernelMemory* const kernel_memory_;
+  // Of the submission and of the completion aperture.
   const std::array<std::unique_ptr<HostMapping>, 2> mappings_;
   mutable std::mutex mutex_;
   shm::RegionHeap submission_heap_;

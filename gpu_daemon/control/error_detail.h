@@ -37,6 +37,7 @@ inline constexpr char kEktFull[] = "EKT_FULL";
 inline constexpr char kInjectedFault[] = "INJECTED_FAULT";
 inline constexpr char kKernelNameTaken[] = "KERNEL_NAME_TAKEN";
 inline constexpr char kLayoutVersion[] = "LAYOUT_VERSION";
+inline constexpr char kLivesInWallTime[] = "LIVES_IN_WALL_TIME";
 inline constexpr char kMemoryBudget[] = "MEMORY_BUDGET";
 inline constexpr char kNoBarrier[] = "NO_WAIT_RELEASE_BARRIER";
 inline constexpr char kNoFaults[] = "NO_FAULTS";

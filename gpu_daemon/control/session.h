@@ -59,6 +59,9 @@ class Session {
 
   const Identity& identity() const { return identity_; }
   const DeviceMemory& memory() const { return space_->device_memory(); }
+  std::shared_ptr<DeviceMemory> shared_memory() const {
+    return space_->memory();
+  }
   SessionState state() const;
   std::string note() const;
   uint64_t gpu_memory_bytes() const;

@@ -173,6 +173,15 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     const v1::AttachRequest& request,
     const std::shared_ptr<const Peer>& caller) {
   if (auto status = CheckAttach(request); !status.ok()) return status;
+  if (daemon_->backend->simulates_time() && !request.takes_simulated_time()) {
+    return Error(
+        absl::StatusCode::kFailedPrecondition,
+        fmt::format("this testbed lives in simulated time (--timing), and "
+                    "device '{}' ({}) in wall time: leave it out, or start "
+                    "gpud without --timing",
+                    request.name(), request.kind()),
+        reason::kLivesInWallTime, "takes_simulated_time");
+  }
   if (auto status = Reserve(request.name(), caller->pid); !status.ok()) {
     return status;
   }
@@ -208,6 +217,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     by_device_[device_id] = *session;
     by_token_[token] = *session;
   }
+  daemon_->backend->AddDevice((*session)->shared_memory());
   spdlog::info("device '{}' ({}) attaches: pid {}, device {}, generation {}",
                request.name(), request.kind(), caller->pid, device_id,
                (*session)->identity().generation.value());

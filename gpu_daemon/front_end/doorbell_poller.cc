@@ -39,6 +39,11 @@ absl::Status DoorbellPoller::Add(const std::shared_ptr<EventKernel>& event) {
   return absl::OkStatus();
 }
 
+void DoorbellPoller::AddDevice(const std::shared_ptr<DeviceMemory>& device) {
+  added_.push_back(device);
+  CollectDevices();
+}
+
 void DoorbellPoller::Remove(const std::shared_ptr<EventKernel>& event) {
   if (std::erase(events_, event) != 0) LetGo(*event);
   CollectDevices();
@@ -53,6 +58,8 @@ std::vector<std::shared_ptr<EventKernel>> DoorbellPoller::RemoveDevice(
     taken.push_back(std::move(event));
   }
   std::erase(events_, nullptr);
+  std::erase_if(added_, [&](const auto& one) { return one.get() == memory; });
+  launcher_->ReleaseDevice(memory);
   CollectDevices();
   return taken;
 }
@@ -67,15 +74,16 @@ void DoorbellPoller::LetGo(EventKernel& event) {
 }
 
 void DoorbellPoller::CollectDevices() {
-  devices_.clear();
-  doorbells_.WatchNone();
+  devices_ = added_;
   for (const auto& event : events_) {
     if (std::find(devices_.begin(), devices_.end(), event->shared_memory()) ==
         devices_.end()) {
       devices_.push_back(event->shared_memory());
-      doorbells_.Watch(devices_.back()->submission(),
-                       devices_.back()->completion());
     }
+  }
+  doorbells_.WatchNone();
+  for (const auto& device : devices_) {
+    doorbells_.Watch(device->submission(), device->completion());
   }
 }
 
@@ -146,9 +154,12 @@ bool DoorbellPoller::LaunchOne(const std::shared_ptr<EventKernel>& event,
   if (status == EventStatus::kOk) {
     return launcher_->Launch(event, sequence, entry);
   }
-  return event->Finish(sequence, {.state = shm::EventState::kFailed,
-                                  .status = static_cast<uint32_t>(status),
-                                  .refused = true});
+  const bool ended =
+      event->Finish(sequence, {.state = shm::EventState::kFailed,
+                               .status = static_cast<uint32_t>(status),
+                               .refused = true});
+  launcher_->Refused(*event);
+  return ended;
 }
 
 // What LaunchOne() returns, if a fault has made the launch.
@@ -162,9 +173,11 @@ std::optional<bool> DoorbellPoller::PassLaunch(EventKernel& event,
   // It never ends, until somebody aborts it.
   if (struck->action == faults::Action::kHang) return false;
   const auto fault = static_cast<uint32_t>(EventStatus::kKernelFault);
-  return event.Finish(sequence,
-                      {.state = shm::EventState::kFailed,
-                       .status = struck->code != 0 ? struck->code : fault});
+  const bool ended = event.Finish(
+      sequence, {.state = shm::EventState::kFailed,
+                 .status = struck->code != 0 ? struck->code : fault});
+  launcher_->Refused(event);
+  return ended;
 }
 
 bool DoorbellPoller::SleepUnlessRung(shm::FutexWord also,
@@ -174,6 +187,7 @@ bool DoorbellPoller::SleepUnlessRung(shm::FutexWord also,
     for (const auto& event : events_) {
       if (event->PendingRings().rings != 0) return true;
     }
+    if (launcher_->must_poll()) return true;
     sleeps->store(sleeps->load(std::memory_order_relaxed) + 1,
                   std::memory_order_relaxed);
     return false;

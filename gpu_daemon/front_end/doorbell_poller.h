@@ -39,6 +39,8 @@ class DoorbellPoller {
   // The launcher has prepared for it. Errors: ResourceExhausted, if its device
   // would be one more than kMaxDevices; the launcher has let go of it then.
   absl::Status Add(const std::shared_ptr<EventKernel>& event);
+  // Sleeps on its doorbells even while it has no event kernel.
+  void AddDevice(const std::shared_ptr<DeviceMemory>& device);
   // As LaunchPath::Remove() and RemoveDevice().
   void Remove(const std::shared_ptr<EventKernel>& event);
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
@@ -67,8 +69,9 @@ class DoorbellPoller {
   Options options_;
   Launcher* const launcher_;
   std::vector<std::shared_ptr<EventKernel>> events_;  // highest priority first
-  std::vector<std::shared_ptr<DeviceMemory>> devices_;
-  shm::DoorbellWaiter doorbells_;  // of devices_
+  std::vector<std::shared_ptr<DeviceMemory>> added_;  // by AddDevice()
+  std::vector<std::shared_ptr<DeviceMemory>> devices_;  // these and of events_
+  shm::DoorbellWaiter doorbells_;                       // of devices_
 };
 
 }  // namespace carillon::gpud

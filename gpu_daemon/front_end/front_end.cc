@@ -91,6 +91,13 @@ absl::Status FrontEnd::Add(std::shared_ptr<EventKernel> event) {
   return status;
 }
 
+void FrontEnd::AddDevice(const std::shared_ptr<DeviceMemory>& device) {
+  Call([&] {
+    poller_.AddDevice(device);
+    launcher_->AddDevice(device);
+  });
+}
+
 void FrontEnd::Remove(const std::shared_ptr<EventKernel>& event) {
   Call([&] { poller_.Remove(event); });
 }
@@ -120,7 +127,7 @@ void FrontEnd::Run() {
     polls_.store(polls_.load(std::memory_order_relaxed) + 1,
                  std::memory_order_relaxed);
     const bool rung = poller_.PollOnce();
-    if (launcher_->Reap() || rung) {
+    if (launcher_->Reap() || rung || launcher_->Advance()) {
       idle_since_ns_ = 0;
       continue;
     }

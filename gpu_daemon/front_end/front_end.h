@@ -49,6 +49,10 @@ class FrontEnd : public LaunchPath {
   std::vector<std::shared_ptr<EventKernel>> RemoveDevice(
       const DeviceMemory* memory) override;
   absl::Status Wake() override;
+  // A device whose doorbells are slept on before it has event kernels, too.
+  void AddDevice(const std::shared_ptr<DeviceMemory>& device);
+  // Carries out `action` between two looks at the doorbells.
+  void Call(std::function<void()> action);
   void SetTracing(bool on) override;
   std::vector<PathCounter> counters() const override {
     return {{"polls", polls()}, {"sleeps", sleeps()}};
@@ -62,9 +66,6 @@ class FrontEnd : public LaunchPath {
   void Run();
   // False if there was work after all.
   bool Sleep(uint32_t mailbox_seen);
-  // Runs `action` on the front-end's thread, or here once that has ended, and
-  // waits for it.
-  void Call(std::function<void()> action);
   void RunMailbox();
   void CloseMailbox();
 

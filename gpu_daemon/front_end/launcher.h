@@ -25,6 +25,14 @@ class Launcher {
   // The event kernel's doorbell is not looked at any more.
   virtual void Release(EventKernel&) {}
 
+  // A device has attached, and is gone. Where only events matter, so do only
+  // their devices.
+  virtual void AddDevice(const std::shared_ptr<DeviceMemory>&) {}
+  virtual void ReleaseDevice(const DeviceMemory*) {}
+
+  // An event has ended without Launch(): its entry was bad.
+  virtual void Refused(const EventKernel&) {}
+
   // Launches the event. True if it has ended by now: the front-end signals its
   // device's bell, once for a burst.
   virtual bool Launch(const std::shared_ptr<EventKernel>& event,
@@ -32,7 +40,11 @@ class Launcher {
 
   // Ends events that this thread has to see end. True if it found any.
   virtual bool Reap() { return false; }
-  // True while the front-end must not sleep: there is something to reap.
+  // Goes on with what may only go on when all doorbells were looked at and none
+  // was rung. True if it did.
+  virtual bool Advance() { return false; }
+  // True while the front-end must not sleep: there is something to reap, or to
+  // go on with.
   virtual bool must_poll() const { return false; }
 
   // Whether higher doorbells are answered before the rest of lower ones' rings.

@@ -48,6 +48,12 @@ class Backend {
 
   virtual PathSet& paths() = 0;
 
+  // Whether time is the simulated GPU's, and passes by turns
+  // (shm/simulated_time.h): devices that do not live by it must not attach.
+  virtual bool simulates_time() const { return false; }
+  // A device has attached; PathSet::RemoveDevice() tells of its end.
+  virtual void AddDevice(const std::shared_ptr<DeviceMemory>&) {}
+
   // A background kernel; it ends exactly once, by KernelLaunch::on_end. Its
   // block must fit an SM (CheckKernelMetadata).
   virtual void Submit(std::unique_ptr<KernelLaunch> launch) = 0;

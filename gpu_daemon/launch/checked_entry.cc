@@ -81,6 +81,7 @@ shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
                            checked.args.data()) != nullptr) {
     return EventStatus::kBadParameter;
   }
+  checked.rung_ns = header.rung_ns;
   if (seen_ns != 0) {
     checked.life.rung_ns = header.rung_ns;
     checked.life.seen_ns = seen_ns;

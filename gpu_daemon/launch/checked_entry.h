@@ -15,6 +15,8 @@ namespace carillon::gpud {
 struct CheckedEntry {
   KernelMetadata kmd;  // as registered, or as the entry overrides it
   ArgumentBlock args;
+  // By the device's clock; 0 where it does not say.
+  shm::Nanoseconds rung_ns = 0;
   shm::EventLife life{};  // up to queued_ns; all 0 while tracing is off
 };
 

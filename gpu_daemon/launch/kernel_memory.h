@@ -22,7 +22,16 @@ class GpuMemory {
 // Host memory that kernels may reach for as long as this object lives.
 class HostMapping {
  public:
+  // `data`: where kernels find its first byte.
+  explicit HostMapping(std::byte* data) : data_(data) {}
+  HostMapping(const HostMapping&) = delete;
+  HostMapping& operator=(const HostMapping&) = delete;
   virtual ~HostMapping() = default;
+  // As kernels are given it; not for the CPU to follow.
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* const data_;
 };
 
 // Thread safe.

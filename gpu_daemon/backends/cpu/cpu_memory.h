@@ -9,8 +9,8 @@ namespace carillon::gpud {
 class CpuMemory : public KernelMemory {
  public:
   absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
-      std::span<std::byte>) override {
-    return std::make_unique<HostMapping>();
+      std::span<std::byte> memory) override {
+    return std::make_unique<HostMapping>(memory.data());
   }
   absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
 };

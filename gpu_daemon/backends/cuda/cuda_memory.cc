@@ -12,7 +12,7 @@ namespace carillon::gpud::cuda {
 class CudaMemory::Mapping : public HostMapping {
  public:
   Mapping(CudaMemory* owner, std::span<std::byte> memory)
-      : owner_(owner), memory_(memory) {}
+      : HostMapping(memory.data()), owner_(owner), memory_(memory) {}
   ~Mapping() override {
     const Gpu::Quiet quiet(owner_->gpu_);
     const Gpu::Use use = owner_->gpu_->Enter();

@@ -4,7 +4,6 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_BACKEND_H_
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/sim/exec/memory.h"
-#include "gpu_daemon/backends/sim/sim_block_runner.h"
+#include "gpu_daemon/backends/sim/sim_kernels.h"
 
 namespace carillon::gpud {
 
@@ -37,13 +36,10 @@ class SimBackend final : public CpuBackend {
   SimBackend(const BackendOptions& options,
              std::unique_ptr<SharingPolicy> policy,
              std::shared_ptr<sim::Memory> simulated,
-             std::unique_ptr<SimBlockRunner> runner);
-  absl::Status LoadOwnKernels();
+             std::unique_ptr<SimKernels> kernels);
 
   const std::shared_ptr<sim::Memory> simulated_;
-  SimBlockRunner* const runner_;
-  std::mutex users_mutex_;
-  std::vector<std::unique_ptr<UserKernel>> users_;
+  const std::unique_ptr<SimKernels> kernels_;
 };
 
 }  // namespace carillon::gpud

@@ -23,10 +23,8 @@ using ::testing::HasSubstr;
 
 ParameterBinding Constant(uint64_t bits) { return {.constant_bits = bits}; }
 ParameterBinding Writable() { return {.writable = true}; }
-template <class T>
-ParameterBinding Fixed(std::vector<T>& values) {
-  return {.buffer = {reinterpret_cast<std::byte*>(values.data()),
-                     values.size() * sizeof(T)}};
+ParameterBinding Fixed(const HostMapping& mapping, size_t bytes) {
+  return {.buffer = {mapping.data(), bytes}};
 }
 
 void RingWith(shm::DeviceRing& ring, uint32_t value) {
@@ -55,9 +53,10 @@ class SimBackendTest : public ::testing::TestWithParam<std::string> {
     return event;
   }
   template <class T>
-  void Map(std::vector<T>& values) {
-    mappings_.push_back(
-        *backend_->memory().MapHost(std::as_writable_bytes(std::span(values))));
+  ParameterBinding Map(std::vector<T>& values) {
+    const auto bytes = std::as_writable_bytes(std::span(values));
+    mappings_.push_back(*backend_->memory().MapHost(bytes));
+    return Fixed(*mappings_.back(), bytes.size());
   }
 
   TestDevice device_;
@@ -97,9 +96,8 @@ TEST_P(SimBackendTest, BlocksComputeInTheHostsMemory) {
     a[i] = static_cast<float>(i);
     b[i] = static_cast<float>(2 * i);
   }
-  for (auto* values : {&a, &b, &c}) Map(*values);
   auto event = Add({.kernel = simt::FindKernel("vector_add"),
-                    .bindings = {Fixed(a), Fixed(b), Fixed(c)},
+                    .bindings = {Map(a), Map(b), Map(c)},
                     .grid = {4, 1, 1},
                     .block = {256, 1, 1}});
   event.ring->Commit();
@@ -144,11 +142,10 @@ ModuleSource UserSource(std::string_view text, std::string symbol = "bump") {
 
 TEST_P(SimBackendTest, AUsersPtxRunsAndABadAddressFailsItsEventAlone) {
   std::vector<uint32_t> data(64);
-  Map(data);
   const auto kernels = backend_->LoadKernels(UserSource(kUserPtx));
   ASSERT_TRUE(kernels.ok()) << kernels.status();
   const TestDevice::Spec spec{.kernel = kernels->at(0),
-                              .bindings = {Fixed(data), Writable()}};
+                              .bindings = {Map(data), Writable()}};
   if (GetParam() == "persistent") {
     // As on the cpu back-end: how long it runs is not known.
     EXPECT_EQ(path_->Add(device_.Register(spec).kernel).code(),
@@ -201,7 +198,9 @@ TEST(SimBackend, HasPtxOfEveryKernelOfGpud) {
     TestDevice device;
     std::vector<ParameterBinding> bindings;
     for (const simt::ParamInfo& param : kernel->params) {
-      bindings.push_back(param.is_buffer() ? Fixed(nothing) : Constant(0));
+      bindings.push_back(param.is_buffer()
+                             ? Fixed(**mapping, 8 * nothing.size())
+                             : Constant(0));
     }
     auto event = device.Register({.kernel = kernel, .bindings = bindings});
     ASSERT_TRUE(path->Add(event.kernel).ok()) << kernel->name;

@@ -3,30 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud {
-namespace {
-
-uint32_t StatusOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return simt::kFailBadLaunch;
-    case absl::StatusCode::kAborted:
-      return simt::kFailBarrierDeadlock;
-    case absl::StatusCode::kDeadlineExceeded:
-      return simt::kFailNoProgress;
-    default:
-      return simt::kFailFault;
-  }
-}
-
-}  // namespace
-
 struct SimBlockRunner::Engine {
   explicit Engine(const sim::Memory* memory)
       : gpu(memory, {.printed = &printed, .nanoseconds = &shm::NowNs}) {}
@@ -39,16 +21,10 @@ struct SimBlockRunner::Engine {
   uint32_t* status = nullptr;
 };
 
-SimBlockRunner::SimBlockRunner(sim::Memory* memory) : memory_(memory) {}
+SimBlockRunner::SimBlockRunner(sim::Memory* memory, const SimKernels* kernels)
+    : memory_(memory), kernels_(kernels) {}
 
 SimBlockRunner::~SimBlockRunner() = default;
-
-void SimBlockRunner::Add(const simt::KernelInfo* kernel,
-                         std::shared_ptr<const sim::Program> program,
-                         const sim::ProgramFunction* entry) {
-  std::lock_guard lock(code_mutex_);
-  code_[kernel] = {std::move(program), entry};
-}
 
 std::unique_ptr<SimBlockRunner::Engine> SimBlockRunner::TakeEngine() {
   {
@@ -84,12 +60,7 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
     std::atomic_ref<uint32_t>(*fail_status)
         .compare_exchange_strong(none, status, std::memory_order_relaxed);
   };
-  Code code;
-  {
-    std::shared_lock lock(code_mutex_);
-    const auto found = code_.find(kmd.kernel);
-    if (found != code_.end()) code = found->second;
-  }
+  const SimKernels::Code code = kernels_->Find(kmd.kernel);
   if (code.entry == nullptr) {
     LogEventFailure(std::string(kernel.name) +
                     ": the simulated GPU has no PTX of it");
@@ -102,26 +73,9 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
     return;
   }
   sim::Launch& launch = engine->launch;
-  launch.program = code.program.get();
-  launch.kernel = code.entry;
-  launch.grid = {kmd.grid.x, kmd.grid.y, kmd.grid.z};
-  launch.block = {kmd.block.x, kmd.block.y, kmd.block.z};
-  // gpud's own kernels take all of their shared memory from the launch.
-  launch.dynamic_shared_bytes =
-      kernel.is_users() ? kmd.shared_bytes : kmd.total_shared();
-  launch.parameters.assign(code.entry->source->ParameterBytes(), std::byte{0});
-  if (kernel.args_size != 0) {
-    std::memcpy(launch.parameters.data(), args, kernel.args_size);
-  }
+  SimKernels::FillIn(code, kmd, args, engine->status_address, launch);
   *engine->status = simt::kFailNone;
-  if (!kernel.is_users()) {
-    std::memcpy(
-        launch.parameters.data() + code.entry->source->ParameterOffset(1),
-        &engine->status_address, sizeof(engine->status_address));
-  }
-  // A user's may run for as long as it likes, too, but not spin for ever.
-  engine->gpu.set_no_progress_limit(
-      kernel.unbounded && !kernel.is_users() ? 0 : uint64_t{1} << 28);
+  engine->gpu.set_no_progress_limit(SimKernels::NoProgressLimit(kernel));
   absl::Status status = sim::CheckLaunch(launch);
   if (status.ok()) {
     const simt::Dim3 index = BlockIndex(kmd.grid, block);
@@ -130,7 +84,7 @@ void SimBlockRunner::Run(const KernelMetadata& kmd, uint64_t block,
   }
   if (!status.ok()) {
     LogEventFailure(std::string(status.message()));
-    fail(StatusOf(status));
+    fail(SimKernels::FailStatusOf(status));
   } else if (*engine->status != simt::kFailNone) {
     fail(*engine->status);
   }

@@ -5,13 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "gpu_daemon/backends/sim/exec/functional.h"
+#include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/launch/block_runner.h"
 
 namespace carillon::gpud {
@@ -19,23 +16,15 @@ namespace carillon::gpud {
 // Thread safe.
 class SimBlockRunner final : public BlockRunner {
  public:
-  explicit SimBlockRunner(sim::Memory* memory);
+  // Both must outlive it.
+  SimBlockRunner(sim::Memory* memory, const SimKernels* kernels);
   ~SimBlockRunner() override;
-
-  // From now on this kernel is that entry of the program.
-  void Add(const simt::KernelInfo* kernel,
-           std::shared_ptr<const sim::Program> program,
-           const sim::ProgramFunction* entry);
 
   // A kernel that is not known fails with kFailBadLaunch.
   void Run(const KernelMetadata& kmd, uint64_t block, const void* args,
            uint32_t* fail_status) override;
 
  private:
-  struct Code {
-    std::shared_ptr<const sim::Program> program;
-    const sim::ProgramFunction* entry = nullptr;
-  };
   // What one thread needs to run a block; kept for the next.
   struct Engine;
 
@@ -43,8 +32,7 @@ class SimBlockRunner final : public BlockRunner {
   void GiveBack(std::unique_ptr<Engine> engine);
 
   sim::Memory* const memory_;
-  std::shared_mutex code_mutex_;
-  std::unordered_map<const simt::KernelInfo*, Code> code_;
+  const SimKernels* const kernels_;
   std::mutex engines_mutex_;
   std::vector<std::unique_ptr<Engine>> engines_;
 };

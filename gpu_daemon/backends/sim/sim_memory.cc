@@ -19,18 +19,20 @@ class Held {
   const sim::DeviceAddress address_;
 };
 
+std::byte* AsGiven(sim::DeviceAddress address) {
+  return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
+}
+
 struct Mapping final : HostMapping {
   Mapping(sim::Memory* memory, sim::DeviceAddress address)
-      : held(memory, address) {}
+      : HostMapping(AsGiven(address)), held(memory, address) {}
   Held held;
 };
 
 struct Allocation final : GpuMemory {
   Allocation(sim::Memory* memory, sim::DeviceAddress address)
       : held(memory, address) {}
-  std::byte* data() const override {
-    return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(held.address()));
-  }
+  std::byte* data() const override { return AsGiven(held.address()); }
   Held held;
 };
 

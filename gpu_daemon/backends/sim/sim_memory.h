@@ -6,8 +6,8 @@
 
 namespace carillon::gpud {
 
-// What the simulated GPU's kernels reach: memory of the host at its own
-// address, and memory of the simulated GPU.
+// What the simulated GPU's kernels reach: memory of the host, and memory of the
+// simulated GPU. Addresses depend on nothing but the order of the calls.
 class SimMemory final : public KernelMemory {
  public:
   // `memory` must outlive this and all that it gives out.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -85,6 +86,16 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   plan.gpud.argv = {*gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   if (topology.faults) plan.gpud.argv.push_back("--faults");
+  plan.one_by_one = std::any_of(
+      topology.gpu.begin(), topology.gpu.end(),
+      [](const Setting& one) { return one.key->name == kTimingKey; });
+  // Others may be no devices at all.
+  const auto waited_for =
+      std::count_if(topology.devices.begin(), topology.devices.end(),
+                    [](const DeviceEntry& one) { return one.wait_ready; });
+  if (plan.one_by_one && waited_for != 0) {
+    plan.gpud.argv.push_back(fmt::format("--first-devices={}", waited_for));
+  }
   AppendFlags(topology.gpu, &plan.gpud.argv);
   for (const DeviceEntry& device : topology.devices) {
     auto planned = PlanDevice(device, paths);

@@ -26,6 +26,9 @@ struct LaunchPlan {
   PlannedProcess gpud;
   std::vector<PlannedProcess> devices;
   uint64_t record = 0;  // see Topology
+  // Each device is up before the next starts: in simulated time the order in
+  // which they attach must be the same always.
+  bool one_by_one = false;
 };
 
 // The path of a program of Carillon, named as below the folder that Bazel

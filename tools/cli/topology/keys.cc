@@ -21,6 +21,23 @@ const std::vector<Key>& GpuTable() {
        .fallback = "auto",
        .help =
            "who runs the kernels; auto: cuda where there is a GPU, else cpu"},
+      {.name = kTimingKey,
+       .type = KeyType::kPath,
+       .min = 1,
+       .max = 4096,
+       .choices = {"edge_table2", "gtx980", "tiny"},
+       .flag = "--timing",
+       .fallback = "wall time",
+       .help = "live in the time of this simulated GPU (sim back-end; "
+               "docs/simulated_time.md)"},
+      {.name = "event_log",
+       .type = KeyType::kPath,
+       .min = 1,
+       .max = 4096,
+       .flag = "--event-log",
+       .fallback = "none",
+       .help = "in simulated time: a CSV file for the times of each event and "
+               "kernel"},
       {.name = "workers",
        .type = KeyType::kInteger,
        .min = 0,

@@ -65,6 +65,8 @@ std::span<const Key> GpuKeys();
 std::span<const Key> GpuModelKeys();
 std::span<const Key> GpuTlsKeys();
 inline constexpr std::string_view kListenKey = "listen";
+// Of `gpu`: the testbed lives in simulated time.
+inline constexpr std::string_view kTimingKey = "timing";
 
 std::span<const DeviceKind> DeviceKinds();
 // Null for a kind that there is not.

@@ -156,8 +156,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:3:1: key 'name' is there twice (first in line 1)"},
     {"MergeKey", "gpu:\n  <<: {workers: 1}\n",
      "t.yaml:2:3: unknown key '<<' of gpu; known keys: model, tls, restart, "
-     "backend, "
-     "workers, "
+     "backend, timing, event_log, workers, "
      "ekt_entries, policy, reserve_sms, memory, lease_timeout, listen, trace, "
      "record, "
      "log_level"},

@@ -67,10 +67,8 @@ void Memory::Add(Segment segment) {
   table_ = std::make_shared<SegmentTable>(std::move(segments));
 }
 
-absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
-                                               std::string name) {
-  if (bytes == 0) return NoBytes(name);
-  std::lock_guard lock(mutex_);
+absl::StatusOr<DeviceAddress> Memory::TakeAddresses(uint64_t bytes,
+                                                    const std::string& name) {
   const uint64_t left = kGlobalBytes - (next_ - kFirstGlobal);
   if (bytes > left) {
     return absl::ResourceExhaustedError(
@@ -78,6 +76,17 @@ absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
                     "simulated GPU has left",
                     name, bytes, left));
   }
+  const DeviceAddress begin = next_;
+  next_ += std::min(left, (bytes + kGap + kAlign - 1) / kAlign * kAlign);
+  return begin;
+}
+
+absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
+                                               std::string name) {
+  if (bytes == 0) return NoBytes(name);
+  std::lock_guard lock(mutex_);
+  const auto begin = TakeAddresses(bytes, name);
+  if (!begin.ok()) return begin;
   // calloc: pages that nobody touches take nothing of the host's.
   std::unique_ptr<std::byte, Release> host(
       static_cast<std::byte*>(std::calloc(bytes, 1)));
@@ -85,31 +94,21 @@ absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
     return absl::ResourceExhaustedError(
         fmt::format("'{}': this machine has no {} bytes", name, bytes));
   }
-  const DeviceAddress begin = next_;
-  next_ += std::min(left, (bytes + kGap + kAlign - 1) / kAlign * kAlign);
-  Add({.begin = begin,
+  Add({.begin = *begin,
        .bytes = bytes,
        .host = host.get(),
        .name = std::move(name)});
-  owned_.emplace_back(begin, std::move(host));
+  owned_.emplace_back(*begin, std::move(host));
   return begin;
 }
 
 absl::StatusOr<DeviceAddress> Memory::Map(std::span<std::byte> host,
                                           bool writable, std::string name) {
   if (host.empty()) return NoBytes(name);
-  const auto begin =
-      static_cast<DeviceAddress>(reinterpret_cast<uintptr_t>(host.data()));
   std::lock_guard lock(mutex_);
-  for (const Segment& other : table_->segments()) {
-    if (begin < other.begin + other.bytes &&
-        other.begin < begin + host.size()) {
-      return absl::AlreadyExistsError(fmt::format(
-          "'{}' at {:#x}, {} bytes: '{}' ({:#x}, {} bytes) is there", name,
-          begin, host.size(), other.name, other.begin, other.bytes));
-    }
-  }
-  Add({.begin = begin,
+  const auto begin = TakeAddresses(host.size(), name);
+  if (!begin.ok()) return begin;
+  Add({.begin = *begin,
        .bytes = host.size(),
        .host = host.data(),
        .writable = writable,

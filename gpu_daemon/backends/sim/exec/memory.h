@@ -30,8 +30,7 @@ inline constexpr DeviceAddress kSharedWindow = uint64_t{1} << 32;
 inline constexpr DeviceAddress kLocalWindow = uint64_t{2} << 32;
 inline constexpr DeviceAddress kParamWindow = uint64_t{3} << 32;
 inline constexpr DeviceAddress kFirstGlobal = uint64_t{1} << 40;
-// Of the address space, for what is allocated: below where Linux has the memory
-// of a process on x86-64.
+// Of the address space.
 inline constexpr uint64_t kGlobalBytes = uint64_t{1} << 46;
 
 struct Segment {
@@ -79,9 +78,8 @@ class Memory {
   // Zeroed bytes of it, at a multiple of 256. Errors: InvalidArgument (no
   // bytes), ResourceExhausted.
   absl::StatusOr<DeviceAddress> Allocate(uint64_t bytes, std::string name);
-  // The caller's memory, at its own address, which must outlive its mapping.
-  // Errors: InvalidArgument (no bytes), AlreadyExists (it is mapped, in part or
-  // whole).
+  // The caller's memory, which must outlive its mapping; at a multiple of 256.
+  // Errors: InvalidArgument (no bytes), ResourceExhausted (addresses).
   absl::StatusOr<DeviceAddress> Map(std::span<std::byte> host, bool writable,
                                     std::string name);
   // A segment by its first address. Errors: NotFound.
@@ -95,7 +93,11 @@ class Memory {
   std::shared_ptr<const SegmentTable> table() const;
 
  private:
-  void Add(Segment segment);  // lock held
+  // Lock held:
+  // An address range that nothing had before, with a gap behind it.
+  absl::StatusOr<DeviceAddress> TakeAddresses(uint64_t bytes,
+                                              const std::string& name);
+  void Add(Segment segment);
 
   mutable std::mutex mutex_;
   std::shared_ptr<const SegmentTable> table_;

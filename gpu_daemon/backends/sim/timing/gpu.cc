@@ -64,10 +64,6 @@ void Gpu::ReserveSms() {
   event_dispatcher_.Unblock();
 }
 
-uint64_t Gpu::nanoseconds() const {
-  return options_.nanoseconds + cycle_ * 1000 / config_.clock.core_mhz;
-}
-
 absl::StatusOr<const LoadedProgram*> Gpu::Load(const Program* program) {
   for (const auto& loaded : programs_) {
     if (loaded->program == program) return loaded.get();
@@ -215,6 +211,10 @@ bool Gpu::Run(Cycle until) {
   while (cycle_ < until) {
     if (grids_.empty() && until == kNever) break;
     Step();
+    if (std::exchange(stop_, false)) {
+      ++cycle_;
+      break;
+    }
     if (grids_.empty() && until == kNever) {
       ++cycle_;
       break;

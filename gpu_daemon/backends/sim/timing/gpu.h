@@ -93,12 +93,20 @@ class Gpu {
   }
 
   // Until no grid is left, or until the given cycle, which is then the next to
-  // happen. True: no grid is left.
+  // happen, or to the end of a cycle in which Stop() was called. True: no grid is
+  // left.
   bool Run(Cycle until = kNever);
+  // For Options::ended and CallAt().
+  void Stop() { stop_ = true; }
+  // Whether nothing will happen until somebody does something.
+  bool stands_still() const { return Next() == kNever; }
 
   // The next that happens; all before it have.
   Cycle cycle() const { return cycle_; }
-  uint64_t nanoseconds() const;
+  uint64_t nanoseconds() const { return NanosecondsAt(cycle_); }
+  uint64_t NanosecondsAt(Cycle cycle) const {
+    return options_.nanoseconds + cycle * 1000 / config_.clock.core_mhz;
+  }
 
   // Of a grid that has ended; nullptr otherwise.
   const GridResult* result(GridId grid) const;
@@ -137,6 +145,7 @@ class Gpu {
   SmReservation reservation_;
   uint32_t events_ = 0;  // of grids_
   Cycle cycle_ = 0;
+  bool stop_ = false;
   GridId next_id_ = 1;
   uint64_t ended_grids_ = 0;
   std::vector<std::unique_ptr<GridRun>> grids_;  // that have not ended, by id

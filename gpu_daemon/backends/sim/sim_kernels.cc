@@ -1,0 +1,158 @@
+#include "gpu_daemon/backends/sim/sim_kernels.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/sim/kernels_ptx.h"
+#include "gpu_daemon/backends/sim/lower/lower.h"
+#include "gpu_daemon/kernels/registry.h"
+
+namespace carillon::gpud {
+namespace {
+
+absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
+    std::span<const std::byte> image, std::string file, sim::Memory* memory) {
+  std::string text(reinterpret_cast<const char*>(image.data()), image.size());
+  // A string, for the driver, ends with a zero.
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  auto module = sim::ptx::ParseModule(std::move(text), std::move(file));
+  if (!module.ok()) return module.status();
+  return sim::Lower(
+      std::make_shared<const sim::ptx::Module>(*std::move(module)), memory);
+}
+
+// Of an object file (ELF: cubin) or a fatbin.
+bool IsBinary(std::span<const std::byte> image) {
+  constexpr uint32_t kElf = 0x464c457f;
+  constexpr uint32_t kFatbin = 0xba55ed50;
+  uint32_t magic = 0;
+  if (image.size() < sizeof(magic)) return false;
+  std::memcpy(&magic, image.data(), sizeof(magic));
+  return magic == kElf || magic == kFatbin;
+}
+
+KernelLayout LayoutOf(const sim::ProgramFunction& entry) {
+  KernelLayout layout;
+  const sim::ptx::Function& source = *entry.source;
+  for (size_t i = 0; i < source.parameters.size(); ++i) {
+    layout.parameters.push_back(
+        {static_cast<uint32_t>(source.ParameterOffset(i)),
+         static_cast<uint32_t>(source.parameters[i].bytes)});
+  }
+  layout.registers_per_thread = entry.registers;
+  layout.static_shared_bytes = entry.static_shared_bytes;
+  const auto& most =
+      source.required_block[0] != 0 ? source.required_block : source.max_block;
+  if (most[0] != 0) layout.most_threads = most[0] * most[1] * most[2];
+  return layout;
+}
+
+}  // namespace
+
+absl::Status SimKernels::LoadOwn() {
+  const auto program = ParseAndLower(OwnKernelsPtx(), "kernels.ptx", memory_);
+  if (!program.ok()) {
+    return absl::InternalError(fmt::format(
+        "gpud's own kernels: {}", std::string(program.status().message())));
+  }
+  for (const simt::KernelInfo* kernel : simt::AllKernels()) {
+    // A test's kernel is none of gpud's own.
+    if (const auto* entry =
+            (*program)->FindEntry(fmt::format("carillon_{}", kernel->name))) {
+      Add(kernel, *program, entry);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
+    const ModuleSource& source) {
+  if (IsBinary(source.image)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is machine code for a GPU, and the sim back-end runs PTX: compile "
+        "it with nvcc -ptx -arch=compute_75",
+        source.file));
+  }
+  const auto program = ParseAndLower(source.image, source.file, memory_);
+  if (!program.ok()) return program.status();
+  std::vector<std::unique_ptr<UserKernel>> kernels;
+  std::vector<const simt::KernelInfo*> infos;
+  std::vector<const sim::ProgramFunction*> entries;
+  for (const KernelDeclaration& declaration : source.kernels) {
+    const auto* entry = (*program)->FindEntry(declaration.symbol);
+    if (entry == nullptr) {
+      return absl::NotFoundError(fmt::format(
+          "{} has no kernel '{}': is it a __global__, extern \"C\", and not "
+          "static?",
+          source.file, declaration.symbol));
+    }
+    auto kernel = UserKernel::Make(declaration, source.file, LayoutOf(*entry));
+    if (!kernel.ok()) return kernel.status();
+    infos.push_back(&(*kernel)->info());
+    entries.push_back(entry);
+    kernels.push_back(*std::move(kernel));
+  }
+  for (size_t i = 0; i < infos.size(); ++i) {
+    Add(infos[i], *program, entries[i]);
+  }
+  std::lock_guard lock(users_mutex_);
+  for (auto& kernel : kernels) users_.push_back(std::move(kernel));
+  return infos;
+}
+
+void SimKernels::Add(const simt::KernelInfo* kernel,
+                     std::shared_ptr<const sim::Program> program,
+                     const sim::ProgramFunction* entry) {
+  std::lock_guard lock(code_mutex_);
+  code_[kernel] = {std::move(program), entry};
+}
+
+SimKernels::Code SimKernels::Find(const simt::KernelInfo* kernel) const {
+  std::shared_lock lock(code_mutex_);
+  const auto found = code_.find(kernel);
+  return found == code_.end() ? Code{} : found->second;
+}
+
+void SimKernels::FillIn(const Code& code, const KernelMetadata& kmd,
+                        const void* args, sim::DeviceAddress status,
+                        sim::Launch& launch) {
+  const simt::KernelInfo& kernel = *kmd.kernel;
+  const sim::ptx::Function& source = *code.entry->source;
+  launch.program = code.program.get();
+  launch.kernel = code.entry;
+  launch.grid = {kmd.grid.x, kmd.grid.y, kmd.grid.z};
+  launch.block = {kmd.block.x, kmd.block.y, kmd.block.z};
+  // gpud's own kernels take all of their shared memory from the launch.
+  launch.dynamic_shared_bytes =
+      kernel.is_users() ? kmd.shared_bytes : kmd.total_shared();
+  launch.parameters.assign(source.ParameterBytes(), std::byte{0});
+  if (kernel.args_size != 0) {
+    std::memcpy(launch.parameters.data(), args, kernel.args_size);
+  }
+  if (!kernel.is_users()) {
+    std::memcpy(launch.parameters.data() + source.ParameterOffset(1), &status,
+                sizeof(status));
+  }
+}
+
+// A user's may run for as long as it likes, too, but not spin for ever.
+uint64_t SimKernels::NoProgressLimit(const simt::KernelInfo& kernel) {
+  return kernel.unbounded && !kernel.is_users() ? 0 : uint64_t{1} << 28;
+}
+
+uint32_t SimKernels::FailStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return simt::kFailBadLaunch;
+    case absl::StatusCode::kAborted:
+      return simt::kFailBarrierDeadlock;
+    case absl::StatusCode::kDeadlineExceeded:
+      return simt::kFailNoProgress;
+    default:
+      return simt::kFailFault;
+  }
+}
+
+}  // namespace carillon::gpud

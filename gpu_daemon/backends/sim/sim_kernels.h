@@ -1,0 +1,65 @@
+// The PTX of the kernels that gpud knows, and launches of it.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_KERNELS_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_KERNELS_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/sim/exec/memory.h"
+#include "gpu_daemon/backends/sim/exec/program.h"
+#include "gpu_daemon/backends/sim/exec/warp.h"
+#include "gpu_daemon/launch/kernel_metadata.h"
+#include "gpu_daemon/launch/user_kernel.h"
+
+namespace carillon::gpud {
+
+// Thread safe. Programs live as long as this.
+class SimKernels {
+ public:
+  struct Code {
+    std::shared_ptr<const sim::Program> program;
+    const sim::ProgramFunction* entry = nullptr;  // null: there is no PTX
+  };
+
+  // `memory` must outlive it.
+  explicit SimKernels(sim::Memory* memory) : memory_(memory) {}
+
+  // gpud's own, from the PTX that was built in. Errors: Internal.
+  absl::Status LoadOwn();
+  // As Backend::LoadKernels(): PTX text only.
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> Load(
+      const ModuleSource& source);
+
+  Code Find(const simt::KernelInfo* kernel) const;
+
+  // Fills `launch` in, but for its id. `status`: where the kernel finds its
+  // launch's status word (simt::FailStatus); a user's has none.
+  static void FillIn(const Code& code, const KernelMetadata& kmd,
+                     const void* args, sim::DeviceAddress status,
+                     sim::Launch& launch);
+  // Warp instructions without progress after which the kernel fails; 0: never.
+  static uint64_t NoProgressLimit(const simt::KernelInfo& kernel);
+  // The simt::FailStatus of a launch that the simulated GPU has ended so.
+  static uint32_t FailStatusOf(const absl::Status& status);
+
+ private:
+  void Add(const simt::KernelInfo* kernel,
+           std::shared_ptr<const sim::Program> program,
+           const sim::ProgramFunction* entry);
+
+  sim::Memory* const memory_;
+  mutable std::shared_mutex code_mutex_;
+  std::unordered_map<const simt::KernelInfo*, Code> code_;
+  std::mutex users_mutex_;
+  std::vector<std::unique_ptr<UserKernel>> users_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_KERNELS_H_

@@ -1,0 +1,152 @@
+#include "gpu_daemon/backends/sim/timed_backend.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/sim/timing/config.h"
+
+namespace carillon::gpud {
+namespace {
+
+double Milliseconds(shm::Nanoseconds ns) {
+  return static_cast<double>(ns) * 1e-6;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
+    const BackendOptions& options) {
+  if (options.reserved_sms != 0) {
+    return absl::UnimplementedError(
+        "in simulated time the configuration reserves SMs: leave out "
+        "--reserve-sms (reserve_sms), and set edge.reserve_sms in a file for "
+        "--timing");
+  }
+  if (options.policy != kPolicy) {
+    return absl::UnimplementedError(fmt::format(
+        "--policy {}: in simulated time the configuration says how kernels "
+        "share the GPU: edge.event_priority and its like, in a file for "
+        "--timing",
+        options.policy));
+  }
+  auto config = sim::timing::LoadConfig(options.timing);
+  if (!config.ok()) return config.status();
+  const GpuModel model{.sms = config->sm.count,
+                       .blocks_per_sm = config->sm.blocks,
+                       .threads_per_sm = config->sm.warps * sim::kLanes,
+                       .registers_per_sm = config->sm.registers,
+                       .shared_bytes_per_sm = config->sm.shared_bytes};
+  auto memory = std::make_shared<sim::Memory>();
+  auto kernels = std::make_unique<SimKernels>(memory.get());
+  if (auto status = kernels->LoadOwn(); !status.ok()) return status;
+  auto launcher = TimedLauncher::Make({.gpu = *std::move(config),
+                                       .first_devices = options.first_devices,
+                                       .event_log = options.event_log,
+                                       .on_violation = options.on_violation},
+                                      memory.get(), kernels.get());
+  if (!launcher.ok()) return launcher.status();
+  std::unique_ptr<TimedBackend> backend(
+      new TimedBackend(options, model, std::move(memory), std::move(kernels),
+                       *std::move(launcher)));
+  // Time needs its thread from the first device on.
+  if (const auto path = backend->paths_.Find(kEdgePath); !path.ok()) {
+    return path.status();
+  }
+  return backend;
+}
+
+TimedBackend::TimedBackend(const BackendOptions& options, const GpuModel& model,
+                           std::shared_ptr<sim::Memory> simulated,
+                           std::unique_ptr<SimKernels> kernels,
+                           std::unique_ptr<TimedLauncher> launcher)
+    : timing_(options.timing),
+      model_(model),
+      simulated_(std::move(simulated)),
+      memory_(simulated_.get()),
+      kernels_(std::move(kernels)),
+      launcher_(launcher.get()),
+      made_(std::make_unique<FrontEnd>(
+          FrontEnd::Options{.gpu = model_,
+                            .tracing = options.tracing,
+                            .on_violation = options.on_violation,
+                            .thread_name = "gpud-sim"},
+          std::move(launcher))),
+      front_end_(made_.get()),
+      paths_({{{kEdgePath, "the simulated GPU's own doorbells, in its time"},
+               [this](bool) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
+                 return std::move(made_);
+               }}},
+             options.tracing) {}
+
+TimedBackend::~TimedBackend() { Stop(); }
+
+std::string TimedBackend::description() const {
+  const std::string waits_for = launcher_->waits_for();
+  return fmt::format("PTX on {} in its own time, now {:.6f} ms{}", timing_,
+                     Milliseconds(launcher_->now_ns()),
+                     waits_for.empty() ? "" : "; waits for " + waits_for);
+}
+
+BackendFigures TimedBackend::figures() const {
+  return {.background_kernels = launcher_->background_kernels(),
+          .background_blocks = launcher_->background_blocks()};
+}
+
+void TimedBackend::AddDevice(const std::shared_ptr<DeviceMemory>& memory) {
+  front_end_->AddDevice(memory);
+}
+
+void TimedBackend::Submit(std::unique_ptr<KernelLaunch> launch) {
+  front_end_->Call([&] { launcher_->Submit(std::move(launch)); });
+}
+
+void TimedBackend::Cancel(const std::function<bool(const KernelLaunch&)>& which,
+                          shm::EventStatus why) {
+  front_end_->Call([&] { launcher_->Cancel(which, why); });
+}
+
+void TimedBackend::Cancel(const DeviceMemory* memory, shm::EventStatus why) {
+  Cancel([=](const KernelLaunch& one) { return one.memory.get() == memory; },
+         why);
+}
+
+void TimedBackend::Cancel(const EventKernel* event, shm::EventStatus why) {
+  Cancel([=](const KernelLaunch& one) { return one.event.get() == event; },
+         why);
+}
+
+void TimedBackend::CancelLaunch(uint64_t token, shm::EventStatus why) {
+  Cancel([=](const KernelLaunch& one) { return one.token == token; }, why);
+}
+
+absl::Status TimedBackend::SetPolicy(std::string_view name) {
+  if (name == kPolicy) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "in simulated time the configuration says how kernels share the GPU: "
+      "start gpud with another --timing");
+}
+
+absl::StatusOr<std::vector<const simt::KernelInfo*>> TimedBackend::LoadKernels(
+    const ModuleSource& source) {
+  return kernels_->Load(source);
+}
+
+void TimedBackend::Stop() {
+  std::call_once(stopped_, [this] {
+    paths_.Stop();
+    Cancel([](const KernelLaunch&) { return true; },
+           shm::EventStatus::kShutdown);
+    const auto statistics = launcher_->statistics();
+    const std::chrono::duration<double> wall =
+        std::chrono::steady_clock::now() - started_;
+    spdlog::info(
+        "simulated {:.6f} ms in {:.1f} s: {} cycles, {} grids, {} warp "
+        "instructions",
+        Milliseconds(launcher_->now_ns()), wall.count(), statistics.cycles,
+        statistics.grids, Total(statistics).instructions);
+  });
+}
+
+}  // namespace carillon::gpud

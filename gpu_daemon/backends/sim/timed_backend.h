@@ -1,0 +1,89 @@
+// The sim back-end with its time: a testbed that lives on the simulated GPU's
+// clock (docs/simulated_time.md).
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_BACKEND_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_BACKEND_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/backends.h"
+#include "gpu_daemon/backends/sim/exec/memory.h"
+#include "gpu_daemon/backends/sim/sim_kernels.h"
+#include "gpu_daemon/backends/sim/sim_memory.h"
+#include "gpu_daemon/backends/sim/timed_launcher.h"
+#include "gpu_daemon/front_end/front_end.h"
+#include "gpu_daemon/launch/backend.h"
+
+namespace carillon::gpud {
+
+// One launch path, `edge`: the simulated GPU has the doorbells' hardware itself.
+// How events and other kernels share it is the configuration's to say.
+class TimedBackend final : public Backend {
+ public:
+  // Errors: those of LoadConfig() (options.timing), Unimplemented (options of
+  // other back-ends), InvalidArgument (the event log), Internal (gpud's own PTX).
+  static absl::StatusOr<std::unique_ptr<Backend>> Create(
+      const BackendOptions& options);
+  ~TimedBackend() override;
+
+  std::string_view name() const override { return "sim"; }
+  std::string description() const override;
+  const GpuModel& gpu() const override { return model_; }
+  uint32_t workers() const override { return 0; }
+  BackendFigures figures() const override;
+  std::vector<QueueLength> queue_lengths() const override { return {}; }
+  bool idle() const override { return launcher_->unfinished() == 0; }
+
+  PathSet& paths() override { return paths_; }
+  bool simulates_time() const override { return true; }
+  void AddDevice(const std::shared_ptr<DeviceMemory>& memory) override;
+
+  void Submit(std::unique_ptr<KernelLaunch> launch) override;
+  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override;
+  void Cancel(const EventKernel* event, shm::EventStatus why) override;
+  void CancelLaunch(uint64_t token, shm::EventStatus why) override;
+
+  std::string policy() const override { return std::string(kPolicy); }
+  absl::Status SetPolicy(std::string_view name) override;
+
+  KernelMemory& memory() override { return memory_; }
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
+      const ModuleSource& source) override;
+
+  void Stop() override;
+  void Join() override {}
+
+ private:
+  // What the configuration makes of it.
+  static constexpr std::string_view kPolicy = "first_come";
+
+  TimedBackend(const BackendOptions& options, const GpuModel& model,
+               std::shared_ptr<sim::Memory> simulated,
+               std::unique_ptr<SimKernels> kernels,
+               std::unique_ptr<TimedLauncher> launcher);
+  void Cancel(const std::function<bool(const KernelLaunch&)>& which,
+              shm::EventStatus why);
+
+  const std::string timing_;
+  const GpuModel model_;
+  const std::shared_ptr<sim::Memory> simulated_;
+  SimMemory memory_;
+  const std::unique_ptr<SimKernels> kernels_;
+  TimedLauncher* const launcher_;  // the front-end's
+  const std::chrono::steady_clock::time_point started_ =
+      std::chrono::steady_clock::now();
+  std::once_flag stopped_;
+  std::unique_ptr<FrontEnd> made_;  // until paths_ has it
+  FrontEnd* const front_end_;
+  PathSet paths_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_BACKEND_H_

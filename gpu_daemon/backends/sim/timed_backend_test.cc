@@ -1,0 +1,371 @@
+// A gpud's GPU in simulated time, with devices in the test's own process: what
+// each may do when, and that the same story has the same times.
+#include "gpu_daemon/backends/sim/timed_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "gpu_daemon/kernels/registry.h"
+#include "gpu_daemon/launch/test_device.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::kNoTime;
+using shm::Nanoseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+uint32_t Number(EventStatus status) { return static_cast<uint32_t>(status); }
+
+// A device that lives by turns.
+class TurnDevice : public TestDevice {
+ public:
+  explicit TurnDevice(std::string name)
+      : TestDevice(std::move(name)),
+        time(&memory->submission(), &memory->completion()) {}
+
+  bool WaitForTurn(milliseconds longest = seconds(10)) {
+    return waiter->WaitUntil([&] { return time.Take(); }, longest,
+                             std::chrono::microseconds(5));
+  }
+  // Rings for an event that fails with `code`, unless that is 0.
+  void Ring(Event& event, uint32_t code) { RingAt(event, code, time.now()); }
+  void RingAt(Event& event, uint32_t code, Nanoseconds at) {
+    std::memcpy(event.ring->parameters(), &code, sizeof(code));
+    event.ring->Commit(nullptr, at);
+    event.ring->Ring();
+  }
+  shm::Completion Take(Event& event) {
+    const auto completion = event.ring->Poll();
+    if (completion) event.ring->Consume();
+    return completion.value_or(shm::Completion{});
+  }
+
+  shm::TurnTaker time;
+};
+
+class TimedBackendTest : public ::testing::Test {
+ protected:
+  ~TimedBackendTest() override { Stop(); }
+
+  void Start(uint32_t devices) {
+    auto backend = TimedBackend::Create(
+        {.timing = "tiny",
+         .first_devices = devices,
+         .event_log = log_,
+         .on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
+                                std::string reason) {
+           violations_.emplace(memory->name(), std::move(reason));
+           violated_ = true;
+         }});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+  }
+  void Stop() {
+    if (backend_ == nullptr) return;
+    backend_->Stop();
+    backend_->Join();
+    backend_.reset();
+  }
+  std::unique_ptr<TurnDevice> Attach(const std::string& name) {
+    auto device = std::make_unique<TurnDevice>(name);
+    backend_->AddDevice(device->memory);
+    EXPECT_TRUE(device->WaitForTurn());
+    return device;
+  }
+  TestDevice::Event Register(TurnDevice& device, uint32_t priority = 0) {
+    auto event = device.Register({.kernel = simt::FindKernel("fail_if"),
+                                  .bindings = {{.writable = true}},
+                                  .priority = priority});
+    const auto status = backend_->paths().Find("edge")->path->Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+  std::unique_ptr<KernelLaunch> Background(
+      const std::shared_ptr<DeviceMemory>& memory,
+      std::promise<LaunchResult>* ended) {
+    auto launch = std::make_unique<KernelLaunch>();
+    launch->kmd = {.kernel = simt::FindKernel("busy"),
+                   .grid = {4, 1, 1},
+                   .block = {64, 1, 1}};
+    launch->args = std::make_unique<std::byte[]>(launch->kmd.kernel->args_size);
+    const uint32_t iterations = 100;
+    std::memcpy(launch->args.get(), &iterations, sizeof(iterations));
+    launch->memory = memory;
+    launch->token = 1;
+    launch->on_end = [ended](const LaunchResult& result) {
+      ended->set_value(result);
+    };
+    return launch;
+  }
+  // The whole log, once nothing runs any more.
+  std::string Log() {
+    Stop();
+    std::ostringstream text;
+    text << std::ifstream(log_).rdbuf();
+    return text.str();
+  }
+
+  const std::string log_ = ::testing::TempDir() + "/events.csv";
+  std::map<std::string, std::string> violations_;
+  std::atomic<bool> violated_{false};  // writer: the back-end; after the map
+  std::unique_ptr<Backend> backend_;
+};
+
+TEST_F(TimedBackendTest, AnEventHasTheSimulatedGpusTimes) {
+  Start(1);
+  const auto device = Attach("fpga0");
+  auto event = Register(*device);
+  ASSERT_EQ(device->time.now(), 0u);
+  device->Ring(event, 0);
+  device->Ring(event, 7);
+  device->time.Answer(kNoTime);
+  ASSERT_TRUE(device->WaitForTurn());
+  const Nanoseconds first = device->time.now();
+  EXPECT_GT(first, 100u);
+  const shm::EventLife life = event.ring->life();
+  EXPECT_EQ(device->Take(event).state, EventState::kDone);
+  EXPECT_EQ(life.rung_ns, 0u);
+  EXPECT_GT(life.dispatched_ns, 0u);
+  EXPECT_GT(life.finished_ns, life.dispatched_ns);
+  EXPECT_LE(life.finished_ns, first);
+  if (!event.ring->Poll()) {
+    device->time.Answer(kNoTime);
+    ASSERT_TRUE(device->WaitForTurn());
+  }
+  const auto second = device->Take(event);
+  EXPECT_EQ(second.state, EventState::kFailed);
+  EXPECT_EQ(second.status, Number(EventStatus::kKernelStatusBase) + 7);
+}
+
+TEST_F(TimedBackendTest, TimeStandsUntilEverybodyHasAnswered) {
+  Start(2);
+  const auto a = Attach("a");
+  auto event = Register(*a);
+  a->Ring(event, 0);
+  a->time.Answer(kNoTime);
+  EXPECT_FALSE(a->WaitForTurn(milliseconds(50))) << "there is no second device";
+  EXPECT_THAT(backend_->description(), HasSubstr("waits for 1 of 2 devices"));
+  const auto b = Attach("b");
+  EXPECT_FALSE(a->WaitForTurn(milliseconds(50))) << "b has not answered";
+  EXPECT_THAT(backend_->description(), HasSubstr("waits for b"));
+  EXPECT_THAT(backend_->description(), HasSubstr("now 0.000000 ms"));
+  b->time.Answer(100);
+  // Before the event can end.
+  ASSERT_TRUE(b->WaitForTurn());
+  EXPECT_EQ(b->time.now(), 100u);
+  EXPECT_FALSE(a->WaitForTurn(milliseconds(50)));
+  b->time.Answer(kNoTime);
+  ASSERT_TRUE(a->WaitForTurn());
+  EXPECT_GT(a->time.now(), 100u);
+  EXPECT_EQ(a->Take(event).state, EventState::kDone);
+  EXPECT_FALSE(b->WaitForTurn(milliseconds(50))) << "nothing of its own ended";
+}
+
+TEST_F(TimedBackendTest, ADeviceThatIsGoneHoldsNobodyUp) {
+  Start(2);
+  const auto a = Attach("a");
+  const auto b = Attach("b");
+  a->time.Answer(1000);
+  EXPECT_FALSE(a->WaitForTurn(milliseconds(50)));
+  backend_->paths().RemoveDevice(b->memory.get());
+  ASSERT_TRUE(a->WaitForTurn());
+  EXPECT_EQ(a->time.now(), 1000u);
+}
+
+TEST_F(TimedBackendTest, ATurnComesWhenItWasAskedForHoweverLongNothingHappens) {
+  Start(1);
+  const auto device = Attach("a");
+  constexpr Nanoseconds kLong = uint64_t{100 * 24 * 3600} * 1'000'000'000;
+  for (const Nanoseconds at : {Nanoseconds{1}, Nanoseconds{2}, kLong}) {
+    device->time.Answer(at);
+    ASSERT_TRUE(device->WaitForTurn());
+    EXPECT_EQ(device->time.now(), at);
+  }
+}
+
+TEST_F(TimedBackendTest, ARingOfTheFutureWaitsForItsTime) {
+  Start(1);
+  const auto device = Attach("a");
+  auto event = Register(*device);
+  device->RingAt(event, 0, 50'000);
+  device->time.Answer(kNoTime);
+  ASSERT_TRUE(device->WaitForTurn());
+  EXPECT_GT(device->time.now(), 50'000u);
+  EXPECT_EQ(event.ring->life().rung_ns, 50'000u);
+  EXPECT_GE(event.ring->life().dispatched_ns, 50'000u);
+}
+
+TEST_F(TimedBackendTest, ARingOfThePastEndsTheSession) {
+  Start(1);
+  const auto device = Attach("a");
+  auto event = Register(*device);
+  device->time.Answer(1000);
+  ASSERT_TRUE(device->WaitForTurn());
+  device->RingAt(event, 0, 999);
+  device->time.Answer(kNoTime);
+  // Whoever hears of the violation ends it in the end; here, the event does.
+  EXPECT_EQ(device->Wait(*event.ring).status, Number(EventStatus::kDeviceGone));
+  ASSERT_TRUE(violated_);
+  EXPECT_EQ(violations_["a"],
+            "event 1 of 'fail_if' was rung at 999 ns, and it was 1000 ns");
+}
+
+TEST_F(TimedBackendTest, ATurnOfThePastEndsTheSession) {
+  Start(1);
+  const auto bad = Attach("bad");
+  const auto good = Attach("good");
+  good->time.Answer(1000);
+  bad->time.Answer(1000);
+  ASSERT_TRUE(bad->WaitForTurn());
+  ASSERT_TRUE(good->WaitForTurn());
+  bad->time.Answer(1000);
+  good->time.Answer(2000);
+  ASSERT_TRUE(good->WaitForTurn()) << "the others go on";
+  EXPECT_EQ(violations_["bad"],
+            "at 1000 ns it asked for its next turn at 1000 ns");
+}
+
+TEST_F(TimedBackendTest, ARefusedEntryHasItsTurnToo) {
+  Start(1);
+  const auto device = Attach("a");
+  auto event = Register(*device);
+  event.ring->Commit(nullptr, 0);
+  const uint64_t other = 99;
+  std::memcpy(event.ring->last_entry().data(), &other, sizeof(other));
+  event.ring->Ring();
+  device->time.Answer(kNoTime);
+  ASSERT_TRUE(device->WaitForTurn());
+  EXPECT_EQ(device->Take(event).status, Number(EventStatus::kBadSequence));
+}
+
+TEST_F(TimedBackendTest, ABackgroundKernelHoldsItsDevicesTurnUntilItEnds) {
+  Start(2);
+  const auto host = Attach("host");
+  const auto other = Attach("other");
+  other->time.Answer(10);
+  host->time.Answer(5);
+  ASSERT_TRUE(host->WaitForTurn());
+  std::promise<LaunchResult> ended;
+  backend_->Submit(Background(host->memory, &ended));
+  ASSERT_TRUE(other->WaitForTurn());
+  EXPECT_EQ(other->time.now(), 10u);
+  other->time.Answer(kNoTime);
+  const LaunchResult result = ended.get_future().get();
+  EXPECT_EQ(result.state, EventState::kDone);
+  EXPECT_EQ(result.queued_ns, 5u);
+  EXPECT_GE(result.dispatched_ns, 5u);
+  EXPECT_GT(result.finished_ns, result.dispatched_ns);
+  ASSERT_TRUE(host->WaitForTurn());
+  EXPECT_GE(host->time.now(), result.finished_ns);
+}
+
+TEST_F(TimedBackendTest, ACancelledKernelEndsWhereItIs) {
+  Start(2);
+  const auto host = Attach("host");
+  const auto other = Attach("other");
+  auto event = Register(*host);
+  std::promise<LaunchResult> ended;
+  host->Ring(event, 0);
+  backend_->Submit(Background(host->memory, &ended));
+  other->time.Answer(1000);
+  ASSERT_TRUE(other->WaitForTurn());
+  backend_->CancelLaunch(1, EventStatus::kUnregistered);
+  EXPECT_EQ(ended.get_future().get().state, EventState::kAborted);
+  backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+  other->time.Answer(kNoTime);
+  ASSERT_TRUE(host->WaitForTurn());
+  EXPECT_EQ(host->time.now(), 1000u);
+  EXPECT_NE(host->Take(event).state, EventState::kNone);
+  EXPECT_TRUE(backend_->idle());
+}
+
+TEST_F(TimedBackendTest, WhatWaitsIsAbortedWhenItStops) {
+  Start(2);
+  const auto device = Attach("a");
+  auto event = Register(*device);
+  device->Ring(event, 0);
+  device->time.Answer(kNoTime);
+  while (backend_->idle()) std::this_thread::yield();
+  Stop();
+  const auto completion = device->Take(event);
+  EXPECT_EQ(completion.state, EventState::kAborted);
+  EXPECT_EQ(completion.status, Number(EventStatus::kShutdown));
+}
+
+// Two devices whose threads run as the machine lets them, and the same log.
+TEST_F(TimedBackendTest, TheSameStoryHasTheSameTimes) {
+  std::string first;
+  for (int run = 0; run < 3; ++run) {
+    Start(2);
+    const auto live = [&](TurnDevice& device, TestDevice::Event& event,
+                          Nanoseconds period) {
+      Nanoseconds due = period;
+      uint32_t rung = 0;
+      uint32_t taken = 0;
+      while (taken < 30) {
+        while (device.Take(event).state != EventState::kNone) ++taken;
+        if (device.time.now() == due) {
+          if (event.ring->free_slots() > 0 && rung < 30) {
+            device.Ring(event, rung++ % 3);
+          }
+          due += period;
+        }
+        if (taken == 30) break;
+        device.time.Answer(due);
+        ASSERT_TRUE(device.WaitForTurn());
+      }
+      // It must not hold the other one up.
+      device.time.Answer(kNoTime);
+    };
+    const auto a = Attach("a");
+    const auto b = Attach("b");
+    auto of_a = Register(*a);
+    auto of_b = Register(*b, 3);
+    std::thread other([&] { live(*b, of_b, 240); });
+    live(*a, of_a, 160);
+    other.join();
+    const std::string log = Log();
+    if (run == 0) first = log;
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 61);
+    EXPECT_EQ(log, first);
+  }
+}
+
+TEST(TimedBackend, RefusesWhatItsConfigurationSays) {
+  EXPECT_EQ(TimedBackend::Create({.timing = "huge"}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(TimedBackend::Create({.policy = "priority", .timing = "tiny"})
+                .status()
+                .code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(TimedBackend::Create({.reserved_sms = 1, .timing = "tiny"})
+                .status()
+                .code(),
+            absl::StatusCode::kUnimplemented);
+  const auto unwritable = TimedBackend::Create(
+      {.timing = "tiny", .event_log = "/nowhere/events.csv"});
+  EXPECT_EQ(unwritable.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unwritable.status().message()),
+              HasSubstr("/nowhere/events.csv"));
+  EXPECT_EQ(MakeBackend("cpu", {.timing = "tiny"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakeBackend("sim", {.event_log = "x"}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace carillon::gpud

@@ -1,0 +1,436 @@
+#include "gpu_daemon/backends/sim/timed_launcher.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "fmt/ostream.h"
+#include "gpu_daemon/backends/cpu/make_launch.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/launch/completion_status.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::Nanoseconds;
+using sim::timing::GridResult;
+using sim::timing::kNever;
+
+// After so many, the front-end looks after its callers.
+constexpr sim::timing::Cycle kSlice = 1000;
+constexpr size_t kStatusesAtOnce = 1024;
+// Of the event log, and of the order of launches: no event kernel has it.
+constexpr uint32_t kBackground = ~uint32_t{0};
+
+std::string_view StateName(EventState state) {
+  switch (state) {
+    case EventState::kDone:
+      return "done";
+    case EventState::kFailed:
+      return "failed";
+    case EventState::kAborted:
+      return "aborted";
+    case EventState::kNone:
+      break;
+  }
+  return "none";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TimedLauncher>> TimedLauncher::Make(
+    Options options, sim::Memory* memory, const SimKernels* kernels) {
+  const std::string log = options.event_log;
+  std::unique_ptr<TimedLauncher> launcher(
+      new TimedLauncher(std::move(options), memory, kernels));
+  if (log.empty()) return launcher;
+  launcher->event_log_.open(log);
+  launcher->event_log_
+      << "device,event,sequence,kernel,state,status,rung_ns,dispatched_ns,"
+         "finished_ns,sm,place,victims\n";
+  if (!launcher->event_log_.flush()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--event-log {}: cannot write there", log));
+  }
+  return launcher;
+}
+
+TimedLauncher::TimedLauncher(Options options, sim::Memory* memory,
+                             const SimKernels* kernels)
+    : options_(std::move(options)),
+      memory_(memory),
+      kernels_(kernels),
+      gpu_(options_.gpu, memory,
+           {.printed = &printed_, .ended = [this](const GridResult& result) {
+              ended_.push_back(result);
+              gpu_.Stop();
+            }}) {}
+
+absl::Status TimedLauncher::Prepare(EventKernel& event) {
+  const simt::KernelInfo& kernel = *event.kmd().kernel;
+  if (kernels_->Find(&kernel).entry != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: the simulated GPU has no PTX of it", kernel.name));
+}
+
+// --- Devices and their turns.
+
+void TimedLauncher::AddDevice(const std::shared_ptr<DeviceMemory>& memory) {
+  const auto place = std::upper_bound(
+      participants_.begin(), participants_.end(), memory->name(),
+      [](const std::string& name, const auto& other) {
+        return name < other->memory->name();
+      });
+  Participant& participant = **participants_.insert(
+      place, std::make_unique<Participant>(Participant{
+                 .memory = memory,
+                 .turns = {&memory->submission(), &memory->completion()}}));
+  ++devices_so_far_;
+  Give(participant, now_ns());
+}
+
+void TimedLauncher::ReleaseDevice(const DeviceMemory* memory) {
+  event_log_.flush();  // somebody may want to read it now
+  std::erase_if(participants_,
+                [&](const auto& one) { return one->memory.get() == memory; });
+  ready_ = false;
+}
+
+TimedLauncher::Participant* TimedLauncher::Find(const DeviceMemory* memory) {
+  for (const auto& participant : participants_) {
+    if (participant->memory.get() == memory) return participant.get();
+  }
+  return nullptr;
+}
+
+// Its session will end; until then it is as if it were not there.
+void TimedLauncher::Evict(Participant& participant, std::string reason) {
+  participant.state = Participant::State::kEvicted;
+  if (options_.on_violation) {
+    options_.on_violation(participant.memory, std::move(reason));
+  }
+}
+
+void TimedLauncher::Give(Participant& participant, Nanoseconds now) {
+  participant.state = Participant::State::kHasTurn;
+  participant.now = now;
+  participant.due = false;
+  participant.turns.Give(now);
+  participant.memory->bell().Signal();
+  ready_ = false;
+}
+
+void TimedLauncher::SetWaitsFor(std::string why) {
+  std::lock_guard lock(waits_for_mutex_);
+  waits_for_ = std::move(why);
+}
+
+std::string TimedLauncher::waits_for() const {
+  std::lock_guard lock(waits_for_mutex_);
+  return waits_for_;
+}
+
+bool TimedLauncher::CollectAnswers() {
+  std::string waits_for;
+  for (const auto& participant : participants_) {
+    if (participant->state != Participant::State::kHasTurn) continue;
+    const auto next = participant->turns.Answer();
+    if (!next) {
+      waits_for +=
+          (waits_for.empty() ? "" : ", ") + participant->memory->name();
+    } else if (*next <= participant->now) {
+      Evict(*participant,
+            fmt::format("at {} ns it asked for its next turn at {} ns",
+                        participant->now, *next));
+    } else {
+      participant->state = Participant::State::kHasAnswered;
+      participant->next = *next;
+    }
+  }
+  if (devices_so_far_ < options_.first_devices) {
+    waits_for = fmt::format("{} of {} devices", devices_so_far_,
+                            options_.first_devices);
+  }
+  const bool all = waits_for.empty();
+  if (!all || !ready_) SetWaitsFor(std::move(waits_for));
+  return all;
+}
+
+bool TimedLauncher::must_poll() const {
+  if (ready_) return true;
+  if (devices_so_far_ < options_.first_devices) return false;
+  bool any = false;
+  for (const auto& participant : participants_) {
+    if (participant->state != Participant::State::kHasTurn) continue;
+    if (!participant->turns.Answer()) return false;
+    any = true;
+  }
+  return any;
+}
+
+// --- Time.
+
+sim::timing::Cycle TimedLauncher::CycleAt(Nanoseconds ns) const {
+  // Beyond it, the product does not fit.
+  if (ns >= kNever / options_.gpu.clock.core_mhz - 1) return kNever;
+  return (ns * options_.gpu.clock.core_mhz + 999) / 1000;
+}
+
+// The doorbells that were rung in a turn are there when its answer is: they are
+// looked at between the answers and the next step.
+bool TimedLauncher::Advance() {
+  const bool answered = CollectAnswers();
+  if (!answered) {
+    ready_ = looked_since_answers_ = false;
+    return false;
+  }
+  if (!std::exchange(looked_since_answers_, true)) return ready_ = true;
+  ready_ = Step();
+  return ready_;
+}
+
+// False: nothing will happen until somebody does something.
+bool TimedLauncher::Step() {
+  Nanoseconds least = shm::kNoTime;
+  bool due = false;
+  for (const auto& participant : participants_) {
+    if (participant->state != Participant::State::kHasAnswered) continue;
+    least = std::min(least, participant->next);
+    due |= participant->due;
+  }
+  const Nanoseconds now = std::max(now_ns(), gpu_.nanoseconds());
+  if (due) {
+    GiveTurns(now);
+    return true;
+  }
+  while (!waiting_.empty() &&
+         CycleAt(std::get<0>(waiting_.begin()->first)) <= gpu_.cycle()) {
+    auto first = waiting_.extract(waiting_.begin());
+    Start(first.key(), std::move(first.mapped()));
+  }
+  Cycle until = CycleAt(least);
+  if (!waiting_.empty()) {
+    until = std::min(until, CycleAt(std::get<0>(waiting_.begin()->first)));
+  }
+  if (!gpu_.stands_still()) {
+    until = std::min(until, gpu_.cycle() + kSlice);
+  } else if (until == kNever) {
+    return false;
+  }
+  gpu_.Run(until);
+  EndAll();
+  now_ns_.store(std::max(now_ns(), gpu_.nanoseconds()),
+                std::memory_order_relaxed);
+  GiveTurns(gpu_.cycle() >= CycleAt(least) ? least : 0);
+  return true;
+}
+
+// To those who are due, and to those who have asked for one until then.
+void TimedLauncher::GiveTurns(Nanoseconds until) {
+  for (const auto& participant : participants_) {
+    if (participant->state != Participant::State::kHasAnswered) continue;
+    if (participant->next <= until) {
+      Give(*participant, participant->next);
+    } else if (participant->due) {
+      Give(*participant, now_ns());
+    }
+  }
+}
+
+// --- Launches.
+
+bool TimedLauncher::Launch(const std::shared_ptr<EventKernel>& event,
+                           shm::Sequence sequence, CheckedEntry& entry) {
+  looked_since_answers_ = false;
+  Participant* const participant = Find(&event->memory());
+  auto launch = MakeLaunch(event, sequence, entry);
+  unfinished_.fetch_add(1, std::memory_order_relaxed);
+  Due due{entry.rung_ns, event->memory().name(), event->event_id(),
+          sequence.value()};
+  if (participant != nullptr && participant->now > entry.rung_ns) {
+    Evict(*participant,
+          fmt::format("event {} of '{}' was rung at {} ns, and it was {} ns",
+                      sequence.value(), event->kmd().kernel->name,
+                      entry.rung_ns, participant->now));
+  }
+  if (participant == nullptr ||
+      participant->state == Participant::State::kEvicted) {
+    Finish(*launch, due, EventState::kAborted,
+           static_cast<uint32_t>(EventStatus::kDeviceGone), nullptr);
+    return true;
+  }
+  waiting_.emplace(std::move(due), std::move(launch));
+  return false;
+}
+
+void TimedLauncher::Refused(const EventKernel& event) {
+  looked_since_answers_ = false;
+  if (Participant* const participant = Find(&event.memory())) {
+    participant->due = true;
+  }
+}
+
+void TimedLauncher::Submit(std::unique_ptr<KernelLaunch> launch) {
+  unfinished_.fetch_add(1, std::memory_order_relaxed);
+  background_kernels_.fetch_add(1, std::memory_order_relaxed);
+  background_blocks_.fetch_add(launch->kmd.blocks(), std::memory_order_relaxed);
+  Participant* const participant = Find(launch->memory.get());
+  Due due{now_ns(), launch->memory->name(), kBackground, 0};
+  if (participant != nullptr) {
+    participant->state = Participant::State::kLaunches;
+    std::get<0>(due) = participant->now;
+    std::get<3>(due) = ++participant->kernels;
+  }
+  launch->life.queued_ns = std::get<0>(due);
+  waiting_.emplace(std::move(due), std::move(launch));
+}
+
+absl::StatusOr<size_t> TimedLauncher::TakeStatus() {
+  if (free_statuses_.empty()) {
+    const auto block = memory_->Allocate(kStatusesAtOnce * sizeof(uint32_t),
+                                         "status of kernels");
+    if (!block.ok()) return block.status();
+    auto* const words = reinterpret_cast<uint32_t*>(
+        memory_->At(*block, kStatusesAtOnce * sizeof(uint32_t))->data());
+    for (size_t i = kStatusesAtOnce; i-- > 0;) {
+      free_statuses_.push_back(statuses_.size());
+      statuses_.emplace_back(*block + i * sizeof(uint32_t), words + i);
+    }
+  }
+  const size_t index = free_statuses_.back();
+  free_statuses_.pop_back();
+  *statuses_[index].second = simt::kFailNone;
+  return index;
+}
+
+void TimedLauncher::Start(Due due, std::unique_ptr<KernelLaunch> launch) {
+  const KernelMetadata& kmd = launch->kmd;
+  const SimKernels::Code code = kernels_->Find(kmd.kernel);
+  if (code.entry == nullptr) {
+    LogEventFailure(fmt::format("{}: the simulated GPU has no PTX of it",
+                                kmd.kernel->name));
+    return EndUnstarted(*launch, due, simt::kFailBadLaunch);
+  }
+  const auto status = TakeStatus();
+  if (!status.ok()) return EndUnstarted(*launch, due, simt::kFailNoMemory);
+  sim::Launch grid;
+  SimKernels::FillIn(code, kmd, launch->args.get(), statuses_[*status].first,
+                     grid);
+  const auto id = gpu_.Submit(std::move(grid), {.priority = launch->priority,
+                                                .event = launch->is_event()});
+  if (!id.ok()) {
+    free_statuses_.push_back(*status);
+    LogEventFailure(std::string(id.status().message()));
+    return EndUnstarted(*launch, due, simt::kFailBadLaunch);
+  }
+  running_.emplace(*id, Running{.launch = std::move(launch),
+                                .due = std::move(due),
+                                .status = *status});
+}
+
+void TimedLauncher::EndAll() {
+  for (const GridResult& result : std::exchange(ended_, {})) {
+    const auto found = running_.extract(result.id);
+    if (!found.empty()) End(found.mapped(), result);
+  }
+  gpu_.ForgetResults();
+  if (printed_.empty()) return;
+  spdlog::info("a kernel prints: {}", printed_);
+  printed_.clear();
+}
+
+void TimedLauncher::End(const Running& running, const GridResult& result) {
+  KernelLaunch& launch = *running.launch;
+  uint32_t fail_status = *statuses_[running.status].second;
+  free_statuses_.push_back(running.status);
+  if (launch.cancelled) {
+    return Finish(launch, running.due, EventState::kAborted,
+                  static_cast<uint32_t>(*launch.cancelled), &result);
+  }
+  if (!result.status.ok()) {
+    LogEventFailure(std::string(result.status.message()));
+    fail_status = SimKernels::FailStatusOf(result.status);
+  }
+  Finish(launch, running.due,
+         fail_status == 0 ? EventState::kDone : EventState::kFailed,
+         CompletionStatus(fail_status), &result);
+}
+
+void TimedLauncher::EndUnstarted(KernelLaunch& launch, const Due& due,
+                                 uint32_t fail_status) {
+  Finish(launch, due, EventState::kFailed, CompletionStatus(fail_status),
+         nullptr);
+}
+
+// `result`: null if it has never started.
+void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
+                           EventState state, uint32_t status,
+                           const GridResult* result) {
+  const bool started = result != nullptr && result->dispatched != kNever;
+  const Nanoseconds dispatched =
+      started ? gpu_.NanosecondsAt(result->dispatched) : 0;
+  const Nanoseconds finished =
+      result != nullptr ? gpu_.NanosecondsAt(result->completed) : now_ns();
+  if (Participant* const participant = Find(launch.memory.get())) {
+    participant->due = true;
+    if (!launch.is_event() &&
+        participant->state == Participant::State::kLaunches) {
+      participant->state = Participant::State::kHasAnswered;
+      participant->next = shm::kNoTime;
+    }
+  }
+  if (event_log_.is_open()) {
+    fmt::print(event_log_, "{},{},{},{},{},{},{},{},{},{},{},{}\n",
+               std::get<1>(due),
+               launch.is_event() ? std::to_string(std::get<2>(due)) : "",
+               std::get<3>(due), launch.kmd.kernel->name, StateName(state),
+               status, std::get<0>(due), dispatched, finished,
+               started ? std::to_string(result->sm) : "",
+               started && launch.is_event() ? NameOf(result->place) : "",
+               started ? result->victims : 0);
+  }
+  unfinished_.fetch_sub(1, std::memory_order_relaxed);
+  if (launch.is_event()) {
+    launch.life.rung_ns = launch.life.seen_ns = launch.life.queued_ns =
+        std::get<0>(due);
+    launch.life.dispatched_ns = dispatched;
+    launch.life.finished_ns = finished;
+    launch.event->Finish(
+        launch.sequence,
+        {.state = state, .status = status, .life = &launch.life});
+  } else {
+    launch.on_end({.state = state,
+                   .status = status,
+                   .queued_ns = std::get<0>(due),
+                   .dispatched_ns = dispatched,
+                   .finished_ns = finished});
+  }
+}
+
+void TimedLauncher::Cancel(
+    const std::function<bool(const KernelLaunch&)>& which, EventStatus why) {
+  looked_since_answers_ = false;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    if (!which(*at->second)) {
+      ++at;
+      continue;
+    }
+    const auto taken = waiting_.extract(at++);
+    Finish(*taken.mapped(), taken.key(), EventState::kAborted,
+           static_cast<uint32_t>(why), nullptr);
+  }
+  std::vector<sim::timing::GridId> grids;
+  for (auto& [id, running] : running_) {
+    if (!which(*running.launch)) continue;
+    running.launch->cancelled = why;
+    grids.push_back(id);
+  }
+  for (const auto id : grids) gpu_.Cancel(id).IgnoreError();
+  EndAll();
+}
+
+}  // namespace carillon::gpud

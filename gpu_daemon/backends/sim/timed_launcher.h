@@ -1,0 +1,154 @@
+// Launches on the simulated GPU in its own time, which passes for devices by
+// turns (shm/simulated_time.h). The front-end's thread is all there is: it looks
+// at the doorbells, simulates, and stops at each completion until the device has
+// lived through that moment. What happens depends on the devices alone, not on
+// this machine's speed: the same devices, attached in the same order, give the
+// same times, always.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_LAUNCHER_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_LAUNCHER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/backends/sim/exec/memory.h"
+#include "gpu_daemon/backends/sim/sim_kernels.h"
+#include "gpu_daemon/backends/sim/timing/gpu.h"
+#include "gpu_daemon/front_end/launcher.h"
+#include "gpu_daemon/launch/kernel_launch.h"
+#include "gpu_daemon/launch/launch_path.h"
+#include "shm/simulated_time.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// One thread, the front-end's or, after its end, whoever stops it; but for
+// Prepare(), now_ns(), waits_for() and unfinished().
+class TimedLauncher final : public Launcher {
+ public:
+  struct Options {
+    sim::timing::Config gpu;
+    uint32_t first_devices = 1;  // time begins when so many have attached
+    std::string event_log;       // a file's path; empty: none
+    OnViolation on_violation;
+  };
+  // Both must outlive it. Errors: InvalidArgument (the file cannot be written).
+  static absl::StatusOr<std::unique_ptr<TimedLauncher>> Make(
+      Options options, sim::Memory* memory, const SimKernels* kernels);
+
+  absl::Status Prepare(EventKernel& event) override;
+  void AddDevice(const std::shared_ptr<DeviceMemory>& memory) override;
+  void ReleaseDevice(const DeviceMemory* memory) override;
+  void Refused(const EventKernel& event) override;
+  bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+              CheckedEntry& entry) override;
+  bool Advance() override;
+  bool must_poll() const override;
+
+  // A background kernel, at its device's now, which has no turn until it ends.
+  void Submit(std::unique_ptr<KernelLaunch> launch);
+  // Ends all launches of which `which` is true.
+  void Cancel(const std::function<bool(const KernelLaunch&)>& which,
+              shm::EventStatus why);
+
+  sim::timing::Statistics statistics() { return gpu_.statistics(); }
+
+  // Thread safe:
+  shm::Nanoseconds now_ns() const {
+    return now_ns_.load(std::memory_order_relaxed);
+  }
+  // Why time stands; empty: it does not.
+  std::string waits_for() const;
+  uint64_t unfinished() const {
+    return unfinished_.load(std::memory_order_relaxed);
+  }
+  uint64_t background_kernels() const {
+    return background_kernels_.load(std::memory_order_relaxed);
+  }
+  uint64_t background_blocks() const {
+    return background_blocks_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  using Cycle = sim::timing::Cycle;
+
+  // An attached device.
+  struct Participant {
+    enum class State { kHasTurn, kHasAnswered, kLaunches, kEvicted };
+    std::shared_ptr<DeviceMemory> memory;
+    shm::TurnGiver turns;
+    State state = State::kHasTurn;
+    shm::Nanoseconds now = 0;   // of its last turn
+    shm::Nanoseconds next = 0;  // kHasAnswered: when it wants another
+    bool due = false;           // something of its own has ended
+    uint64_t kernels = 0;       // background ones, so far
+  };
+  // When a launch reaches the GPU: time, device, event kernel (background
+  // kernels after them), sequence.
+  using Due = std::tuple<shm::Nanoseconds, std::string, uint32_t, uint64_t>;
+  struct Running {
+    std::unique_ptr<KernelLaunch> launch;
+    Due due;
+    size_t status = 0;  // index of its status word
+  };
+
+  TimedLauncher(Options options, sim::Memory* memory,
+                const SimKernels* kernels);
+
+  Participant* Find(const DeviceMemory* memory);
+  void Evict(Participant& participant, std::string reason);
+  // Whether all have answered and time has begun.
+  bool CollectAnswers();
+  bool Step();
+  void Start(Due due, std::unique_ptr<KernelLaunch> launch);
+  void EndAll();
+  void End(const Running& running, const sim::timing::GridResult& result);
+  // One that never got to the GPU.
+  void EndUnstarted(KernelLaunch& launch, const Due& due, uint32_t fail_status);
+  void Finish(KernelLaunch& launch, const Due& due, shm::EventState state,
+              uint32_t status, const sim::timing::GridResult* result);
+  void GiveTurns(shm::Nanoseconds until);
+  void Give(Participant& participant, shm::Nanoseconds now);
+  Cycle CycleAt(shm::Nanoseconds ns) const;
+  absl::StatusOr<size_t> TakeStatus();
+  void SetWaitsFor(std::string why);
+
+  const Options options_;
+  sim::Memory* const memory_;
+  const SimKernels* const kernels_;
+  std::string printed_;
+  std::ofstream event_log_;
+  sim::timing::Gpu gpu_;
+  std::vector<std::unique_ptr<Participant>> participants_;  // by their names
+  uint32_t devices_so_far_ = 0;
+  // All had answered before the last look at the doorbells.
+  bool looked_since_answers_ = false;
+  bool ready_ = false;
+  std::map<Due, std::unique_ptr<KernelLaunch>> waiting_;
+  std::map<sim::timing::GridId, Running> running_;
+  std::vector<sim::timing::GridResult> ended_;  // in this cycle
+  // Words of the simulated GPU's memory that kernels report failures in.
+  std::vector<std::pair<sim::DeviceAddress, uint32_t*>> statuses_;
+  std::vector<size_t> free_statuses_;
+
+  // Writer: the thread; readers: whoever shows them. Relaxed: figures.
+  std::atomic<shm::Nanoseconds> now_ns_{0};
+  std::atomic<uint64_t> unfinished_{0};
+  std::atomic<uint64_t> background_kernels_{0};
+  std::atomic<uint64_t> background_blocks_{0};
+  mutable std::mutex waits_for_mutex_;
+  std::string waits_for_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_LAUNCHER_H_
