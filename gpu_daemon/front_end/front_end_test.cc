@@ -8,6 +8,7 @@
 
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
 #include "gpu_daemon/backends/cpu/edge_launcher.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/front_end/doorbell_poller.h"
 #include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/gate_kernel.h"
@@ -34,7 +35,7 @@ class FrontEndTest : public testing::Test {
   void Restart(std::string_view policy, bool tracing = false) {
     Stop();
     kmu_ = std::make_unique<Kmu>(GpuModel{}, *MakePolicy(policy));
-    workers_.emplace(1, kmu_.get());
+    workers_.emplace(1, kmu_.get(), &runner_);
     front_end_.emplace(
         FrontEnd::Options{
             .tracing = tracing,
@@ -45,7 +46,7 @@ class FrontEndTest : public testing::Test {
                        std::string reason) {
                   violator_.set_value(memory->name() + ": " + reason);
                 }},
-        std::make_unique<EdgeLauncher>(kmu_.get()));
+        std::make_unique<EdgeLauncher>(kmu_.get(), &runner_));
   }
   void Stop() {
     if (front_end_) front_end_->Stop();
@@ -72,6 +73,7 @@ class FrontEndTest : public testing::Test {
 
   Gate gate_;
   std::promise<std::string> violator_;
+  CpuBlockRunner runner_;
   std::unique_ptr<Kmu> kmu_;
   std::optional<CpuWorkers> workers_;
   std::optional<FrontEnd> front_end_;
@@ -459,7 +461,8 @@ TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
 
 TEST(DoorbellPoller, SleepsOverNoRingOfAnyEvent) {
   Kmu kmu(GpuModel{}, *MakePolicy("first_come"));
-  EdgeLauncher launcher(&kmu);
+  CpuBlockRunner runner;
+  EdgeLauncher launcher(&kmu, &runner);
   DoorbellPoller poller({}, &launcher);
   TestDevice device;
   std::vector<TestDevice::Event> events;

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <future>
 #include <map>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -343,6 +344,71 @@ TEST_F(TimedBackendTest, TheSameStoryHasTheSameTimes) {
     EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 61);
     EXPECT_EQ(log, first);
   }
+}
+
+// Devices that store what they like, one after the other, and one that keeps to
+// the protocol.
+TEST_F(TimedBackendTest, AHostileDeviceCostsNobodyButItself) {
+  Start(1);
+  const auto good = Attach("good");
+  auto event = Register(*good);
+  std::atomic<bool> enough{false};  // writer: the hostile side's end
+  std::thread neighbour([&] {
+    uint32_t rung = 0;
+    for (uint32_t taken = 0; !enough || taken < rung;) {
+      while (good->Take(event).state != EventState::kNone) ++taken;
+      if (!enough && event.ring->free_slots() > 0) {
+        good->Ring(event, 0);
+        ++rung;
+      }
+      good->time.Answer(good->time.now() + 100);
+      ASSERT_TRUE(good->WaitForTurn());
+    }
+    good->time.Answer(kNoTime);
+  });
+  std::mt19937_64 random(1);
+  const auto any = [&](uint64_t below) { return random() % below; };
+  for (int life = 0; life < 40; ++life) {
+    auto bad = std::make_unique<TurnDevice>("bad");
+    backend_->AddDevice(bad->memory);
+    auto own = Register(*bad, static_cast<uint32_t>(any(8)));
+    auto* const answer = reinterpret_cast<shm::TimeAnswer*>(
+        bad->memory->submission().At(shm::kSimulatedTimeOffset));
+    for (int step = 0; step < 100; ++step) {
+      bad->time.Take();
+      const Nanoseconds now = bad->time.now();
+      switch (any(5)) {
+        case 0:
+          std::atomic_ref(answer->turn).store(any(8));
+          break;
+        case 1:
+          std::atomic_ref(answer->next_ns)
+              .store(any(2) == 0 ? any(2 * now + 9) : random());
+          break;
+        case 2:
+          if (own.ring->free_slots() > 0) {
+            bad->RingAt(own, static_cast<uint32_t>(any(3)),
+                        any(4) == 0 ? random() : now + any(1000));
+          }
+          break;
+        case 3:
+          bad->Take(own);
+          break;
+        default:
+          bad->time.Answer(now + 1 + any(500));
+      }
+    }
+    backend_->paths().RemoveDevice(bad->memory.get());
+    backend_->Cancel(bad->memory.get(), EventStatus::kDeviceGone);
+    own.kernel->AbortUnfinished(EventStatus::kDeviceGone);
+    EXPECT_EQ(own.kernel->in_flight(), 0u) << "life " << life;
+  }
+  enough = true;
+  neighbour.join();
+  Stop();
+  EXPECT_EQ(event.kernel->in_flight(), 0u);
+  EXPECT_TRUE(violations_.contains("bad"));
+  EXPECT_FALSE(violations_.contains("good"));
 }
 
 TEST(TimedBackend, RefusesWhatItsConfigurationSays) {

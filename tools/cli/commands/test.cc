@@ -43,7 +43,8 @@ std::vector<Configuration> Configurations(bool quick) {
       "//gpu_daemon/launch/...",
       // One thread each, but for those of a back-end.
       "-//gpu_daemon/backends/sim/...",
-      "//gpu_daemon/backends/sim:sim_backend_test"};
+      "//gpu_daemon/backends/sim:sim_backend_test",
+      "//gpu_daemon/backends/sim:timed_backend_test"};
   if (quick) {
     return {
         {"", {"--build_tests_only", "--test_tag_filters=-integration"}, units}};
