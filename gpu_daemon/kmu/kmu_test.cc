@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
+#include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/launch/gate_kernel.h"
 
 namespace carillon::gpud {
@@ -39,7 +40,7 @@ class KmuTest : public testing::Test {
  protected:
   void Start(const GpuModel& model, std::string_view policy, uint32_t workers) {
     kmu_ = std::make_unique<Kmu>(model, Policy(policy));
-    workers_.emplace(workers, kmu_.get());
+    workers_.emplace(workers, kmu_.get(), &runner_);
   }
   std::future<LaunchResult> Submit(uint64_t tag, uint32_t blocks,
                                    uint32_t priority = 0, uint64_t token = 0) {
@@ -58,6 +59,7 @@ class KmuTest : public testing::Test {
   }
 
   Gate gate_;
+  CpuBlockRunner runner_;
   std::unique_ptr<Kmu> kmu_;
   std::optional<CpuWorkers> workers_;
 };

@@ -213,17 +213,30 @@ TEST_F(EventsTest, SharedMemoryTakesTheTbSchedulersWay) {
 TEST_F(EventsTest, EventsGoToSMsInTurnWhereTheyFindRoomFirst) {
   config_.sm.count = 4;
   config_.sm.warps = 2;
-  Submit(Work(60, 6));  // the first and the last SM have a free context
+  Submit(Work(60, 6));  // the last two SMs have a free context
   std::vector<GridId> events;
   for (int i = 0; i < 4; ++i) events.push_back(Event(Work(30), 500));
   EXPECT_TRUE(gpu().Run());
   std::vector<uint32_t> sms;
   for (const GridId event : events) sms.push_back(Result(event).sm);
-  EXPECT_THAT(sms, ElementsAre(0, 3, 1, 2));
+  EXPECT_THAT(sms, ElementsAre(2, 3, 0, 1));
   EXPECT_EQ(Result(events[0]).place, EventPlace::kFree);
   EXPECT_EQ(Result(events[1]).place, EventPlace::kFree);
   EXPECT_EQ(Result(events[2]).place, EventPlace::kPreempted);
   EXPECT_EQ(Word(), 32u * 10);
+}
+
+TEST_F(EventsTest, TheTbSchedulerGivesBlocksToSMsInTurn) {
+  config_.sm.count = 4;
+  config_.edge.path = EventPath::kTbScheduler;
+  config_.edge.reserve_sms = 2;
+  std::vector<uint32_t> sms;
+  for (const Cycle at : {500, 3000, 6000, 9000}) {
+    const GridId event = Event(Work(1), at);
+    EXPECT_TRUE(gpu().Run());
+    sms.push_back(Result(event).sm);
+  }
+  EXPECT_THAT(sms, ElementsAre(2, 3, 2, 3));
 }
 
 TEST_F(EventsTest, EventsDoNotPreemptEvents) {

@@ -29,9 +29,10 @@ class Kmu {
     hold_others_ = hold;
   }
 
-  // Takes grids into the KDU while it has room, and gives blocks to SMs, in
-  // turn, `dispatch.blocks_per_cycle` to each: the first grid in the order of
-  // priority and then arrival that has one for which there is room.
+  // Takes grids into the KDU while it has room, and gives blocks to SMs, in turn
+  // from behind the one that had the last, `dispatch.blocks_per_cycle` to each:
+  // the first grid in the order of priority and then arrival that has one for
+  // which there is room.
   template <class Sms>
   void Advance(Cycle now, Sms& sms) {
     FillKdu(now);
@@ -39,16 +40,17 @@ class Kmu {
     blocked_ = true;
     events_wait_ = events_first_ && EventsWait(now);
     const size_t count = sms.size();
+    const size_t first = next_sm_;
     for (size_t i = 0; i < count; ++i) {
-      const size_t at = (next_sm_ + i) % count;
+      const size_t at = (first + i) % count;
       for (uint32_t n = 0; n < config_.dispatch.blocks_per_cycle; ++n) {
         GridRun* const grid = Choose(now, sms[at]);
         if (grid == nullptr) break;
         sms[at].StartBlock(grid, now);
         blocked_ = false;
+        next_sm_ = (at + 1) % count;
       }
     }
-    if (!blocked_) next_sm_ = (next_sm_ + 1) % count;
     next_ready_ = NextReady(now);
   }
   // When Advance() has something to do.
