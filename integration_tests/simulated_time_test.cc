@@ -186,7 +186,7 @@ TEST_F(SimulatedTimeTest, TheDeathOfGpudEndsIt) {
   testbed_->gpud().Kill();
   EXPECT_TRUE(absl::IsUnavailable(queue->Wait(seconds(1)).status()));
   EXPECT_TRUE(
-      absl::IsUnavailable(device->Resume(std::chrono::milliseconds(1))));
+      absl::IsFailedPrecondition(device->Resume(std::chrono::milliseconds(1))));
 }
 
 }  // namespace

@@ -254,8 +254,12 @@ bool Device::Impl::WaitForTurn() {
 absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
   const absl::Status ended = status();
   if (ended.ok() || !watch->gpud_died()) return ended;
-  // Another gpud's time begins anew.
-  if (time != nullptr) return ended;
+  if (time != nullptr) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{}; the testbed's simulated time has ended with it, and another's "
+        "begins anew",
+        std::string(ended.message())));
+  }
   for (const auto& [id, queue] : queues_) {
     if (!queue->Poll()) continue;
     return absl::FailedPreconditionError(fmt::format(

@@ -59,7 +59,10 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
                        const DeviceContext& context) {
   // So that a stop is not kept waiting.
   constexpr std::chrono::milliseconds kLook{50};
-  if (!device.gpud_died() || context.resume_within.count() == 0) return halted;
+  if (!device.gpud_died() || device.in_simulated_time() ||
+      context.resume_within.count() == 0) {
+    return halted;
+  }
   spdlog::warn("{}; waiting for another gpud", std::string(halted.message()));
   const auto deadline =
       std::chrono::steady_clock::now() + context.resume_within;

@@ -371,9 +371,10 @@ class Device {
   // numbers, and must be added to an epoll again.
   //
   // Requires: no thread uses the device meanwhile, and Poll() of no queue has
-  // anything left. Errors: FailedPrecondition (Poll() has), Unavailable (no gpud
-  // so far: it may be called again; or the session ended in another way than by
-  // gpud's death, or with the simulated time: see status()), and what the new gpud refuses, as Attach() and
+  // anything left. Errors: FailedPrecondition (Poll() has; or the testbed lived
+  // in simulated time, which ends with its gpud), Unavailable (no gpud so far: it
+  // may be called again; or the session ended in another way than by gpud's
+  // death: see status()), and what the new gpud refuses, as Attach() and
   // edgeRegisterEvent: then the session is detached.
   absl::Status Resume(std::chrono::milliseconds timeout);
 

@@ -203,21 +203,28 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     return ticket.status();
   }
   const std::string& token = (*session)->identity().token;
+  // Before anybody can end the session.
+  daemon_->backend->AddDevice((*session)->shared_memory());
+  bool entered = false;
   {
     std::lock_guard lock(mutex_);
     // PeerDied() and Shutdown() look into the table once: what comes later must
     // not enter.
-    if (shutting_down_ || !caller->alive()) {
+    entered = !shutting_down_ && caller->alive();
+    if (entered) {
+      by_device_[device_id] = *session;
+      by_token_[token] = *session;
+    } else {
       names_.erase(request.name());
       tickets_->Revoke(device_id);
-      return Error(absl::StatusCode::kUnavailable,
-                   "gpud is shutting down, or the caller is gone",
-                   reason::kShuttingDown);
     }
-    by_device_[device_id] = *session;
-    by_token_[token] = *session;
   }
-  daemon_->backend->AddDevice((*session)->shared_memory());
+  if (!entered) {
+    daemon_->backend->paths().RemoveDevice(&(*session)->memory());
+    return Error(absl::StatusCode::kUnavailable,
+                 "gpud is shutting down, or the caller is gone",
+                 reason::kShuttingDown);
+  }
   spdlog::info("device '{}' ({}) attaches: pid {}, device {}, generation {}",
                request.name(), request.kind(), caller->pid, device_id,
                (*session)->identity().generation.value());

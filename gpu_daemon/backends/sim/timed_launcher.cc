@@ -149,6 +149,7 @@ bool TimedLauncher::CollectAnswers() {
     } else {
       participant->state = Participant::State::kHasAnswered;
       participant->next = *next;
+      looked_since_answers_ = false;
     }
   }
   if (devices_so_far_ < options_.first_devices) {
@@ -184,10 +185,7 @@ sim::timing::Cycle TimedLauncher::CycleAt(Nanoseconds ns) const {
 // looked at between the answers and the next step.
 bool TimedLauncher::Advance() {
   const bool answered = CollectAnswers();
-  if (!answered) {
-    ready_ = looked_since_answers_ = false;
-    return false;
-  }
+  if (!answered) return ready_ = false;
   if (!std::exchange(looked_since_answers_, true)) return ready_ = true;
   ready_ = Step();
   return ready_;

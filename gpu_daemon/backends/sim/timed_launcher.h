@@ -132,7 +132,7 @@ class TimedLauncher final : public Launcher {
   uint32_t devices_so_far_ = 0;
   // All had answered before the last look at the doorbells.
   bool looked_since_answers_ = false;
-  bool ready_ = false;
+  bool ready_ = false;  // there is something to go on with
   std::map<Due, std::unique_ptr<KernelLaunch>> waiting_;
   std::map<sim::timing::GridId, Running> running_;
   std::vector<sim::timing::GridResult> ended_;  // in this cycle
