@@ -53,7 +53,9 @@ TEST_P(EveryTransport, CarriesRequestsAndRepliesBetweenTwoProcesses) {
   ASSERT_TRUE(measured.ok()) << measured.status();
   ASSERT_EQ(measured->size(), 2u);
   for (const Measurement& measurement : *measured) {
-    EXPECT_EQ(measurement.result["round_trip_ns"]["samples"], 20);
+    // Fewer, where the machine is too slow for its time.
+    EXPECT_GE(measurement.result["round_trip_ns"]["samples"], 1);
+    EXPECT_LE(measurement.result["round_trip_ns"]["samples"], 20);
     EXPECT_GT(measurement.result["pipelined"]["messages"], 0);
   }
 }

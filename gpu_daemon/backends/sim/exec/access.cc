@@ -8,10 +8,28 @@
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {
 
+using Addresses = std::array<uint64_t, kLanes>;
+
+// Whether any of them is not the begin of `bytes` of the first `size`. `bits`:
+// of all of them; no address is greater, so that mostly there is nothing more
+// to ask.
+bool AnyBeyond(const Addresses& address, uint64_t bits, uint32_t bytes,
+               uint64_t size) {
+  if (size < bytes) return true;
+  const uint64_t room = size - bytes;
+  if (bits <= room) [[likely]]
+    return false;
+  uint64_t beyond = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    beyond |= static_cast<uint64_t>(address[lane] > room);
+  }
+  return beyond != 0;
+}
+
 bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                    bool store) {
   Core& core = warp.core();
-  const auto& address = core.access.address;
+  const Addresses& address = core.access.address;
   const auto first = static_cast<uint32_t>(__builtin_ctz(mask));
   const SegmentTable& segments = *core.segments;
   size_t& hint = core.hints[op.pc];
@@ -26,21 +44,17 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
   if (store && !segment.writable) {
     return GlobalFault(op, warp, first, bytes, &segment);
   }
-  // The lanes that are not in the mask have the first one's address here.
   const uint64_t room = segment.bytes - bytes;
   uint64_t outside = 0;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     outside |= static_cast<uint64_t>(address[lane] - segment.begin > room);
   }
-  std::byte* const base = segment.host - static_cast<ptrdiff_t>(segment.begin);
   if (outside == 0) [[likely]] {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      core.host[lane] = base + address[lane];
-    }
+    core.base = segment.host - static_cast<ptrdiff_t>(segment.begin);
     return true;
   }
+  core.base = nullptr;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
     const size_t index = segments.Find(address[lane], bytes);
     if (index == SegmentTable::kNone) {
       return GlobalFault(op, warp, lane, bytes, nullptr);
@@ -49,71 +63,63 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
     if (store && !other.writable) {
       return GlobalFault(op, warp, lane, bytes, &other);
     }
-    core.host[lane] = other.host + (address[lane] - other.begin);
+    core.places[lane] = other.host + (address[lane] - other.begin);
   }
   return true;
 }
 
-bool ResolveFlat(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
-                 std::byte* base, uint64_t size, std::string_view space) {
+// `bits`: as AnyBeyond().
+bool ResolveFlat(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
+                 uint32_t bytes, std::byte* base, uint64_t size,
+                 std::string_view space) {
   Core& core = warp.core();
-  const auto& address = core.access.address;
-  uint64_t outside = size < bytes;
-  const uint64_t room = size - bytes;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    outside |= static_cast<uint64_t>(address[lane] > room);
-  }
-  if (outside != 0) [[unlikely]] {
+  if (AnyBeyond(core.access.address, bits, bytes, size)) [[unlikely]] {
     return OutOfRange(op, warp, mask, bytes, space, size);
   }
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    core.host[lane] = base + address[lane];
-  }
+  core.base = base;
   return true;
 }
 
-bool ResolveLocal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes) {
+bool ResolveLocal(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
+                  uint32_t bytes) {
   Core& core = warp.core();
-  const auto& address = core.access.address;
+  const Addresses& address = core.access.address;
   const uint64_t size = warp.local_bytes();
-  uint64_t outside = size < bytes;
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    outside |= static_cast<uint64_t>(address[lane] > size - bytes);
-  }
-  if (outside != 0) [[unlikely]] {
+  if (AnyBeyond(address, bits, bytes, size)) [[unlikely]] {
     return OutOfRange(op, warp, mask, bytes, "local", size);
   }
+  core.base = nullptr;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    core.host[lane] = warp.Local(address[lane], lane);
+    core.places[lane] = warp.Local(address[lane], lane);
   }
   return true;
 }
 
 // To a parameter is a mistake of the program: they are constant.
-bool ResolveParameters(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
-                       bool store) {
+bool ResolveParameters(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
+                       uint32_t bytes, bool store) {
   if (store) {
     return StoreToParameters(op, warp, mask);
   }
   const auto& parameters = warp.launch().parameters;
-  return ResolveFlat(op, warp, mask, bytes,
+  return ResolveFlat(op, warp, mask, bits, bytes,
                      const_cast<std::byte*>(parameters.data()),
                      parameters.size(), "parameter");
 }
 
 bool ResolveIn(MemorySpace space, const Op& op, Warp& warp, LaneMask mask,
-               uint32_t bytes, bool store) {
+               uint64_t bits, uint32_t bytes, bool store) {
   switch (space) {
     case MemorySpace::kGlobal:
     case MemorySpace::kConst:
       return ResolveGlobal(op, warp, mask, bytes, store);
     case MemorySpace::kShared:
-      return ResolveFlat(op, warp, mask, bytes, warp.block().shared(),
+      return ResolveFlat(op, warp, mask, bits, bytes, warp.block().shared(),
                          warp.block().shared_bytes(), "shared");
     case MemorySpace::kLocal:
-      return ResolveLocal(op, warp, mask, bytes);
+      return ResolveLocal(op, warp, mask, bits, bytes);
     case MemorySpace::kKernelParam:
-      return ResolveParameters(op, warp, mask, bytes, store);
+      return ResolveParameters(op, warp, mask, bits, bytes, store);
     case MemorySpace::kGeneric:
       break;
   }
@@ -137,9 +143,9 @@ MemorySpace SpaceOf(uint64_t generic) {
 bool ResolveGeneric(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                     bool store) {
   Core& core = warp.core();
-  auto& address = core.access.address;
-  const std::array<uint64_t, kLanes> generic = address;
-  std::array<std::byte*, kLanes> host{};
+  Addresses& address = core.access.address;
+  const Addresses generic = address;
+  std::array<std::byte*, kLanes> places{};
   LaneMask left = mask;
   while (left != 0) {
     const auto first = static_cast<uint32_t>(__builtin_ctz(left));
@@ -149,84 +155,131 @@ bool ResolveGeneric(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
     const uint64_t window = space == MemorySpace::kGlobal
                                 ? 0
                                 : generic[first] & ~(kWindowBytes - 1);
+    uint64_t bits = 0;
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       address[lane] = generic[here >> lane & 1 ? lane : first] - window;
+      bits |= address[lane];
     }
     core.access.space = space;
     core.access.mask = here;
-    if (!ResolveIn(space, op, warp, here, bytes, store)) return false;
+    if (!ResolveIn(space, op, warp, here, bits, bytes, store)) return false;
     if (here == mask) return true;
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      if (here >> lane & 1) host[lane] = core.host[lane];
+      if ((here | ~mask) >> lane & 1) places[lane] = core.At(lane);
     }
     left &= ~here;
   }
   // Mixed: a timing model sees them as global.
-  core.host = host;
+  core.base = nullptr;
+  core.places = places;
   core.access.space = MemorySpace::kGlobal;
   core.access.mask = mask;
   address = generic;
   return true;
 }
 
+// The addresses, A wide, with `offset`; lanes that are not in the mask take the
+// first one's, so that nothing about them needs to be asked later. Gives the
+// bits of all of them.
+template <class A>
+uint64_t TakeAddresses(const A* from, uint64_t offset, LaneMask mask,
+                       Addresses& address) {
+  uint64_t bits = 0;
+  const auto take = [&](auto value) {
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      // The sum is as wide: an index may be negative.
+      address[lane] = static_cast<A>(value(lane) + static_cast<A>(offset));
+      bits |= address[lane];
+    }
+  };
+  if (mask == kAllLanes) {
+    take([=](uint32_t lane) { return from[lane]; });
+  } else {
+    const A first = from[__builtin_ctz(mask)];
+    take([=](uint32_t lane) {
+      return (mask >> lane & 1) != 0 ? from[lane] : first;
+    });
+  }
+  return bits;
+}
+
 }  // namespace
 
 bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
              bool store, bool atomic) {
-  Core& core = warp.core();
-  Access& access = core.access;
+  Access& access = warp.core().access;
   access.space = op.space;
   access.store = store;
   access.atomic = atomic;
   access.bytes = bytes;
   access.mask = mask;
-  uint64_t bits = 0;
+  const Slot slot = op.operands[kAddress];
   const auto offset =
       static_cast<uint64_t>(op.offset) +
-      (op.space == MemorySpace::kLocal && op.operands[kAddress].is_constant()
-           ? warp.local_base()
-           : 0);
-  const Slot slot = op.operands[kAddress];
-  const auto first = static_cast<uint32_t>(__builtin_ctz(mask));
-  // Lanes that are not in the mask take the first one's, so that nothing about
-  // them needs to be asked below.
-  if (op.address_bytes == 4) {
-    // The sum has 32 bits, too: an index may be negative.
-    const uint32_t* const from = warp.From<uint32_t>(slot);
-    const uint32_t mine = from[first];
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      access.address[lane] =
-          static_cast<uint32_t>(((mask >> lane & 1) != 0 ? from[lane] : mine) +
-                                static_cast<uint32_t>(offset));
-      bits |= access.address[lane];
-    }
-  } else {
-    const uint64_t* const from = warp.From<uint64_t>(slot);
-    const uint64_t mine = from[first];
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      access.address[lane] =
-          ((mask >> lane & 1) != 0 ? from[lane] : mine) + offset;
-      bits |= access.address[lane];
-    }
-  }
+      (op.space == MemorySpace::kLocal && slot.is_constant() ? warp.local_base()
+                                                             : 0);
+  const uint64_t bits = op.address_bytes == 4
+                            ? TakeAddresses(warp.From<uint32_t>(slot), offset,
+                                            mask, access.address)
+                            : TakeAddresses(warp.From<uint64_t>(slot), offset,
+                                            mask, access.address);
   if ((bits & (bytes - 1)) != 0) [[unlikely]] {
     return Misaligned(op, warp, mask, bytes);
   }
-  const bool resolved = op.space == MemorySpace::kGeneric
-                            ? ResolveGeneric(op, warp, mask, bytes, store)
-                            : ResolveIn(op.space, op, warp, mask, bytes, store);
-  if (resolved && mask != kAllLanes) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      if ((mask >> lane & 1) == 0) core.host[lane] = core.nowhere.data();
-    }
-  }
-  return resolved;
+  return op.space == MemorySpace::kGeneric
+             ? ResolveGeneric(op, warp, mask, bytes, store)
+             : ResolveIn(op.space, op, warp, mask, bits, bytes, store);
 }
 
 namespace {
 
+// f(at), where at(lane) is a lane's place.
+template <class F>
+[[gnu::always_inline]] inline void WithPlaces(const Core& core, F f) {
+  if (core.base != nullptr) [[likely]] {
+    f([base = core.base, address = core.access.address.data()](uint32_t lane) {
+      return base + address[lane];
+    });
+  } else {
+    f([places = core.places.data()](uint32_t lane) { return places[lane]; });
+  }
+}
+
 // M: in memory. R: the register, unsigned. Other processes may write there at
 // this moment: each element is one load, or one store.
+template <class M, class R, class F>
+[[gnu::always_inline]] inline void LoadElement(LaneMask mask, R* to, F from) {
+  const auto value = [=](uint32_t lane) {
+    return static_cast<R>(__atomic_load_n(
+        reinterpret_cast<const M*>(from(lane)), __ATOMIC_RELAXED));
+  };
+  if (mask == kAllLanes) {
+#pragma GCC unroll 8
+    for (uint32_t lane = 0; lane < kLanes; ++lane) to[lane] = value(lane);
+    return;
+  }
+  for (LaneMask left = mask; left != 0; left &= left - 1) {
+    const auto lane = static_cast<uint32_t>(__builtin_ctz(left));
+    to[lane] = value(lane);
+  }
+}
+template <class M, class R, class F>
+[[gnu::always_inline]] inline void StoreElement(LaneMask mask, const R* from,
+                                                F to) {
+  const auto store = [=](uint32_t lane) {
+    __atomic_store_n(reinterpret_cast<M*>(to(lane)), static_cast<M>(from[lane]),
+                     __ATOMIC_RELAXED);
+  };
+  if (mask == kAllLanes) {
+#pragma GCC unroll 8
+    for (uint32_t lane = 0; lane < kLanes; ++lane) store(lane);
+    return;
+  }
+  for (LaneMask left = mask; left != 0; left &= left - 1) {
+    store(static_cast<uint32_t>(__builtin_ctz(left)));
+  }
+}
+
 template <class M, class R>
 void Load(const Op& op, Warp& warp, LaneMask mask) {
   const uint32_t elements = op.elements;
@@ -234,14 +287,15 @@ void Load(const Op& op, Warp& warp, LaneMask mask) {
                false, false)) {
     return;
   }
-  const auto& host = warp.core().host;
-  for (uint32_t element = 0; element < elements; ++element) {
-    const Slot slot = op.operands[element];
-    if (slot.is_constant()) continue;  // "_"
-    ForLanes(mask, warp.To<R>(slot), [&](uint32_t i) {
-      return static_cast<R>(reinterpret_cast<const M*>(host[i])[element]);
-    });
-  }
+  WithPlaces(warp.core(), [&](auto at) {
+    for (uint32_t element = 0; element < elements; ++element) {
+      const Slot slot = op.operands[element];
+      if (slot.is_constant()) continue;  // "_"
+      LoadElement<M>(mask, warp.To<R>(slot), [=](uint32_t lane) {
+        return at(lane) + element * sizeof(M);
+      });
+    }
+  });
   if (op.order == MemoryOrder::kAcquire) {
     std::atomic_thread_fence(std::memory_order_acquire);
   }
@@ -258,13 +312,13 @@ void Store(const Op& op, Warp& warp, LaneMask mask) {
   if (op.order == MemoryOrder::kRelease) {
     std::atomic_thread_fence(std::memory_order_release);
   }
-  for (uint32_t element = 0; element < elements; ++element) {
-    const R* const from = warp.From<R>(op.operands[element]);
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      reinterpret_cast<M*>(core.host[lane])[element] =
-          static_cast<M>(from[lane]);
+  WithPlaces(core, [&](auto at) {
+    for (uint32_t element = 0; element < elements; ++element) {
+      StoreElement<M>(
+          mask, warp.From<R>(op.operands[element]),
+          [=](uint32_t lane) { return at(lane) + element * sizeof(M); });
     }
-  }
+  });
 }
 
 template <class M, class R>

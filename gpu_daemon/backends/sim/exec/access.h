@@ -7,9 +7,8 @@
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 
-// Fills Core::access and, for every lane, Core::host; those that are not in the
-// mask get Core::nowhere. `bytes`: that each lane touches, 16 at most. False: a
-// fault is reported.
+// Fills Core::access and says where the lanes of the mask are (Core::At()).
+// `bytes`: that each touches, 16 at most. False: a fault is reported.
 bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
              bool store, bool atomic);
 

@@ -73,7 +73,7 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
   bool changed = false;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
-    const std::atomic_ref<U> cell(*reinterpret_cast<U*>(core.host[lane]));
+    const std::atomic_ref<U> cell(*reinterpret_cast<U*>(core.At(lane)));
     U before = cell.load(std::memory_order_relaxed);
     U after = 0;
     do {

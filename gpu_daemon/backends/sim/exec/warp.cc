@@ -94,58 +94,54 @@ void Warp::Fail(const Op& op, LaneMask lanes, std::string what) {
   };
 }
 
+// Operations after which the warp may be elsewhere, or wait.
+void Warp::Divert(const Op& op, LaneMask mask) {
+  switch (op.flow) {
+    case Flow::kCall:
+      DoCall(op, mask);
+      break;
+    case Flow::kReturn:
+      DoReturn(mask);
+      break;
+    case Flow::kExit:
+      DoExit(mask);
+      break;
+    case Flow::kBarrier:
+      Barrier(op, mask);
+      break;
+    case Flow::kWarpSync:
+      WarpSync(op, mask);
+      break;
+    case Flow::kYield:
+      Yield();
+      break;
+    default:
+      Fail(op, mask, "trapped");
+      break;
+  }
+}
+
 [[gnu::always_inline]] inline LaneMask Warp::Execute(const Op& op) {
   LaneMask mask = top_.mask;
   if (op.guarded) {
     const LaneMask guard = Predicate(op.guard);
     mask &= op.negated ? ~guard : guard;
   }
-  switch (op.flow) {
-    case Flow::kNext:
-      if (mask != 0) op.handler(op, *this, mask);
-      ++top_.pc;
-      break;
-    case Flow::kNextUnlessFault:
-      if (mask != 0) {
-        op.handler(op, *this, mask);
-        if (core_->fault) [[unlikely]]
-          return mask;
-      }
-      ++top_.pc;
-      break;
-    case Flow::kBranch:
-      Branch(mask, op);
-      break;
-    default: {
-      ++top_.pc;
-      if (mask == 0) break;
-      switch (op.flow) {
-        case Flow::kCall:
-          DoCall(op, mask);
-          break;
-        case Flow::kReturn:
-          DoReturn(mask);
-          break;
-        case Flow::kExit:
-          DoExit(mask);
-          break;
-        case Flow::kBarrier:
-          Barrier(op, mask);
-          break;
-        case Flow::kWarpSync:
-          WarpSync(op, mask);
-          break;
-        case Flow::kYield:
-          Yield();
-          break;
-        default:
-          Fail(op, mask, "trapped");
-          break;
-      }
-      if (core_->fault) return mask;
+  if (op.flow <= Flow::kNextUnlessFault) [[likely]] {
+    if (mask != 0) {
+      op.handler(op, *this, mask);
+      if (op.flow == Flow::kNextUnlessFault && core_->fault) [[unlikely]]
+        return mask;
     }
+    ++top_.pc;
+  } else if (op.flow == Flow::kBranch) {
+    Branch(mask, op);
+  } else {
+    ++top_.pc;
+    if (mask != 0) Divert(op, mask);
+    if (core_->fault) return mask;
   }
-  Reconverge();
+  if (top_.pc == top_.reconverge || top_.mask == 0) Reconverge();
   return mask;
 }
 

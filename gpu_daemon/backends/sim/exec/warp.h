@@ -67,7 +67,7 @@ struct Access {
   bool atomic = false;
   uint32_t bytes = 0;  // of each lane
   LaneMask mask = 0;
-  // Of the space; of lanes in the mask.
+  // Of the space. Lanes that are not in the mask have another's.
   alignas(kLaneAlignment) std::array<uint64_t, kLanes> address{};
 };
 
@@ -94,9 +94,13 @@ struct Core {
 
   // Of each operation: the segment that it touched last.
   std::vector<size_t> hints;
-  // Bytes for the lanes that are not active.
-  alignas(kLaneAlignment) std::array<std::byte, 64> nowhere{};
-  alignas(kLaneAlignment) std::array<std::byte*, kLanes> host{};
+  // Where the lanes' addresses lie in the host's memory: access.address beyond
+  // this, or if it is null, each at its own place.
+  std::byte* base = nullptr;
+  alignas(kLaneAlignment) std::array<std::byte*, kLanes> places{};
+  std::byte* At(uint32_t lane) const {
+    return base != nullptr ? base + access.address[lane] : places[lane];
+  }
 };
 
 class Block;
@@ -225,6 +229,7 @@ class Warp {
     stack_.pop_back();
   }
   LaneMask Execute(const Op& op);
+  void Divert(const Op& op, LaneMask mask);
   void Branch(LaneMask taken, const Op& op);
   bool DoCall(const Op& op, LaneMask mask);
   void DoReturn(LaneMask mask);

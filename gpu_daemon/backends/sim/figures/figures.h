@@ -60,9 +60,10 @@ uint32_t EventRegisters(std::string_view event);
 inline constexpr const char* kRegistersCondition =
     "IPv4 and IPv6 get 16 registers a thread, so that they fit BP's as in the "
     "papers; MemC and IPSec need more than BP and BFS have";
-inline constexpr const char* kConvCondition =
-    "CONV1 and CONV2 get 32 registers a thread, so that all of their 256 "
-    "blocks are resident, as in EDGE's artifact: each runs to the kernel's end";
+inline constexpr const char* kLayersCondition =
+    "CONV1, CONV2 and MM get 28 registers a thread, so that all of CONV's 256 "
+    "blocks are resident, as in EDGE's artifact (each runs to the kernel's "
+    "end), and that SMs have registers left, as EDGE found (VI-C)";
 
 inline Json SummaryRow(std::string what, std::string unit, Json paper,
                        Json ours) {

@@ -252,7 +252,7 @@ Json Th5_15(const Results& results, const ExperimentOptions&) {
         "mean, relative to the routine on an idle GPU with its code in the "
         "i-cache",
         fmt::format("reserved: {} lines of each SM's i-cache", kLines),
-        kConvCondition}},
+        kLayersCondition}},
       {"tables",
        {{{"title", "The routine's run time"},
          {"columns",

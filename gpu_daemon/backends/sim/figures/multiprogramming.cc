@@ -178,7 +178,7 @@ Json Conditions(const char* reservation) {
       "slowdown: mean cycles over those alone, the wait for a place "
       "included; one run of the background; averages over pairs of event and "
       "background",
-      reservation, kRegistersCondition, kConvCondition};
+      reservation, kRegistersCondition, kLayersCondition};
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ std::vector<Job> Th5_9Jobs(const ExperimentOptions& options) {
 Json Th5_9(const Results& results, const ExperimentOptions&) {
   return ShareFigure(
       results, "cycles in which an SM has a free context", 50,
-      {kConvCondition,
+      {kLayersCondition,
        "a context: a warp of 8 registers, in a block of its own; the mean of "
        "all SMs over all cycles, those without a block included"},
       [](const Json& totals) {
@@ -71,7 +71,7 @@ Json Th5_9(const Results& results, const ExperimentOptions&) {
 
 Json Th5_10(const Results& results, const ExperimentOptions&) {
   return ShareFigure(results, "registers in use", 60,
-                     {kConvCondition, "the mean of all SMs over all cycles"},
+                     {kLayersCondition, "the mean of all SMs over all cycles"},
                      [](const Json& totals) {
                        return totals["register_cycles"].get<double>() /
                               (totals["sm_cycles"].get<double>() *

@@ -187,7 +187,7 @@ Json Fig11(const Results& results, const ExperimentOptions& options) {
         "U(2000, 5000) cycles of one run of each background",
         "from the victim's selection to its empty pipeline, of events that "
         "found no free context; RL needs IB, so RL is IB+RL",
-        kConvCondition,
+        kLayersCondition,
         "the papers' 2k and 8k cycles are read off their text (\"2-8k\")"}},
       {"tables",
        {{{"title", "(a) Preemption latency without optimisations, cycles"},

@@ -215,7 +215,7 @@ Json Fig12(const Results& results, const ExperimentOptions& options) {
             "CONV1, MM and BP; the papers' Fig. 12 skips none",
             "the papers' averages: over pairs of event and background; tail: "
             "the mean of the top 5 %",
-            kRegistersCondition, kConvCondition}},
+            kRegistersCondition, kLayersCondition}},
           {"tables",
            {{{"title", "Scheduling latency, cycles"},
              {"columns",
