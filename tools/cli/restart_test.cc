@@ -55,9 +55,10 @@ std::string Ask(int port, const std::string& command) {
 class RestartTest : public ::testing::Test {
  protected:
   void TearDown() override {
-    RunCli({"down", "--all"});
+    const CliResult down = RunCli({"down", "--all"});
+    EXPECT_EQ(down.code, 0) << down.err;
     EXPECT_THAT(Marked(), IsEmpty());
-    EXPECT_TRUE(fs::is_empty(folder_.path()));
+    EXPECT_TRUE(fs::is_empty(folder_.path())) << down.err;
   }
 
   std::string Topology(const std::string& gpu = "",

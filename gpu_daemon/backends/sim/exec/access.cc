@@ -50,10 +50,11 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
     outside |= static_cast<uint64_t>(address[lane] - segment.begin > room);
   }
   if (outside == 0) [[likely]] {
+    core.scattered = false;
     core.base = segment.host - static_cast<ptrdiff_t>(segment.begin);
     return true;
   }
-  core.base = nullptr;
+  core.scattered = true;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const size_t index = segments.Find(address[lane], bytes);
     if (index == SegmentTable::kNone) {
@@ -76,6 +77,7 @@ bool ResolveFlat(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
   if (AnyBeyond(core.access.address, bits, bytes, size)) [[unlikely]] {
     return OutOfRange(op, warp, mask, bytes, space, size);
   }
+  core.scattered = false;
   core.base = base;
   return true;
 }
@@ -88,7 +90,7 @@ bool ResolveLocal(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
   if (AnyBeyond(address, bits, bytes, size)) [[unlikely]] {
     return OutOfRange(op, warp, mask, bytes, "local", size);
   }
-  core.base = nullptr;
+  core.scattered = true;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     core.places[lane] = warp.Local(address[lane], lane);
   }
@@ -170,7 +172,7 @@ bool ResolveGeneric(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
     left &= ~here;
   }
   // Mixed: a timing model sees them as global.
-  core.base = nullptr;
+  core.scattered = true;
   core.places = places;
   core.access.space = MemorySpace::kGlobal;
   core.access.mask = mask;
@@ -236,7 +238,7 @@ namespace {
 // f(at), where at(lane) is a lane's place.
 template <class F>
 [[gnu::always_inline]] inline void WithPlaces(const Core& core, F f) {
-  if (core.base != nullptr) [[likely]] {
+  if (!core.scattered) [[likely]] {
     f([base = core.base, address = core.access.address.data()](uint32_t lane) {
       return base + address[lane];
     });

@@ -95,11 +95,12 @@ struct Core {
   // Of each operation: the segment that it touched last.
   std::vector<size_t> hints;
   // Where the lanes' addresses lie in the host's memory: access.address beyond
-  // this, or if it is null, each at its own place.
+  // this, or scattered, each at its own place.
   std::byte* base = nullptr;
+  bool scattered = false;
   alignas(kLaneAlignment) std::array<std::byte*, kLanes> places{};
   std::byte* At(uint32_t lane) const {
-    return base != nullptr ? base + access.address[lane] : places[lane];
+    return scattered ? places[lane] : base + access.address[lane];
   }
 };
 
