@@ -70,9 +70,11 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
 }
 
 // `bits`: as AnyBeyond().
-bool ResolveFlat(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
-                 uint32_t bytes, std::byte* base, uint64_t size,
-                 std::string_view space) {
+[[gnu::always_inline]] inline bool ResolveFlat(const Op& op, Warp& warp,
+                                               LaneMask mask, uint64_t bits,
+                                               uint32_t bytes, std::byte* base,
+                                               uint64_t size,
+                                               std::string_view space) {
   Core& core = warp.core();
   if (AnyBeyond(core.access.address, bits, bytes, size)) [[unlikely]] {
     return OutOfRange(op, warp, mask, bytes, space, size);
@@ -109,8 +111,10 @@ bool ResolveParameters(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
                      parameters.size(), "parameter");
 }
 
-bool ResolveIn(MemorySpace space, const Op& op, Warp& warp, LaneMask mask,
-               uint64_t bits, uint32_t bytes, bool store) {
+[[gnu::always_inline]] inline bool ResolveIn(MemorySpace space, const Op& op,
+                                             Warp& warp, LaneMask mask,
+                                             uint64_t bits, uint32_t bytes,
+                                             bool store) {
   switch (space) {
     case MemorySpace::kGlobal:
     case MemorySpace::kConst:
