@@ -16,10 +16,10 @@ namespace {
 
 namespace reference = kernels::reference;
 
-// CONV's and MM's of a thread. EDGE has all of CONV's blocks resident, 16 on each
-// SM, and found "always enough registers available in the underutilized register
-// file" (VI-C): in units of four, 28 is the most that 2,048 threads can have then.
-// Our allocation gives CONV more than twice that, and MM 30.
+// CONV's and MM's of a thread. EDGE has all of CONV's blocks resident, 16 on
+// each SM, and found "always enough registers available in the underutilized
+// register file" (VI-C): in units of four, 28 is the most that 2,048 threads
+// can have then. Our allocation gives CONV more than twice that, and MM 30.
 constexpr uint32_t kRegisters = 28;
 
 // Whole numbers, so that sums are exact in any order.
