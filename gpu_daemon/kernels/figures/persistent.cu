@@ -27,11 +27,11 @@ __device__ void Serve(const PersistentArgs& args, Wait wait) {
 }
 
 // Looks once, and then waits to be released, again and again. A release between
-// the look and the wait is not lost.
+// the look and the wait is not lost. `available` is shared memory of the kernel's
+// own: nvcc makes up a name from the file's path for a variable in here.
 template <class Wait>
 __device__ void WaitForTask(volatile PersistentQueue& queue, uint32_t done,
-                            Wait wait) {
-  __shared__ uint32_t available;
+                            uint32_t& available, Wait wait) {
   for (;;) {
     if (threadIdx.x == 0) available = queue.pushed != done;
     __syncthreads();
@@ -55,14 +55,16 @@ extern "C" __global__ void persistent_poll(PersistentArgs args) {
 }
 
 extern "C" __global__ void persistent_wait(PersistentArgs args) {
-  Serve(args, [](volatile PersistentQueue& queue, uint32_t done) {
-    WaitForTask(queue, done, [] { __wait_threads(); });
+  __shared__ uint32_t available;
+  Serve(args, [&](volatile PersistentQueue& queue, uint32_t done) {
+    WaitForTask(queue, done, available, [] { __wait_threads(); });
   });
 }
 
 extern "C" __global__ void persistent_targeted(PersistentArgs args) {
+  __shared__ uint32_t available;
   const uint32_t barrier = 1 + blockIdx.x % args.barriers;
   Serve(args, [&](volatile PersistentQueue& queue, uint32_t done) {
-    WaitForTask(queue, done, [&] { __wait_threads_on(barrier); });
+    WaitForTask(queue, done, available, [&] { __wait_threads_on(barrier); });
   });
 }
