@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
-#include "gpu_daemon/backends/sim/exec/memory.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
+#include "sim/exec/memory.h"
 
 namespace carillon::gpud {
 

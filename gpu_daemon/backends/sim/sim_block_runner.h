@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
-#include "gpu_daemon/backends/sim/exec/functional.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/launch/block_runner.h"
+#include "sim/exec/functional.h"
 
 namespace carillon::gpud {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/backends/sim/kernels_ptx.h"
-#include "gpu_daemon/backends/sim/lower/lower.h"
+#include "gpu_daemon/kernels/own_kernels_ptx.h"
 #include "gpu_daemon/kernels/registry.h"
+#include "sim/lower/lower.h"
 
 namespace carillon::gpud {
 namespace {
@@ -52,7 +52,8 @@ KernelLayout LayoutOf(const sim::ProgramFunction& entry) {
 }  // namespace
 
 absl::Status SimKernels::LoadOwn() {
-  const auto program = ParseAndLower(OwnKernelsPtx(), "kernels.ptx", memory_);
+  const auto program =
+      ParseAndLower(kernels::OwnKernelsPtx(), "kernels.ptx", memory_);
   if (!program.ok()) {
     return absl::InternalError(fmt::format(
         "gpud's own kernels: {}", std::string(program.status().message())));

@@ -11,11 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/sim/exec/memory.h"
-#include "gpu_daemon/backends/sim/exec/program.h"
-#include "gpu_daemon/backends/sim/exec/warp.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
 #include "gpu_daemon/launch/user_kernel.h"
+#include "sim/exec/memory.h"
+#include "sim/exec/program.h"
+#include "sim/exec/warp.h"
 
 namespace carillon::gpud {
 

@@ -1,8 +1,8 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 
-#include "gpu_daemon/backends/sim/exec/memory.h"
 #include "gpu_daemon/launch/kernel_memory.h"
+#include "sim/exec/memory.h"
 
 namespace carillon::gpud {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/backends/sim/timing/config.h"
+#include "sim/timing/config.h"
 
 namespace carillon::gpud {
 namespace {

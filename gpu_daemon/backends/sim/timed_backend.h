@@ -13,12 +13,12 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/backends.h"
-#include "gpu_daemon/backends/sim/exec/memory.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/backends/sim/sim_memory.h"
 #include "gpu_daemon/backends/sim/timed_launcher.h"
 #include "gpu_daemon/front_end/front_end.h"
 #include "gpu_daemon/launch/backend.h"
+#include "sim/exec/memory.h"
 
 namespace carillon::gpud {
 

@@ -20,14 +20,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/sim/exec/memory.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
-#include "gpu_daemon/backends/sim/timing/gpu.h"
 #include "gpu_daemon/front_end/launcher.h"
 #include "gpu_daemon/launch/kernel_launch.h"
 #include "gpu_daemon/launch/launch_path.h"
 #include "shm/simulated_time.h"
 #include "shm/types.h"
+#include "sim/exec/memory.h"
+#include "sim/timing/gpu.h"
 
 namespace carillon::gpud {
 

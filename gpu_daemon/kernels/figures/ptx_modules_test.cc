@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/sim/ptx/module.h"
 #include "gpu_daemon/kernels/all_kernels.h"
 #include "gpu_daemon/kernels/figures/figure_kernels.h"
+#include "sim/ptx/module.h"
 
 namespace carillon::simt {
 namespace {

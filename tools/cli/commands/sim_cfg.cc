@@ -1,7 +1,7 @@
 #include <memory>
 #include <string>
 
-#include "gpu_daemon/backends/sim/ptx/control_flow.h"
+#include "sim/ptx/control_flow.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/sim/load_program.h"
 

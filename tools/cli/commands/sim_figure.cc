@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpu_daemon/backends/sim/figures/experiment.h"
+#include "sim/experiments/experiment.h"
 #include "tools/bench/document.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/ui/text.h"

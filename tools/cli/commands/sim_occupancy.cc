@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "gpu_daemon/backends/sim/exec/functional.h"
-#include "gpu_daemon/backends/sim/timing/occupancy.h"
+#include "sim/exec/functional.h"
+#include "sim/timing/occupancy.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/sim/kernel_arguments.h"
 #include "tools/cli/sim/load_program.h"

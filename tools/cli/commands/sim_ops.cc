@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "gpu_daemon/backends/sim/lower/lower.h"
+#include "sim/lower/lower.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/sim/load_program.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "gpu_daemon/backends/sim/exec/functional.h"
-#include "gpu_daemon/backends/sim/timing/config.h"
-#include "gpu_daemon/backends/sim/timing/gpu.h"
+#include "sim/exec/functional.h"
+#include "sim/timing/config.h"
+#include "sim/timing/gpu.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/sim/kernel_arguments.h"
 #include "tools/cli/sim/load_program.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/backends/sim/figures/job.h"
-#include "gpu_daemon/backends/sim/timing/timeline.h"
+#include "sim/experiments/job.h"
+#include "sim/timing/timeline.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/ui/text.h"
 

@@ -37,14 +37,12 @@ std::vector<Configuration> Configurations(bool quick) {
                                             "-//tools/gpu_check/..."};
   // Where our own threads share memory. Debian's gRPC is not instrumented: TSan
   // reports races in whatever is linked with it.
-  const std::vector<std::string> threads = {
-      "//shm/...", "//gpu_daemon/front_end/...", "//gpu_daemon/kmu/...",
-      "//gpu_daemon/backends/...", "//gpu_daemon/kernels/...",
-      "//gpu_daemon/launch/...",
-      // One thread each, but for those of a back-end.
-      "-//gpu_daemon/backends/sim/...",
-      "//gpu_daemon/backends/sim:sim_backend_test",
-      "//gpu_daemon/backends/sim:timed_backend_test"};
+  const std::vector<std::string> threads = {"//shm/...",
+                                            "//gpu_daemon/front_end/...",
+                                            "//gpu_daemon/kmu/...",
+                                            "//gpu_daemon/backends/...",
+                                            "//gpu_daemon/kernels/...",
+                                            "//gpu_daemon/launch/..."};
   if (quick) {
     return {
         {"", {"--build_tests_only", "--test_tag_filters=-integration"}, units}};

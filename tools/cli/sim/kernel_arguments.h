@@ -22,9 +22,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/sim/exec/memory.h"
-#include "gpu_daemon/backends/sim/exec/warp.h"
-#include "gpu_daemon/backends/sim/ptx/module.h"
+#include "sim/exec/memory.h"
+#include "sim/exec/warp.h"
+#include "sim/ptx/module.h"
 
 namespace carillon::cli {
 

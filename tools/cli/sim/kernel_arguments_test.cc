@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "gpu_daemon/backends/sim/ptx/module.h"
+#include "sim/ptx/module.h"
 
 namespace carillon::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "gpu_daemon/backends/sim/lower/lower.h"
+#include "sim/lower/lower.h"
 
 namespace carillon::cli {
 

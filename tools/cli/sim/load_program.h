@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/sim/exec/memory.h"
-#include "gpu_daemon/backends/sim/exec/program.h"
-#include "gpu_daemon/backends/sim/ptx/module.h"
+#include "sim/exec/memory.h"
+#include "sim/exec/program.h"
+#include "sim/ptx/module.h"
 
 namespace carillon::cli {
 

@@ -1,0 +1,152 @@
+// atom and red (PTX ISA 9.7.13). Lane by lane, the lowest first; the memory may
+// be another process's, too, so each is one atomic operation of the host.
+#include <atomic>
+#include <bit>
+
+#include "sim/exec/access.h"
+
+namespace carillon::sim::CARILLON_SIM_ISA {
+namespace {
+
+std::memory_order OrderOf(MemoryOrder order) {
+  switch (order) {
+    case MemoryOrder::kWeak:
+    case MemoryOrder::kRelaxed:
+      return std::memory_order_relaxed;
+    case MemoryOrder::kAcquire:
+      return std::memory_order_acquire;
+    case MemoryOrder::kRelease:
+      return std::memory_order_release;
+    case MemoryOrder::kAcquireRelease:
+      return std::memory_order_acq_rel;
+    case MemoryOrder::kSequential:
+      break;
+  }
+  return std::memory_order_seq_cst;
+}
+
+// T: how the numbers count. U: their bits.
+template <class T, class U, AtomicOperation kOperation>
+[[gnu::always_inline]] inline U Changed(U before, U by, U to) {
+  const T old = std::bit_cast<T>(before);
+  const T value = std::bit_cast<T>(by);
+  switch (kOperation) {
+    case AtomicOperation::kAdd:
+      if constexpr (std::is_floating_point_v<T>) {
+        return std::bit_cast<U>(CanonicalOf(old + value, old, value));
+      } else {
+        return before + by;
+      }
+    case AtomicOperation::kMin:
+      return value < old ? by : before;
+    case AtomicOperation::kMax:
+      return value > old ? by : before;
+    case AtomicOperation::kAnd:
+      return before & by;
+    case AtomicOperation::kOr:
+      return before | by;
+    case AtomicOperation::kXor:
+      return before ^ by;
+    case AtomicOperation::kExchange:
+      return by;
+    case AtomicOperation::kCompareAndSwap:
+      return before == by ? to : before;
+    case AtomicOperation::kIncrement:
+      return before >= by ? 0 : before + 1;
+    case AtomicOperation::kDecrement:
+      return before == 0 || before > by ? by : before - 1;
+  }
+  return before;
+}
+
+template <class T, class U, AtomicOperation kOperation>
+void Atomic(const Op& op, Warp& warp, LaneMask mask) {
+  if (!Resolve(op, warp, mask, sizeof(U), true, true)) return;
+  Core& core = warp.core();
+  const U* const by = warp.From<U>(op.operands[1]);
+  const U* const to = kOperation == AtomicOperation::kCompareAndSwap
+                          ? warp.From<U>(op.operands[2])
+                          : by;
+  U* const result =
+      op.operands[0].is_constant() ? nullptr : warp.To<U>(op.operands[0]);
+  const std::memory_order order = OrderOf(op.order);
+  bool changed = false;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const std::atomic_ref<U> cell(*reinterpret_cast<U*>(core.At(lane)));
+    U before = cell.load(std::memory_order_relaxed);
+    U after = 0;
+    do {
+      after = Changed<T, U, kOperation>(before, by[lane], to[lane]);
+    } while (!cell.compare_exchange_weak(before, after, order,
+                                         std::memory_order_relaxed));
+    changed |= before != after;
+    if (result != nullptr) result[lane] = before;
+  }
+  // One that changes nothing, as of a lock that is taken, is no progress.
+  core.writes += changed ? 1 : 0;
+}
+
+template <class T, class U>
+Handler ForOperation(const Semantics& s) {
+  constexpr bool kFloat = std::is_floating_point_v<T>;
+  switch (static_cast<AtomicOperation>(s.variant)) {
+    case AtomicOperation::kAdd:
+      return &Atomic<T, U, AtomicOperation::kAdd>;
+    case AtomicOperation::kExchange:
+      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kExchange>;
+    case AtomicOperation::kCompareAndSwap:
+      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kCompareAndSwap>;
+    case AtomicOperation::kMin:
+      return kFloat ? nullptr : &Atomic<T, U, AtomicOperation::kMin>;
+    case AtomicOperation::kMax:
+      return kFloat ? nullptr : &Atomic<T, U, AtomicOperation::kMax>;
+    case AtomicOperation::kAnd:
+      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kAnd>;
+    case AtomicOperation::kOr:
+      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kOr>;
+    case AtomicOperation::kXor:
+      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kXor>;
+    case AtomicOperation::kIncrement:
+      return kFloat || sizeof(U) != 4
+                 ? nullptr
+                 : &Atomic<U, U, AtomicOperation::kIncrement>;
+    case AtomicOperation::kDecrement:
+      return kFloat || sizeof(U) != 4
+                 ? nullptr
+                 : &Atomic<U, U, AtomicOperation::kDecrement>;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Handler FindAtomic(const Semantics& s) {
+  if (s.operation != Operation::kAtomic) return nullptr;
+  switch (s.type) {
+    case Type::kB32:
+    case Type::kU32:
+      return ForOperation<uint32_t, uint32_t>(s);
+    case Type::kS32:
+      return ForOperation<int32_t, uint32_t>(s);
+    case Type::kB64:
+    case Type::kU64:
+      return ForOperation<uint64_t, uint64_t>(s);
+    case Type::kS64:
+      return ForOperation<int64_t, uint64_t>(s);
+    case Type::kF32:
+      return ForOperation<float, uint32_t>(s);
+    case Type::kF64:
+      return ForOperation<double, uint64_t>(s);
+    case Type::kB16:
+      if (static_cast<AtomicOperation>(s.variant) !=
+          AtomicOperation::kCompareAndSwap) {
+        return nullptr;
+      }
+      return &Atomic<uint16_t, uint16_t, AtomicOperation::kCompareAndSwap>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace carillon::sim::CARILLON_SIM_ISA

@@ -1,0 +1,415 @@
+// Where warps go: divergence, calls, barriers, ends, and what stops a kernel.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fmt/format.h"
+#include "sim/exec/op_test_util.h"
+
+namespace carillon::sim {
+namespace {
+
+using testing::HasSubstr;
+
+// A kernel in which %t is the thread's index in its block; what it puts into
+// %o goes to its word of `p`.
+class ControlTest : public testing::Test {
+ protected:
+  absl::Status Load(const std::string& body,
+                    const std::string& functions = "") {
+    return bench_.Load(
+        functions +
+        "\n.visible .entry k(.param .u64 p) {\n"
+        ".reg .b32 %t, %o, %r<20>, %n; .reg .b64 %rd<9>; .reg .pred %q<9>;\n"
+        "mov.u32 %t, %tid.x; mov.u32 %o, 0; mov.u32 %n, 0;\n" +
+        body +
+        "\nEND: ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %t, 4;\n"
+        "add.s64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %o; ret; }");
+  }
+  absl::Status Launch(uint32_t threads, Dim3 grid = {1, 1, 1}) {
+    at_ = bench_.Allocate(4096);
+    return bench_.Run("k", grid, {threads, 1, 1}, {at_}).status();
+  }
+  absl::Status Run(const std::string& body, uint32_t threads = 32,
+                   const std::string& functions = "") {
+    const absl::Status status = Load(body, functions);
+    return status.ok() ? Launch(threads) : status;
+  }
+  std::string Error(absl::StatusCode code, const std::string& body,
+                    uint32_t threads = 32, const std::string& functions = "") {
+    const absl::Status status = Run(body, threads, functions);
+    EXPECT_EQ(status.code(), code) << status;
+    return std::string(status.message());
+  }
+  uint32_t Out(uint32_t thread) {
+    return bench_.At<uint32_t>(at_, 1024)[thread];
+  }
+
+  Bench bench_;
+  DeviceAddress at_ = 0;
+};
+
+// --- Divergence. %n counts how often the warp comes by where they meet.
+
+TEST_F(ControlTest, SidesOfABranchMeetAgain) {
+  // Four ways, by bits 0 and 1; then all lanes together.
+  ASSERT_EQ(
+      Run("and.b32 %r1, %t, 1; setp.eq.u32 %q1, %r1, 0;\n"
+          "and.b32 %r2, %t, 2; setp.eq.u32 %q2, %r2, 0;\n"
+          "@%q1 bra EVEN; @%q2 bra ONE; add.s32 %o, %o, 3; bra ODD;\n"
+          "ONE: add.s32 %o, %o, 1; ODD: activemask.b32 %r3; bra JOIN;\n"
+          "EVEN: @!%q2 bra TWO; bra EVENS; TWO: add.s32 %o, %o, 2;\n"
+          "EVENS: activemask.b32 %r3;\n"
+          "JOIN: activemask.b32 %r4; popc.b32 %r3, %r3;\n"
+          "popc.b32 %r4, %r4; shl.b32 %r3, %r3, 8; shl.b32 %r4, %r4, 16;\n"
+          "or.b32 %o, %o, %r3; or.b32 %o, %o, %r4;"),
+      absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t)
+    EXPECT_EQ(Out(t), t % 4 | 16 << 8 | 32 << 16);
+}
+
+TEST_F(ControlTest, LanesLeaveALoopOneByOneAndMeetBehindIt) {
+  // t + 1 rounds; each round all that are left are together.
+  ASSERT_EQ(
+      Run("mov.u32 %r1, 0;\nLOOP: activemask.b32 %r2; popc.b32 %r2, %r2;\n"
+          "add.s32 %o, %o, %r2; add.s32 %r1, %r1, 1;\n"
+          "setp.le.u32 %q1, %r1, %t; @%q1 bra LOOP;\n"
+          "activemask.b32 %r3; popc.b32 %r3, %r3; shl.b32 %r3, %r3, 16;\n"
+          "or.b32 %o, %o, %r3;"),
+      absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) {
+    uint32_t sum = 0;
+    for (uint32_t round = 0; round <= t; ++round) sum += 32 - round;
+    EXPECT_EQ(Out(t), sum | 32 << 16) << t;
+  }
+}
+
+TEST_F(ControlTest, LoopsWithinLoopsAndWaysOut) {
+  // for (i = 0; i < 10; ++i) for (j = 0; j < t; ++j) {
+  //   if (j == 5) break; if (i * j == t) goto out; ++o; }
+  ASSERT_EQ(Run("mov.u32 %r1, 0;\nI: setp.ge.u32 %q1, %r1, 10; @%q1 bra OUT;\n"
+                "mov.u32 %r2, 0;\nJ: setp.ge.u32 %q2, %r2, %t; @%q2 bra NEXT;\n"
+                "setp.eq.u32 %q3, %r2, 5; @%q3 bra NEXT;\n"
+                "mul.lo.u32 %r3, %r1, %r2; setp.eq.u32 %q4, %r3, %t;\n"
+                "@%q4 bra OUT; add.s32 %o, %o, 1; add.s32 %r2, %r2, 1; bra J;\n"
+                "NEXT: add.s32 %r1, %r1, 1; bra I;\n"
+                "OUT: activemask.b32 %r4; setp.eq.u32 %q5, %r4, -1;\n"
+                "@%q5 add.s32 %o, %o, 1000;"),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) {
+    uint32_t count = 1000;
+    for (uint32_t i = 0; i < 10; ++i) {
+      for (uint32_t j = 0; j < t && j != 5; ++j) {
+        if (i * j == t) goto out;
+        ++count;
+      }
+    }
+  out:
+    EXPECT_EQ(Out(t), count) << t;
+  }
+}
+
+TEST_F(ControlTest, AnEarlyReturnLeavesTheOthers) {
+  ASSERT_EQ(Run("mov.u32 %o, 9; setp.lt.u32 %q1, %t, 7; @%q1 ret;\n"
+                "setp.eq.u32 %q2, %t, 20; @!%q2 bra ON; exit;\n"
+                "ON: activemask.b32 %o;"),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) {
+    EXPECT_EQ(Out(t), t < 7 || t == 20 ? 0 : ~0x7fu & ~(1u << 20)) << t;
+  }
+}
+
+TEST_F(ControlTest, AGuardedBranchThatNobodyTakesGoesOn) {
+  ASSERT_EQ(Run("setp.gt.u32 %q1, %t, 100; @%q1 bra END; mov.u32 %o, 1;\n"
+                "@!%q1 bra END; mov.u32 %o, 2;"),
+            absl::OkStatus());
+  EXPECT_EQ(Out(0), 1u);
+}
+
+// A loop without an end, left by exit only: its lanes still meet in it.
+TEST_F(ControlTest, SidesMeetInALoopThatNeverEnds) {
+  ASSERT_EQ(
+      Run("ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %t, 4;\n"
+          "add.s64 %rd1, %rd1, %rd2; and.b32 %r1, %t, 1;\n"
+          "setp.eq.u32 %q1, %r1, 0; mov.u32 %r2, 0;\n"
+          "FOREVER: @%q1 bra SKIP; add.s32 %o, %o, 1;\n"
+          "SKIP: bar.sync 0; add.s32 %r2, %r2, 1; setp.lt.u32 %q2, %r2, 5;\n"
+          "@%q2 bra FOREVER; st.global.u32 [%rd1], %o; @!%q2 exit;\n"
+          "bra FOREVER;"),
+      absl::OkStatus());
+  EXPECT_EQ(Out(1), 5u);
+  EXPECT_EQ(Out(2), 0u);
+}
+
+// --- Calls.
+
+constexpr char kFunctions[] =
+    ".func (.param .b32 out) fib(.param .b32 n) { .reg .b32 %r<9>;\n"
+    ".reg .pred %p; ld.param.b32 %r1, [n]; setp.lt.u32 %p, %r1, 2;\n"
+    "@%p bra SMALL; { .param .b32 a; .param .b32 b; sub.s32 %r2, %r1, 1;\n"
+    "st.param.b32 [a], %r2; call.uni (b), fib, (a); ld.param.b32 %r3, [b]; }\n"
+    "{ .param .b32 a; .param .b32 b; sub.s32 %r2, %r1, 2;\n"
+    "st.param.b32 [a], %r2; call.uni (b), fib, (a); ld.param.b32 %r4, [b]; }\n"
+    "add.s32 %r5, %r3, %r4; st.param.b32 [out], %r5; ret;\n"
+    "SMALL: st.param.b32 [out], %r1; ret; }\n"
+    ".func (.param .b32 out) odd(.param .b32 n) { .reg .b32 %r<9>;\n"
+    ".reg .pred %p; .local .b32 box; ld.param.b32 %r1, [n];\n"
+    "st.local.b32 [box], %r1; setp.eq.u32 %p, %r1, 13; @%p exit;\n"
+    "activemask.b32 %r2; ld.local.b32 %r3, [box]; popc.b32 %r2, %r2;\n"
+    "mad.lo.s32 %r2, %r3, 100, %r2; st.param.b32 [out], %r2; }\n";
+
+std::string Call(const char* function) {
+  return fmt::format(
+      "{{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1;\n"
+      "call (b), {}, (a); ld.param.b32 %o, [b]; }}\n",
+      function);
+}
+
+TEST_F(ControlTest, EachLaneRecursesAsDeepAsItMust) {
+  ASSERT_EQ(Run("rem.u32 %r1, %t, 12;" + Call("fib"), 64, kFunctions),
+            absl::OkStatus());
+  const uint32_t fib[] = {0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
+  for (uint32_t t = 0; t < 64; ++t) EXPECT_EQ(Out(t), fib[t % 12]) << t;
+}
+
+TEST_F(ControlTest, ACallUnderDivergenceIsOfItsLanes) {
+  ASSERT_EQ(Run("and.b32 %r2, %t, 1; setp.eq.u32 %q1, %r2, 0; @%q1 bra NO;\n"
+                "mov.u32 %r1, %t;" +
+                    Call("odd") +
+                    "bra MEET; NO: mov.u32 %o, 1; MEET: activemask.b32 %r3;\n"
+                    "popc.b32 %r3, %r3; shl.b32 %r3, %r3, 16;\n"
+                    "or.b32 %o, %o, %r3;",
+                32, kFunctions),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 32; ++t) {
+    // Thread 13 left the kernel from within the function.
+    EXPECT_EQ(Out(t), t == 13      ? 0
+                      : t % 2 == 0 ? 1u | 31 << 16
+                                   : (t * 100 + 15) | 31 << 16)
+        << t;
+  }
+}
+
+TEST_F(ControlTest, AnEndlessRecursionOverflowsTheStack) {
+  const absl::Status status =
+      Run("call deep;", 32,
+          ".func deep() { .local .align 16 .b8 x[256]; call deep; ret; }");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("deep: test.ptx:2: call: the stack overflows"));
+}
+
+TEST_F(ControlTest, WhatIsCalledMustFit) {
+  const std::string f = ".func (.param .b32 r) f(.param .b64 x) { ret; }";
+  EXPECT_THAT(std::string(Run("{ .param .b32 a; .param .b32 b;\n"
+                              "call (b), f, (a); }",
+                              32, f)
+                              .message()),
+              HasSubstr("parameters 1 of 'f' has 8 bytes, not 4"));
+  EXPECT_THAT(std::string(Run("call f;", 32, f).message()),
+              HasSubstr("'f' has 1 parameters, not 0"));
+  EXPECT_THAT(std::string(Run("call g;", 32, ".extern .func g();").message()),
+              HasSubstr("'g' is not defined here"));
+}
+
+// --- Barriers.
+
+TEST_F(ControlTest, ABarrierHoldsAllWarpsOfTheBlock) {
+  // Each thread reads what its counterpart in another warp wrote.
+  ASSERT_EQ(Run(".shared .b32 box[100]; mov.u32 %r1, box; shl.b32 %r2, %t, 2;\n"
+                "add.s32 %r3, %r1, %r2; add.s32 %r4, %t, 7;\n"
+                "st.shared.u32 [%r3], %r4; bar.sync 0; sub.s32 %r5, 99, %t;\n"
+                "shl.b32 %r5, %r5, 2; add.s32 %r5, %r5, %r1;\n"
+                "ld.shared.u32 %o, [%r5]; barrier.sync.aligned 3;\n"
+                "bar.cta.sync 0;",
+                100),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 100; ++t) EXPECT_EQ(Out(t), 99 - t + 7);
+}
+
+TEST_F(ControlTest, ReductionsCountThreads) {
+  ASSERT_EQ(Run("setp.lt.u32 %q1, %t, 37; bar.red.popc.u32 %r1, 1, %q1;\n"
+                "bar.red.popc.u32 %r2, 1, !%q1; bar.red.and.pred %q2, 2, %q1;\n"
+                "bar.red.or.pred %q3, 2, %q1; setp.lt.u32 %q4, %t, 70;\n"
+                "bar.red.and.pred %q5, 2, %q4; mad.lo.s32 %o, %r1, 100, %r2;\n"
+                "@%q2 add.s32 %o, %o, 10000; @%q3 add.s32 %o, %o, 20000;\n"
+                "@%q5 add.s32 %o, %o, 40000;",
+                70),
+            absl::OkStatus());
+  for (uint32_t t = 0; t < 70; ++t) EXPECT_EQ(Out(t), 37u * 100 + 33 + 60000);
+}
+
+TEST_F(ControlTest, ABarrierOfSomeWarpsLeavesTheOthers) {
+  // Warps 0 and 1 produce and go on; 2 and 3 wait for all four.
+  ASSERT_EQ(Run(".shared .b32 sum; setp.ge.u32 %q1, %t, 64; @%q1 bra WAIT;\n"
+                "atom.shared.add.u32 %r1, [sum], 1; bar.arrive 5, 128;\n"
+                "bra END;\nWAIT: bar.sync 5, 128; ld.shared.u32 %o, [sum];\n"
+                "bar.sync 6, 64;",
+                128),
+            absl::OkStatus());
+  for (uint32_t t = 64; t < 128; ++t) EXPECT_EQ(Out(t), 64u);
+}
+
+TEST_F(ControlTest, WarpsThatHaveExitedAreNotWaitedFor) {
+  ASSERT_EQ(
+      Run("setp.ge.u32 %q1, %t, 32; @%q1 ret; bar.sync 0; mov.u32 %o, 1;", 96),
+      absl::OkStatus());
+  EXPECT_EQ(Out(31), 1u);
+  // They come to the barrier first, and are let go by the exits.
+  ASSERT_EQ(Run("setp.lt.u32 %q1, %t, 64; @%q1 bra B; ret; B: bar.sync 0;\n"
+                "mov.u32 %o, 1;",
+                96),
+            absl::OkStatus());
+  EXPECT_EQ(Out(63), 1u);
+}
+
+TEST_F(ControlTest, WrongBarriersAreFaults) {
+  EXPECT_EQ(Error(absl::StatusCode::kInternal,
+                  "setp.eq.u32 %q1, %t, 4; @%q1 bra END;\nbar.sync 0;"),
+            "k: test.ptx:7: bar.sync: barrier in divergence: lanes 0xffffffef "
+            "are there, and lanes 0x00000010 of the warp on another path; lane "
+            "4 of warp 0, block (0, 0, 0)");
+  EXPECT_EQ(Error(absl::StatusCode::kInternal, "bar.sync 16;"),
+            "k: test.ptx:6: bar.sync: barrier 16: a block has 16; lane 0 of "
+            "warp 0, block (0, 0, 0)");
+  EXPECT_THAT(Error(absl::StatusCode::kInternal, "bar.sync 1, 33;"),
+              HasSubstr("a barrier for 33 threads: must be a multiple of 32"));
+  EXPECT_THAT(Error(absl::StatusCode::kInternal,
+                    "setp.lt.u32 %q1, %t, 32; @%q1 bra A; bar.sync 1, 96;\n"
+                    "bra END; A: bar.sync 1, 64;",
+                    64),
+              HasSubstr("barrier 1 for 96 threads, where others wait for 64 "
+                        "threads"));
+}
+
+TEST_F(ControlTest, WarpsThatWaitForEachOtherAreFound) {
+  EXPECT_EQ(
+      Error(absl::StatusCode::kAborted,
+            "setp.lt.u32 %q1, %t, 32; @%q1 bra A;\nbar.sync 1;\nbra END;\n"
+            "A: bar.sync 2;",
+            64),
+      "k: test.ptx:9: bar.sync: warp 0 of block (0, 0, 0) waits for "
+      "warps that never come: they wait at other barriers");
+  EXPECT_THAT(Error(absl::StatusCode::kAborted, "bar.sync 1, 64;"),
+              HasSubstr("k: test.ptx:6: bar.sync: warp 0"));
+}
+
+// --- Ends that are not wanted.
+
+TEST_F(ControlTest, ATrapNamesItsPlace) {
+  EXPECT_EQ(Error(absl::StatusCode::kInternal,
+                  "setp.eq.u32 %q1, %t, 40;\n@%q1 trap;", 64),
+            "k: test.ptx:7: trap: trapped; lane 8 of warp 1, block (0, 0, 0)");
+  EXPECT_EQ(Run("setp.eq.u32 %q1, %t, 40; @%q1 trap;"), absl::OkStatus());
+}
+
+TEST_F(ControlTest, AnEndlessSpinIsFound) {
+  bench_.options.no_progress_limit = 100'000;
+  EXPECT_THAT(
+      Error(absl::StatusCode::kDeadlineExceeded,
+            "ld.param.u64 %rd1, [p];\nSPIN: ld.volatile.global.u32 %r1,\n"
+            "[%rd1+4000];\nsetp.eq.u32 %q1, %r1, 0;\n@%q1 bra SPIN;"),
+      HasSubstr("k: no progress for "));
+  // A lock that is never given back is none, either.
+  EXPECT_THAT(Error(absl::StatusCode::kDeadlineExceeded,
+                    "ld.param.u64 %rd1, [p]; st.global.u32 [%rd1+4000], 1;\n"
+                    "SPIN: atom.global.cas.b32 %r1, [%rd1+4000], 0, 1;\n"
+                    "setp.ne.u32 %q1, %r1, 0;\n@%q1 bra SPIN;"),
+              HasSubstr("warp 0 of block (0, 0, 0) is at test.ptx:"));
+  // Whoever stores gets on.
+  EXPECT_EQ(Run("ld.param.u64 %rd1, [p]; SPIN: add.s32 %n, %n, 1;\n"
+                "st.global.u32 [%rd1+4000], %n; setp.lt.u32 %q1, %n, 200000;\n"
+                "@%q1 bra SPIN;"),
+            absl::OkStatus());
+}
+
+TEST_F(ControlTest, ABlockThatSpinsLetsOthersRun) {
+  // Block 0 waits for what block 1 stores.
+  ASSERT_EQ(Load("mov.u32 %r1, %ctaid.x; ld.param.u64 %rd1, [p];\n"
+                 "setp.eq.u32 %q1, %r1, 1; @%q1 bra TELL;\n"
+                 "SPIN: ld.volatile.global.u32 %o, [%rd1+4000];\n"
+                 "setp.eq.u32 %q2, %o, 0; @%q2 bra SPIN; bra END;\n"
+                 "TELL: st.global.u32 [%rd1+4000], 5; ret;"),
+            absl::OkStatus());
+  bench_.options.no_progress_limit = 10'000'000;
+  ASSERT_EQ(Launch(32, {2, 1, 1}), absl::OkStatus());
+  EXPECT_EQ(Out(0), 5u);
+}
+
+TEST_F(ControlTest, AKernelIsCancelled) {
+  int asked = 0;
+  bench_.options.cancelled = [&] { return ++asked == 3; };
+  EXPECT_EQ(Error(absl::StatusCode::kCancelled, "SPIN: bra SPIN;"),
+            "k was cancelled");
+}
+
+// --- The wait-release barrier.
+
+constexpr char kWaitRelease[] =
+    ".extern .func __wait_threads; .extern .func __release_threads;\n"
+    ".extern .func __wait_threads_on(.param .b32 b);\n"
+    ".extern .func __release_threads_on(.param .b32 b);\n";
+
+TEST_F(ControlTest, ARunOfBlocksWaitsForTheLastToRelease) {
+  ASSERT_TRUE(Load("mov.u32 %r1, %ctaid.x; setp.eq.u32 %q1, %r1, 2;\n"
+                   "@%q1 bra LAST; call.uni __wait_threads; bra AFTER;\n"
+                   "LAST: call.uni __release_threads;\n"
+                   "AFTER: ld.param.u64 %rd1, [p];\n"
+                   "atom.global.add.u32 %o, [%rd1+2048], 1; bra END;",
+                   kWaitRelease)
+                  .ok());
+  ASSERT_TRUE(Launch(64, {3, 1, 1}).ok());
+  // The last block's went first.
+  EXPECT_EQ(bench_.At<uint32_t>(at_, 1024)[512], 3u * 64);
+}
+
+TEST_F(ControlTest, AWaitThatNobodyEndsIsAnError) {
+  EXPECT_THAT(
+      Error(absl::StatusCode::kAborted,
+            "call.uni __wait_threads; add.s32 %o, %o, 1;", 64, kWaitRelease),
+      HasSubstr("k: test.ptx:9: call.uni: warp 0 of block (0, 0, 0) "
+                "waits for a __release_threads() that never comes"));
+}
+
+TEST_F(ControlTest, ABarrierThatIsReleasedByItsNumberLeavesTheOthersLocked) {
+  const std::string body =
+      "setp.ge.u32 %q1, %t, 32; @%q1 bra SECOND;\n"
+      "{ .param .b32 b; st.param.b32 [b], 3; call.uni __wait_threads_on, (b); "
+      "}\nbra END;\n"
+      "SECOND: { .param .b32 b; st.param.b32 [b], WHICH;\n"
+      "call.uni __release_threads_on, (b); }\n";
+  const auto with = [&](std::string which) {
+    return std::string(body).replace(body.find("WHICH"), 5, which);
+  };
+  EXPECT_EQ(Run(with("3"), 64, kWaitRelease), absl::OkStatus());
+  EXPECT_EQ(Run(with("2"), 64, kWaitRelease).code(),
+            absl::StatusCode::kAborted);
+  EXPECT_EQ(Run(with("16"), 64, kWaitRelease).message(),
+            "k: test.ptx:13: call.uni: wait-release barrier 16: there are 16; "
+            "lane 0 of warp 1, block (0, 0, 0)");
+}
+
+TEST_F(ControlTest, AWaitOfSomeLanesOnlyIsAnError) {
+  EXPECT_THAT(Error(absl::StatusCode::kInternal,
+                    "setp.lt.u32 %q1, %t, 4; @%q1 call __wait_threads;", 32,
+                    kWaitRelease),
+              HasSubstr("barrier in divergence: lanes 0x0000000f"));
+}
+
+TEST_F(ControlTest, AnAssertionSaysWhatFailed) {
+  const absl::Status status = Run(
+      "setp.eq.u32 %q1, %t, 2; @!%q1 bra END; { .param .b64 a; .param .b64 f;\n"
+      ".param .b32 l; .param .b64 n; .param .b64 s; mov.u64 %rd1, why;\n"
+      "st.param.b64 [a], %rd1; st.param.b64 [f], %rd1; st.param.b32 [l], 1;\n"
+      "st.param.b64 [n], %rd1; st.param.b64 [s], 1;\n"
+      "call __assertfail, (a, f, l, n, s); }",
+      32,
+      ".global .align 1 .b8 why[4] = {120, 62, 48, 0}; .extern .func "
+      "__assertfail(.param .b64 a, .param .b64 f, .param .b32 l, .param .b64 "
+      "n, .param .b64 s);");
+  EXPECT_EQ(std::string(status.message()),
+            "k: test.ptx:10: call: assertion failed: x>0; lane 2 of warp 0, "
+            "block (0, 0, 0)");
+}
+
+}  // namespace
+}  // namespace carillon::sim

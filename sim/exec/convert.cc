@@ -1,0 +1,449 @@
+// cvt (PTX ISA 9.7.9.22). To whole numbers it saturates, and a NaN becomes 0.
+#include <cmath>
+#include <limits>
+
+#include "sim/exec/lanes.h"
+
+namespace carillon::sim::CARILLON_SIM_ISA {
+namespace {
+
+// --- f16: IEEE binary16, in its bits.
+
+[[gnu::always_inline]] inline float HalfToSingle(uint16_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
+  const uint32_t exponent = bits >> 10 & 0x1f;
+  const uint32_t fraction = bits & 0x3ff;
+  if (exponent == 0x1f) {
+    return __builtin_bit_cast(float, sign | 0x7f800000u | fraction << 13);
+  }
+  if (exponent == 0) {
+    const float value = static_cast<float>(fraction) * 0x1p-24f;
+    return sign != 0 ? -value : value;
+  }
+  return __builtin_bit_cast(float,
+                            sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+// Of any finite double, rounded once.
+uint16_t ToHalf(double value, Rounding rounding) {
+  if (value != value) return 0x7fff;
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double magnitude = std::fabs(value);
+  const bool away = (rounding == Rounding::kUp && sign == 0) ||
+                    (rounding == Rounding::kDown && sign != 0);
+  if (magnitude == std::numeric_limits<double>::infinity()) {
+    return sign | 0x7c00;
+  }
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);  // magnitude < 2^exponent
+  // The step between neighbours here.
+  const int step = exponent - 11 < -24 ? -24 : exponent - 11;
+  const double steps = std::ldexp(magnitude, -step);
+  double whole = std::floor(steps);
+  const double rest = steps - whole;
+  if (rounding == Rounding::kNearest) {
+    if (rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) != 0)) whole += 1;
+  } else if (away && rest > 0) {
+    whole += 1;
+  }
+  const double rounded = std::ldexp(whole, step);
+  if (rounded >= 65536) {
+    const bool infinite = rounding == Rounding::kNearest || away;
+    return sign | (infinite ? 0x7c00 : 0x7bff);
+  }
+  if (rounded < 0x1p-14) {
+    return sign | static_cast<uint16_t>(std::ldexp(rounded, 24));
+  }
+  std::frexp(rounded, &exponent);
+  const auto fraction =
+      static_cast<uint16_t>(std::ldexp(rounded, 11 - exponent)) & 0x3ff;
+  return static_cast<uint16_t>(sign | (exponent + 14) << 10 | fraction);
+}
+
+// --- Rounding.
+
+template <class T>
+[[gnu::always_inline]] inline T Integral(T x, Rounding rounding) {
+  switch (rounding) {
+    case Rounding::kNearest:
+      return std::nearbyint(x);  // the host's is to nearest even
+    case Rounding::kZero:
+      return std::trunc(x);
+    case Rounding::kDown:
+      return std::floor(x);
+    case Rounding::kUp:
+      return std::ceil(x);
+  }
+  return x;
+}
+
+template <class D, class S>
+[[gnu::always_inline]] inline D ToWhole(S x, Rounding rounding) {
+  const S whole = Integral(x, rounding);
+  // 2^digits, exactly, is the first that is too large.
+  constexpr int kDigits = std::numeric_limits<D>::digits;
+  constexpr S kBeyond = kDigits == 64 ? S{0x1p64}
+                        : kDigits == 63
+                            ? S{0x1p63}
+                            : static_cast<S>(uint64_t{1} << kDigits);
+  constexpr S kLeast = static_cast<S>(std::numeric_limits<D>::lowest());
+  if (whole != whole) return 0;
+  if (whole >= kBeyond) return std::numeric_limits<D>::max();
+  if (whole < kLeast) return std::numeric_limits<D>::lowest();
+  return static_cast<D>(whole);
+}
+
+// x to a float of fewer digits, toward the direction. `nearest` is what the
+// host makes of it.
+template <class D, class S>
+[[gnu::always_inline]] inline D Directed(S x, D nearest, int compare,
+                                         Rounding rounding) {
+  // compare: of nearest with x, -1, 0 or 1.
+  const D infinity = std::numeric_limits<D>::infinity();
+  switch (rounding) {
+    case Rounding::kNearest:
+      return nearest;
+    case Rounding::kDown:
+      return compare > 0 ? std::nextafter(nearest, -infinity) : nearest;
+    case Rounding::kUp:
+      return compare < 0 ? std::nextafter(nearest, infinity) : nearest;
+    case Rounding::kZero: {
+      const bool beyond = x < S{0} ? compare < 0 : compare > 0;
+      return beyond ? std::nextafter(nearest, D{0}) : nearest;
+    }
+  }
+  return nearest;
+}
+
+template <class D, class S>
+[[gnu::always_inline]] inline int CompareWhole(D nearest, S x) {
+  // Both exactly, in 80 bits and more than 64 of them in the fraction.
+  const auto a = static_cast<long double>(nearest);
+  const auto b = static_cast<long double>(x);
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+// --- Floats to floats.
+
+template <class D, class S>
+[[gnu::always_inline]] inline D Converted(S x, uint8_t modifiers) {
+  const auto rounding = static_cast<Rounding>(modifiers & kRoundingBits);
+  const bool flush = (modifiers & kFlushBit) != 0;
+  if (sizeof(S) == 4 && flush) x = static_cast<S>(Flushed(x));
+  D result{};
+  if constexpr (sizeof(D) == sizeof(S)) {
+    result = (modifiers & kIntegralBit) != 0 ? Integral(x, rounding) : x;
+    result = CanonicalOf(result, x);
+  } else if constexpr (sizeof(D) > sizeof(S)) {
+    result = static_cast<D>(x);
+  } else {
+    result = Canonical(static_cast<D>(x));
+    if (x == x) {
+      const S back = static_cast<S>(result);
+      result = Directed(x, result, back < x ? -1 : back > x ? 1 : 0, rounding);
+    }
+  }
+  if ((modifiers & kSaturateBit) != 0) result = Saturated(result);
+  if (sizeof(D) == 4 && flush) result = static_cast<D>(Flushed(result));
+  return result;
+}
+
+// The modifiers (ModifierVariant()) of the common ones are known to the compiler.
+constexpr uint8_t kAnyModifiers = 0xff;
+template <class D, class S, uint8_t kModifiers>
+void FloatFromFloat(const Op& op, Warp& warp, LaneMask mask) {
+  const uint8_t modifiers =
+      kModifiers == kAnyModifiers ? op.variant : kModifiers;
+  const S* const from = warp.From<S>(op.operands[1]);
+  ForLanes(mask, warp.To<D>(op.operands[0]),
+           [=](uint32_t i) { return Converted<D>(from[i], modifiers); });
+}
+
+// --- The common ones of whole numbers, in registers of their sizes.
+
+// To R from F, which holds a T: the bits of R that T has not are its sign.
+template <class R, class T, class F>
+void Extend(const Op& op, Warp& warp, LaneMask mask) {
+  const F* const from = warp.From<F>(op.operands[1]);
+  ForLanes(mask, warp.To<R>(op.operands[0]),
+           [=](uint32_t i) { return static_cast<R>(static_cast<T>(from[i])); });
+}
+template <class D, class S>
+void NearestFromWhole(const Op& op, Warp& warp, LaneMask mask) {
+  const S* const from = warp.From<S>(op.operands[1]);
+  ForLanes(mask, warp.To<D>(op.operands[0]),
+           [=](uint32_t i) { return static_cast<D>(from[i]); });
+}
+template <class D, class S, Rounding kRounding>
+void WholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
+  const S* const from = warp.From<S>(op.operands[1]);
+  ForLanes(mask, warp.To<D>(op.operands[0]),
+           [=](uint32_t i) { return ToWhole<D>(from[i], kRounding); });
+}
+
+// --- All others of whole numbers, by way of 64 bits, which hold each of them.
+
+struct Wide {
+  uint64_t of[kLanes];
+};
+
+// The lowest bits, with their sign in all bits above.
+void Wrap(WholeNumber type, Wide& x) {
+  const uint32_t above = 64 - type.bits;
+  for (uint64_t& value : x.of) {
+    value <<= above;
+    value = type.is_signed
+                ? static_cast<uint64_t>(static_cast<int64_t>(value) >> above)
+                : value >> above;
+  }
+}
+template <class F>
+[[gnu::always_inline]] inline void Copy(const F* from, Wide& x) {
+  for (uint32_t i = 0; i < kLanes; ++i) x.of[i] = from[i];
+}
+Wide Read(Warp& warp, Slot slot, WholeNumber type) {
+  Wide x;
+  if (type.register_bytes == 2) {
+    Copy(warp.From<uint16_t>(slot), x);
+  } else if (type.register_bytes == 4) {
+    Copy(warp.From<uint32_t>(slot), x);
+  } else {
+    Copy(warp.From<uint64_t>(slot), x);
+  }
+  Wrap(type, x);
+  return x;
+}
+template <class R>
+[[gnu::always_inline]] inline void WriteAs(Warp& warp, LaneMask mask, Slot slot,
+                                           const Wide& x) {
+  ForLanes(mask, warp.To<R>(slot),
+           [&](uint32_t i) { return static_cast<R>(x.of[i]); });
+}
+void Write(Warp& warp, LaneMask mask, Slot slot, WholeNumber type,
+           const Wide& x) {
+  if (type.register_bytes == 2) {
+    WriteAs<uint16_t>(warp, mask, slot, x);
+  } else if (type.register_bytes == 4) {
+    WriteAs<uint32_t>(warp, mask, slot, x);
+  } else {
+    WriteAs<uint64_t>(warp, mask, slot, x);
+  }
+}
+
+uint64_t Most(WholeNumber type) {
+  return ~uint64_t{0} >> (64 - type.bits + (type.is_signed ? 1 : 0));
+}
+uint64_t Least(WholeNumber type) { return type.is_signed ? ~Most(type) : 0; }
+
+void AnyWholeFromWhole(const Op& op, Warp& warp, LaneMask mask) {
+  Wide x = Read(warp, op.operands[1], op.from);
+  if ((op.variant & kSaturateBit) == 0) {
+    Wrap(op.to, x);
+  } else if (op.from.is_signed) {
+    const auto least = static_cast<int64_t>(Least(op.to));
+    const auto most = static_cast<int64_t>(Most(op.to) & INT64_MAX);
+    for (uint64_t& value : x.of) {
+      const auto number = static_cast<int64_t>(value);
+      value = static_cast<uint64_t>(number < least  ? least
+                                    : number > most ? most
+                                                    : number);
+    }
+  } else {
+    const uint64_t most = Most(op.to);
+    for (uint64_t& value : x.of) value = value < most ? value : most;
+  }
+  Write(warp, mask, op.operands[0], op.to, x);
+}
+
+template <class S>
+void AnyWholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
+  const S* const from = warp.From<S>(op.operands[1]);
+  const auto rounding = static_cast<Rounding>(op.variant & kRoundingBits);
+  const bool flush = sizeof(S) == 4 && (op.variant & kFlushBit) != 0;
+  const uint64_t most = Most(op.to);
+  const uint64_t least = Least(op.to);
+  // The first that is too large, exactly.
+  const double beyond = 2 * static_cast<double>(most / 2 + 1);
+  const double lowest = op.to.is_signed ? -beyond : 0;
+  Wide x;
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    const double whole =
+        Integral<double>(flush ? Flushed(from[i]) : from[i], rounding);
+    if (whole != whole) {
+      x.of[i] = 0;
+    } else if (whole >= beyond) {
+      x.of[i] = most;
+    } else if (whole < lowest) {
+      x.of[i] = least;
+    } else {
+      x.of[i] = whole < 0 ? static_cast<uint64_t>(static_cast<int64_t>(whole))
+                          : static_cast<uint64_t>(whole);
+    }
+  }
+  Write(warp, mask, op.operands[0], op.to, x);
+}
+
+template <class D, class S>
+[[gnu::always_inline]] inline D FromWhole(S x, uint8_t modifiers) {
+  const auto rounding = static_cast<Rounding>(modifiers & kRoundingBits);
+  D result = static_cast<D>(x);
+  if (rounding != Rounding::kNearest) {
+    result = Directed(x, result, CompareWhole(result, x), rounding);
+  }
+  return (modifiers & kSaturateBit) != 0 ? Saturated(result) : result;
+}
+template <class D>
+void AnyFloatFromWhole(const Op& op, Warp& warp, LaneMask mask) {
+  const Wide x = Read(warp, op.operands[1], op.from);
+  const uint8_t modifiers = op.variant;
+  const bool is_signed = op.from.is_signed;
+  ForLanes(mask, warp.To<D>(op.operands[0]), [&](uint32_t i) {
+    return is_signed ? FromWhole<D>(static_cast<int64_t>(x.of[i]), modifiers)
+                     : FromWhole<D>(x.of[i], modifiers);
+  });
+}
+
+// --- Floats to f16 and back.
+
+void HalfFromSingle(const Op& op, Warp& warp, LaneMask mask) {
+  const float* const from = warp.From<float>(op.operands[1]);
+  const auto rounding = static_cast<Rounding>(op.variant & 3);
+  ForLanes(mask, warp.To<uint16_t>(op.operands[0]),
+           [=](uint32_t i) { return ToHalf(from[i], rounding); });
+}
+void HalfFromDouble(const Op& op, Warp& warp, LaneMask mask) {
+  const double* const from = warp.From<double>(op.operands[1]);
+  const auto rounding = static_cast<Rounding>(op.variant & 3);
+  ForLanes(mask, warp.To<uint16_t>(op.operands[0]),
+           [=](uint32_t i) { return ToHalf(from[i], rounding); });
+}
+template <class T>
+void FromHalf(const Op& op, Warp& warp, LaneMask mask) {
+  const uint16_t* const from = warp.From<uint16_t>(op.operands[1]);
+  ForLanes(mask, warp.To<T>(op.operands[0]), [=](uint32_t i) {
+    return static_cast<T>(Canonical(HalfToSingle(from[i])));
+  });
+}
+
+// --- Finding them.
+
+template <class D, class S>
+Handler FindFloatFromFloat(uint8_t modifiers) {
+  return modifiers == 0 ? &FloatFromFloat<D, S, 0>
+                        : &FloatFromFloat<D, S, kAnyModifiers>;
+}
+
+template <class R, class F>
+Handler FindExtend(WholeNumber type) {
+  if (type.bits >= 8 * sizeof(R)) return &Extend<R, R, F>;
+  if (type.bits == 8) {
+    return type.is_signed ? &Extend<R, int8_t, F> : &Extend<R, uint8_t, F>;
+  }
+  if constexpr (sizeof(R) > 2) {
+    if (type.bits == 16) {
+      return type.is_signed ? &Extend<R, int16_t, F> : &Extend<R, uint16_t, F>;
+    }
+  }
+  if constexpr (sizeof(R) > 4 && sizeof(F) > 2) {
+    if (type.bits == 32) {
+      return type.is_signed ? &Extend<R, int32_t, F> : &Extend<R, uint32_t, F>;
+    }
+  }
+  return nullptr;
+}
+template <class R>
+Handler FindExtendTo(WholeNumber type, uint8_t from_bytes) {
+  switch (from_bytes) {
+    case 2:
+      return FindExtend<R, uint16_t>(type);
+    case 4:
+      return FindExtend<R, uint32_t>(type);
+    default:
+      return FindExtend<R, uint64_t>(type);
+  }
+}
+Handler FindWholeFromWhole(WholeNumber to, WholeNumber from,
+                           uint8_t modifiers) {
+  if ((modifiers & ~kSaturateBit) != 0) return nullptr;
+  // Two signs above one another.
+  const bool twice = from.bits < to.bits && from.is_signed && !to.is_signed &&
+                     to.register_bytes * 8 > to.bits;
+  if (modifiers != 0 || twice) return &AnyWholeFromWhole;
+  const WholeNumber type = to.bits <= from.bits ? to : from;
+  switch (to.register_bytes) {
+    case 2:
+      return FindExtendTo<uint16_t>(type, from.register_bytes);
+    case 4:
+      return FindExtendTo<uint32_t>(type, from.register_bytes);
+    default:
+      return FindExtendTo<uint64_t>(type, from.register_bytes);
+  }
+}
+
+// f<T>() for one of 32 or 64 bits in a register of its size.
+template <class F>
+Handler ForCommon(WholeNumber type, F f) {
+  if (type.bits != 8 * type.register_bytes) return nullptr;
+  if (type.bits == 32) {
+    return type.is_signed ? f.template operator()<int32_t>()
+                          : f.template operator()<uint32_t>();
+  }
+  if (type.bits == 64) {
+    return type.is_signed ? f.template operator()<int64_t>()
+                          : f.template operator()<uint64_t>();
+  }
+  return nullptr;
+}
+template <class S>
+Handler FindWholeFromFloat(WholeNumber to, uint8_t modifiers) {
+  const Handler common = ForCommon(to, [&]<class D>() -> Handler {
+    if (modifiers == static_cast<uint8_t>(Rounding::kNearest)) {
+      return &WholeFromFloat<D, S, Rounding::kNearest>;
+    }
+    if (modifiers == static_cast<uint8_t>(Rounding::kZero)) {
+      return &WholeFromFloat<D, S, Rounding::kZero>;
+    }
+    return nullptr;
+  });
+  return common != nullptr ? common : &AnyWholeFromFloat<S>;
+}
+template <class D>
+Handler FindFloatFromWhole(WholeNumber from, uint8_t modifiers) {
+  const Handler common = ForCommon(from, [&]<class S>() -> Handler {
+    return modifiers == 0 ? &NearestFromWhole<D, S> : nullptr;
+  });
+  return common != nullptr ? common : &AnyFloatFromWhole<D>;
+}
+
+}  // namespace
+
+Handler FindConvert(const Semantics& s) {
+  if (s.operation != Operation::kConvert) return nullptr;
+  if (s.type == Type::kF16 || s.from == Type::kF16) {
+    if (s.flush || s.saturate || s.integral) return nullptr;
+    if (s.from == Type::kF32) return &HalfFromSingle;
+    if (s.from == Type::kF64) return &HalfFromDouble;
+    if (s.type == Type::kF32) return &FromHalf<float>;
+    if (s.type == Type::kF64) return &FromHalf<double>;
+    return nullptr;
+  }
+  const uint8_t modifiers = ModifierVariant(s);
+  const WholeNumber to = ConvertTo(s);
+  const WholeNumber from = ConvertFrom(s);
+  const bool to_float = s.type == Type::kF32 || s.type == Type::kF64;
+  const bool from_float = s.from == Type::kF32 || s.from == Type::kF64;
+  if (!from_float && from.bits == 0) return nullptr;
+  if (!to_float && to.bits == 0) return nullptr;
+  // A float's register has its size.
+  if (from_float && s.from_bytes != ptx::BytesOf(s.from)) return nullptr;
+  if (to_float && s.register_bytes != ptx::BytesOf(s.type)) return nullptr;
+  if (!to_float && !from_float) return FindWholeFromWhole(to, from, modifiers);
+  return ForFloats(from_float ? s.from : s.type, [&]<class T>() -> Handler {
+    if (!from_float) return FindFloatFromWhole<T>(from, modifiers);
+    if (!to_float) return FindWholeFromFloat<T>(to, modifiers);
+    return s.type == Type::kF32 ? FindFloatFromFloat<float, T>(modifiers)
+                                : FindFloatFromFloat<double, T>(modifiers);
+  });
+}
+
+}  // namespace carillon::sim::CARILLON_SIM_ISA

@@ -1,0 +1,13 @@
+#include "sim/exec/lanes.h"
+
+namespace carillon::sim::CARILLON_SIM_ISA {
+
+Handler FindHandler(const Semantics& semantics) {
+  for (const auto find : {&FindInteger, &FindBits, &FindFloat, &FindConvert,
+                          &FindCompare, &FindAccess, &FindRare}) {
+    if (const Handler handler = find(semantics)) return handler;
+  }
+  return nullptr;
+}
+
+}  // namespace carillon::sim::CARILLON_SIM_ISA

@@ -1,0 +1,164 @@
+// For the files of operations' code, each compiled for several sets of
+// instructions in a namespace of its own (CARILLON_SIM_ISA). Nothing here or in
+// them may be shared between these: an inline function outside of that
+// namespace could be kept in the form that this machine cannot run.
+#ifndef CARILLON_SIM_EXEC_LANES_H_
+#define CARILLON_SIM_EXEC_LANES_H_
+
+#include <cstdint>
+
+#include "sim/exec/handlers.h"
+#include "sim/exec/warp.h"
+
+namespace carillon::sim::CARILLON_SIM_ISA {
+
+Handler FindInteger(const Semantics& semantics);
+Handler FindBits(const Semantics& semantics);
+Handler FindFloat(const Semantics& semantics);
+Handler FindConvert(const Semantics& semantics);
+Handler FindCompare(const Semantics& semantics);
+Handler FindAccess(const Semantics& semantics);
+
+namespace {
+
+using ptx::Type;
+
+// to[lane] = value(lane) for the lanes of the mask. `value` is also asked for
+// the others: it has no effects and does not trap. `to` may be a source.
+template <class T, class F>
+[[gnu::always_inline]] inline void ForLanes(LaneMask mask, T* to, F value) {
+  if (mask == kAllLanes) {
+#pragma GCC ivdep
+    for (uint32_t lane = 0; lane < kLanes; ++lane) to[lane] = value(lane);
+  } else {
+#pragma GCC ivdep
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      const T result = value(lane);
+      to[lane] = (mask >> lane & 1) != 0 ? result : to[lane];
+    }
+  }
+}
+
+template <class F>
+[[gnu::always_inline]] inline LaneMask MaskOf(F holds) {
+  LaneMask mask = 0;
+#pragma GCC ivdep
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    mask |= static_cast<LaneMask>(holds(lane) ? 1 : 0) << lane;
+  }
+  return mask;
+}
+
+// Of one, two or three sources of the result's type.
+template <class T, class F>
+void Unary(const Op& op, Warp& warp, LaneMask mask) {
+  const T* const a = warp.From<T>(op.operands[1]);
+  ForLanes(mask, warp.To<T>(op.operands[0]),
+           [=](uint32_t i) { return F::Of(a[i]); });
+}
+template <class T, class F>
+void Binary(const Op& op, Warp& warp, LaneMask mask) {
+  const T* const a = warp.From<T>(op.operands[1]);
+  const T* const b = warp.From<T>(op.operands[2]);
+  ForLanes(mask, warp.To<T>(op.operands[0]),
+           [=](uint32_t i) { return F::Of(a[i], b[i]); });
+}
+template <class T, class F>
+void Ternary(const Op& op, Warp& warp, LaneMask mask) {
+  const T* const a = warp.From<T>(op.operands[1]);
+  const T* const b = warp.From<T>(op.operands[2]);
+  const T* const c = warp.From<T>(op.operands[3]);
+  ForLanes(mask, warp.To<T>(op.operands[0]),
+           [=](uint32_t i) { return F::Of(a[i], b[i], c[i]); });
+}
+
+// f<T>() for the C++ type of these.
+template <class F>
+Handler ForWholeNumbers(Type type, F f) {
+  switch (type) {
+    case Type::kU16:
+      return f.template operator()<uint16_t>();
+    case Type::kS16:
+      return f.template operator()<int16_t>();
+    case Type::kU32:
+      return f.template operator()<uint32_t>();
+    case Type::kS32:
+      return f.template operator()<int32_t>();
+    case Type::kU64:
+      return f.template operator()<uint64_t>();
+    case Type::kS64:
+      return f.template operator()<int64_t>();
+    default:
+      return nullptr;
+  }
+}
+// By size only.
+template <class F>
+Handler ForBits(Type type, F f) {
+  if (type == Type::kPred) return nullptr;
+  switch (ptx::BytesOf(type)) {
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    case 8:
+      return f.template operator()<uint64_t>();
+    default:
+      return nullptr;
+  }
+}
+template <class F>
+Handler ForFloats(Type type, F f) {
+  switch (type) {
+    case Type::kF32:
+      return f.template operator()<float>();
+    case Type::kF64:
+      return f.template operator()<double>();
+    default:
+      return nullptr;
+  }
+}
+
+// What CUDA's arithmetic gives for every NaN in f32; f64 keeps the payload.
+[[gnu::always_inline]] inline float Canonical(float x) {
+  return x == x ? x : __builtin_bit_cast(float, 0x7fffffffu);
+}
+[[gnu::always_inline]] inline double Canonical(double x) { return x; }
+// The same of arithmetic with these sources. In f64 the first one's NaN counts:
+// of two, the host gives either, as the compiler has put them.
+template <class... T>
+[[gnu::always_inline]] inline float CanonicalOf(float result, T...) {
+  return Canonical(result);
+}
+[[gnu::always_inline]] inline double NanOf() {
+  return __builtin_bit_cast(double, 0xfff8'0000'0000'0000);
+}
+template <class... T>
+[[gnu::always_inline]] inline double NanOf(double first, T... rest) {
+  const uint64_t quiet = __builtin_bit_cast(uint64_t, first) | uint64_t{1}
+                                                                   << 51;
+  return first == first ? NanOf(rest...) : __builtin_bit_cast(double, quiet);
+}
+template <class... T>
+[[gnu::always_inline]] inline double CanonicalOf(double result, T... sources) {
+  return result == result ? result : NanOf(sources...);
+}
+
+// .ftz: a subnormal is a zero of its sign.
+[[gnu::always_inline]] inline float Flushed(float x) {
+  const auto bits = __builtin_bit_cast(uint32_t, x);
+  return __builtin_bit_cast(
+      float, (bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
+}
+[[gnu::always_inline]] inline double Flushed(double x) { return x; }
+
+// .sat: to 0..1, and a NaN to 0.
+template <class T>
+[[gnu::always_inline]] inline T Saturated(T x) {
+  return x > T{0} ? (x < T{1} ? x : T{1}) : T{0};
+}
+
+}  // namespace
+}  // namespace carillon::sim::CARILLON_SIM_ISA
+
+#endif  // CARILLON_SIM_EXEC_LANES_H_

@@ -1,0 +1,155 @@
+#include "sim/exec/memory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
+namespace carillon::sim {
+namespace {
+
+constexpr uint64_t kAlign = 256;
+// Between two segments, so that a run past the end of one does not meet the
+// next.
+constexpr uint64_t kGap = 4096;
+
+absl::Status NoBytes(std::string_view name) {
+  return absl::InvalidArgumentError(
+      fmt::format("'{}': a segment has at least one byte", name));
+}
+
+}  // namespace
+
+std::vector<Segment>::const_iterator SegmentTable::After(
+    DeviceAddress address) const {
+  return std::upper_bound(
+      segments_.begin(), segments_.end(), address,
+      [](DeviceAddress at, const Segment& s) { return at < s.begin; });
+}
+
+size_t SegmentTable::Find(DeviceAddress address, uint64_t bytes) const {
+  const auto after = After(address);
+  if (after == segments_.begin()) return kNone;
+  const auto segment = after - 1;
+  if (!segment->Contains(address, bytes)) return kNone;
+  return static_cast<size_t>(segment - segments_.begin());
+}
+
+std::string SegmentTable::Describe(DeviceAddress address) const {
+  const auto after = After(address);
+  if (after == segments_.begin()) {
+    if (address < kFirstGlobal && address >= kSharedWindow) {
+      return "in a window of shared, local or parameter memory";
+    }
+    return address < 4096 ? "a null pointer" : "in no segment";
+  }
+  const Segment& segment = *(after - 1);
+  const std::string what = fmt::format("'{}' ({:#x}, {} bytes)", segment.name,
+                                       segment.begin, segment.bytes);
+  const uint64_t into = address - segment.begin;
+  if (into < segment.bytes) {
+    return fmt::format("{} bytes before the end of {}", segment.bytes - into,
+                       what);
+  }
+  return fmt::format("{} bytes past the end of {}", into - segment.bytes, what);
+}
+
+Memory::Memory()
+    : table_(std::make_shared<SegmentTable>(std::vector<Segment>())) {}
+
+void Memory::Add(Segment segment) {
+  std::vector<Segment> segments = table_->segments();
+  const auto after = std::upper_bound(
+      segments.begin(), segments.end(), segment.begin,
+      [](DeviceAddress at, const Segment& s) { return at < s.begin; });
+  segments.insert(after, std::move(segment));
+  table_ = std::make_shared<SegmentTable>(std::move(segments));
+}
+
+absl::StatusOr<DeviceAddress> Memory::TakeAddresses(uint64_t bytes,
+                                                    const std::string& name) {
+  const uint64_t left = kGlobalBytes - (next_ - kFirstGlobal);
+  if (bytes > left) {
+    return absl::ResourceExhaustedError(
+        fmt::format("'{}': {} bytes are more than the {} of addresses that the "
+                    "simulated GPU has left",
+                    name, bytes, left));
+  }
+  const DeviceAddress begin = next_;
+  next_ += std::min(left, (bytes + kGap + kAlign - 1) / kAlign * kAlign);
+  return begin;
+}
+
+absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
+                                               std::string name) {
+  if (bytes == 0) return NoBytes(name);
+  std::lock_guard lock(mutex_);
+  const auto begin = TakeAddresses(bytes, name);
+  if (!begin.ok()) return begin;
+  // calloc: pages that nobody touches take nothing of the host's.
+  std::unique_ptr<std::byte, Release> host(
+      static_cast<std::byte*>(std::calloc(bytes, 1)));
+  if (host == nullptr) {
+    return absl::ResourceExhaustedError(
+        fmt::format("'{}': this machine has no {} bytes", name, bytes));
+  }
+  Add({.begin = *begin,
+       .bytes = bytes,
+       .host = host.get(),
+       .name = std::move(name)});
+  owned_.emplace_back(*begin, std::move(host));
+  return begin;
+}
+
+absl::StatusOr<DeviceAddress> Memory::Map(std::span<std::byte> host,
+                                          bool writable, std::string name) {
+  if (host.empty()) return NoBytes(name);
+  std::lock_guard lock(mutex_);
+  const auto begin = TakeAddresses(host.size(), name);
+  if (!begin.ok()) return begin;
+  Add({.begin = *begin,
+       .bytes = host.size(),
+       .host = host.data(),
+       .writable = writable,
+       .name = std::move(name)});
+  return begin;
+}
+
+absl::Status Memory::Free(DeviceAddress address) {
+  std::lock_guard lock(mutex_);
+  const size_t index = table_->Find(address, 1);
+  if (index == SegmentTable::kNone || table_->segment(index).begin != address) {
+    return absl::NotFoundError(
+        fmt::format("no segment begins at {:#x}", address));
+  }
+  std::vector<Segment> segments = table_->segments();
+  segments.erase(segments.begin() + static_cast<ptrdiff_t>(index));
+  table_ = std::make_shared<SegmentTable>(std::move(segments));
+  std::erase_if(owned_, [&](const auto& one) { return one.first == address; });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::span<std::byte>> Memory::At(DeviceAddress address,
+                                                uint64_t bytes,
+                                                bool write) const {
+  const std::shared_ptr<const SegmentTable> segments = table();
+  const size_t index = segments->Find(address, bytes);
+  if (index == SegmentTable::kNone) {
+    return absl::OutOfRangeError(fmt::format(
+        "{} bytes at {:#x}: {}", bytes, address, segments->Describe(address)));
+  }
+  const Segment& segment = segments->segment(index);
+  if (write && !segment.writable) {
+    return absl::PermissionDeniedError(
+        fmt::format("'{}' is read-only", segment.name));
+  }
+  return std::span(segment.host + (address - segment.begin), bytes);
+}
+
+std::shared_ptr<const SegmentTable> Memory::table() const {
+  std::lock_guard lock(mutex_);
+  return table_;
+}
+
+}  // namespace carillon::sim

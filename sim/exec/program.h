@@ -1,0 +1,161 @@
+// A PTX module lowered to what executes: one flat list of operations, each with
+// the code that does it and the places of its operands.
+#ifndef CARILLON_SIM_EXEC_PROGRAM_H_
+#define CARILLON_SIM_EXEC_PROGRAM_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/exec/aligned_bytes.h"
+#include "sim/exec/semantics.h"
+#include "sim/ptx/module.h"
+
+namespace carillon::sim {
+
+inline constexpr uint32_t kLanes = 32;  // of a warp
+// Bit i is lane i.
+using LaneMask = uint32_t;
+inline constexpr LaneMask kAllLanes = ~LaneMask{0};
+
+// An operation of Program::ops.
+using Pc = uint32_t;
+inline constexpr Pc kNoPc = ~Pc{0};
+
+// 32 values, one a lane, in the registers of a function's frame or among the
+// program's constants. A predicate is one LaneMask.
+class Slot {
+ public:
+  constexpr Slot() = default;
+  static constexpr Slot Register(uint32_t byte) { return Slot(byte); }
+  static constexpr Slot Constant(uint32_t byte) { return Slot(byte | kBit); }
+
+  constexpr bool is_constant() const { return (bits_ & kBit) != 0; }
+  constexpr uint32_t byte() const { return bits_ & ~kBit; }
+  bool operator==(const Slot&) const = default;
+
+ private:
+  static constexpr uint32_t kBit = 1u << 31;
+  constexpr explicit Slot(uint32_t bits) : bits_(bits) {}
+  uint32_t bits_ = kBit;
+};
+
+class Warp;
+struct Op;
+// Does what the operation says for the lanes of the mask. Reports a fault to
+// the warp.
+using Handler = void (*)(const Op& op, Warp& warp, LaneMask mask);
+
+// How a warp goes on after it.
+enum class Flow : uint8_t {
+  kNext,
+  kNextUnlessFault,  // it can fail
+  kBranch,
+  kCall,
+  kReturn,
+  kExit,
+  kBarrier,
+  kWarpSync,  // lanes of a warp do something together; it can fail
+  kYield,     // lanes that wait let others of their warp go on
+  kTrap,
+};
+
+struct Op {
+  Handler handler = nullptr;  // of kNext and kNextUnlessFault
+  // Results first, then sources in the order of the text. The address of a
+  // memory operation is at kAddress.
+  std::array<Slot, 6> operands;
+  int64_t offset =
+      0;              // bytes, of an address; of bar.red, 1: negates its source
+  Slot guard;         // a predicate, if guarded
+  Pc target = kNoPc;  // of a branch; of a call, its Call in Program::calls
+  Pc reconverge = kNoPc;  // where the sides of a branch meet: its immediate
+                          // post-dominator
+  Pc pc = 0;
+  Flow flow = Flow::kNext;
+  bool guarded = false;
+  bool negated = false;  // the guard
+  uint8_t variant = 0;
+  uint8_t elements = 1;
+  uint8_t address_bytes = 8;  // of the register that holds the address
+  MemorySpace space = MemorySpace::kGeneric;
+  MemoryOrder order = MemoryOrder::kWeak;
+  uint8_t members = 0;  // of kWarpSync: the operand that names them
+  WholeNumber to;       // of a cvt: its result
+  WholeNumber from;     // and source
+};
+
+// Where a memory operation has its address.
+inline constexpr size_t kAddress = 4;
+
+// Bytes of a function's parameter or result in its frame of local memory.
+struct FrameVariable {
+  uint32_t offset = 0;
+  uint32_t bytes = 0;
+};
+
+// What the hardware's library does (there is no PTX of it).
+enum class Builtin : uint8_t {
+  kNone,
+  kPrintf,
+  kAssertFail,
+  // EDGE's wait-release barrier (thesis 5.4.3): gpu_daemon/kernels/wait_release.cuh.
+  kWaitThreads,
+  kReleaseThreads,
+};
+
+struct ProgramFunction {
+  std::string_view name;
+  bool is_entry = false;
+  Pc entry = 0;
+  Pc end = 0;                // one past its last operation
+  uint32_t frame_bytes = 0;  // registers of a warp
+  uint32_t local_bytes = 0;  // of a thread, its parameters and results included
+  // 32-bit registers a thread that are live at once, in it and below it in its
+  // calls; what occupancy counts.
+  uint32_t registers = 0;
+  std::vector<FrameVariable> parameters;  // of a function that is called
+  std::vector<FrameVariable> results;
+  const ptx::Function* source = nullptr;
+  uint32_t static_shared_bytes = 0;
+};
+
+struct Call {
+  uint32_t function = 0;
+  Builtin builtin = Builtin::kNone;
+  std::vector<FrameVariable> arguments;  // of the caller's frame
+  std::vector<FrameVariable> results;
+};
+
+// What only a person or a timing model asks about an operation.
+struct OpInfo {
+  Semantics semantics;
+  std::string_view name;  // "ld.global.u32"
+  ptx::Location at;
+  uint32_t function = 0;
+  // Physical registers, 32 bits each, of what it reads and writes; predicates
+  // count from kPredicateRegisters. For scoreboards.
+  std::vector<uint16_t> reads;
+  std::vector<uint16_t> writes;
+};
+inline constexpr uint16_t kPredicateRegisters = 1 << 12;
+
+struct Program {
+  std::vector<Op> ops;
+  std::vector<OpInfo> info;  // of each of ops
+  std::vector<ProgramFunction> functions;
+  std::vector<Call> calls;
+  // 32 copies of each.
+  AlignedBytes constants;
+  std::shared_ptr<const ptx::Module> module;
+
+  const ProgramFunction* FindEntry(std::string_view name) const;
+};
+
+}  // namespace carillon::sim
+
+#endif  // CARILLON_SIM_EXEC_PROGRAM_H_

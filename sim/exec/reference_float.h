@@ -1,0 +1,81 @@
+// IEEE 754 by whole numbers, bit by bit: what tests compare with. Nothing here
+// uses the host's floating point.
+#ifndef CARILLON_SIM_EXEC_REFERENCE_FLOAT_H_
+#define CARILLON_SIM_EXEC_REFERENCE_FLOAT_H_
+
+#include <cstdint>
+
+#include "sim/exec/semantics.h"
+
+namespace carillon::sim {
+
+struct FloatFormat {
+  uint32_t bits;
+  int digits;          // of the significand, with the one that is not stored
+  int least_exponent;  // of a number that is not subnormal
+
+  uint64_t sign() const { return uint64_t{1} << (bits - 1); }
+  uint64_t infinity() const {
+    return (sign() - 1) >> (digits - 1) << (digits - 1);
+  }
+  // CUDA's, of an operation that has no result.
+  uint64_t nan() const {
+    return bits == 64 ? uint64_t{0xfff8} << 48 : sign() - 1;
+  }
+  bool IsNan(uint64_t x) const { return (x & ~sign()) > infinity(); }
+  bool IsSubnormal(uint64_t x) const {
+    const uint64_t magnitude = x & ~sign();
+    return magnitude != 0 && magnitude >> (digits - 1) == 0;
+  }
+  uint64_t Flushed(uint64_t x) const { return IsSubnormal(x) ? x & sign() : x; }
+  uint64_t one() const {
+    return static_cast<uint64_t>(1 - least_exponent) << (digits - 1);
+  }
+  // Of sources of which one is a NaN, in f64: the first, made quiet.
+  template <class Sources>
+  uint64_t NanOf(const Sources& sources) const {
+    for (const uint64_t x : sources) {
+      if (bits == 64 && IsNan(x)) return x | uint64_t{1} << 51;
+    }
+    return nan();
+  }
+};
+inline constexpr FloatFormat kF16{16, 11, -14};
+inline constexpr FloatFormat kF32{32, 24, -126};
+inline constexpr FloatFormat kF64{64, 53, -1022};
+
+// A finite number: fraction * 2^exponent.
+struct Unpacked {
+  bool negative = false;
+  uint64_t fraction = 0;
+  int exponent = 0;
+};
+Unpacked Unpack(uint64_t x, const FloatFormat& format);
+
+// (fraction, and if `more`, a part of 1) * 2^exponent, rounded.
+uint64_t RoundTo(const FloatFormat& format, bool negative,
+                 unsigned __int128 fraction, int exponent, bool more,
+                 Rounding rounding);
+
+uint64_t ReferenceMul(const FloatFormat& format, uint64_t a, uint64_t b,
+                      Rounding rounding);
+uint64_t ReferenceFma(const FloatFormat& format, uint64_t a, uint64_t b,
+                      uint64_t c, Rounding rounding);
+uint64_t ReferenceAdd(const FloatFormat& format, uint64_t a, uint64_t b,
+                      Rounding rounding);
+uint64_t ReferenceDiv(const FloatFormat& format, uint64_t a, uint64_t b,
+                      Rounding rounding);
+uint64_t ReferenceSqrt(const FloatFormat& format, uint64_t a,
+                       Rounding rounding);
+// Between formats.
+uint64_t ReferenceConvert(const FloatFormat& to, const FloatFormat& from,
+                          uint64_t a, Rounding rounding);
+// To a whole number, which saturates; NaN: 0.
+__int128 ReferenceWhole(const FloatFormat& from, uint64_t a, Rounding rounding,
+                        __int128 least, __int128 most);
+uint64_t ReferenceOfWhole(const FloatFormat& to, __int128 value,
+                          Rounding rounding);
+
+}  // namespace carillon::sim
+
+#endif  // CARILLON_SIM_EXEC_REFERENCE_FLOAT_H_

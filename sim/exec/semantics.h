@@ -1,0 +1,258 @@
+// What one instruction does, as data: the key under which its code is found.
+#ifndef CARILLON_SIM_EXEC_SEMANTICS_H_
+#define CARILLON_SIM_EXEC_SEMANTICS_H_
+
+#include <cstdint>
+
+#include "sim/ptx/module.h"
+
+namespace carillon::sim {
+
+// PTX ISA 9.7, one for each thing that it can do to values.
+enum class Operation : uint8_t {
+  // Any type.
+  kMove,
+  kSelect,        // selp
+  kSelectBySign,  // slct
+  kSetPredicate,  // setp
+  kSet,           // set
+  kConvert,       // cvt
+  kPack,          // mov {a, b}: the first is the least significant
+  kUnpack,
+  kReadSpecial,  // mov from %tid and its like; variant: Special
+  kIsInSpace,    // isspacep; variant: MemorySpace
+  // Numbers.
+  kAdd,
+  kSub,
+  kMul,  // of floats
+  kMulLow,
+  kMulHigh,
+  kMulWide,
+  kMadLow,
+  kMadHigh,
+  kMadWide,
+  kMul24Low,
+  kMul24High,
+  kMad24Low,
+  kMad24High,
+  kAddCarry,  // add.cc, addc, ...; variant: CarryUse
+  kSubCarry,
+  kMadLowCarry,
+  kMadHighCarry,
+  kSumOfDifferences,  // sad
+  kDiv,
+  kRem,
+  kAbs,
+  kNeg,
+  kMin,
+  kMax,
+  // Bits.
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kLogicalNot,  // cnot
+  kShiftLeft,
+  kShiftRight,
+  kFunnelLeft,  // shf; variant: 1 wraps, 0 clamps
+  kFunnelRight,
+  kPermute,       // prmt; variant: PermuteMode
+  kLogic3,        // lop3; variant: its truth table
+  kExtractField,  // bfe
+  kInsertField,   // bfi
+  kReverseBits,
+  kCountBits,
+  kCountLeadingZeros,
+  kFindLeadingBit,  // bfind; variant: 1 gives the shift amount
+  // Floats.
+  kFma,
+  kDivApprox,
+  kRcp,
+  kSqrt,
+  kRsqrt,
+  kSin,
+  kCos,
+  kLog2,
+  kExp2,
+  kTanh,
+  kCopySign,
+  kTestProperty,  // testp; variant: FloatProperty
+  // Memory.
+  kLoad,
+  kStore,
+  kAtomic,  // variant: AtomicOperation
+  kFence,
+  // Lanes of a warp among each other.
+  kShuffle,  // variant: ShuffleMode
+  kVote,     // variant: VoteMode
+  kMatchAny,
+  kMatchAll,
+  kReduce,  // redux; variant: AtomicOperation
+  kActiveMask,
+  // Control.
+  kBranch,
+  kCall,
+  kReturn,
+  kExit,
+  kTrap,
+  kBarrier,      // variant: BarrierMode
+  kWarpBarrier,  // bar.warp.sync
+  kSleep,
+  kNothing,  // a hint
+};
+
+enum class Rounding : uint8_t { kNearest, kZero, kDown, kUp };
+
+// Of floats: the ordered ones are false where there is a NaN.
+enum class Compare : uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNumbers,  // neither is a NaN
+  kNan,
+};
+enum class Combine : uint8_t { kNone, kAnd, kOr, kXor };
+
+enum CarryUse : uint8_t { kCarryIn = 1, kCarryOut = 2 };
+enum class PermuteMode : uint8_t {
+  kSelector,
+  kF4e,
+  kB4e,
+  kRc8,
+  kEcl,
+  kEcr,
+  kRc16
+};
+enum class FloatProperty : uint8_t {
+  kFinite,
+  kInfinite,
+  kNumber,
+  kNotANumber,
+  kNormal,
+  kSubnormal
+};
+enum class AtomicOperation : uint8_t {
+  kAdd,
+  kMin,
+  kMax,
+  kAnd,
+  kOr,
+  kXor,
+  kExchange,
+  kCompareAndSwap,
+  kIncrement,
+  kDecrement
+};
+enum class ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
+enum class VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
+enum class BarrierMode : uint8_t { kSync, kArrive, kCount, kAnd, kOr };
+enum class Special : uint8_t {
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kSmId,
+  kNsmId,
+  kGridId,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kClock,
+  kClockHi,
+  kClock64,
+  kGlobalTimer,
+  kGlobalTimerLo,
+  kGlobalTimerHi,
+  kDynamicSharedBytes,
+  kTotalSharedBytes,
+  // The address of a variable of the running function: Op::offset beyond where
+  // its frame begins.
+  kFrameAddress,
+};
+
+enum class MemorySpace : uint8_t {
+  kGeneric,
+  kGlobal,
+  kConst,
+  kShared,
+  kLocal,
+  kKernelParam
+};
+enum class MemoryOrder : uint8_t {
+  kWeak,
+  kRelaxed,
+  kAcquire,
+  kRelease,
+  kAcquireRelease,
+  kSequential
+};
+
+struct Semantics {
+  Operation operation = Operation::kNothing;
+  ptx::Type type = ptx::Type::kB32;
+  ptx::Type from = ptx::Type::kB32;  // cvt, set: of the source
+  Rounding rounding = Rounding::kNearest;
+  Compare compare = Compare::kEq;
+  Combine combine = Combine::kNone;
+  bool flush = false;     // .ftz
+  bool saturate = false;  // .sat
+  bool integral =
+      false;  // cvt to a float of integral value (.rni and the like)
+  bool keep_nan = false;  // min.NaN
+  uint8_t variant = 0;
+  // Of the registers that hold the result and, for cvt, the source: they may be
+  // wider than the types.
+  uint8_t register_bytes = 4;
+  uint8_t from_bytes = 4;
+  MemorySpace space = MemorySpace::kGeneric;
+  MemoryOrder order = MemoryOrder::kWeak;
+  uint8_t elements = 1;  // of a vector: 1, 2, 4
+};
+
+// Op::variant of a cvt, and of arithmetic that is not rounded to nearest: its
+// Rounding, and these.
+enum ModifierBits : uint8_t {
+  kRoundingBits = 3,
+  kFlushBit = 4,
+  kSaturateBit = 8,
+  kIntegralBit = 16,
+};
+uint8_t ModifierVariant(const Semantics& s);
+
+// A whole number's type, and the register that holds it: with its sign in all
+// bits above, if wider.
+struct WholeNumber {
+  uint8_t bits = 0;
+  bool is_signed = false;
+  uint8_t register_bytes = 0;
+};
+// A cvt's result and source. No bits: it is no whole number, or does not fit
+// into its register.
+WholeNumber ConvertTo(const Semantics& s);
+WholeNumber ConvertFrom(const Semantics& s);
+
+}  // namespace carillon::sim
+
+#endif  // CARILLON_SIM_EXEC_SEMANTICS_H_

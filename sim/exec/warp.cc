@@ -1,0 +1,638 @@
+#include "sim/exec/warp.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "fmt/format.h"
+#include "sim/exec/print.h"
+
+namespace carillon::sim {
+namespace {
+
+// Of calls within each other, and of a thread's local memory (CUDA's own
+// limit).
+constexpr size_t kDeepestCall = 4096;
+constexpr uint64_t kMostLocalBytes = 512 << 10;
+
+LaneMask FirstLanes(uint32_t count) {
+  return count >= kLanes ? kAllLanes : (LaneMask{1} << count) - 1;
+}
+
+}  // namespace
+
+std::string Describe(const Program& program, const Fault& fault) {
+  const OpInfo& info = program.info[fault.pc];
+  return fmt::format(
+      "{}: {}:{}: {}: {}; lane {} of warp {}, block ({}, {}, {})",
+      program.functions[info.function].name, program.module->file, info.at.line,
+      info.name, fault.what, fault.lane, fault.warp, fault.block.x,
+      fault.block.y, fault.block.z);
+}
+
+void Core::Prepare(const Program& program) {
+  auto now = memory->table();
+  if (now != segments) {
+    segments = std::move(now);
+    hints.clear();
+  }
+  if (hints.size() < program.ops.size()) {
+    hints.resize(program.ops.size(), SegmentTable::kNone);
+  }
+}
+
+void Warp::Start(const Launch& launch, Block* block, uint32_t index,
+                 Core* core) {
+  launch_ = &launch;
+  block_ = block;
+  index_ = index;
+  core_ = core;
+  const uint32_t first = index * kLanes;
+  live_ = FirstLanes(launch.block_threads() - first);
+  Dim3 at{first % launch.block.x, first / launch.block.x % launch.block.y,
+          first / launch.block.x / launch.block.y};
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    tid_[0][lane] = at.x;
+    tid_[1][lane] = at.y;
+    tid_[2][lane] = at.z;
+    if (++at.x < launch.block.x) continue;
+    at.x = 0;
+    if (++at.y < launch.block.y) continue;
+    at.y = 0;
+    ++at.z;
+  }
+  top_ = {launch.kernel->entry, kNoPc, live_};
+  state_ = State::kReady;
+  executed_ = 0;
+  carry = 0;
+  stack_.clear();
+  frames_.clear();
+  others_.clear();
+  frame_ = {.function = launch.kernel, .mask = live_};
+  registers_.Reset(0);
+  local_.Reset(0);
+  base_[1] = const_cast<std::byte*>(launch.program->constants.data());
+  EnterFrame();
+}
+
+// Room for what frame_'s function needs.
+void Warp::EnterFrame() {
+  registers_.Grow(frame_.registers + frame_.function->frame_bytes);
+  base_[0] = registers_.data() + frame_.registers;
+  const uint64_t local = frame_.local_base + frame_.function->local_bytes;
+  local_.Grow((local + 15) / 16 * 16 * kLanes);
+}
+
+void Warp::Fail(const Op& op, LaneMask lanes, std::string what) {
+  if (core_->fault) return;
+  core_->fault = Fault{
+      .what = std::move(what),
+      .pc = op.pc,
+      .lane = static_cast<uint32_t>(std::countr_zero(lanes | 1u << 31)),
+      .block = block_->index(),
+      .warp = index_,
+  };
+}
+
+// Operations after which the warp may be elsewhere, or wait.
+void Warp::Divert(const Op& op, LaneMask mask) {
+  switch (op.flow) {
+    case Flow::kCall:
+      DoCall(op, mask);
+      break;
+    case Flow::kReturn:
+      DoReturn(mask);
+      break;
+    case Flow::kExit:
+      DoExit(mask);
+      break;
+    case Flow::kBarrier:
+      Barrier(op, mask);
+      break;
+    case Flow::kWarpSync:
+      WarpSync(op, mask);
+      break;
+    case Flow::kYield:
+      Yield();
+      break;
+    default:
+      Fail(op, mask, "trapped");
+      break;
+  }
+}
+
+[[gnu::always_inline]] inline LaneMask Warp::Execute(const Op& op) {
+  LaneMask mask = top_.mask;
+  if (op.guarded) {
+    const LaneMask guard = Predicate(op.guard);
+    mask &= op.negated ? ~guard : guard;
+  }
+  if (op.flow <= Flow::kNextUnlessFault) [[likely]] {
+    if (mask != 0) {
+      op.handler(op, *this, mask);
+      if (op.flow == Flow::kNextUnlessFault && core_->fault) [[unlikely]]
+        return mask;
+    }
+    ++top_.pc;
+  } else if (op.flow == Flow::kBranch) {
+    Branch(mask, op);
+  } else {
+    ++top_.pc;
+    if (mask != 0) Divert(op, mask);
+    if (core_->fault) return mask;
+  }
+  if (top_.pc == top_.reconverge || top_.mask == 0) Reconverge();
+  return mask;
+}
+
+void Warp::Run(uint64_t& budget) {
+  const Op* const ops = launch_->program->ops.data();
+  uint64_t left = budget;
+  while (left != 0 && state_ == State::kReady) {
+    --left;
+    const Op& op = ops[top_.pc];
+    if (op.flow == Flow::kNextUnlessFault) steps_ = budget - left - 1;
+    Execute(op);
+    if (op.flow != Flow::kNext && core_->fault) [[unlikely]]
+      break;
+  }
+  executed_ += budget - left;
+  budget = left;
+}
+
+LaneMask Warp::Step() {
+  ++executed_;
+  return Execute(launch_->program->ops[top_.pc]);
+}
+
+void Warp::Branch(LaneMask taken, const Op& op) {
+  const LaneMask rest = top_.mask & ~taken;
+  if (rest == 0) {
+    top_.pc = op.target;
+    return;
+  }
+  const Pc next = top_.pc + 1;
+  if (taken == 0) {
+    top_.pc = next;
+    return;
+  }
+  const Pc meet = op.reconverge;
+  // Where they meet may be where those below wait already: then the lanes are
+  // in that entry, and a loop that they leave one by one takes no more room.
+  if (meet != top_.reconverge) {
+    stack_.push_back({meet, top_.reconverge, top_.mask});
+  }
+  const Entry there{op.target, meet, taken};
+  const Entry here{next, meet, rest};
+  if (next == meet) {
+    top_ = there;
+  } else {
+    if (op.target != meet) stack_.push_back(there);
+    top_ = here;
+  }
+}
+
+void Warp::Reconverge() {
+  for (;;) {
+    while (top_.pc == top_.reconverge) Pop();
+    // Its lanes have gone another way (Yield()).
+    if (top_.mask != 0 || state_ == State::kExited) return;
+    DropEmpty();
+  }
+}
+
+LaneMask Warp::ContextLanes() const {
+  LaneMask lanes = top_.mask;
+  for (const Entry& entry : stack_) lanes |= entry.mask;
+  return lanes;
+}
+
+void Warp::Restrict(LaneMask lanes) {
+  top_.mask &= lanes;
+  for (Entry& entry : stack_) entry.mask &= lanes;
+  frame_.mask &= lanes;
+  for (Frame& frame : frames_) frame.mask &= lanes;
+}
+
+Warp::Context Warp::Save() {
+  return {top_, std::move(stack_), frame_, std::move(frames_), false};
+}
+
+void Warp::Resume(Context context) {
+  top_ = context.top;
+  stack_ = std::move(context.stack);
+  frame_ = context.frame;
+  frames_ = std::move(context.frames);
+  base_[0] = registers_.data() + frame_.registers;
+}
+
+bool Warp::Rotate() {
+  for (size_t i = 0; i < others_.size(); ++i) {
+    if (others_[i].waits) continue;
+    Context next = std::move(others_[i]);
+    others_.erase(others_.begin() + static_cast<ptrdiff_t>(i));
+    Resume(std::move(next));
+    return true;
+  }
+  return false;
+}
+
+void Warp::Yield() {
+  const LaneMask mine = top_.mask;
+  const LaneMask rest = ContextLanes() & ~mine;
+  if (rest == 0 && others_.empty()) return;
+  if (rest != 0) {
+    const Context whole{top_, stack_, frame_, frames_, false};
+    Restrict(mine);
+    others_.push_back(Save());
+    Resume(whole);
+    Restrict(rest);
+    // On to where these lanes are: on another path, or back in a caller.
+    DropEmpty();
+    Reconverge();
+    return;
+  }
+  Context waiting = Save();
+  if (Rotate()) {
+    others_.push_back(std::move(waiting));
+  } else {
+    Resume(std::move(waiting));
+  }
+}
+
+bool Warp::Gather(const Op& op, LaneMask needed, LaneMask& mask) {
+  std::vector<Context*> there;
+  for (Context& other : others_) {
+    if (!other.waits || other.top.pc != op.pc ||
+        other.frame.registers != frame_.registers) {
+      continue;
+    }
+    there.push_back(&other);
+    mask |= other.top.mask;
+  }
+  if ((needed & ~mask) == 0) {
+    for (Context* const other : there) {
+      other->waits = false;
+      ++other->top.pc;
+    }
+    return true;
+  }
+  Context waiting = Save();
+  waiting.top.pc = op.pc;
+  waiting.waits = true;
+  if (Rotate()) {
+    others_.push_back(std::move(waiting));
+    return false;
+  }
+  Resume(std::move(waiting));
+  Fail(op, needed & ~mask,
+       fmt::format("lanes {:#010x} wait for lanes {:#010x} of the warp, which "
+                   "never come",
+                   mask, needed & ~mask));
+  return false;
+}
+
+// Behind the registers of the running function, and of what other contexts run.
+uint32_t Warp::EndOfFrames() const {
+  uint32_t end = frame_.registers + frame_.function->frame_bytes;
+  for (const Context& other : others_) {
+    end = std::max(end,
+                   other.frame.registers + other.frame.function->frame_bytes);
+  }
+  return end;
+}
+
+void Warp::WarpSync(const Op& op, LaneMask mask) {
+  if (!others_.empty()) {
+    const auto first = static_cast<uint32_t>(std::countr_zero(mask));
+    const LaneMask members = From<uint32_t>(op.operands[op.members])[first];
+    if (!Gather(op, members & live_, mask)) return;
+  }
+  op.handler(op, *this, mask);
+}
+
+bool Warp::DoCall(const Op& op, LaneMask mask) {
+  const Call& call = launch_->program->calls[op.target];
+  if (call.builtin != Builtin::kNone) return CallBuiltin(op, call, mask);
+  const ProgramFunction& callee = launch_->program->functions[call.function];
+  Frame frame{
+      .function = &callee,
+      .call = &call,
+      .depth = stack_.size() + 1,
+      .registers = EndOfFrames(),
+      .local_base =
+          (frame_.local_base + frame_.function->local_bytes + 15) / 16 * 16,
+      .mask = mask,
+  };
+  if (frames_.size() >= kDeepestCall ||
+      frame.local_base + callee.local_bytes > kMostLocalBytes) {
+    Fail(
+        op, mask,
+        fmt::format("the stack overflows: {} calls within each other, {} bytes "
+                    "of local memory a thread",
+                    frames_.size() + 1, frame.local_base + callee.local_bytes));
+    return false;
+  }
+  const uint64_t from = frame_.local_base;
+  frames_.push_back(frame_);
+  stack_.push_back(top_);
+  frame_ = frame;
+  EnterFrame();
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const FrameVariable& argument = call.arguments[i];
+    const FrameVariable& parameter = callee.parameters[i];
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      if ((mask >> lane & 1) == 0) continue;
+      for (uint32_t byte = 0; byte < parameter.bytes; ++byte) {
+        *Local(frame.local_base + parameter.offset + byte, lane) =
+            *Local(from + argument.offset + byte, lane);
+      }
+    }
+  }
+  top_ = {callee.entry, kNoPc, mask};
+  return true;
+}
+
+void Warp::DoReturn(LaneMask mask) {
+  if (frames_.empty()) return DoExit(mask);
+  top_.mask &= ~mask;
+  for (size_t i = frame_.depth; i < stack_.size(); ++i) {
+    stack_[i].mask &= ~mask;
+  }
+  DropEmpty();
+}
+
+void Warp::DoExit(LaneMask mask) {
+  live_ &= ~mask;
+  top_.mask &= ~mask;
+  for (Entry& entry : stack_) entry.mask &= ~mask;
+  DropEmpty();
+}
+
+// Goes on where lanes are left: on another path, or in a caller.
+void Warp::DropEmpty() {
+  while (top_.mask == 0) {
+    if (!frames_.empty() && stack_.size() == frame_.depth) {
+      const Frame callee = std::exchange(frame_, frames_.back());
+      frames_.pop_back();
+      base_[0] = registers_.data() + frame_.registers;
+      const LaneMask returned = callee.mask & live_;
+      for (size_t i = 0; i < callee.call->results.size(); ++i) {
+        const FrameVariable& to = callee.call->results[i];
+        const FrameVariable& from = callee.function->results[i];
+        for (uint32_t lane = 0; lane < kLanes; ++lane) {
+          if ((returned >> lane & 1) == 0) continue;
+          for (uint32_t byte = 0; byte < to.bytes; ++byte) {
+            *Local(frame_.local_base + to.offset + byte, lane) =
+                *Local(callee.local_base + from.offset + byte, lane);
+          }
+        }
+      }
+    }
+    if (stack_.empty()) {
+      if (live_ != 0) {
+        // Those that wait look again: fewer may be missing now.
+        if (!Rotate()) {
+          others_.front().waits = false;
+          Rotate();
+        }
+        continue;
+      }
+      state_ = State::kExited;
+      top_.reconverge = kNoPc;
+      block_->Exited(*this);
+      return;
+    }
+    Pop();
+  }
+}
+
+uint64_t Warp::Argument(const Call& call, size_t which, uint32_t lane) {
+  uint64_t value = 0;
+  const FrameVariable& at = call.arguments[which];
+  for (uint32_t byte = 0; byte < at.bytes && byte < 8; ++byte) {
+    value |= static_cast<uint64_t>(
+                 *Local(frame_.local_base + at.offset + byte, lane))
+             << (8 * byte);
+  }
+  return value;
+}
+
+bool Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
+  if (!AllAreHere(op, mask)) return false;
+  const auto first = static_cast<uint32_t>(std::countr_zero(mask));
+  const uint64_t barrier =
+      call.arguments.empty() ? 0 : Argument(call, 0, first);
+  for (uint32_t lane = first; lane < kLanes; ++lane) {
+    const bool other = (mask >> lane & 1) != 0 && !call.arguments.empty() &&
+                       Argument(call, 0, lane) != barrier;
+    if (barrier < kWaitReleaseBarriers && !other) continue;
+    Fail(op, LaneMask{1} << lane,
+         other ? "lanes of a warp wait at different wait-release barriers"
+               : fmt::format("wait-release barrier {}: there are {}", barrier,
+                             kWaitReleaseBarriers));
+    return false;
+  }
+  if (!block_->Wait(*this, static_cast<uint32_t>(barrier))) {
+    state_ = State::kWaits;
+  }
+  // It may have been the last that others waited for.
+  block_->WakeReleased();
+  return true;
+}
+
+bool Warp::ReleaseThreads(const Op& op, const Call& call, LaneMask mask) {
+  uint32_t barriers = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const uint64_t barrier =
+        call.arguments.empty() ? 0 : Argument(call, 0, lane);
+    if (barrier >= kWaitReleaseBarriers) {
+      Fail(op, LaneMask{1} << lane,
+           fmt::format("wait-release barrier {}: there are {}", barrier,
+                       kWaitReleaseBarriers));
+      return false;
+    }
+    barriers |= 1u << barrier;
+  }
+  for (uint32_t i = 0; i < kWaitReleaseBarriers; ++i) {
+    if (barriers >> i & 1) core_->releases.Release(i);
+  }
+  ++core_->writes;
+  return true;
+}
+
+bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
+  if (call.builtin == Builtin::kWaitThreads) return WaitThreads(op, call, mask);
+  if (call.builtin == Builtin::kReleaseThreads) {
+    return ReleaseThreads(op, call, mask);
+  }
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const ByteReader read = [&](DeviceAddress address, std::byte& byte) {
+      if (address - kLocalWindow < local_bytes()) {
+        byte = *Local(address - kLocalWindow, lane);
+        return true;
+      }
+      const auto found = core_->memory->At(address, 1);
+      if (found.ok()) byte = found->front();
+      return found.ok();
+    };
+    std::string text;
+    if (call.builtin == Builtin::kAssertFail) {
+      std::string why = "assertion failed: ";
+      if (!ReadText(read, Argument(call, 0, lane), why)) why += "(unreadable)";
+      Fail(op, LaneMask{1} << lane, why);
+      return false;
+    }
+    if (!Print(read, Argument(call, 0, lane), Argument(call, 1, lane), text)) {
+      Fail(op, LaneMask{1} << lane, fmt::format("printf: {}", text));
+      return false;
+    }
+    if (core_->printed != nullptr) *core_->printed += text;
+    if (!call.results.empty()) {
+      // As CUDA: how many arguments there were, or bytes; nobody looks.
+      *Local(frame_.local_base + call.results[0].offset, lane) = std::byte{0};
+    }
+  }
+  return true;
+}
+
+// All lanes that live, or it fails or they wait for each other.
+bool Warp::AllAreHere(const Op& op, LaneMask& mask) {
+  if (mask != live_ && !others_.empty() && !Gather(op, live_, mask)) {
+    return false;
+  }
+  if (mask == live_) return true;
+  Fail(op, live_ & ~mask,
+       fmt::format("barrier in divergence: lanes {:#010x} are there, and "
+                   "lanes {:#010x} of the warp on another path",
+                   mask, live_ & ~mask));
+  return false;
+}
+
+void Warp::Barrier(const Op& op, LaneMask mask) {
+  if (!AllAreHere(op, mask)) return;
+  const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
+  Block::Arrival arrival{
+      .barrier = From<uint32_t>(op.operands[1])[lane],
+      .threads = From<uint32_t>(op.operands[2])[lane],
+      .mode = static_cast<BarrierMode>(op.variant),
+  };
+  arrival.waits = arrival.mode != BarrierMode::kArrive;
+  arrival.lanes = static_cast<uint32_t>(std::popcount(mask));
+  if (arrival.waits && arrival.mode != BarrierMode::kSync) {
+    const LaneMask predicate = Predicate(op.operands[3]);
+    arrival.value = static_cast<uint32_t>(
+        std::popcount((op.offset != 0 ? ~predicate : predicate) & mask));
+  }
+  if (arrival.waits) {
+    state_ = State::kAtBarrier;
+    waiting_ = &op;
+    waiting_mask_ = mask;
+  }
+  std::string what;
+  if (!block_->Arrive(*this, arrival, what)) Fail(op, mask, std::move(what));
+}
+
+void Warp::Release(uint32_t result) {
+  state_ = State::kReady;
+  switch (static_cast<BarrierMode>(waiting_->variant)) {
+    case BarrierMode::kCount: {
+      uint32_t* const to = To<uint32_t>(waiting_->operands[0]);
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        if (waiting_mask_ >> lane & 1) to[lane] = result;
+      }
+      break;
+    }
+    case BarrierMode::kAnd:
+    case BarrierMode::kOr:
+      SetPredicate(waiting_->operands[0], waiting_mask_,
+                   result != 0 ? kAllLanes : 0);
+      break;
+    default:
+      break;
+  }
+}
+
+void Block::Start(const Launch& launch, const Dim3& index, Core* core) {
+  index_ = index;
+  barriers_ = {};
+  shared_bytes_ = launch.shared_bytes();
+  shared_.Reset(shared_bytes_);
+  warps_used_ = launch.block_warps();
+  live_warps_ = warps_used_;
+  live_ = warps_used_ >= 64 ? ~uint64_t{0} : (uint64_t{1} << warps_used_) - 1;
+  while (warps_.size() < warps_used_) warps_.emplace_back();
+  for (uint32_t i = 0; i < warps_used_; ++i) {
+    warps_[i].Start(launch, this, i, core);
+  }
+  wait_release_.Start(&core->releases, live_);
+}
+
+bool Block::Wait(const Warp& warp, uint32_t barrier) {
+  return wait_release_.Wait(barrier, uint64_t{1} << warp.index());
+}
+
+void Block::WakeReleased() {
+  for (uint64_t left = wait_release_.Wake(); left != 0; left &= left - 1) {
+    warps_[static_cast<size_t>(std::countr_zero(left))].Release();
+  }
+}
+
+bool Block::Arrive(Warp& warp, const Arrival& arrival, std::string& what) {
+  if (arrival.barrier >= kBarriers) {
+    what =
+        fmt::format("barrier {}: a block has {}", arrival.barrier, kBarriers);
+    return false;
+  }
+  if (arrival.threads % kLanes != 0) {
+    what = fmt::format("a barrier for {} threads: must be a multiple of {}",
+                       arrival.threads, kLanes);
+    return false;
+  }
+  BarrierState& barrier = barriers_[arrival.barrier];
+  const uint64_t bit = uint64_t{1} << warp.index();
+  if (barrier.arrived == 0) {
+    barrier.threads = arrival.threads;
+    barrier.mode = arrival.mode;
+  } else if (barrier.threads != arrival.threads) {
+    what = fmt::format(
+        "barrier {} for {} threads, where others wait for {} threads",
+        arrival.barrier, arrival.threads, barrier.threads);
+    return false;
+  }
+  if (arrival.mode != BarrierMode::kArrive) barrier.mode = arrival.mode;
+  barrier.warps |= bit;
+  if (arrival.waits) barrier.waiting |= bit;
+  barrier.arrived += kLanes;
+  barrier.lanes += arrival.lanes;
+  barrier.trues += arrival.value;
+  ReleaseIfComplete(barrier);
+  return true;
+}
+
+void Block::Exited(Warp& warp) {
+  --live_warps_;
+  live_ &= ~(uint64_t{1} << warp.index());
+  wait_release_.Exited(uint64_t{1} << warp.index());
+  WakeReleased();
+  for (BarrierState& barrier : barriers_) {
+    if (barrier.arrived != 0) ReleaseIfComplete(barrier);
+  }
+}
+
+void Block::ReleaseIfComplete(BarrierState& barrier) {
+  const bool complete = barrier.threads == 0
+                            ? (live_ & ~barrier.warps) == 0
+                            : barrier.arrived >= barrier.threads;
+  if (!complete) return;
+  const BarrierState done = std::exchange(barrier, {});
+  uint32_t result = done.trues;
+  if (done.mode == BarrierMode::kAnd) result = done.trues == done.lanes;
+  for (uint32_t i = 0; i < warps_used_; ++i) {
+    if (done.waiting >> i & 1) warps_[i].Release(result);
+  }
+}
+
+}  // namespace carillon::sim

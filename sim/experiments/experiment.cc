@@ -1,0 +1,77 @@
+#include "sim/experiments/experiment.h"
+
+#include <utility>
+
+#include "fmt/format.h"
+#include "sim/experiments/figures.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+constexpr Experiment kExperiments[] = {
+    {"fig1", "Launch and scheduling latency together", &Fig12Jobs, &Fig1},
+    {"fig11", "Preemption latency of an event's warp", &Fig11Jobs, &Fig11},
+    {"fig12", "Scheduling latency of events: draining and preemption",
+     &Fig12Jobs, &Fig12},
+    {"fig13",
+     "Slowdowns of events and backgrounds: draining, reservation, preemption",
+     &Fig13Jobs, &Fig13},
+    {"beyond",
+     "Dynamic reservation with preemption beside Fig. 13's static ways",
+     &BeyondJobs, &Beyond},
+    {"th5.9", "Cycles in which a warp's context is free", &Th5_9Jobs, &Th5_9},
+    {"th5.10", "Use of the register file", &Th5_9Jobs, &Th5_10},
+    {"th5.13", "IPC of backgrounds beside interrupts", &Th5_13Jobs, &Th5_13},
+    {"th5.14", "CONV1's IPC beside reserved SMs and blocks", &Th5_14Jobs,
+     &Th5_14},
+    {"th5.15", "Run time of the interrupt routine, its code kept or not",
+     &Th5_15Jobs, &Th5_15},
+    {"th5.16", "CONV1 and memcached: priorities and reservations", &Th5_16Jobs,
+     &Th5_16},
+    {"th5.17",
+     "Global loads of persistent blocks: wait-release barrier, polling",
+     &Th5_17Jobs, &Th5_17},
+    {"th5.18",
+     "Warp instructions of persistent blocks: wait-release barrier, polling",
+     &Th5_17Jobs, &Th5_18},
+};
+
+}  // namespace
+
+std::span<const Experiment> Experiments() { return kExperiments; }
+
+Job MakeJob(std::string name, const ExperimentOptions& options) {
+  Job job;
+  job.name = std::move(name);
+  job.seed = options.seed;
+  if (options.quick) {
+    job.size = Size::kSmall;
+    // Small workloads would not fill more.
+    job.overrides.emplace_back("sm.count", "2");
+  }
+  return job;
+}
+
+Job IsolatedJob(std::string_view background, const ExperimentOptions& options) {
+  Job job = MakeJob(fmt::format("isolated/{}", background), options);
+  job.background = background;
+  return job;
+}
+
+std::span<const std::string_view> FigureBackgrounds(
+    const ExperimentOptions& options) {
+  static constexpr std::string_view kAll[] = {"CONV1", "MM", "BP", "BFS"};
+  return options.quick ? std::span(kAll).subspan(1, 2) : std::span(kAll);
+}
+
+std::span<const std::string_view> FigureEvents(
+    const ExperimentOptions& options) {
+  static constexpr std::string_view kAll[] = {"IPv4", "IPv6", "MemC", "IPSec"};
+  return options.quick ? std::span(kAll).subspan(1, 2) : std::span(kAll);
+}
+
+uint32_t EventRegisters(std::string_view event) {
+  return event == "IPv4" || event == "IPv6" ? 16 : 0;
+}
+
+}  // namespace carillon::sim::figures

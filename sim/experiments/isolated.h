@@ -1,0 +1,47 @@
+// A workload alone on a GPU.
+#ifndef CARILLON_SIM_EXPERIMENTS_ISOLATED_H_
+#define CARILLON_SIM_EXPERIMENTS_ISOLATED_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "sim/exec/memory.h"
+#include "sim/experiments/background.h"
+#include "sim/experiments/event_kernel.h"
+#include "sim/timing/config.h"
+#include "sim/timing/statistics.h"
+
+namespace carillon::sim::figures {
+
+struct IsolatedRun {
+  // From the first launch at the GPU to the last one's end; of events, one's
+  // run in the mean, from its first warp's start.
+  timing::Cycle cycles = 0;
+  uint64_t warp_instructions = 0;
+  uint32_t launches = 0;
+  timing::Statistics statistics;
+
+  double ipc() const {
+    return static_cast<double>(warp_instructions) /
+           static_cast<double>(statistics.cycles);
+  }
+};
+
+// Both start the workload by the seed, and check what came out. Errors: those
+// of Check() and of what executes.
+absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
+                                        Background& background,
+                                        const Memory& memory, uint32_t seed);
+// `events` one after the other, each in the next slot.
+absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
+                                        EventKernel& event,
+                                        const Memory& memory, uint32_t seed,
+                                        uint32_t events);
+
+// The same without time: warp instructions.
+absl::StatusOr<uint64_t> RunFunctionally(Background& background,
+                                         const Memory& memory, uint32_t seed);
+
+}  // namespace carillon::sim::figures
+
+#endif  // CARILLON_SIM_EXPERIMENTS_ISOLATED_H_

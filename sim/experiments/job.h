@@ -1,0 +1,95 @@
+// One run of an experiment: a background kernel on a GPU, with events that
+// arrive meanwhile, and what was seen of both. Jobs are independent of each
+// other, and the same job gives the same result.
+#ifndef CARILLON_SIM_EXPERIMENTS_JOB_H_
+#define CARILLON_SIM_EXPERIMENTS_JOB_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+#include "sim/experiments/background.h"
+#include "sim/timing/config.h"
+#include "sim/timing/timeline.h"
+
+namespace carillon::sim::figures {
+
+using Json = nlohmann::ordered_json;
+// Keys of a configuration and what they are instead: {"edge.path", "warp"}.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// Time goes by in ticks, each U(least, most) cycles after the one before. A
+// tick rings an event, unless `concurrent` events are under way: then it waits
+// until one has ended, and the next tick counts from there.
+struct Arrivals {
+  timing::Cycle least = 0;
+  timing::Cycle most = 0;
+  uint32_t concurrent = 1;
+};
+
+struct Job {
+  std::string name;  // "fig12/CONV1/IPv4/preemption/2"
+  Overrides overrides;
+  std::string background;  // none: events alone, one after the other
+  uint32_t runs = 1;       // of the background, one after the other
+  // After which a background that events do not let end is given up; 0: never.
+  timing::Cycle most_cycles = 0;
+  // One of EventKernelNames(), "null" (which ends at once), "busy" (which takes
+  // `busy_steps` in each thread), "routine" (an interrupt's, which takes as many
+  // turns of its loop and launches nothing), or none.
+  std::string event;
+  uint64_t busy_steps = 0;
+  // Each tick raises an interrupt, whose routine rings the event.
+  bool interrupts = false;
+  // Take the event's place and registers, but end at once.
+  bool skip_body = false;
+  uint32_t registers = 0;  // of an event's thread; 0: what its kernel needs
+  Arrivals arrivals;
+  uint32_t events = 16;  // without a background
+  // Persistent blocks instead of all that: "poll", "wait" or "targeted", with
+  // `events` tasks, arrivals.least cycles apart, and an interrupt for each
+  // `coalesce` of them (persistent_job.h).
+  std::string persistent;
+  uint32_t coalesce = 1;
+  Size size = Size::kFull;
+  uint32_t seed = 1;
+};
+
+// All that the result depends on, but for the program.
+Json ToJson(const Job& job);
+
+// A configuration with other values. Errors: InvalidArgument (a key that there
+// is not, a value that it cannot have).
+absl::StatusOr<timing::Config> Override(const timing::Config& config,
+                                        const Overrides& overrides);
+
+struct JobControl {
+  // Set by another thread: the job ends with Cancelled.
+  const std::atomic<bool>* cancelled = nullptr;
+  // Receives what happens, of a background with events.
+  timing::Timeline* timeline = nullptr;
+};
+
+// {"cycles" (null: most_cycles passed), "launches", "warp_instructions" (of the
+//  background),
+//  "events": {"rung", "completed", "places": {"free": 3, ...}, "reselections",
+//             "saved", and lists of cycles, one an event:
+//             "scheduling": from its arrival to its first warp's start,
+//             "preemption": from its victim's selection to the empty pipeline,
+//                           of those that took a victim's place,
+//             "turnaround": from its arrival to its end;
+//             with interrupts also "routine": from the first warp of the
+//             interrupt's routine to its end},
+//  "statistics": totals of all SMs}
+// Errors: those of what executes, DataLoss (a wrong output).
+absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& config,
+                            const JobControl& control = {});
+
+}  // namespace carillon::sim::figures
+
+#endif  // CARILLON_SIM_EXPERIMENTS_JOB_H_

@@ -1,0 +1,306 @@
+#include "sim/experiments/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "sim/experiments/run_jobs.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+using ::testing::HasSubstr;
+
+timing::Config Table2() { return *timing::LoadConfig("edge_table2"); }
+
+Job SmallJob(const char* name) {
+  Job job;
+  job.name = name;
+  job.size = Size::kSmall;
+  job.background = "MM";
+  job.overrides = {{"sm.count", "1"}, {"edge.path", "tb_scheduler"}};
+  return job;
+}
+
+Job WithEvents(const char* name, const char* event) {
+  Job job = SmallJob(name);
+  job.event = event;
+  job.arrivals = {100, 300, 3};
+  return job;
+}
+
+TEST(Override, ChangesWhatItNamesAndNothingElse) {
+  const timing::Config base = Table2();
+  const auto changed = Override(
+      base, {{"edge.path", "tb_scheduler"}, {"costs.float.div.latency", "77"}});
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  auto expected = timing::Values(base);
+  for (auto& [key, value] : expected) {
+    if (key == "edge.path") value = "tb_scheduler";
+    if (key == "costs.float.div.latency") value = "77";
+  }
+  EXPECT_EQ(timing::Values(*changed), expected);
+  EXPECT_EQ(changed->name, "edge_table2");
+}
+
+TEST(Override, SaysWhatThereIsNot) {
+  EXPECT_THAT(Override(Table2(), {{"edge.paths", "warp"}}).status().ToString(),
+              HasSubstr("edge.paths: no configuration has such a key"));
+  EXPECT_THAT(Override(Table2(), {{"edge.path", "air"}}).status().ToString(),
+              HasSubstr("edge.path"));
+}
+
+TEST(RunJob, AloneItIsTheIsolatedRun) {
+  const auto result = RunJob(SmallJob("alone"), Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->contains("events"));
+  EXPECT_EQ((*result)["launches"], 1);
+  EXPECT_GT((*result)["cycles"], 300);
+  EXPECT_EQ((*result)["warp_instructions"],
+            (*result)["statistics"]["instructions"]);
+  // The SM's time ends with the background.
+  EXPECT_EQ((*result)["statistics"]["sm_cycles"], (*result)["cycles"]);
+}
+
+TEST(RunJob, EveryEventIsRungCheckedAndLogged) {
+  for (const char* event : {"IPv4", "MemC", "IPSec", "null", "busy"}) {
+    Job job = WithEvents("events", event);
+    job.busy_steps = 10;
+    job.runs = 2;
+    const auto result = RunJob(job, Table2());
+    ASSERT_TRUE(result.ok()) << event << ": " << result.status();
+    const Json& events = (*result)["events"];
+    const auto rung = events["rung"].get<size_t>();
+    EXPECT_GT(rung, 3u) << event;
+    EXPECT_EQ(events["completed"], rung);
+    EXPECT_EQ(events["scheduling"].size(), rung);
+    const auto turnaround =
+        events["turnaround"].get<std::vector<timing::Cycle>>();
+    EXPECT_EQ(turnaround.size(), rung);
+    EXPECT_EQ((*result)["launches"], 2);
+    uint64_t placed = 0;
+    for (const auto& [place, count] : events["places"].items()) {
+      placed += count.get<uint64_t>();
+    }
+    EXPECT_EQ(placed, rung);
+  }
+}
+
+TEST(RunJob, NoMoreEventsThanAllowedAreUnderWay) {
+  // With all of time's ticks at once, one event after the other.
+  Job job = WithEvents("one", "IPSec");
+  job.arrivals = {1, 1, 1};
+  const auto one = RunJob(job, Table2());
+  ASSERT_TRUE(one.ok()) << one.status();
+  timing::Cycle together = 0;
+  for (const Json& cycles : (*one)["events"]["turnaround"]) {
+    together += cycles.get<timing::Cycle>();
+  }
+  const auto turnaround = (*one)["events"]["turnaround"].back();
+  EXPECT_LE(together, (*one)["cycles"].get<timing::Cycle>() +
+                          turnaround.get<timing::Cycle>());
+}
+
+TEST(RunJob, ATickThatWaitedRingsWithTheEnd) {
+  // So as many as are allowed are nearly always under way.
+  Job job = WithEvents("full", "IPv4");
+  job.arrivals = {1, 1, 2};
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  timing::Cycle together = 0;
+  for (const Json& cycles : (*result)["events"]["turnaround"]) {
+    together += cycles.get<timing::Cycle>();
+  }
+  const double under_way =
+      static_cast<double>(together) / (*result)["cycles"].get<double>();
+  EXPECT_GT(under_way, 1.7);
+}
+
+TEST(RunJob, ASkippedEventEndsAtOnce) {
+  Job job = WithEvents("skip", "MemC");
+  const auto whole = RunJob(job, Table2());
+  job.skip_body = true;
+  const auto skipped = RunJob(job, Table2());
+  ASSERT_TRUE(whole.ok() && skipped.ok());
+  const auto least = [](const Json& result) {
+    const auto cycles =
+        result["events"]["turnaround"].get<std::vector<timing::Cycle>>();
+    return *std::ranges::min_element(cycles);
+  };
+  EXPECT_GT(least(*whole), 20 * least(*skipped));
+}
+
+TEST(RunJob, TheSameJobGivesTheSameResult) {
+  const Job job = WithEvents("same", "IPv6");
+  const auto first = RunJob(job, Table2());
+  const auto second = RunJob(job, Table2());
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(*first, *second);
+  Job other = job;
+  other.seed = 2;
+  EXPECT_NE(*RunJob(other, Table2()), *first);
+}
+
+TEST(RunJob, EventsAloneGoOneByOne) {
+  Job job = SmallJob("isolated");
+  job.background.clear();
+  job.event = "IPv4";
+  job.events = 5;
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)["launches"], 5);
+  EXPECT_GT((*result)["cycles"], 500);
+}
+
+TEST(RunJob, ABackgroundThatTakesTooLongIsGivenUp) {
+  Job job = WithEvents("starved", "null");
+  job.most_cycles = 2000;
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE((*result)["cycles"].is_null());
+  EXPECT_EQ((*result)["statistics"]["sm_cycles"], 2000);
+  EXPECT_GT((*result)["events"]["completed"], 0);
+  EXPECT_EQ((*result)["events"]["completed"], (*result)["events"]["rung"]);
+}
+
+TEST(RunJob, AnInterruptsRoutineRingsTheEvent) {
+  Job job = WithEvents("interrupts", "IPv4");
+  job.interrupts = true;
+  const auto result = RunJob(job, Table2());
+  ASSERT_TRUE(result.ok()) << result.status();
+  const Json& events = (*result)["events"];
+  const auto rung = events["rung"].get<size_t>();
+  EXPECT_GT(rung, 3u);
+  EXPECT_EQ(events["routine"].size(), rung);
+  EXPECT_EQ(events["turnaround"].size(), rung);
+  // By the TB scheduler, whichever way the routine took.
+  EXPECT_EQ(events["places"]["TB scheduler"], rung);
+}
+
+TEST(RunJob, ARoutineTakesAsLongAsItIsTold) {
+  const auto median = [](Job job, uint64_t turns) {
+    job.busy_steps = turns;
+    job.events = 9;
+    const auto result = RunJob(job, Table2());
+    EXPECT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)["events"]["completed"], (*result)["events"]["rung"]);
+    auto cycles =
+        (*result)["events"]["routine"].get<std::vector<timing::Cycle>>();
+    std::ranges::sort(cycles);
+    return cycles[cycles.size() / 2];
+  };
+  Job alone = SmallJob("alone");
+  alone.background.clear();
+  alone.event = "routine";
+  const timing::Cycle none = median(alone, 0);
+  const timing::Cycle some = median(alone, 100);
+  EXPECT_GT(some, none + 500);
+  EXPECT_NEAR(static_cast<double>(median(alone, 200) - some),
+              static_cast<double>(some - none), 20);
+  // Others are in its way.
+  EXPECT_GT(median(WithEvents("beside", "routine"), 100), some);
+}
+
+TEST(RunJob, PersistentBlocksDoAllTheirTasks) {
+  Job job;
+  job.overrides = {{"sm.count", "2"}};
+  job.events = 64;
+  job.arrivals.least = 50;
+  job.coalesce = 8;
+  const auto run = [&](const char* persistent) {
+    job.persistent = persistent;
+    return RunJob(job, Table2());
+  };
+  const auto poll = run("poll");
+  const auto wait = run("wait");
+  ASSERT_TRUE(poll.ok() && wait.ok()) << poll.status() << wait.status();
+  EXPECT_EQ((*wait)["tasks"], 64);
+  EXPECT_EQ((*wait)["interrupts"], 8);
+  EXPECT_EQ((*poll)["interrupts"], 0);
+  EXPECT_LT((*wait)["global_loads"], (*poll)["global_loads"]);
+  EXPECT_EQ(run("sleep").status().message(),
+            "'sleep': persistent blocks poll, wait or are targeted");
+  job.coalesce = 0;
+  EXPECT_EQ(run("wait").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(RunJob, CanBeCancelled) {
+  const std::atomic<bool> cancelled = true;
+  EXPECT_EQ(RunJob(SmallJob("c"), Table2(), {.cancelled = &cancelled})
+                .status()
+                .code(),
+            absl::StatusCode::kCancelled);
+}
+
+class Pool : public testing::Test {
+ protected:
+  Pool()
+      : folder_(testing::TempDir() + "/figures_" + std::to_string(getpid())) {
+    options_.cache = folder_;
+    options_.threads = 2;
+    options_.progress = [this](const JobProgress& progress) {
+      seen_.push_back(progress.job.name + (progress.cached ? " cached" : ""));
+      EXPECT_EQ(progress.done, seen_.size());
+    };
+  }
+  ~Pool() override { std::filesystem::remove_all(folder_); }
+
+  const std::string folder_;
+  RunJobsOptions options_;
+  std::vector<std::string> seen_;
+};
+
+TEST_F(Pool, RunsEachJobOnceAndNotAgain) {
+  const std::vector<Job> jobs = {SmallJob("a/1"), WithEvents("b", "IPv4"),
+                                 SmallJob("a/1")};
+  const auto first = RunJobs(jobs, Table2(), options_);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->size(), 2u);
+  EXPECT_THAT(seen_, testing::UnorderedElementsAre("a/1", "b"));
+  EXPECT_EQ(first->at("b"), *RunJob(jobs[1], Table2()));
+
+  seen_.clear();
+  const auto second = RunJobs(jobs, Table2(), options_);
+  ASSERT_TRUE(second.ok());
+  EXPECT_THAT(seen_, testing::UnorderedElementsAre("a/1 cached", "b cached"));
+  EXPECT_EQ(*second, *first);
+
+  // Another GPU, another job of the same name: nothing to be taken.
+  seen_.clear();
+  timing::Config other = Table2();
+  other.l1.latency += 1;
+  Job changed = jobs[1];
+  changed.seed = 9;
+  ASSERT_TRUE(RunJobs({jobs[0]}, other, options_).ok());
+  seen_.clear();
+  ASSERT_TRUE(RunJobs({changed}, Table2(), options_).ok());
+  EXPECT_THAT(seen_, testing::ElementsAre("b"));
+}
+
+TEST_F(Pool, AFileThatIsBrokenIsRunAgain) {
+  ASSERT_TRUE(RunJobs({SmallJob("a")}, Table2(), options_).ok());
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    std::filesystem::resize_file(entry.path(), 100);
+  }
+  seen_.clear();
+  ASSERT_TRUE(RunJobs({SmallJob("a")}, Table2(), options_).ok());
+  EXPECT_THAT(seen_, testing::ElementsAre("a"));
+}
+
+TEST_F(Pool, NamesTheJobThatFails) {
+  Job bad = SmallJob("bad");
+  bad.background = "none";
+  const auto result = RunJobs({bad, SmallJob("good")}, Table2(), options_);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(result.status().ToString(),
+              HasSubstr("bad: no background kernel 'none'"));
+}
+
+}  // namespace
+}  // namespace carillon::sim::figures

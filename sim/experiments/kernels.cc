@@ -1,0 +1,88 @@
+#include "sim/experiments/kernels.h"
+
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/kernels/own_kernels_ptx.h"
+#include "sim/experiments/figure_kernels_ptx.h"
+#include "sim/lower/lower.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+using Modules = std::vector<std::shared_ptr<const ptx::Module>>;
+
+absl::StatusOr<Modules> ParseModules() {
+  const std::pair<std::span<const std::byte>, const char*> files[] = {
+      {FigureKernelsPtx(), "figure_kernels.ptx"},
+      {kernels::OwnKernelsPtx(), "kernels.ptx"}};
+  Modules modules;
+  for (const auto& [bytes, name] : files) {
+    auto module = ptx::ParseModule(
+        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+        name);
+    if (!module.ok()) return module.status();
+    modules.push_back(std::make_shared<const ptx::Module>(*std::move(module)));
+  }
+  return modules;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Memory* memory) {
+  // Parsed once for all, as many runs need them.
+  static const absl::StatusOr<Modules> modules = ParseModules();
+  if (!modules.ok()) return modules.status();
+  std::unique_ptr<Kernels> kernels(new Kernels(memory));
+  for (const auto& module : *modules) {
+    auto program = Lower(module, memory);
+    if (!program.ok()) return program.status();
+    kernels->programs_.push_back(*std::move(program));
+  }
+  return kernels;
+}
+
+Kernels::Code Kernels::Find(const simt::KernelInfo& kernel) const {
+  const std::string name = fmt::format("carillon_{}", kernel.name);
+  Code code;
+  for (const auto& program : programs_) {
+    code = {program.get(), program->FindEntry(name)};
+    if (code.function != nullptr) break;
+  }
+  assert(code.function != nullptr);
+  return code;
+}
+
+Launch Kernels::Make(const simt::KernelInfo& kernel, const Dim3& grid,
+                     const Dim3& block, std::span<const std::byte> args,
+                     const Array<uint32_t>& status) const {
+  assert(kernel.args_size == args.size());
+  const Code code = Find(kernel);
+  // The PTX has shared memory as `extern __shared__`.
+  Launch launch{.program = code.program,
+                .kernel = code.function,
+                .grid = grid,
+                .block = block,
+                .dynamic_shared_bytes = kernel.static_shared_bytes};
+  const size_t at = (args.size() + 7) / 8 * 8;
+  launch.parameters.resize(at + sizeof(DeviceAddress));
+  std::memcpy(launch.parameters.data(), args.data(), args.size());
+  std::memcpy(launch.parameters.data() + at, &status.address,
+              sizeof(DeviceAddress));
+  return launch;
+}
+
+Kernels::Allocation Kernels::AllocateBytes(size_t bytes,
+                                           const std::string& name) {
+  if (!status_.ok()) return {};
+  const auto address = memory_->Allocate(bytes, name);
+  if (!address.ok()) {
+    status_ = address.status();
+    return {};
+  }
+  return {*address, *memory_->At(*address, bytes)};
+}
+
+}  // namespace carillon::sim::figures

@@ -1,0 +1,58 @@
+#include "sim/experiments/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace carillon::sim::figures {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Optional;
+
+TEST(Metrics, TheTailIsTheMeanOfTheTopTwentieth) {
+  std::vector<double> values;
+  for (int i = 1; i <= 40; ++i) values.push_back(i);
+  EXPECT_THAT(Tail(values), Optional(39.5));
+  EXPECT_THAT(Mean(values), Optional(20.5));
+  // Of few it is the largest.
+  EXPECT_THAT(Tail({3, 9, 4}), Optional(9));
+  // One more than 20 makes two.
+  values.resize(21);
+  EXPECT_THAT(Tail(values), Optional(20.5));
+}
+
+TEST(Metrics, NothingComesOfNothing) {
+  EXPECT_EQ(Mean({}), std::nullopt);
+  EXPECT_EQ(Tail({}), std::nullopt);
+  EXPECT_EQ(Ratio(std::nullopt, 2), std::nullopt);
+  EXPECT_EQ(Ratio(2, 0), std::nullopt);
+  EXPECT_THAT(Ratio(3, 2), Optional(1.5));
+  EXPECT_EQ(Number(std::nullopt), nullptr);
+  EXPECT_EQ(Number(std::nan("")), nullptr);
+}
+
+TEST(Metrics, AnttCountsEachEventAndTheBackgroundOnce) {
+  EXPECT_DOUBLE_EQ(Antt(3, 2.0, 6.0), 3.0);
+  EXPECT_DOUBLE_EQ(Antt(0, 100.0, 1.5), 1.5);
+}
+
+TEST(Metrics, NumbersHaveThreeDigitsThatMatter) {
+  EXPECT_EQ(Number(0.012345), 0.0123);
+  EXPECT_EQ(Number(2.3456), 2.35);
+  EXPECT_EQ(Number(-115.72), -116.0);
+  EXPECT_EQ(Number(917947.4), 917947.0);
+  EXPECT_EQ(Number(0.0), 0.0);
+}
+
+TEST(Metrics, SamplesAreThoseOfAllResults) {
+  const Json a{{"events", {{"scheduling", {1, 2}}}}};
+  const Json b{{"events", {{"scheduling", {5}}}}};
+  const std::vector<const Json*> both = {&a, &b};
+  EXPECT_THAT(Samples(both, "/events/scheduling"), ElementsAre(1, 2, 5));
+}
+
+}  // namespace
+}  // namespace carillon::sim::figures

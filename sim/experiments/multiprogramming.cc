@@ -1,0 +1,305 @@
+// Fig. 13: whole backgrounds beside streams of events; and beyond it, dynamic
+// reservation.
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string>
+
+#include "fmt/format.h"
+#include "sim/experiments/figures.h"
+#include "sim/experiments/metrics.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+struct Rate {
+  const char* name;
+  Arrivals short_events, long_events;  // IPv4, IPv6; MemC, IPSec
+};
+constexpr Rate kRates[] = {
+    {"low", {1015, 1015, 2}, {12000, 12000, 2}},
+    {"high", {150, 150, 32}, {1500, 1500, 16}},
+};
+
+struct Way {
+  const char* figure;  // the first that has it
+  const char* name;
+  const char* path;
+  uint32_t reserve_sms;
+  bool dynamic = false;
+};
+constexpr Way kWays[] = {
+    {"fig13", "draining", "tb_scheduler", 0},
+    {"fig13", "reservation", "tb_scheduler", 8},
+    {"fig13", "preemption", "warp", 0},
+    {"beyond", "reservation of 4", "tb_scheduler", 4},
+    {"beyond", "dynamic + preemption", "warp", 8, true},
+};
+constexpr std::span<const Way> kPaperWays = std::span(kWays).first(3);
+constexpr const Way& kDynamic = kWays[4];
+
+std::string NameOf(const Rate& rate, std::string_view background,
+                   std::string_view event, const Way& way) {
+  std::string name = fmt::format("{}/{}/{}/{}/{}", way.figure, rate.name,
+                                 background, event, way.name);
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+std::string IsolatedName(std::string_view event) {
+  return fmt::format("isolated/{}", event);
+}
+
+// Of one rate and way, over all pairs.
+struct Averages {
+  std::vector<double> event, background, antt, memc;
+};
+using AveragesOf = std::map<std::string, Averages>;  // "low/draining"
+
+const Averages& Find(const AveragesOf& averages, const Rate& rate,
+                     const Way& way) {
+  return averages.at(fmt::format("{}/{}", rate.name, way.name));
+}
+
+std::vector<Job> JobsOf(std::span<const Way> ways,
+                        const ExperimentOptions& options) {
+  std::vector<Job> jobs;
+  for (const std::string_view background : FigureBackgrounds(options)) {
+    jobs.push_back(IsolatedJob(background, options));
+  }
+  for (const std::string_view event : FigureEvents(options)) {
+    Job job = MakeJob(IsolatedName(event), options);
+    job.event = event;
+    jobs.push_back(std::move(job));
+  }
+  for (const Rate& rate : kRates) {
+    for (const std::string_view background : FigureBackgrounds(options)) {
+      for (const std::string_view event : FigureEvents(options)) {
+        for (const Way& way : ways) {
+          Job job = MakeJob(NameOf(rate, background, event, way), options);
+          job.background = background;
+          job.event = event;
+          job.registers = EventRegisters(event);
+          job.arrivals = event == "IPv4" || event == "IPv6" ? rate.short_events
+                                                            : rate.long_events;
+          job.overrides.emplace_back("edge.path", way.path);
+          if (way.reserve_sms != 0) {
+            job.overrides.emplace_back(
+                "edge.reserve_sms",
+                options.quick ? "1" : std::to_string(way.reserve_sms));
+          }
+          if (way.dynamic) {
+            job.overrides.emplace_back("edge.reservation", "dynamic");
+          }
+          jobs.push_back(std::move(job));
+        }
+      }
+    }
+  }
+  return jobs;
+}
+
+// A table for each rate, of every pair.
+Json TablesOf(const Results& results, const ExperimentOptions& options,
+              std::span<const Way> ways, AveragesOf* averages) {
+  Json tables = Json::array();
+  for (const Rate& rate : kRates) {
+    Json rows = Json::array();
+    for (const std::string_view background : FigureBackgrounds(options)) {
+      const double alone =
+          results.at(fmt::format("isolated/{}", background))["cycles"]
+              .get<double>();
+      for (const std::string_view event : FigureEvents(options)) {
+        const double event_alone =
+            results.at(IsolatedName(event))["cycles"].get<double>();
+        for (const Way& way : ways) {
+          const Json* const result =
+              &results.at(NameOf(rate, background, event, way));
+          const std::vector<double> turnarounds =
+              Samples({&result, 1}, "/events/turnaround");
+          const auto cycles = (*result)["cycles"].get<double>();
+          const double slowdown = cycles / alone;
+          const auto event_slowdown = Ratio(Mean(turnarounds), event_alone);
+          std::optional<double> antt;
+          Averages& average =
+              (*averages)[fmt::format("{}/{}", rate.name, way.name)];
+          average.background.push_back(slowdown);
+          if (event_slowdown.has_value()) {
+            antt = Antt(static_cast<double>(turnarounds.size()),
+                        *event_slowdown, slowdown);
+            average.event.push_back(*event_slowdown);
+            average.antt.push_back(*antt);
+            if (event == "MemC") average.memc.push_back(*event_slowdown);
+          }
+          rows.push_back({background, event, way.name, turnarounds.size(),
+                          Number(Mean(turnarounds)), Number(event_slowdown),
+                          cycles, Number(slowdown), Number(antt)});
+        }
+      }
+    }
+    tables.push_back(
+        {{"title", fmt::format("{} event rate", rate.name)},
+         {"columns",
+          {"background", "event", "way", "events", "cycles of an event",
+           "slowdown", "cycles of the background", "slowdown", "ANTT"}},
+         {"rows", rows}});
+  }
+  return tables;
+}
+
+// What a column of such a table shows, a bar for each way.
+enum Column { kEventSlowdown = 5, kBackgroundSlowdown = 7, kAntt = 8 };
+Json PanelOf(const Json& table, std::span<const Way> ways, Column column,
+             std::string title, bool log) {
+  Json groups = Json::array();
+  Json bars = Json::array();
+  for (const Way& way : ways) {
+    bars.push_back({{"label", way.name}, {"values", Json::array()}});
+  }
+  size_t way = 0;
+  for (const Json& row : table["rows"]) {
+    if (way == 0) {
+      groups.push_back(fmt::format("{}\n{}", row[0].get<std::string>(),
+                                   row[1].get<std::string>()));
+    }
+    bars[way]["values"].push_back(row[column]);
+    way = (way + 1) % ways.size();
+  }
+  return {{"title", std::move(title)},
+          {"log", log},
+          {"groups", groups},
+          {"bars", bars}};
+}
+
+Json Conditions(const char* reservation) {
+  return {
+      "low: at most 2 events at once, a tick every 1,015 cycles (IPv4, IPv6) "
+      "or 12,000 (MemC, IPSec); high: at most 32, every 150, or 16, every "
+      "1,500; a tick that finds all of them under way waits for one's end",
+      "slowdown: mean cycles over those alone, the wait for a place "
+      "included; one run of the background; averages over pairs of event and "
+      "background",
+      reservation, kRegistersCondition, kLayersCondition};
+}
+
+}  // namespace
+
+std::vector<Job> Fig13Jobs(const ExperimentOptions& options) {
+  return JobsOf(kPaperWays, options);
+}
+
+Json Fig13(const Results& results, const ExperimentOptions& options) {
+  AveragesOf averages;
+  const Json tables = TablesOf(results, options, kPaperWays, &averages);
+  Json panels = Json::array();
+  for (size_t i = 0; i < std::size(kRates); ++i) {
+    panels.push_back(PanelOf(
+        tables[i], kPaperWays, kEventSlowdown,
+        fmt::format("slowdown of events, {} rate", kRates[i].name), true));
+    panels.push_back(
+        PanelOf(tables[i], kPaperWays, kBackgroundSlowdown,
+                fmt::format("slowdown of backgrounds, {} rate", kRates[i].name),
+                false));
+  }
+
+  Json summary = Json::array();
+  const auto compare = [&](const char* what, double paper,
+                           const std::vector<double>& of,
+                           const std::vector<double>& to) {
+    summary.push_back(
+        SummaryRow(what, "x", paper, Number(Ratio(Mean(of), Mean(to)))));
+  };
+  const Averages& low_d = Find(averages, kRates[0], kWays[0]);
+  const Averages& low_r = Find(averages, kRates[0], kWays[1]);
+  const Averages& low_p = Find(averages, kRates[0], kWays[2]);
+  const Averages& high_d = Find(averages, kRates[1], kWays[0]);
+  const Averages& high_r = Find(averages, kRates[1], kWays[1]);
+  const Averages& high_p = Find(averages, kRates[1], kWays[2]);
+  compare("low: events, preemption over draining", 1.3, low_d.event,
+          low_p.event);
+  compare("low: events, reservation over preemption", 2.3, low_p.event,
+          low_r.event);
+  compare("low: backgrounds, preemption over reservation", 1.3,
+          low_r.background, low_p.background);
+  compare("high: events, preemption over draining", 1.4, high_d.event,
+          high_p.event);
+  compare("high: events, preemption over reservation", 2.8, high_r.event,
+          high_p.event);
+  compare("high: backgrounds, draining over preemption", 1.3, high_p.background,
+          high_d.background);
+  compare("high: backgrounds, reservation over preemption", 1.2,
+          high_p.background, high_r.background);
+  compare("high: ANTT, preemption over draining", 1.4, high_d.antt,
+          high_p.antt);
+  compare("high: ANTT, preemption over reservation", 2.7, high_r.antt,
+          high_p.antt);
+  const double kMemcPaper[] = {37, 109, 48};
+  for (size_t i = 0; i < kPaperWays.size(); ++i) {
+    summary.push_back(SummaryRow(
+        fmt::format("high: MemC's slowdown, {}", kWays[i].name), "x",
+        kMemcPaper[i], Number(Mean(Find(averages, kRates[1], kWays[i]).memc))));
+  }
+  return {{"conditions",
+           Conditions("reservation: 8 of the 16 SMs take events only")},
+          {"tables", tables},
+          {"summary", summary},
+          {"panels", panels}};
+}
+
+std::vector<Job> BeyondJobs(const ExperimentOptions& options) {
+  return JobsOf(kWays, options);
+}
+
+Json Beyond(const Results& results, const ExperimentOptions& options) {
+  AveragesOf averages;
+  Json tables = TablesOf(results, options, kWays, &averages);
+  Json panels = Json::array();
+  Json rows = Json::array();
+  Json groups = Json::array();
+  Json bars = Json::array();
+  for (const Way& way : kWays) {
+    bars.push_back({{"label", way.name}, {"values", Json::array()}});
+  }
+  Json summary = Json::array();
+  for (size_t i = 0; i < std::size(kRates); ++i) {
+    const Rate& rate = kRates[i];
+    for (const char* what : {"events", "backgrounds", "ANTT"}) {
+      groups.push_back(fmt::format("{} rate\n{}", rate.name, what));
+    }
+    const auto dynamic = Mean(Find(averages, rate, kDynamic).antt);
+    for (size_t w = 0; w < std::size(kWays); ++w) {
+      const Averages& average = Find(averages, rate, kWays[w]);
+      const Json event = Number(Mean(average.event));
+      const Json background = Number(Mean(average.background));
+      const Json antt = Number(Mean(average.antt));
+      rows.push_back({rate.name, kWays[w].name, event, background, antt});
+      for (const Json& value : {event, background, antt}) {
+        bars[w]["values"].push_back(value);
+      }
+      if (&kWays[w] == &kDynamic) continue;
+      summary.push_back(
+          SummaryRow(fmt::format("{}: ANTT, {} over {}", rate.name,
+                                 kDynamic.name, kWays[w].name),
+                     "x", Json(), Number(Ratio(Mean(average.antt), dynamic))));
+    }
+    panels.push_back(PanelOf(tables[i], kWays, kAntt,
+                             fmt::format("ANTT, {} rate", rate.name), false));
+  }
+  tables.insert(tables.begin(), Json{{"title", "Averages over all pairs"},
+                                     {"columns",
+                                      {"rate", "way", "slowdown of events",
+                                       "slowdown of backgrounds", "ANTT"}},
+                                     {"rows", rows}});
+  panels.insert(panels.begin(), Json{{"title", "averages over all pairs"},
+                                     {"log", false},
+                                     {"groups", groups},
+                                     {"bars", bars}});
+  return {{"conditions",
+           Conditions("reservation: 8 of the 16 SMs take events only, or 4; "
+                      "dynamic: at most 8, as many as the load asks for; "
+                      "events preempt where these have no room")},
+          {"tables", tables},
+          {"summary", summary},
+          {"panels", panels}};
+}
+
+}  // namespace carillon::sim::figures

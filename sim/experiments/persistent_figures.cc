@@ -1,0 +1,117 @@
+// Figs. 5.17 and 5.18 of the thesis: persistent blocks that wait at a
+// wait-release barrier, beside those that poll.
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "sim/experiments/figures.h"
+#include "sim/experiments/metrics.h"
+
+namespace carillon::sim::figures {
+namespace {
+
+// Turns of the host's empty loop between tasks.
+constexpr uint32_t kDelays[] = {0, 50, 100};
+// The host's side is none of the model, so its speed is assumed: two stores to
+// the queue and the doorbell take 30 ns, a turn of a loop that is not optimized
+// 3 ns (gem5's 2 GHz, 6 cycles); at 700 MHz:
+constexpr uint32_t kPushCycles = 21;
+constexpr double kTurnCycles = 2.1;
+
+struct Way {
+  const char* label;
+  const char* persistent;
+  uint32_t coalesce;
+};
+constexpr Way kWays[] = {{"PT", "poll", 1},
+                         {"WRB-1", "wait", 1},
+                         {"WRB-8", "wait", 8},
+                         {"WRB-32", "wait", 32},
+                         {"targeted", "targeted", 1}};
+
+std::string NameOf(const Way& way, uint32_t delay) {
+  return fmt::format("th5.17/{}/{}", way.label, delay);
+}
+
+Json Figure(const Results& results, const char* counter, const char* what,
+            Json summary) {
+  Json rows = Json::array();
+  Json groups = Json::array();
+  Json bars = Json::array();
+  for (const uint32_t delay : kDelays)
+    groups.push_back(fmt::format("{}", delay));
+  for (const Way& way : kWays) {
+    Json values = Json::array();
+    for (const uint32_t delay : kDelays) {
+      const Json& result = results.at(NameOf(way, delay));
+      const double ratio =
+          result[counter].get<double>() /
+          results.at(NameOf(kWays[0], delay))[counter].get<double>();
+      rows.push_back({way.label, delay, result[counter], result["cycles"],
+                      result["interrupts"], Number(ratio)});
+      values.push_back(Number(ratio));
+    }
+    if (way.coalesce == 1 && std::string_view(way.label) == "PT") continue;
+    bars.push_back({{"label", way.label}, {"values", values}});
+  }
+  return {
+      {"conditions",
+       {"16 blocks of a warp, one on each SM, 2,048 empty tasks in turn; an "
+        "interrupt for every 1, 8 or 32 releases all blocks",
+        fmt::format("the host pushes a task every {} cycles, and {} more for "
+                    "each turn of its delay: an assumption",
+                    kPushCycles, kTurnCycles),
+        "targeted, which the thesis leaves open: an interrupt for each task, "
+        "which goes to its block's SM and barrier only"}},
+      {"tables",
+       {{{"title", what},
+         {"columns",
+          {"way", "delay", "count", "cycles", "interrupts", "to PT"}},
+         {"rows", rows}}}},
+      {"summary", std::move(summary)},
+      {"panels",
+       {{{"title", fmt::format("{}, relative to PT, by launch delay", what)},
+         {"log", false},
+         {"groups", groups},
+         {"bars", bars}}}}};
+}
+
+Json RatioAt(const Results& results, const Way& way, uint32_t delay,
+             const char* counter) {
+  return Number(results.at(NameOf(way, delay))[counter].get<double>() /
+                results.at(NameOf(kWays[0], delay))[counter].get<double>());
+}
+
+}  // namespace
+
+std::vector<Job> Th5_17Jobs(const ExperimentOptions& options) {
+  std::vector<Job> jobs;
+  for (const Way& way : kWays) {
+    for (const uint32_t delay : kDelays) {
+      Job job = MakeJob(NameOf(way, delay), options);
+      job.persistent = way.persistent;
+      job.coalesce = way.coalesce;
+      job.events = options.quick ? 256 : 2048;
+      job.arrivals.least =
+          kPushCycles + static_cast<uint32_t>(kTurnCycles * delay);
+      job.arrivals.most = job.arrivals.least;
+      jobs.push_back(std::move(job));
+    }
+  }
+  return jobs;
+}
+
+Json Th5_17(const Results& results, const ExperimentOptions&) {
+  return Figure(results, "global_loads", "global loads",
+                {SummaryRow("global loads, WRB-8 to PT, delay 0", "x", 0.8,
+                            RatioAt(results, kWays[2], 0, "global_loads"))});
+}
+
+Json Th5_18(const Results& results, const ExperimentOptions&) {
+  return Figure(
+      results, "warp_instructions", "dynamic warp instructions",
+      {SummaryRow("warp instructions, WRB-1 to PT, delay 0", "x", 13.7,
+                  RatioAt(results, kWays[1], 0, "warp_instructions"))});
+}
+
+}  // namespace carillon::sim::figures

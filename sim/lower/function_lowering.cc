@@ -1,0 +1,460 @@
+#include "sim/lower/function_lowering.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "sim/exec/handlers.h"
+
+namespace carillon::sim {
+namespace {
+
+using Kind = ptx::Operand::Kind;
+
+constexpr std::array<uint32_t, 4> kSlotBytes = {sizeof(LaneMask), kLanes * 2,
+                                                kLanes * 4, kLanes * 8};
+
+// 32-bit ones. A GPU has 255 and keeps the rest in local memory; here they stay
+// registers.
+constexpr uint32_t kMostRegisters = 1 << 14;
+
+}  // namespace
+
+FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
+                                   const Placement& placement,
+                                   Constants* constants, Program* program)
+    : module_(module),
+      index_(function),
+      function_(module.functions[function]),
+      placement_(placement),
+      places_(placement.functions[function]),
+      constants_(constants),
+      program_(program),
+      flow_(ptx::AnalyzeControlFlow(function_)),
+      registers_(ptx::AllocateRegisters(function_, flow_)) {
+  // The widest first, so that all are aligned.
+  uint32_t at = 0;
+  for (size_t kind = 4; kind-- > 0;) {
+    class_base_[kind] = at;
+    at += registers_.count[kind] * kSlotBytes[kind];
+  }
+  ProgramFunction& to = program_->functions[index_];
+  to.frame_bytes = (at + 63) / 64 * 64;
+  to.registers = registers_.pressure;
+}
+
+absl::Status FunctionLowering::Run() {
+  entry_ = static_cast<Pc>(program_->ops.size());
+  if (registers_.pressure > kMostRegisters) {
+    Fail(function_.at,
+         fmt::format("'{}' needs {} registers a thread: the limit "
+                     "is {}",
+                     function_.name, registers_.pressure, kMostRegisters));
+    return error_;
+  }
+  for (uint32_t i = 0; i < function_.body.size(); ++i) {
+    const Instruction& instruction = function_.body[i];
+    Begin(instruction);
+    const Lowerer lower = LowererOf(instruction.opcode);
+    if (lower == nullptr) {
+      Fail(instruction.at,
+           fmt::format("instruction '{}' is not supported", instruction.name),
+           Refusal::kUnsupported);
+    } else {
+      (this->*lower)(instruction);
+    }
+    if (failed()) return error_;
+    program_->ops.push_back(op_);
+    program_->info.push_back(std::move(info_));
+  }
+  // The text's end leaves the function, too.
+  Instruction end;
+  end.name = "ret";
+  end.opcode = "ret";
+  end.at = function_.body.empty() ? function_.at : function_.body.back().at;
+  Begin(end);
+  LowerLeave(end);
+  program_->ops.push_back(op_);
+  program_->info.push_back(std::move(info_));
+  ProgramFunction& to = program_->functions[index_];
+  to.entry = entry_;
+  to.end = static_cast<Pc>(program_->ops.size());
+  return error_;
+}
+
+void FunctionLowering::Fail(ptx::Location at, std::string what,
+                            Refusal refusal) {
+  if (failed()) return;
+  const std::string text =
+      fmt::format("{}:{}:{}: {}", module_.file, at.line, at.column, what);
+  error_ = refusal == Refusal::kUnsupported ? absl::UnimplementedError(text)
+                                            : absl::InvalidArgumentError(text);
+}
+
+bool FunctionLowering::OperandCount(const Instruction& i, size_t least,
+                                    size_t most) {
+  const size_t count = i.operands.size();
+  if (count >= least && count <= most) return true;
+  Fail(i.at, least == most ? fmt::format("{} takes {} operands, not {}", i.name,
+                                         least, count)
+                           : fmt::format("{} takes {} to {} operands, not {}",
+                                         i.name, least, most, count));
+  return false;
+}
+
+uint32_t FunctionLowering::BytesOfRegister(const Operand& operand) const {
+  return ptx::BytesOf(function_.registers[operand.index].type);
+}
+
+Slot FunctionLowering::SlotOf(uint32_t reg) const {
+  const auto kind =
+      static_cast<size_t>(ptx::ClassOf(function_.registers[reg].type));
+  return Slot::Register(class_base_[kind] +
+                        registers_.place[reg] * kSlotBytes[kind]);
+}
+
+Slot FunctionLowering::Result(const Operand& operand, uint32_t bytes,
+                              Sink sink) {
+  if (operand.kind == Kind::kSink && sink == Sink::kAllowed) return Slot();
+  if (operand.kind != Kind::kRegister) {
+    Fail(operand.at,
+         fmt::format("'{}' is no register to write to", operand.name));
+    return Slot();
+  }
+  const Type type = function_.registers[operand.index].type;
+  if (type == Type::kPred || ptx::BytesOf(type) != bytes) {
+    Fail(operand.at, fmt::format("register '{}' is .{}, the instruction's "
+                                 "result has {} bits",
+                                 operand.name, ptx::NameOf(type), 8 * bytes));
+  }
+  return SlotOf(operand.index);
+}
+
+Slot FunctionLowering::PredicateResult(const Operand& operand, Sink sink) {
+  if (operand.kind == Kind::kSink && sink == Sink::kAllowed) return Slot();
+  if (operand.kind != Kind::kRegister ||
+      function_.registers[operand.index].type != Type::kPred) {
+    Fail(operand.at,
+         fmt::format("'{}' is no predicate register", operand.name));
+    return Slot();
+  }
+  return SlotOf(operand.index);
+}
+
+Slot FunctionLowering::Source(const Operand& operand, Type type) {
+  switch (operand.kind) {
+    case Kind::kRegister: {
+      const Type declared = function_.registers[operand.index].type;
+      if ((declared == Type::kPred) != (type == Type::kPred) ||
+          ptx::BytesOf(declared) != ptx::BytesOf(type)) {
+        Fail(operand.at,
+             fmt::format("register '{}' is .{}, the instruction wants .{}",
+                         operand.name, ptx::NameOf(declared),
+                         ptx::NameOf(type)));
+      }
+      return SlotOf(operand.index);
+    }
+    case Kind::kImmediate:
+      if (type == Type::kPred) {
+        return constants_->Predicate(operand.value != 0);
+      }
+      return constants_->Value(ptx::BytesOf(type), ImmediateAs(operand, type));
+    case Kind::kSpecial:
+      Fail(operand.at, fmt::format("special register '{}' is read by mov only",
+                                   operand.name));
+      return Slot();
+    default:
+      Fail(operand.at, fmt::format("'{}' is neither a register nor a constant",
+                                   operand.name));
+      return Slot();
+  }
+}
+
+Slot FunctionLowering::PredicateSource(const Operand& operand, bool* negated) {
+  const Slot slot = Source(operand, Type::kPred);
+  if (operand.negated && negated == nullptr) {
+    Fail(operand.at, "'!' is not for this operand");
+  }
+  if (negated != nullptr) *negated = operand.negated;
+  return slot;
+}
+
+uint64_t FunctionLowering::ImmediateAs(const Operand& operand, Type type) {
+  if (!operand.is_float) {
+    // A whole number for a float is its value.
+    if (type == Type::kF32) {
+      return std::bit_cast<uint32_t>(
+          static_cast<float>(static_cast<int64_t>(operand.value)));
+    }
+    if (type == Type::kF64) {
+      return std::bit_cast<uint64_t>(
+          static_cast<double>(static_cast<int64_t>(operand.value)));
+    }
+    return operand.value;
+  }
+  const uint32_t bytes = ptx::BytesOf(type);
+  if (operand.is_single) {
+    if (type == Type::kF64) {
+      return std::bit_cast<uint64_t>(static_cast<double>(
+          std::bit_cast<float>(static_cast<uint32_t>(operand.value))));
+    }
+    if (bytes == 4) return operand.value;
+  } else {
+    if (bytes == 8) return operand.value;
+    if (bytes == 4) {
+      return std::bit_cast<uint32_t>(
+          static_cast<float>(std::bit_cast<double>(operand.value)));
+    }
+  }
+  Fail(operand.at, fmt::format("the floating-point constant '{}' does not fit "
+                               "type .{}",
+                               operand.name, ptx::NameOf(type)));
+  return 0;
+}
+
+FunctionLowering::Location FunctionLowering::Locate(const Operand& operand) {
+  Location location;
+  const ptx::Variable& variable = operand.of_module
+                                      ? module_.variables[operand.index]
+                                      : function_.variables[operand.index];
+  location.address = operand.of_module ? placement_.of_module[operand.index]
+                                       : places_.variables[operand.index];
+  switch (variable.space) {
+    case ptx::Space::kConst:
+      location.space = MemorySpace::kConst;
+      break;
+    case ptx::Space::kGlobal:
+      location.space = MemorySpace::kGlobal;
+      break;
+    case ptx::Space::kShared:
+      location.space = MemorySpace::kShared;
+      break;
+    case ptx::Space::kLocal:
+      location.space = MemorySpace::kLocal;
+      location.in_frame = true;
+      break;
+    case ptx::Space::kParam: {
+      // A kernel's own; others are places in the frame.
+      const bool own =
+          function_.is_entry && operand.index < function_.parameters.size();
+      location.space = own ? MemorySpace::kKernelParam : MemorySpace::kLocal;
+      location.in_frame = !own;
+      break;
+    }
+  }
+  if (operand.of_module && variable.space == ptx::Space::kLocal) {
+    Fail(operand.at, "local variables of a module are not supported",
+         Refusal::kUnsupported);
+  }
+  return location;
+}
+
+FrameVariable FunctionLowering::InFrame(const Operand& operand) {
+  if (operand.kind != Kind::kVariable || operand.of_module ||
+      function_.variables[operand.index].space != ptx::Space::kParam ||
+      !Locate(operand).in_frame) {
+    Fail(operand.at,
+         fmt::format("'{}': what is passed to a function must be a .param "
+                     "variable",
+                     operand.name),
+         Refusal::kUnsupported);
+    return {};
+  }
+  return {static_cast<uint32_t>(places_.variables[operand.index]),
+          static_cast<uint32_t>(function_.variables[operand.index].bytes)};
+}
+
+void FunctionLowering::Address(const Operand& operand, bool is_param) {
+  if (operand.kind != Kind::kAddress) {
+    Fail(operand.at, fmt::format("'{}' is no address", operand.name));
+    return;
+  }
+  op_.operands[kAddress] = Slot::Constant(0);
+  op_.offset = operand.offset;
+  op_.address_bytes = 8;
+  switch (operand.base) {
+    case Kind::kRegister: {
+      const uint32_t bytes = BytesOfRegister(operand);
+      if (bytes != 4 && bytes != 8) {
+        Fail(operand.at, fmt::format("register '{}' has {} bits: an address "
+                                     "has 32 or 64",
+                                     operand.name, 8 * bytes));
+        return;
+      }
+      op_.operands[kAddress] = SlotOf(operand.index);
+      op_.address_bytes = static_cast<uint8_t>(bytes);
+      if (is_param && !function_.is_entry) op_.space = MemorySpace::kLocal;
+      return;
+    }
+    case Kind::kVariable: {
+      const Location location = Locate(operand);
+      const bool other = is_param
+                             ? location.space != MemorySpace::kKernelParam &&
+                                   !location.in_frame
+                             : location.space != op_.space;
+      if (op_.space == MemorySpace::kGeneric) {
+        if (location.space == MemorySpace::kShared) {
+          op_.offset += static_cast<int64_t>(kSharedWindow);
+        } else if (location.space != MemorySpace::kGlobal &&
+                   location.space != MemorySpace::kConst) {
+          Fail(operand.at, fmt::format("'{}' needs the space that it lies in",
+                                       operand.name));
+        }
+      } else if (other) {
+        Fail(operand.at,
+             fmt::format("'{}' lies in another space", operand.name));
+      } else {
+        op_.space = location.space;
+      }
+      op_.offset += static_cast<int64_t>(location.address);
+      return;
+    }
+    case Kind::kImmediate:
+      op_.offset += static_cast<int64_t>(operand.value);
+      return;
+    default:
+      Fail(operand.at, fmt::format("'{}' is no address", operand.name));
+  }
+}
+
+void FunctionLowering::Begin(const Instruction& instruction) {
+  op_ = Op();
+  op_.pc = static_cast<Pc>(program_->ops.size());
+  info_ = OpInfo();
+  info_.name = instruction.name;
+  info_.at = instruction.at;
+  info_.function = index_;
+  if (instruction.guard) {
+    op_.guarded = true;
+    op_.negated = instruction.guard->negated;
+    op_.guard = SlotOf(instruction.guard->reg);
+  }
+  const ptx::RegisterUse use = ptx::UseOf(instruction);
+  const auto add = [&](uint32_t reg, std::vector<uint16_t>& to) {
+    const auto place = static_cast<uint16_t>(registers_.place[reg]);
+    const auto wide = static_cast<uint16_t>(2 * registers_.count[3]);
+    switch (ptx::ClassOf(function_.registers[reg].type)) {
+      case ptx::RegisterClass::kPredicate:
+        to.push_back(kPredicateRegisters + place);
+        break;
+      case ptx::RegisterClass::k64:
+        to.push_back(static_cast<uint16_t>(2 * place));
+        to.push_back(static_cast<uint16_t>(2 * place + 1));
+        break;
+      case ptx::RegisterClass::k32:
+        to.push_back(static_cast<uint16_t>(wide + place));
+        break;
+      case ptx::RegisterClass::k16:
+        to.push_back(static_cast<uint16_t>(wide + registers_.count[2] + place));
+        break;
+    }
+  };
+  for (const uint32_t reg : use.reads) add(reg, info_.reads);
+  for (const uint32_t reg : use.writes) add(reg, info_.writes);
+}
+
+void FunctionLowering::TakeType(Suffixes& suffixes) {
+  if (const auto type = suffixes.TakeType()) {
+    s_.type = *type;
+  } else {
+    Fail(info_.at, fmt::format("{} has no type", info_.name));
+  }
+}
+
+void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
+  if (failed()) return;
+  if (!suffixes.left().empty()) {
+    Fail(info_.at,
+         fmt::format("{}: '.{}' is not supported", info_.name,
+                     fmt::join(suffixes.left(), ".")),
+         Refusal::kUnsupported);
+    return;
+  }
+  op_.flow = flow;
+  s_.space = op_.space;
+  s_.order = op_.order;
+  if (flow != Flow::kNext && flow != Flow::kNextUnlessFault &&
+      flow != Flow::kWarpSync) {
+    return;
+  }
+  if (s_.rounding != Rounding::kNearest) op_.variant = ModifierVariant(s_);
+  op_.handler = FindHandler(s_);
+  if (op_.handler == nullptr) {
+    Fail(info_.at, fmt::format("instruction '{}' is not supported", info_.name),
+         Refusal::kUnsupported);
+  }
+}
+
+void FunctionLowering::Plain(const Instruction& i, Suffixes& suffixes,
+                             Operation operation, uint32_t sources) {
+  s_.operation = operation;
+  if (!OperandCount(i, sources + 1, sources + 1)) return;
+  op_.operands[0] = s_.type == Type::kPred
+                        ? PredicateResult(i.operands[0])
+                        : Result(i.operands[0], ptx::BytesOf(s_.type));
+  for (uint32_t n = 1; n <= sources; ++n) {
+    op_.operands[n] = Source(i.operands[n], s_.type);
+  }
+  Finish(suffixes);
+}
+
+const std::map<std::string_view, FunctionLowering::Lowerer>&
+FunctionLowering::Lowerers() {
+  using F = FunctionLowering;
+  static const std::map<std::string_view, Lowerer> kLowerers = {
+      {"abs", &F::LowerMinMax},      {"activemask", &F::LowerActiveMask},
+      {"add", &F::LowerAddSub},      {"addc", &F::LowerAddSub},
+      {"and", &F::LowerLogic},       {"atom", &F::LowerAtomic},
+      {"bar", &F::LowerBarrier},     {"barrier", &F::LowerBarrier},
+      {"bfe", &F::LowerField},       {"bfi", &F::LowerField},
+      {"bfind", &F::LowerCount},     {"bra", &F::LowerBranch},
+      {"brev", &F::LowerWhole},      {"call", &F::LowerCall},
+      {"clz", &F::LowerCount},       {"cnot", &F::LowerLogic},
+      {"copysign", &F::LowerFloat},  {"cos", &F::LowerFloat},
+      {"cvt", &F::LowerConvert},     {"cvta", &F::LowerConvertAddress},
+      {"div", &F::LowerDiv},         {"ex2", &F::LowerFloat},
+      {"exit", &F::LowerLeave},      {"fence", &F::LowerFence},
+      {"fma", &F::LowerFloat},       {"isspacep", &F::LowerIsInSpace},
+      {"ld", &F::LowerAccess},       {"ldu", &F::LowerAccess},
+      {"lg2", &F::LowerFloat},       {"lop3", &F::LowerLogic3},
+      {"mad", &F::LowerMad},         {"mad24", &F::LowerMul24},
+      {"madc", &F::LowerMad},        {"match", &F::LowerMatch},
+      {"max", &F::LowerMinMax},      {"membar", &F::LowerFence},
+      {"min", &F::LowerMinMax},      {"mov", &F::LowerMove},
+      {"mul", &F::LowerMul},         {"mul24", &F::LowerMul24},
+      {"nanosleep", &F::LowerSleep}, {"neg", &F::LowerMinMax},
+      {"not", &F::LowerLogic},       {"or", &F::LowerLogic},
+      {"popc", &F::LowerCount},      {"prefetch", &F::LowerHint},
+      {"prefetchu", &F::LowerHint},  {"prmt", &F::LowerPermute},
+      {"rcp", &F::LowerFloat},       {"red", &F::LowerAtomic},
+      {"redux", &F::LowerReduce},    {"rem", &F::LowerWhole},
+      {"ret", &F::LowerLeave},       {"rsqrt", &F::LowerFloat},
+      {"sad", &F::LowerWhole},       {"selp", &F::LowerSelect},
+      {"set", &F::LowerCompare},     {"setp", &F::LowerCompare},
+      {"shf", &F::LowerFunnel},      {"shfl", &F::LowerShuffle},
+      {"shl", &F::LowerShift},       {"shr", &F::LowerShift},
+      {"sin", &F::LowerFloat},       {"slct", &F::LowerSelect},
+      {"sqrt", &F::LowerFloat},      {"st", &F::LowerAccess},
+      {"sub", &F::LowerAddSub},      {"subc", &F::LowerAddSub},
+      {"tanh", &F::LowerFloat},      {"testp", &F::LowerTestProperty},
+      {"trap", &F::LowerLeave},      {"vote", &F::LowerVote},
+      {"xor", &F::LowerLogic},
+  };
+  return kLowerers;
+}
+
+FunctionLowering::Lowerer FunctionLowering::LowererOf(std::string_view opcode) {
+  const auto found = Lowerers().find(opcode);
+  return found == Lowerers().end() ? nullptr : found->second;
+}
+
+std::vector<std::string_view> FunctionLowering::Opcodes() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, lowerer] : Lowerers()) names.push_back(name);
+  return names;
+}
+
+}  // namespace carillon::sim

@@ -1,0 +1,166 @@
+// One function's instructions to operations. Inside of lower/.
+#ifndef CARILLON_SIM_LOWER_FUNCTION_LOWERING_H_
+#define CARILLON_SIM_LOWER_FUNCTION_LOWERING_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/exec/memory.h"
+#include "sim/exec/program.h"
+#include "sim/lower/constants.h"
+#include "sim/lower/suffixes.h"
+#include "sim/ptx/control_flow.h"
+#include "sim/ptx/module.h"
+#include "sim/ptx/registers.h"
+
+namespace carillon::sim {
+
+// Where the variables of a module and its functions lie: an address of their
+// own space.
+struct Placement {
+  std::vector<uint64_t> of_module;
+  // Of one function, as Function::variables.
+  struct OfFunction {
+    std::vector<uint64_t> variables;
+    uint32_t local_bytes = 0;
+  };
+  std::vector<OfFunction> functions;
+};
+
+class FunctionLowering {
+ public:
+  using Instruction = ptx::Instruction;
+  using Operand = ptx::Operand;
+  using Type = ptx::Type;
+  using Lowerer = void (FunctionLowering::*)(const Instruction&);
+
+  FunctionLowering(const ptx::Module& module, uint32_t function,
+                   const Placement& placement, Constants* constants,
+                   Program* program);
+
+  // Appends it to the program. Errors: those of Lower().
+  absl::Status Run();
+
+  // nullptr: unknown.
+  static Lowerer LowererOf(std::string_view opcode);
+  static std::vector<std::string_view> Opcodes();
+
+ private:
+  static const std::map<std::string_view, Lowerer>& Lowerers();
+  enum class Refusal { kWrong, kUnsupported };
+  // The first one stands.
+  void Fail(ptx::Location at, std::string what,
+            Refusal refusal = Refusal::kWrong);
+  bool failed() const { return !error_.ok(); }
+  bool OperandCount(const Instruction& i, size_t least, size_t most);
+
+  // --- Operands. With a failure, any slot.
+
+  uint32_t BytesOfRegister(const Operand& operand) const;
+  Slot SlotOf(uint32_t reg) const;
+  // A register of this size. "_", where that may stand, is a constant slot: the
+  // operation's code must look for it, and write nothing.
+  enum class Sink { kRefused, kAllowed };
+  Slot Result(const Operand& operand, uint32_t bytes,
+              Sink sink = Sink::kRefused);
+  Slot PredicateResult(const Operand& operand, Sink sink = Sink::kRefused);
+  // A register of the type's size, or an immediate.
+  Slot Source(const Operand& operand, Type type);
+  Slot PredicateSource(const Operand& operand, bool* negated);
+  uint64_t ImmediateAs(const Operand& operand, Type type);
+  // For memory operations: fills operands[kAddress], offset, address_bytes and,
+  // if the text does not name one, the space.
+  void Address(const Operand& operand, bool is_param);
+  struct Location {
+    MemorySpace space = MemorySpace::kGlobal;
+    uint64_t address = 0;
+    bool in_frame = false;
+  };
+  Location Locate(const Operand& variable);
+  FrameVariable InFrame(const Operand& variable);
+
+  // --- The operation that is being made.
+
+  void Begin(const Instruction& instruction);
+  // Takes the type; fails if there is none.
+  void TakeType(Suffixes& suffixes);
+  // Finds the code for it; what suffixes are left is refused.
+  void Finish(const Suffixes& suffixes, Flow flow = Flow::kNext);
+  // result, sources of the instruction's type.
+  void Plain(const Instruction& i, Suffixes& suffixes, Operation operation,
+             uint32_t sources);
+
+  // --- One for each opcode, or a few that are alike.
+
+  void LowerAddSub(const Instruction& i);
+  void LowerMul(const Instruction& i);
+  void LowerMad(const Instruction& i);
+  void LowerMul24(const Instruction& i);
+  void LowerDiv(const Instruction& i);
+  void LowerWhole(const Instruction& i);
+  void LowerMinMax(const Instruction& i);
+  void LowerFloat(const Instruction& i);
+  void LowerLogic(const Instruction& i);
+  void LowerShift(const Instruction& i);
+  void LowerFunnel(const Instruction& i);
+  void LowerPermute(const Instruction& i);
+  void LowerLogic3(const Instruction& i);
+  void LowerField(const Instruction& i);
+  void LowerCount(const Instruction& i);
+  void LowerSelect(const Instruction& i);
+  void LowerCompare(const Instruction& i);
+  void LowerTestProperty(const Instruction& i);
+  void LowerConvert(const Instruction& i);
+  void LowerConvertAddress(const Instruction& i);
+  void LowerIsInSpace(const Instruction& i);
+  void LowerMove(const Instruction& i);
+  void LowerMoveVector(const Instruction& i, Suffixes& suffixes);
+  void LowerMoveSpecial(const Instruction& i, Suffixes& suffixes);
+  void LowerMoveAddress(const Instruction& i, Suffixes& suffixes);
+
+  void LowerAccess(const Instruction& i);
+  void LowerAtomic(const Instruction& i);
+  void LowerFence(const Instruction& i);
+  void LowerHint(const Instruction& i);
+  std::optional<MemorySpace> TakeSpace(Suffixes& suffixes, bool& is_param);
+  void TakeOrder(Suffixes& suffixes);
+
+  void LowerShuffle(const Instruction& i);
+  void LowerVote(const Instruction& i);
+  void LowerMatch(const Instruction& i);
+  void LowerReduce(const Instruction& i);
+  void LowerActiveMask(const Instruction& i);
+
+  void LowerBranch(const Instruction& i);
+  void LowerCall(const Instruction& i);
+  void LowerLeave(const Instruction& i);
+  void LowerBarrier(const Instruction& i);
+  void LowerSleep(const Instruction& i);
+
+  const ptx::Module& module_;
+  const uint32_t index_;
+  const ptx::Function& function_;
+  const Placement& placement_;
+  const Placement::OfFunction& places_;
+  Constants* const constants_;
+  Program* const program_;
+  const ptx::ControlFlow flow_;
+  const ptx::RegisterPlan registers_;
+  std::array<uint32_t, 4> class_base_{};
+  absl::Status error_;
+  Pc entry_ = 0;
+  // Of the instruction at hand:
+  Op op_;
+  OpInfo info_;
+  Semantics& s_ = info_.semantics;
+};
+
+}  // namespace carillon::sim
+
+#endif  // CARILLON_SIM_LOWER_FUNCTION_LOWERING_H_

@@ -1,0 +1,362 @@
+#include "sim/lower/lower.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "fmt/format.h"
+#include "sim/lower/function_lowering.h"
+
+namespace carillon::sim {
+namespace {
+
+using Kind = ptx::Operand::Kind;
+
+// Of a thread: CUDA's own limit.
+constexpr uint64_t kMostLocalBytes = 512 << 10;
+
+uint64_t AlignUp(uint64_t value, uint64_t align) {
+  return (value + align - 1) / align * align;
+}
+
+// What a function's instructions name.
+struct References {
+  std::set<uint32_t> shared;     // of the module's variables
+  std::set<uint32_t> functions;  // that it calls
+};
+
+void Collect(const ptx::Module& module, const ptx::Operand& operand,
+             References& references) {
+  const bool variable =
+      operand.kind == Kind::kVariable ||
+      (operand.kind == Kind::kAddress && operand.base == Kind::kVariable);
+  if (variable && operand.of_module &&
+      module.variables[operand.index].space == ptx::Space::kShared) {
+    references.shared.insert(operand.index);
+  }
+  if (operand.kind == Kind::kFunction) {
+    references.functions.insert(operand.index);
+  }
+  for (const ptx::Operand& part : operand.parts) {
+    Collect(module, part, references);
+  }
+}
+
+class ModuleLowering {
+ public:
+  ModuleLowering(std::shared_ptr<const ptx::Module> module, Memory* memory)
+      : module_(*module),
+        memory_(memory),
+        program_(std::make_shared<Program>()) {
+    program_->module = std::move(module);
+  }
+
+  absl::StatusOr<std::shared_ptr<const Program>> Run() {
+    FindReferences();
+    if (auto status = PlaceVariables(); !status.ok()) return status;
+    PlaceShared();
+    if (auto status = PlaceFrames(); !status.ok()) return status;
+    Constants constants(&program_->constants);
+    for (uint32_t f = 0; f < module_.functions.size(); ++f) {
+      if (!module_.functions[f].defined) continue;
+      FunctionLowering lowering(module_, f, placement_, &constants,
+                                program_.get());
+      if (auto status = lowering.Run(); !status.ok()) return status;
+    }
+    CountRegisters();
+    return std::shared_ptr<const Program>(std::move(program_));
+  }
+
+ private:
+  void FindReferences() {
+    const size_t count = module_.functions.size();
+    references_.resize(count);
+    program_->functions.resize(count);
+    for (size_t f = 0; f < count; ++f) {
+      const ptx::Function& function = module_.functions[f];
+      program_->functions[f].name = function.name;
+      program_->functions[f].is_entry = function.is_entry && function.defined;
+      program_->functions[f].source = &function;
+      for (const ptx::Instruction& instruction : function.body) {
+        for (const ptx::Operand& operand : instruction.operands) {
+          Collect(module_, operand, references_[f]);
+        }
+      }
+    }
+  }
+
+  // The functions that run when this one does.
+  std::set<uint32_t> Reachable(uint32_t from) const {
+    std::set<uint32_t> reached{from};
+    std::vector<uint32_t> left{from};
+    while (!left.empty()) {
+      const uint32_t f = left.back();
+      left.pop_back();
+      for (const uint32_t to : references_[f].functions) {
+        if (reached.insert(to).second) left.push_back(to);
+      }
+    }
+    return reached;
+  }
+
+  absl::Status PlaceVariables() {
+    placement_.of_module.resize(module_.variables.size());
+    std::unordered_map<std::string_view, uint32_t> names;
+    for (uint32_t v = 0; v < module_.variables.size(); ++v) {
+      const ptx::Variable& variable = module_.variables[v];
+      names.emplace(variable.name, v);
+      if (variable.space != ptx::Space::kGlobal &&
+          variable.space != ptx::Space::kConst) {
+        continue;
+      }
+      if (variable.external) {
+        return absl::InvalidArgumentError(fmt::format(
+            "{}:{}:{}: '{}' is defined in another module, which is not "
+            "supported",
+            module_.file, variable.at.line, variable.at.column, variable.name));
+      }
+      const auto address =
+          memory_->Allocate(variable.bytes, std::string(variable.name));
+      if (!address.ok()) return address.status();
+      placement_.of_module[v] = *address;
+    }
+    for (uint32_t v = 0; v < module_.variables.size(); ++v) {
+      const ptx::Variable& variable = module_.variables[v];
+      if (variable.initial.empty()) continue;
+      const auto bytes = memory_->At(placement_.of_module[v], variable.bytes);
+      if (!bytes.ok()) continue;  // shared: it has no first value
+      std::copy(variable.initial.begin(), variable.initial.end(),
+                bytes->begin());
+      for (const ptx::Relocation& relocation : variable.relocations) {
+        const auto named = names.find(relocation.name);
+        if (named == names.end() || placement_.of_module[named->second] == 0) {
+          return absl::UnimplementedError(fmt::format(
+              "{}:{}:{}: '{}' holds the address of '{}', which is no variable "
+              "in global memory",
+              module_.file, variable.at.line, variable.at.column, variable.name,
+              relocation.name));
+        }
+        const uint64_t address = placement_.of_module[named->second] +
+                                 static_cast<uint64_t>(relocation.offset);
+        std::memcpy(bytes->data() + relocation.at, &address, sizeof(address));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Shared memory: the module's variables, then those of the function, then
+  // what the launch adds. Each kernel has as much as what it reaches needs.
+  void PlaceShared() {
+    const size_t count = module_.functions.size();
+    placement_.functions.resize(count);
+    uint64_t at = 0;
+    std::vector<uint64_t> ends(module_.variables.size());
+    for (uint32_t v = 0; v < module_.variables.size(); ++v) {
+      const ptx::Variable& variable = module_.variables[v];
+      if (variable.space != ptx::Space::kShared || variable.bytes == 0)
+        continue;
+      at = AlignUp(at, variable.align);
+      placement_.of_module[v] = at;
+      at += variable.bytes;
+      ends[v] = at;
+    }
+    // A function that is called may be called by several kernels: its own
+    // variables lie behind all of the module's.
+    uint64_t common = at;
+    std::vector<uint64_t> own(count);
+    for (uint32_t f = 0; f < count; ++f) {
+      const ptx::Function& function = module_.functions[f];
+      placement_.functions[f].variables.resize(function.variables.size());
+      uint64_t next = common;
+      if (function.is_entry) {
+        next = 0;
+        for (const uint32_t r : Reachable(f)) {
+          for (const uint32_t v : references_[r].shared) {
+            next = std::max(next, ends[v]);
+          }
+        }
+      }
+      for (size_t v = 0; v < function.variables.size(); ++v) {
+        const ptx::Variable& variable = function.variables[v];
+        if (variable.space != ptx::Space::kShared) continue;
+        next = AlignUp(next, variable.align);
+        placement_.functions[f].variables[v] = next;
+        next += variable.bytes;
+      }
+      own[f] = next;
+      if (!function.is_entry) common = std::max(common, next);
+    }
+    uint64_t dynamic = 0;
+    for (uint32_t f = 0; f < count; ++f) {
+      if (!module_.functions[f].is_entry) continue;
+      uint64_t bytes = own[f];
+      for (const uint32_t r : Reachable(f)) {
+        if (r != f && HasShared(r)) bytes = std::max(bytes, own[r]);
+      }
+      program_->functions[f].static_shared_bytes =
+          static_cast<uint32_t>(AlignUp(bytes, 16));
+      dynamic = std::max(dynamic,
+                         uint64_t{program_->functions[f].static_shared_bytes});
+    }
+    // Memory that the launch adds is at one place for all kernels of a module:
+    // a function that they share names it, too.
+    for (uint32_t v = 0; v < module_.variables.size(); ++v) {
+      const ptx::Variable& variable = module_.variables[v];
+      if (variable.space != ptx::Space::kShared || variable.bytes != 0)
+        continue;
+      placement_.of_module[v] = AlignUp(dynamic, 128);
+      for (uint32_t f = 0; f < count; ++f) {
+        if (!module_.functions[f].is_entry) continue;
+        for (const uint32_t r : Reachable(f)) {
+          if (!references_[r].shared.contains(v)) continue;
+          program_->functions[f].static_shared_bytes =
+              static_cast<uint32_t>(placement_.of_module[v]);
+        }
+      }
+    }
+  }
+  bool HasShared(uint32_t f) const {
+    for (const ptx::Variable& variable : module_.functions[f].variables) {
+      if (variable.space == ptx::Space::kShared) return true;
+    }
+    return false;
+  }
+
+  // Local memory: a frame has parameters, results, local variables, and what
+  // is passed in calls; places of the last are used again by the next call.
+  absl::Status PlaceFrames() {
+    for (uint32_t f = 0; f < module_.functions.size(); ++f) {
+      const ptx::Function& function = module_.functions[f];
+      Placement::OfFunction& to = placement_.functions[f];
+      const size_t results = function.results.size();
+      const size_t own = results + function.parameters.size();
+      uint64_t at = 0;
+      for (size_t v = 0; v < function.variables.size(); ++v) {
+        const ptx::Variable& variable = function.variables[v];
+        if (function.is_entry && v < own) {
+          to.variables[v] = function.ParameterOffset(v);
+          continue;
+        }
+        const bool passed = variable.space == ptx::Space::kParam && v >= own;
+        if (passed || (variable.space != ptx::Space::kLocal &&
+                       variable.space != ptx::Space::kParam)) {
+          continue;
+        }
+        at = AlignUp(at, variable.align);
+        to.variables[v] = at;
+        at += variable.bytes;
+      }
+      at = PlacePassed(function, own, AlignUp(at, 16), to.variables);
+      to.local_bytes = static_cast<uint32_t>(AlignUp(at, 16));
+      ProgramFunction& program = program_->functions[f];
+      program.local_bytes = to.local_bytes;
+      for (size_t v = 0; v < own && !function.is_entry; ++v) {
+        (v < results ? program.results : program.parameters)
+            .push_back({static_cast<uint32_t>(to.variables[v]),
+                        static_cast<uint32_t>(function.variables[v].bytes)});
+      }
+      if (at > kMostLocalBytes) {
+        return absl::InvalidArgumentError(fmt::format(
+            "{}:{}:{}: '{}' needs {} bytes of local memory a thread: the limit "
+            "is {}",
+            module_.file, function.at.line, function.at.column, function.name,
+            at, kMostLocalBytes));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Two variables that are named in stretches of the text apart from each other
+  // share their place. Returns where the last one ends.
+  static uint64_t PlacePassed(const ptx::Function& function, size_t own,
+                              uint64_t begin, std::vector<uint64_t>& places) {
+    struct Stretch {
+      uint32_t variable = 0;
+      size_t first = 0;
+      size_t last = 0;
+    };
+    std::unordered_map<uint32_t, Stretch> found;
+    for (size_t i = 0; i < function.body.size(); ++i) {
+      const std::function<void(const ptx::Operand&)> visit =
+          [&](const ptx::Operand& operand) {
+            const bool variable = operand.kind == Kind::kVariable ||
+                                  (operand.kind == Kind::kAddress &&
+                                   operand.base == Kind::kVariable);
+            if (variable && !operand.of_module && operand.index >= own &&
+                function.variables[operand.index].space == ptx::Space::kParam) {
+              Stretch& stretch =
+                  found.try_emplace(operand.index, Stretch{operand.index, i, i})
+                      .first->second;
+              stretch.last = i;
+            }
+            for (const ptx::Operand& part : operand.parts) visit(part);
+          };
+      for (const ptx::Operand& operand : function.body[i].operands) {
+        visit(operand);
+      }
+    }
+    std::vector<Stretch> stretches;
+    for (const auto& [index, stretch] : found) stretches.push_back(stretch);
+    std::sort(stretches.begin(), stretches.end(),
+              [](const Stretch& a, const Stretch& b) {
+                return std::pair(a.first, a.variable) <
+                       std::pair(b.first, b.variable);
+              });
+    uint64_t most = begin;
+    uint64_t at = begin;
+    size_t busy_until = 0;
+    for (const Stretch& stretch : stretches) {
+      if (stretch.first > busy_until) at = begin;
+      const ptx::Variable& variable = function.variables[stretch.variable];
+      at = AlignUp(at, variable.align);
+      places[stretch.variable] = at;
+      at += variable.bytes;
+      most = std::max(most, at);
+      busy_until = std::max(busy_until, stretch.last);
+    }
+    return most;
+  }
+
+  // A kernel's registers are those of its deepest chain of calls; a recursion
+  // counts once.
+  void CountRegisters() {
+    std::vector<uint32_t> own;
+    for (const ProgramFunction& function : program_->functions) {
+      own.push_back(function.registers);
+    }
+    std::vector<bool> begun(own.size());
+    const std::function<uint32_t(uint32_t)> deepest = [&](uint32_t at) {
+      uint32_t& registers = program_->functions[at].registers;
+      if (begun[at]) return registers;
+      begun[at] = true;
+      uint32_t below = 0;
+      for (const uint32_t to : references_[at].functions) {
+        if (to != at) below = std::max(below, deepest(to));
+      }
+      return registers = own[at] + below;
+    };
+    for (uint32_t f = 0; f < own.size(); ++f) deepest(f);
+  }
+
+  const ptx::Module& module_;
+  Memory* const memory_;
+  std::shared_ptr<Program> program_;
+  std::vector<References> references_;
+  Placement placement_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Program>> Lower(
+    std::shared_ptr<const ptx::Module> module, Memory* memory) {
+  return ModuleLowering(std::move(module), memory).Run();
+}
+
+std::vector<std::string_view> KnownOpcodes() {
+  return FunctionLowering::Opcodes();
+}
+
+}  // namespace carillon::sim

@@ -1,0 +1,28 @@
+// A PTX module to a program that executes: each instruction becomes one
+// operation, or is refused with its place and the reason.
+#ifndef CARILLON_SIM_LOWER_LOWER_H_
+#define CARILLON_SIM_LOWER_LOWER_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/exec/memory.h"
+#include "sim/exec/program.h"
+#include "sim/ptx/module.h"
+
+namespace carillon::sim {
+
+// The module's variables get their places and first values in `memory`, which
+// must outlive what executes the program. Errors: InvalidArgument and
+// Unimplemented ("FILE:LINE:COLUMN: what"), ResourceExhausted.
+absl::StatusOr<std::shared_ptr<const Program>> Lower(
+    std::shared_ptr<const ptx::Module> module, Memory* memory);
+
+// The opcodes that are known, sorted.
+std::vector<std::string_view> KnownOpcodes();
+
+}  // namespace carillon::sim
+
+#endif  // CARILLON_SIM_LOWER_LOWER_H_

@@ -1,0 +1,194 @@
+// Loads, stores, atomics and fences.
+#include "fmt/format.h"
+#include "sim/lower/function_lowering.h"
+
+namespace carillon::sim {
+namespace {
+
+using ptx::Type;
+using Kind = ptx::Operand::Kind;
+
+void TakeScope(Suffixes& suffixes) {
+  for (const std::string_view scope : {"cta", "cluster", "gpu", "sys", "gl"}) {
+    suffixes.Take(scope);
+  }
+}
+
+}  // namespace
+
+std::optional<MemorySpace> FunctionLowering::TakeSpace(Suffixes& suffixes,
+                                                       bool& is_param) {
+  const auto space = suffixes.TakeOneOf<MemorySpace>(
+      {{"global", MemorySpace::kGlobal},
+       {"const", MemorySpace::kConst},
+       {"shared", MemorySpace::kShared},
+       {"shared::cta", MemorySpace::kShared},
+       {"local", MemorySpace::kLocal},
+       {"param", MemorySpace::kKernelParam},
+       {"param::entry", MemorySpace::kKernelParam},
+       {"param::func", MemorySpace::kKernelParam}});
+  is_param = space == MemorySpace::kKernelParam;
+  return space;
+}
+
+void FunctionLowering::TakeOrder(Suffixes& suffixes) {
+  op_.order =
+      suffixes
+          .TakeOneOf<MemoryOrder>({{"weak", MemoryOrder::kWeak},
+                                   {"volatile", MemoryOrder::kRelaxed},
+                                   {"mmio", MemoryOrder::kRelaxed},
+                                   {"relaxed", MemoryOrder::kRelaxed},
+                                   {"acquire", MemoryOrder::kAcquire},
+                                   {"release", MemoryOrder::kRelease},
+                                   {"acq_rel", MemoryOrder::kAcquireRelease},
+                                   {"sc", MemoryOrder::kSequential}})
+          .value_or(MemoryOrder::kWeak);
+  // "ld.mmio.relaxed.sys" has two.
+  suffixes.Take("relaxed");
+  TakeScope(suffixes);
+}
+
+// ld result, [address]; st [address], source. The values, one or a vector, are
+// operands 0 and up.
+void FunctionLowering::LowerAccess(const Instruction& i) {
+  Suffixes suffixes(i);
+  const bool store = i.opcode == "st";
+  s_.operation = store ? Operation::kStore : Operation::kLoad;
+  TakeOrder(suffixes);
+  bool is_param = false;
+  op_.space = TakeSpace(suffixes, is_param).value_or(MemorySpace::kGeneric);
+  // How caches should treat it: a hint.
+  for (const std::string_view hint :
+       {"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"}) {
+    suffixes.Take(hint);
+  }
+  suffixes.TakeAllThatBeginWith("L1::");
+  suffixes.TakeAllThatBeginWith("L2::");
+  op_.elements = s_.elements = static_cast<uint8_t>(
+      suffixes.TakeOneOf<int>({{"v2", 2}, {"v4", 4}}).value_or(1));
+  TakeType(suffixes);
+  if (!OperandCount(i, 2, 2)) return;
+  if (store && op_.space == MemorySpace::kConst) {
+    Fail(i.at, fmt::format("{}: constants are read-only", i.name));
+    return;
+  }
+  // A function's parameter: in registers, on a GPU.
+  if (is_param) s_.variant = 1;
+  Address(i.operands[store ? 0 : 1], is_param);
+  const Operand& values = i.operands[store ? 1 : 0];
+  std::vector<const Operand*> parts;
+  if (values.kind == Kind::kVector) {
+    for (const Operand& part : values.parts) parts.push_back(&part);
+  } else {
+    parts.push_back(&values);
+  }
+  if (parts.size() != op_.elements) {
+    Fail(values.at, fmt::format("{} moves {} values, not {}", i.name,
+                                op_.elements, parts.size()));
+    return;
+  }
+  const uint32_t bytes = ptx::BytesOf(s_.type);
+  if (bytes * op_.elements > 16) {
+    Fail(
+        i.at,
+        fmt::format("{}: more than 16 bytes at once are not supported", i.name),
+        Refusal::kUnsupported);
+    return;
+  }
+  uint32_t register_bytes = 0;
+  for (const Operand* part : parts) {
+    if (part->kind == Kind::kRegister &&
+        function_.registers[part->index].type != Type::kPred) {
+      register_bytes = std::max(register_bytes, BytesOfRegister(*part));
+    }
+  }
+  // Only constants: as wide as the type, but there are no registers of a byte.
+  if (register_bytes == 0) register_bytes = std::max(bytes, 2u);
+  if (register_bytes < bytes) {
+    Fail(values.at, fmt::format("register '{}' has fewer bits than .{}",
+                                values.name, ptx::NameOf(s_.type)));
+    return;
+  }
+  s_.register_bytes = static_cast<uint8_t>(register_bytes);
+  const Type as = register_bytes == 2   ? Type::kB16
+                  : register_bytes == 4 ? Type::kB32
+                                        : Type::kB64;
+  for (size_t n = 0; n < parts.size(); ++n) {
+    if (store && parts[n]->kind == Kind::kImmediate) {
+      op_.operands[n] =
+          constants_->Value(register_bytes, ImmediateAs(*parts[n], s_.type));
+    } else {
+      op_.operands[n] =
+          store ? Source(*parts[n], as)
+                : Result(*parts[n], register_bytes,
+                         parts.size() > 1 ? Sink::kAllowed : Sink::kRefused);
+    }
+  }
+  Finish(suffixes, Flow::kNextUnlessFault);
+}
+
+// atom result, [address], b{, c}; red [address], b.
+void FunctionLowering::LowerAtomic(const Instruction& i) {
+  Suffixes suffixes(i);
+  const bool has_result = i.opcode == "atom";
+  s_.operation = Operation::kAtomic;
+  TakeOrder(suffixes);
+  bool is_param = false;
+  op_.space = TakeSpace(suffixes, is_param).value_or(MemorySpace::kGeneric);
+  const auto operation = suffixes.TakeOneOf<AtomicOperation>(
+      {{"add", AtomicOperation::kAdd},
+       {"min", AtomicOperation::kMin},
+       {"max", AtomicOperation::kMax},
+       {"and", AtomicOperation::kAnd},
+       {"or", AtomicOperation::kOr},
+       {"xor", AtomicOperation::kXor},
+       {"exch", AtomicOperation::kExchange},
+       {"cas", AtomicOperation::kCompareAndSwap},
+       {"inc", AtomicOperation::kIncrement},
+       {"dec", AtomicOperation::kDecrement}});
+  TakeType(suffixes);
+  if (!operation) {
+    Fail(i.at, fmt::format("{} does not say what it does", i.name));
+    return;
+  }
+  if (op_.space != MemorySpace::kGeneric && op_.space != MemorySpace::kGlobal &&
+      op_.space != MemorySpace::kShared) {
+    Fail(i.at,
+         fmt::format("{}: atomics are for global and shared memory", i.name));
+    return;
+  }
+  op_.variant = s_.variant = static_cast<uint8_t>(*operation);
+  const bool two = *operation == AtomicOperation::kCompareAndSwap;
+  const size_t count = (has_result ? 1 : 0) + 1 + (two ? 2 : 1);
+  if (!OperandCount(i, count, count)) return;
+  size_t n = 0;
+  if (has_result) {
+    op_.operands[0] =
+        Result(i.operands[n++], ptx::BytesOf(s_.type), Sink::kAllowed);
+  }
+  Address(i.operands[n++], false);
+  op_.operands[1] = Source(i.operands[n++], s_.type);
+  if (two) op_.operands[2] = Source(i.operands[n++], s_.type);
+  Finish(suffixes, Flow::kNextUnlessFault);
+}
+
+void FunctionLowering::LowerFence(const Instruction& i) {
+  Suffixes suffixes(i);
+  s_.operation = Operation::kFence;
+  TakeOrder(suffixes);
+  if (!OperandCount(i, 0, 0)) return;
+  Finish(suffixes);
+}
+
+// Nothing that a program can see.
+void FunctionLowering::LowerHint(const Instruction& i) {
+  Suffixes suffixes(i);
+  s_.operation = Operation::kNothing;
+  bool is_param = false;
+  TakeSpace(suffixes, is_param);
+  for (const std::string_view level : {"L1", "L2"}) suffixes.Take(level);
+  suffixes.TakeAllThatBeginWith("L2::");
+  Finish(suffixes);
+}
+
+}  // namespace carillon::sim

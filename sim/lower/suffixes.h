@@ -1,0 +1,75 @@
+#ifndef CARILLON_SIM_LOWER_SUFFIXES_H_
+#define CARILLON_SIM_LOWER_SUFFIXES_H_
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "sim/exec/semantics.h"
+#include "sim/ptx/module.h"
+
+namespace carillon::sim {
+
+// The suffixes of an instruction's name, taken one by one by whoever knows
+// them; what is left is not supported.
+class Suffixes {
+ public:
+  explicit Suffixes(const ptx::Instruction& instruction)
+      : left_(instruction.suffixes) {}
+
+  const std::vector<std::string_view>& left() const { return left_; }
+
+  bool Take(std::string_view name) {
+    const auto found = std::find(left_.begin(), left_.end(), name);
+    if (found == left_.end()) return false;
+    left_.erase(found);
+    return true;
+  }
+  // All that begin so: hints to caches.
+  void TakeAllThatBeginWith(std::string_view prefix) {
+    std::erase_if(left_,
+                  [&](std::string_view s) { return s.starts_with(prefix); });
+  }
+  // The first that there is, as its value.
+  template <class T>
+  struct Choice {
+    std::string_view name;
+    T value;
+  };
+  template <class T>
+  std::optional<T> TakeOneOf(std::initializer_list<Choice<T>> choices) {
+    for (const std::string_view suffix : left_) {
+      for (const Choice<T>& choice : choices) {
+        if (choice.name != suffix) continue;
+        Take(suffix);
+        return choice.value;
+      }
+    }
+    return std::nullopt;
+  }
+  // The first that is a type.
+  std::optional<ptx::Type> TakeType() {
+    for (const std::string_view suffix : left_) {
+      if (const auto type = ptx::TypeNamed(suffix)) {
+        Take(suffix);
+        return type;
+      }
+    }
+    return std::nullopt;
+  }
+  std::optional<Rounding> TakeRounding() {
+    return TakeOneOf<Rounding>({{"rn", Rounding::kNearest},
+                                {"rz", Rounding::kZero},
+                                {"rm", Rounding::kDown},
+                                {"rp", Rounding::kUp}});
+  }
+
+ private:
+  std::vector<std::string_view> left_;
+};
+
+}  // namespace carillon::sim
+
+#endif  // CARILLON_SIM_LOWER_SUFFIXES_H_

@@ -1,0 +1,227 @@
+// What the simulated GPU is made of: one number for each property, from a text
+// file. docs/sim_calibration.md says where each comes from and why.
+#ifndef CARILLON_SIM_TIMING_CONFIG_H_
+#define CARILLON_SIM_TIMING_CONFIG_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace carillon::sim::timing {
+
+// Of the SMs' clock.
+using Cycle = uint64_t;
+inline constexpr Cycle kNever = ~Cycle{0};
+
+enum class SchedulerPolicy : uint8_t {
+  kLrr,  // loose round robin: the next warp that can
+  kGto,  // greedy, then oldest: the same warp while it can
+};
+
+// EDGE's extensions: how events come to run (docs/simulator.md).
+enum class EventPath : uint8_t {
+  kTbScheduler,  // as any grid, through the KDU: "draining"
+  kWarp,         // to an SM's table of event warps: "preemption"
+};
+enum class VictimPolicy : uint8_t {
+  kOldest,
+  kNewest,
+  kBest,       // one that is flushed already, or has the fewest loads under way
+  kDedicated,  // the SM's first warp slot, whatever it holds
+  kReserved,   // none: a context that nobody else may use
+};
+// Each has those before it.
+enum class EventPriority : uint8_t {
+  kNone,
+  kP1,  // events go first: fetch, issue, blocks
+  kP2,  // no other grid's blocks start while an event waits or runs
+  kP3,  // and an SM with an event fetches and issues nothing else
+};
+enum class Reservation : uint8_t { kStatic, kDynamic };
+// Where an event warp's registers are when it takes a victim's place.
+enum class EventRegisters : uint8_t {
+  kFreeOrSave,  // free ones; the victim's, saved, if there are not enough
+  kSave,
+};
+
+// How an operation's latency is looked up.
+enum class CostClass : uint8_t { kAdd, kMax, kMul, kMad, kDiv };
+inline constexpr size_t kCostClasses = 5;
+enum class CostType : uint8_t { kInt, kLong, kFloat, kDouble };
+inline constexpr size_t kCostTypes = 4;
+
+struct Cost {
+  uint32_t latency = 1;   // cycles in the unit
+  uint32_t interval = 1;  // cycles until the unit takes the next warp
+};
+
+struct CacheConfig {
+  uint32_t bytes = 0;
+  uint32_t line_bytes = 128;
+  uint32_t sector_bytes = 32;  // what is fetched and is valid by itself
+  uint32_t ways = 1;
+  uint32_t mshrs = 1;  // lines that are on their way
+  // Not of the i-cache, where fetch.latency says it and all warps may wait.
+  uint32_t latency = 1;  // cycles to a hit's data
+  uint32_t merges = 1;   // requests that wait for a line on its way
+
+  uint32_t sets() const { return bytes / line_bytes / ways; }
+};
+
+struct Config {
+  std::string name;
+
+  struct {
+    uint32_t core_mhz = 1;
+    uint32_t interconnect_mhz = 1;
+    uint32_t l2_mhz = 1;
+    uint32_t dram_mhz = 1;
+  } clock;
+
+  struct {
+    uint32_t count = 1;
+    uint32_t warps = 1;
+    uint32_t blocks = 1;
+    uint32_t registers = 1;      // of 32 bits
+    uint32_t register_unit = 1;  // a warp has a multiple of it
+    uint32_t shared_bytes = 0;
+    uint32_t shared_unit = 1;  // bytes; a block has a multiple of it
+  } sm;
+
+  struct {
+    SchedulerPolicy policy = SchedulerPolicy::kGto;
+    uint32_t count = 1;  // of an SM
+    uint32_t width = 1;  // operations of one warp in a cycle
+  } scheduler;
+
+  struct {
+    uint32_t latency = 1;          // from the i-cache to the i-buffer
+    uint32_t width = 1;            // operations at once
+    uint32_t buffer = 2;           // operations of a warp
+    uint32_t operation_bytes = 8;  // in the i-cache
+  } fetch;
+
+  struct {
+    uint32_t latency = 1;  // cycles from issue to the unit
+    uint32_t banks = 1;    // of the register file
+  } operands;
+
+  struct {
+    uint32_t sp = 1;
+    uint32_t dp = 1;
+    uint32_t sfu = 1;
+  } units;
+
+  std::array<std::array<Cost, kCostClasses>, kCostTypes> costs;
+  Cost special;   // of the SFU: sine, reciprocal and their like
+  Cost exchange;  // of lanes: shfl, vote
+
+  struct {
+    uint32_t queue = 1;  // memory operations of an SM on the way to the L1
+    uint32_t banks = 32;
+    uint32_t shared_latency = 1;
+    uint32_t constant_latency = 1;
+    uint32_t stores = 1;      // of an SM, that memory has not acknowledged
+    uint32_t operations = 1;  // of an SM that memory has not finished
+  } lsu;
+
+  CacheConfig icache;
+  CacheConfig l1;
+  uint32_t l1_global_loads = 1;  // 0: loads of global memory go past it
+  CacheConfig l2;                // bytes, MSHRs: of all slices
+  uint32_t l2_slices = 1;
+  uint32_t l2_interval = 1;         // cycles of a slice, for each request
+  uint32_t l2_atomic_interval = 1;  // the same, for each lane
+
+  struct {
+    uint32_t latency = 1;        // of its own cycles, one way
+    uint32_t request_bytes = 1;  // a cycle, from an SM
+    uint32_t reply_bytes = 1;    // a cycle, to an SM
+    uint32_t header_bytes = 8;
+  } interconnect;
+
+  struct {
+    uint32_t channels = 1;
+    uint32_t banks = 1;
+    uint32_t row_bytes = 1024;
+    uint32_t interleave_bytes = 256;  // to the next slice
+    uint32_t bytes_per_cycle = 1;     // of a channel, of its clock
+    uint32_t window = 1;              // requests that it chooses from
+    uint32_t latency = 1;             // cycles of the SMs' clock, besides:
+    uint32_t column = 1;              // CL, of its clock, like all below
+    uint32_t activate = 1;            // RCD
+    uint32_t precharge = 1;           // RP
+    uint32_t active = 1;              // RAS: from activate to precharge
+  } dram;
+
+  struct {
+    uint32_t grids = 1;          // in the KDU
+    uint32_t host_cycles = 0;    // from the KMU to the first block
+    uint32_t device_cycles = 0;  // the same, for events and other kernels
+    uint32_t blocks_per_cycle = 1;
+  } dispatch;
+
+  struct {
+    uint32_t ekt = 32;  // events that can be registered
+    EventPath path = EventPath::kTbScheduler;
+    uint32_t event_warps = 4;  // entries of an SM's table
+    VictimPolicy victim = VictimPolicy::kOldest;
+    // While a victim's pipeline empties (0 or 1 each):
+    uint32_t victim_priority = 0;  // VHP: it issues before all others
+    uint32_t flush_i_buffer = 0;   // IB: what it has not issued is dropped
+    uint32_t skip_barriers = 0;    // BS: it need not get past its barrier
+    uint32_t replay_loads = 0;     // RL: its loads are dropped, and done again
+    EventRegisters registers = EventRegisters::kFreeOrSave;
+    uint32_t several_victims = 0;  // 1: events of more warps preempt, too
+    // 1: an event may have more registers than its victim, where they are free.
+    uint32_t larger_events = 0;
+    EventPriority event_priority = EventPriority::kNone;
+    Reservation reservation = Reservation::kStatic;
+    uint32_t reserve_sms = 0;     // the last ones; kDynamic: at most
+    uint32_t reserve_blocks = 0;  // of each SM
+    // Of a thread, in each of these; 0: the most that a registered event needs.
+    uint32_t reserve_registers = 0;
+    // kDynamic: cycles over which load is measured, events under way that all
+    // else weighs as much as, and windows until an SM is given back.
+    uint32_t reserve_window = 1;
+    uint32_t reserve_load = 1;
+    uint32_t reserve_hold = 1;
+    // Of privileged warps, which interrupts start:
+    uint32_t interrupt_cycles = 0;      // from the GPU's edge to an SM's table
+    uint32_t registers_latency = 1;     // of the SM's interrupt registers
+    uint32_t reserve_icache_lines = 0;  // of each SM, for their routine
+  } edge;
+};
+
+// A preset's name (PresetNames()), or a file's path: whatever has a '/' or ends
+// in ".yaml". Errors: NotFound, InvalidArgument ("FILE:LINE: KEY: what").
+absl::StatusOr<Config> LoadConfig(std::string_view name_or_path);
+// The same, of text; `file` is for messages.
+absl::StatusOr<Config> ParseConfig(const std::string& text, std::string file);
+std::vector<std::string_view> PresetNames();
+
+// Every key ("l1.mshrs") and its value, in one order; for documents and dumps.
+std::vector<std::pair<std::string, std::string>> Values(const Config& config);
+
+// Time within memory, finer than a cycle: its clocks do not divide the SMs'.
+using Ticks = uint64_t;
+inline constexpr Ticks kTicksPerCycle = 1024;
+constexpr Ticks TicksOf(Cycle cycle) { return cycle * kTicksPerCycle; }
+// The first cycle at or after it.
+constexpr Cycle CycleAt(Ticks ticks) {
+  return (ticks + kTicksPerCycle - 1) / kTicksPerCycle;
+}
+// Cycles of a clock of `mhz`.
+constexpr Ticks TicksOfClock(const Config& config, uint32_t mhz,
+                             uint64_t cycles) {
+  return (cycles * kTicksPerCycle * config.clock.core_mhz + mhz / 2) / mhz;
+}
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_CONFIG_H_

@@ -1,0 +1,339 @@
+#include "sim/timing/gpu.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "sim/exec/functional.h"
+
+namespace carillon::sim::timing {
+namespace {
+
+// Where instruction fetch finds the i-th program: apart from all data.
+constexpr uint64_t CodeBase(size_t i) {
+  return uint64_t{1} << 59 | uint64_t{i} << 32;
+}
+
+}  // namespace
+
+Gpu::Gpu(Config config, const Memory* memory, Options options)
+    : config_(std::move(config)),
+      options_(std::move(options)),
+      memory_system_(config_),
+      kmu_(config_),
+      event_table_(config_),
+      event_dispatcher_(config_),
+      reservation_(config_) {
+  for (uint32_t i = 0; i < config_.sm.count; ++i) {
+    Core& core = sms_.emplace_back(config_, i, memory, &memory_system_,
+                                   options_.no_progress_limit)
+                     .core();
+    core.printed = options_.printed;
+    core.nanoseconds = [this] { return nanoseconds(); };
+    sms_.back().Reserve(Reserved());
+    if (options_.observer) sms_.back().set_observer(&options_.observer);
+  }
+  ReserveSms();
+}
+
+Contexts Gpu::Reserved() const {
+  uint32_t count = config_.edge.reserve_blocks;
+  if (config_.edge.victim == VictimPolicy::kReserved) {
+    count = std::max(count, 1u);
+  }
+  if (count == 0) return {};
+  const uint32_t registers = config_.edge.reserve_registers != 0
+                                 ? config_.edge.reserve_registers
+                                 : event_table_.most_registers();
+  return {.blocks = count,
+          .warps = count,
+          .registers = count * RegistersOfWarp(registers, config_)};
+}
+
+// The last SMs are events'. Events go to others, too, only where the number of
+// reserved ones may be too small.
+void Gpu::ReserveSms() {
+  const size_t others = sms_.size() - reservation_.sms();
+  const bool all_take_events =
+      reservation_.sms() == 0 ||
+      config_.edge.reservation == Reservation::kDynamic;
+  for (size_t i = 0; i < sms_.size(); ++i) {
+    sms_[i].set_takes(i >= others || all_take_events, i < others);
+  }
+  kmu_.Unblock();
+  event_dispatcher_.Unblock();
+}
+
+absl::StatusOr<const LoadedProgram*> Gpu::Load(const Program* program) {
+  for (const auto& loaded : programs_) {
+    if (loaded->program == program) return loaded.get();
+  }
+  auto operations = BuildOpTable(*program, config_);
+  if (!operations.ok()) return operations.status();
+  programs_.push_back(std::make_unique<LoadedProgram>(LoadedProgram{
+      program, CodeBase(programs_.size()), *std::move(operations)}));
+  return programs_.back().get();
+}
+
+absl::StatusOr<Contexts> Gpu::ContextsFor(const Launch& launch,
+                                          uint32_t registers,
+                                          bool event) const {
+  if (auto status = CheckLaunch(launch); !status.ok()) return status;
+  const Contexts block = ContextsOfBlock(launch, registers, config_);
+  Contexts needs = block;
+  if (!event) needs.Return(Reserved());
+  if (!ContextsOfSm(config_).Holds(needs)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: a block has {} warps, {} registers and {} bytes of shared memory: "
+        "an SM has {}, {} and {} (it lacks {}){}",
+        launch.kernel->name, block.warps, block.registers, block.shared_bytes,
+        config_.sm.warps, config_.sm.registers, config_.sm.shared_bytes,
+        NameOf(OccupancyOf(needs, config_).limit),
+        needs == block ? "" : ", where some are kept for events"));
+  }
+  return block;
+}
+
+absl::StatusOr<GridId> Gpu::Submit(Launch launch,
+                                   const SubmitOptions& options) {
+  const auto block = ContextsFor(launch, options.registers, options.event);
+  if (!block.ok()) return block.status();
+  auto program = Load(launch.program);
+  if (!program.ok()) return program.status();
+  auto grid = std::make_unique<GridRun>();
+  grid->launch = std::move(launch);
+  grid->options = options;
+  grid->program = *program;
+  grid->contexts = *block;
+  grid->result.id = next_id_++;
+  grid->result.event = options.event;
+  if (options.event) ++events_;
+  grid->result.submitted = std::max(options.not_before, cycle_);
+  const bool past_tb_scheduler = event_dispatcher_.Takes(*grid);
+  if (options.event) {
+    // EDGE IV-D: what preempts, runs first. Others, where events do.
+    const bool first =
+        past_tb_scheduler || config_.edge.event_priority >= EventPriority::kP1;
+    grid->options.warp_class = first ? WarpClass::kEvent : WarpClass::kNormal;
+  }
+  if (past_tb_scheduler) {
+    event_dispatcher_.Submit(grid.get());
+  } else {
+    kmu_.Submit(grid.get());
+  }
+  grids_.push_back(std::move(grid));
+  return grids_.back()->result.id;
+}
+
+absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
+  const auto block = ContextsFor(kernel.launch, kernel.registers, true);
+  if (!block.ok()) return block.status();
+  const auto event = event_table_.Add(std::move(kernel));
+  for (Sm& sm : sms_) sm.Reserve(Reserved());
+  return event;
+}
+
+absl::Status Gpu::UnregisterEvent(EventId event) {
+  const absl::Status status = event_table_.Remove(event);
+  for (Sm& sm : sms_) sm.Reserve(Reserved());
+  kmu_.Unblock();
+  return status;
+}
+
+absl::StatusOr<GridId> Gpu::Ring(EventId event, Cycle at,
+                                 std::vector<std::byte> parameters) {
+  return Ring(event, {.not_before = at, .event = true}, std::move(parameters));
+}
+
+absl::StatusOr<GridId> Gpu::RingFromGpu(EventId event,
+                                        std::vector<std::byte> parameters) {
+  return Ring(event, {.event = true, .by_tb_scheduler = true},
+              std::move(parameters));
+}
+
+absl::StatusOr<GridId> Gpu::Ring(EventId event, SubmitOptions options,
+                                 std::vector<std::byte> parameters) {
+  const EventKernel* const kernel = event_table_.Find(event);
+  if (kernel == nullptr) {
+    return absl::NotFoundError(fmt::format("event {}: there is none", event));
+  }
+  Launch launch = kernel->launch;
+  if (!parameters.empty()) launch.parameters = std::move(parameters);
+  options.priority = kernel->priority;
+  options.registers = kernel->registers;
+  return Submit(std::move(launch), options);
+}
+
+void Gpu::SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
+  for (Sm& sm : sms_) sm.SetInterruptRegisters(begin, bytes);
+}
+
+absl::Status Gpu::ReserveInstructions(const Program* program,
+                                      const ProgramFunction& function) {
+  const auto loaded = Load(program);
+  if (!loaded.ok()) return loaded.status();
+  const uint64_t begin = (*loaded)->code + uint64_t{function.entry} *
+                                               config_.fetch.operation_bytes;
+  const uint64_t end =
+      (*loaded)->code + uint64_t{function.end} * config_.fetch.operation_bytes;
+  uint32_t left = config_.edge.reserve_icache_lines;
+  for (uint64_t line = begin / config_.icache.line_bytes; left != 0; --left) {
+    const uint64_t address = line++ * config_.icache.line_bytes;
+    if (address >= end) break;
+    for (Sm& sm : sms_) {
+      if (sm.ReserveInstructions(address)) continue;
+      return absl::InvalidArgumentError(fmt::format(
+          "edge.reserve_icache_lines: {}: the i-cache has no room for them, as "
+          "others keep a way of each set",
+          config_.edge.reserve_icache_lines));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gpu::Cancel(GridId id) {
+  for (const auto& grid : grids_) {
+    if (grid->result.id != id || grid->failed()) continue;
+    grid->result.status = absl::CancelledError(
+        fmt::format("{} was cancelled", grid->launch.kernel->name));
+    EndGrids();
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(fmt::format("grid {}: there is none", id));
+}
+
+const GridResult* Gpu::result(GridId grid) const {
+  const auto found = results_.find(grid);
+  return found == results_.end() ? nullptr : &found->second;
+}
+
+bool Gpu::Run(Cycle until) {
+  while (cycle_ < until) {
+    if (grids_.empty() && until == kNever) break;
+    Step();
+    if (std::exchange(stop_, false)) {
+      ++cycle_;
+      break;
+    }
+    if (grids_.empty() && until == kNever) {
+      ++cycle_;
+      break;
+    }
+    const Cycle next = Next();
+    // Otherwise whoever runs it may still do something about it.
+    if (next == kNever && until == kNever && !grids_.empty()) {
+      FailAll();
+      continue;
+    }
+    cycle_ = std::min(next, until);
+  }
+  return grids_.empty();
+}
+
+// After cycle_.
+Cycle Gpu::Next() const {
+  Cycle next = kmu_.next(cycle_);
+  next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next()});
+  if (!calls_.empty()) next = std::min(next, calls_.begin()->first);
+  for (const Sm& sm : sms_) next = std::min(next, sm.wakes_at());
+  if (next <= cycle_ + 1) return cycle_ + 1;
+  return std::min(next, memory_system_.next(cycle_));
+}
+
+void Gpu::Step() {
+  while (!calls_.empty() && calls_.begin()->first <= cycle_) {
+    calls_.extract(calls_.begin()).mapped()();
+  }
+  memory_system_.Advance(cycle_, [this](const MemoryRequest& reply) {
+    sms_[reply.sm].Reply(reply, cycle_);
+  });
+  if (events_ != 0 || reservation_.next() <= cycle_) AdvanceEvents();
+  kmu_.Advance(cycle_, sms_);
+  bool ended = false;
+  for (Sm& sm : sms_) {
+    if (sm.wakes_at() <= cycle_) sm.Tick(cycle_);
+    ended |= sm.TakeEnded();
+  }
+  if (ended) EndGrids();
+}
+
+void Gpu::AdvanceEvents() {
+  uint32_t under_way = 0;
+  for (const auto& grid : grids_) {
+    under_way += grid->options.event && grid->result.arrived <= cycle_;
+  }
+  if (config_.edge.event_priority >= EventPriority::kP2) {
+    kmu_.HoldOthers(under_way != 0);
+  }
+  if (reservation_.Advance(cycle_, under_way)) ReserveSms();
+  event_dispatcher_.Advance(cycle_, sms_);
+}
+
+void Gpu::EndGrids() {
+  kmu_.Unblock();
+  event_dispatcher_.Unblock();
+  for (size_t i = 0; i < grids_.size();) {
+    GridRun& grid = *grids_[i];
+    if (grid.failed()) {
+      for (Sm& sm : sms_) {
+        sm.Drop(&grid, cycle_);
+        sm.TakeEnded();
+      }
+    }
+    if (!grid.done()) {
+      ++i;
+      continue;
+    }
+    grid.result.completed = cycle_;
+    kmu_.Remove(&grid);
+    event_dispatcher_.Remove(&grid);
+    if (grid.options.event) EndEvent(grid);
+    ++ended_grids_;
+    const auto [at, inserted] =
+        results_.emplace(grid.result.id, std::move(grid.result));
+    grids_.erase(grids_.begin() + static_cast<ptrdiff_t>(i));
+    if (options_.ended) options_.ended(GridResult(at->second));
+    i = 0;  // it may have submitted or cancelled some
+  }
+}
+
+void Gpu::EndEvent(const GridRun& grid) {
+  --events_;
+  if (events_ == 0) kmu_.HoldOthers(false);
+  if (!options_.observer) return;
+  options_.observer({.cycle = cycle_,
+                     .grid = grid.result.id,
+                     .what = Observation::What::kEventComplete,
+                     .sm = grid.result.sm});
+}
+
+// Nothing can happen any more: warps wait for a release that never comes, or it
+// is a mistake of the model, which must not look like a program that takes
+// long.
+void Gpu::FailAll() {
+  for (const auto& grid : grids_) {
+    for (const Sm& sm : sms_) {
+      const Block* const block = sm.FindWaiting(grid.get());
+      if (block == nullptr || grid->failed()) continue;
+      grid->result.status = WaitsForEver(FirstThatWaits(*block));
+    }
+    if (grid->failed()) continue;
+    grid->result.status = absl::InternalError(fmt::format(
+        "{}: the simulation stands still at cycle {}, with {} blocks running",
+        grid->launch.kernel->name, cycle_, grid->running));
+  }
+  EndGrids();
+}
+
+Statistics Gpu::statistics() {
+  Statistics statistics;
+  statistics.cycles = cycle_;
+  statistics.grids = ended_grids_;
+  statistics.memory = memory_system_.counters();
+  for (Sm& sm : sms_) {
+    statistics.sms.push_back(sm.CountersUntil(cycle_));
+  }
+  return statistics;
+}
+
+}  // namespace carillon::sim::timing

@@ -1,0 +1,158 @@
+// The simulated GPU with its time: grids go in, cycles pass, results come out.
+//
+//   Gpu gpu(*LoadConfig("edge_table2"), &memory, {});
+//   const GridId grid = *gpu.Submit(launch, {});
+//   gpu.Run();
+//   gpu.result(grid)->completed  // cycles
+//
+// The same submissions at the same cycles give the same cycles and statistics,
+// always: SMs and schedulers act in the order of their numbers.
+#ifndef CARILLON_SIM_TIMING_GPU_H_
+#define CARILLON_SIM_TIMING_GPU_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sim/exec/memory.h"
+#include "sim/exec/warp.h"
+#include "sim/timing/config.h"
+#include "sim/timing/event_dispatcher.h"
+#include "sim/timing/event_table.h"
+#include "sim/timing/grid.h"
+#include "sim/timing/kmu.h"
+#include "sim/timing/memory_system.h"
+#include "sim/timing/observer.h"
+#include "sim/timing/reservation.h"
+#include "sim/timing/sm.h"
+#include "sim/timing/statistics.h"
+
+namespace carillon::sim::timing {
+
+// Not thread safe.
+class Gpu {
+ public:
+  struct Options {
+    // As FunctionalGpu's, for each grid by itself.
+    uint64_t no_progress_limit = uint64_t{1} << 30;
+    std::string* printed = nullptr;  // receives what kernels print
+    // What %globaltimer reads at cycle 0.
+    uint64_t nanoseconds = 0;
+    // A grid has ended, in the cycle in which it did. It may Submit().
+    std::function<void(const GridResult&)> ended;
+    Observer observer;
+  };
+
+  // `memory` must outlive it.
+  Gpu(Config config, const Memory* memory, Options options);
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  // The program must live until the grid has ended, and must not change for as
+  // long as the GPU lives. Errors: those of CheckLaunch(); InvalidArgument (a
+  // block is too large for an SM; names what it lacks).
+  absl::StatusOr<GridId> Submit(Launch launch, const SubmitOptions& options);
+  // Ends it where it is, with Cancelled. Errors: NotFound (no such grid, or it
+  // has ended).
+  absl::Status Cancel(GridId grid);
+
+  // EDGE's events: a launch that is registered once, and made again and again.
+  // Errors: those of Submit(); ResourceExhausted (the table is full).
+  absl::StatusOr<EventId> RegisterEvent(EventKernel kernel);
+  // What it has launched goes on. Errors: NotFound.
+  absl::Status UnregisterEvent(EventId event);
+  // Launches it at that cycle, or now if it has passed. `parameters`: of this
+  // launch; none: the registered ones. Errors: NotFound, those of Submit().
+  absl::StatusOr<GridId> Ring(EventId event, Cycle at,
+                              std::vector<std::byte> parameters = {});
+
+  bool HasEvent(EventId event) const {
+    return event_table_.Find(event) != nullptr;
+  }
+  // A kernel of the GPU has rung for it, in this cycle: it goes to the TB
+  // scheduler, with kernels that were launched by kernels. Errors: as Ring().
+  absl::StatusOr<GridId> RingFromGpu(EventId event,
+                                     std::vector<std::byte> parameters);
+
+  // For interrupts.h: what is there is near each SM.
+  void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes);
+  // Keeps the first lines of the function in each SM's i-cache, as many as
+  // Config::edge says. Errors: InvalidArgument.
+  absl::Status ReserveInstructions(const Program* program,
+                                   const ProgramFunction& function);
+  // In that cycle, or in the next if it has passed, before anything else
+  // happens in it. It does not keep Run() going.
+  void CallAt(Cycle at, std::function<void()> call) {
+    calls_.emplace(std::max(at, cycle_ + 1), std::move(call));
+  }
+
+  // Until no grid is left, or until the given cycle, which is then the next to
+  // happen, or to the end of a cycle in which Stop() was called. True: no grid is
+  // left.
+  bool Run(Cycle until = kNever);
+  // For Options::ended and CallAt().
+  void Stop() { stop_ = true; }
+  // Whether nothing will happen until somebody does something.
+  bool stands_still() const { return Next() == kNever; }
+
+  // The next that happens; all before it have.
+  Cycle cycle() const { return cycle_; }
+  uint64_t nanoseconds() const { return NanosecondsAt(cycle_); }
+  uint64_t NanosecondsAt(Cycle cycle) const {
+    return options_.nanoseconds + cycle * 1000 / config_.clock.core_mhz;
+  }
+
+  // Of a grid that has ended; nullptr otherwise.
+  const GridResult* result(GridId grid) const;
+  // Forgets results, so that they do not add up.
+  void ForgetResults() { results_.clear(); }
+
+  Statistics statistics();
+  const Config& config() const { return config_; }
+  const Sm& sm(size_t index) const { return sms_[index]; }
+
+ private:
+  // What a block takes, once an SM has been found to hold it.
+  absl::StatusOr<Contexts> ContextsFor(const Launch& launch, uint32_t registers,
+                                       bool event) const;
+  absl::StatusOr<GridId> Ring(EventId event, SubmitOptions options,
+                              std::vector<std::byte> parameters);
+  absl::StatusOr<const LoadedProgram*> Load(const Program* program);
+  void Step();
+  // Contexts of each SM that only events may use.
+  Contexts Reserved() const;
+  void ReserveSms();
+  void AdvanceEvents();
+  Cycle Next() const;
+  void EndGrids();
+  void EndEvent(const GridRun& grid);
+  void FailAll();
+
+  const Config config_;
+  const Options options_;
+  MemorySystem memory_system_;
+  std::deque<Sm> sms_;
+  Kmu kmu_;
+  EventTable event_table_;
+  std::multimap<Cycle, std::function<void()>> calls_;
+  EventDispatcher event_dispatcher_;
+  SmReservation reservation_;
+  uint32_t events_ = 0;  // of grids_
+  Cycle cycle_ = 0;
+  bool stop_ = false;
+  GridId next_id_ = 1;
+  uint64_t ended_grids_ = 0;
+  std::vector<std::unique_ptr<GridRun>> grids_;  // that have not ended, by id
+  std::map<GridId, GridResult> results_;
+  std::vector<std::unique_ptr<LoadedProgram>> programs_;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_GPU_H_

@@ -1,0 +1,118 @@
+// Grids on their way through the GPU.
+#ifndef CARILLON_SIM_TIMING_GRID_H_
+#define CARILLON_SIM_TIMING_GRID_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/exec/warp.h"
+#include "sim/timing/config.h"
+#include "sim/timing/occupancy.h"
+#include "sim/timing/op_table.h"
+
+namespace carillon::sim::timing {
+
+using GridId = uint64_t;
+
+// Which warps a scheduler takes before all others; EDGE's order.
+enum class WarpClass : uint8_t {
+  kVictim,  // on its way out, to make room
+  kEvent,
+  kNormal,
+};
+inline constexpr size_t kWarpClasses = 3;
+
+enum class LaunchOrigin : uint8_t {
+  kHost,
+  kDevice,  // an event, or another kernel
+};
+
+inline constexpr uint32_t kAnySm = ~uint32_t{0};
+
+struct SubmitOptions {
+  uint32_t priority = 0;  // larger goes first
+  Cycle not_before = 0;   // when it reaches the KMU
+  LaunchOrigin origin = LaunchOrigin::kHost;
+  WarpClass warp_class = WarpClass::kNormal;
+  uint32_t registers = 0;  // of a thread; 0: what the kernel needs
+  // EDGE's: it goes the way that Config::edge says, as Gpu::Ring() does it.
+  // Then `origin` and `warp_class` do not matter.
+  bool event = false;
+  // An event that is an interrupt's routine: always by the short path, and at
+  // an SM's table after edge.interrupt_cycles.
+  bool privileged = false;
+  uint32_t sm = kAnySm;  // of one by the short path
+  // An event that does not go the short path, whatever Config::edge says.
+  bool by_tb_scheduler = false;
+};
+
+// How an event got its place.
+enum class EventPlace : uint8_t {
+  kNone,         // it has none yet, or is no event
+  kTbScheduler,  // as any block; also what is too large for the short path
+  kFree,         // a context that nobody used
+  kReserved,     // the same, which nobody else could have used
+  kPreempted,    // victims'
+};
+const char* NameOf(EventPlace place);
+
+// What became of a grid.
+struct GridResult {
+  GridId id = 0;
+  // Not OK: as FunctionalGpu::Run(), and Cancelled.
+  absl::Status status;
+  Cycle submitted = 0;        // reached the KMU
+  Cycle dispatched = kNever;  // its first block started
+  Cycle completed = 0;        // its last block's last operation was done
+  uint64_t warp_instructions = 0;
+  uint64_t blocks = 0;  // that ended
+
+  // Of an event. Its scheduling latency is dispatched - arrived, its preemption
+  // latency flushed - selected. Of several blocks: of the first that starts.
+  bool event = false;
+  Cycle arrived = kNever;   // at the TB scheduler, or an SM's table
+  Cycle selected = kNever;  // its victims, the first time
+  Cycle flushed = kNever;   // their pipelines were empty
+  EventPlace place = EventPlace::kNone;
+  uint32_t sm = 0;
+  uint32_t victims = 0;
+  uint32_t reselections = 0;  // as a victim exited first, or would not do
+  bool saved_registers = false;
+};
+
+// A program as the GPU holds it.
+struct LoadedProgram {
+  const Program* program = nullptr;
+  uint64_t code = 0;  // where instruction fetch finds it
+  std::vector<OpTiming> operations;
+};
+
+struct GridRun {
+  Launch launch;
+  SubmitOptions options;
+  const LoadedProgram* program = nullptr;
+  Contexts contexts;  // of a block
+  GridResult result;
+  Cycle ready = 0;  // for its first block
+  Dim3 next{0, 0, 0};
+  bool more = true;      // blocks to start
+  uint64_t running = 0;  // blocks
+  uint64_t placed = 0;   // on the short path: in SMs' tables
+  // Warp instructions since it stored, or a warp got past a barrier or ended.
+  uint64_t idle = 0;
+
+  bool failed() const { return !result.status.ok(); }
+  bool done() const { return (!more || failed()) && running == 0; }
+  void Advance() {
+    if (++next.x < launch.grid.x) return;
+    next.x = 0;
+    if (++next.y < launch.grid.y) return;
+    next.y = 0;
+    more = ++next.z < launch.grid.z;
+  }
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_GRID_H_

@@ -1,0 +1,88 @@
+// Which grid's block goes to an SM next: the kernel management unit holds grids
+// by priority, and the kernel distributor unit the few whose blocks are handed
+// out.
+#ifndef CARILLON_SIM_TIMING_KMU_H_
+#define CARILLON_SIM_TIMING_KMU_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "sim/timing/grid.h"
+#include "sim/timing/sm.h"
+
+namespace carillon::sim::timing {
+
+class Kmu {
+ public:
+  explicit Kmu(const Config& config)
+      : config_(config),
+        events_first_(config.edge.event_priority >= EventPriority::kP1) {}
+
+  void Submit(GridRun* grid);
+  // It has ended, or will not begin.
+  void Remove(const GridRun* grid);
+
+  // While it is set, SMs that take events are given nobody else's blocks.
+  void HoldOthers(bool hold) {
+    if (hold_others_ && !hold) blocked_ = false;
+    hold_others_ = hold;
+  }
+
+  // Takes grids into the KDU while it has room, and gives blocks to SMs, in turn
+  // from behind the one that had the last, `dispatch.blocks_per_cycle` to each:
+  // the first grid in the order of priority and then arrival that has one for
+  // which there is room.
+  template <class Sms>
+  void Advance(Cycle now, Sms& sms) {
+    FillKdu(now);
+    if (blocked_ && now < next_ready_) return;
+    blocked_ = true;
+    events_wait_ = events_first_ && EventsWait(now);
+    const size_t count = sms.size();
+    const size_t first = next_sm_;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t at = (first + i) % count;
+      for (uint32_t n = 0; n < config_.dispatch.blocks_per_cycle; ++n) {
+        GridRun* const grid = Choose(now, sms[at]);
+        if (grid == nullptr) break;
+        sms[at].StartBlock(grid, now);
+        blocked_ = false;
+        next_sm_ = (at + 1) % count;
+      }
+    }
+    next_ready_ = NextReady(now);
+  }
+  // When Advance() has something to do.
+  Cycle next(Cycle now) const {
+    if (!blocked_) return now + 1;
+    return std::min(next_ready_, NextArrival(now));
+  }
+  // An SM has room again.
+  void Unblock() { blocked_ = false; }
+
+  size_t pending() const { return pending_.size(); }
+  size_t in_kdu() const { return kdu_.size(); }
+
+ private:
+  void FillKdu(Cycle now);
+  // Some event's blocks have no place yet (P1).
+  bool EventsWait(Cycle now) const;
+  GridRun* Choose(Cycle now, const Sm& sm) const;
+  Cycle NextReady(Cycle now) const;
+  Cycle NextArrival(Cycle now) const;
+
+  const Config& config_;
+  const bool events_first_;
+  bool hold_others_ = false;
+  bool events_wait_ = false;
+  std::vector<GridRun*> pending_;  // by priority, then arrival
+  std::vector<GridRun*> kdu_;      // the same
+  bool blocked_ = true;            // no SM has room for any
+  Cycle next_ready_ = kNever;
+  size_t next_sm_ = 0;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_KMU_H_

@@ -1,0 +1,222 @@
+#include "sim/timing/op_table.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "sim/timing/scoreboard.h"
+
+namespace carillon::sim::timing {
+namespace {
+
+using ptx::Type;
+
+CostType TypeOf(const Semantics& s) {
+  switch (s.type) {
+    case Type::kF64:
+      return CostType::kDouble;
+    case Type::kF16:
+    case Type::kF16x2:
+    case Type::kBf16:
+    case Type::kBf16x2:
+    case Type::kF32:
+      return CostType::kFloat;
+    case Type::kB64:
+    case Type::kU64:
+    case Type::kS64:
+      return CostType::kLong;
+    default:
+      return CostType::kInt;
+  }
+}
+
+CostClass ClassOf(Operation operation) {
+  switch (operation) {
+    case Operation::kMin:
+    case Operation::kMax:
+      return CostClass::kMax;
+    case Operation::kMul:
+    case Operation::kMulLow:
+    case Operation::kMulHigh:
+    case Operation::kMulWide:
+    case Operation::kMul24Low:
+    case Operation::kMul24High:
+      return CostClass::kMul;
+    case Operation::kMadLow:
+    case Operation::kMadHigh:
+    case Operation::kMadWide:
+    case Operation::kMad24Low:
+    case Operation::kMad24High:
+    case Operation::kMadLowCarry:
+    case Operation::kMadHighCarry:
+    case Operation::kSumOfDifferences:
+    case Operation::kFma:
+      return CostClass::kMad;
+    case Operation::kDiv:
+    case Operation::kRem:
+    case Operation::kSqrt:
+      return CostClass::kDiv;
+    default:
+      return CostClass::kAdd;
+  }
+}
+
+bool IsSpecial(Operation operation) {
+  switch (operation) {
+    case Operation::kDivApprox:
+    case Operation::kRcp:
+    case Operation::kRsqrt:
+    case Operation::kSin:
+    case Operation::kCos:
+    case Operation::kLog2:
+    case Operation::kExp2:
+    case Operation::kTanh:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsExchange(Operation operation) {
+  switch (operation) {
+    case Operation::kShuffle:
+    case Operation::kVote:
+    case Operation::kMatchAny:
+    case Operation::kMatchAll:
+    case Operation::kReduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Of values in registers, for mov and its like: no matter what they mean.
+bool IsWide(const Semantics& s) {
+  return s.type == Type::kF64 || TypeOf(s) == CostType::kLong ||
+         (s.operation == Operation::kMulWide && s.register_bytes == 8);
+}
+
+Cost Arithmetic(const Semantics& s, const Config& config, Unit* unit) {
+  *unit = Unit::kSp;
+  if (IsExchange(s.operation)) return config.exchange;
+  const CostClass cost_class = ClassOf(s.operation);
+  CostType type = TypeOf(s);
+  if (s.operation == Operation::kConvert && s.from == Type::kF64) {
+    type = CostType::kDouble;
+  }
+  // mov.f64, selp.f64, and comparing bits: nothing that needs the DP unit.
+  const bool moves =
+      s.operation == Operation::kMove || s.operation == Operation::kSelect ||
+      s.operation == Operation::kPack || s.operation == Operation::kUnpack ||
+      s.operation == Operation::kReadSpecial;
+  if (moves) type = IsWide(s) ? CostType::kLong : CostType::kInt;
+  if (IsSpecial(s.operation)) {
+    *unit = Unit::kSfu;
+    if (type != CostType::kDouble) return config.special;
+    return config
+        .costs[static_cast<size_t>(type)][static_cast<size_t>(CostClass::kDiv)];
+  }
+  if (cost_class == CostClass::kDiv) {
+    *unit = Unit::kSfu;
+  } else if (type == CostType::kDouble) {
+    *unit = Unit::kDp;
+  }
+  return config
+      .costs[static_cast<size_t>(type)][static_cast<size_t>(cost_class)];
+}
+
+// Parameters are in registers or in the constant bank, which arithmetic reads.
+bool IsParameter(const Semantics& s) {
+  return s.space == MemorySpace::kKernelParam ||
+         (s.space == MemorySpace::kLocal && s.variant == 1);
+}
+
+// The most sources that one bank must deliver, less the one that it can.
+uint32_t BankConflicts(const std::vector<uint16_t>& reads, uint32_t banks) {
+  std::array<uint8_t, 64> used{};
+  uint32_t most = 1;
+  for (const uint16_t reg : reads) {
+    if (reg >= kPredicateRegisters) continue;
+    most = std::max<uint32_t>(most, ++used[reg % banks]);
+  }
+  return most - 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<OpTiming>> BuildOpTable(const Program& program,
+                                                   const Config& config) {
+  std::vector<OpTiming> table(program.ops.size());
+  for (size_t pc = 0; pc < table.size(); ++pc) {
+    const OpInfo& info = program.info[pc];
+    const Semantics& s = info.semantics;
+    OpTiming& t = table[pc];
+    const auto add = [&](const std::vector<uint16_t>& registers) {
+      for (const uint16_t reg : registers) {
+        const uint16_t place = Scoreboard::Place(reg);
+        const auto end = t.places.begin() + t.places_used;
+        if (std::find(t.places.begin(), end, place) != end) continue;
+        if (t.places_used == t.places.size()) return false;
+        t.places[t.places_used++] = place;
+      }
+      return true;
+    };
+    const bool fits = add(info.writes);
+    t.writes = t.places_used;
+    if (!fits || !add(info.reads)) {
+      return absl::InternalError(fmt::format(
+          "{}:{}: {}: has more than {} registers", program.module->file,
+          info.at.line, info.name, t.places.size()));
+    }
+    uint32_t latency = config.operands.latency +
+                       BankConflicts(info.reads, config.operands.banks);
+    const auto arithmetic = [&] {
+      const Cost cost = Arithmetic(s, config, &t.unit);
+      latency += cost.latency;
+      t.interval = static_cast<uint16_t>(cost.interval);
+    };
+    switch (s.operation) {
+      case Operation::kLoad:
+      case Operation::kStore:
+      case Operation::kAtomic:
+        if (IsParameter(s)) {
+          arithmetic();
+          break;
+        }
+        t.unit = Unit::kMemory;
+        t.kind = s.operation == Operation::kLoad    ? OpKind::kLoad
+                 : s.operation == Operation::kStore ? OpKind::kStore
+                                                    : OpKind::kAtomic;
+        t.past_l1 = s.order != MemoryOrder::kWeak;
+        break;
+      case Operation::kFence:
+        t.kind = OpKind::kFence;
+        break;
+      case Operation::kBarrier:
+        t.kind = OpKind::kBarrier;
+        break;
+      case Operation::kExit:
+      case Operation::kTrap:
+        t.kind = OpKind::kExit;
+        break;
+      case Operation::kSleep:
+        t.kind = OpKind::kSleep;
+        break;
+      case Operation::kBranch:
+      case Operation::kCall:
+      case Operation::kReturn:
+        t.kind = OpKind::kControl;
+        t.unit = Unit::kSp;
+        break;
+      case Operation::kWarpBarrier:
+      case Operation::kNothing:
+        break;
+      default:
+        arithmetic();
+        break;
+    }
+    t.latency = static_cast<uint16_t>(std::max(latency, 1u));
+  }
+  return table;
+}
+
+}  // namespace carillon::sim::timing

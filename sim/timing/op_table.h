@@ -1,0 +1,50 @@
+// What an operation costs, worked out once for a program.
+#ifndef CARILLON_SIM_TIMING_OP_TABLE_H_
+#define CARILLON_SIM_TIMING_OP_TABLE_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/exec/program.h"
+#include "sim/timing/config.h"
+
+namespace carillon::sim::timing {
+
+// Where an operation goes from a scheduler.
+enum class Unit : uint8_t { kNone, kSp, kDp, kSfu, kMemory };
+inline constexpr size_t kUnits = 5;
+
+// What issuing it involves besides its unit.
+enum class OpKind : uint8_t {
+  kArithmetic,
+  kControl,  // branches, calls, returns
+  kExit,
+  kBarrier,
+  kFence,
+  kSleep,
+  kLoad,
+  kStore,
+  kAtomic,
+};
+
+struct OpTiming {
+  Unit unit = Unit::kNone;
+  OpKind kind = OpKind::kArithmetic;
+  bool past_l1 = false;  // volatile and its like: memory's value, not L1's
+  uint8_t writes = 0;    // the first of places
+  uint8_t places_used = 0;
+  uint16_t latency = 1;   // cycles from issue to write-back, or to the LSU
+  uint16_t interval = 1;  // cycles that the unit is taken
+  // Of the scoreboard: the registers that it writes, then those that it reads.
+  std::array<uint16_t, 14> places{};
+};
+
+// Errors: Internal (an operation with more registers than there are places).
+absl::StatusOr<std::vector<OpTiming>> BuildOpTable(const Program& program,
+                                                   const Config& config);
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_OP_TABLE_H_

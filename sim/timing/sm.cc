@@ -1,0 +1,589 @@
+#include "sim/timing/sm.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "sim/exec/functional.h"
+
+namespace carillon::sim::timing {
+namespace {
+
+constexpr uint32_t BitOf(Stall stall) {
+  return uint32_t{1} << static_cast<uint32_t>(stall);
+}
+
+// Branches of one warp without a store, after which its lanes may wait for each
+// other (Warp::Yield()), and after how many more again.
+constexpr uint32_t kPatience = 1 << 14;
+constexpr uint32_t kTurn = 1 << 8;
+
+// Registers of a thread of an interrupt routine (EDGE's thesis, 5.6.1).
+constexpr uint32_t kSmallWarp = 8;
+
+constexpr size_t IndexOf(Unit unit) { return static_cast<size_t>(unit); }
+
+}  // namespace
+
+Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
+       MemorySystem* memory_system, uint64_t no_progress_limit)
+    : config_(config),
+      no_progress_limit_(no_progress_limit),
+      core_(memory),
+      fetch_(config, index, &warps_, memory_system, &counters_),
+      lsu_(config, index, memory_system, &events_, &counters_),
+      event_warps_(config, index, &warps_, &fetch_, &lsu_, &counters_, this),
+      outcomes_(config.scheduler.count, kIdle),
+      // Events in victims' places take none of the SM's.
+      blocks_(config.sm.blocks + config.edge.event_warps),
+      free_(ContextsOfSm(config)),
+      small_warp_{.blocks = 1,
+                  .warps = 1,
+                  .registers = RegistersOfWarp(kSmallWarp, config)},
+      events_first_(config.edge.event_priority >= EventPriority::kP1) {
+  core_.sm = index;
+  core_.sms = config.sm.count;
+  for (uint32_t i = 0; i < config.scheduler.count; ++i) {
+    WarpMask of = 0;
+    for (uint32_t slot = i; slot < config.sm.warps;
+         slot += config.scheduler.count) {
+      of |= timing::BitOf(slot);
+    }
+    schedulers_.emplace_back(config.scheduler.policy, of);
+  }
+  unit_count_[IndexOf(Unit::kSp)] = config.units.sp;
+  unit_count_[IndexOf(Unit::kDp)] = config.units.dp;
+  unit_count_[IndexOf(Unit::kSfu)] = config.units.sfu;
+  FreeChanged();
+}
+
+void Sm::StartBlock(GridRun* grid, Cycle now) {
+  CountUntil(now);
+  if (grid->options.event) {
+    ++counters_.events_tb_scheduler;
+    if (grid->result.dispatched == kNever) {
+      grid->result.place = EventPlace::kTbScheduler;
+    }
+  }
+  Start(grid, EventWarps::kNoEntry, {}, grid->contexts, now);
+  wakes_at_ = now;
+}
+
+void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
+               const Contexts& takes, Cycle now) {
+  const auto block =
+      std::find_if(blocks_.begin(), blocks_.end(),
+                   [](const BlockSlot& slot) { return slot.grid == nullptr; });
+  if (grid->result.id != last_grid_ && warps_.used == 0) lsu_.Invalidate();
+  last_grid_ = grid->result.id;
+  free_.Take(takes);
+  FreeChanged();
+  block->grid = grid;
+  block->contexts = takes;
+  block->warps = 0;
+  block->away = 0;
+  block->entry = entry;
+  if (grid->options.event) {
+    events_here_ = true;
+    events_use_.Return(takes);
+    KeepForEvents();
+  }
+  // Other programs' blocks may be running.
+  most_operations_ =
+      std::max(most_operations_, grid->program->operations.size());
+  core_.Prepare(*grid->launch.program);
+  if (core_.hints.size() < most_operations_) {
+    core_.hints.resize(most_operations_, SegmentTable::kNone);
+  }
+  block->block.Start(grid->launch, grid->next, &core_);
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kBlockStart, *grid,
+            static_cast<uint32_t>(block - blocks_.begin()), now);
+  }
+  for (uint32_t i = 0; i < block->block.warps(); ++i) {
+    StartWarp(*block, i,
+              slots.empty()
+                  ? static_cast<uint32_t>(std::countr_zero(~warps_.used))
+                  : slots[i]);
+  }
+  ++grid->running;
+  if (grid->result.dispatched == kNever) {
+    grid->result.dispatched = now;
+    grid->result.sm = core_.sm;
+  }
+  grid->Advance();
+}
+
+void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot) {
+  const WarpMask bit = timing::BitOf(slot);
+  GridRun* const grid = block.grid;
+  block.warps |= bit;
+  warps_.used |= bit;
+  warps_.running |= bit;
+  warps_.of_class[static_cast<size_t>(grid->options.warp_class)] |= bit;
+  WarpContext& context = warps_.slots[slot];
+  context.warp = &block.block.warp(index);
+  context.grid = grid;
+  context.operations = grid->program->operations.data();
+  context.block = static_cast<uint32_t>(&block - blocks_.data());
+  context.age = next_age_++;
+  ++warps_.arrivals;
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kWarpStart, *grid, slot, counted_until_);
+  }
+}
+
+void Sm::Drop(const GridRun* grid, Cycle now) {
+  CountUntil(now);
+  for (BlockSlot& block : blocks_) {
+    if (block.grid != grid) continue;
+    const uint32_t entry = block.entry;
+    for (WarpMask left = block.warps; left != 0; left &= left - 1) {
+      const auto slot = static_cast<uint32_t>(std::countr_zero(left));
+      warps_.Clear(slot);
+      if (entry != EventWarps::kNoEntry) event_warps_.Vacated(entry, slot);
+    }
+    EndBlock(block);
+  }
+  event_warps_.Drop(grid);
+  if (events_here_) wakes_at_ = now;
+}
+
+// All that was in its contexts has left them.
+void Sm::EndBlock(BlockSlot& block) {
+  free_.Return(block.contexts);
+  FreeChanged();
+  if (block.grid->options.event) {
+    events_use_.Take(block.contexts);
+    KeepForEvents();
+  }
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kBlockEnd, *block.grid,
+            static_cast<uint32_t>(&block - blocks_.data()), counted_until_);
+  }
+  --block.grid->running;
+  block.grid = nullptr;
+  ended_ = true;
+  if (block.entry != EventWarps::kNoEntry) event_warps_.BlockEnded(block.entry);
+}
+
+void Sm::FreeChanged() {
+  const Cycle cycles =
+      counted_until_ - std::exchange(free_since_, counted_until_);
+  counters_.register_cycles += cycles * registers_used_;
+  if (free_context_) counters_.free_context_cycles += cycles;
+  registers_used_ = config_.sm.registers - free_.registers;
+  // An empty SM is not busy.
+  free_context_ = registers_used_ != 0 && free_.Holds(small_warp_);
+}
+
+void Sm::Reserve(const Contexts& contexts) {
+  reserve_ = contexts;
+  KeepForEvents();
+}
+
+void Sm::KeepForEvents() {
+  const auto rest = [](uint32_t reserved, uint32_t used) {
+    return reserved > used ? reserved - used : 0;
+  };
+  kept_ = {.blocks = rest(reserve_.blocks, events_use_.blocks),
+           .warps = rest(reserve_.warps, events_use_.warps),
+           .registers = rest(reserve_.registers, events_use_.registers)};
+}
+
+void Sm::AcceptEvent(GridRun* grid, Cycle now) {
+  CountUntil(now);
+  event_warps_.Accept(grid, now);
+  events_here_ = true;
+  wakes_at_ = now;
+}
+
+void Sm::StartEvent(GridRun* grid, uint32_t entry,
+                    std::span<const uint32_t> slots, const Contexts& takes,
+                    Cycle now) {
+  EventPlace place = EventPlace::kPreempted;
+  if (slots.empty()) {
+    Contexts others = grid->contexts;
+    others.Return(kept_);
+    place = takes_others_ && free_.Holds(others) ? EventPlace::kFree
+                                                 : EventPlace::kReserved;
+  }
+  ++(place == EventPlace::kPreempted  ? counters_.events_preempting
+     : place == EventPlace::kReserved ? counters_.events_reserved
+                                      : counters_.events_free);
+  if (grid->result.dispatched == kNever) grid->result.place = place;
+  Start(grid, entry, slots, takes, now);
+  Observe(Observation::What::kEventLaunch, *grid,
+          slots.empty() ? Observation::kNowhere : slots[0], now);
+}
+
+void Sm::Left(uint32_t slot) {
+  BlockSlot& block = blocks_[event_warps_.context(slot).block];
+  block.warps &= ~timing::BitOf(slot);
+  ++block.away;
+}
+
+void Sm::CameBack(uint32_t slot) {
+  BlockSlot& block = blocks_[warps_.slots[slot].block];
+  block.warps |= timing::BitOf(slot);
+  --block.away;
+  CheckBarrier(block);
+}
+
+void Sm::Keep(uint32_t entry, const Contexts& contexts) {
+  free_.Take(contexts);
+  FreeChanged();
+  for (BlockSlot& block : blocks_) {
+    if (block.grid == nullptr || block.entry != entry) continue;
+    block.contexts.Return(contexts);
+    events_use_.Return(contexts);
+    KeepForEvents();
+  }
+}
+
+[[gnu::always_inline]] inline void Sm::MemoryDone(
+    const MemoryOperation& operation) {
+  if (warps_.slots[operation.slot].generation == operation.generation) {
+    Finish(operation.slot, operation.pc, true);
+  } else {
+    event_warps_.MemoryDone(operation);
+  }
+}
+
+const Block* Sm::FindWaiting(const GridRun* grid) const {
+  for (const BlockSlot& block : blocks_) {
+    if (block.grid == grid && block.block.waits()) return &block.block;
+  }
+  return nullptr;
+}
+
+void Sm::Reply(const MemoryRequest& reply, Cycle now) {
+  CountUntil(now);
+  wakes_at_ = now;
+  if (reply.kind == RequestKind::kFetch) {
+    fetch_.Fill(reply);
+    return;
+  }
+  lsu_.Reply(reply, now, [this](const MemoryOperation& operation) {
+    MemoryDone(operation);
+  });
+}
+
+const SmCounters& Sm::CountersUntil(Cycle until) {
+  CountUntil(until);
+  FreeChanged();
+  return counters_;
+}
+
+void Sm::CountUntil(Cycle until) {
+  const Cycle cycles = until - std::exchange(counted_until_, until);
+  if (cycles == 0 || warps_.used == 0) return;
+  counters_.busy_cycles += cycles;
+  counters_.warp_cycles +=
+      cycles * static_cast<uint64_t>(std::popcount(warps_.running));
+  if (events_here_) [[unlikely]]
+    event_warps_.Count(cycles);
+  for (const uint32_t outcome : outcomes_) {
+    if (outcome & kIssued) {
+      counters_.issue_cycles += cycles;
+    } else if (outcome & kIdle) {
+      counters_.idle_cycles += cycles;
+    } else {
+      counters_.stall_cycles += cycles;
+      for (uint32_t left = outcome; left != 0; left &= left - 1) {
+        counters_.stalls[static_cast<size_t>(std::countr_zero(left))] += cycles;
+      }
+    }
+  }
+}
+
+void Sm::Tick(Cycle now) {
+  CountUntil(now);
+  core_.clock = now;
+  events_.Advance(now, [&](const SmEvent& event) {
+    if (event.kind == SmEvent::Kind::kMemory) {
+      const MemoryOperation* const last = lsu_.Part(event.index);
+      if (last != nullptr) MemoryDone(*last);
+      return;
+    }
+    if (warps_.slots[event.slot].generation != event.generation) return;
+    if (event.kind == SmEvent::Kind::kAwake) {
+      warps_.asleep &= ~timing::BitOf(event.slot);
+    } else {
+      Finish(event.slot, event.index, false);
+    }
+  });
+  fetch_.Deliver(now);
+  if (events_here_) [[unlikely]]
+    TickEvents(now);
+  const Cycle lsu_next = lsu_.Advance(now);
+  bool active = false;
+  for (size_t i = 0; i < schedulers_.size(); ++i) {
+    outcomes_[i] = Schedule(schedulers_[i], now);
+    active |= (outcomes_[i] & kIssued) != 0;
+  }
+  active |= fetch_.Fetch(now);
+  CountUntil(now + 1);
+  active |= events_here_ && event_warps_.again();
+  if (active) {
+    wakes_at_ = now + 1;
+    return;
+  }
+  wakes_at_ = std::min({events_.next(now), fetch_.next(), lsu_next});
+  for (const uint32_t outcome : outcomes_) {
+    if ((outcome & BitOf(Stall::kPipeline)) == 0) continue;
+    for (size_t unit = 0; unit < kUnits; ++unit) {
+      if ((warps_.unit[unit] & ~warps_.waiting()) == 0) continue;
+      for (uint32_t i = 0; i < unit_count_[unit]; ++i) {
+        if (unit_free_[unit][i] > now) {
+          wakes_at_ = std::min(wakes_at_, unit_free_[unit][i]);
+        }
+      }
+    }
+  }
+}
+
+void Sm::TickEvents(Cycle now) {
+  if (event_warps_.active()) {
+    event_warps_.Tick(now);
+    FreeChanged();
+  }
+  const WarpMask events =
+      warps_.of_class[static_cast<size_t>(WarpClass::kEvent)];
+  if (config_.edge.event_priority == EventPriority::kP3) {
+    // Beside an event, nothing else goes on but what makes room for it.
+    const bool freezes =
+        (warps_.running & events) != 0 || event_warps_.freezes();
+    warps_.frozen = freezes ? ~(events | warps_.held) : 0;
+  }
+  events_here_ = event_warps_.active() || events != 0;
+}
+
+// The heads whose units take an operation now.
+WarpMask Sm::Available(Cycle now) const {
+  WarpMask available = warps_.unit[IndexOf(Unit::kNone)];
+  for (const Unit unit : {Unit::kSp, Unit::kDp, Unit::kSfu}) {
+    const size_t index = IndexOf(unit);
+    for (uint32_t i = 0; i < unit_count_[index]; ++i) {
+      if (unit_free_[index][i] > now) continue;
+      available |= warps_.unit[index];
+      break;
+    }
+  }
+  if (lsu_.CanAccept()) available |= warps_.unit[IndexOf(Unit::kMemory)];
+  return available;
+}
+
+uint32_t Sm::Schedule(Scheduler& scheduler, Cycle now) {
+  const WarpMask mine = warps_.running & scheduler.of();
+  const WarpMask able = mine & warps_.buffered & ~warps_.waiting();
+  const WarpMask ready = able & Available(now);
+  if (ready != 0) {
+    const uint32_t slot = scheduler.Choose(ready, warps_);
+    const uint32_t generation = warps_.slots[slot].generation;
+    Issue(slot, now);
+    for (uint32_t i = 1; i < config_.scheduler.width; ++i) {
+      const WarpMask again =
+          warps_.buffered & ~warps_.waiting() & Available(now);
+      if ((again >> slot & 1) == 0 ||
+          warps_.slots[slot].generation != generation) {
+        break;
+      }
+      Issue(slot, now);
+    }
+    return kIssued;
+  }
+  if (mine == 0) return kIdle;
+  const auto stall = [&](WarpMask warps, Stall why) {
+    return (mine & warps) != 0 ? BitOf(why) : 0;
+  };
+  const WarpMask empty =
+      ~warps_.buffered & ~warps_.barrier & ~warps_.fence & ~warps_.asleep;
+  return stall(able, Stall::kPipeline) |
+         stall(warps_.hazard & ~warps_.load, Stall::kScoreboard) |
+         stall(warps_.load, Stall::kLoad) |
+         stall(empty & warps_.missing, Stall::kInstructionCache) |
+         stall(empty & ~warps_.missing, Stall::kFetch) |
+         stall(warps_.barrier, Stall::kBarrier) |
+         stall(warps_.fence, Stall::kMemoryBarrier) |
+         stall(warps_.asleep, Stall::kSleep);
+}
+
+void Sm::TakeUnit(Unit unit, Cycle until, Cycle now) {
+  for (Cycle& free : unit_free_[IndexOf(unit)]) {
+    if (free > now) continue;
+    free = until;
+    return;
+  }
+}
+
+void Sm::Issue(uint32_t slot, Cycle now) {
+  WarpContext& context = warps_.slots[slot];
+  const Pc pc = context.head;
+  const OpTiming& op = context.operations[pc];
+  GridRun* const grid = context.grid;
+  const uint64_t writes = core_.writes;
+  const uint64_t releases = core_.releases.total;
+  const LaneMask lanes = context.warp->Step();
+  ++counters_.instructions;
+  counters_.thread_instructions += static_cast<uint64_t>(std::popcount(lanes));
+  ++grid->result.warp_instructions;
+  if (core_.fault) [[unlikely]] {
+    Fail(grid,
+         absl::InternalError(Describe(*grid->launch.program, *core_.fault)));
+    core_.fault.reset();
+    warps_.running &= ~timing::BitOf(slot);
+    return;
+  }
+  ++context.head;
+  --context.buffered;
+  bool progress = core_.writes != writes;
+  if (core_.releases.total != releases) {
+    for (BlockSlot& block : blocks_) {
+      if (block.grid == nullptr) continue;
+      block.block.WakeReleased();
+      ReleaseBarriers(block);
+    }
+  }
+  switch (op.unit) {
+    case Unit::kMemory:
+      ++counters_.memory;
+      if (lanes != 0) {
+        context.scoreboard.Reserve(op, true);
+        ++context.in_flight;
+        ++context.in_memory;
+        lsu_.Issue(slot, context.generation, pc, op, core_.access, now);
+        break;
+      }
+      // Nobody's guard was true: it passes through as arithmetic would.
+      [[fallthrough]];
+    case Unit::kSp:
+    case Unit::kDp:
+    case Unit::kSfu:
+      if (op.unit != Unit::kMemory) {
+        TakeUnit(op.unit, now + op.interval, now);
+        ++(op.unit == Unit::kSp   ? counters_.sp
+           : op.unit == Unit::kDp ? counters_.dp
+                                  : counters_.sfu);
+      }
+      if (op.writes == 0) break;
+      context.scoreboard.Reserve(op, false);
+      ++context.in_flight;
+      events_.Schedule(now + op.latency, {.kind = SmEvent::Kind::kWriteBack,
+                                          .slot = static_cast<uint8_t>(slot),
+                                          .generation = context.generation,
+                                          .index = pc});
+      break;
+    case Unit::kNone:
+      ++counters_.control;
+      if (op.kind == OpKind::kFence && context.in_memory != 0) {
+        warps_.fence |= timing::BitOf(slot);
+      } else if (op.kind == OpKind::kSleep && lanes != 0) {
+        const Op& sleep = grid->launch.program->ops[pc];
+        const auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
+        const uint64_t nanoseconds =
+            context.warp->From<uint32_t>(sleep.operands[0])[lane];
+        // PTX ISA 9.7.13.16: up to twice that; at most 1 ms.
+        const uint64_t cycles = std::min<uint64_t>(nanoseconds, 1'000'000) *
+                                config_.clock.core_mhz / 1000;
+        warps_.asleep |= timing::BitOf(slot);
+        context.awake = now + std::max<uint64_t>(cycles, 1);
+        events_.Schedule(context.awake, {.kind = SmEvent::Kind::kAwake,
+                                         .slot = static_cast<uint8_t>(slot),
+                                         .generation = context.generation});
+      }
+      break;
+  }
+  if (op.kind == OpKind::kControl && ++context.idle >= kPatience) {
+    context.warp->Yield();
+    context.idle -= kTurn;
+  }
+  // Whatever was fetched after a jump is wrong.
+  if (context.warp->pc() != context.head ||
+      context.warp->state() == Warp::State::kExited) {
+    if (context.buffered != 0) ++counters_.flushes;
+    context.buffered = 0;
+  }
+  if (op.kind == OpKind::kBarrier ||
+      context.warp->state() != Warp::State::kReady) {
+    progress = true;
+    AfterStep(slot);
+  }
+  if (progress) context.idle = 0;
+  grid->idle = progress ? 0 : grid->idle + 1;
+  if (grid->idle > no_progress_limit_ && no_progress_limit_ != 0) [[unlikely]] {
+    Fail(grid, NoProgress(*context.warp, grid->idle));
+  }
+  if (context.warp == nullptr) return;  // it was the last of its warp
+  warps_.UpdateHead(slot);
+}
+
+// It may have ended, or come to a barrier, or let others past one.
+void Sm::AfterStep(uint32_t slot) {
+  WarpContext& context = warps_.slots[slot];
+  const WarpMask bit = timing::BitOf(slot);
+  BlockSlot& block = blocks_[context.block];
+  if (context.warp->waits()) warps_.barrier |= bit;
+  if (context.warp->state() == Warp::State::kExited) warps_.running &= ~bit;
+  ReleaseBarriers(block);
+  CheckBarrier(block);
+  if (context.warp->state() == Warp::State::kExited && context.in_flight == 0) {
+    Retire(slot);
+  }
+}
+
+// Whether somebody is left who could end the wait.
+void Sm::CheckBarrier(BlockSlot& block) {
+  const WarpMask live = block.warps & warps_.running;
+  if (live == 0 || (live & ~warps_.barrier) != 0 || block.away != 0 ||
+      block.block.waits()) {
+    return;
+  }
+  const auto first = static_cast<uint32_t>(std::countr_zero(live));
+  Fail(block.grid, WaitsForEver(*warps_.slots[first].warp));
+}
+
+void Sm::ReleaseBarriers(BlockSlot& block) {
+  for (WarpMask left = block.warps & warps_.barrier; left != 0;
+       left &= left - 1) {
+    const auto slot = static_cast<uint32_t>(std::countr_zero(left));
+    if (warps_.slots[slot].warp->waits()) continue;
+    warps_.barrier &= ~timing::BitOf(slot);
+  }
+}
+
+// An operation's result is there, or memory has acknowledged it.
+void Sm::Finish(uint32_t slot, Pc pc, bool memory) {
+  WarpContext& context = warps_.slots[slot];
+  const WarpMask bit = timing::BitOf(slot);
+  context.scoreboard.Release(context.operations[pc]);
+  --context.in_flight;
+  if (memory && --context.in_memory == 0) warps_.fence &= ~bit;
+  if (warps_.hazard & bit) warps_.UpdateHazard(slot);
+  if (context.in_flight == 0 && context.warp->state() == Warp::State::kExited) {
+    Retire(slot);
+  }
+}
+
+void Sm::Retire(uint32_t slot) {
+  BlockSlot& block = blocks_[warps_.slots[slot].block];
+  warps_.Clear(slot);
+  block.warps &= ~timing::BitOf(slot);
+  if (observer_ != nullptr) {
+    Observe(Observation::What::kWarpEnd, *block.grid, slot, counted_until_);
+  }
+  if (block.entry != EventWarps::kNoEntry) {
+    event_warps_.Vacated(block.entry, slot);
+  }
+  if (block.warps != 0 || block.away != 0) return;
+  ++counters_.blocks;
+  ++block.grid->result.blocks;
+  EndBlock(block);
+}
+
+void Sm::Fail(GridRun* grid, absl::Status status) {
+  if (!grid->failed()) grid->result.status = std::move(status);
+  ended_ = true;
+}
+
+}  // namespace carillon::sim::timing

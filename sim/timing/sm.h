@@ -1,0 +1,183 @@
+// A streaming multiprocessor: its warps, what issues from them, and when.
+//
+// An operation does all that it does to values at the moment of its issue
+// (Warp::Step()); everything after that is about time only.
+#ifndef CARILLON_SIM_TIMING_SM_H_
+#define CARILLON_SIM_TIMING_SM_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sim/exec/warp.h"
+#include "sim/timing/event_warps.h"
+#include "sim/timing/event_wheel.h"
+#include "sim/timing/grid.h"
+#include "sim/timing/instruction_fetch.h"
+#include "sim/timing/lsu.h"
+#include "sim/timing/memory_system.h"
+#include "sim/timing/observer.h"
+#include "sim/timing/occupancy.h"
+#include "sim/timing/scheduler.h"
+#include "sim/timing/statistics.h"
+#include "sim/timing/warp_context.h"
+
+namespace carillon::sim::timing {
+
+class Sm final : private EventWarps::Host {
+ public:
+  // The rest must outlive it. `no_progress_limit`: as FunctionalGpu's.
+  Sm(const Config& config, uint32_t index, const Memory* memory,
+     MemorySystem* memory_system, uint64_t no_progress_limit);
+  Sm(const Sm&) = delete;
+  Sm& operator=(const Sm&) = delete;
+
+  Core& core() { return core_; }
+
+  // What it keeps of its contexts for events; and whether it takes events, and
+  // others, at all.
+  void Reserve(const Contexts& contexts);
+  void set_takes(bool events, bool others) {
+    takes_events_ = events;
+    takes_others_ = others;
+  }
+  bool takes_events() const { return takes_events_; }
+  void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
+    lsu_.SetInterruptRegisters(begin, bytes);
+  }
+  bool ReserveInstructions(uint64_t line) { return fetch_.Reserve(line); }
+  bool takes_others() const { return takes_others_; }
+  void set_observer(const Observer* observer) { observer_ = observer; }
+
+  bool Fits(const GridRun& grid) const override {
+    if (grid.options.event) {
+      // A routine of this very SM must run here.
+      const bool mine = grid.options.sm == core_.sm;
+      return (takes_events_ || mine) && free_.Holds(grid.contexts);
+    }
+    if (!takes_others_ || (events_first_ && event_warps_.waiting())) {
+      return false;
+    }
+    Contexts needs = grid.contexts;
+    needs.Return(kept_);
+    return free_.Holds(needs);
+  }
+  const Contexts& free() const { return free_; }
+  const EventWarps& event_warps() const { return event_warps_; }
+  // A block of an event is to have a place, past the TB scheduler. There must
+  // be room in the table.
+  void AcceptEvent(GridRun* grid, Cycle now);
+  // The grid's next block, for which there must be room.
+  void StartBlock(GridRun* grid, Cycle now);
+  // Ends the grid's blocks where they are.
+  void Drop(const GridRun* grid, Cycle now);
+
+  // An answer of memory; before Tick() of the same cycle.
+  void Reply(const MemoryRequest& reply, Cycle now);
+  // A cycle of it. It need not see cycles before wakes_at().
+  void Tick(Cycle now);
+  Cycle wakes_at() const { return wakes_at_; }
+  // A block of the grid with warps that wait for a release; nullptr: none.
+  const Block* FindWaiting(const GridRun* grid) const;
+
+  // Whether a block or a grid has ended since it was last asked.
+  bool TakeEnded() { return std::exchange(ended_, false); }
+
+  const SmWarps& warps() const { return warps_; }
+  const Lsu& lsu() const { return lsu_; }
+  // Of all cycles before `until`.
+  const SmCounters& CountersUntil(Cycle until);
+
+ private:
+  struct BlockSlot {
+    Block block;
+    GridRun* grid = nullptr;  // nullptr: free
+    WarpMask warps = 0;       // that are not done, and in their slots
+    uint32_t away = 0;        // that are not done either: victims
+    uint32_t entry = EventWarps::kNoEntry;  // of the event
+    Contexts contexts;
+  };
+  // What a scheduler did in its last cycle: a bit for each Stall; kIssued and
+  // kIdle besides.
+  static constexpr uint32_t kIssued = 1 << kStalls;
+  static constexpr uint32_t kIdle = 2 << kStalls;
+
+  // Its warps go to these slots, or any; of what is free, it takes `takes`.
+  void Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
+             const Contexts& takes, Cycle now);
+  void StartWarp(BlockSlot& block, uint32_t index, uint32_t slot);
+  void EndBlock(BlockSlot& block);
+  void CountUntil(Cycle until);
+  void FreeChanged();
+  void CheckBarrier(BlockSlot& block);
+  void KeepForEvents();
+  void TickEvents(Cycle now);
+  void MemoryDone(const MemoryOperation& operation);
+
+  // EventWarps::Host.
+  Contexts& free() override { return free_; }
+  void StartEvent(GridRun* grid, uint32_t entry,
+                  std::span<const uint32_t> slots, const Contexts& takes,
+                  Cycle now) override;
+  void Left(uint32_t slot) override;
+  void CameBack(uint32_t slot) override;
+  void Changed() override { ended_ = true; }
+  void Keep(uint32_t entry, const Contexts& contexts) override;
+  void Observe(Observation::What what, const GridRun& grid, uint32_t slot,
+               Cycle now) override {
+    if (observer_ == nullptr) return;
+    (*observer_)({now, grid.result.id, what, core_.sm, slot});
+  }
+
+  uint32_t Schedule(Scheduler& scheduler, Cycle now);
+  WarpMask Available(Cycle now) const;
+  void Issue(uint32_t slot, Cycle now);
+  void AfterStep(uint32_t slot);
+  void ReleaseBarriers(BlockSlot& block);
+  void Finish(uint32_t slot, Pc pc, bool memory);
+  void Retire(uint32_t slot);
+  void Fail(GridRun* grid, absl::Status status);
+  void TakeUnit(Unit unit, Cycle until, Cycle now);
+
+  const Config& config_;
+  const uint64_t no_progress_limit_;
+  Core core_;
+  SmCounters counters_;
+  EventWheel<SmEvent> events_;
+  SmWarps warps_;
+  InstructionFetch fetch_;
+  Lsu lsu_;
+  EventWarps event_warps_;
+  std::vector<Scheduler> schedulers_;
+  std::vector<uint32_t> outcomes_;  // of each scheduler
+  std::vector<BlockSlot> blocks_;
+  Contexts free_;
+  const Contexts small_warp_;  // an interrupt routine's, EDGE's smallest event
+  // Of free_, since when, for the counters.
+  uint32_t registers_used_ = 0;
+  bool free_context_ = false;
+  Cycle free_since_ = 0;
+  Contexts reserve_;
+  Contexts events_use_;  // free contexts that blocks of events have
+  Contexts kept_;        // of reserve_, what they do not use
+  const bool events_first_;
+  bool events_here_ = false;  // or were, at the last TickEvents()
+  bool takes_events_ = true;
+  bool takes_others_ = true;
+  const Observer* observer_ = nullptr;
+  uint64_t next_age_ = 0;
+  size_t most_operations_ = 0;  // of the programs that it has seen
+  uint64_t last_grid_ = ~uint64_t{0};
+  // When each unit of a kind takes its next operation.
+  std::array<std::array<Cycle, 4>, kUnits> unit_free_{};
+  std::array<uint32_t, kUnits> unit_count_{};
+  Cycle counted_until_ = 0;  // the present one, but at the end of Tick()
+  Cycle wakes_at_ = kNever;
+  bool ended_ = false;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_SM_H_

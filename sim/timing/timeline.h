@@ -1,0 +1,52 @@
+// A run of the timed GPU as Chrome's trace events, which Perfetto and
+// chrome://tracing show: a process for each SM with a track for each warp slot,
+// and one for the events, from their arrival to their end.
+//
+//   Timeline timeline(config);
+//   Gpu gpu(config, &memory, {.observer = timeline.observer()});
+//   ... timeline.Name(*gpu.Submit(launch, {}), "conv1"); gpu.Run();
+//   timeline.Write(stream);
+#ifndef CARILLON_SIM_TIMING_TIMELINE_H_
+#define CARILLON_SIM_TIMING_TIMELINE_H_
+
+#include <cstdint>
+#include <map>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "sim/timing/config.h"
+#include "sim/timing/observer.h"
+
+namespace carillon::sim::timing {
+
+// Not thread safe.
+class Timeline {
+ public:
+  explicit Timeline(const Config& config) : core_mhz_(config.clock.core_mhz) {}
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  // For Gpu::Options; the timeline must outlive the GPU.
+  Observer observer() {
+    return [this](const Observation& what) { seen_.push_back(what); };
+  }
+  // What the warps and events of a grid are called; "grid 7" without.
+  void Name(uint64_t grid, std::string name) { names_[grid] = std::move(name); }
+  size_t size() const { return seen_.size(); }
+
+  // Times are microseconds of the GPU, cycles are in `args`. What has not ended
+  // ends where the last thing was seen.
+  void Write(std::ostream& to) const;
+
+ private:
+  std::string NameOfGrid(uint64_t grid) const;
+
+  const uint32_t core_mhz_;
+  std::vector<Observation> seen_;
+  std::map<uint64_t, std::string> names_;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_TIMELINE_H_

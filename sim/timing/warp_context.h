@@ -1,0 +1,127 @@
+// What an SM knows of its warps: plain data, which whoever preempts a warp can
+// look at and drop.
+#ifndef CARILLON_SIM_TIMING_WARP_CONTEXT_H_
+#define CARILLON_SIM_TIMING_WARP_CONTEXT_H_
+
+#include <array>
+#include <cstdint>
+
+#include "sim/timing/grid.h"
+#include "sim/timing/op_table.h"
+#include "sim/timing/scoreboard.h"
+
+namespace carillon::sim::timing {
+
+inline constexpr uint32_t kMostWarps = 64;  // of an SM
+// A bit for each warp slot of an SM.
+using WarpMask = uint64_t;
+constexpr WarpMask BitOf(uint32_t slot) { return WarpMask{1} << slot; }
+
+struct WarpContext {
+  Warp* warp = nullptr;
+  GridRun* grid = nullptr;
+  const OpTiming* operations = nullptr;  // of its program
+  uint32_t block = 0;                    // slot of the SM
+  // Another one whenever the slot changes hands: what is still under way for
+  // an earlier one is then nobody's.
+  uint32_t generation = 0;
+  uint64_t age = 0;  // smaller is older
+  // The i-buffer: `buffered` operations from `head` on.
+  Pc head = 0;
+  uint8_t buffered = 0;
+  Unit head_unit = Unit::kNone;
+  // Operations that were issued and whose result, or whose acknowledgement by
+  // memory, is awaited; and of these, memory's.
+  uint32_t in_flight = 0;
+  uint32_t in_memory = 0;
+  uint32_t idle = 0;  // branches since it last stored or came to a barrier
+  Cycle awake = 0;    // when nanosleep ends
+  Scoreboard scoreboard;
+};
+
+struct SmWarps {
+  std::array<WarpContext, kMostWarps> slots;
+
+  WarpMask used = 0;      // have a warp, or something of it under way
+  WarpMask running = 0;   // of these: has not exited
+  WarpMask buffered = 0;  // the i-buffer has an operation
+  WarpMask decoding = 0;  // operations are between i-cache and i-buffer
+  WarpMask missing = 0;   // a line of the i-cache is on its way
+  WarpMask hazard = 0;    // the head waits for a register,
+  WarpMask load = 0;      // which memory delivers
+  WarpMask barrier = 0;
+  WarpMask fence = 0;
+  WarpMask asleep = 0;
+  WarpMask held = 0;    // fetches nothing: it makes room, or has just come back
+  WarpMask frozen = 0;  // issues nothing either, as an event runs
+  std::array<WarpMask, kUnits> unit{};  // that the head needs
+  std::array<WarpMask, kWarpClasses> of_class{};
+
+  WarpMask waiting() const {
+    return hazard | barrier | fence | asleep | frozen;
+  }
+
+  // After the i-buffer or the scoreboard changed.
+  void UpdateHead(uint32_t slot) {
+    WarpContext& context = slots[slot];
+    const WarpMask bit = BitOf(slot);
+    unit[static_cast<size_t>(context.head_unit)] &= ~bit;
+    hazard &= ~bit;
+    load &= ~bit;
+    if (context.buffered == 0) {
+      buffered &= ~bit;
+      return;
+    }
+    buffered |= bit;
+    const OpTiming& op = context.operations[context.head];
+    context.head_unit = op.unit;
+    unit[static_cast<size_t>(op.unit)] |= bit;
+    UpdateHazard(slot);
+  }
+  void UpdateHazard(uint32_t slot) {
+    const WarpContext& context = slots[slot];
+    const WarpMask bit = BitOf(slot);
+    const Hazard found =
+        context.scoreboard.Check(context.operations[context.head]);
+    hazard = found != Hazard::kNone ? hazard | bit : hazard & ~bit;
+    load = found == Hazard::kLoad ? load | bit : load & ~bit;
+  }
+
+  // Nobody's any more.
+  void Clear(uint32_t slot) {
+    const WarpMask keep = ~BitOf(slot);
+    for (WarpMask* mask : {&used, &running, &buffered, &decoding, &missing,
+                           &hazard, &load, &barrier, &fence, &asleep, &held}) {
+      *mask &= keep;
+    }
+    for (WarpMask& mask : unit) mask &= keep;
+    for (WarpMask& mask : of_class) mask &= keep;
+    slots[slot] = {};
+    slots[slot].generation = ++generations[slot];
+  }
+
+  // How often a warp has come to a slot.
+  uint64_t arrivals = 0;
+  // The last that Clear() gave out: a warp that comes back to its slot has its
+  // own one again.
+  std::array<uint32_t, kMostWarps> generations{};
+};
+// Of no warp.
+inline constexpr uint32_t kNoGeneration = ~uint32_t{0};
+
+// What is due at an SM.
+struct SmEvent {
+  enum class Kind : uint8_t {
+    kWriteBack,  // of arithmetic
+    kMemory,     // a part of a memory operation
+    kAwake,      // nanosleep's end
+  };
+  Kind kind = Kind::kWriteBack;
+  uint8_t slot = 0;
+  uint32_t generation = 0;
+  uint32_t index = 0;  // Pc, or the memory operation
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_WARP_CONTEXT_H_
