@@ -5,15 +5,15 @@
 #include <utility>
 
 #include "devices/nic/stream_framer.h"
+#include "kernels/memcached/wire.h"
 #include "shm/layout.h"
-#include "shm/memc_wire.h"
 
 namespace carillon::nic {
 namespace {
 
 constexpr uint32_t kLargeRing = 4;
 constexpr uint32_t kLargePacketBytes = shm::AlignUp(
-    std::max<uint64_t>(kMaxGetLine, kMaxLine + shm::kMemcMaxValueBytes + 2),
+    std::max<uint64_t>(kMaxGetLine, kMaxLine + memcached::kMaxValueBytes + 2),
     shm::kCacheLine);
 
 struct LaneKind {
@@ -39,7 +39,7 @@ MemcChannel::Options ChannelOptions(const NicOptions& options,
   channel.label += "-large";
   channel.batch = 1;
   channel.ring = kLargeRing;
-  channel.reply_stride = shm::kMemcLargeReplyStride;
+  channel.reply_stride = memcached::kLargeReplyStride;
   channel.largest = true;
   // A get line that is longer is asked in pieces.
   channel.slot_packet_bytes = get ? kPacketBytes : kLargePacketBytes;

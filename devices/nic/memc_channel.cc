@@ -24,10 +24,10 @@ uint64_t SecondsSinceEpoch() {
 }
 
 uint64_t DescriptorBytes(const MemcChannel::Options& options) {
-  return uint64_t{options.batch} * sizeof(shm::MemcRequest);
+  return uint64_t{options.batch} * sizeof(memcached::Request);
 }
 uint64_t ResultBytes(const MemcChannel::Options& options) {
-  return uint64_t{options.batch} * sizeof(shm::MemcReply);
+  return uint64_t{options.batch} * sizeof(memcached::Reply);
 }
 uint64_t ReplyBytes(const MemcChannel::Options& options) {
   return uint64_t{options.batch} * options.reply_stride;
@@ -119,12 +119,12 @@ void MemcChannel::WriteRequest(uint32_t slot, uint32_t i,
   const uint64_t at = uint64_t{slot} * options_.batch + i;
   requests_[at] = request;
   const bool stream = request.origin == Request::Origin::kStream;
-  const shm::MemcRequest descriptor = {
+  const memcached::Request descriptor = {
       .offset = offset,
       .length = request.length,
       // A stream's reply can be asked for in pieces instead.
-      .flags = stream             ? uint32_t{shm::kMemcStream}
-               : options_.largest ? uint32_t{shm::kMemcLargestStride}
+      .flags = stream             ? uint32_t{memcached::kStream}
+               : options_.largest ? uint32_t{memcached::kLargestStride}
                                   : 0,
       .reserved = 0};
   std::memcpy(descriptors_.bytes.data() + at * sizeof(descriptor), &descriptor,
@@ -175,20 +175,20 @@ std::optional<FinishedBatch> MemcChannel::Poll() const {
 
 RequestResult MemcChannel::ResultOf(const FinishedBatch& batch,
                                     uint32_t i) const {
-  shm::MemcReply reply;
+  memcached::Reply reply;
   std::memcpy(&reply,
               results_.bytes.data() +
                   (uint64_t{batch.slot} * options_.batch + i) * sizeof(reply),
               sizeof(reply));
   RequestResult result = {.outcome = reply.outcome,
-                          .quit = (reply.flags & shm::kMemcQuit) != 0,
+                          .quit = (reply.flags & memcached::kQuit) != 0,
                           .hits = reply.hits,
                           .misses = reply.misses,
                           .reply = {}};
-  if (reply.outcome != shm::MemcOutcome::kAnswered) return result;
+  if (reply.outcome != memcached::Outcome::kAnswered) return result;
   const uint64_t room = ReplyBytes(options_);
   if (reply.offset > room || reply.length > room - reply.offset) {
-    result.outcome = shm::MemcOutcome::kCorrupt;
+    result.outcome = memcached::Outcome::kCorrupt;
     return result;
   }
   result.reply = replies_.bytes.subspan(

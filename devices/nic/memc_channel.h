@@ -1,5 +1,5 @@
 // One registration of a memcached event kernel: a ring whose every slot has its
-// request descriptors, its reply buffer and its results (shm/memc_wire.h).
+// request descriptors, its reply buffer and its results (kernels/memcached/wire.h).
 #ifndef CARILLON_DEVICES_NIC_MEMC_CHANNEL_H_
 #define CARILLON_DEVICES_NIC_MEMC_CHANNEL_H_
 
@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "devices/nic/request.h"
 #include "devices/sdk/edge.h"
-#include "shm/memc_wire.h"
+#include "kernels/memcached/wire.h"
 #include "shm/types.h"
 
 namespace carillon::nic {
@@ -37,7 +37,7 @@ struct FinishedBatch {
 
 // What became of one request, checked against the memory that it names.
 struct RequestResult {
-  shm::MemcOutcome outcome = shm::MemcOutcome::kNone;
+  memcached::Outcome outcome = memcached::Outcome::kNone;
   bool quit = false;
   uint32_t hits = 0;
   uint32_t misses = 0;
@@ -50,10 +50,10 @@ class MemcChannel {
   struct Options {
     std::string kernel;  // memc_get or memc_set
     std::string label;
-    uint32_t batch = shm::kMemcWarpBatch;  // requests of an event, at most
-    uint32_t ring = 64;                    // a power of two
+    uint32_t batch = memcached::kWarpBatch;  // requests of an event, at most
+    uint32_t ring = 64;                      // a power of two
     uint32_t priority = 0;
-    uint32_t reply_stride = shm::kMemcSmallReplyStride;
+    uint32_t reply_stride = memcached::kSmallReplyStride;
     // No larger reply buffer exists (kMemcLargestStride, for datagrams).
     bool largest = false;
     // Where the requests lie: a buffer that all slots share, or, if null, one

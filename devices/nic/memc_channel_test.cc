@@ -14,9 +14,9 @@ namespace carillon::nic {
 namespace {
 
 using edge::EventState;
-using shm::MemcOutcome;
-using shm::MemcReply;
-using shm::MemcRequest;
+using memcached::Outcome;
+using memcached::Reply;
+using memcached::Request;
 
 constexpr uint32_t kBatch = 4;
 constexpr uint32_t kRing = 2;
@@ -134,7 +134,7 @@ TEST_F(MemcChannelTest, AnEventCarriesItsRequestsAndBringsBackTheirReplies) {
     for (uint32_t i = 0; i < 3; ++i) {
       EXPECT_EQ(Descriptor(slot, i).offset, requests[i].offset);
       EXPECT_EQ(Descriptor(slot, i).length, requests[i].request.length);
-      EXPECT_EQ(Descriptor(slot, i).flags, i == 1 ? shm::kMemcStream : 0u);
+      EXPECT_EQ(Descriptor(slot, i).flags, i == 1 ? memcached::kStream : 0u);
     }
     std::vector<std::byte> entry(ring.layout().entry_bytes);
     ring.CopyEntry(sequence, entry.data(), ring.layout().entry_bytes);
@@ -152,7 +152,7 @@ TEST_F(MemcChannelTest, AnEventCarriesItsRequestsAndBringsBackTheirReplies) {
                        .length = 5,
                        .datagrams = 1,
                        .outcome = MemcOutcome::kAnswered,
-                       .flags = shm::kMemcQuit,
+                       .flags = memcached::kQuit,
                        .hits = 2,
                        .misses = 1};
     Result(slot, 2) = {.length = 5000, .outcome = MemcOutcome::kTooLarge};
@@ -228,7 +228,7 @@ TEST_F(MemcChannelTest, CopiesLargeRequestsIntoTheirSlot) {
     EXPECT_EQ(Descriptor(slot, 0).length, text.size());
     // A stream can ask in pieces instead of being refused.
     EXPECT_EQ(Descriptor(slot, 0).flags,
-              round == 1 ? shm::kMemcLargestStride : shm::kMemcStream);
+              round == 1 ? memcached::kLargestStride : memcached::kStream);
   }
   EXPECT_FALSE(channel_->CanSubmit());
 }

@@ -98,7 +98,7 @@ absl::Status Nic::WatchGpud() {
 
 absl::Status Nic::OpenLanes() {
   auto table = device_->AllocateBuffer(
-      edge::Place::kGpuMemory, shm::MemcTableBytes(options_.table_entries));
+      edge::Place::kGpuMemory, memcached::TableBytes(options_.table_entries));
   if (!table.ok()) return table.status();
   auto store =
       device_->AllocateBuffer(edge::Place::kGpuMemory, options_.store_bytes);
@@ -121,7 +121,7 @@ absl::Status Nic::Listen() {
   auto streams =
       StreamServer::Listen(*tcp, epoll_.get(), kStreamTag,
                            {.max_connections = options_.max_connections,
-                            .max_value = shm::kMemcMaxValueBytes},
+                            .max_value = memcached::kMaxValueBytes},
                            this);
   if (!streams.ok()) return streams.status();
   streams_ = std::move(*streams);
@@ -180,7 +180,7 @@ bool Nic::ReceivePackets() {
   if (received_.empty()) return false;
   const shm::Nanoseconds now = shm::NowNs();
   for (const Packet& packet : received_) {
-    if (packet.length < shm::kMemcFrameBytes) {
+    if (packet.length < memcached::kFrameBytes) {
       counters_.Count(Counter::kDropsMalformed);
       pool_->Give(packet.buffer);
       continue;
@@ -188,8 +188,8 @@ bool Nic::ReceivePackets() {
     counters_.Count(Counter::kUdpRequests);
     const std::string_view text =
         TextOf(pool_->bytes(packet.buffer)
-                   .subspan(shm::kMemcFrameBytes,
-                            packet.length - shm::kMemcFrameBytes));
+                   .subspan(memcached::kFrameBytes,
+                            packet.length - memcached::kFrameBytes));
     const RequestType type = TypeOfRequest(text);
     lanes_.of(type).queue.Push({.origin = Request::Origin::kDatagram,
                                 .index = packet.buffer,

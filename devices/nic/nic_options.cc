@@ -13,9 +13,9 @@ absl::Status Check(const NicOptions& options) {
     return absl::InvalidArgumentError(
         fmt::format("{} is {}: must be {}", what, value, limit));
   };
-  if (options.batch < 1 || options.batch > shm::kMemcMaxBatch) {
+  if (options.batch < 1 || options.batch > memcached::kMaxBatch) {
     return out_of_range("--batch", options.batch,
-                        fmt::format("1..{}", shm::kMemcMaxBatch));
+                        fmt::format("1..{}", memcached::kMaxBatch));
   }
   if (!std::has_single_bit(options.ring) || options.ring > 4096) {
     return out_of_range("--ring", options.ring, "a power of two, 1..4096");
@@ -30,9 +30,9 @@ absl::Status Check(const NicOptions& options) {
     return out_of_range("--max-connections", options.max_connections,
                         "1..65536");
   }
-  if (options.table_entries < shm::kMemcTableWays) {
+  if (options.table_entries < memcached::kTableWays) {
     return out_of_range("--table-entries", options.table_entries,
-                        fmt::format("at least {}", shm::kMemcTableWays));
+                        fmt::format("at least {}", memcached::kTableWays));
   }
   return absl::OkStatus();
 }

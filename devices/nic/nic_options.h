@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "shm/memc_wire.h"
+#include "kernels/memcached/wire.h"
 
 namespace carillon::nic {
 
@@ -14,7 +14,7 @@ struct NicOptions {
   std::string listen = "127.0.0.1";
   uint16_t udp_port = 11211;  // 0: any
   uint16_t tcp_port = 11211;
-  uint32_t batch = shm::kMemcWarpBatch;
+  uint32_t batch = memcached::kWarpBatch;
   uint32_t batch_timeout_us = 100;
   uint32_t ring = 64;
   uint32_t priority = 0;

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/memcached/wire.h"
 #include "shm/clock.h"
-#include "shm/memc_wire.h"
 
 namespace carillon::nic {
 namespace {
 
-using shm::MemcOutcome;
+using memcached::Outcome;
 
 // Datagrams that wait for a large reply keep their packet buffers: at most one
 // of so many buffers is theirs.
@@ -118,9 +118,10 @@ void Responder::Answer(const Lane& lane, const Request& request,
   if (result.reply.empty()) return;
   parts_.counters->Count(Counter::kUdpReplies);
   answered_.push_back(request.received_ns);
-  for (size_t at = 0; at < result.reply.size(); at += shm::kMemcDatagramBytes) {
+  for (size_t at = 0; at < result.reply.size();
+       at += memcached::kDatagramBytes) {
     const size_t bytes =
-        std::min<size_t>(shm::kMemcDatagramBytes, result.reply.size() - at);
+        std::min<size_t>(memcached::kDatagramBytes, result.reply.size() - at);
     replies_.push_back({request.index, result.reply.data() + at,
                         static_cast<uint32_t>(bytes)});
   }

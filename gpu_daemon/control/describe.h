@@ -3,8 +3,8 @@
 #define CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_
 
 #include "gpu_daemon/control/session.h"
-#include "gpu_daemon/kernels/kernel_info.h"
 #include "gpu_daemon/launch/event_kernel.h"
+#include "kernels/simt/kernel_info.h"
 #include "proto/admin.pb.h"
 #include "proto/events.pb.h"
 #include "shm/histogram.h"

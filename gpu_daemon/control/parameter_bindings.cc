@@ -9,7 +9,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/names.h"
-#include "gpu_daemon/kernels/near_miss.h"
+#include "kernels/near_miss.h"
 
 namespace carillon::gpud {
 namespace {

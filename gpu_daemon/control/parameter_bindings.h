@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/device_space.h"
-#include "gpu_daemon/kernels/kernel_info.h"
 #include "gpu_daemon/launch/argument_plan.h"
+#include "kernels/simt/kernel_info.h"
 #include "proto/events.pb.h"
 
 namespace carillon::gpud {

@@ -10,9 +10,9 @@
 #include "gpu_daemon/backends/cpu/edge_launcher.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/front_end/doorbell_poller.h"
-#include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/gate_kernel.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpud {
 namespace {

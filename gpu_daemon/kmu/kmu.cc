@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "gpu_daemon/launch/completion_status.h"
+#include "kernels/simt/completion_status.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud {
@@ -167,7 +167,7 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
     const auto why = static_cast<uint32_t>(*ended->cancelled);
     End(std::move(ended), EventState::kAborted, why);
   } else if (status != 0) {
-    End(std::move(ended), EventState::kFailed, CompletionStatus(status));
+    End(std::move(ended), EventState::kFailed, simt::CompletionStatus(status));
   } else {
     End(std::move(ended), EventState::kDone, 0);
   }

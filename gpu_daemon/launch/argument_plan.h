@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/kernels/kernel_info.h"
+#include "kernels/simt/kernel_info.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {

@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "gpu_daemon/kernels/simt_types.h"
+#include "kernels/simt/types.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {

@@ -233,7 +233,7 @@ uint64_t LoadTotal(const uint64_t& total) {
 
 }  // namespace
 
-uint64_t EventKernel::TakenBy(const EventTotals& totals) {
+uint64_t EventKernel::TakenBy(const simt::EventTotals& totals) {
   return LoadTotal(totals.launched) + LoadTotal(totals.refused);
 }
 
@@ -257,7 +257,7 @@ uint64_t EventKernel::LastRung() const {
   return rung >= ended && rung - ended <= ring_.layout().entries ? rung : ended;
 }
 
-void EventKernel::TakeBack(const EventTotals& totals) {
+void EventKernel::TakeBack(const simt::EventTotals& totals) {
   const uint32_t entries = ring_.layout().entries;
   const uint64_t rung = LastRung();
   const uint64_t lap_before = rung > entries ? rung - entries : 0;
@@ -285,7 +285,8 @@ void EventKernel::TakeBack(const EventTotals& totals) {
 
 EventCounts EventKernel::counts() const {
   EventCounts counts;
-  if (const EventTotals* totals = gpu_totals_.load(std::memory_order_acquire)) {
+  if (const simt::EventTotals* totals =
+          gpu_totals_.load(std::memory_order_acquire)) {
     counts.done = LoadTotal(totals->done) - ended_before();
     counts.failed = LoadTotal(totals->failed);
     counts.refused = LoadTotal(totals->refused);

@@ -13,8 +13,8 @@
 
 #include "gpu_daemon/launch/argument_plan.h"
 #include "gpu_daemon/launch/device_memory.h"
-#include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
+#include "kernels/simt/event_frame.h"
 #include "shm/flight_recorder.h"
 #include "shm/gpu_ring.h"
 #include "shm/histogram.h"
@@ -90,12 +90,12 @@ class EventKernel {
   // A GPU launches, and counts: figures come from `totals`, which it updates
   // word by word, until TakeBack(). They begin with FirstTotals(). Before its
   // doorbell is polled.
-  void FollowTotals(const EventTotals* totals) {
+  void FollowTotals(const simt::EventTotals* totals) {
     gpu_totals_.store(totals, std::memory_order_release);
   }
   // The GPU has stopped, and all that it took has ended: `totals` are exact.
   // Rings that it did not take count as in flight from now on.
-  void TakeBack(const EventTotals& totals);
+  void TakeBack(const simt::EventTotals& totals);
   // By the completions, which a GPU may store in any order within a ring.
   uint64_t LastEnded() const;
   // The last event rung that a GPU may have taken: as the doorbell says it,
@@ -106,8 +106,8 @@ class EventKernel {
   // What the doorbell would have shown before the first event.
   uint32_t first_ring() const { return first_ring_; }
   // An earlier gpud's events count as done here, and in no figure of ours.
-  EventTotals FirstTotals() const {
-    EventTotals totals{};
+  simt::EventTotals FirstTotals() const {
+    simt::EventTotals totals{};
     totals.launched = ended_before();
     totals.done = ended_before();
     return totals;
@@ -152,7 +152,8 @@ class EventKernel {
 
   EventCounts counts() const;
   uint64_t launched() const {
-    const EventTotals* totals = gpu_totals_.load(std::memory_order_acquire);
+    const simt::EventTotals* totals =
+        gpu_totals_.load(std::memory_order_acquire);
     return totals == nullptr ? launched_.load(std::memory_order_relaxed)
                              : TakenBy(*totals);
   }
@@ -240,7 +241,7 @@ class EventKernel {
 
   void CompleteThroughFaults(shm::Sequence sequence, const Ending& ending);
   // Events that a GPU has taken, refused ones among them.
-  static uint64_t TakenBy(const EventTotals& totals);
+  static uint64_t TakenBy(const simt::EventTotals& totals);
   void AddToStages(const shm::EventLife& life);
   void NoteFailure(shm::Sequence sequence, shm::EventState state,
                    uint32_t status);
@@ -301,7 +302,7 @@ class EventKernel {
   std::atomic<bool> has_lives_{false};
   // Where a GPU counts, if it does. Writer: the launch path, before and after
   // the GPU polls; readers: any thread. Release, acquire: what it leads to.
-  std::atomic<const EventTotals*> gpu_totals_{nullptr};
+  std::atomic<const simt::EventTotals*> gpu_totals_{nullptr};
   // The last failure: the low half of its sequence, then its status, in one
   // word, since several threads store it. Writers: whoever finishes an event;
   // readers: any thread. Release, acquire: the reader's launched() counts that

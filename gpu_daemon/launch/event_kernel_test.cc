@@ -15,9 +15,9 @@
 #include <thread>
 #include <utility>
 
-#include "gpu_daemon/kernels/registry.h"
-#include "gpu_daemon/launch/completion_status.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "kernels/registry.h"
+#include "kernels/simt/completion_status.h"
 #include "shm/faults/board.h"
 #include "shm/faults/point.h"
 
@@ -105,7 +105,7 @@ TEST(CompletionStatusTest, EveryFindingOfTheBackEndHasAStatusOfItsOwn) {
       {simt::kFailBadLaunch, EventStatus::kBadLaunch},
       {simt::kFailNoMemory, EventStatus::kNoMemory}};
   for (const auto& [finding, status] : findings) {
-    EXPECT_EQ(CompletionStatus(finding), static_cast<uint32_t>(status))
+    EXPECT_EQ(simt::CompletionStatus(finding), static_cast<uint32_t>(status))
         << finding;
   }
 }
@@ -115,11 +115,11 @@ TEST(CompletionStatusTest, AKernelsOwnCodesFollowTheBase) {
   for (const uint32_t code :
        {uint32_t{simt::kFailBadArguments}, uint32_t{simt::kFailBadShape},
         uint32_t{100}, uint32_t{simt::kMaxKernelStatus}}) {
-    EXPECT_EQ(CompletionStatus(code), kBase + code);
+    EXPECT_EQ(simt::CompletionStatus(code), kBase + code);
   }
   // Neither a kernel's nor a known finding: never a success, and never
   // somebody else's name.
-  EXPECT_EQ(CompletionStatus(0xffffffff), kBase + simt::kMaxKernelStatus);
+  EXPECT_EQ(simt::CompletionStatus(0xffffffff), kBase + simt::kMaxKernelStatus);
 }
 
 class EventKernelTest : public testing::Test {
@@ -258,8 +258,8 @@ TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
 // takes the others.
 TEST_F(EventKernelTest, WhatAGpuPassedOverIsNotInFlightForEver) {
   Ring(4);
-  std::atomic_ref<uint32_t>(device_.memory->submission()
-                                .doorbells()[event_.kernel->event_id()])
+  std::atomic_ref<uint32_t>(
+      device_.memory->submission().doorbells()[event_.kernel->event_id()])
       .fetch_add(1);
   for (const uint64_t ended : {2, 3, 4}) {
     event_.kernel->ring().Complete(shm::Sequence(ended), EventState::kDone, 0);

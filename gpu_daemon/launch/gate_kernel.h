@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "gpu_daemon/kernels/kernel_info.h"
+#include "kernels/simt/kernel_info.h"
 
 namespace carillon::gpud {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/checked_entry.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "kernels/registry.h"
 #include "shm/histogram.h"
 #include "tools/fuzz/fuzz_input.h"
 

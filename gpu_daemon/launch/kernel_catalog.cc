@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/near_miss.h"
-#include "gpu_daemon/kernels/registry.h"
+#include "kernels/near_miss.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpud {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/kernels/kernel_info.h"
 #include "gpu_daemon/launch/backend.h"
 #include "gpu_daemon/launch/user_kernel.h"
+#include "kernels/simt/kernel_info.h"
 
 namespace carillon::gpud {
 

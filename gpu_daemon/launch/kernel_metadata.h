@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "gpu_daemon/kernels/kernel_info.h"
 #include "gpu_daemon/launch/gpu_model.h"
+#include "kernels/simt/kernel_info.h"
 
 namespace carillon::gpud {
 

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu_daemon/kernels/kernel_info.h"
+#include "kernels/simt/kernel_info.h"
 
 namespace carillon::gpud {
 

@@ -103,7 +103,7 @@ enum class Builtin : uint8_t {
   kNone,
   kPrintf,
   kAssertFail,
-  // EDGE's wait-release barrier (thesis 5.4.3): gpu_daemon/kernels/wait_release.cuh.
+  // EDGE's wait-release barrier (thesis 5.4.3): kernels/simt/wait_release.cuh.
   kWaitThreads,
   kReleaseThreads,
 };

@@ -9,14 +9,14 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "gpu_daemon/kernels/figures/des_tables.h"
-#include "gpu_daemon/kernels/figures/event_references.h"
-#include "gpu_daemon/kernels/figures/fig_ipsec.cuh"
-#include "gpu_daemon/kernels/figures/fig_ipv4.cuh"
-#include "gpu_daemon/kernels/figures/fig_ipv6.cuh"
-#include "gpu_daemon/kernels/figures/fig_memc.cuh"
-#include "gpu_daemon/kernels/figures/lpm_tables.h"
-#include "gpu_daemon/kernels/figures/memc_sets.h"
+#include "kernels/paper/des_tables.h"
+#include "kernels/paper/event_references.h"
+#include "kernels/paper/fig_ipsec.cuh"
+#include "kernels/paper/fig_ipv4.cuh"
+#include "kernels/paper/fig_ipv6.cuh"
+#include "kernels/paper/fig_memc.cuh"
+#include "kernels/paper/lpm_tables.h"
+#include "kernels/paper/memc_sets.h"
 #include "sim/experiments/compare.h"
 
 namespace carillon::sim::figures {

@@ -9,8 +9,8 @@
 #include <unordered_map>
 
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/busy.cuh"
-#include "gpu_daemon/kernels/null_event.cuh"
+#include "kernels/busy.cuh"
+#include "kernels/null_event.cuh"
 #include "sim/experiments/event_kernel.h"
 #include "sim/experiments/isolated.h"
 #include "sim/experiments/load_ptx.h"

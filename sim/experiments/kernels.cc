@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/own_kernels_ptx.h"
+#include "kernels/own_kernels_ptx.h"
 #include "sim/experiments/figure_kernels_ptx.h"
 #include "sim/lower/lower.h"
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu_daemon/kernels/kernel_info.h"
+#include "kernels/simt/kernel_info.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/warp.h"
 

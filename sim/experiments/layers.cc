@@ -2,12 +2,12 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/figures/fig_bp.cuh"
-#include "gpu_daemon/kernels/figures/fig_conv1.cuh"
-#include "gpu_daemon/kernels/figures/fig_conv2.cuh"
-#include "gpu_daemon/kernels/figures/references.h"
-#include "gpu_daemon/kernels/matmul.cuh"
-#include "gpu_daemon/kernels/matmul_reference.h"
+#include "kernels/matmul.cuh"
+#include "kernels/matmul_reference.h"
+#include "kernels/paper/fig_bp.cuh"
+#include "kernels/paper/fig_conv1.cuh"
+#include "kernels/paper/fig_conv2.cuh"
+#include "kernels/paper/references.h"
 #include "sim/experiments/backgrounds.h"
 #include "sim/experiments/compare.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/figures/persistent.h"
+#include "kernels/paper/persistent.h"
 #include "sim/experiments/load_ptx.h"
 #include "sim/experiments/persistent_ptx.h"
 #include "sim/timing/interrupts.h"

@@ -2,11 +2,11 @@
 #include <cmath>
 
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/figures/fig_hotsp.cuh"
-#include "gpu_daemon/kernels/figures/fig_hrtwl.cuh"
-#include "gpu_daemon/kernels/figures/fig_lud.cuh"
-#include "gpu_daemon/kernels/figures/fig_srad.cuh"
-#include "gpu_daemon/kernels/figures/references.h"
+#include "kernels/paper/fig_hotsp.cuh"
+#include "kernels/paper/fig_hrtwl.cuh"
+#include "kernels/paper/fig_lud.cuh"
+#include "kernels/paper/fig_srad.cuh"
+#include "kernels/paper/references.h"
 #include "sim/experiments/backgrounds.h"
 #include "sim/experiments/compare.h"
 

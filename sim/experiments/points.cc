@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/figures/fig_bfs.cuh"
-#include "gpu_daemon/kernels/figures/fig_kmn.cuh"
-#include "gpu_daemon/kernels/figures/fig_sc.cuh"
-#include "gpu_daemon/kernels/figures/references.h"
+#include "kernels/paper/fig_bfs.cuh"
+#include "kernels/paper/fig_kmn.cuh"
+#include "kernels/paper/fig_sc.cuh"
+#include "kernels/paper/references.h"
 #include "sim/experiments/backgrounds.h"
 #include "sim/experiments/compare.h"
 

@@ -1,4 +1,4 @@
-#include "gpu_daemon/kernels/wait_release.cuh"
+#include "kernels/simt/wait_release.cuh"
 #include "sim/timing/isr.h"
 
 extern "C" __global__ void carillon_isr(

@@ -16,8 +16,8 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/cuda_memory.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
-#include "gpu_daemon/launch/completion_status.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/simt/completion_status.h"
+#include "kernels/simt/event_frame.h"
 #include "shm/layout.h"
 #include "shm/unique_fd.h"
 #include "tools/bench/report.h"
@@ -28,14 +28,14 @@
 namespace carillon::gpu_check {
 namespace {
 
-using gpud::EventFrame;
-using gpud::EventScratch;
-using gpud::EventTotals;
 using gpud::cuda::DeviceBytes;
 using gpud::cuda::Driver;
 using gpud::cuda::Gpu;
 using gpud::cuda::PinnedBytes;
 using gpud::cuda::ToStatus;
+using simt::EventFrame;
+using simt::EventScratch;
+using simt::EventTotals;
 
 constexpr uint64_t kArenaBytes = uint64_t{64} << 20;
 constexpr uint32_t kLargestArgs = 4096;
@@ -198,7 +198,7 @@ class Bench {
       auto have = Launch(one, launch, form, found);
       if (!have.ok()) return have.status();
       const uint32_t status =
-          IsPlain(form) ? want : gpud::CompletionStatus(want);
+          IsPlain(form) ? want : simt::CompletionStatus(want);
       if (*have != status) {
         return absl::DataLossError(
             fmt::format("status {} on the GPU, {} on the CPU", *have, status));
@@ -245,10 +245,10 @@ class Bench {
     const std::string_view prefix = form.prefix;
     auto* const ecq = pinned_.as<shm::EcqEntry>();
     *ecq = {};
-    auto* const frame = pinned_.as<EventFrame>(64);
+    auto* const frame = pinned_.as<simt::EventFrame>(64);
     *frame = {.ecq = ecq,
-              .scratch = words_.as<EventScratch>(),
-              .totals = words_.as<EventTotals>(64),
+              .scratch = words_.as<simt::EventScratch>(),
+              .totals = words_.as<simt::EventTotals>(64),
               .life = nullptr,
               .sequence = ++sequence_,
               .clock_offset_ns = 0,
@@ -256,7 +256,7 @@ class Bench {
               .launcher_ended = nullptr};
     std::memcpy(frame->args(), args.data(), args.size());
     uint32_t* fail_status = words_.as<uint32_t>(256);
-    const EventFrame* address = frame;
+    const simt::EventFrame* address = frame;
     void* plain[] = {args.data(), &fail_status};
     void* by_value[] = {frame, args.data()};
     void* by_address[] = {&address};

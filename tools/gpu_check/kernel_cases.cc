@@ -9,8 +9,8 @@
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/kernels/registry.h"
-#include "shm/memc_wire.h"
+#include "kernels/memcached/wire.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpu_check {
 namespace {
@@ -284,11 +284,11 @@ class Maker {
     const auto batch = [](const std::vector<std::string>& requests,
                           uint64_t packet_bytes) {
       std::string packets;
-      std::vector<shm::MemcRequest> descriptors;
+      std::vector<memcached::Request> descriptors;
       for (const std::string& request : requests) {
         descriptors.push_back({static_cast<uint32_t>(packets.size()),
                                static_cast<uint32_t>(request.size()),
-                               shm::kMemcStream, 0});
+                               memcached::kStream, 0});
         packets += request;
       }
       packets.resize(packet_bytes);
@@ -312,15 +312,15 @@ class Maker {
       one.inputs = {{0, packets},
                     {1, requests},
                     {2, Zeros(uint64_t{kCount} * kStride)},
-                    {3, Zeros(kCount * sizeof(shm::MemcReply))}};
+                    {3, Zeros(kCount * sizeof(memcached::Reply))}};
       return one;
     };
     Add("memcached: sets, then gets through both kernels",
         {{set_packets},
          {set_requests},
          {Zeros(uint64_t{kCount} * kStride), Compare::kBytes},
-         {Zeros(kCount * sizeof(shm::MemcReply)), Compare::kBytes},
-         {Zeros(shm::MemcTableBytes(16 * 1024))},
+         {Zeros(kCount * sizeof(memcached::Reply)), Compare::kBytes},
+         {Zeros(memcached::TableBytes(16 * 1024))},
          {Zeros(kPages * 65536 + 131072)}},
         {launch("memc_set", set_packets, set_requests),
          launch("memc_get", get_packets, get_requests),

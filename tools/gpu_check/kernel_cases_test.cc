@@ -7,7 +7,7 @@
 #include <memory>
 #include <set>
 
-#include "gpu_daemon/kernels/registry.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpu_check {
 namespace {

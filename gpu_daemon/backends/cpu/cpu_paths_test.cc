@@ -14,9 +14,9 @@
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/cpu/cpu_workers.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/gate_kernel.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpud {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <sstream>
 
-#include "gpu_daemon/kernels/simt.h"
+#include "kernels/simt/simt.h"
 
 namespace carillon::gpud {
 namespace {

@@ -1,6 +1,6 @@
 #include "gpu_daemon/backends/cpu/run_event.h"
 
-#include "gpu_daemon/launch/completion_status.h"
+#include "kernels/simt/completion_status.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud {
@@ -18,7 +18,7 @@ void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
   if (traced || timed) life.finished_ns = shm::NowNs();
   event.Finish(sequence, {.state = fail_status == 0 ? shm::EventState::kDone
                                                     : shm::EventState::kFailed,
-                          .status = CompletionStatus(fail_status),
+                          .status = simt::CompletionStatus(fail_status),
                           .life = traced ? &life : nullptr});
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/simt/event_frame.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
 absl::Status Background::Settle() {
   std::lock_guard lock(mutex_);
   auto scratch =
-      DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(EventScratch));
+      DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch));
   if (!scratch.ok()) return scratch.status();
   auto completions =
       PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry));
@@ -201,9 +201,9 @@ absl::Status Background::Start(Lane& lane) {
   }
   const auto sequence = LaunchSequence::Make(*gpu_, kmd);
   if (!sequence.ok()) return sequence.status();
-  EventFrame frame{};
+  simt::EventFrame frame{};
   frame.ecq = CompletionOf(lane);
-  frame.scratch = scratch_.as<EventScratch>() + (&lane - lanes_.data());
+  frame.scratch = scratch_.as<simt::EventScratch>() + (&lane - lanes_.data());
   frame.sequence = 1;
   lane.launched_ns = lane.launch->life.dispatched_ns = shm::NowNs();
   lane.overdue = false;

@@ -50,7 +50,7 @@ BaselinePath::MakeResources(EventKernel& event) {
 }
 
 CUresult BaselinePath::Enqueue(Resources& resources, Flight& flight) {
-  EventFrame frame = FrameOf(flight, resources);
+  simt::EventFrame frame = FrameOf(flight, resources);
   const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
   const bool polled = completion_ == Completion::kEventPolling;
   if (polled) {

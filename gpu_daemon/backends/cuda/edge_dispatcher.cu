@@ -2,12 +2,11 @@
 // the kernels that launch them without a CPU. One module, because an inline
 // kernel's address is good only where it is.
 #define CARILLON_WITH_INLINE_FORMS
-#define CARILLON_WITH_PERSISTENT_FORMS
 #include "gpu_daemon/backends/cuda/edge_dispatch.h"
 #include "gpu_daemon/backends/cuda/edge_warp_port.cuh"
 #include "gpu_daemon/backends/cuda/persistent_kernel.cuh"
 #include "gpu_daemon/backends/cuda/stage_entry.h"
-#include "gpu_daemon/kernels/all_kernels.h"
+#include "kernels/all_kernels.h"
 
 namespace carillon::gpud {
 
@@ -43,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(kEdgeLanes)
 
 // Completes an event whose kernel, before it in the stream, cannot do so itself.
 extern "C" __global__ void carillon_complete(
-    const __grid_constant__ EventFrame frame) {
+    const __grid_constant__ simt::EventFrame frame) {
   simt::cuda_internal::EndEvent(frame);
 }
 

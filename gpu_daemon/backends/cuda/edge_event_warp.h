@@ -11,8 +11,8 @@
 #include "gpu_daemon/backends/cuda/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
 #include "gpu_daemon/launch/argument_steps.h"
-#include "gpu_daemon/launch/completion_status.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/simt/completion_status.h"
+#include "kernels/simt/event_frame.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {
@@ -70,7 +70,7 @@ CARILLON_EDGE void StoreLife(Port& port, shm::EventLife* life, uint64_t rung_ns,
 template <class Port>
 CARILLON_EDGE void BeginLife(Port& port, uint32_t tracing,
                              const int64_t* offset, shm::EventLife* life,
-                             uint64_t rung_ns, EventFrame& frame) {
+                             uint64_t rung_ns, simt::EventFrame& frame) {
   if (tracing == static_cast<uint32_t>(EdgeTracing::kOff)) return;
   if (tracing == static_cast<uint32_t>(EdgeTracing::kClear)) {
     return StoreLife(port, life, 0, 0);
@@ -116,7 +116,7 @@ class EdgeEventWarp {
   // An event that is being served.
   struct Event {
     EdgeEntry& entry;
-    EventTotals& totals;
+    simt::EventTotals& totals;
     uint64_t sequence;
     uint32_t slot;
     const std::byte* parameters;
@@ -233,7 +233,7 @@ class EdgeEventWarp {
     Complete(
         event,
         fail_status == 0 ? shm::EventState::kDone : shm::EventState::kFailed,
-        CompletionStatus(fail_status));
+        simt::CompletionStatus(fail_status));
     return true;
   }
 
@@ -283,9 +283,9 @@ class EdgeEventWarp {
   }
 
   CARILLON_EDGE shm::EventStatus BuildFrame(Event& event, uint32_t copy) {
-    EventFrame* frame = event.entry.Frame(event.slot, copy);
+    simt::EventFrame* frame = event.entry.Frame(event.slot, copy);
     port_.Elect([&] {
-      *frame = EventFrame{
+      *frame = simt::EventFrame{
           .ecq = &event.entry.ecq[event.slot],
           .scratch = &event.entry.scratch[event.slot * 2 + copy],
           .totals = &event.totals,

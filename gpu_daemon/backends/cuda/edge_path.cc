@@ -116,7 +116,8 @@ absl::Status EdgePath::Prepare() {
   status.Update(MakeBytes(
       uint64_t{kEdgeMaxEntries} * kEdgeMaxEventWarps * sizeof(EdgeHead),
       heads_));
-  status.Update(MakeBytes(kEdgeMaxEntries * sizeof(EventTotals), totals_));
+  status.Update(
+      MakeBytes(kEdgeMaxEntries * sizeof(simt::EventTotals), totals_));
   if (!status.ok()) return status;
   auto function = gpu().Function("carillon_edge_dispatcher");
   if (!function.ok()) return function.status();
@@ -262,12 +263,12 @@ absl::Status EdgePath::MakeGraphs(Row& row) {
   const KernelMetadata& kmd = row.event->kmd();
   auto function = gpu().FunctionFor("carillon_event_", kmd);
   if (!function.ok()) return function.status();
-  const uint64_t frame_bytes = EventFrameBytes(kmd.kernel->args_size);
+  const uint64_t frame_bytes = simt::EventFrameBytes(kmd.kernel->args_size);
   const uint32_t copies = row.event->ring().layout().entries * 2;
   std::vector<uint64_t> handles;
   row.graphs.clear();
   for (uint32_t i = 0; i < copies; ++i) {
-    auto* frame = row.frames.as<EventFrame>(i * frame_bytes);
+    auto* frame = row.frames.as<simt::EventFrame>(i * frame_bytes);
     void* parameters[] = {&frame};
     auto exec = DeviceGraph(gpu(), *function, row.event->priority(), kmd.grid,
                             kmd.block, kmd.total_shared(), parameters,
@@ -304,7 +305,7 @@ void EdgePath::FillIn(EdgeTable& table) const {
   table.report = report_.get();
   table.entries = entries_.as<EdgeEntry>();
   table.heads = heads_.as<EdgeHead>();
-  table.totals = totals_.as<EventTotals>();
+  table.totals = totals_.as<simt::EventTotals>();
   table.dispatcher_count = dispatchers();
   table.pollers = options_.pollers;
   table.event_warps = options_.event_warps;
@@ -327,7 +328,7 @@ absl::Status EdgePath::BeginAll() {
 absl::Status EdgePath::StartDispatchers() {
   const Driver& driver = gpu().driver();
   std::vector<EdgeEntry> entries(kEdgeMaxEntries);
-  std::vector<EventTotals> totals(kEdgeMaxEntries);
+  std::vector<simt::EventTotals> totals(kEdgeMaxEntries);
   std::vector<EdgeHead> heads(size_t{kEdgeMaxEntries} * kEdgeMaxEventWarps);
   EdgeTable table{};
   FillIn(table);
@@ -380,7 +381,7 @@ CUresult EdgePath::LaunchDispatcher(uint32_t dispatcher) {
 
 bool EdgePath::AllTakenHaveEnded() const {
   return std::ranges::all_of(residents(), [&](const ResidentPtr& resident) {
-    const EventTotals& totals = report_->totals[resident->index];
+    const simt::EventTotals& totals = report_->totals[resident->index];
     return LoadWord(totals.launched) + LoadWord(totals.refused) ==
            LoadWord(totals.done) + LoadWord(totals.failed);
   });
@@ -412,7 +413,7 @@ bool EdgePath::EndAll() {
 
 absl::Status EdgePath::FetchHeads() {
   const Driver& driver = gpu().driver();
-  std::vector<EventTotals> totals(kEdgeMaxEntries);
+  std::vector<simt::EventTotals> totals(kEdgeMaxEntries);
   std::vector<EdgeHead> heads(size_t{kEdgeMaxEntries} * kEdgeMaxEventWarps);
   absl::Status status = Fetch(driver, totals_, totals.data(), totals.size());
   status.Update(Fetch(driver, heads_, heads.data(), heads.size()));
@@ -474,7 +475,7 @@ std::string EdgePath::WhyLost() {
 bool EdgePath::LookAt(Resident& resident, shm::Nanoseconds now) {
   const EventKernel& event = *resident.event;
   WakeForCompletion(event);
-  const EventTotals& totals = report_->totals[resident.index];
+  const simt::EventTotals& totals = report_->totals[resident.index];
   const uint64_t ended = LoadWord(totals.done) + LoadWord(totals.failed);
   // The doorbell after what has ended by it: it can only be behind by having
   // gone back.
@@ -522,8 +523,8 @@ void EdgePath::AbandonOwn(Resident& resident) {
 
 // How many have failed is known as of the dispatchers' last report.
 void EdgePath::CountEnded(Resident& resident) {
-  EventTotals& totals = resident.totals;
-  const EventTotals& reported = report_->totals[resident.index];
+  simt::EventTotals& totals = resident.totals;
+  const simt::EventTotals& reported = report_->totals[resident.index];
   totals.failed = std::max(totals.failed, LoadWord(reported.failed));
   totals.refused = std::max(totals.refused, LoadWord(reported.refused));
 }

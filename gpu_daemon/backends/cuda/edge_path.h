@@ -78,7 +78,9 @@ class EdgePath : public ResidentPath {
   void LookAtShared() override;
   bool LookAt(Resident& resident, shm::Nanoseconds now) override;
   uint64_t OldestWaiting(Resident& resident) override;
-  EventTotals& Shown(uint32_t index) override { return report_->totals[index]; }
+  simt::EventTotals& Shown(uint32_t index) override {
+    return report_->totals[index];
+  }
   void FreeShared() override;
   void AbandonShared() override;
   void AbandonOwn(Resident& resident) override;

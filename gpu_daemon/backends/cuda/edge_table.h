@@ -47,9 +47,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpu_daemon/kernels/simt_types.h"
 #include "gpu_daemon/launch/argument_steps.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/simt/event_frame.h"
+#include "kernels/simt/types.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {
@@ -130,7 +130,7 @@ struct alignas(128) EdgeReport {
   // 1: the device rang for more events than its ring has free slots. Event
   // warps that saw it take no more of this entry's: the host evicts the device.
   uint32_t violations[kEdgeMaxEntries];
-  EventTotals totals[kEdgeMaxEntries];
+  simt::EventTotals totals[kEdgeMaxEntries];
 };
 static_assert(offsetof(EdgeReport, dispatchers) == 128);
 
@@ -159,9 +159,9 @@ struct alignas(128) EdgeEntry {
   // there; writers: whoever completes it, before the completion; reader: the
   // event warp that takes the slot's next event.
   uint64_t* ended;
-  uint64_t (*execs)[2];   // a slot: two cudaGraphExec_t of the same kernel
-  std::byte* frames;      // a slot: two EventFrames with arguments
-  EventScratch* scratch;  // a slot: two
+  uint64_t (*execs)[2];  // a slot: two cudaGraphExec_t of the same kernel
+  std::byte* frames;     // a slot: two EventFrames with arguments
+  simt::EventScratch* scratch;  // a slot: two
   const ArgumentSteps* arguments;
   // Device function of an inline kernel (the value of carillon_inline_<name>).
   uint64_t inline_function;
@@ -182,9 +182,10 @@ struct alignas(128) EdgeEntry {
   CARILLON_HOST_DEVICE uint32_t CopyOf(uint64_t sequence) const {
     return (sequence & entries) != 0 ? 1 : 0;
   }
-  CARILLON_HOST_DEVICE EventFrame* Frame(uint32_t slot, uint32_t copy) const {
-    return reinterpret_cast<EventFrame*>(frames + (uint64_t{slot} * 2 + copy) *
-                                                      frame_bytes);
+  CARILLON_HOST_DEVICE simt::EventFrame* Frame(uint32_t slot,
+                                               uint32_t copy) const {
+    return reinterpret_cast<simt::EventFrame*>(
+        frames + (uint64_t{slot} * 2 + copy) * frame_bytes);
   }
 };
 static_assert(sizeof(EdgeEntry) == 128);
@@ -256,9 +257,9 @@ struct alignas(128) EdgeTable {
 
   const EdgeControl* control;
   EdgeReport* report;
-  EdgeEntry* entries;   // [line_count][32]
-  EdgeHead* heads;      // [line_count][event_warps][32]
-  EventTotals* totals;  // [line_count][32]
+  EdgeEntry* entries;         // [line_count][32]
+  EdgeHead* heads;            // [line_count][event_warps][32]
+  simt::EventTotals* totals;  // [line_count][32]
   uint32_t dispatcher_count;
   uint32_t pollers;
   uint32_t event_warps;

@@ -100,7 +100,7 @@ class FakeGpu : public EdgeThreadGpu {
     for (std::thread& worker : workers_) worker.join();
   }
 
-  uint64_t AddExec(EventFrame* frame) {
+  uint64_t AddExec(simt::EventFrame* frame) {
     execs_.emplace_back(std::make_unique<Exec>());
     execs_.back()->frame = frame;
     return execs_.size() - 1;
@@ -185,7 +185,7 @@ class FakeGpu : public EdgeThreadGpu {
 
  private:
   struct Exec {
-    EventFrame* frame = nullptr;
+    simt::EventFrame* frame = nullptr;
     bool running = false;
     uint32_t dispatcher = 0;
   };
@@ -242,7 +242,7 @@ class FakeGpu : public EdgeThreadGpu {
         exec = *at;
         queue_.erase(at);
       }
-      EventFrame& frame = *exec->frame;
+      simt::EventFrame& frame = *exec->frame;
       Finish(frame, RunMix(frame.args()));
       // The completion is out; the exec is not free yet.
       for (uint64_t i = random() % (config_.longest_retiring + 1); i > 0; --i) {
@@ -256,7 +256,7 @@ class FakeGpu : public EdgeThreadGpu {
   }
 
   // The epilogue of an event kernel.
-  static void Finish(EventFrame& frame, uint32_t fail_status) {
+  static void Finish(simt::EventFrame& frame, uint32_t fail_status) {
     EdgeThreadPort port(nullptr, 0);
     if (frame.life != nullptr) {
       port.StoreSystem(&frame.life->finished_ns, shm::NowNs());
@@ -268,7 +268,7 @@ class FakeGpu : public EdgeThreadGpu {
         .fetch_add(1, std::memory_order_release);
     port.Complete(frame.ecq,
                   fail_status == 0 ? EventState::kDone : EventState::kFailed,
-                  CompletionStatus(fail_status), frame.sequence);
+                  simt::CompletionStatus(fail_status), frame.sequence);
   }
 
   const Config config_;

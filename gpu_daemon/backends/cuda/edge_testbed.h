@@ -38,7 +38,7 @@ struct Ring {
   std::vector<uint64_t> ended;
   std::vector<uint64_t> execs;
   std::vector<std::byte> frames;
-  std::vector<EventScratch> scratch;
+  std::vector<simt::EventScratch> scratch;
   std::vector<std::byte> arguments;
 
   const shm::RingLayout& layout() const { return event.ring->layout(); }
@@ -219,7 +219,7 @@ class Testbed {
   // Every event ran once, or was refused; and the figures say so.
   void CheckLedger() {
     for (const auto& ring : rings_) {
-      EventTotals expected = {};
+      simt::EventTotals expected = {};
       for (uint64_t n = 1; n <= config_.events; ++n) {
         const Rung rung = EventOf(config_.seed, *ring, n);
         const bool refused = rung.refused != EventStatus::kOk;
@@ -231,7 +231,7 @@ class Testbed {
         expected.failed += failed ? 1 : 0;
         expected.done += failed ? 0 : 1;
       }
-      const EventTotals& totals = table_.totals[ring->index];
+      const simt::EventTotals& totals = table_.totals[ring->index];
       EXPECT_EQ(totals.launched, expected.launched);
       EXPECT_EQ(totals.done, expected.done);
       EXPECT_EQ(totals.failed, expected.failed);
@@ -320,7 +320,7 @@ class Testbed {
     const shm::Aperture& submission = ring.device->memory->submission();
     const shm::Aperture& completion = ring.device->memory->completion();
     const auto frame_bytes =
-        static_cast<uint32_t>(EventFrameBytes(sizeof(MixArgs)));
+        static_cast<uint32_t>(simt::EventFrameBytes(sizeof(MixArgs)));
     ring.ended.resize(layout.entries);
     ring.execs.resize(2 * layout.entries);
     ring.frames.resize(2ull * layout.entries * frame_bytes);
@@ -366,7 +366,7 @@ class Testbed {
   std::vector<std::unique_ptr<Ring>> rings_;
   std::vector<EdgeEntry> entries_;
   std::vector<EdgeHead> heads_;
-  std::vector<EventTotals> totals_;
+  std::vector<simt::EventTotals> totals_;
   FakeGpu gpu_;
 };
 

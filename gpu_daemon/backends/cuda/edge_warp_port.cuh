@@ -11,7 +11,7 @@
 
 #include "gpu_daemon/backends/cuda/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
-#include "gpu_daemon/kernels/simt.h"
+#include "kernels/simt/simt.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {

@@ -11,9 +11,9 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/module_image.h"
-#include "gpu_daemon/launch/completion_status.h"
-#include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/refusal.h"
+#include "kernels/simt/completion_status.h"
+#include "kernels/simt/event_frame.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
@@ -646,15 +646,15 @@ absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
   }
   auto entry = PinnedBytes::Make(driver_, sizeof(shm::EcqEntry));
   if (!entry.ok()) return entry.status();
-  auto scratch = DeviceBytes::Make(driver_, sizeof(EventScratch));
+  auto scratch = DeviceBytes::Make(driver_, sizeof(simt::EventScratch));
   if (!scratch.ok()) return scratch.status();
   const auto sequence = LaunchSequence::Make(*this, launch.kmd);
   if (!sequence.ok()) return sequence.status();
 
   auto* completion = entry->as<shm::EcqEntry>();
-  EventFrame frame{};
+  simt::EventFrame frame{};
   frame.ecq = completion;
-  frame.scratch = scratch->as<EventScratch>();
+  frame.scratch = scratch->as<simt::EventScratch>();
   frame.sequence = 1;
   CUresult result = sequence->Launch(driver_, launch.kmd, frame,
                                      launch.args.data(), watch_stream_.get());

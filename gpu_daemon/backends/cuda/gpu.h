@@ -70,7 +70,7 @@ enum class SmSet : uint8_t { kEdge, kRest };
 class Gpu {
  public:
   struct Options {
-    // Fatbin with the kernels of gpu_daemon/kernels.
+    // Fatbin with the kernels of kernels/.
     std::span<const std::byte> image;
     // SMs of launch path edge's own (SM reservation, EDGE
     // IV-A), as two green

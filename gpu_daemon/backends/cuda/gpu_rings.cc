@@ -41,7 +41,7 @@ std::string DoorbellViolation(const EventKernel& event) {
       ahead < 0 ? "went back" : "jumped beyond the ring's free slots");
 }
 
-void Publish(const EventTotals& from, EventTotals& to) {
+void Publish(const simt::EventTotals& from, simt::EventTotals& to) {
   // Writer: the launch path; readers: any thread, for the figures. Relaxed:
   // each word stands for itself.
   const auto put = [](uint64_t& word, uint64_t value) {
@@ -54,7 +54,7 @@ void Publish(const EventTotals& from, EventTotals& to) {
 }
 
 uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
-                          EventTotals& totals, EventTotals& shown,
+                          simt::EventTotals& totals, simt::EventTotals& shown,
                           uint64_t overdue, const GpuModel& model,
                           LostWork& lost) {
   const uint32_t entries = event->ring().layout().entries;

@@ -10,8 +10,8 @@
 
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/launch/device_memory.h"
-#include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/event_kernel.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 
@@ -26,7 +26,7 @@ bool IsCompleted(const EventKernel& event, uint64_t sequence);
 std::string DoorbellViolation(const EventKernel& event);
 
 // Word by word, for the event kernel that follows `to`.
-void Publish(const EventTotals& from, EventTotals& to);
+void Publish(const simt::EventTotals& from, simt::EventTotals& to);
 
 // Nothing of the ring is on the GPU any more: which events were taken follows
 // from the doorbell and the completions. All that were rung
@@ -36,7 +36,7 @@ void Publish(const EventTotals& from, EventTotals& to);
 // follows, are brought up to date, also while the replay goes on, and must live
 // as long as that. Returns the last sequence that was rung.
 uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
-                          EventTotals& totals, EventTotals& shown,
+                          simt::EventTotals& totals, simt::EventTotals& shown,
                           uint64_t overdue, const GpuModel& model,
                           LostWork& lost);
 

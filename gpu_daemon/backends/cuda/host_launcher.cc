@@ -48,19 +48,19 @@ absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
   resources.sequence = *sequence;
   auto scratch = DeviceBytes::Make(
       gpu_->driver(),
-      uint64_t{event.ring().layout().entries} * sizeof(EventScratch));
+      uint64_t{event.ring().layout().entries} * sizeof(simt::EventScratch));
   if (!scratch.ok()) return scratch.status();
   resources.scratch = *std::move(scratch);
   return absl::OkStatus();
 }
 
-EventFrame HostLauncher::FrameOf(const Flight& flight,
-                                 const Resources& resources) const {
+simt::EventFrame HostLauncher::FrameOf(const Flight& flight,
+                                       const Resources& resources) const {
   const EventKernel& event = *flight.event;
   const uint32_t slot = event.ring().layout().SlotOf(flight.sequence);
-  EventFrame frame{};
+  simt::EventFrame frame{};
   frame.ecq = event.ring().completion_slot(flight.sequence);
-  frame.scratch = resources.scratch.as<EventScratch>() + slot;
+  frame.scratch = resources.scratch.as<simt::EventScratch>() + slot;
   frame.sequence = flight.sequence.value();
   if (flight.life.seen_ns != 0) {
     frame.life = &event.ring().life(flight.sequence);

@@ -17,7 +17,7 @@
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/front_end/launcher.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 
@@ -83,7 +83,8 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
 
   // The part that all paths have.
   absl::Status FillIn(EventKernel& event, Resources& resources);
-  EventFrame FrameOf(const Flight& flight, const Resources& resources) const;
+  simt::EventFrame FrameOf(const Flight& flight,
+                           const Resources& resources) const;
   CUstream StreamOf(const Flight& flight) const {
     return streams_[flight.event->priority()][flight.stream].get();
   }

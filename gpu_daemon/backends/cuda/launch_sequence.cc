@@ -8,7 +8,8 @@ namespace carillon::gpud::cuda {
 // from, and to itself: neither copied nor moved.
 class LaunchSequence::Parameters {
  public:
-  Parameters(const simt::KernelInfo& kernel, EventFrame& frame, std::byte* args)
+  Parameters(const simt::KernelInfo& kernel, simt::EventFrame& frame,
+             std::byte* args)
       : size_(kernel.args_size),
         by_value_{&frame, args},
         packed_{CU_LAUNCH_PARAM_BUFFER_POINTER, args,
@@ -79,7 +80,7 @@ absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
 }
 
 CUresult LaunchSequence::Launch(const Driver& driver, const KernelMetadata& kmd,
-                                EventFrame frame, std::byte* args,
+                                simt::EventFrame frame, std::byte* args,
                                 CUstream stream) const {
   const Parameters parameters(*kmd.kernel, frame, args);
   CUresult result = driver.cuLaunchKernel(
@@ -97,7 +98,7 @@ CUresult LaunchSequence::Launch(const Driver& driver, const KernelMetadata& kmd,
 absl::StatusOr<LaunchSequence::Nodes> LaunchSequence::AddTo(
     const Driver& driver, CUgraph graph, const KernelMetadata& kmd) const {
   Nodes nodes;
-  EventFrame frame{};
+  simt::EventFrame frame{};
   std::vector<std::byte> args(kmd.kernel->args_size);
   const Parameters parameters(*kmd.kernel, frame, args.data());
   CUDA_KERNEL_NODE_PARAMS params =
@@ -119,7 +120,7 @@ absl::StatusOr<LaunchSequence::Nodes> LaunchSequence::AddTo(
 
 CUresult LaunchSequence::Set(const Driver& driver, CUgraphExec exec,
                              const Nodes& nodes, const KernelMetadata& kmd,
-                             EventFrame frame, std::byte* args) const {
+                             simt::EventFrame frame, std::byte* args) const {
   const Parameters parameters(*kmd.kernel, frame, args);
   CUDA_KERNEL_NODE_PARAMS params =
       NodeParams(kernel_, kmd, parameters.parameters(), parameters.extra());

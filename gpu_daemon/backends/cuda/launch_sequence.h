@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/driver.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
-#include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 
@@ -33,14 +33,15 @@ class LaunchSequence {
   // IsContextFault(), also when the kernel was launched and what completes it
   // could not be: then only the context's end ends it.
   CUresult Launch(const Driver& driver, const KernelMetadata& kmd,
-                  EventFrame frame, std::byte* args, CUstream stream) const;
+                  simt::EventFrame frame, std::byte* args,
+                  CUstream stream) const;
 
   // As the nodes of a graph, with arguments that Set() must replace.
   absl::StatusOr<Nodes> AddTo(const Driver& driver, CUgraph graph,
                               const KernelMetadata& kmd) const;
   // For the next launch of `exec`, an instance of that graph.
   CUresult Set(const Driver& driver, CUgraphExec exec, const Nodes& nodes,
-               const KernelMetadata& kmd, EventFrame frame,
+               const KernelMetadata& kmd, simt::EventFrame frame,
                std::byte* args) const;
 
  private:

@@ -41,7 +41,7 @@
 #include "gpu_daemon/backends/cuda/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge_event_warp.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
-#include "gpu_daemon/launch/completion_status.h"
+#include "kernels/simt/completion_status.h"
 
 namespace carillon::gpud {
 
@@ -69,7 +69,7 @@ struct alignas(128) PersistentReport {
   // after the completion that it counts: what is counted has completed, and of
   // what has completed at most one event is not counted yet. Writers: whoever
   // completes, one at a time.
-  EventTotals totals;
+  simt::EventTotals totals;
   uint64_t padding[10];
 };
 static_assert(sizeof(PersistentReport) == 128);
@@ -90,7 +90,7 @@ struct alignas(128) PersistentEntry {
   uint32_t grid[3];
   uint32_t reserved0;
   // As in the report. Writers and readers: whoever completes.
-  EventTotals totals;
+  simt::EventTotals totals;
   uint32_t reserved[8];
 
   // Turns count from 1, modulo 2^31; kPersistentLeave: the blocks leave. Writer:
@@ -129,7 +129,7 @@ class PersistentBlock {
     port_.Elect([&] {
       if (port_.AddDevice(&entry_.arrived, 1u) + 1 != entry_.blocks) return;
       port_.PutDevice(&entry_.arrived, 0u);
-      const EventFrame& frame = *entry_.entry.Frame(0, 0);
+      const simt::EventFrame& frame = *entry_.entry.Frame(0, 0);
       const uint32_t fail_status =
           port_.PeekDevice(&frame.scratch->fail_status);
       port_.PutDevice(&frame.scratch->fail_status, 0u);
@@ -141,7 +141,7 @@ class PersistentBlock {
       port_.Complete(
           frame.ecq,
           fail_status == 0 ? shm::EventState::kDone : shm::EventState::kFailed,
-          CompletionStatus(fail_status), frame.sequence);
+          simt::CompletionStatus(fail_status), frame.sequence);
       fail_status == 0
           ? Count(&entry_.totals.done, &entry_.report->totals.done)
           : Count(&entry_.totals.failed, &entry_.report->totals.failed);
@@ -216,7 +216,7 @@ class PersistentBlock {
     const uint64_t sequence = next_++;
     ++ring_;
     const uint32_t slot = entry.SlotOf(sequence);
-    EventFrame* frame = entry.Frame(0, 0);
+    simt::EventFrame* frame = entry.Frame(0, 0);
     shm::EventStatus status =
         CopyAndCheckEntry(port_, entry, sequence, entry_.copy);
     if (status == shm::EventStatus::kOk) {
@@ -236,14 +236,14 @@ class PersistentBlock {
     }
     turn_ = TurnAfter(turn_);
     port_.Elect([&] {
-      *frame = EventFrame{.ecq = &entry.ecq[slot],
-                          .scratch = &entry.scratch[0],
-                          .totals = nullptr,
-                          .life = nullptr,
-                          .sequence = sequence,
-                          .clock_offset_ns = 0,
-                          .slot_ended = nullptr,
-                          .launcher_ended = nullptr};
+      *frame = simt::EventFrame{.ecq = &entry.ecq[slot],
+                                .scratch = &entry.scratch[0],
+                                .totals = nullptr,
+                                .life = nullptr,
+                                .sequence = sequence,
+                                .clock_offset_ns = 0,
+                                .slot_ended = nullptr,
+                                .launcher_ended = nullptr};
       if (tracing != 0) {
         BeginLife(port_, tracing, &entry_.control->clock_offset_ns,
                   &entry.lives[slot], HeaderOf(entry_.copy).rung_ns, *frame);

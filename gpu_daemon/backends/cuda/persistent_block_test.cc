@@ -58,7 +58,7 @@ class Testbed : public EdgeThreadGpu {
                           .entries = entries});
     steps_ = event_.kernel->arguments().Pack();
     const shm::RingLayout& layout = event_.kernel->ring().layout();
-    frames_.resize(entries * 2 * EventFrameBytes(sizeof(WorkArgs)) / 16);
+    frames_.resize(entries * 2 * simt::EventFrameBytes(sizeof(WorkArgs)) / 16);
     entry_.entry.esq = device_.memory->submission().At(layout.esq_offset);
     entry_.entry.ecq = event_.kernel->ring().completion_slot(shm::Sequence(0));
     entry_.entry.lives = &event_.kernel->ring().life(shm::Sequence(0));
@@ -71,7 +71,7 @@ class Testbed : public EdgeThreadGpu {
     entry_.entry.parameter_bytes = layout.parameter_bytes;
     entry_.entry.generation = layout.generation.value();
     entry_.entry.frame_bytes =
-        static_cast<uint32_t>(EventFrameBytes(sizeof(WorkArgs)));
+        static_cast<uint32_t>(simt::EventFrameBytes(sizeof(WorkArgs)));
     entry_.doorbell = device_.memory->submission().doorbells();
     entry_.control = &control_;
     entry_.report = &report_;
@@ -146,7 +146,7 @@ class Testbed : public EdgeThreadGpu {
     EdgeThreadPort port(this, 0);
     PersistentBlock<EdgeThreadPort> resident(port, entry_, block);
     while (resident.NextTurn()) {
-      EventFrame& frame = *entry_.entry.Frame(0, 0);
+      simt::EventFrame& frame = *entry_.entry.Frame(0, 0);
       WorkArgs args;
       std::memcpy(&args, frame.args(), sizeof(args));
       for (uint64_t b = block; b < grid_.count(); b += entry_.blocks) {
@@ -174,7 +174,7 @@ class Testbed : public EdgeThreadGpu {
   TestDevice::Event event_;
   std::vector<std::byte> steps_;
   std::vector<Unit> frames_;
-  EventScratch scratch_{};
+  simt::EventScratch scratch_{};
   PersistentControl control_{};
   EdgeTracing tracing_ = EdgeTracing::kOff;
   PersistentReport report_{};
@@ -232,7 +232,7 @@ TEST_P(PersistentBlocksTest, AFailureIsItsOwnEventsOnly) {
     const Completion completion = testbed.RingAndPoll(1, fail);
     ASSERT_EQ(completion.state,
               fail == 0 ? EventState::kDone : EventState::kFailed);
-    ASSERT_EQ(completion.status, CompletionStatus(fail));
+    ASSERT_EQ(completion.status, simt::CompletionStatus(fail));
   }
 }
 

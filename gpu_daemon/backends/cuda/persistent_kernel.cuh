@@ -5,7 +5,7 @@
 
 #include "gpu_daemon/backends/cuda/edge_warp_port.cuh"
 #include "gpu_daemon/backends/cuda/persistent_block.h"
-#include "gpu_daemon/kernels/simt.h"
+#include "kernels/simt/simt.h"
 
 namespace carillon::gpud {
 
@@ -74,7 +74,7 @@ __device__ __forceinline__ void RunPersistent(PersistentEntry& entry) {
   PartWarpPort port(linear,
                     threads < simt::kWarpSize ? threads : simt::kWarpSize);
   PersistentBlock<PartWarpPort> block(port, entry, blockIdx.x);
-  EventFrame* const frame = entry.entry.Frame(0, 0);
+  simt::EventFrame* const frame = entry.entry.Frame(0, 0);
   const auto& args =
       *reinterpret_cast<const typename Kernel::ArgsType*>(frame->args());
   while (true) {
@@ -99,5 +99,13 @@ __device__ __forceinline__ void RunPersistent(PersistentEntry& entry) {
 }
 
 }  // namespace carillon::gpud
+
+// carillon_persistent_<name>: for kernels that are included behind this file.
+#undef CARILLON_PERSISTENT_FORM
+#define CARILLON_PERSISTENT_FORM(name)                    \
+  extern "C" __global__ void carillon_persistent_##name(  \
+      ::carillon::gpud::PersistentEntry* entry) {         \
+    ::carillon::gpud::RunPersistent<name##_cuda>(*entry); \
+  }
 
 #endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PERSISTENT_KERNEL_CUH_

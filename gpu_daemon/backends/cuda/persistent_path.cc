@@ -147,9 +147,9 @@ absl::Status PersistentPath::Begin(Ring& ring) {
   return ToStatus(driver, result, "launch resident blocks");
 }
 
-EventTotals PersistentPath::Reported(const Ring& ring) {
-  const EventTotals& totals = words_->reports[ring.index].totals;
-  EventTotals now{};
+simt::EventTotals PersistentPath::Reported(const Ring& ring) {
+  const simt::EventTotals& totals = words_->reports[ring.index].totals;
+  simt::EventTotals now{};
   now.done = LoadWord(totals.done);
   now.failed = LoadWord(totals.failed);
   now.refused = LoadWord(totals.refused);

@@ -61,7 +61,7 @@ class PersistentPath : public RingPath {
   absl::Status Prepare() override;
   absl::Status PlaceRing(Ring& ring) override;
   absl::Status Begin(Ring& ring) override;
-  EventTotals Reported(const Ring& ring) override;
+  simt::EventTotals Reported(const Ring& ring) override;
   void AskToEnd(Ring& ring) override;
   void ShowTracing() override;
   void FreeShared() override;

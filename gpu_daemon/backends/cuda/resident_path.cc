@@ -96,7 +96,7 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
     (*resident)->event = event;
     (*resident)->totals = event->FirstTotals();
     if (auto placed = Place(**resident); !placed.ok()) return placed;
-    EventTotals& shown = Shown((*resident)->index);
+    simt::EventTotals& shown = Shown((*resident)->index);
     Publish((*resident)->totals, shown);
     event->FollowTotals(&shown);
     residents_.push_back(*std::move(resident));
@@ -115,10 +115,12 @@ absl::Status ResidentPath::Place(Resident& resident) {
   const Driver& driver = gpu_->driver();
   const EventKernel& event = *resident.event;
   const uint64_t slots = event.ring().layout().entries;
-  const uint64_t frame_bytes = EventFrameBytes(event.kmd().kernel->args_size);
+  const uint64_t frame_bytes =
+      simt::EventFrameBytes(event.kmd().kernel->args_size);
   const std::vector<std::byte> steps = event.arguments().Pack();
   absl::Status status = MakeBytes(slots * 2 * frame_bytes, resident.frames);
-  status.Update(MakeBytes(slots * 2 * sizeof(EventScratch), resident.scratch));
+  status.Update(
+      MakeBytes(slots * 2 * sizeof(simt::EventScratch), resident.scratch));
   status.Update(MakeBytes(steps.size(), resident.arguments));
   if (!status.ok()) return status;
   status = ToStatus(driver,
@@ -136,15 +138,15 @@ EdgeEntry ResidentPath::EntryOf(const Resident& resident) const {
   entry.ecq = event.ring().completion_slot(shm::Sequence(0));
   entry.lives = &event.ring().life(shm::Sequence(0));
   entry.frames = resident.frames.as<std::byte>();
-  entry.scratch = resident.scratch.as<EventScratch>();
+  entry.scratch = resident.scratch.as<simt::EventScratch>();
   entry.arguments = resident.arguments.as<ArgumentSteps>();
   entry.entries = layout.entries;
   entry.entry_bytes = layout.entry_bytes;
   entry.parameter_offset = layout.parameter_offset;
   entry.parameter_bytes = layout.parameter_bytes;
   entry.generation = layout.generation.value();
-  entry.frame_bytes =
-      static_cast<uint32_t>(EventFrameBytes(event.kmd().kernel->args_size));
+  entry.frame_bytes = static_cast<uint32_t>(
+      simt::EventFrameBytes(event.kmd().kernel->args_size));
   entry.block[0] = event.kmd().block.x;
   entry.block[1] = event.kmd().block.y;
   entry.block[2] = event.kmd().block.z;

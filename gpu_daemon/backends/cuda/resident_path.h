@@ -71,7 +71,7 @@ class ResidentPath : public LaunchPath,
     DeviceBytes scratch;    // two a slot
     DeviceBytes arguments;  // ArgumentSteps
     // What the GPU has counted. Exact while the path stands still.
-    EventTotals totals{};
+    simt::EventTotals totals{};
 
     // The watching thread's.
     uint64_t ended_before = 0;
@@ -119,7 +119,7 @@ class ResidentPath : public LaunchPath,
   // ended_before; 0: none. Only under the lock.
   virtual uint64_t OldestWaiting(Resident& resident) = 0;
   // What the event kernel of that index follows. It outlives the residents.
-  virtual EventTotals& Shown(uint32_t index) = 0;
+  virtual simt::EventTotals& Shown(uint32_t index) = 0;
   virtual void FreeShared() = 0;
 
   // The context is lost; only under the lock. Forget what is there:

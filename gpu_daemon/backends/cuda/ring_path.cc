@@ -120,10 +120,10 @@ bool RingPath::LookAt(Resident& resident, shm::Nanoseconds now) {
 // Follows the completions, which come in the order of the rings.
 void RingPath::Collect(Ring& ring) {
   const EventKernel& event = *ring.event;
-  EventTotals& totals = ring.totals;
+  simt::EventTotals& totals = ring.totals;
   // Twice: meanwhile the completions may have been a lap ahead of the count.
   for (int i = 0; i < 2; ++i) {
-    const EventTotals reported = Reported(ring);
+    const simt::EventTotals reported = Reported(ring);
     if (reported.done + reported.failed > ring.ended) {
       totals.done = reported.done;
       totals.failed = reported.failed;

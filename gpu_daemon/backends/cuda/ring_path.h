@@ -48,7 +48,7 @@ class RingPath : public ResidentPath {
   virtual void Tend(Ring&) {}
   // What the GPU has counted; `launched` does not matter. Where the GPU does not
   // wait for the host to arm it, it may be a lap ahead of the completions.
-  virtual EventTotals Reported(const Ring&) { return {}; }
+  virtual simt::EventTotals Reported(const Ring&) { return {}; }
   // Its stream shall become idle, at an event's end. KeepAsking: again and
   // again until it is.
   virtual void AskToEnd(Ring& ring) = 0;
@@ -64,7 +64,7 @@ class RingPath : public ResidentPath {
   bool EndAll() override;
   bool LookAt(Resident& resident, shm::Nanoseconds now) override;
   uint64_t OldestWaiting(Resident& resident) override;
-  EventTotals& Shown(uint32_t index) override { return shown_[index]; }
+  simt::EventTotals& Shown(uint32_t index) override { return shown_[index]; }
   void AbandonOwn(Resident& resident) override;
   void CountEnded(Resident& resident) override;
   void ContinueAfter(Resident& resident, uint64_t rung) override;
@@ -73,7 +73,7 @@ class RingPath : public ResidentPath {
 
   // What event kernels follow, by index. Writer: whoever holds the lock;
   // readers: any thread, relaxed.
-  std::array<EventTotals, kMostRings> shown_{};
+  std::array<simt::EventTotals, kMostRings> shown_{};
 };
 
 }  // namespace carillon::gpud::cuda

@@ -33,10 +33,10 @@ static_assert(sizeof(StageGate) == 128);
 // counts) and `gate`, all 32 words of a StageGate.
 template <class Port>
 CARILLON_EDGE void StageEntry(Port& port, const EdgeEntry& entry,
-                              EventTotals* totals, const uint32_t* gate,
+                              simt::EventTotals* totals, const uint32_t* gate,
                               uint64_t sequence, std::byte* copy) {
   const uint32_t slot = entry.SlotOf(sequence);
-  EventFrame* frame = entry.Frame(slot, 0);
+  simt::EventFrame* frame = entry.Frame(slot, 0);
   // On its way over PCIe together with the entry.
   typename Port::template Lanes<uint32_t> words;
   if (gate != nullptr) port.PollLine(words, gate);
@@ -53,14 +53,14 @@ CARILLON_EDGE void StageEntry(Port& port, const EdgeEntry& entry,
   const uint32_t tracing = gate != nullptr ? port.Value(words, 1) : 0;
   port.Elect([&] {
     uint64_t* ended = entry.ended != nullptr ? &entry.ended[slot] : nullptr;
-    *frame = EventFrame{.ecq = refused ? nullptr : &entry.ecq[slot],
-                        .scratch = &entry.scratch[slot * 2],
-                        .totals = totals,
-                        .life = nullptr,
-                        .sequence = sequence,
-                        .clock_offset_ns = 0,
-                        .slot_ended = ended,
-                        .launcher_ended = nullptr};
+    *frame = simt::EventFrame{.ecq = refused ? nullptr : &entry.ecq[slot],
+                              .scratch = &entry.scratch[slot * 2],
+                              .totals = totals,
+                              .life = nullptr,
+                              .sequence = sequence,
+                              .clock_offset_ns = 0,
+                              .slot_ended = ended,
+                              .launcher_ended = nullptr};
     if (tracing != 0 && refused) StoreLife(port, &entry.lives[slot], 0, 0);
     if (tracing != 0 && !refused) {
       BeginLife(port, tracing,

@@ -13,7 +13,7 @@ TEST(StageEntryTest, BuildsTheFrameOrEndsTheEvent) {
   Testbed testbed({.name = "", .dispatchers = 1, .rings = {4}});
   Ring& ring = *testbed.rings()[0];
   const EdgeEntry& entry = testbed.table().entries[ring.index];
-  EventTotals totals = {};
+  simt::EventTotals totals = {};
   EdgeThreadPort port(nullptr, 0);
   alignas(16) std::byte copy[256];
   MixParameters bad = Parameters(2, 1);
@@ -24,7 +24,7 @@ TEST(StageEntryTest, BuildsTheFrameOrEndsTheEvent) {
   StageEntry(port, entry, &totals, nullptr, 1, copy);
   StageEntry(port, entry, &totals, nullptr, 2, copy);
 
-  EventFrame& good = *entry.Frame(1, 0);
+  simt::EventFrame& good = *entry.Frame(1, 0);
   EXPECT_EQ(good.sequence, 1u);
   EXPECT_EQ(good.ecq, &entry.ecq[1]);
   EXPECT_EQ(good.scratch, &entry.scratch[2]);

@@ -141,8 +141,8 @@ CUresult StreamWaitPath::Enqueue(Armed& ring, uint64_t sequence) {
   }
   const uint64_t slot =
       ring.event->ring().layout().SlotOf(shm::Sequence(sequence));
-  auto* frame = ring.frames.as<EventFrame>(
-      slot * 2 * EventFrameBytes(kmd.kernel->args_size));
+  auto* frame = ring.frames.as<simt::EventFrame>(
+      slot * 2 * simt::EventFrameBytes(kmd.kernel->args_size));
   void* parameters[] = {&frame};
   return driver.cuLaunchKernel(
       ring.kernel, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpud {
 namespace {

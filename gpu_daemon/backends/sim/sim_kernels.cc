@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/kernels/own_kernels_ptx.h"
-#include "gpu_daemon/kernels/registry.h"
+#include "kernels/own_kernels_ptx.h"
+#include "kernels/registry.h"
 #include "sim/lower/lower.h"
 
 namespace carillon::gpud {

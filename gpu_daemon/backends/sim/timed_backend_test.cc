@@ -15,8 +15,8 @@
 #include <sstream>
 #include <thread>
 
-#include "gpu_daemon/kernels/registry.h"
 #include "gpu_daemon/launch/test_device.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpud {
 namespace {

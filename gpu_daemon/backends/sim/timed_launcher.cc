@@ -9,7 +9,7 @@
 #include "fmt/ostream.h"
 #include "gpu_daemon/backends/cpu/make_launch.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/launch/completion_status.h"
+#include "kernels/simt/completion_status.h"
 
 namespace carillon::gpud {
 namespace {
@@ -355,12 +355,12 @@ void TimedLauncher::End(const Running& running, const GridResult& result) {
   }
   Finish(launch, running.due,
          fail_status == 0 ? EventState::kDone : EventState::kFailed,
-         CompletionStatus(fail_status), &result);
+         simt::CompletionStatus(fail_status), &result);
 }
 
 void TimedLauncher::EndUnstarted(KernelLaunch& launch, const Due& due,
                                  uint32_t fail_status) {
-  Finish(launch, due, EventState::kFailed, CompletionStatus(fail_status),
+  Finish(launch, due, EventState::kFailed, simt::CompletionStatus(fail_status),
          nullptr);
 }
 

@@ -41,7 +41,7 @@ std::vector<Configuration> Configurations(bool quick) {
                                             "//gpu_daemon/front_end/...",
                                             "//gpu_daemon/kmu/...",
                                             "//gpu_daemon/backends/...",
-                                            "//gpu_daemon/kernels/...",
+                                            "//kernels/...",
                                             "//gpu_daemon/launch/..."};
   if (quick) {
     return {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "absl/status/status.h"
-#include "gpu_daemon/kernels/near_miss.h"
+#include "kernels/near_miss.h"
 
 namespace carillon::cli {
 namespace {

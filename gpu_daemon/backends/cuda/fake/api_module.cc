@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "gpu_daemon/backends/cuda/fake/fake_call.h"
-#include "gpu_daemon/kernels/registry.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpud::cuda {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "gpu_daemon/launch/completion_status.h"
+#include "kernels/simt/completion_status.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
@@ -21,11 +21,11 @@ void StoreCompletion(shm::EcqEntry& entry, uint32_t status, uint64_t sequence) {
 
 }  // namespace
 
-void CompleteEvent(EventFrame& frame) {
+void CompleteEvent(simt::EventFrame& frame) {
   std::atomic_ref fail_status(frame.scratch->fail_status);
   // The blocks ran in this thread.
   const uint32_t status =
-      CompletionStatus(fail_status.load(std::memory_order_relaxed));
+      simt::CompletionStatus(fail_status.load(std::memory_order_relaxed));
   // Before the completion, after which the scratch may be launched with again.
   fail_status.store(0, std::memory_order_relaxed);
   std::atomic_ref(frame.scratch->blocks_ended)

@@ -1,13 +1,13 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_EPILOGUE_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_EPILOGUE_H_
 
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 
 // What the last thread block of an event kernel does, when all blocks ran in
 // the calling thread.
-void CompleteEvent(EventFrame& frame);
+void CompleteEvent(simt::EventFrame& frame);
 
 }  // namespace carillon::gpud::cuda
 

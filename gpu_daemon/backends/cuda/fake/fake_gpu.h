@@ -37,7 +37,7 @@
 
 #include "gpu_daemon/backends/cuda/driver.h"
 #include "gpu_daemon/backends/cuda/fake/fake_settings.h"
-#include "gpu_daemon/kernels/simt_types.h"
+#include "kernels/simt/types.h"
 
 namespace carillon::gpud::cuda {
 
@@ -60,7 +60,7 @@ class KernelCall {
     std::memcpy(&value, ParamBytes(index, sizeof(T)), sizeof(T));
     return value;
   }
-  // The arguments of a kernel of gpu_daemon/kernels in either of its forms; empty
+  // The arguments of a kernel of kernels in either of its forms; empty
   // for other kernels, and when the frame is out of reach.
   std::span<const std::byte> args() const;
 
@@ -135,9 +135,9 @@ class FakeGpu {
   // them.
   void DefineKernel(std::string name, std::vector<uint32_t> param_sizes,
                     KernelFunction function);
-  // A fatbin with nothing in it: all of gpu_daemon/kernels in their two forms.
+  // A fatbin with nothing in it: all of kernels in their two forms.
   // A real image has the kernels that it names. Those of a fatbin that are of
-  // gpu_daemon/kernels run; a user's own run only when defined.
+  // kernels run; a user's own run only when defined.
   static std::span<const std::byte> Image();
 
   // Which launches of a kernel: by the name of its CUDA function, or by that of

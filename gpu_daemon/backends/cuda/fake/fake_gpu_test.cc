@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/fake/fake_gpu_fixture.h"
-#include "gpu_daemon/kernels/all_kernels.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/all_kernels.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -123,7 +123,7 @@ TEST_F(FakeGpuTest, ADestroyedContextReleasesAWaitingStream) {
   EXPECT_EQ(gpu_.live_objects(), LiveObjects{.contexts = 1});
 }
 
-// --- Kernels of gpu_daemon/kernels.
+// --- Kernels of kernels/.
 
 TEST_F(FakeGpuTest, APlainKernelComputesAndReportsItsStatus) {
   const DeviceBytes memory = *DeviceBytes::Make(driver_, 4096);
@@ -160,19 +160,19 @@ TEST_F(FakeGpuTest, APlainKernelComputesAndReportsItsStatus) {
 // A frame of fail_if in device memory, its completion in pinned memory.
 class EventKernelTest : public FakeGpuTest {
  protected:
-  EventFrame* Frame(uint64_t sequence, uint32_t code) {
-    auto* frame = memory_.as<EventFrame>();
+  simt::EventFrame* Frame(uint64_t sequence, uint32_t code) {
+    auto* frame = memory_.as<simt::EventFrame>();
     // Device memory is the host's here, and nothing runs.
     *frame = {};
     frame->ecq = pinned_.as<shm::EcqEntry>(16 * (sequence % 8));
-    frame->scratch = memory_.as<EventScratch>(1024);
-    frame->totals = memory_.as<EventTotals>(2048);
+    frame->scratch = memory_.as<simt::EventScratch>(1024);
+    frame->totals = memory_.as<simt::EventTotals>(2048);
     frame->life = pinned_.as<shm::EventLife>(1024);
     frame->sequence = sequence;
     std::memcpy(frame->args(), &code, sizeof(code));
     return frame;
   }
-  CUresult Launch(EventFrame* frame) {
+  CUresult Launch(simt::EventFrame* frame) {
     return LaunchIn(stream_.get(), FunctionOf("carillon_event_fail_if"),
                     reinterpret_cast<uint64_t>(frame));
   }
@@ -197,15 +197,15 @@ TEST_F(EventKernelTest, CompletesItself) {
     EXPECT_EQ(entries[sequence].status, code == 0 ? 0 : 1000 + code);
     EXPECT_NE(pinned_.as<shm::EventLife>(1024)->finished_ns, 0u);
     EXPECT_EQ(driver_.cuStreamSynchronize(stream_.get()), CUDA_SUCCESS);
-    EXPECT_EQ(memory_.as<EventScratch>(1024)->fail_status, 0u);
+    EXPECT_EQ(memory_.as<simt::EventScratch>(1024)->fail_status, 0u);
   }
-  EXPECT_EQ(memory_.as<EventTotals>(2048)->done, 1u);
-  EXPECT_EQ(memory_.as<EventTotals>(2048)->failed, 1u);
+  EXPECT_EQ(memory_.as<simt::EventTotals>(2048)->done, 1u);
+  EXPECT_EQ(memory_.as<simt::EventTotals>(2048)->failed, 1u);
 }
 
 TEST_F(EventKernelTest, AScratchOutOfDeviceMemoryIsAFault) {
-  EventFrame* frame = Frame(1, 0);
-  frame->scratch = pinned_.as<EventScratch>(2048);
+  simt::EventFrame* frame = Frame(1, 0);
+  frame->scratch = pinned_.as<simt::EventScratch>(2048);
   ASSERT_EQ(Launch(frame), CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuStreamSynchronize(stream_.get()),
             CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -9,8 +9,8 @@
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_persistent.h"
 #include "gpu_daemon/backends/cuda/fake/fake_state.h"
-#include "gpu_daemon/kernels/registry.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/registry.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -27,7 +27,7 @@ std::vector<FakeParam> ParamsOf(Function::Form form,
   }
   if (form == Function::Form::kCall) {
     return PlaceParams(
-        std::array<uint32_t, 2>{sizeof(EventFrame), kernel.args_size});
+        std::array<uint32_t, 2>{sizeof(simt::EventFrame), kernel.args_size});
   }
   return PlaceParams(
       std::array<uint32_t, 2>{kernel.args_size, sizeof(uint32_t*)});
@@ -55,7 +55,7 @@ void ResolveForm(Function& function) {
   if (function.kernel == nullptr) function.form = Function::Form::kNone;
 }
 
-// The arguments of a kernel of gpu_daemon/kernels; nullptr: out of reach.
+// The arguments of a kernel of kernels; nullptr: out of reach.
 const std::byte* ArgsOf(FakeGpu::State& state, const Root& root,
                         const LaunchSpec& launch) {
   const Function& function = *launch.function;
@@ -65,9 +65,9 @@ const std::byte* ArgsOf(FakeGpu::State& state, const Root& root,
     case Function::Form::kCall:
       return launch.params.data() + function.params[1].offset;
     case Function::Form::kEvent: {
-      EventFrame* frame = nullptr;
+      simt::EventFrame* frame = nullptr;
       std::memcpy(&frame, launch.params.data(), sizeof(frame));
-      const uint64_t size = EventFrameBytes(function.kernel->args_size);
+      const uint64_t size = simt::EventFrameBytes(function.kernel->args_size);
       return state.Reachable(root, frame, size) ? frame->args() : nullptr;
     }
     default:
@@ -90,7 +90,7 @@ bool BuffersAreReachable(FakeGpu::State& state, const Root& root,
 
 // Whether what the frame points to is where a GPU needs it.
 bool FrameIsReachable(FakeGpu::State& state, const Root& root,
-                      const EventFrame& frame) {
+                      const simt::EventFrame& frame) {
   return state.Reachable(root, frame.ecq, sizeof(*frame.ecq)) &&
          state.IsDeviceMemory(root, frame.scratch, sizeof(*frame.scratch)) &&
          (frame.totals == nullptr ||
@@ -107,8 +107,8 @@ CUresult RunKernelForm(FakeGpu::State& state, const Root& root,
       (check_buffers && !BuffersAreReachable(state, root, kernel, args))) {
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
-  EventFrame* frame = nullptr;
-  EventFrame by_value;
+  simt::EventFrame* frame = nullptr;
+  simt::EventFrame by_value;
   uint32_t* fail_status = nullptr;
   if (launch.function->form == Function::Form::kCall) {
     std::memcpy(&by_value, launch.params.data(), sizeof(by_value));

@@ -9,8 +9,8 @@
 
 #include "gpu_daemon/backends/cuda/cuda_module.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu_fixture.h"
-#include "gpu_daemon/kernels/all_kernels.h"
-#include "gpu_daemon/kernels/registry.h"
+#include "kernels/all_kernels.h"
+#include "kernels/registry.h"
 
 namespace carillon::gpud::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/backends/cuda/edge_thread_port.h"
 #include "gpu_daemon/backends/cuda/persistent_block.h"
-#include "gpu_daemon/launch/event_frame.h"
+#include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -25,7 +25,7 @@ class Resident : public EdgeThreadGpu {
     kmd_.block = launch.block;
     kmd_.shared_bytes = launch.shared_bytes - kernel.static_shared_bytes;
     // An event of it, as a fate sees it.
-    EventFrame* frame = entry_->entry.Frame(0, 0);
+    simt::EventFrame* frame = entry_->entry.Frame(0, 0);
     event_.function = std::make_shared<Function>(*launch.function);
     event_.function->form = Function::Form::kEvent;
     event_.grid = kmd_.grid;
@@ -46,7 +46,7 @@ class Resident : public EdgeThreadGpu {
             return fault;
           }
         }
-        EventFrame* frame = entry_->entry.Frame(0, 0);
+        simt::EventFrame* frame = entry_->entry.Frame(0, 0);
         for (uint64_t b = block; b < kmd_.blocks(); b += launch_.grid.x) {
           if (!alive()) throw EdgeContextLost();
           RunBlock(kmd_, b, frame->args(), &frame->scratch->fail_status);

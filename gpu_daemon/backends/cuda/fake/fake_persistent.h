@@ -1,4 +1,4 @@
-// Resident thread blocks of a kernel of gpu_daemon/kernels, each a thread.
+// Resident thread blocks of a kernel of kernels, each a thread.
 // Internal to this package.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_PERSISTENT_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_PERSISTENT_H_

@@ -24,7 +24,7 @@
 
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 #include "gpu_daemon/backends/cuda/fake/fake_image.h"
-#include "gpu_daemon/kernels/kernel_info.h"
+#include "kernels/simt/kernel_info.h"
 
 // Not declared by every toolkit.
 extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned flags,

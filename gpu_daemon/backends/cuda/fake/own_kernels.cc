@@ -8,8 +8,8 @@
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 #include "gpu_daemon/backends/cuda/stage_entry.h"
-#include "gpu_daemon/launch/event_frame.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
+#include "kernels/simt/event_frame.h"
 #include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
@@ -29,9 +29,10 @@ const FakeKernelRegistration kClock("carillon_clock", {sizeof(uint64_t*)},
 
 // Behind a user's kernel, in its stream: the memory that it wrote is there.
 const FakeKernelRegistration kComplete("carillon_complete",
-                                       {sizeof(EventFrame)},
+                                       {sizeof(simt::EventFrame)},
                                        [](KernelCall& call) {
-                                         auto frame = call.param<EventFrame>(0);
+                                         auto frame =
+                                             call.param<simt::EventFrame>(0);
                                          CompleteEvent(frame);
                                          return CUDA_SUCCESS;
                                        });

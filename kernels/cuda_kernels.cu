@@ -1,0 +1,2 @@
+// Compiles every kernel for the GPU.
+#include "kernels/all_kernels.h"

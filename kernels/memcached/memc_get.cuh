@@ -1,0 +1,37 @@
+// memc_get: memcached's retrieval commands (get, gets, gat, gats), a request a
+// thread. See memc_request.cuh for the arguments, kernels/memcached/wire.h for what a
+// NIC writes and reads, and docs/decisions/004-memcached-kernels.md for why.
+#ifndef CARILLON_KERNELS_MEMCACHED_MEMC_GET_CUH_
+#define CARILLON_KERNELS_MEMCACHED_MEMC_GET_CUH_
+
+#include "kernels/memcached/memc_request.cuh"
+#include "kernels/memcached/memc_retrieve.cuh"
+#include "kernels/simt/simt.h"
+
+namespace carillon::kernels {
+
+namespace memc {
+
+struct ExecuteGet {
+  CARILLON_DEVICE memcached::Outcome operator()(Command& command) const {
+    Token verb;
+    memcached::Outcome outcome;
+    if (TryRetrieve(command, &verb, &outcome)) return outcome;
+    return memcached::Outcome::kWrongKernel;
+  }
+};
+
+}  // namespace memc
+
+CARILLON_KERNEL(memc_get, MemcArgs, args, self) {
+  memc::ServeBatch(args, self, memc::ExecuteGet{});
+}
+
+CARILLON_KERNEL_INFO(memc_get, MemcArgs,
+                     "memcached get, gets, gat and gats, a request a thread",
+                     simt::Registers(82).Validate<&memc::CheckLaunch>(),
+                     CARILLON_MEMC_PARAMS);
+
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_KERNELS_MEMCACHED_MEMC_GET_CUH_

@@ -1,0 +1,26 @@
+// The tables and keys of fig_ipsec, in the form that its rounds use.
+#ifndef CARILLON_KERNELS_PAPER_DES_TABLES_H_
+#define CARILLON_KERNELS_PAPER_DES_TABLES_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/paper/fig_ipsec.cuh"
+
+namespace carillon::kernels {
+
+// kFigDesTables words: for S1 to S8 and each value of its 6 bits, what P makes
+// of its output.
+std::vector<uint32_t> DesTables();
+
+using TripleDesKey = std::array<uint8_t, 24>;
+
+// kFigDesKeys words. Parity bits do not count. Decrypting is encrypting with
+// the rounds' keys the other way round.
+std::vector<uint32_t> TripleDesEncryptKeys(const TripleDesKey& key);
+std::vector<uint32_t> TripleDesDecryptKeys(const TripleDesKey& key);
+
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_KERNELS_PAPER_DES_TABLES_H_

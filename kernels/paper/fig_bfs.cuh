@@ -1,0 +1,166 @@
+// fig_bfs_expand, fig_bfs_commit: one level of a breadth-first search in two
+// kernels, as Rodinia's bfs has it: one expands the frontier, the other makes
+// what was reached the next frontier. Launch both until `over` stays 0. A
+// background kernel of EDGE's figures.
+#ifndef CARILLON_KERNELS_PAPER_FIG_BFS_CUH_
+#define CARILLON_KERNELS_PAPER_FIG_BFS_CUH_
+
+#include "kernels/simt/simt.h"
+
+namespace carillon::kernels {
+
+inline constexpr uint32_t kFigBfsBlock = 512;
+
+// An edge list that leaves the graph fails the event with this.
+inline constexpr uint32_t kFigBfsBadGraph = 16;
+
+struct FigBfsNode {
+  uint32_t first_edge;
+  uint32_t edge_count;
+};
+
+struct FigBfsExpandArgs {
+  simt::Span<const FigBfsNode> nodes;
+  simt::Span<const uint32_t> edges;  // target of each
+  simt::Span<uint8_t> frontier;      // 0 or 1 a node, as the next two
+  simt::Span<uint8_t> reached;
+  simt::Span<const uint8_t> visited;
+  simt::Span<uint32_t> cost;
+};
+
+struct FigBfsCommitArgs {
+  simt::Span<uint8_t> frontier;
+  simt::Span<uint8_t> reached;
+  simt::Span<uint8_t> visited;
+  simt::Span<uint8_t> over;  // one byte, set to 1 when a node was reached
+};
+
+// Threads of several blocks may store here at once, but all the same value.
+template <class T>
+CARILLON_DEVICE void FigBfsStoreSame(T* to, T value) {
+#if defined(__CUDACC__)
+  *to = value;
+#else
+  simt::StoreRelaxed(to, value);
+#endif
+}
+
+inline const char* CheckFigBfsShape(const simt::LaunchShape& shape) {
+  return shape.block == simt::Dim3{kFigBfsBlock, 1, 1}
+             ? nullptr
+             : "blocks have 512x1x1 threads, one a node";
+}
+
+CARILLON_KERNEL(fig_bfs_expand, FigBfsExpandArgs, args, self) {
+  const uint64_t count = args.nodes.size;
+  if (self.block_dim() != simt::Dim3{kFigBfsBlock, 1, 1}) {
+    self.Fail(simt::kFailBadShape);
+    return;
+  }
+  if (args.frontier.size < count || args.reached.size < count ||
+      args.visited.size < count || args.cost.size < count) {
+    self.Fail(simt::kFailBadArguments);
+    return;
+  }
+  const uint64_t i = self.global_x();
+  if (i >= count || args.frontier[i] == 0) return;
+  args.frontier[i] = 0;
+  const FigBfsNode node = args.nodes[i];
+  if (!args.edges.InBounds(node.first_edge, node.edge_count)) {
+    self.Fail(kFigBfsBadGraph);
+    return;
+  }
+  const uint32_t cost = args.cost[i] + 1;
+  const uint64_t end = static_cast<uint64_t>(node.first_edge) + node.edge_count;
+  for (uint64_t edge = node.first_edge; edge < end; ++edge) {
+    const uint32_t target = args.edges[edge];
+    if (target >= count) {
+      self.Fail(kFigBfsBadGraph);
+      return;
+    }
+    if (args.visited[target] == 0) {
+      FigBfsStoreSame(&args.cost[target], cost);
+      FigBfsStoreSame(&args.reached[target], uint8_t{1});
+    }
+  }
+}
+
+inline const char* CheckFigBfsExpand(const simt::LaunchShape& shape,
+                                     const FigBfsExpandArgs& args) {
+  const uint64_t count = args.nodes.size;
+  if (args.frontier.size < count || args.reached.size < count ||
+      args.visited.size < count || args.cost.size < count) {
+    return "frontier, reached, visited and cost must have an element a node";
+  }
+  if (static_cast<uint64_t>(shape.grid.x) * kFigBfsBlock < count) {
+    return "the grid must cover the nodes: ceil(nodes / 512) blocks";
+  }
+  return CheckFigBfsShape(shape);
+}
+
+CARILLON_KERNEL_INFO(
+    fig_bfs_expand, FigBfsExpandArgs,
+    "breadth-first search: what the frontier's nodes reach",
+    simt::Registers(16)
+        .Shape<&CheckFigBfsShape>()
+        .Validate<&CheckFigBfsExpand>(),
+    CARILLON_PARAM(FigBfsExpandArgs, nodes,
+                   "first edge and number of edges of each node"),
+    CARILLON_PARAM(FigBfsExpandArgs, edges, "target node of each edge"),
+    CARILLON_PARAM(FigBfsExpandArgs, frontier,
+                   "1 for the nodes to expand, which become 0"),
+    CARILLON_PARAM(FigBfsExpandArgs, reached,
+                   "1 for the nodes that were reached"),
+    CARILLON_PARAM(FigBfsExpandArgs, visited,
+                   "1 for the nodes that have a cost"),
+    CARILLON_PARAM(FigBfsExpandArgs, cost, "edges from the source"));
+
+CARILLON_KERNEL(fig_bfs_commit, FigBfsCommitArgs, args, self) {
+  const uint64_t count = args.reached.size;
+  if (self.block_dim() != simt::Dim3{kFigBfsBlock, 1, 1}) {
+    self.Fail(simt::kFailBadShape);
+    return;
+  }
+  if (args.frontier.size < count || args.visited.size < count ||
+      args.over.size < 1) {
+    self.Fail(simt::kFailBadArguments);
+    return;
+  }
+  const uint64_t i = self.global_x();
+  if (i >= count || args.reached[i] == 0) return;
+  args.frontier[i] = 1;
+  args.visited[i] = 1;
+  FigBfsStoreSame(&args.over[0], uint8_t{1});
+  args.reached[i] = 0;
+}
+
+inline const char* CheckFigBfsCommit(const simt::LaunchShape& shape,
+                                     const FigBfsCommitArgs& args) {
+  const uint64_t count = args.reached.size;
+  if (args.frontier.size < count || args.visited.size < count) {
+    return "frontier and visited must have as many elements as reached";
+  }
+  if (args.over.size < 1) return "over must have one element";
+  if (static_cast<uint64_t>(shape.grid.x) * kFigBfsBlock < count) {
+    return "the grid must cover the nodes: ceil(nodes / 512) blocks";
+  }
+  return CheckFigBfsShape(shape);
+}
+
+CARILLON_KERNEL_INFO(
+    fig_bfs_commit, FigBfsCommitArgs,
+    "breadth-first search: what was reached becomes the frontier",
+    simt::Registers(12)
+        .Shape<&CheckFigBfsShape>()
+        .Validate<&CheckFigBfsCommit>(),
+    CARILLON_PARAM(FigBfsCommitArgs, frontier,
+                   "becomes 1 for what was reached"),
+    CARILLON_PARAM(FigBfsCommitArgs, reached,
+                   "1 for the nodes that were reached, which become 0"),
+    CARILLON_PARAM(FigBfsCommitArgs, visited, "becomes 1 for what was reached"),
+    CARILLON_PARAM(FigBfsCommitArgs, over,
+                   "one byte, set to 1 when a node was reached"));
+
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_KERNELS_PAPER_FIG_BFS_CUH_

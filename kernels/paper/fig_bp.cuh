@@ -1,0 +1,164 @@
+// fig_bp_forward, fig_bp_adjust: one layer of back-propagation as Rodinia's
+// backprop has it, with 16 hidden units. A background kernel of EDGE's figures.
+//
+// Weights are a matrix of in + 1 rows, a row an input unit, and 17 columns, a
+// column a hidden unit. Row 0 is the threshold's, column 0 is not used; units
+// count from 1 likewise. Blocks are 16x16: x a hidden unit, y an input unit.
+#ifndef CARILLON_KERNELS_PAPER_FIG_BP_CUH_
+#define CARILLON_KERNELS_PAPER_FIG_BP_CUH_
+
+#include "kernels/simt/simt.h"
+
+namespace carillon::kernels {
+
+inline constexpr uint32_t kFigBpHidden = 16;
+inline constexpr uint32_t kFigBpRow = kFigBpHidden + 1;
+inline constexpr float kFigBpRate = 0.3f;
+inline constexpr float kFigBpMomentum = 0.3f;
+
+struct FigBpForwardArgs {
+  simt::Span<const float> input;    // in + 1
+  simt::Span<const float> weights;  // (in + 1) * 17
+  simt::Span<float> partial_sums;   // (in / 16) * 16
+};
+
+struct FigBpAdjustArgs {
+  simt::Span<const float> delta;  // 17
+  simt::Span<const float> input;  // in + 1
+  simt::Span<float> weights;      // (in + 1) * 17
+  simt::Span<float> changes;      // as weights: what was added the last time
+};
+
+inline constexpr const char* kFigBpShape =
+    "the grid is 1 x (inputs / 16) blocks of 16x16x1 threads";
+
+inline const char* CheckFigBpShape(const simt::LaunchShape& shape) {
+  return shape.block == simt::Dim3{kFigBpHidden, kFigBpHidden, 1} &&
+                 shape.grid.x == 1 && shape.grid.z == 1
+             ? nullptr
+             : kFigBpShape;
+}
+
+// partial_sums[b * 16 + h]: what the 16 inputs of block b give to unit h + 1.
+CARILLON_BARRIER_KERNEL(fig_bp_forward, FigBpForwardArgs, args, self) {
+  const uint64_t blocks = self.grid_dim().y;
+  if (self.block_dim() != simt::Dim3{kFigBpHidden, kFigBpHidden, 1} ||
+      self.grid_dim().x != 1 || self.grid_dim().z != 1) {
+    self.Fail(simt::kFailBadShape);
+    CARILLON_EXIT;
+  }
+  const uint64_t units = blocks * kFigBpHidden + 1;
+  if (args.input.size < units || args.weights.size < units * kFigBpRow ||
+      args.partial_sums.size < blocks * kFigBpHidden) {
+    self.Fail(simt::kFailBadArguments);
+    CARILLON_EXIT;
+  }
+  const uint32_t x = self.thread_index().x;
+  const uint32_t y = self.thread_index().y;
+  const uint64_t block = self.block_index().y;
+  const uint64_t unit = block * kFigBpHidden + y + 1;
+  float* nodes = self.shared<float>(0, kFigBpHidden);
+  float* tile = self.shared<float>(kFigBpHidden * sizeof(float),
+                                   kFigBpHidden * kFigBpHidden);
+
+  if (x == 0) nodes[y] = args.input[unit];
+  CARILLON_SYNC_THREADS(self);
+  tile[y * kFigBpHidden + x] = args.weights[unit * kFigBpRow + x + 1];
+  CARILLON_SYNC_THREADS(self);
+  tile[y * kFigBpHidden + x] *= nodes[y];
+  CARILLON_SYNC_THREADS(self);
+  for (uint32_t half = 1; half < kFigBpHidden; half *= 2) {
+    if (y % (2 * half) == 0) {
+      tile[y * kFigBpHidden + x] += tile[(y + half) * kFigBpHidden + x];
+    }
+    CARILLON_SYNC_THREADS(self);
+  }
+  // Row 0 has the sums; a column of threads writes them.
+  if (x == 0) args.partial_sums[block * kFigBpHidden + y] = tile[y];
+}
+
+inline const char* CheckFigBpForward(const simt::LaunchShape& shape,
+                                     const FigBpForwardArgs& args) {
+  const uint64_t units = static_cast<uint64_t>(shape.grid.y) * kFigBpHidden + 1;
+  if (args.input.size < units) return "input must have inputs + 1 elements";
+  if (args.weights.size < units * kFigBpRow) {
+    return "weights must have (inputs + 1) * 17 elements";
+  }
+  if (args.partial_sums.size < units - 1) {
+    return "partial_sums must have an element an input";
+  }
+  return CheckFigBpShape(shape);
+}
+
+CARILLON_KERNEL_INFO(fig_bp_forward, FigBpForwardArgs,
+                     "a layer's inputs times its weights, summed up by 16",
+                     simt::Registers(16)
+                         .Shared((kFigBpHidden + kFigBpHidden * kFigBpHidden) *
+                                 sizeof(float))
+                         .LeavesTogether()
+                         .Shape<&CheckFigBpShape>()
+                         .Validate<&CheckFigBpForward>(),
+                     CARILLON_PARAM(FigBpForwardArgs, input,
+                                    "inputs + 1 elements, the first not used"),
+                     CARILLON_PARAM(FigBpForwardArgs, weights,
+                                    "(inputs + 1) * 17 elements, row by row"),
+                     CARILLON_PARAM(FigBpForwardArgs, partial_sums,
+                                    "receives 16 sums for every 16 inputs"));
+
+// Each weight moves by its unit's delta and by its own last change.
+CARILLON_KERNEL(fig_bp_adjust, FigBpAdjustArgs, args, self) {
+  const uint64_t units =
+      static_cast<uint64_t>(self.grid_dim().y) * kFigBpHidden + 1;
+  if (self.block_dim() != simt::Dim3{kFigBpHidden, kFigBpHidden, 1} ||
+      self.grid_dim().x != 1 || self.grid_dim().z != 1) {
+    self.Fail(simt::kFailBadShape);
+    return;
+  }
+  if (args.delta.size < kFigBpRow || args.input.size < units ||
+      args.weights.size < units * kFigBpRow ||
+      args.changes.size < units * kFigBpRow) {
+    self.Fail(simt::kFailBadArguments);
+    return;
+  }
+  const uint64_t unit = self.global_y() + 1;
+  const uint32_t hidden = self.thread_index().x + 1;
+  const uint64_t i = unit * kFigBpRow + hidden;
+  const float change = kFigBpRate * args.delta[hidden] * args.input[unit] +
+                       kFigBpMomentum * args.changes[i];
+  args.weights[i] += change;
+  args.changes[i] = change;
+  // The threshold's input is 1.
+  if (unit == 1) {
+    const float threshold =
+        kFigBpRate * args.delta[hidden] + kFigBpMomentum * args.changes[hidden];
+    args.weights[hidden] += threshold;
+    args.changes[hidden] = threshold;
+  }
+}
+
+inline const char* CheckFigBpAdjust(const simt::LaunchShape& shape,
+                                    const FigBpAdjustArgs& args) {
+  const uint64_t units = static_cast<uint64_t>(shape.grid.y) * kFigBpHidden + 1;
+  if (args.delta.size < kFigBpRow) return "delta must have 17 elements";
+  if (args.input.size < units) return "input must have inputs + 1 elements";
+  if (args.weights.size < units * kFigBpRow ||
+      args.changes.size < units * kFigBpRow) {
+    return "weights and changes must have (inputs + 1) * 17 elements";
+  }
+  return CheckFigBpShape(shape);
+}
+
+CARILLON_KERNEL_INFO(
+    fig_bp_adjust, FigBpAdjustArgs, "moves a layer's weights",
+    simt::Registers(19).Shape<&CheckFigBpShape>().Validate<&CheckFigBpAdjust>(),
+    CARILLON_PARAM(FigBpAdjustArgs, delta, "17 elements, the first not used"),
+    CARILLON_PARAM(FigBpAdjustArgs, input,
+                   "inputs + 1 elements, the first not used"),
+    CARILLON_PARAM(FigBpAdjustArgs, weights,
+                   "(inputs + 1) * 17 elements, row by row"),
+    CARILLON_PARAM(FigBpAdjustArgs, changes,
+                   "the last change of every weight"));
+
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_KERNELS_PAPER_FIG_BP_CUH_

@@ -1,0 +1,119 @@
+// fig_sc: streamcluster's search for a better centre as Rodinia has it: what
+// would every point gain if `candidate` were opened as a centre, and what would
+// each open centre lose? A background kernel of EDGE's figures.
+#ifndef CARILLON_KERNELS_PAPER_FIG_SC_CUH_
+#define CARILLON_KERNELS_PAPER_FIG_SC_CUH_
+
+#include "kernels/simt/simt.h"
+
+namespace carillon::kernels {
+
+inline constexpr uint32_t kFigScBlock = 512;
+
+// A point or a table that names what is not there fails the event with this.
+inline constexpr uint32_t kFigScBadPoint = 16;
+
+struct FigScPoint {
+  float weight;
+  float cost;       // of being assigned to that centre
+  uint32_t centre;  // the point that is its centre
+};
+
+struct FigScArgs {
+  simt::Span<const FigScPoint> points;
+  simt::Span<const float> coordinates;  // dimension by dimension
+  simt::Span<const uint32_t>
+      centre_table;         // number of a point that is a centre
+  simt::Span<float> gains;  // a row of centres + 1 a point
+  simt::Span<uint8_t> switches;
+  uint32_t dimensions;
+  uint32_t centres;
+  uint32_t candidate;
+};
+
+CARILLON_HOST_DEVICE bool FigScFits(const FigScArgs& args) {
+  // More points could not be named; and the products below stay in 64 bits.
+  const uint64_t points = args.points.size;
+  if (points > 0xffffffff) return false;
+  return args.candidate < points &&
+         args.coordinates.size >= points * args.dimensions &&
+         args.centre_table.size >= points && args.switches.size >= points &&
+         args.gains.size / (static_cast<uint64_t>(args.centres) + 1) >= points;
+}
+
+// Where a point gains from the candidate, switches[point] becomes 1 and the
+// last number of its row falls by the gain; otherwise what it would lose is
+// added to the number of its centre.
+CARILLON_KERNEL(fig_sc, FigScArgs, args, self) {
+  if (self.block_dim() != simt::Dim3{kFigScBlock, 1, 1}) {
+    self.Fail(simt::kFailBadShape);
+    return;
+  }
+  if (!FigScFits(args)) {
+    self.Fail(simt::kFailBadArguments);
+    return;
+  }
+  const uint64_t count = args.points.size;
+  const uint64_t i = self.global_linear();
+  if (i >= count) return;
+  float distance = 0.0f;
+  for (uint32_t d = 0; d < args.dimensions; ++d) {
+    const float* row = args.coordinates.data + d * count;
+    const float apart = row[i] - row[args.candidate];
+    distance += apart * apart;
+  }
+  const FigScPoint point = args.points[i];
+  const float cost = distance * point.weight;
+  float* gains =
+      args.gains.data + i * (static_cast<uint64_t>(args.centres) + 1);
+  if (cost < point.cost) {
+    args.switches[i] = 1;
+    gains[args.centres] += cost - point.cost;
+    return;
+  }
+  if (point.centre >= count ||
+      args.centre_table[point.centre] >= args.centres) {
+    self.Fail(kFigScBadPoint);
+    return;
+  }
+  gains[args.centre_table[point.centre]] += point.cost - cost;
+}
+
+inline const char* CheckFigScShape(const simt::LaunchShape& shape) {
+  return shape.block == simt::Dim3{kFigScBlock, 1, 1}
+             ? nullptr
+             : "blocks have 512x1x1 threads, one a point";
+}
+
+inline const char* CheckFigSc(const simt::LaunchShape& shape,
+                              const FigScArgs& args) {
+  if (!FigScFits(args)) {
+    return "candidate must be a point; coordinates points * dimensions "
+           "elements, centre_table and switches points, gains points * "
+           "(centres + 1)";
+  }
+  if (shape.grid.count() < (args.points.size + kFigScBlock - 1) / kFigScBlock) {
+    return "the grid must cover the points: ceil(points / 512) blocks";
+  }
+  return CheckFigScShape(shape);
+}
+
+CARILLON_KERNEL_INFO(
+    fig_sc, FigScArgs, "what a candidate centre would give to each point",
+    simt::Registers(32).Shape<&CheckFigScShape>().Validate<&CheckFigSc>(),
+    CARILLON_PARAM(FigScArgs, points, "weight, cost and centre of each"),
+    CARILLON_PARAM(FigScArgs, coordinates,
+                   "points * dimensions elements, dimension by dimension"),
+    CARILLON_PARAM(FigScArgs, centre_table,
+                   "the number of each point that is a centre"),
+    CARILLON_PARAM(FigScArgs, gains,
+                   "centres + 1 numbers a point, to be added to"),
+    CARILLON_PARAM(FigScArgs, switches,
+                   "becomes 1 for points that the candidate is better for"),
+    CARILLON_PARAM(FigScArgs, dimensions, "of the points"),
+    CARILLON_PARAM(FigScArgs, centres, "that are open"),
+    CARILLON_PARAM(FigScArgs, candidate, "the point that may become one"));
+
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_KERNELS_PAPER_FIG_SC_CUH_

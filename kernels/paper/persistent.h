@@ -1,0 +1,33 @@
+// Persistent thread blocks that take tasks from queues of their own: by polling
+// (EDGE's thesis, Example 1) or at a wait-release barrier (Example 2). The tasks
+// are empty, so that only the overhead is left (5.6.3).
+#ifndef CARILLON_KERNELS_PAPER_PERSISTENT_H_
+#define CARILLON_KERNELS_PAPER_PERSISTENT_H_
+
+#include <cstdint>
+
+namespace carillon::kernels {
+
+// A queue, of which only the ends matter; it has a line of its own.
+struct PersistentQueue {
+  uint32_t pushed = 0;  // tasks so far; the host's
+  uint32_t done = 0;    // the block's
+  uint32_t sm = 0;      // where the block is
+  uint32_t unused[29] = {};
+};
+
+// Of all kernels of persistent.ptx.
+struct PersistentArgs {
+  PersistentQueue* queues;  // one for each block
+  uint32_t tasks;           // of each queue, after which the block ends
+  // kPersistentTargeted: block i waits at barrier 1 + i mod `barriers`.
+  uint32_t barriers;
+};
+
+inline constexpr char kPersistentPoll[] = "persistent_poll";
+inline constexpr char kPersistentWait[] = "persistent_wait";
+inline constexpr char kPersistentTargeted[] = "persistent_targeted";
+
+}  // namespace carillon::kernels
+
+#endif  // CARILLON_KERNELS_PAPER_PERSISTENT_H_

@@ -1,0 +1,73 @@
+// What an event kernel on a GPU is launched with: its arguments, and where its
+// last thread block stores the completion (EDGE III-D: the completion is the
+// kernel's own epilogue). For CPU and GPU code.
+//
+//   frame     one a launch in flight, written by whoever launches it
+//   scratch   one a frame, in device memory: what the thread blocks count
+//   totals    one an EKT entry, in device memory: the GPU's side of the ledger
+#ifndef CARILLON_KERNELS_SIMT_EVENT_FRAME_H_
+#define CARILLON_KERNELS_SIMT_EVENT_FRAME_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/simt/types.h"
+#include "shm/layout.h"
+
+namespace carillon::simt {
+
+// Always in device memory: over PCIe a GPU has no atomics on host memory. Both
+// are 0 when a launch begins; the last block sets them back.
+struct EventScratch {
+  // First failure of the kernel. Writers: its threads, by compare-and-swap.
+  uint32_t fail_status;
+  // Writers: the last thread of every block, acquire-release, device scope.
+  uint32_t blocks_ended;
+};
+static_assert(sizeof(EventScratch) == 8);
+
+// Counted in device memory. rung = launched + refused and not yet completed.
+struct EventTotals {
+  uint64_t launched;
+  uint64_t done;
+  uint64_t failed;   // with the refused
+  uint64_t refused;  // bad entries
+};
+static_assert(sizeof(EventTotals) == 32);
+
+//   0     8         16       24     32         40             48           56
+//   +-----+---------+--------+------+----------+--------------+------------+---
+//   | ecq | scratch | totals | life | sequence | clock offset | slot ended | L
+//   +-----+---------+--------+------+----------+--------------+------------+---
+//   L: launcher ended; 64: the arguments, as in KernelInfo::params
+//
+// Does not change from the launch to the completion.
+struct alignas(16) EventFrame {
+  // Of this sequence. nullptr: the entry was refused and has completed, there
+  // is nothing to run.
+  shm::EcqEntry* ecq;
+  EventScratch* scratch;  // in device memory
+  EventTotals* totals;    // nullptr: counted by the CPU
+  shm::EventLife* life;   // nullptr: not traced
+  uint64_t sequence;
+  // What is added to the GPU's global timer to make it CLOCK_MONOTONIC.
+  int64_t clock_offset_ns;
+  // In device memory, written before the completion; nullptr: nobody asks.
+  uint64_t* slot_ended;      // receives the sequence: the slot is free again
+  uint32_t* launcher_ended;  // counts the launcher's events that have ended
+
+  CARILLON_HOST_DEVICE std::byte* args() {
+    return reinterpret_cast<std::byte*>(this + 1);
+  }
+};
+static_assert(sizeof(EventFrame) == 64);
+static_assert(offsetof(EventFrame, sequence) == 32);
+
+// Bytes of a frame with its arguments, a multiple of 16.
+CARILLON_HOST_DEVICE constexpr uint64_t EventFrameBytes(uint32_t args_size) {
+  return sizeof(EventFrame) + (uint64_t{args_size} + 15) / 16 * 16;
+}
+
+}  // namespace carillon::simt
+
+#endif  // CARILLON_KERNELS_SIMT_EVENT_FRAME_H_

@@ -1,0 +1,266 @@
+// What the daemon knows about a kernel: its name, parameters, cost, and how to
+// run one block of it on a CPU core. Made by CARILLON_KERNEL_INFO beside the
+// kernel, found through registry.h.
+#ifndef CARILLON_KERNELS_SIMT_KERNEL_INFO_H_
+#define CARILLON_KERNELS_SIMT_KERNEL_INFO_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "kernels/simt/types.h"
+
+namespace carillon::simt {
+
+enum class ParamKind : uint8_t {
+  kU32,
+  kI32,
+  kU64,
+  kI64,
+  kF32,
+  kF64,
+  kReadBuffer,   // Span<const T>
+  kWriteBuffer,  // Span<T>
+};
+
+// What a buffer is in the kernel's arguments. Values and pointers are as they
+// are; gpud's own kernels take all of their buffers as spans.
+enum class BufferForm : uint8_t {
+  kSpan,     // Span<T>: pointer and count, 16 bytes
+  kPointer,  // T*: 8 bytes; the kernel must know how many there are
+};
+
+struct ParamInfo {
+  std::string_view name;
+  ParamKind kind;
+  uint32_t offset;         // in the kernel's argument struct, bytes
+  uint32_t element_size;   // of T for buffers, of the value otherwise
+  uint32_t element_align;  // the address of a buffer must be a multiple of it
+  std::string_view description;
+  BufferForm buffer_form = BufferForm::kSpan;  // of buffers
+
+  constexpr bool is_buffer() const {
+    return kind == ParamKind::kReadBuffer || kind == ParamKind::kWriteBuffer;
+  }
+  // In the argument struct.
+  constexpr uint32_t bytes() const {
+    if (!is_buffer()) return element_size;
+    return buffer_form == BufferForm::kSpan ? sizeof(Span<std::byte>)
+                                            : sizeof(std::byte*);
+  }
+};
+
+// The launch as the checks of a kernel see it.
+struct LaunchShape {
+  Dim3 grid;
+  Dim3 block;
+  uint32_t shared_bytes = 0;  // static and registered ones together
+};
+
+// One thread block to run. The caller owns everything that it points to until
+// run_block returns.
+struct BlockLaunch {
+  Dim3 grid;
+  Dim3 block;
+  Dim3 block_index;
+  // Shared memory of this block, aligned to 16 bytes; at least
+  // KernelInfo::static_shared_bytes. Its contents are unspecified at the start,
+  // as on a GPU.
+  uint32_t shared_bytes = 0;
+  std::byte* shared = nullptr;
+  // The event's status word, shared by all of its blocks: 0 until the first
+  // failure, which wins.
+  uint32_t* fail_status = nullptr;
+  // Optional: receives one NUL-terminated sentence from whoever wins with a
+  // FailStatus of the back-end's own. Read it only after every block of the
+  // event has returned.
+  char* fail_message = nullptr;
+  uint32_t fail_message_size = 0;
+};
+
+struct KernelInfo {
+  std::string_view name;
+  std::string_view summary;  // one line
+  std::span<const ParamInfo> params;
+  uint32_t args_size;
+  uint32_t args_align;
+  // Runs every thread of one block to its end, in the calling thread. Never
+  // blocks, never throws. Thread safe: different blocks may run at once in
+  // different threads. nullptr: it runs on a GPU only.
+  void (*run_block)(const BlockLaunch& launch, const void* args);
+  // Registers per thread as `nvcc -Xptxas -v -arch=sm_90` reports; the emulated
+  // SM's occupancy.
+  uint32_t registers_per_thread;
+  // Shared memory that the kernel always needs. A launch gives it this plus
+  // whatever the registration asks for, and BlockLaunch::shared_bytes is the
+  // sum.
+  uint32_t static_shared_bytes;
+  bool uses_barriers;
+  // How long it runs is an argument, which no buffer's size bounds.
+  bool unbounded;
+  // Of a kernel with barriers: no thread leaves it before its last barrier
+  // unless its whole block does, so that resident blocks can run it again and
+  // again (launch path persistent). Without barriers there is nothing to hold.
+  bool leaves_together;
+  // Checks for clear messages early; each may be nullptr. They return nullptr
+  // when all is well, otherwise a static sentence that says what must hold.
+  // Kernels stay safe without them, because a GPU that launches by itself has
+  // no CPU to ask. check_shape: when an event is registered. validate: with the
+  // final arguments, before a launch.
+  const char* (*check_shape)(const LaunchShape& shape);
+  const char* (*validate)(const LaunchShape& shape, const void* args);
+
+  // A user's own (launch/user_kernel.h): the __global__'s name in its image, and
+  // the file that it came from. Empty for kernels of this binary.
+  std::string_view symbol = {};
+  std::string_view file = {};
+  // The largest block that it can be launched with (__launch_bounds__).
+  uint32_t most_threads = 1024;
+
+  // Launched as its user wrote it, with nothing of gpud's in it: no epilogue that
+  // completes an event, no status of its own.
+  constexpr bool is_users() const { return !symbol.empty(); }
+};
+
+namespace internal {
+
+template <class T>
+struct ParamTraits;
+template <>
+struct ParamTraits<uint32_t> {
+  static constexpr ParamKind kKind = ParamKind::kU32;
+  using Element = uint32_t;
+};
+template <>
+struct ParamTraits<int32_t> {
+  static constexpr ParamKind kKind = ParamKind::kI32;
+  using Element = int32_t;
+};
+template <>
+struct ParamTraits<uint64_t> {
+  static constexpr ParamKind kKind = ParamKind::kU64;
+  using Element = uint64_t;
+};
+template <>
+struct ParamTraits<int64_t> {
+  static constexpr ParamKind kKind = ParamKind::kI64;
+  using Element = int64_t;
+};
+template <>
+struct ParamTraits<float> {
+  static constexpr ParamKind kKind = ParamKind::kF32;
+  using Element = float;
+};
+template <>
+struct ParamTraits<double> {
+  static constexpr ParamKind kKind = ParamKind::kF64;
+  using Element = double;
+};
+template <class T>
+struct ParamTraits<Span<const T>> {
+  static constexpr ParamKind kKind = ParamKind::kReadBuffer;
+  using Element = T;
+};
+template <class T>
+struct ParamTraits<Span<T>> {
+  static constexpr ParamKind kKind = ParamKind::kWriteBuffer;
+  using Element = T;
+};
+
+template <class Member>
+constexpr ParamInfo MakeParam(std::string_view name, size_t offset,
+                              std::string_view description) {
+  using Traits = ParamTraits<Member>;
+  using Element = typename Traits::Element;
+  return ParamInfo{name,
+                   Traits::kKind,
+                   static_cast<uint32_t>(offset),
+                   static_cast<uint32_t>(sizeof(Element)),
+                   static_cast<uint32_t>(alignof(Element)),
+                   description};
+}
+
+template <class F>
+struct ValidatorArgs;
+template <class Args>
+struct ValidatorArgs<const char* (*)(const LaunchShape&, const Args&)> {
+  using type = Args;
+};
+
+}  // namespace internal
+
+// The costs and checks of a kernel, built as
+// Registers(24).Shared(400).Shape<&CheckShape>().Validate<&CheckArgs>().
+struct KernelTraits {
+  uint32_t registers = 0;
+  uint32_t shared_bytes = 0;
+  bool unbounded = false;
+  bool leaves_together = false;
+  const char* (*check_shape)(const LaunchShape&) = nullptr;
+  const char* (*validate)(const LaunchShape&, const void*) = nullptr;
+
+  constexpr KernelTraits Shared(uint32_t bytes) const {
+    KernelTraits traits = *this;
+    traits.shared_bytes = bytes;
+    return traits;
+  }
+  constexpr KernelTraits Unbounded() const {
+    KernelTraits traits = *this;
+    traits.unbounded = true;
+    return traits;
+  }
+  constexpr KernelTraits LeavesTogether() const {
+    KernelTraits traits = *this;
+    traits.leaves_together = true;
+    return traits;
+  }
+  template <const char* (*F)(const LaunchShape&)>
+  constexpr KernelTraits Shape() const {
+    KernelTraits traits = *this;
+    traits.check_shape = F;
+    return traits;
+  }
+  // F: const char* (const LaunchShape&, const Args&).
+  template <auto F>
+  constexpr KernelTraits Validate() const {
+    using Args = typename internal::ValidatorArgs<decltype(F)>::type;
+    KernelTraits traits = *this;
+    traits.validate = [](const LaunchShape& shape, const void* args) {
+      return F(shape, *static_cast<const Args*>(args));
+    };
+    return traits;
+  }
+};
+
+constexpr KernelTraits Registers(uint32_t per_thread) {
+  return KernelTraits{.registers = per_thread};
+}
+
+// Puts a kernel on the list of this binary; made by CARILLON_KERNEL_INFO before
+// main().
+class KernelRegistration {
+ public:
+  explicit KernelRegistration(const KernelInfo* info)
+      : info_(info), next_(head_) {
+    head_ = this;
+  }
+  static const KernelRegistration* head() { return head_; }
+  const KernelInfo* info() const { return info_; }
+  const KernelRegistration* next() const { return next_; }
+
+ private:
+  static inline constinit const KernelRegistration* head_ = nullptr;
+  const KernelInfo* info_;
+  const KernelRegistration* next_;
+};
+
+}  // namespace carillon::simt
+
+// One parameter of Args; kind and offset follow from the member's type.
+#define CARILLON_PARAM(Args, member, description)                \
+  ::carillon::simt::internal::MakeParam<decltype(Args::member)>( \
+      #member, offsetof(Args, member), description)
+
+#endif  // CARILLON_KERNELS_SIMT_KERNEL_INFO_H_
