@@ -34,9 +34,9 @@ def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, 
             "//conditions:default": [],
         }),
         size = size,
-        deps = deps + ["//tools/fuzz:fuzz_input"] + select({
+        deps = deps + ["//base/testing:fuzz_input"] + select({
             "//bazel:fuzzing": [],
-            "//conditions:default": ["//tools/fuzz:fuzz_main"],
+            "//conditions:default": ["//base/testing:fuzz_main"],
         }),
         **kwargs
     )

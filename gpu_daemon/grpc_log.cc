@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/refusal_log.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -31,7 +31,7 @@ void Log(gpr_log_func_args* said) {
   const std::string line =
       fmt::format("gRPC: {}", Printable(said->message, kMostMessage));
   std::lock_guard lock(*mutex);
-  log->Warn(line, shm::NowNs());
+  log->Warn(line, NowNs());
 }
 
 }  // namespace

@@ -19,12 +19,13 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/headroom.h"
+#include "base/unique_fd.h"
 #include "gpu_daemon/control/control_plane.h"
 #include "gpu_daemon/grpc_log.h"
 #include "shm/flight_recorder.h"
-#include "shm/headroom.h"
 #include "shm/layout.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::gpud {
 namespace {
@@ -137,13 +138,13 @@ void AddOptions(CLI::App& app, Settings& settings) {
 
 // Readable when SIGTERM or SIGINT arrives. Before any thread starts: they
 // inherit the mask.
-shm::UniqueFd BlockStopSignals() {
+UniqueFd BlockStopSignals() {
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTERM);
   sigaddset(&stop, SIGINT);
   sigprocmask(SIG_BLOCK, &stop, nullptr);
-  return shm::UniqueFd(signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
+  return UniqueFd(signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 void StartLogging(const std::string& level) {
@@ -194,10 +195,10 @@ std::terminate_handler otherwise_terminate = nullptr;
 }
 
 absl::Status CheckMachine(uint32_t workers) {
-  shm::RaiseDescriptorLimit();
+  RaiseDescriptorLimit();
   const size_t threads =
       workers != 0 ? workers : std::thread::hardware_concurrency();
-  return shm::CheckHeadroom(kDescriptors, threads + kThreadsBesideWorkers);
+  return CheckHeadroom(kDescriptors, threads + kThreadsBesideWorkers);
 }
 
 int Main(int argc, char** argv) {
@@ -215,10 +216,10 @@ int Main(int argc, char** argv) {
   LimitGrpcLog();
   umask(0077);
   signal(SIGPIPE, SIG_IGN);
-  const shm::UniqueFd stop = BlockStopSignals();
+  const UniqueFd stop = BlockStopSignals();
   settings.plane.stop_fd = stop.get();
   settings.plane.lease_ns =
-      shm::Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
+      Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
   if (auto status = CheckMachine(settings.plane.workers); !status.ok()) {
     spdlog::error("{}", std::string(status.message()));
     return kFailed;

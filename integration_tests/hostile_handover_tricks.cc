@@ -11,12 +11,13 @@
 #include <random>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "integration_tests/hostile_tricks.h"
 
 namespace carillon::testing {
 namespace {
 
-using shm::UniqueFd;
+using UniqueFd;
 
 std::string Hex(const std::string& bytes) {
   std::string hex;

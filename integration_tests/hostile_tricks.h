@@ -18,9 +18,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "integration_tests/wire_device.h"
-#include "proto/testbed_paths.h"
 
 namespace carillon::testing {
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
-#include "shm/clock.h"
 
 namespace carillon {
 namespace {
@@ -234,7 +234,7 @@ TEST_P(LaunchPathsTest, APathThatIsNotThereIsRefusedWithThoseThatAre) {
 
 TEST_P(LaunchPathsTest, EveryPathStampsAnEventsLifeWhileTracing) {
   // Between the CPU's clock and the GPU's, as gpud has measured it.
-  constexpr shm::Nanoseconds kClockError = 50'000'000;
+  constexpr Nanoseconds kClockError = 50'000'000;
   auto device = Attach("device0");
   std::mt19937 random(1);
   for (const std::string& path : paths_) {
@@ -253,10 +253,10 @@ TEST_P(LaunchPathsTest, EveryPathStampsAnEventsLifeWhileTracing) {
     SetTracing(true);
     EXPECT_TRUE(adder.queue->tracing());
     // Who serves the events looks for this every now and then.
-    shm::Nanoseconds before = 0;
+    Nanoseconds before = 0;
     edge::EventLife stamps;
     EXPECT_TRUE(testing::Eventually([&] {
-      before = shm::NowNs();
+      before = NowNs();
       stamps = life();
       return stamps.finished_ns != 0;
     }));
@@ -265,7 +265,7 @@ TEST_P(LaunchPathsTest, EveryPathStampsAnEventsLifeWhileTracing) {
     EXPECT_GE(stamps.queued_ns, stamps.seen_ns);
     EXPECT_GE(stamps.dispatched_ns, stamps.queued_ns);
     EXPECT_GE(stamps.finished_ns + kClockError, stamps.dispatched_ns);
-    EXPECT_LE(stamps.finished_ns, shm::NowNs() + kClockError);
+    EXPECT_LE(stamps.finished_ns, NowNs() + kClockError);
     SetTracing(false);
     EXPECT_FALSE(adder.queue->tracing());
     EXPECT_TRUE(edge::edgeUnregisterEvent(*device, adder.queue).ok());

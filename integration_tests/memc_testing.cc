@@ -25,8 +25,8 @@ constexpr size_t kFrameBytes = 8;
 constexpr uint16_t kGetSentinel = 0xfff0;
 constexpr uint16_t kSetSentinel = 0xfff1;
 
-shm::UniqueFd ConnectTo(uint16_t port, int type) {
-  shm::UniqueFd fd(socket(AF_INET, type | SOCK_CLOEXEC, 0));
+UniqueFd ConnectTo(uint16_t port, int type) {
+  UniqueFd fd(socket(AF_INET, type | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);

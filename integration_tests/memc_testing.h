@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "integration_tests/testbed_process.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::testing {
 
@@ -46,7 +46,7 @@ class MemcUdpClient {
   int fd() const { return fd_.get(); }
 
  private:
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
 };
 
 class MemcTcpClient {
@@ -65,7 +65,7 @@ class MemcTcpClient {
   int fd() const { return fd_.get(); }
 
  private:
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
 };
 
 // A NIC of `testbed`, ready, at any free ports unless `flags` say which. Fails

@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
-#include "shm/unique_fd.h"
 
 namespace carillon {
 namespace {
@@ -294,7 +294,7 @@ TEST_F(NicTest, ALateWakeUpIsTakenOnce) {
   EXPECT_EQ(udp.AskText(1, "get k\r\n"), "END\r\n");
   // As gpud does that found the NIC asleep when it was no more: into the pipe
   // that is neither the NIC's output nor its input.
-  std::vector<shm::UniqueFd> writers;
+  std::vector<UniqueFd> writers;
   for (int fd = 3; fd < 64; ++fd) {
     const std::string path = fmt::format("/proc/{}/fd/{}", nic_->pid(), fd);
     char target[64] = {};

@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 
+#include "base/clock.h"
 #include "devices/sdk/edge.h"
 #include "devices/sdk/rpc_status.h"
 #include "fmt/format.h"
@@ -497,7 +498,7 @@ TEST_F(SdkTest, TheHigherPriorityIsDispatchedFirst) {
     const edge::EventLife middle = take(1);
     const edge::EventLife last = take(1);
     const edge::EventLife highest = take(2);
-    const shm::Nanoseconds all_queued =
+    const Nanoseconds all_queued =
         std::max({middle.queued_ns, last.queued_ns, highest.queued_ns});
     if (all_queued + 1'000'000 > first.finished_ns) continue;
     EXPECT_LT(highest.dispatched_ns, middle.dispatched_ns);
@@ -512,7 +513,7 @@ TEST_F(SdkTest, TheLifeOfAnEventIsInOrderWhenTraced) {
   for (const uint32_t threads : {32u, 64u}) {
     Echo echo(*device, 4, threads);
     EXPECT_TRUE(echo.queue->tracing());
-    const shm::Nanoseconds before = shm::NowNs();
+    const Nanoseconds before = NowNs();
     echo.Prepare(1);
     echo.queue->RingDoorbell();
     ASSERT_TRUE(echo.queue->Wait(kBound).ok());
@@ -522,7 +523,7 @@ TEST_F(SdkTest, TheLifeOfAnEventIsInOrderWhenTraced) {
     EXPECT_LE(life.seen_ns, life.queued_ns);
     EXPECT_LE(life.queued_ns, life.dispatched_ns);
     EXPECT_LE(life.dispatched_ns, life.finished_ns);
-    EXPECT_LE(life.finished_ns, shm::NowNs());
+    EXPECT_LE(life.finished_ns, NowNs());
   }
 }
 

@@ -17,8 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "shm/flight_recorder.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/marks.h"
@@ -285,7 +286,7 @@ AssertionResult FaultTestbed::Signal(const std::string& name,
                                      int signal) const {
   const cli::ProcessRecord process = ProcessOf(name);
   // Through a pidfd of that very process, not of one that got the number later.
-  const shm::UniqueFd pidfd(
+  const UniqueFd pidfd(
       static_cast<int>(syscall(SYS_pidfd_open, process.identity.pid, 0)));
   if (!pidfd || !cli::IsAlive(process.identity)) {
     return AssertionFailure() << name << " does not run: " << Words(process);
@@ -395,8 +396,7 @@ uint64_t FaultTestbed::Struck(const std::string& fault) const {
 AssertionResult FaultTestbed::WaitForStrike(const std::string& fault,
                                             uint64_t times,
                                             milliseconds bound) const {
-  const shm::Nanoseconds end =
-      shm::NowNs() + std::chrono::nanoseconds(bound).count();
+  const Nanoseconds end = NowNs() + std::chrono::nanoseconds(bound).count();
   for (uint64_t struck = 0;;) {
     // Before it looks: a strike meanwhile ends the wait.
     const uint64_t seen = board_->strikes();
@@ -409,7 +409,7 @@ AssertionResult FaultTestbed::WaitForStrike(const std::string& fault,
     }
     struck = own->struck;
     if (struck >= times) return AssertionSuccess();
-    const shm::Nanoseconds now = shm::NowNs();
+    const Nanoseconds now = NowNs();
     if (now >= end) {
       return AssertionFailure()
              << fault << " (" << faults::Describe(own->fault) << ") has struck "

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
 #include "integration_tests/testbed_process.h"
-#include "proto/testbed_paths.h"
 #include "shm/faults/board.h"
 #include "shm/faults/fault.h"
 #include "tools/bench/memc_client.h"

@@ -26,7 +26,7 @@
 namespace carillon::testing {
 namespace {
 
-using shm::UniqueFd;
+using UniqueFd;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLastOutput{5000};

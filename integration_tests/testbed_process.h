@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
+#include "base/unique_fd.h"
 #include "proto/admin.grpc.pb.h"
-#include "proto/testbed_paths.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::testing {
 
@@ -85,14 +85,13 @@ class Process {
                      std::chrono::milliseconds bound = kBound);
 
  private:
-  Process(std::string name, pid_t pid, shm::UniqueFd pidfd,
-          shm::UniqueFd output);
+  Process(std::string name, pid_t pid, UniqueFd pidfd, UniqueFd output);
   void ReadOutput();
 
   const std::string name_;
   const pid_t pid_;
-  const shm::UniqueFd pidfd_;
-  const shm::UniqueFd pipe_;
+  const UniqueFd pidfd_;
+  const UniqueFd pipe_;
   mutable std::mutex mutex_;
   std::condition_variable more_;
   std::string output_;

@@ -12,10 +12,10 @@
 #include <span>
 #include <string>
 
+#include "base/testbed_paths.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
-#include "proto/testbed_paths.h"
 #include "shm/handover.h"
 #include "shm/layout.h"
 

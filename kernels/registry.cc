@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/edit_distance.h"
 #include "kernels/all_kernels.h"  // registers them
-#include "kernels/near_miss.h"
 
 namespace carillon::simt {
 

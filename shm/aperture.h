@@ -7,9 +7,9 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "shm/layout.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::shm {
 

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "shm/aperture.h"
-#include "shm/clock.h"
 #include "shm/layout.h"
 #include "shm/load_shared.h"
-#include "shm/unique_fd.h"
 #include "shm/waiting.h"
 
 namespace carillon::shm {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "base/clock.h"
 #include "shm/aperture.h"
 #include "shm/layout.h"
 #include "shm/load_shared.h"

@@ -16,8 +16,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/file_error.h"
 #include "fmt/format.h"
-#include "shm/file_error.h"
 
 namespace carillon::shm {
 namespace {

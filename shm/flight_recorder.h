@@ -20,10 +20,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "shm/clock.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "shm/layout.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::shm {
 

@@ -5,8 +5,9 @@
 #include <filesystem>
 #include <string>
 
+#include "base/testing/fuzz_input.h"
+#include "base/unique_fd.h"
 #include "shm/flight_recorder.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::shm {
 namespace {

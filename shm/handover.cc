@@ -10,8 +10,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "shm/layout.h"
 
 namespace carillon::shm {

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::shm {
 

@@ -16,9 +16,10 @@
 #include <string>
 #include <thread>
 
+#include "base/testing/fuzz_input.h"
+#include "base/unique_fd.h"
 #include "shm/handover.h"
 #include "shm/layout.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::shm {
 namespace {

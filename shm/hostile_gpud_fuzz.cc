@@ -17,10 +17,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/testing/fuzz_input.h"
+#include "base/unique_fd.h"
 #include "shm/bells.h"
 #include "shm/device_ring.h"
 #include "shm/ring_layout.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::shm {
 namespace {

@@ -7,9 +7,9 @@
 #include <map>
 #include <optional>
 
+#include "base/testing/fuzz_input.h"
 #include "shm/layout.h"
 #include "shm/region_heap.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::shm {
 namespace {

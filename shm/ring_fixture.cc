@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "shm/region_heap.h"
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "shm/aperture.h"
 #include "shm/bells.h"
-#include "shm/clock.h"
 #include "shm/device_ring.h"
 #include "shm/gpu_ring.h"
 #include "shm/ring_layout.h"

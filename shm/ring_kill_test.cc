@@ -20,10 +20,10 @@
 #include <random>
 #include <thread>
 
-#include "shm/clock.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "shm/event_pattern.h"
 #include "shm/ring_fixture.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::shm {
 namespace {

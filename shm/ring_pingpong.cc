@@ -15,8 +15,8 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "shm/waiting.h"
 
 namespace carillon::shm {

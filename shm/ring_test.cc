@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/clock.h"
 #include "shm/event_pattern.h"
 #include "shm/ring_fixture.h"
 

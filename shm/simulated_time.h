@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/clock.h"
 #include "shm/aperture.h"
 #include "shm/layout.h"
 #include "shm/load_shared.h"

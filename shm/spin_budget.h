@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "shm/types.h"
 
 namespace carillon::shm {

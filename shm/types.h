@@ -36,8 +36,6 @@ using Sequence = Strong<struct SequenceTag, uint64_t>;
 using Generation = Strong<struct GenerationTag, uint32_t>;
 // Which doorbell of a device, and at the same time which of its rings.
 using DoorbellIndex = Strong<struct DoorbellIndexTag, uint32_t>;
-// CLOCK_MONOTONIC, comparable between processes of one machine.
-using Nanoseconds = uint64_t;
 
 }  // namespace carillon::shm
 

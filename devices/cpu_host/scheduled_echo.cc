@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 
 namespace carillon::cpu_host {
 
@@ -61,13 +61,13 @@ absl::Status ScheduledEcho::Echo(uint64_t number) {
   std::string message = fmt::format("scheduled event {}", number);
   message.resize(kMessageBytes);
   std::memcpy(in_.bytes.data(), message.data(), kMessageBytes);
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   queue_->Commit();
   if (auto status = edge::edgeScheduleEvent(*device_, queue_); !status.ok())
     return status;
   const auto done = queue_->Wait(std::chrono::seconds(10));
   if (!done.ok()) return done.status();
-  device_->histogram(telemetry_.histogram).Add(shm::NowNs() - start);
+  device_->histogram(telemetry_.histogram).Add(NowNs() - start);
   device_->AddToCounter(telemetry_.events, 1);
   absl::Status result;
   if (done->state != edge::EventState::kDone) {

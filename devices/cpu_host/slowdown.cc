@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace carillon::cpu_host {
 
-void Slowdown::Add(shm::Nanoseconds duration) {
+void Slowdown::Add(Nanoseconds duration) {
   all_.AddBucket(shm::HistogramBucket(duration), 1);
   recent_[count_++ % kRecent] = duration;
 }

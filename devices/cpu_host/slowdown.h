@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "shm/histogram.h"
 #include "shm/types.h"
 
@@ -18,13 +19,13 @@ class Slowdown {
  public:
   static constexpr uint32_t kRecent = 15;
 
-  void Add(shm::Nanoseconds duration);
+  void Add(Nanoseconds duration);
   // In thousandths, to 3 %; 0 before the tenth duration.
   uint64_t permille() const;
 
  private:
   shm::HistogramSnapshot all_;
-  std::array<shm::Nanoseconds, kRecent> recent_{};  // a ring
+  std::array<Nanoseconds, kRecent> recent_{};  // a ring
   uint64_t count_ = 0;
 };
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "devices/sdk/edge.h"
 
 namespace carillon::cpu_host {
@@ -25,7 +26,7 @@ struct WorkloadOptions {
 struct RunFigures {
   uint32_t launches = 0;
   uint64_t blocks = 0;
-  shm::Nanoseconds kernel_ns = 0;  // sum over the launches, queueing included
+  Nanoseconds kernel_ns = 0;  // sum over the launches, queueing included
 };
 
 // Not thread safe.

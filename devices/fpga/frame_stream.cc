@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
 
@@ -94,10 +95,10 @@ void FrameStream::Count(Counter counter, uint64_t n) {
   device_->SetCounter(counter, counts_[counter]);
 }
 
-shm::Nanoseconds FrameStream::NextDue() const {
+Nanoseconds FrameStream::NextDue() const {
   if (options_.fps == 0) return 0;
   return start_ns_ +
-         static_cast<shm::Nanoseconds>(std::llround(
+         static_cast<Nanoseconds>(std::llround(
              static_cast<double>(next_frame_) * 1e9 / options_.fps));
 }
 
@@ -202,8 +203,8 @@ absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
     SendDue();
     if (auto status = TakeResults(); !status.ok()) return status;
     if (AllSent()) break;
-    const shm::Nanoseconds now = device_->Now();
-    const shm::Nanoseconds due = NextDue();
+    const Nanoseconds now = device_->Now();
+    const Nanoseconds due = NextDue();
     if (options_.fps == 0 ? queue_->free_slots() > 0 : due <= now) continue;
     auto sleep = std::chrono::nanoseconds(kLongestSleep);
     if (options_.fps != 0)

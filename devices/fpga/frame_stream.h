@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "devices/fpga/activation_map.h"
 #include "devices/fpga/frame_kernel.h"
 #include "devices/fpga/frame_source.h"
@@ -70,7 +71,7 @@ class FrameStream {
  private:
   struct InFlight {
     uint64_t frame = 0;
-    shm::Nanoseconds rung_ns = 0;
+    Nanoseconds rung_ns = 0;
   };
 
   FrameStream(edge::Device* device, FrameSource* source, FrameKernel* kernel,
@@ -79,7 +80,7 @@ class FrameStream {
     return options_.frames != 0 && next_frame_ >= options_.frames;
   }
   // When frame `next_frame_` is due; 0 for "now" without a rate.
-  shm::Nanoseconds NextDue() const;
+  Nanoseconds NextDue() const;
   void SendDue();
   void Send(uint64_t frame);
   // Takes every result that is there.
@@ -98,7 +99,7 @@ class FrameStream {
   edge::EventQueue* queue_ = nullptr;
   std::vector<InFlight> in_flight_;  // by slot
   std::optional<ActivationMap> map_;
-  shm::Nanoseconds start_ns_ = 0;
+  Nanoseconds start_ns_ = 0;
   uint64_t next_frame_ = 0;
   std::vector<uint64_t> counts_;
 };

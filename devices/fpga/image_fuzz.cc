@@ -1,7 +1,7 @@
 // A netpbm file: refused with a sentence, or an image of as many pixels as it
 // says, which survives being written and read again.
+#include "base/testing/fuzz_input.h"
 #include "devices/fpga/image.h"
-#include "tools/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace carillon::fpga;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace carillon::nic {
 
-uint32_t BatchQueue::Ready(shm::Nanoseconds now, bool drained,
+uint32_t BatchQueue::Ready(Nanoseconds now, bool drained,
                            uint32_t in_flight) const {
   if (queue_.empty()) return 0;
   if (queue_.size() >= limit_) return limit_;
@@ -13,7 +15,7 @@ uint32_t BatchQueue::Ready(shm::Nanoseconds now, bool drained,
   return now >= *Deadline() ? size : 0;
 }
 
-std::optional<shm::Nanoseconds> BatchQueue::Deadline() const {
+std::optional<Nanoseconds> BatchQueue::Deadline() const {
   if (queue_.empty()) return std::nullopt;
   return queue_.front().received_ns + timeout_;
 }

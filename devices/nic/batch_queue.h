@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "base/clock.h"
 #include "devices/nic/request.h"
 #include "shm/types.h"
 
@@ -25,23 +26,23 @@ namespace carillon::nic {
 class BatchQueue {
  public:
   // limit >= 1.
-  BatchQueue(uint32_t limit, shm::Nanoseconds timeout)
+  BatchQueue(uint32_t limit, Nanoseconds timeout)
       : limit_(limit), timeout_(timeout) {}
 
   void Push(const Request& request) { queue_.push_back(request); }
   size_t size() const { return queue_.size(); }
 
   // How many requests the next event shall take now; 0: none yet.
-  uint32_t Ready(shm::Nanoseconds now, bool drained, uint32_t in_flight) const;
+  uint32_t Ready(Nanoseconds now, bool drained, uint32_t in_flight) const;
   // When Ready() will be positive although nothing else happens. Nothing while
   // the queue is empty.
-  std::optional<shm::Nanoseconds> Deadline() const;
+  std::optional<Nanoseconds> Deadline() const;
   // Moves the oldest requests into `batch`. Requires batch.size() <= size().
   void Pop(std::span<Request> batch);
 
  private:
   const uint32_t limit_;
-  const shm::Nanoseconds timeout_;
+  const Nanoseconds timeout_;
   std::deque<Request> queue_;
 };
 

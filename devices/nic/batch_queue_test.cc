@@ -5,7 +5,7 @@
 namespace carillon::nic {
 namespace {
 
-Request At(shm::Nanoseconds received_ns, uint32_t index = 0) {
+Request At(Nanoseconds received_ns, uint32_t index = 0) {
   return {.index = index, .received_ns = received_ns};
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "shm/layout.h"
 
 namespace carillon::nic {
@@ -131,7 +132,7 @@ void MemcChannel::WriteRequest(uint32_t slot, uint32_t i,
               sizeof(descriptor));
 }
 
-void MemcChannel::Ring(uint32_t slot, uint32_t count, shm::Nanoseconds now) {
+void MemcChannel::Ring(uint32_t slot, uint32_t count, Nanoseconds now) {
   slots_[slot] = {count, now};
   queue_->Set<uint64_t>(now_offset_, SecondsSinceEpoch());
   queue_->Set<uint32_t>(count_offset_, count);
@@ -139,7 +140,7 @@ void MemcChannel::Ring(uint32_t slot, uint32_t count, shm::Nanoseconds now) {
 }
 
 void MemcChannel::Submit(std::span<const PlacedRequest> requests,
-                         shm::Nanoseconds now) {
+                         Nanoseconds now) {
   const uint32_t slot = queue_->next_slot();
   for (uint32_t i = 0; i < requests.size(); ++i) {
     WriteRequest(slot, i, requests[i].request, requests[i].offset);
@@ -148,7 +149,7 @@ void MemcChannel::Submit(std::span<const PlacedRequest> requests,
 }
 
 void MemcChannel::SubmitCopy(const Request& request, std::string_view bytes,
-                             shm::Nanoseconds now) {
+                             Nanoseconds now) {
   const uint32_t slot = queue_->next_slot();
   std::memcpy(
       slot_packets_.bytes.data() + uint64_t{slot} * options_.slot_packet_bytes,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "devices/nic/request.h"
 #include "devices/sdk/edge.h"
 #include "kernels/memcached/wire.h"
@@ -30,8 +31,8 @@ struct FinishedBatch {
   edge::EventState state = edge::EventState::kNone;
   uint32_t status = 0;
   std::span<const Request> requests;
-  shm::Nanoseconds rung_ns = 0;
-  shm::Nanoseconds finished_ns = 0;  // 0 unless gpud traces
+  Nanoseconds rung_ns = 0;
+  Nanoseconds finished_ns = 0;  // 0 unless gpud traces
   uint32_t slot = 0;
 };
 
@@ -79,11 +80,11 @@ class MemcChannel {
 
   // Writes an event for 1..batch() requests and rings the doorbell. Requires
   // CanSubmit().
-  void Submit(std::span<const PlacedRequest> requests, shm::Nanoseconds now);
+  void Submit(std::span<const PlacedRequest> requests, Nanoseconds now);
   // The same for one request, whose bytes are copied into the slot's own
   // packets. Requires slot_packet_bytes >= bytes.size().
   void SubmitCopy(const Request& request, std::string_view bytes,
-                  shm::Nanoseconds now);
+                  Nanoseconds now);
 
   // The oldest event in flight, if it has ended.
   std::optional<FinishedBatch> Poll() const;
@@ -94,14 +95,14 @@ class MemcChannel {
  private:
   struct Slot {
     uint32_t count = 0;
-    shm::Nanoseconds rung_ns = 0;
+    Nanoseconds rung_ns = 0;
   };
   explicit MemcChannel(const Options& options) : options_(options) {}
 
   absl::Status Register(edge::Device* device);
   void WriteRequest(uint32_t slot, uint32_t i, const Request& request,
                     uint32_t offset);
-  void Ring(uint32_t slot, uint32_t count, shm::Nanoseconds now);
+  void Ring(uint32_t slot, uint32_t count, Nanoseconds now);
 
   const Options options_;
   edge::EventQueue* queue_ = nullptr;

@@ -13,8 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "devices/nic/verb.h"
-#include "shm/clock.h"
 #include "shm/waiting.h"
 
 namespace carillon::nic {
@@ -34,7 +34,7 @@ constexpr int kEpollEvents = 256;
 // Under load, descriptors that are not polled all the time wait for at most so
 // many turns.
 constexpr uint32_t kTurnsPerPoll = 16;
-constexpr shm::Nanoseconds kMostSpinNs = 50'000;
+constexpr Nanoseconds kMostSpinNs = 50'000;
 
 }  // namespace
 
@@ -161,7 +161,7 @@ absl::Status Nic::Serve(const edge::StopRequest& stop) {
   absl::Status status;
   while (status.ok() && !stopping_ && !stop.requested()) {
     const bool received = ReceivePackets();
-    const bool submitted = SubmitBatches(shm::NowNs());
+    const bool submitted = SubmitBatches(NowNs());
     const bool finished = FinishEvents();
     if (!received && !submitted && !finished) {
       status = WaitForWork();
@@ -178,7 +178,7 @@ bool Nic::ReceivePackets() {
   received_.clear();
   drained_ = !source_->Receive(&received_);
   if (received_.empty()) return false;
-  const shm::Nanoseconds now = shm::NowNs();
+  const Nanoseconds now = NowNs();
   for (const Packet& packet : received_) {
     if (packet.length < memcached::kFrameBytes) {
       counters_.Count(Counter::kDropsMalformed);
@@ -206,7 +206,7 @@ void Nic::OnStreamRequest(ConnectionIndex connection,
                          .index = connection,
                          .length = static_cast<uint32_t>(request.size()),
                          .type = TypeOfRequest(request),
-                         .received_ns = shm::NowNs()};
+                         .received_ns = NowNs()};
   if (request.size() > kPacketBytes) {
     // memc_set answers everything, and has room for it.
     lanes_.of(RequestType::kSet, /*large=*/true).queue.Push(entry);
@@ -230,7 +230,7 @@ std::string_view Nic::BytesOf(const Request& request) const {
   return TextOf(pool_->bytes(request.index).first(request.length));
 }
 
-bool Nic::SubmitBatches(shm::Nanoseconds now) {
+bool Nic::SubmitBatches(Nanoseconds now) {
   bool submitted = false;
   for (Lane& lane : lanes_) {
     while (lane.channel->CanSubmit()) {
@@ -246,7 +246,7 @@ bool Nic::SubmitBatches(shm::Nanoseconds now) {
   return submitted;
 }
 
-void Nic::Submit(Lane& lane, shm::Nanoseconds now) {
+void Nic::Submit(Lane& lane, Nanoseconds now) {
   counters_.Count(Counter::kBatches);
   counters_.Count(Counter::kBatchRequests, batch_.size());
   if (lane.large) {
@@ -285,8 +285,8 @@ bool Nic::CompletionWaits() const {
 
 absl::Status Nic::WaitForWork() {
   counters_.Count(Counter::kWaits);
-  const shm::Nanoseconds start = shm::NowNs();
-  std::optional<shm::Nanoseconds> deadline;
+  const Nanoseconds start = NowNs();
+  std::optional<Nanoseconds> deadline;
   for (const Lane& lane : lanes_) {
     // A full ring waits for a completion, whatever the time.
     if (!lane.channel->CanSubmit()) continue;
@@ -294,7 +294,7 @@ absl::Status Nic::WaitForWork() {
     if (closes && (!deadline || *closes < *deadline)) deadline = closes;
   }
   const bool in_flight = EventsInFlight();
-  while (shm::NowNs() - start < spin_.budget()) {
+  while (NowNs() - start < spin_.budget()) {
     if (in_flight) {
       for (int i = 0; i < 16; ++i) {
         if (CompletionWaits()) return absl::OkStatus();
@@ -315,12 +315,12 @@ absl::Status Nic::WaitForWork() {
   }
   int64_t timeout_ns = -1;
   if (deadline) {
-    const shm::Nanoseconds now = shm::NowNs();
+    const Nanoseconds now = NowNs();
     timeout_ns = *deadline > now ? static_cast<int64_t>(*deadline - now) : 0;
   }
   const absl::Status status = PollDescriptors(timeout_ns);
   if (armed_) Disarm();
-  spin_.Slept(shm::NowNs() - start);
+  spin_.Slept(NowNs() - start);
   return status;
 }
 

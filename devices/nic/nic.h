@@ -19,6 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "devices/nic/lanes.h"
 #include "devices/nic/memc_channel.h"
 #include "devices/nic/nic_counters.h"
@@ -32,7 +34,6 @@
 #include "devices/sdk/edge.h"
 #include "shm/spin_budget.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::nic {
 
@@ -62,10 +63,10 @@ class Nic : private StreamSink {
 
   // Each returns whether there was anything to do.
   bool ReceivePackets();
-  bool SubmitBatches(shm::Nanoseconds now);
+  bool SubmitBatches(Nanoseconds now);
   bool FinishEvents();
   // The requests in batch_.
-  void Submit(Lane& lane, shm::Nanoseconds now);
+  void Submit(Lane& lane, Nanoseconds now);
 
   void OnStreamRequest(ConnectionIndex connection,
                        std::string_view request) override;
@@ -82,7 +83,7 @@ class Nic : private StreamSink {
   void PublishCounters();
 
   const NicOptions options_;
-  shm::UniqueFd epoll_;
+  UniqueFd epoll_;
   std::unique_ptr<edge::Device> device_;
   edge::Buffer packets_;  // the pool, then one buffer for each connection
   std::unique_ptr<PacketPool> pool_;

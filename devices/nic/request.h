@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/clock.h"
 #include "shm/types.h"
 
 namespace carillon::nic {
@@ -32,7 +33,7 @@ struct Request {
   uint32_t index = 0;
   uint32_t length = 0;  // bytes, a datagram's frame header included
   RequestType type = RequestType::kGet;
-  shm::Nanoseconds received_ns = 0;
+  Nanoseconds received_ns = 0;
 };
 
 inline std::string_view TextOf(std::span<const std::byte> bytes) {

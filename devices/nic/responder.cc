@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/clock.h"
 #include "kernels/memcached/wire.h"
-#include "shm/clock.h"
 
 namespace carillon::nic {
 namespace {
@@ -25,7 +25,7 @@ bool IsStream(const Request& request) {
 }  // namespace
 
 void Responder::Finish(Lane& lane, const FinishedBatch& batch) {
-  const shm::Nanoseconds seen = shm::NowNs();
+  const Nanoseconds seen = NowNs();
   histogram(Histogram::kEventLatency).Add(seen - batch.rung_ns);
   if (batch.finished_ns != 0 && batch.finished_ns <= seen) {
     histogram(Histogram::kCompletionLatency).Add(seen - batch.finished_ns);
@@ -46,7 +46,7 @@ void Responder::Finish(Lane& lane, const FinishedBatch& batch) {
 }
 
 void Responder::CountFailure(const Lane& lane, const FinishedBatch& batch,
-                             shm::Nanoseconds now) {
+                             Nanoseconds now) {
   parts_.counters->Count(Counter::kEventsFailed);
   if (const uint64_t events = failures_.Take(now)) {
     spdlog::warn(
@@ -59,9 +59,9 @@ void Responder::SendReplies() {
   if (replies_.empty()) return;
   parts_.source->Send(replies_);
   replies_.clear();
-  const shm::Nanoseconds sent = shm::NowNs();
+  const Nanoseconds sent = NowNs();
   shm::HistogramWriter latency = histogram(Histogram::kRequestLatency);
-  for (const shm::Nanoseconds received : answered_) {
+  for (const Nanoseconds received : answered_) {
     latency.Add(sent - received);
   }
   answered_.clear();

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/log_limit.h"
 #include "devices/nic/lanes.h"
 #include "devices/nic/memc_channel.h"
 #include "devices/nic/nic_counters.h"
@@ -14,7 +16,6 @@
 #include "devices/nic/stream_server.h"
 #include "devices/nic/udp_source.h"
 #include "devices/sdk/edge.h"
-#include "shm/line_limit.h"
 #include "shm/types.h"
 
 namespace carillon::nic {
@@ -50,17 +51,17 @@ class Responder {
   // Datagrams get none.
   void AnswerError(const Request& request, std::string_view text);
   void CountFailure(const Lane& lane, const FinishedBatch& batch,
-                    shm::Nanoseconds now);
+                    Nanoseconds now);
   void SendReplies();
   shm::HistogramWriter histogram(Histogram which) {
     return parts_.device->histogram(static_cast<uint32_t>(which));
   }
 
   const Parts parts_;
-  shm::LineLimit failures_;
+  LogLimit failures_;
   // Of the batch that is being finished; kept for their memory.
   std::vector<ReplyDatagram> replies_;
-  std::vector<shm::Nanoseconds> answered_;  // when they were received
+  std::vector<Nanoseconds> answered_;  // when they were received
   std::vector<BufferIndex> done_;
 };
 

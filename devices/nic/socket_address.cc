@@ -63,11 +63,10 @@ std::string SocketAddress::ToString() const {
   return fmt::format("{}:{}", text, port());
 }
 
-absl::StatusOr<shm::UniqueFd> BindSocket(const SocketAddress& address,
-                                         int type) {
+absl::StatusOr<UniqueFd> BindSocket(const SocketAddress& address, int type) {
   const char* const protocol = type == SOCK_DGRAM ? "UDP" : "TCP";
-  shm::UniqueFd fd(socket(address.storage.ss_family,
-                          type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd(socket(address.storage.ss_family,
+                     type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) {
     return absl::ResourceExhaustedError(
         fmt::format("{} socket: {}", protocol, strerror(errno)));

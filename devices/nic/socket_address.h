@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::nic {
 
@@ -34,8 +34,7 @@ struct SocketAddress {
 // A non-blocking socket of `type` (SOCK_DGRAM, SOCK_STREAM), bound. Errors:
 // AlreadyExists (the port is in use), InvalidArgument (not this machine's
 // address), PermissionDenied (low port), ResourceExhausted (descriptors).
-absl::StatusOr<shm::UniqueFd> BindSocket(const SocketAddress& address,
-                                         int type);
+absl::StatusOr<UniqueFd> BindSocket(const SocketAddress& address, int type);
 
 }  // namespace carillon::nic
 

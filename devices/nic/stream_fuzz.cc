@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/testing/fuzz_input.h"
 #include "devices/nic/multi_get.h"
 #include "devices/nic/stream_framer.h"
 #include "devices/nic/verb.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::nic {
 namespace {

@@ -46,7 +46,7 @@ struct StreamServer::Connection {
 
   const ConnectionIndex index;
   uint32_t generation = 0;  // of the index
-  shm::UniqueFd fd;         // none: closed, but its request is still in flight
+  UniqueFd fd;              // none: closed, but its request is still in flight
   uint32_t interest = 0;    // what epoll watches
   StreamFramer framer;
   std::string input;  // received, from `begin` on not yet consumed
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Listen(
   return server;
 }
 
-StreamServer::StreamServer(shm::UniqueFd listener, int epoll_fd, uint8_t tag,
+StreamServer::StreamServer(UniqueFd listener, int epoll_fd, uint8_t tag,
                            const Limits& limits, StreamSink* sink)
     : listener_(std::move(listener)),
       epoll_fd_(epoll_fd),
@@ -147,8 +147,8 @@ void StreamServer::OnEvent(uint64_t data, uint32_t events) {
 
 void StreamServer::Accept() {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    shm::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
-                             SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
+                        SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
       if (errno == EMFILE || errno == ENFILE) {
         RefuseOne();
@@ -172,13 +172,13 @@ void StreamServer::Accept() {
 void StreamServer::RefuseOne() {
   // Otherwise the listener would stay readable, and this a busy loop.
   spare_.reset();
-  shm::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (fd) ++counts_.refused;
   fd.reset();
   spare_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-void StreamServer::Admit(shm::UniqueFd fd) {
+void StreamServer::Admit(UniqueFd fd) {
   const int on = 1;
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));

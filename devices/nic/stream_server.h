@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "devices/nic/request.h"
 #include "devices/nic/socket_address.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::nic {
 
@@ -68,13 +68,13 @@ class StreamServer {
 
  private:
   struct Connection;
-  StreamServer(shm::UniqueFd listener, int epoll_fd, uint8_t tag,
+  StreamServer(UniqueFd listener, int epoll_fd, uint8_t tag,
                const Limits& limits, StreamSink* sink);
 
   absl::Status Start();
   void Accept();
   void RefuseOne();
-  void Admit(shm::UniqueFd fd);
+  void Admit(UniqueFd fd);
   void Read(Connection* connection);
   // Starts the next request, if one can start.
   void Advance(Connection* connection);
@@ -85,14 +85,14 @@ class StreamServer {
   void Close(Connection* connection);
   void Release(Connection* connection);
 
-  const shm::UniqueFd listener_;
+  const UniqueFd listener_;
   const int epoll_fd_;
   const uint8_t tag_;
   const Limits limits_;
   StreamSink* const sink_;
   SocketAddress address_;
   // Given up for a moment when a connection must be refused for want of one.
-  shm::UniqueFd spare_;
+  UniqueFd spare_;
   StreamCounts counts_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<ConnectionIndex> free_;

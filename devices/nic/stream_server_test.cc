@@ -53,7 +53,7 @@ class Client {
   void Close() { fd_.reset(); }
 
  private:
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
   std::string text_;
   bool closed_ = false;
 };
@@ -101,7 +101,7 @@ class StreamServerTest : public ::testing::Test, protected StreamSink {
     EXPECT_TRUE(received == text) << received.substr(0, 200);
   }
 
-  shm::UniqueFd epoll_;
+  UniqueFd epoll_;
   std::unique_ptr<StreamServer> server_;
   std::deque<std::pair<ConnectionIndex, std::string>> requests_;
 };
@@ -199,7 +199,7 @@ TEST_F(StreamServerTest, SurvivesTheEndOfDescriptors) {
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
   Client a(server_->address()), b(server_->address());
-  shm::UniqueFd probe(dup(epoll_.get()));
+  UniqueFd probe(dup(epoll_.get()));
   const auto next_fd = static_cast<rlim_t>(probe.get());
   probe.reset();
   const rlimit tight = {next_fd + 1, old.rlim_max};
@@ -371,7 +371,7 @@ TEST(StreamServer, APortInUseIsOneClearError) {
   struct : StreamSink {
     void OnStreamRequest(ConnectionIndex, std::string_view) override {}
   } sink;
-  shm::UniqueFd epoll(epoll_create1(0));
+  UniqueFd epoll(epoll_create1(0));
   auto first = StreamServer::Listen(*SocketAddress::Parse("127.0.0.1", 0),
                                     epoll.get(), kTag, {}, &sink);
   ASSERT_TRUE(first.ok());

@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<UdpSource>> UdpSource::Open(
       new UdpSource(std::move(*fd), bound, pool, options));
 }
 
-UdpSource::UdpSource(shm::UniqueFd fd, const SocketAddress& address,
+UdpSource::UdpSource(UniqueFd fd, const SocketAddress& address,
                      PacketPool* pool, const Options& options)
     : fd_(std::move(fd)),
       address_(address),

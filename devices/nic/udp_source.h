@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "devices/nic/packet_pool.h"
 #include "devices/nic/request.h"
 #include "devices/nic/socket_address.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::nic {
 
@@ -116,7 +116,7 @@ class UdpSource {
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(uint16_t))> control;
   };
 
-  UdpSource(shm::UniqueFd fd, const SocketAddress& address, PacketPool* pool,
+  UdpSource(UniqueFd fd, const SocketAddress& address, PacketPool* pool,
             const Options& options);
 
   // Gives receive slot a buffer: a fresh one (false: there is none), or this.
@@ -137,7 +137,7 @@ class UdpSource {
   void SendParts(const Message& message);
   void FillHeader(Message* message, msghdr* header);
 
-  const shm::UniqueFd fd_;
+  const UniqueFd fd_;
   const SocketAddress address_;
   PacketPool* const pool_;
   bool segmentation_ = false;

@@ -45,7 +45,7 @@ class Client {
   }
 
  private:
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
 };
 
 class UdpSourceTest : public ::testing::TestWithParam<const char*> {

@@ -10,13 +10,15 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/headroom.h"
+#include "base/testbed_paths.h"
+#include "base/unique_fd.h"
 #include "devices/sdk/parameters.h"
 #include "fmt/format.h"
-#include "proto/testbed_paths.h"
 #include "shm/faults/board.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
-#include "shm/headroom.h"
 #include "shm/load_shared.h"
 
 namespace carillon::edge {
@@ -164,7 +166,7 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
 
 absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
     AttachOptions options) {
-  if (auto status = shm::CheckHeadroom(kDescriptors, kThreads); !status.ok()) {
+  if (auto status = CheckHeadroom(kDescriptors, kThreads); !status.ok()) {
     return status;
   }
   const TestbedPaths paths(options.testbed_directory);
@@ -221,9 +223,9 @@ absl::Status Device::Impl::Use(Session opened) {
 
 bool Device::Impl::WaitInTurns(const std::function<bool()>& ready,
                                std::chrono::nanoseconds timeout) {
-  const auto wait = static_cast<shm::Nanoseconds>(
+  const auto wait = static_cast<Nanoseconds>(
       std::max(timeout, std::chrono::nanoseconds(0)).count());
-  const shm::Nanoseconds due = time->now() + wait;
+  const Nanoseconds due = time->now() + wait;
   while (true) {
     if (ready()) return true;
     if (time->now() >= due) return false;
@@ -309,7 +311,7 @@ absl::Status Device::Impl::Replace(Session opened) {
   submission = std::move(opened.submission);
   completion = std::move(opened.completion);
   // Descriptors that a device has noted somewhere keep their numbers.
-  const auto keep_number = [&](shm::UniqueFd& from, shm::UniqueFd& as) {
+  const auto keep_number = [&](UniqueFd& from, UniqueFd& as) {
     if (dup3(from.get(), as.get(), O_CLOEXEC) < 0) {
       status.Update(absl::ResourceExhaustedError(
           fmt::format("dup3: {}", std::strerror(errno))));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "devices/sdk/control_client.h"
 #include "devices/sdk/edge.h"
 #include "devices/sdk/peer_watch.h"
@@ -93,8 +94,8 @@ class Device::Impl {
   std::unique_ptr<ControlClient> control;
   shm::Aperture submission;
   shm::Aperture completion;
-  shm::UniqueFd completion_event;
-  shm::UniqueFd connection;
+  UniqueFd completion_event;
+  UniqueFd connection;
   std::unique_ptr<shm::FlightRecorder> recorder;  // null: off
   std::unique_ptr<PeerWatch> watch;               // after all that it looks at
   std::unique_ptr<shm::CompletionWaiter> waiter;

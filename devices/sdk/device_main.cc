@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/testbed_paths.h"
 #include "fmt/format.h"
-#include "proto/testbed_paths.h"
 
 namespace carillon::edge {
 namespace {

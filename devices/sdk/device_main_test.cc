@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "proto/testbed_paths.h"
+#include "base/testbed_paths.h"
 
 namespace carillon::edge {
 namespace {

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/testbed_paths.h"
 #include "devices/sdk/control_client.h"
 #include "devices/sdk/device_impl.h"
 #include "devices/sdk/parameters.h"
 #include "fmt/format.h"
-#include "proto/testbed_paths.h"
 #include "shm/faults/point.h"
 #include "shm/flight_recorder.h"
 
@@ -124,8 +124,8 @@ absl::StatusOr<Device::LaunchTimes> Device::LaunchKernel(
                      .finished_ns = answer->finished_ns()};
 }
 
-shm::Nanoseconds Device::Now() const {
-  return in_simulated_time() ? impl_->time->now() : shm::NowNs();
+Nanoseconds Device::Now() const {
+  return in_simulated_time() ? impl_->time->now() : NowNs();
 }
 
 bool Device::in_simulated_time() const { return impl_->time != nullptr; }

@@ -41,9 +41,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "shm/aperture.h"
 #include "shm/bells.h"
-#include "shm/clock.h"
 #include "shm/device_ring.h"
 #include "shm/faults/point.h"
 #include "shm/histogram.h"
@@ -227,9 +227,9 @@ class EventQueue {
   EventQueue(Device* device, EventSpec spec, std::string launch_path,
              const shm::RingLayout& layout,
              std::vector<WritableParameter> writable);
-  shm::Nanoseconds RungNs() const {
+  Nanoseconds RungNs() const {
     if (time_ != nullptr) return time_->now();
-    return tracing() ? shm::NowNs() : 0;
+    return tracing() ? NowNs() : 0;
   }
   // What is about to be rung, and to be freed.
   void RecordRing();
@@ -330,7 +330,7 @@ class Device {
 
   // The testbed's time: CLOCK_MONOTONIC, or the simulated time, which passes
   // while the device waits and at no other time.
-  shm::Nanoseconds Now() const;
+  Nanoseconds Now() const;
   bool in_simulated_time() const;
 
   // Waits, for at most `timeout`, until `ready()` is true after some completion

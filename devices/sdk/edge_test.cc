@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/testbed_paths.h"
 #include "devices/sdk/fake_gpud.h"
 #include "devices/sdk/rpc_status.h"
 #include "proto/common.pb.h"
-#include "proto/testbed_paths.h"
 #include "shm/flight_recorder.h"
 
 namespace carillon::edge {
@@ -562,7 +562,7 @@ TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
   EXPECT_EQ(recordings[0].name, "nic0");
   EXPECT_FALSE(recordings[0].running);
   std::vector<shm::FlightRecord> steps = recordings[0].records;
-  shm::Nanoseconds before = 0;
+  Nanoseconds before = 0;
   for (shm::FlightRecord& step : steps) {
     EXPECT_GE(step.time_ns, before);
     before = std::exchange(step.time_ns, 0);

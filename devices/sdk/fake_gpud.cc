@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/testbed_paths.h"
 #include "devices/sdk/unix_target.h"
 #include "fmt/format.h"
-#include "proto/testbed_paths.h"
 #include "shm/handover.h"
 
 namespace carillon::edge {
@@ -119,7 +119,7 @@ uint64_t FakeGpud::scheduled() const {
 
 void FakeGpud::ServeHandover() {
   while (true) {
-    shm::UniqueFd connection(
+    UniqueFd connection(
         accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection) return;
     const auto ticket =

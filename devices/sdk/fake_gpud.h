@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
 #include "shm/aperture.h"
 #include "shm/bells.h"
 #include "shm/gpu_ring.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::edge {
 
@@ -109,7 +109,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
                         uint64_t bytes);
 
   const std::string directory_;
-  shm::UniqueFd listener_;
+  UniqueFd listener_;
   shm::Aperture submission_;
   shm::Aperture completion_;
   shm::CompletionEvent event_;
@@ -117,7 +117,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
 
   mutable std::mutex mutex_;  // of all below
   Behaviour behaviour_;
-  shm::UniqueFd connection_;
+  UniqueFd connection_;
   shm::RingLayout layout_;
   uint64_t submission_used_ = 0;
   uint64_t completion_used_ = 0;

@@ -15,8 +15,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "shm/faults/point.h"
 #include "shm/load_shared.h"
 #include "shm/waiting.h"
@@ -24,8 +24,8 @@
 namespace carillon::edge {
 namespace {
 
+using UniqueFd;
 using shm::CloseReason;
-using shm::UniqueFd;
 
 // Newer than Debian 12's headers.
 constexpr int kSoPeerPidfd = 77;             // Linux 6.5
@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<PeerWatch>> PeerWatch::Start(
 PeerWatch::PeerWatch(const Session& session, int32_t pid, UniqueFd pidfd,
                      UniqueFd stop)
     : session_(session),
-      started_ns_(shm::NowNs()),
+      started_ns_(NowNs()),
       pid_(pid),
       pidfd_(std::move(pidfd)),
       stop_(std::move(stop)),
@@ -126,7 +126,7 @@ void PeerWatch::Run() {
   while (true) {
     if (!faults::At(faults::Point::kDeviceLease, {.device = session_.device})) {
       std::atomic_ref<uint64_t>(*session_.heartbeat_ns)
-          .store(shm::NowNs(), std::memory_order_relaxed);
+          .store(NowNs(), std::memory_order_relaxed);
     }
     std::array<pollfd, 3> watched = {
         pollfd{.fd = stop_.get(), .events = POLLIN, .revents = 0},
@@ -157,11 +157,11 @@ CloseReason PeerWatch::gpuds_reason() const {
 
 std::string PeerWatch::SilenceOfGpud() const {
   // Writer: gpud, not at once.
-  const shm::Nanoseconds heard =
+  const Nanoseconds heard =
       std::max(shm::LoadShared(session_.control->heartbeat_ns,
                                std::memory_order_relaxed),
                started_ns_);
-  const shm::Nanoseconds now = shm::NowNs();
+  const Nanoseconds now = NowNs();
   if (now < heard + kGpudIsSilentNs) return "";
   return fmt::format(
       "; gpud (pid {}) has been silent for {:.1f} s: is it stopped?", pid_,
@@ -213,10 +213,10 @@ absl::Status PeerWatch::status() const {
 }
 
 bool PeerWatch::WaitForEnd(std::chrono::milliseconds timeout) const {
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(timeout).count();
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(timeout).count();
   while (!closed_.closed() && gpuds_reason() == CloseReason::kOpen) {
-    const shm::Nanoseconds now = shm::NowNs();
+    const Nanoseconds now = NowNs();
     if (now >= deadline) return false;
     const std::array<shm::FutexWord, 1> words = {closed_.AsFutex()};
     shm::FutexWait(words, std::chrono::nanoseconds(deadline - now));

@@ -14,11 +14,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "shm/bells.h"
 #include "shm/flight_recorder.h"
 #include "shm/layout.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::edge {
 
@@ -75,18 +76,17 @@ class PeerWatch {
  private:
   enum class End : uint32_t { kNone, kDied, kHungUp };
   // It gives a sign of life five times a second.
-  static constexpr shm::Nanoseconds kGpudIsSilentNs = 1'000'000'000;
+  static constexpr Nanoseconds kGpudIsSilentNs = 1'000'000'000;
 
-  PeerWatch(const Session& session, int32_t pid, shm::UniqueFd pidfd,
-            shm::UniqueFd stop);
+  PeerWatch(const Session& session, int32_t pid, UniqueFd pidfd, UniqueFd stop);
   void Run();
   shm::CloseReason gpuds_reason() const;
 
   const Session session_;
-  const shm::Nanoseconds started_ns_;
+  const Nanoseconds started_ns_;
   const int32_t pid_;
-  const shm::UniqueFd pidfd_;         // may be none
-  const shm::UniqueFd stop_;          // eventfd
+  const UniqueFd pidfd_;              // may be none
+  const UniqueFd stop_;               // eventfd
   std::atomic<End> end_{End::kNone};  // writer: the thread, before closed_
   shm::ClosedWord closed_;
   std::thread thread_;

@@ -10,13 +10,13 @@
 
 #include <filesystem>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 
 namespace carillon::edge {
 namespace {
 
-using shm::UniqueFd;
+using UniqueFd;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBound{10'000};
@@ -166,18 +166,18 @@ TEST_F(PeerWatchTest, TheReasonThatGpudGaveWinsOverItsDeath) {
 }
 
 TEST_F(PeerWatchTest, TheLeaseIsRenewedWhileThePeerLives) {
-  const shm::Nanoseconds before = shm::NowNs();
+  const Nanoseconds before = NowNs();
   const auto watch = Watch();
   const auto beat = [&] {
     return std::atomic_ref<uint64_t>(heartbeat_)
         .load(std::memory_order_relaxed);
   };
-  const shm::Nanoseconds deadline =
+  const Nanoseconds deadline =
       before + std::chrono::nanoseconds(kBound).count();
-  while (beat() == 0 && shm::NowNs() < deadline) std::this_thread::yield();
+  while (beat() == 0 && NowNs() < deadline) std::this_thread::yield();
   const uint64_t first = beat();
   EXPECT_GE(first, before);
-  while (beat() == first && shm::NowNs() < deadline) std::this_thread::yield();
+  while (beat() == first && NowNs() < deadline) std::this_thread::yield();
   EXPECT_GT(beat(), first);
 }
 

@@ -7,16 +7,16 @@
 
 namespace carillon::gpud {
 
-shm::UniqueFd OpenReserve() {
-  return shm::UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+UniqueFd OpenReserve() {
+  return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-shm::UniqueFd AcceptConnection(int listener, shm::UniqueFd* reserve) {
-  shm::UniqueFd connection(
+UniqueFd AcceptConnection(int listener, UniqueFd* reserve) {
+  UniqueFd connection(
       accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection && (errno == EMFILE || errno == ENFILE)) {
     reserve->reset();
-    shm::UniqueFd refused(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    UniqueFd refused(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     refused.reset();
     *reserve = OpenReserve();
   }

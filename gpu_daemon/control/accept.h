@@ -2,17 +2,17 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_ACCEPT_H_
 #define CARILLON_GPU_DAEMON_CONTROL_ACCEPT_H_
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::gpud {
 
 // A descriptor to give up for a moment when there is no other.
-shm::UniqueFd OpenReserve();
+UniqueFd OpenReserve();
 
 // The next connection of a non-blocking listener (non-blocking, close-on-exec),
 // or none. When the process is out of descriptors, connections are refused
 // instead of left waiting: a level-triggered loop would spin on them.
-shm::UniqueFd AcceptConnection(int listener, shm::UniqueFd* reserve);
+UniqueFd AcceptConnection(int listener, UniqueFd* reserve);
 
 }  // namespace carillon::gpud
 

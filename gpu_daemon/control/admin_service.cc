@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/describe.h"
 #include "gpu_daemon/control/drain.h"
@@ -15,7 +16,6 @@
 #include "gpu_daemon/control/module_request.h"
 #include "gpu_daemon/control/rpc_faults.h"
 #include "gpu_daemon/control/watch_stream.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kMostStreams = 32;
 constexpr uint32_t kMostDrains = 16;
 // How long a caller that missed a change may take to hear of it.
-constexpr shm::Nanoseconds kStuckNs = 5'000'000'000;
+constexpr Nanoseconds kStuckNs = 5'000'000'000;
 
 // Of kernels that could not be loaded.
 std::string_view ReasonOf(const absl::Status& status) {
@@ -50,7 +50,7 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
   if (auto s = PassRpc("GetStatus"); !s.ok()) return ToGrpc(s, context);
   response->set_testbed(about_.testbed);
   response->set_pid(static_cast<uint32_t>(getpid()));
-  response->set_uptime_ns(shm::NowNs() - about_.started_ns);
+  response->set_uptime_ns(NowNs() - about_.started_ns);
   const Backend& backend = *daemon_->backend;
   response->set_backend(std::string(backend.name()));
   response->set_backend_description(backend.description());
@@ -111,7 +111,7 @@ grpc::Status AdminService::ListDevices(grpc::ServerContext* context,
                                        const v1::ListDevicesRequest*,
                                        v1::ListDevicesResponse* response) {
   if (auto s = PassRpc("ListDevices"); !s.ok()) return ToGrpc(s, context);
-  const shm::Nanoseconds now = shm::NowNs();
+  const Nanoseconds now = NowNs();
   for (const auto& session : sessions_->All()) {
     Describe(*session, now, response->add_devices());
   }
@@ -182,10 +182,10 @@ grpc::Status AdminService::Watch(
   return ToGrpc(status, context);
 }
 
-void AdminService::CancelStuckStreams(shm::Nanoseconds now) {
+void AdminService::CancelStuckStreams(Nanoseconds now) {
   std::lock_guard lock(streams_mutex_);
   for (const Stream& stream : streams_) {
-    const shm::Nanoseconds since = stream.watcher->overflowed_ns();
+    const Nanoseconds since = stream.watcher->overflowed_ns();
     if (since == 0 || now <= since + kStuckNs) continue;
     stream.context->TryCancel();
     if (now > since + 2 * kStuckNs) cut_(stream.context->peer());

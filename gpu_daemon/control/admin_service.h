@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/clock.h"
 #include "gpu_daemon/control/daemon.h"
 #include "gpu_daemon/control/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
@@ -23,7 +24,7 @@ class AdminService final : public v1::Admin::Service {
  public:
   struct About {
     std::string testbed;
-    shm::Nanoseconds started_ns = 0;
+    Nanoseconds started_ns = 0;
   };
 
   // `request_shutdown` returns at once. `describe_tcp` fills in the fields of
@@ -79,7 +80,7 @@ class AdminService final : public v1::Admin::Service {
   // Ends the calls to Watch whose callers stopped reading: a blocked write ends
   // no other way. Where the call's end does not get through either, because the
   // caller is stopped, its connection ends.
-  void CancelStuckStreams(shm::Nanoseconds now);
+  void CancelStuckStreams(Nanoseconds now);
 
  private:
   // A call to Watch in progress.

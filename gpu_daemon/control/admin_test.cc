@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/test_testbed.h"
 
@@ -135,7 +136,7 @@ TEST(Admin, StagesAreStampedWhileTracingAndResetOnRequest) {
   TestDevice device(&testbed, "nic0");
   shm::DeviceRing ring = device.Ring(device.NullEvent());
   const auto ring_once = [&] {
-    ring.Commit(nullptr, shm::NowNs());
+    ring.Commit(nullptr, NowNs());
     ring.Ring();
     EXPECT_TRUE(TestDevice::Await(ring).has_value());
   };

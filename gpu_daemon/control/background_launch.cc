@@ -4,9 +4,9 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/kernel_request.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -74,7 +74,7 @@ void BackgroundLaunch::Submit() {
   launch_->on_end = [self = shared_from_this()](const LaunchResult& result) {
     self->End(result);
   };
-  launch_->life.queued_ns = shm::NowNs();
+  launch_->life.queued_ns = NowNs();
   daemon_->backend->Submit(std::move(launch_));
 }
 

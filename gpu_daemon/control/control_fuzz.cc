@@ -15,8 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/fuzz_input.h"
+#include "base/unique_fd.h"
 #include "gpu_daemon/control/test_testbed.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::gpud {
 namespace {
@@ -391,7 +392,7 @@ class Run {
 
   fuzz::FuzzInput input_;
   std::vector<std::string> sessions_;
-  std::vector<shm::UniqueFd> connections_;
+  std::vector<UniqueFd> connections_;
 };
 
 }  // namespace

@@ -16,12 +16,12 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/backends.h"
 #include "gpu_daemon/control/module_request.h"
 #include "gpu_daemon/control/names.h"
-#include "proto/testbed_paths.h"
-#include "shm/clock.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {
@@ -39,7 +39,7 @@ constexpr int kMostCallsOfAConnection = 64;
 // A connection over TCP that has not agreed on TLS by then is closed.
 constexpr int kHandshakeMs = 5000;
 // How often gpud looks for memory to give back, and how much is worth it.
-constexpr shm::Nanoseconds kTrimEveryNs = 2'000'000'000;
+constexpr Nanoseconds kTrimEveryNs = 2'000'000'000;
 constexpr size_t kKeptFreeBytes = 32 << 20;
 
 // What was freed after large messages stays with the allocator otherwise.
@@ -158,8 +158,7 @@ absl::Status ControlPlane::Open() {
   daemon_.backend = backend_.get();
   daemon_.kernels = &kernels_;
   admin_.emplace(
-      AdminService::About{.testbed = options_.testbed,
-                          .started_ns = shm::NowNs()},
+      AdminService::About{.testbed = options_.testbed, .started_ns = NowNs()},
       &daemon_, &sessions_, [this] { RequestShutdown(); },
       [this](const std::string& peer) {
         peers_.Cut(peer);
@@ -289,7 +288,7 @@ absl::Status ControlPlane::StartClock() {
 }
 
 void ControlPlane::Tick() {
-  const shm::Nanoseconds now = shm::NowNs();
+  const Nanoseconds now = NowNs();
   handover_desk_->Expire(now);
   control_socket_->Tick(now);
   if (tcp_door_ != nullptr) {

@@ -17,6 +17,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/tls_files.h"
 #include "gpu_daemon/control/admin_service.h"
 #include "gpu_daemon/control/caller.h"
 #include "gpu_daemon/control/control_socket.h"
@@ -35,7 +37,6 @@
 #include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/launch/gpu_model.h"
 #include "gpu_daemon/launch/kernel_catalog.h"
-#include "proto/tls_files.h"
 #include "shm/faults/board.h"
 #include "shm/flight_recorder.h"
 
@@ -61,9 +62,9 @@ class ControlPlane {
     uint64_t record = 0;  // the flight recorder's records; 0: off
     bool faults = false;  // whether there is a board of faults
     // A device that gives no sign of life for longer is closed; 0: never.
-    shm::Nanoseconds lease_ns = 0;
+    Nanoseconds lease_ns = 0;
     // How long a ticket is good, and how many messages a watcher may be behind.
-    shm::Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
+    Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
     size_t watcher_capacity = 1024;
     // HOST:PORT to serve on over TCP as well; empty: nowhere. Goes with all of
     // `tls`, whose `ca` is the clients'.
@@ -131,7 +132,7 @@ class ControlPlane {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ControlSocket> control_socket_;
   std::unique_ptr<HandoverDesk> handover_desk_;
-  shm::Nanoseconds trimmed_ns_ = 0;  // the main loop's thread only
+  Nanoseconds trimmed_ns_ = 0;  // the main loop's thread only
   bool down_ = false;
 };
 

@@ -5,8 +5,9 @@
 
 #include <utility>
 
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 
@@ -35,14 +36,14 @@ ControlSocket::ControlSocket(UnixListener listener, EventLoop* loop,
 ControlSocket::~ControlSocket() { loop_->Unwatch(watch_); }
 
 void ControlSocket::Accept() {
-  shm::UniqueFd connection = listener_.Accept();
+  UniqueFd connection = listener_.Accept();
   if (!connection) return;
   bool is_new = false;
   auto peer = peers_->Admit(connection.get(), &is_new);
   if (!peer.ok()) {
     refusals_.Warn(fmt::format("connection refused: {}",
                                std::string(peer.status().message())),
-                   shm::NowNs());
+                   NowNs());
     return;
   }
   if (is_new) WatchForDeath(*peer);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "gpu_daemon/control/event_loop.h"
 #include "gpu_daemon/control/peer.h"
 #include "gpu_daemon/control/refusal_log.h"
@@ -32,7 +33,7 @@ class ControlSocket {
   ~ControlSocket();
 
   // Tells the log of refusals that it has not told yet.
-  void Tick(shm::Nanoseconds now) { refusals_.Tick(now); }
+  void Tick(Nanoseconds now) { refusals_.Tick(now); }
 
  private:
   ControlSocket(UnixListener listener, EventLoop* loop, PeerTable* peers,

@@ -16,9 +16,9 @@
 #include <cstdio>
 #include <string>
 
+#include "base/testbed_paths.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
-#include "proto/testbed_paths.h"
 #include "shm/handover.h"
 #include "shm/layout.h"
 

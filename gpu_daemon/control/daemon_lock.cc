@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/testbed_paths.h"
 #include "fmt/format.h"
-#include "proto/testbed_paths.h"
 
 namespace carillon::gpud {
 namespace {
@@ -73,7 +73,7 @@ absl::Status PrepareDirectory(const std::string& directory) {
 absl::StatusOr<DaemonLock> DaemonLock::Take(const std::string& directory,
                                             const std::string& testbed) {
   const std::string path = TestbedPaths(directory).gpud_lock();
-  shm::UniqueFd file;
+  UniqueFd file;
   // The one who had the lock removes the file: what was opened may be gone by
   // the time it is locked, and the next gpud would lock another one.
   do {

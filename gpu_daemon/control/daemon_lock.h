@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -33,10 +33,10 @@ class DaemonLock {
   ~DaemonLock();
 
  private:
-  DaemonLock(std::string path, shm::UniqueFd file, uint32_t deaths)
+  DaemonLock(std::string path, UniqueFd file, uint32_t deaths)
       : path_(std::move(path)), file_(std::move(file)), deaths_(deaths) {}
   std::string path_;
-  shm::UniqueFd file_;
+  UniqueFd file_;
   uint32_t deaths_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 
+#include "base/clock.h"
 #include "gpu_daemon/control/parameter_bindings.h"
 
 namespace carillon::gpud {
@@ -120,7 +121,7 @@ void Describe(const EventKernel& event, v1::Ring* out) {
   out->set_consumed(event.ring().LoadConsumed());
 }
 
-void Describe(const Session& session, shm::Nanoseconds now, v1::Device* out) {
+void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
   const Session::Identity& identity = session.identity();
   out->set_device_id(identity.device_id);
   out->set_name(identity.name);

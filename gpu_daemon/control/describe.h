@@ -2,6 +2,7 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_DESCRIBE_H_
 
+#include "base/clock.h"
 #include "gpu_daemon/control/session.h"
 #include "gpu_daemon/launch/event_kernel.h"
 #include "kernels/simt/kernel_info.h"
@@ -18,7 +19,7 @@ void Describe(const EventKernel& event, v1::EktEntry* out);
 void Describe(const EventKernel& event, v1::Ring* out);
 // Counters and histograms come from the device's telemetry page: it may hold
 // anything.
-void Describe(const Session& session, shm::Nanoseconds now, v1::Device* out);
+void Describe(const Session& session, Nanoseconds now, v1::Device* out);
 void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
               v1::Histogram* out);
 

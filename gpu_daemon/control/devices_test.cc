@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/test_peer.h"
 #include "gpu_daemon/control/test_subscriber.h"
@@ -233,7 +234,7 @@ TEST(Handover, AnotherLayoutVersionOrGarbageIsRefusedWithAReason) {
     address.sun_family = AF_UNIX;
     const std::string path = testbed.paths().handover_socket();
     path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    const shm::UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+    const UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
                       sizeof(address)),
               0);
@@ -441,7 +442,7 @@ TEST(Start, SocketsOfADeadGpudAreReplaced) {
   TestDirectory directory;
   const TestbedPaths paths(directory.path());
   for (const auto& path : {paths.control_socket(), paths.bus_socket()}) {
-    const shm::UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));
+    const UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof(address.sun_path) - 1);

@@ -32,12 +32,12 @@ bool AddToEpoll(int epoll, int fd, uint64_t id) {
 
 }  // namespace
 
-EventLoop::EventLoop(shm::UniqueFd epoll, shm::UniqueFd wake)
+EventLoop::EventLoop(UniqueFd epoll, UniqueFd wake)
     : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
 
 absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
-  shm::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  shm::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll || !wake || !AddToEpoll(epoll.get(), wake.get(), kWakeId)) {
     return NoDescriptors("epoll");
   }
@@ -66,8 +66,7 @@ void EventLoop::Unwatch(WatchId id) {
 
 absl::Status EventLoop::Every(std::chrono::milliseconds period,
                               Callback callback) {
-  shm::UniqueFd timer(
-      timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer) return NoDescriptors("timerfd");
   const timespec every{.tv_sec = period.count() / 1000,
                        .tv_nsec = period.count() % 1000 * 1'000'000};

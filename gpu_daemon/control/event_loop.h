@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -53,15 +53,15 @@ class EventLoop {
     std::shared_ptr<Callback> callback;
   };
 
-  EventLoop(shm::UniqueFd epoll, shm::UniqueFd wake);
+  EventLoop(UniqueFd epoll, UniqueFd wake);
   void RunPosted();
 
-  const shm::UniqueFd epoll_;
-  const shm::UniqueFd wake_;
+  const UniqueFd epoll_;
+  const UniqueFd wake_;
   std::mutex mutex_;
   WatchId next_id_ = 1;
   std::map<WatchId, Watched> watched_;
-  std::vector<shm::UniqueFd> timers_;
+  std::vector<UniqueFd> timers_;
   std::vector<Callback> posted_;
   bool stop_ = false;
 };

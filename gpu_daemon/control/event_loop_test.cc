@@ -23,7 +23,7 @@ class EventLoopTest : public ::testing::Test {
 };
 
 TEST_F(EventLoopTest, CallsBackWhileADescriptorIsReadable) {
-  const shm::UniqueFd fd(eventfd(1, EFD_CLOEXEC));
+  const UniqueFd fd(eventfd(1, EFD_CLOEXEC));
   int calls = 0;
   ASSERT_TRUE(loop_
                   ->Watch(fd.get(),
@@ -36,7 +36,7 @@ TEST_F(EventLoopTest, CallsBackWhileADescriptorIsReadable) {
 }
 
 TEST_F(EventLoopTest, ACallbackMayEndItsOwnWatch) {
-  const shm::UniqueFd first(eventfd(1, EFD_CLOEXEC));
+  const UniqueFd first(eventfd(1, EFD_CLOEXEC));
   int calls = 0;
   EventLoop::WatchId id = 0;
   auto watch = loop_->Watch(first.get(), [&] {
@@ -53,8 +53,8 @@ TEST_F(EventLoopTest, ACallbackMayEndItsOwnWatch) {
 TEST_F(EventLoopTest, APipesEndIsReported) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  const shm::UniqueFd reader(ends[0]);
-  shm::UniqueFd writer(ends[1]);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
   bool called = false;
   ASSERT_TRUE(loop_
                   ->Watch(reader.get(),

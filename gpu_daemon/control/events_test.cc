@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/test_testbed.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -40,14 +40,14 @@ v1::RegisterEventRequest Request(const TestDevice& device,
 // The table once so many events are done: gpud counts an event just after it
 // has published its completion.
 v1::ListEktResponse EktWithDone(TestTestbed& testbed, uint64_t events) {
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   while (true) {
     v1::ListEktResponse ekt = testbed.Ekt();
     uint64_t done = 0;
     for (const v1::EktEntry& entry : ekt.entries()) {
       done += entry.counts().done();
     }
-    if (done >= events || shm::NowNs() - start > 10'000'000'000) return ekt;
+    if (done >= events || NowNs() - start > 10'000'000'000) return ekt;
   }
 }
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "gpu_daemon/control/error_detail.h"
-#include "proto/fault_message.h"
 #include "shm/faults/fault.h"
+#include "shm/faults/fault_message.h"
 
 namespace carillon::gpud {
 absl::Status FaultsService::CheckBoard() const {

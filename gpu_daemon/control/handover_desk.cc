@@ -8,8 +8,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
 
@@ -58,7 +58,7 @@ absl::Status HandoverDesk::CheckRoom(const PeerCredentials& credentials) const {
 }
 
 void HandoverDesk::Accept() {
-  shm::UniqueFd connection = listener_.Accept();
+  UniqueFd connection = listener_.Accept();
   if (!connection) return;
   auto credentials = CredentialsOf(connection.get());
   absl::Status status = credentials.status();
@@ -67,7 +67,7 @@ void HandoverDesk::Accept() {
   if (!status.ok()) {
     refusals_.Warn(
         fmt::format("hand-over refused: {}", std::string(status.message())),
-        shm::NowNs());
+        NowNs());
     shm::SendRefusal(connection.get(), status);
     return;
   }
@@ -80,7 +80,7 @@ void HandoverDesk::Accept() {
   visitors_[id] = {.connection = std::move(connection),
                    .watch = *watch,
                    .credentials = *credentials,
-                   .deadline_ns = shm::NowNs() + TicketOffice::kValidNs};
+                   .deadline_ns = NowNs() + TicketOffice::kValidNs};
 }
 
 void HandoverDesk::Serve(uint64_t id) {
@@ -93,7 +93,7 @@ void HandoverDesk::Serve(uint64_t id) {
     refusals_.Warn(
         fmt::format("hand-over to process {} refused: {}",
                     visitor.credentials.pid, std::string(status.message())),
-        shm::NowNs());
+        NowNs());
     if (visitor.connection) {
       shm::SendRefusal(visitor.connection.get(), status);
     }
@@ -105,7 +105,7 @@ absl::Status HandoverDesk::HandOver(Visitor& visitor) {
   auto ticket = shm::ReceiveTicket(visitor.connection.get(),
                                    std::chrono::milliseconds(0));
   if (!ticket.ok()) return ticket.status();
-  auto device_id = tickets_->Redeem(*ticket, visitor.credentials, shm::NowNs());
+  auto device_id = tickets_->Redeem(*ticket, visitor.credentials, NowNs());
   if (!device_id.ok()) return device_id.status();
   const auto session = sessions_->FindDevice(*device_id);
   if (session == nullptr) {
@@ -139,7 +139,7 @@ absl::Status HandoverDesk::HandOver(Visitor& visitor) {
   return status;
 }
 
-void HandoverDesk::Expire(shm::Nanoseconds now) {
+void HandoverDesk::Expire(Nanoseconds now) {
   refusals_.Tick(now);
   for (const uint32_t device_id : tickets_->TakeExpired(now)) {
     sessions_->EndDevice(device_id, Ending::kNeverFetched);

@@ -9,6 +9,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "gpu_daemon/control/event_loop.h"
 #include "gpu_daemon/control/peer.h"
 #include "gpu_daemon/control/refusal_log.h"
@@ -16,7 +18,6 @@
 #include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/control/unix_listener.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -31,15 +32,15 @@ class HandoverDesk {
 
   // Ends the sessions whose tickets have expired, and closes connections that
   // never presented one.
-  void Expire(shm::Nanoseconds now);
+  void Expire(Nanoseconds now);
 
  private:
   // A connection that has not presented its ticket yet.
   struct Visitor {
-    shm::UniqueFd connection;
+    UniqueFd connection;
     EventLoop::WatchId watch = 0;
     PeerCredentials credentials;
-    shm::Nanoseconds deadline_ns = 0;
+    Nanoseconds deadline_ns = 0;
   };
   static constexpr size_t kMostVisitors = 64;
   // A device presents its ticket as soon as it has connected.

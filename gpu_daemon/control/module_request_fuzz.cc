@@ -9,10 +9,10 @@
 
 #include <array>
 
+#include "base/testing/fuzz_input.h"
 #include "gpu_daemon/control/module_request.h"
 #include "gpu_daemon/launch/argument_plan.h"
 #include "gpu_daemon/launch/user_kernel.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::gpud {
 namespace {

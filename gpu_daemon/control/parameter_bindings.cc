@@ -6,10 +6,10 @@
 #include <limits>
 #include <string>
 
+#include "base/edit_distance.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/names.h"
-#include "kernels/near_miss.h"
 
 namespace carillon::gpud {
 namespace {

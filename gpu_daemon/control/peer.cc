@@ -94,10 +94,10 @@ absl::Status CheckUser(uid_t peer, uid_t own) {
       reason::kUnknownPeer);
 }
 
-absl::StatusOr<shm::UniqueFd> PidfdOf(int connection, pid_t pid) {
+absl::StatusOr<UniqueFd> PidfdOf(int connection, pid_t pid) {
   int raw = -1;
   socklen_t size = sizeof(raw);
-  shm::UniqueFd pidfd;
+  UniqueFd pidfd;
   if (getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &raw, &size) == 0) {
     pidfd.reset(raw);
   } else if (errno == EMFILE || errno == ENFILE) {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -21,7 +21,7 @@ struct Peer {
   uid_t uid = 0;
   // Readable once the process is dead. As long as it is not, no other process
   // has this pid.
-  shm::UniqueFd pidfd;
+  UniqueFd pidfd;
 
   bool alive() const;
 };
@@ -40,7 +40,7 @@ absl::Status CheckUser(uid_t peer, uid_t own);
 // A pidfd of the process that connected: SO_PEERPIDFD (Linux 6.5), else
 // pidfd_open with a second look at the start time, so that a recycled pid is
 // not taken for it. Errors: Unavailable when the process is gone.
-absl::StatusOr<shm::UniqueFd> PidfdOf(int connection, pid_t pid);
+absl::StatusOr<UniqueFd> PidfdOf(int connection, pid_t pid);
 
 // The processes that are connected to the control socket, by process and by
 // connection. Thread safe.

@@ -17,14 +17,14 @@ namespace carillon::gpud {
 namespace {
 
 struct Pair {
-  shm::UniqueFd ours;
-  shm::UniqueFd theirs;
+  UniqueFd ours;
+  UniqueFd theirs;
 };
 
 Pair MakePair() {
   int ends[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  return {shm::UniqueFd(ends[0]), shm::UniqueFd(ends[1])};
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 // A child process that made the socket pair whose one end the test holds: for
@@ -75,7 +75,7 @@ class Child {
     sendmsg(channel, &message, 0);
     while (true) pause();
   }
-  static shm::UniqueFd Receive(int channel) {
+  static UniqueFd Receive(int channel) {
     char byte = 0;
     iovec payload{.iov_base = &byte, .iov_len = 1};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -85,12 +85,12 @@ class Child {
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
     EXPECT_EQ(recvmsg(channel, &message, MSG_CMSG_CLOEXEC), 1);
-    return shm::UniqueFd(
+    return UniqueFd(
         *reinterpret_cast<int*>(CMSG_DATA(CMSG_FIRSTHDR(&message))));
   }
 
   pid_t pid_ = -1;
-  shm::UniqueFd connection_;
+  UniqueFd connection_;
 };
 
 TEST(CheckUser, LetsInTheOwnUserAndRootOnly) {

@@ -1,15 +1,16 @@
 #include "gpu_daemon/control/refusal_log.h"
 
+#include "base/clock.h"
 #include "fmt/format.h"
 
 namespace carillon::gpud {
 namespace {
 
-constexpr shm::Nanoseconds kSecondNs = 1'000'000'000;
+constexpr Nanoseconds kSecondNs = 1'000'000'000;
 
 }  // namespace
 
-void RefusalLog::Warn(const std::string& line, shm::Nanoseconds now) {
+void RefusalLog::Warn(const std::string& line, Nanoseconds now) {
   Tick(now);
   if (written_ == 0) second_began_ns_ = now;
   if (written_ < kMostASecond) {
@@ -21,7 +22,7 @@ void RefusalLog::Warn(const std::string& line, shm::Nanoseconds now) {
   last_ = line;
 }
 
-void RefusalLog::Tick(shm::Nanoseconds now) {
+void RefusalLog::Tick(Nanoseconds now) {
   if (written_ == 0 || now < second_began_ns_ + kSecondNs) return;
   written_ = 0;
   if (left_out_ == 0) return;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {
@@ -21,13 +22,13 @@ class RefusalLog {
   explicit RefusalLog(std::function<void(const std::string&)> write)
       : write_(std::move(write)) {}
 
-  void Warn(const std::string& line, shm::Nanoseconds now);
+  void Warn(const std::string& line, Nanoseconds now);
   // Tells of what was left out once its second has passed.
-  void Tick(shm::Nanoseconds now);
+  void Tick(Nanoseconds now);
 
  private:
   const std::function<void(const std::string&)> write_;
-  shm::Nanoseconds second_began_ns_ = 0;
+  Nanoseconds second_began_ns_ = 0;
   uint32_t written_ = 0;   // in this second
   uint64_t left_out_ = 0;  // in this second
   std::string last_;       // of those left out

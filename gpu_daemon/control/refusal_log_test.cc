@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr shm::Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kSecond = 1'000'000'000;
 
 class RefusalLogTest : public ::testing::Test {
  protected:

@@ -6,9 +6,9 @@
 
 #include <string_view>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/roles.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -55,10 +55,10 @@ grpc::Status RoleGate::Process(const InputMetadata& metadata,
 void RoleGate::Tell(const std::string& line) {
   std::lock_guard lock(mutex_);
   if (told_.size() < kMostTold && !told_.insert(line).second) return;
-  refusals_.Warn(line, shm::NowNs());
+  refusals_.Warn(line, NowNs());
 }
 
-void RoleGate::Tick(shm::Nanoseconds now) {
+void RoleGate::Tick(Nanoseconds now) {
   std::lock_guard lock(mutex_);
   refusals_.Tick(now);
 }

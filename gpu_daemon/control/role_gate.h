@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "base/clock.h"
 #include "gpu_daemon/control/refusal_log.h"
 #include "shm/types.h"
 
@@ -35,7 +36,7 @@ class RoleGate final : public grpc::AuthMetadataProcessor {
   // Calls refused so far.
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
   // Tells the log of refusals that it has not told yet.
-  void Tick(shm::Nanoseconds now);
+  void Tick(Nanoseconds now);
 
  private:
   void Tell(const std::string& line);

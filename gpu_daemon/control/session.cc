@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/names.h"
 #include "gpu_daemon/launch/refusal.h"
-#include "shm/clock.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
 #include "shm/load_shared.h"
@@ -112,7 +112,7 @@ absl::Status Session::CheckOpen() const {
   return absl::OkStatus();
 }
 
-absl::Status Session::HandOver(shm::UniqueFd&& connection,
+absl::Status Session::HandOver(UniqueFd&& connection,
                                std::function<void()> on_readable) {
   std::lock_guard lock(mutex_);
   if (state_ != SessionState::kAttaching) {
@@ -471,12 +471,12 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
   return *result;
 }
 
-shm::Nanoseconds Session::SilentFor(shm::Nanoseconds now) const {
+Nanoseconds Session::SilentFor(Nanoseconds now) const {
   std::lock_guard lock(mutex_);
   return now - std::min(heard_ns_, now);
 }
 
-void Session::Tick(shm::Nanoseconds now, bool was_away) {
+void Session::Tick(Nanoseconds now, bool was_away) {
   std::lock_guard lock(mutex_);
   if (state_ == SessionState::kClosing) return;
   if (!faults::At(faults::Point::kGpudLease, {.device = identity_.name})) {
@@ -499,7 +499,7 @@ void Session::Tick(shm::Nanoseconds now, bool was_away) {
 uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
   RegistrationMap registrations;
   std::map<uint32_t, std::shared_ptr<Buffer>> buffers;
-  shm::UniqueFd connection;
+  UniqueFd connection;
   {
     std::lock_guard lock(mutex_);
     if (state_ == SessionState::kClosing) return 0;

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "gpu_daemon/control/background_launch.h"
 #include "gpu_daemon/control/daemon.h"
 #include "gpu_daemon/control/device_space.h"
@@ -28,7 +30,6 @@
 #include "proto/events.pb.h"
 #include "shm/layout.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -49,7 +50,7 @@ class Session {
     std::shared_ptr<const Peer> owner;
     std::vector<std::string> counter_names;
     std::vector<std::string> histogram_names;
-    shm::Nanoseconds attached_ns = 0;
+    Nanoseconds attached_ns = 0;
   };
 
   Session(Identity identity, std::shared_ptr<DeviceSpace> space,
@@ -71,7 +72,7 @@ class Session {
   // `on_readable` runs on the main loop when it has something to say. Errors:
   // FailedPrecondition (not attaching), Unavailable (the device is gone
   // already).
-  absl::Status HandOver(shm::UniqueFd&& connection,
+  absl::Status HandOver(UniqueFd&& connection,
                         std::function<void()> on_readable);
   // What has come over that connection, on which a device has nothing to say.
   enum class ConnectionNews { kNone, kEndOfFile, kData };
@@ -103,9 +104,9 @@ class Session {
   // Every few hundred milliseconds: gpud's sign of life for the device, a look
   // for the device's, and telemetry.
   // `was_away`: gpud has not looked for long, which counts as a sign of life.
-  void Tick(shm::Nanoseconds now, bool was_away);
+  void Tick(Nanoseconds now, bool was_away);
   // Since the last look that found a new sign of life.
-  shm::Nanoseconds SilentFor(shm::Nanoseconds now) const;
+  Nanoseconds SilentFor(Nanoseconds now) const;
 
   // Ends it: no further launch, everything unfinished is aborted with `why`,
   // the device is told `close`, all that it had is freed. Returns how many
@@ -137,14 +138,14 @@ class Session {
   mutable std::mutex mutex_;
   SessionState state_ = SessionState::kAttaching;
   std::string note_;
-  shm::UniqueFd connection_;
+  UniqueFd connection_;
   std::optional<EventLoop::WatchId> connection_watch_;
   uint32_t next_buffer_id_ = 1;
   std::map<uint32_t, std::shared_ptr<Buffer>> buffers_;
   RegistrationMap registrations_;  // by event id
   std::vector<std::weak_ptr<BackgroundLaunch>> launches_;
   uint64_t heartbeat_ = 0;  // the device's, as last seen
-  shm::Nanoseconds heard_ns_;
+  Nanoseconds heard_ns_;
 };
 
 }  // namespace carillon::gpud

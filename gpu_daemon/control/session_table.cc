@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/names.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -165,7 +165,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
                                           request.counter_names().end()},
                         .histogram_names = {request.histogram_names().begin(),
                                             request.histogram_names().end()},
-                        .attached_ns = shm::NowNs()},
+                        .attached_ns = NowNs()},
       *std::move(space), daemon_);
 }
 
@@ -196,8 +196,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     Unreserve(request.name());
     return session.status();
   }
-  auto ticket =
-      tickets_->Issue(device_id, {caller->pid, caller->uid}, shm::NowNs());
+  auto ticket = tickets_->Issue(device_id, {caller->pid, caller->uid}, NowNs());
   if (!ticket.ok()) {
     Unreserve(request.name());
     return ticket.status();
@@ -316,13 +315,13 @@ void SessionTable::EndDevice(const DeviceMemory* memory, Ending ending,
   }
 }
 
-void SessionTable::Tick(shm::Nanoseconds now, shm::Nanoseconds lease_ns) {
+void SessionTable::Tick(Nanoseconds now, Nanoseconds lease_ns) {
   // Who was stopped itself has not looked, and holds it against nobody.
   const bool was_away = now > last_tick_ns_ + kLongestTickNs;
   last_tick_ns_ = now;
   for (const auto& session : All()) {
     session->Tick(now, was_away);
-    const shm::Nanoseconds silent_ns = session->SilentFor(now);
+    const Nanoseconds silent_ns = session->SilentFor(now);
     if (lease_ns == 0 || silent_ns <= lease_ns ||
         session->state() == SessionState::kAttaching) {
       continue;

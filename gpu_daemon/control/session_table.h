@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "gpu_daemon/control/daemon.h"
 #include "gpu_daemon/control/peer.h"
 #include "gpu_daemon/control/session.h"
@@ -73,7 +74,7 @@ class SessionTable {
   // Lets every session look after its device, and ends those whose device has
   // been silent for longer than `lease_ns` (0: however long). To be called every
   // few hundred milliseconds by one thread.
-  void Tick(shm::Nanoseconds now, shm::Nanoseconds lease_ns);
+  void Tick(Nanoseconds now, Nanoseconds lease_ns);
   // Ends the sessions of a process that is dead.
   void PeerDied(const Peer& peer);
   // Refuses Attach from now on and ends everything.
@@ -86,7 +87,7 @@ class SessionTable {
   };
   static constexpr size_t kRememberedEndings = 64;
   // Between two ticks of a gpud that runs.
-  static constexpr shm::Nanoseconds kLongestTickNs = 1'000'000'000;
+  static constexpr Nanoseconds kLongestTickNs = 1'000'000'000;
 
   absl::Status Reserve(const std::string& name, pid_t pid);
   void Unreserve(const std::string& name);
@@ -97,7 +98,7 @@ class SessionTable {
   Daemon* const daemon_;
   TicketOffice* const tickets_;
 
-  shm::Nanoseconds last_tick_ns_ = 0;  // of the thread that ticks
+  Nanoseconds last_tick_ns_ = 0;  // of the thread that ticks
   mutable std::mutex mutex_;
   bool shutting_down_ = false;
   uint32_t next_device_id_ = 1;

@@ -12,10 +12,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/host_port.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/accept.h"
-#include "proto/host_port.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -96,8 +96,8 @@ absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Open(
         fmt::format("--listen: {}", std::string(wanted.status().message())));
   }
   Address where = ToAddress(*wanted);
-  shm::UniqueFd listener(socket(where.storage.ss_family,
-                                SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd listener(socket(where.storage.ss_family,
+                           SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // For the next gpud, while connections of this one linger.
   if (listener) Set(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (!listener || bind(listener.get(), where.any(), where.size) != 0 ||
@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Open(
   return door;
 }
 
-TcpDoor::TcpDoor(shm::UniqueFd listener, std::string address, EventLoop* loop,
+TcpDoor::TcpDoor(UniqueFd listener, std::string address, EventLoop* loop,
                  OnConnection on_connection)
     : listener_(std::move(listener)),
       reserve_(OpenReserve()),
@@ -136,13 +136,13 @@ void TcpDoor::Close() {
 }
 
 void TcpDoor::Accept() {
-  shm::UniqueFd connection = AcceptConnection(listener_.get(), &reserve_);
+  UniqueFd connection = AcceptConnection(listener_.get(), &reserve_);
   if (!connection) return;
   if (auto status = Admit(connection.get()); !status.ok()) {
     refused_.fetch_add(1, std::memory_order_relaxed);
     refusals_.Warn(
         fmt::format("connection refused: {}", std::string(status.message())),
-        shm::NowNs());
+        NowNs());
     return;
   }
   Set(connection.get(), IPPROTO_TCP, TCP_NODELAY, 1);

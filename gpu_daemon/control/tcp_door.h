@@ -15,10 +15,11 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "gpu_daemon/control/event_loop.h"
 #include "gpu_daemon/control/refusal_log.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -53,7 +54,7 @@ class TcpDoor {
 
   // These two: the loop's thread, or when it does not run. Tells the log of
   // refusals that it has not told yet; closes the listening socket.
-  void Tick(shm::Nanoseconds now) { refusals_.Tick(now); }
+  void Tick(Nanoseconds now) { refusals_.Tick(now); }
   void Close();
 
  private:
@@ -64,14 +65,14 @@ class TcpDoor {
     ino_t inode = 0;
   };
 
-  TcpDoor(shm::UniqueFd listener, std::string address, EventLoop* loop,
+  TcpDoor(UniqueFd listener, std::string address, EventLoop* loop,
           OnConnection on_connection);
   void Accept();
   absl::Status Admit(int connection);
   void ForgetClosed();  // lock held
 
-  shm::UniqueFd listener_;
-  shm::UniqueFd reserve_;
+  UniqueFd listener_;
+  UniqueFd reserve_;
   const std::string address_;
   EventLoop* const loop_;
   const OnConnection on_connection_;

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/host_port.h"
 #include "proto/admin.grpc.pb.h"
-#include "proto/host_port.h"
 
 namespace carillon::gpud {
 namespace {
@@ -41,8 +41,8 @@ class TcpDoorTest : public testing::Test {
     thread_ = std::thread([this] { loop_->Run(); });
     return true;
   }
-  shm::UniqueFd Connect(const char* from) {
-    shm::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd Connect(const char* from) {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in own{};
     own.sin_family = AF_INET;
     inet_pton(AF_INET, from, &own.sin_addr);
@@ -57,7 +57,7 @@ class TcpDoorTest : public testing::Test {
     return fd;
   }
   // Whether the other end closed it, within `ms`.
-  static bool Closed(const shm::UniqueFd& fd, int ms) {
+  static bool Closed(const UniqueFd& fd, int ms) {
     pollfd look{.fd = fd.get(), .events = POLLIN, .revents = 0};
     char byte;
     return poll(&look, 1, ms) == 1 && read(fd.get(), &byte, 1) <= 0;
@@ -73,12 +73,12 @@ TEST_F(TcpDoorTest, AnAddressHasOnlySoManyConnectionsAndOthersGetIn) {
   ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
     accepted_.push_back(connection);
   }));
-  std::vector<shm::UniqueFd> greedy;
+  std::vector<UniqueFd> greedy;
   for (size_t i = 0; i <= TcpDoor::kMostOfAnAddress; ++i) {
     greedy.push_back(Connect("127.0.0.2"));
   }
   EXPECT_TRUE(Closed(greedy.back(), 20'000));
-  const shm::UniqueFd other = Connect("127.0.0.3");
+  const UniqueFd other = Connect("127.0.0.3");
   EXPECT_FALSE(Closed(other, 50));
   EXPECT_EQ(door_->connections(), TcpDoor::kMostOfAnAddress + 1);
   EXPECT_EQ(door_->refused(), 1u);
@@ -88,7 +88,7 @@ TEST_F(TcpDoorTest, AllTogetherHaveOnlySoMany) {
   ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
     accepted_.push_back(connection);
   }));
-  std::vector<shm::UniqueFd> crowd;
+  std::vector<UniqueFd> crowd;
   for (size_t i = 0; i < TcpDoor::kMostConnections; ++i) {
     const std::string from =
         "127.0.1." + std::to_string(1 + i / TcpDoor::kMostOfAnAddress);

@@ -18,14 +18,15 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/host_port.h"
+#include "base/testing/test_ca.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/roles.h"
 #include "gpu_daemon/control/test_testbed.h"
 #include "proto/faults.grpc.pb.h"
-#include "proto/host_port.h"
-#include "proto/test_ca.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -96,8 +97,8 @@ bool RefusedByRole(const grpc::Status& status) {
 }
 
 // A connection of bytes.
-shm::UniqueFd Connect(TestTestbed& testbed, const std::string& bytes) {
-  shm::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+UniqueFd Connect(TestTestbed& testbed, const std::string& bytes) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in there{};
   there.sin_family = AF_INET;
   there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -110,7 +111,7 @@ shm::UniqueFd Connect(TestTestbed& testbed, const std::string& bytes) {
 }
 
 // Whether gpud ends it within 20 s.
-bool Ended(const shm::UniqueFd& fd) {
+bool Ended(const UniqueFd& fd) {
   pollfd look{.fd = fd.get(), .events = POLLIN, .revents = 0};
   char bytes[512];
   while (poll(&look, 1, 20'000) == 1) {
@@ -284,7 +285,7 @@ TEST_F(TcpTest, GarbageEndsItsConnectionAndNothingElse) {
         // A record of 16 KiB that is no handshake, and one of a newer TLS.
         std::string("\x16\x03\x01\x40\x00", 5) + std::string(16'384, '\x01'),
         std::string("\x16\x09\x09\x00\x05hello", 10)}) {
-    const shm::UniqueFd fd = Connect(testbed, bytes);
+    const UniqueFd fd = Connect(testbed, bytes);
     EXPECT_TRUE(Ended(fd)) << bytes.substr(0, 10);
     EXPECT_TRUE(GetStatus(channel).ok());
   }
@@ -295,7 +296,7 @@ TEST_F(TcpTest, ConnectionsThatSayNothingEndAndOthersAreServedMeanwhile) {
   TestTestbed testbed(Listening());
   const auto channel = Channel(testbed, ca_.IssueRole("viewer"));
   ASSERT_TRUE(GetStatus(channel).ok());
-  std::vector<shm::UniqueFd> silent;
+  std::vector<UniqueFd> silent;
   for (int i = 0; i < 20; ++i) {
     // Some say hello, in part.
     silent.push_back(Connect(
@@ -303,7 +304,7 @@ TEST_F(TcpTest, ConnectionsThatSayNothingEndAndOthersAreServedMeanwhile) {
   }
   EXPECT_TRUE(GetStatus(channel).ok());
   EXPECT_TRUE(GetStatus(Channel(testbed, ca_.IssueRole("operator"))).ok());
-  for (const shm::UniqueFd& fd : silent) EXPECT_TRUE(Ended(fd));
+  for (const UniqueFd& fd : silent) EXPECT_TRUE(Ended(fd));
   EXPECT_TRUE(GetStatus(channel).ok());
 }
 
@@ -346,7 +347,7 @@ TEST_F(TcpTest, NoSessionIsMadeOrUsedOverTcp) {
                 .reason,
             reason::kNotLocal);
   EXPECT_EQ(testbed.Status().devices(), 1u);
-  ring.Commit(nullptr, shm::NowNs());
+  ring.Commit(nullptr, NowNs());
   ring.Ring();
   EXPECT_TRUE(TestDevice::Await(ring).has_value());
 }
@@ -379,7 +380,7 @@ TEST_F(TcpTest, GpudEndsInOrderWithConnectionsOpen) {
   auto stream = stub->Watch(context.get(), v1::WatchRequest());
   v1::TelemetryEvent event;
   ASSERT_TRUE(stream->Read(&event));
-  const shm::UniqueFd silent = Connect(*testbed, "");
+  const UniqueFd silent = Connect(*testbed, "");
   testbed->Stop();
   EXPECT_TRUE(Ended(silent));
   bool told = false;

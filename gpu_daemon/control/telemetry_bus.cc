@@ -10,10 +10,10 @@
 #include <utility>
 #include <zmq.hpp>
 
+#include "base/clock.h"
+#include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/unix_listener.h"
-#include "proto/testbed_paths.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -103,7 +103,7 @@ TelemetryBus::Watcher::Outcome TelemetryBus::Watcher::Next(
   return closed_ ? Outcome::kClosed : Outcome::kTimedOut;
 }
 
-shm::Nanoseconds TelemetryBus::Watcher::overflowed_ns() const {
+Nanoseconds TelemetryBus::Watcher::overflowed_ns() const {
   std::lock_guard lock(mutex_);
   return overflowed_ns_;
 }
@@ -155,7 +155,7 @@ void TelemetryBus::Publish(v1::TelemetryEvent event) {
     if (watcher->queue_.size() < options_.watcher_capacity) {
       watcher->queue_.push_back(shared);
     } else {
-      watcher->overflowed_ns_ = shm::NowNs();
+      watcher->overflowed_ns_ = NowNs();
     }
     watcher->changed_.notify_one();
     return watcher->overflowed_ns_ != 0;

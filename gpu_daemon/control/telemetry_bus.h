@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "proto/telemetry.pb.h"
 #include "shm/types.h"
 
@@ -47,7 +48,7 @@ class TelemetryBus {
     // The number of the last message before the first that Next() gives.
     uint64_t start_number() const { return start_number_; }
     // When a message did not fit; 0 as long as all did.
-    shm::Nanoseconds overflowed_ns() const;
+    Nanoseconds overflowed_ns() const;
 
    private:
     friend class TelemetryBus;
@@ -55,7 +56,7 @@ class TelemetryBus {
     std::condition_variable changed_;
     std::deque<std::shared_ptr<const v1::TelemetryEvent>> queue_;
     uint64_t start_number_ = 0;
-    shm::Nanoseconds overflowed_ns_ = 0;
+    Nanoseconds overflowed_ns_ = 0;
     bool closed_ = false;
   };
 

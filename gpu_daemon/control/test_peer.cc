@@ -30,7 +30,7 @@ TestPeer::TestPeer(const std::string& mode, const std::string& directory,
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
   output_.reset(ends[0]);
-  const shm::UniqueFd theirs(ends[1]);
+  const UniqueFd theirs(ends[1]);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDOUT_FILENO);

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -25,7 +25,7 @@ class TestPeer {
 
  private:
   pid_t pid_ = -1;
-  shm::UniqueFd output_;
+  UniqueFd output_;
 };
 
 }  // namespace carillon::gpud

@@ -13,12 +13,12 @@
 #include <string>
 #include <thread>
 
+#include "base/testbed_paths.h"
 #include "gpu_daemon/control/control_plane.h"
 #include "gpu_daemon/control/test_directory.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
-#include "proto/testbed_paths.h"
 #include "shm/aperture.h"
 #include "shm/device_ring.h"
 #include "shm/handover.h"

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 
 namespace carillon::gpud {
@@ -21,7 +22,7 @@ absl::StatusOr<shm::Ticket> RandomTicket() {
 
 absl::StatusOr<shm::Ticket> TicketOffice::Issue(uint32_t device_id,
                                                 const PeerCredentials& owner,
-                                                shm::Nanoseconds now) {
+                                                Nanoseconds now) {
   auto ticket = RandomTicket();
   if (!ticket.ok()) return ticket.status();
   std::lock_guard lock(mutex_);
@@ -34,7 +35,7 @@ absl::StatusOr<shm::Ticket> TicketOffice::Issue(uint32_t device_id,
 
 absl::StatusOr<uint32_t> TicketOffice::Redeem(const shm::Ticket& ticket,
                                               const PeerCredentials& bearer,
-                                              shm::Nanoseconds now) {
+                                              Nanoseconds now) {
   std::lock_guard lock(mutex_);
   const auto found = tickets_.find(ticket);
   if (found == tickets_.end()) {
@@ -64,7 +65,7 @@ absl::StatusOr<uint32_t> TicketOffice::Redeem(const shm::Ticket& ticket,
   return entry.device_id;
 }
 
-std::vector<uint32_t> TicketOffice::TakeExpired(shm::Nanoseconds now) {
+std::vector<uint32_t> TicketOffice::TakeExpired(Nanoseconds now) {
   std::vector<uint32_t> expired;
   std::lock_guard lock(mutex_);
   for (auto& [ticket, entry] : tickets_) {

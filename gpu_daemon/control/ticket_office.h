@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "gpu_daemon/control/peer.h"
 #include "shm/handover.h"
 #include "shm/types.h"
@@ -20,28 +21,28 @@ namespace carillon::gpud {
 // Thread safe. Times are CLOCK_MONOTONIC.
 class TicketOffice {
  public:
-  static constexpr shm::Nanoseconds kValidNs = 5'000'000'000;
+  static constexpr Nanoseconds kValidNs = 5'000'000'000;
 
-  explicit TicketOffice(shm::Nanoseconds valid_ns = kValidNs)
+  explicit TicketOffice(Nanoseconds valid_ns = kValidNs)
       : valid_ns_(valid_ns) {}
-  shm::Nanoseconds valid_ns() const { return valid_ns_; }
+  Nanoseconds valid_ns() const { return valid_ns_; }
 
   // A fresh random ticket with which the process `owner` may fetch the
   // apertures of device `device_id` once, until now + valid_ns(). Errors:
   // Internal (no randomness).
   absl::StatusOr<shm::Ticket> Issue(uint32_t device_id,
                                     const PeerCredentials& owner,
-                                    shm::Nanoseconds now);
+                                    Nanoseconds now);
 
   // The device whose ticket this is; it is spent then. Errors, all
   // PermissionDenied: unknown, already used, expired, or issued to another
   // process (it stays good for that one).
   absl::StatusOr<uint32_t> Redeem(const shm::Ticket& ticket,
                                   const PeerCredentials& bearer,
-                                  shm::Nanoseconds now);
+                                  Nanoseconds now);
 
   // The devices whose tickets have expired unused since the last call.
-  std::vector<uint32_t> TakeExpired(shm::Nanoseconds now);
+  std::vector<uint32_t> TakeExpired(Nanoseconds now);
 
   // The device's session has ended: its ticket is worth nothing.
   void Revoke(uint32_t device_id);
@@ -51,14 +52,14 @@ class TicketOffice {
   struct Entry {
     uint32_t device_id = 0;
     PeerCredentials owner;
-    shm::Nanoseconds expires_ns = 0;
+    Nanoseconds expires_ns = 0;
     State state = State::kOpen;
   };
   // How long a spent ticket is remembered, for a better sentence when it comes
   // again.
-  static constexpr shm::Nanoseconds kRememberNs = 60'000'000'000;
+  static constexpr Nanoseconds kRememberNs = 60'000'000'000;
 
-  const shm::Nanoseconds valid_ns_;
+  const Nanoseconds valid_ns_;
   std::mutex mutex_;
   std::map<shm::Ticket, Entry> tickets_;
 };

@@ -10,8 +10,8 @@ namespace carillon::gpud {
 namespace {
 
 constexpr PeerCredentials kOwner{.pid = 100, .uid = 1000};
-constexpr shm::Nanoseconds kNow = 1'000'000'000;
-constexpr shm::Nanoseconds kLate = kNow + TicketOffice::kValidNs + 1;
+constexpr Nanoseconds kNow = 1'000'000'000;
+constexpr Nanoseconds kLate = kNow + TicketOffice::kValidNs + 1;
 
 void ExpectDenied(const absl::StatusOr<uint32_t>& redeemed,
                   const std::string& why) {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/accept.h"
-#include "proto/testbed_paths.h"
 
 namespace carillon::gpud {
 namespace {
@@ -42,8 +42,7 @@ absl::Status RemoveStaleSocket(const std::string& path, int type) {
     return absl::FailedPreconditionError(
         fmt::format("{} is in the way and is not a socket; remove it", path));
   }
-  const shm::UniqueFd probe(
-      socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const UniqueFd probe(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe) return SystemError("cannot make a socket to probe", path);
   const sockaddr_un address = AddressOf(path);
   // Only a refusal shows that nobody listens: EAGAIN, for one, is a full
@@ -100,7 +99,7 @@ UnixListener& UnixListener::operator=(UnixListener&& other) noexcept {
   return *this;
 }
 
-shm::UniqueFd UnixListener::Accept() {
+UniqueFd UnixListener::Accept() {
   return AcceptConnection(fd_.get(), &reserve_);
 }
 

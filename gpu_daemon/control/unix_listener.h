@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::gpud {
 
@@ -32,13 +32,13 @@ class UnixListener {
 
   int fd() const { return fd_.get(); }
   // As AcceptConnection().
-  shm::UniqueFd Accept();
+  UniqueFd Accept();
   void Close();
 
  private:
   std::string path_;
-  shm::UniqueFd fd_;
-  shm::UniqueFd reserve_;  // given up for a moment to refuse a connection
+  UniqueFd fd_;
+  UniqueFd reserve_;  // given up for a moment to refuse a connection
   dev_t device_ = 0;
   ino_t inode_ = 0;
 };

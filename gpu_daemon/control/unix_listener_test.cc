@@ -19,11 +19,11 @@
 namespace carillon::gpud {
 namespace {
 
-shm::UniqueFd Connect(const std::string& path, int type = SOCK_STREAM) {
+UniqueFd Connect(const std::string& path, int type = SOCK_STREAM) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  shm::UniqueFd fd(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  UniqueFd fd(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
               sizeof(address)) != 0) {
     fd.reset();
@@ -52,7 +52,7 @@ TEST_F(UnixListenerTest, TheSocketIsPrivateAndGoesWithItsListener) {
 
 TEST_F(UnixListenerTest, AStaleSocketIsReplaced) {
   // A listener that dies without cleaning up leaves its socket.
-  shm::UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));
+  UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
@@ -92,12 +92,12 @@ TEST_F(UnixListenerTest, APathTooLongForASocketIsNamed) {
 TEST_F(UnixListenerTest, WithoutDescriptorsConnectionsAreRefusedNotKept) {
   auto listener = UnixListener::Listen(path_, SOCK_STREAM);
   ASSERT_TRUE(listener.ok());
-  const shm::UniqueFd client = Connect(path_);
+  const UniqueFd client = Connect(path_);
   ASSERT_TRUE(client);
   rlimit saved;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &saved), 0);
-  std::vector<shm::UniqueFd> hoard;
-  for (shm::UniqueFd fd(dup(0)); fd; fd.reset(dup(0))) {
+  std::vector<UniqueFd> hoard;
+  for (UniqueFd fd(dup(0)); fd; fd.reset(dup(0))) {
     if (hoard.empty()) {
       rlimit low = saved;
       low.rlim_cur = static_cast<rlim_t>(fd.get()) + 8;

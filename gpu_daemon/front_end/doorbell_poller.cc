@@ -4,16 +4,16 @@
 #include <atomic>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/launch/checked_entry.h"
-#include "shm/clock.h"
 #include "shm/faults/point.h"
 
 namespace carillon::gpud {
 namespace {
 
+using NowNs;
 using shm::EventStatus;
-using shm::NowNs;
 using shm::Sequence;
 
 // Events of one kernel that are served before the others are looked at again.
@@ -132,7 +132,7 @@ void DoorbellPoller::Evict(std::shared_ptr<DeviceMemory> memory,
 
 void DoorbellPoller::Serve(const std::shared_ptr<EventKernel>& event,
                            uint32_t count) {
-  const shm::Nanoseconds seen_ns = options_.tracing ? NowNs() : 0;
+  const Nanoseconds seen_ns = options_.tracing ? NowNs() : 0;
   bool ended = false;
   for (uint32_t i = 0; i < count; ++i) {
     const Sequence sequence = event->TakeRing();
@@ -143,7 +143,7 @@ void DoorbellPoller::Serve(const std::shared_ptr<EventKernel>& event,
 }
 
 bool DoorbellPoller::LaunchOne(const std::shared_ptr<EventKernel>& event,
-                               Sequence sequence, shm::Nanoseconds seen_ns) {
+                               Sequence sequence, Nanoseconds seen_ns) {
   if (faults::AnyArmed(faults::Point::kGpudLaunch, faults::Point::kGpudKernel))
       [[unlikely]] {
     if (const auto end = PassLaunch(*event, sequence)) return *end;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "gpu_daemon/front_end/launcher.h"
 #include "gpu_daemon/launch/event_kernel.h"
 #include "gpu_daemon/launch/gpu_model.h"
@@ -59,7 +60,7 @@ class DoorbellPoller {
   void Serve(const std::shared_ptr<EventKernel>& event, uint32_t count);
   // True if the event has ended by now.
   bool LaunchOne(const std::shared_ptr<EventKernel>& event,
-                 shm::Sequence sequence, shm::Nanoseconds seen_ns);
+                 shm::Sequence sequence, Nanoseconds seen_ns);
   std::optional<bool> PassLaunch(EventKernel& event, shm::Sequence sequence);
   void Evict(std::shared_ptr<DeviceMemory> memory, std::string reason);
   void LetGo(EventKernel& event);

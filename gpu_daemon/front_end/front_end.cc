@@ -6,17 +6,17 @@
 #include <condition_variable>
 #include <utility>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {
 namespace {
 
-using shm::NowNs;
+using NowNs;
 
 // A spin that has lasted so long lets others run in between: with fewer cores
 // than processes it may be the device that waits for this core.
-constexpr shm::Nanoseconds kYieldAfterNs = 2'000;
+constexpr Nanoseconds kYieldAfterNs = 2'000;
 
 }  // namespace
 
@@ -134,7 +134,7 @@ void FrontEnd::Run() {
     shm::CpuRelax();
     // A look costs less than the clock: read it now and then.
     if (++idle_polls_ % 32 != 0) continue;
-    const shm::Nanoseconds now = NowNs();
+    const Nanoseconds now = NowNs();
     if (idle_since_ns_ == 0) idle_since_ns_ = now;
     const bool may_sleep = !launcher_->must_poll();
     if (may_sleep && now - idle_since_ns_ >= spin_.budget()) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "gpu_daemon/front_end/doorbell_poller.h"
 #include "gpu_daemon/front_end/launcher.h"
 #include "gpu_daemon/launch/event_kernel.h"
@@ -32,7 +33,7 @@ class FrontEnd : public LaunchPath {
     GpuModel gpu;
     bool tracing = false;
     // Longest spin for a doorbell before sleeping; the spin adapts below it.
-    shm::Nanoseconds max_spin_ns = 50'000;
+    Nanoseconds max_spin_ns = 50'000;
     // A sleeping front-end looks around this often whatever happens.
     std::chrono::milliseconds longest_sleep{500};
     OnViolation on_violation;
@@ -74,7 +75,7 @@ class FrontEnd : public LaunchPath {
   // The front-end's thread only.
   DoorbellPoller poller_;
   shm::SpinBudget spin_;
-  shm::Nanoseconds idle_since_ns_ = 0;
+  Nanoseconds idle_since_ns_ = 0;
   uint32_t idle_polls_ = 0;
 
   // Mailbox: calls for the front-end's thread. Closed by it, at its end: then

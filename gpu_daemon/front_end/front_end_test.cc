@@ -308,8 +308,8 @@ TEST_F(FrontEndTest,
 TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
   simt::KernelInfo kernel = kGateKernel;
   kernel.run_block = [](const simt::BlockLaunch& launch, const void* args) {
-    const shm::Nanoseconds start = shm::NowNs();
-    while (shm::NowNs() - start < 150'000) {
+    const Nanoseconds start = NowNs();
+    while (NowNs() - start < 150'000) {
     }
     kGateKernel.run_block(launch, args);
   };
@@ -429,7 +429,7 @@ TEST_F(FrontEndTest,
 TEST_F(FrontEndTest, TracedEventsCarryTheirLifeInOrder) {
   Restart("first_come", /*tracing=*/true);
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
-  event.ring->Commit(nullptr, shm::NowNs());
+  event.ring->Commit(nullptr, NowNs());
   event.ring->Ring();
   ASSERT_TRUE(device_.waiter->WaitUntil(
       [&] { return event.ring->Poll().has_value(); }, std::chrono::seconds(10),
@@ -447,9 +447,9 @@ TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   uint64_t sleeps = 0;
   for (int round = 0; round < 200; ++round) {
-    const shm::Nanoseconds start = shm::NowNs();
+    const Nanoseconds start = NowNs();
     while (front_end_->sleeps() == sleeps) {
-      ASSERT_LT(shm::NowNs() - start, 10'000'000'000) << "it never sleeps";
+      ASSERT_LT(NowNs() - start, 10'000'000'000) << "it never sleeps";
       std::this_thread::yield();
     }
     sleeps = front_end_->sleeps();

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "kernels/simt/completion_status.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -125,7 +125,7 @@ std::optional<DispatchedBlock> Kmu::NextBlock() {
         KernelLaunch* launch = waiting_[index];
         const auto sm = sms_.Place(launch->cost);
         if (!sm) continue;
-        if (launch->next_block == 0) launch->life.dispatched_ns = shm::NowNs();
+        if (launch->next_block == 0) launch->life.dispatched_ns = NowNs();
         const uint64_t block = launch->next_block++;
         if (!launch->is_event())
           background_blocks_.fetch_add(1, std::memory_order_relaxed);
@@ -174,7 +174,7 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
 }
 
 void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
-  launch->life.finished_ns = shm::NowNs();
+  launch->life.finished_ns = NowNs();
   if (!launch->on_end) {
     const bool traced = launch->life.seen_ns != 0;
     if (launch->event->Finish(launch->sequence,

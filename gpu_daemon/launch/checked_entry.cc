@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -48,7 +48,7 @@ EventStatus CheckHeader(const shm::EsqEntryHeader& header, Sequence sequence,
 }  // namespace
 
 shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
-                            shm::Nanoseconds seen_ns, const GpuModel& gpu,
+                            Nanoseconds seen_ns, const GpuModel& gpu,
                             CheckedEntry& checked) {
   const shm::RingLayout& layout = event.ring().layout();
   EntryCopy entry;
@@ -85,7 +85,7 @@ shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
   if (seen_ns != 0) {
     checked.life.rung_ns = header.rung_ns;
     checked.life.seen_ns = seen_ns;
-    checked.life.queued_ns = shm::NowNs();
+    checked.life.queued_ns = NowNs();
   }
   return EventStatus::kOk;
 }

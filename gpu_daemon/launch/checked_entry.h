@@ -3,6 +3,7 @@
 #ifndef CARILLON_GPU_DAEMON_LAUNCH_CHECKED_ENTRY_H_
 #define CARILLON_GPU_DAEMON_LAUNCH_CHECKED_ENTRY_H_
 
+#include "base/clock.h"
 #include "gpu_daemon/launch/argument_plan.h"
 #include "gpu_daemon/launch/event_kernel.h"
 #include "gpu_daemon/launch/gpu_model.h"
@@ -16,14 +17,14 @@ struct CheckedEntry {
   KernelMetadata kmd;  // as registered, or as the entry overrides it
   ArgumentBlock args;
   // By the device's clock; 0 where it does not say.
-  shm::Nanoseconds rung_ns = 0;
+  Nanoseconds rung_ns = 0;
   shm::EventLife life{};  // up to queued_ns; all 0 while tracing is off
 };
 
 // Copies the entry of `sequence` and fills `checked` in from the copy. kOk, or
 // why it is refused. `seen_ns`: when its doorbell was seen; 0: not traced.
 shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
-                            shm::Nanoseconds seen_ns, const GpuModel& gpu,
+                            Nanoseconds seen_ns, const GpuModel& gpu,
                             CheckedEntry& checked);
 
 }  // namespace carillon::gpud

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "shm/faults/point.h"
 
 namespace carillon::gpud {
@@ -333,7 +334,7 @@ void EventKernel::ResetStages() {
   }
 }
 
-void EventKernel::AddShortPathSample(shm::Nanoseconds duration) {
+void EventKernel::AddShortPathSample(Nanoseconds duration) {
   short_path_samples_[short_path_count_++ % short_path_samples_.size()] =
       duration;
   if (short_path_count_ >= short_path_samples_.size()) {

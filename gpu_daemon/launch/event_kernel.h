@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/launch/argument_plan.h"
 #include "gpu_daemon/launch/device_memory.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
@@ -198,7 +199,7 @@ class EventKernel {
     return launched() - ended_before() <= short_path_samples_.size() ||
            launched() % kSampleEvery == 1;
   }
-  void AddShortPathSample(shm::Nanoseconds duration);
+  void AddShortPathSample(Nanoseconds duration);
 
  private:
   // One event's end, for whoever brings it about. The state and the sequence are
@@ -236,7 +237,7 @@ class EventKernel {
 
   // A longer kernel would keep the other doorbells waiting: it goes to a
   // worker.
-  static constexpr shm::Nanoseconds kLongestShortPathNs = 100'000;
+  static constexpr Nanoseconds kLongestShortPathNs = 100'000;
   static constexpr uint64_t kSampleEvery = 16;
 
   void CompleteThroughFaults(shm::Sequence sequence, const Ending& ending);
@@ -274,11 +275,11 @@ class EventKernel {
   shm::FlightRecorder* recorder_ = nullptr;
 
   const uint32_t first_ring_;
-  std::array<shm::Nanoseconds, 4> short_path_samples_{};
+  std::array<Nanoseconds, 4> short_path_samples_{};
   uint32_t short_path_count_ = 0;
   // Writer: the front-end; readers: it, and whoever shows it. Relaxed: it
   // stands for itself.
-  std::atomic<shm::Nanoseconds> short_path_ns_{0};
+  std::atomic<Nanoseconds> short_path_ns_{0};
 
   // The last event that edgeScheduleEvent has named. Writer: the control plane;
   // reader: the front-end. Release, acquire: the entries that the device wrote

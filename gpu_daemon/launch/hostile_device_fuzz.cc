@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/fuzz_input.h"
 #include "gpu_daemon/launch/checked_entry.h"
 #include "gpu_daemon/launch/test_device.h"
 #include "kernels/registry.h"
 #include "shm/histogram.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::gpud {
 namespace {

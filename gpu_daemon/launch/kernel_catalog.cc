@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
+#include "base/edit_distance.h"
 #include "fmt/format.h"
-#include "kernels/near_miss.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpud {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/clock.h"
 #include "gpu_daemon/launch/argument_plan.h"
 #include "gpu_daemon/launch/event_kernel.h"
 #include "gpu_daemon/launch/gpu_model.h"
@@ -20,9 +21,9 @@ namespace carillon::gpud {
 struct LaunchResult {
   shm::EventState state = shm::EventState::kNone;
   uint32_t status = 0;
-  shm::Nanoseconds queued_ns = 0;
-  shm::Nanoseconds dispatched_ns = 0;  // 0: never
-  shm::Nanoseconds finished_ns = 0;
+  Nanoseconds queued_ns = 0;
+  Nanoseconds dispatched_ns = 0;  // 0: never
+  Nanoseconds finished_ns = 0;
 };
 
 // Made by the front-end or the control plane, then owned by the KMU until its

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <string>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "integration_tests/simulation/simulation.h"
-#include "shm/clock.h"
 #include "tools/ledger/checker.h"
 
 namespace carillon::simulation {
@@ -44,7 +44,7 @@ int Main(int argc, char** argv) {
   }
   int exit = 0;
   uint64_t events = 0;
-  shm::Nanoseconds said = shm::NowNs();
+  Nanoseconds said = NowNs();
   uint64_t last = seed;
   for (; last < seed + seeds && exit == 0; ++last) {
     const std::string recorders = directory + "/recorders";
@@ -66,8 +66,8 @@ int Main(int argc, char** argv) {
                  violation.sentence);
     }
     if (!outcome.ok()) exit = 6;
-    if (shm::NowNs() > said + 2'000'000'000) {
-      said = shm::NowNs();
+    if (NowNs() > said + 2'000'000'000) {
+      said = NowNs();
       fmt::print(stderr, "\r{} seeds, {} events", last + 1 - seed, events);
     }
   }

@@ -9,9 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
-#include "shm/clock.h"
 #include "shm/load_shared.h"
 #include "shm/ring_layout.h"
 
@@ -68,12 +69,12 @@ void SimulatedDevice::Open(SimulatedGpud& gpud) {
   int ends[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   connection_.reset(ends[0]);
-  const absl::Status handed = session_->HandOver(shm::UniqueFd(ends[1]), [] {});
+  const absl::Status handed = session_->HandOver(UniqueFd(ends[1]), [] {});
   EXPECT_TRUE(handed.ok()) << std::string(handed.message());
   const auto map = [&](const shm::Aperture& aperture, shm::RegionKind kind) {
-    return OrDie(shm::Aperture::Map(
-        shm::UniqueFd(fcntl(aperture.fd(), F_DUPFD_CLOEXEC, 0)), kind,
-        session_->identity().generation));
+    return OrDie(
+        shm::Aperture::Map(UniqueFd(fcntl(aperture.fd(), F_DUPFD_CLOEXEC, 0)),
+                           kind, session_->identity().generation));
   };
   auto submission =
       map(session_->memory().submission(), shm::RegionKind::kSubmission);
@@ -89,7 +90,7 @@ void SimulatedDevice::Open(SimulatedGpud& gpud) {
   submission_ = std::move(submission);
   completion_ = std::move(completion);
   recording_.records.push_back(
-      {.time_ns = shm::NowNs(),
+      {.time_ns = NowNs(),
        .sequence = gpud.pid(),
        .generation = session_->identity().generation.value(),
        .step = Step::kAttached});
@@ -179,7 +180,7 @@ shm::RingLayout SimulatedDevice::LayoutOf(
 
 void SimulatedDevice::Record(Step step, const Ring* ring, uint64_t sequence,
                              uint32_t status, EventState state) {
-  shm::FlightRecord record{.time_ns = shm::NowNs(),
+  shm::FlightRecord record{.time_ns = NowNs(),
                            .sequence = sequence,
                            .status = status,
                            .step = step,

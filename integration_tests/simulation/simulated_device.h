@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "gpu_daemon/control/peer.h"
 #include "gpu_daemon/control/session.h"
 #include "integration_tests/simulation/simulated_gpud.h"
@@ -85,7 +86,7 @@ class SimulatedDevice {
   const std::string name_;
   const std::shared_ptr<const gpud::Peer> peer_;
   std::shared_ptr<gpud::Session> session_;
-  shm::UniqueFd connection_;
+  UniqueFd connection_;
   shm::Aperture submission_;
   shm::Aperture completion_;
   std::vector<Placed> buffers_;

@@ -31,7 +31,7 @@ DeathWatch::DeathWatch(pid_t pid)
         while (poll(watched, 2, -1) < 0) {
         }
         if ((watched[0].revents & POLLIN) == 0) return;
-        told_ns_ = shm::NowNs();
+        told_ns_ = NowNs();
         Raise(done_.get());
       }) {}
 
@@ -40,8 +40,7 @@ DeathWatch::~DeathWatch() {
   thread_.join();
 }
 
-std::optional<shm::Nanoseconds> DeathWatch::Told(
-    std::chrono::milliseconds bound) {
+std::optional<Nanoseconds> DeathWatch::Told(std::chrono::milliseconds bound) {
   pollfd waiter{done_.get(), POLLIN, 0};
   if (poll(&waiter, 1, static_cast<int>(bound.count())) <= 0) {
     return std::nullopt;
@@ -49,7 +48,7 @@ std::optional<shm::Nanoseconds> DeathWatch::Told(
   return told_ns_;
 }
 
-std::optional<shm::Nanoseconds> BareWake() {
+std::optional<Nanoseconds> BareWake() {
   char name[] = "sleep";
   char forever[] = "infinity";
   char* const arguments[] = {name, forever, nullptr};
@@ -58,12 +57,12 @@ std::optional<shm::Nanoseconds> BareWake() {
                   environ) != 0) {
     return std::nullopt;
   }
-  std::optional<shm::Nanoseconds> told;
-  shm::Nanoseconds killed = 0;
+  std::optional<Nanoseconds> told;
+  Nanoseconds killed = 0;
   {
     DeathWatch watch(pid);
     (void)watch.Told(std::chrono::milliseconds(2));  // so that it sleeps
-    killed = shm::NowNs();
+    killed = NowNs();
     kill(pid, SIGKILL);
     told = watch.Told(std::chrono::seconds(10));
   }

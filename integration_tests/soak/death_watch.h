@@ -9,8 +9,8 @@
 #include <optional>
 #include <thread>
 
-#include "shm/clock.h"
-#include "shm/unique_fd.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 
 namespace carillon::soak {
 
@@ -25,20 +25,20 @@ class DeathWatch {
   pid_t pid() const { return pid_; }
   // When the thread was told; waits for that for at most `bound`. Nothing: it
   // was not.
-  std::optional<shm::Nanoseconds> Told(std::chrono::milliseconds bound);
+  std::optional<Nanoseconds> Told(std::chrono::milliseconds bound);
 
  private:
   const pid_t pid_;
-  const shm::UniqueFd pidfd_;
-  const shm::UniqueFd stop_;      // eventfd: ends the thread
-  const shm::UniqueFd done_;      // eventfd: the thread was told
-  shm::Nanoseconds told_ns_ = 0;  // the thread's, until done_
+  const UniqueFd pidfd_;
+  const UniqueFd stop_;      // eventfd: ends the thread
+  const UniqueFd done_;      // eventfd: the thread was told
+  Nanoseconds told_ns_ = 0;  // the thread's, until done_
   std::thread thread_;
 };
 
 // From a SIGKILL to a process of one thread until a DeathWatch is told of its
 // end: what the machine itself takes. Nothing: it cannot be started.
-std::optional<shm::Nanoseconds> BareWake();
+std::optional<Nanoseconds> BareWake();
 
 }  // namespace carillon::soak
 

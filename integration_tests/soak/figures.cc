@@ -7,9 +7,9 @@
 namespace carillon::soak {
 namespace {
 
+using Nanoseconds;
 using shm::FlightRecord;
 using shm::FlightRecording;
-using shm::Nanoseconds;
 using shm::Step;
 
 constexpr Nanoseconds kWindow = 100'000'000;

@@ -8,39 +8,39 @@
 #include <string>
 #include <vector>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "tools/ledger/story.h"
 
 namespace carillon::soak {
 
 struct Death {
   uint32_t pid = 0;
-  shm::Nanoseconds time_ns = 0;  // of the kill
+  Nanoseconds time_ns = 0;  // of the kill
 };
 
 // From a device's death until gpud had closed its session. Nothing: it had
 // none.
-std::optional<shm::Nanoseconds> UntilGpudClosed(ledger::Recordings recordings,
-                                                const Death& device);
+std::optional<Nanoseconds> UntilGpudClosed(ledger::Recordings recordings,
+                                           const Death& device);
 
 // From gpud's death until each device with a session knew of it.
-std::vector<shm::Nanoseconds> UntilDevicesKnew(ledger::Recordings recordings,
-                                               const Death& gpud);
+std::vector<Nanoseconds> UntilDevicesKnew(ledger::Recordings recordings,
+                                          const Death& gpud);
 
 // From gpud's death until another gpud gave a device a session.
-std::optional<shm::Nanoseconds> UntilFirstSession(ledger::Recordings recordings,
-                                                  const Death& gpud);
+std::optional<Nanoseconds> UntilFirstSession(ledger::Recordings recordings,
+                                             const Death& gpud);
 
 // From gpud's death until another gpud ended an event.
-std::optional<shm::Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
-                                              const Death& gpud);
+std::optional<Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
+                                         const Death& gpud);
 
 // From the death until the devices took events at 90 % of their median rate
 // before it, both over windows of 100 ms; those before are the last
 // `windows_before`. Nothing: not within the recordings.
-std::optional<shm::Nanoseconds> UntilFullRate(ledger::Recordings recordings,
-                                              const Death& death,
-                                              int windows_before);
+std::optional<Nanoseconds> UntilFullRate(ledger::Recordings recordings,
+                                         const Death& death,
+                                         int windows_before);
 
 // Numbers of one kind.
 struct Sample {

@@ -5,9 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/unique_fd.h"
 #include "integration_tests/soak/death_watch.h"
 #include "integration_tests/soak/holdings.h"
-#include "shm/unique_fd.h"
 #include "tools/ledger/test_story.h"
 
 namespace carillon::soak {
@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr shm::Nanoseconds kMs = 1'000'000;
+constexpr Nanoseconds kMs = 1'000'000;
 
 class FiguresTest : public ::testing::Test {
  protected:
@@ -28,8 +28,8 @@ class FiguresTest : public ::testing::Test {
         ring_(story_.Register(device_, 3)) {}
 
   // `events` a 10 ms, from `from` to `to`.
-  void LiveThrough(shm::Nanoseconds from, shm::Nanoseconds to, int events) {
-    for (shm::Nanoseconds time = from; time < to; time += 10 * kMs) {
+  void LiveThrough(Nanoseconds from, Nanoseconds to, int events) {
+    for (Nanoseconds time = from; time < to; time += 10 * kMs) {
       story_.now = time;
       for (int i = 0; i < events; ++i) story_.Live(ring_);
     }
@@ -84,7 +84,7 @@ TEST_F(FiguresTest, TheFirstSessionIsTheNextGpuds) {
 }
 
 TEST_F(FiguresTest, FullRateIsNineTenthsOfTheMedianBefore) {
-  constexpr shm::Nanoseconds kDeath = 1000 * kMs;
+  constexpr Nanoseconds kDeath = 1000 * kMs;
   LiveThrough(400 * kMs, kDeath, 10);
   const Death death{TestStory::kGpudPid, kDeath};
   EXPECT_EQ(UntilFullRate(story_.recordings, death, 6), std::nullopt);
@@ -123,7 +123,7 @@ TEST(TrendTest, ALeakOfOneAKillShowsAsAHundred) {
 
 TEST(HoldingsTest, ADescriptorMoreIsSeen) {
   const Holdings before = HoldingsOf(getpid());
-  const shm::UniqueFd one(dup(0));
+  const UniqueFd one(dup(0));
   ASSERT_TRUE(one);
   EXPECT_EQ(HoldingsOf(getpid()).descriptors, before.descriptors + 1);
   EXPECT_GT(before.threads, 0u);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/testbed_paths.h"
+#include "base/testbed_paths.h"
 
 namespace carillon::soak {
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "tools/ledger/story.h"
 
@@ -13,7 +14,7 @@ bool IsGpud(const shm::FlightRecording& recording) {
   return recording.name == "gpud";
 }
 
-void CountNew(const shm::FlightRecording& recording, shm::Nanoseconds since,
+void CountNew(const shm::FlightRecording& recording, Nanoseconds since,
               Segment* segment) {
   for (const shm::FlightRecord& record : recording.records) {
     if (record.time_ns < since) continue;

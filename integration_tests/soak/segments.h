@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "shm/flight_recorder.h"
 #include "tools/ledger/checker.h"
 
@@ -57,7 +58,7 @@ class Segments {
   using File = std::pair<std::string, uint32_t>;  // name, pid
   struct Seen {
     uint64_t written = 0;
-    shm::Nanoseconds read_ns = 0;
+    Nanoseconds read_ns = 0;
     bool ended = false;
   };
 

@@ -10,10 +10,10 @@
 #include <random>
 #include <utility>
 
+#include "base/clock.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/soak/death_watch.h"
-#include "shm/clock.h"
 #include "tools/bench/process_cpu.h"
 #include "tools/bench/quiet.h"
 #include "tools/cli/testbed/marks.h"
@@ -23,7 +23,7 @@
 namespace carillon::soak {
 namespace {
 
-using shm::Nanoseconds;
+using Nanoseconds;
 using std::chrono::milliseconds;
 using testing::Eventually;
 using testing::FaultTestbed;
@@ -78,7 +78,7 @@ uint64_t CounterOf(const v1::Device& device, const std::string& name) {
 
 // Until `end`, without looking at anything: a measured time.
 void PassUntil(Nanoseconds end) {
-  const Nanoseconds now = shm::NowNs();
+  const Nanoseconds now = NowNs();
   if (end <= now) return;
   const timespec time{
       .tv_sec = static_cast<time_t>((end - now) / 1'000'000'000),
@@ -341,13 +341,13 @@ std::string Run::WaitForAll() {
 }
 
 void Run::KeepUp() {
-  if (shm::NowNs() < read_ns_ + kKeepUp) return;
+  if (NowNs() < read_ns_ + kKeepUp) return;
   CountSegment(ReadSegment());
 }
 
 Segment Run::ReadSegment() {
   Segment segment = segments_.Read(lab_->paths().recorder_directory());
-  read_ns_ = shm::NowNs();
+  read_ns_ = NowNs();
   return segment;
 }
 
@@ -604,10 +604,10 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   if (options_.disturb) options_.disturb(*lab_);
   bench::ForeignMeter meter;
   meter.Start(CpuOfAll());
-  const Nanoseconds from = shm::NowNs();
+  const Nanoseconds from = NowNs();
   const uint64_t replies_from = lab_->Replies(kNeighbour);
   PassUntil(from + options_.before.count() * kMillisecond);
-  const Nanoseconds to = shm::NowNs();
+  const Nanoseconds to = NowNs();
   const uint64_t replies_to = lab_->Replies(kNeighbour);
   const double others = meter.Stop(CpuOfAll());
   const bool quiet = others <= kQuietShare;
@@ -631,7 +631,7 @@ bool Run::Round(uint32_t number, TargetResult* result) {
     return hung("the strike", not_struck);
   }
   const uint64_t replies_at = lab_->Replies(kNeighbour);
-  const Nanoseconds at = shm::NowNs();
+  const Nanoseconds at = NowNs();
   const auto strikes = lab_->board().Strikes();
   if (strikes.empty()) return hung("the strike", "the board has none");
   const Death death{strikes.back().pid, strikes.back().time_ns};
@@ -641,14 +641,14 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   if (const std::string missing = WaitForAll(); !missing.empty()) {
     return hung("its return", missing);
   }
-  const double served = Ms(shm::NowNs() - death.time_ns);
+  const double served = Ms(NowNs() - death.time_ns);
   result->served_ms.Add(served);
   const std::string slow =
       served < kSlowMs ? "" : ", the last was: " + last_missing_;
   const int times = target.role == kGpud ? 2 : 1;
   PassUntil(death.time_ns + times * options_.after.count() * kMillisecond);
   const uint64_t replies_after = lab_->Replies(kNeighbour);
-  const Nanoseconds after = shm::NowNs();
+  const Nanoseconds after = NowNs();
   if (target.role != kGpud) {
     const double without = static_cast<double>(replies_to - replies_from) *
                            1e9 / static_cast<double>(to - from);
@@ -737,7 +737,7 @@ void Run::End() {
 }
 
 void Run::All() {
-  const Nanoseconds began = shm::NowNs();
+  const Nanoseconds began = NowNs();
   const auto wanted = [&](std::string_view word) {
     return std::find(options_.only.begin(), options_.only.end(), word) !=
            options_.only.end();
@@ -772,7 +772,7 @@ void Run::All() {
     if (goes_on) End();
     lab_.reset();
   }
-  result_->seconds = Ms(shm::NowNs() - began) / 1000;
+  result_->seconds = Ms(NowNs() - began) / 1000;
 }
 
 }  // namespace

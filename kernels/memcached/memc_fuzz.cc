@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/testing/fuzz_input.h"
 #include "kernels/memcached/memc_test_util.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::kernels {
 namespace {

@@ -14,22 +14,22 @@
 #include <thread>
 #include <utility>
 
+#include "base/file_error.h"
 #include "fmt/format.h"
 #include "shm/faults/board_layout.h"
-#include "shm/file_error.h"
 #include "shm/waiting.h"
 
 namespace carillon::faults {
 namespace {
 
-using shm::NowNs;
+using NowNs;
 
 // The lock of those who change the board: a byte beyond those of the members.
 constexpr off_t kLockByte = kMostMembers;
 constexpr std::chrono::seconds kLockPatience{2};
 
 absl::Status SystemError(std::string_view what, const std::string& path) {
-  return shm::FileError(what, "board of faults", path);
+  return FileError(what, "board of faults", path);
 }
 
 struct flock LockOf(off_t byte, short type) {
@@ -191,8 +191,8 @@ T Load(T& word) {
   return std::atomic_ref<T>(word).load(std::memory_order_acquire);
 }
 
-bool IsSpent(const Fault& fault, uint64_t struck, shm::Nanoseconds injected,
-             shm::Nanoseconds now) {
+bool IsSpent(const Fault& fault, uint64_t struck, Nanoseconds injected,
+             Nanoseconds now) {
   if (fault.times != 0 && struck >= fault.times) return true;
   return fault.window_ns != 0 &&
          now > injected + fault.after_ns + fault.window_ns;
@@ -203,7 +203,7 @@ bool IsSpent(const Fault& fault, uint64_t struck, shm::Nanoseconds injected,
 absl::StatusOr<std::unique_ptr<Board>> Board::OpenFile(const std::string& path,
                                                        bool create) {
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0);
-  shm::UniqueFd fd(open(path.c_str(), flags, 0600));
+  UniqueFd fd(open(path.c_str(), flags, 0600));
   if (!fd) return SystemError("open", path);
   constexpr size_t kBytes = sizeof(BoardLayout);
   struct stat file {};
@@ -388,7 +388,7 @@ void Board::Announce(std::chrono::milliseconds patience) {
 
 std::vector<Injected> Board::List() const {
   std::vector<Injected> all;
-  const shm::Nanoseconds now = NowNs();
+  const Nanoseconds now = NowNs();
   for (FaultSlot& slot : layout_->faults) {
     const auto words = LoadWords(&slot.words);
     if (!words) continue;

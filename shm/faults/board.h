@@ -20,9 +20,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "shm/clock.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "shm/faults/fault.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::faults {
 
@@ -36,7 +36,7 @@ inline constexpr size_t kMostStrikes = 1024;
 struct Injected {
   uint32_t id = 0;  // never used twice on one board
   Fault fault;
-  shm::Nanoseconds injected_ns = 0;  // CLOCK_MONOTONIC
+  Nanoseconds injected_ns = 0;  // CLOCK_MONOTONIC
   uint64_t passages = 0;
   uint64_t struck = 0;
   // No passage will be struck any more: `times` is reached, or the window over.
@@ -45,7 +45,7 @@ struct Injected {
 
 // One time that a fault struck; noted before it takes effect.
 struct Strike {
-  shm::Nanoseconds time_ns = 0;
+  Nanoseconds time_ns = 0;
   uint32_t fault_id = 0;
   uint32_t pid = 0;
   uint64_t passage = 0;  // 0: at a time
@@ -98,7 +98,7 @@ class Board {
   friend class Member;
   class Lock;
 
-  Board(std::string path, shm::UniqueFd fd, void* memory)
+  Board(std::string path, UniqueFd fd, void* memory)
       : path_(std::move(path)),
         fd_(std::move(fd)),
         layout_(static_cast<BoardLayout*>(memory)) {}
@@ -110,7 +110,7 @@ class Board {
   void Announce(std::chrono::milliseconds patience);
 
   const std::string path_;
-  const shm::UniqueFd fd_;
+  const UniqueFd fd_;
   BoardLayout* const layout_;
   mutable std::mutex mutex_;  // with the lock on the file
 };

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "shm/faults/point.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::faults {
 namespace {
@@ -198,13 +198,13 @@ TEST_F(BoardTest, StrikesNotBeforeItsTimeAndNotAfterIt) {
   fault.after_ns = 20'000'000;
   fault.window_ns = 20'000'000;
   Inject(fault);
-  const shm::Nanoseconds begin = board_->List()[0].injected_ns;
-  shm::Nanoseconds first = 0;
-  shm::Nanoseconds last = 0;
-  while (shm::NowNs() < begin + 100'000'000) {
-    const shm::Nanoseconds before = shm::NowNs();
+  const Nanoseconds begin = board_->List()[0].injected_ns;
+  Nanoseconds first = 0;
+  Nanoseconds last = 0;
+  while (NowNs() < begin + 100'000'000) {
+    const Nanoseconds before = NowNs();
     if (!At(Point::kDeviceRing)) continue;
-    if (first == 0) first = shm::NowNs();
+    if (first == 0) first = NowNs();
     last = before;
   }
   EXPECT_GE(first, begin + 20'000'000);
@@ -309,9 +309,9 @@ TEST_F(BoardTest, DelaysTheThread) {
           .action = Action::kDelay,
           .duration_ns = 20'000'000,
           .jitter_ns = 5'000'000});
-  const shm::Nanoseconds begin = shm::NowNs();
+  const Nanoseconds begin = NowNs();
   EXPECT_FALSE(At(Point::kDeviceTake).has_value());
-  EXPECT_GE(shm::NowNs() - begin, 15'000'000u);
+  EXPECT_GE(NowNs() - begin, 15'000'000u);
 }
 
 TEST_F(BoardTest, LimitsBytes) {
@@ -321,9 +321,9 @@ TEST_F(BoardTest, LimitsBytes) {
           .times = 0,
           .action = Action::kLimit,
           .count = 1'000'000});
-  const shm::Nanoseconds begin = shm::NowNs();
+  const Nanoseconds begin = NowNs();
   for (int i = 0; i < 21; ++i) At(Point::kNicSend, {.bytes = 1000});
-  EXPECT_GE(shm::NowNs() - begin, 20'000'000u);
+  EXPECT_GE(NowNs() - begin, 20'000'000u);
 }
 
 TEST_F(BoardTest, Corrupts) {
@@ -498,7 +498,7 @@ TEST(Board, GarbageOnItStrikesNobodyAndBreaksNothing) {
       state = state * 1664525 + 1013904223;
       c = static_cast<char>(state >> 24);
     }
-    shm::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
     ASSERT_EQ(pwrite(fd.get(), garbage.data(), garbage.size(), 16),
               static_cast<ssize_t>(garbage.size()));
     auto member = Member::Join(path, "nic0");

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "shm/clock.h"
+#include "base/clock.h"
 
 namespace carillon::faults {
 
@@ -103,17 +103,17 @@ struct Fault {
   uint64_t every = 1;      // from there on: each, each second, ...
   double probability = 1;  // of each of these; its own stream of `seed`
   // Not before, and for how long from there; since the injection.
-  shm::Nanoseconds after_ns = 0;
-  shm::Nanoseconds window_ns = 0;  // 0: for ever
+  Nanoseconds after_ns = 0;
+  Nanoseconds window_ns = 0;  // 0: for ever
   // Without a point: from one to the next, when `times` is more than 1.
-  shm::Nanoseconds every_ns = 0;
+  Nanoseconds every_ns = 0;
   std::string after_fault;  // not before that one has struck
   uint64_t times = 1;       // 0: no limit
   uint64_t seed = 0;
   // What.
   Action action = Action::kKill;
-  shm::Nanoseconds duration_ns = 0;
-  shm::Nanoseconds jitter_ns = 0;
+  Nanoseconds duration_ns = 0;
+  Nanoseconds jitter_ns = 0;
   uint64_t count = 0;
   uint32_t code = 0;
   uint32_t offset = 0;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "shm/faults/board.h"
 #include "shm/faults/board_layout.h"
 #include "shm/faults/point.h"
@@ -19,8 +20,8 @@
 namespace carillon::faults {
 namespace {
 
-using shm::Nanoseconds;
-using shm::NowNs;
+using Nanoseconds;
+using NowNs;
 
 // SplitMix64: the n-th number of a stream.
 uint64_t Draw(uint64_t seed, uint64_t n) {

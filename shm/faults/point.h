@@ -17,6 +17,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/clock.h"
 #include "shm/faults/fault.h"
 
 namespace carillon::faults {
@@ -34,7 +35,7 @@ struct Struck {
   Action action = Action::kLose;
   uint64_t count = 0;
   uint32_t code = 0;
-  shm::Nanoseconds duration_ns = 0;
+  Nanoseconds duration_ns = 0;
   uint64_t random = 0;  // of the fault's own stream
   uint32_t offset = 0;
   uint8_t bytes_size = 0;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <ctime>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "sim/exec/lanes.h"
 

@@ -13,16 +13,16 @@
 #include <cerrno>  // program_invocation_name
 #include <cstring>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "tools/bench/process_cpu.h"
 
 namespace carillon::bench {
 namespace {
 
 struct Pipe {
-  shm::UniqueFd reader;
-  shm::UniqueFd writer;
+  UniqueFd reader;
+  UniqueFd writer;
 };
 
 absl::StatusOr<Pipe> MakePipe() {
@@ -31,7 +31,7 @@ absl::StatusOr<Pipe> MakePipe() {
     return absl::ResourceExhaustedError(
         fmt::format("pipe: {}", std::strerror(errno)));
   }
-  return Pipe{shm::UniqueFd(ends[0]), shm::UniqueFd(ends[1])};
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 // In the child, between fork and exec: returns the step that failed.
@@ -114,9 +114,9 @@ Child::~Child() {
   if (pid_ > 0) End(SIGKILL, {});
 }
 
-absl::StatusOr<bool> Child::ReadMore(shm::Nanoseconds deadline) {
+absl::StatusOr<bool> Child::ReadMore(Nanoseconds deadline) {
   while (true) {
-    const shm::Nanoseconds now = shm::NowNs();
+    const Nanoseconds now = NowNs();
     pollfd ready{from_.get(), POLLIN, 0};
     const int wait_ms =
         now >= deadline ? 0
@@ -133,8 +133,8 @@ absl::StatusOr<bool> Child::ReadMore(shm::Nanoseconds deadline) {
 }
 
 absl::StatusOr<std::string> Child::ReadLine(std::chrono::milliseconds timeout) {
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(timeout).count();
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(timeout).count();
   while (true) {
     if (const size_t end = unread_.find('\n'); end != std::string::npos) {
       std::string line = unread_.substr(0, end);
@@ -151,8 +151,8 @@ absl::StatusOr<std::string> Child::ReadLine(std::chrono::milliseconds timeout) {
 }
 
 absl::StatusOr<std::string> Child::ReadAll(std::chrono::milliseconds timeout) {
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(timeout).count();
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(timeout).count();
   while (true) {
     const auto more = ReadMore(deadline);
     if (!more.ok()) return more.status();
@@ -192,11 +192,11 @@ void Child::End(int signal, std::chrono::milliseconds grace) {
   if (pid_ <= 0) return;
   to_.reset();
   kill(pid_, signal);
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(grace).count();
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(grace).count();
   rusage usage{};
   while (wait4(pid_, nullptr, WNOHANG, &usage) == 0) {
-    if (shm::NowNs() >= deadline) kill(pid_, SIGKILL);
+    if (NowNs() >= deadline) kill(pid_, SIGKILL);
     usleep(500);
   }
   cpu_ns_ =

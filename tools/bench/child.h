@@ -13,8 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "shm/types.h"
-#include "shm/unique_fd.h"
 
 namespace carillon::bench {
 
@@ -67,11 +68,11 @@ class Child {
  private:
   Child() = default;
   // More of its output into unread_. False at the end of it.
-  absl::StatusOr<bool> ReadMore(shm::Nanoseconds deadline);
+  absl::StatusOr<bool> ReadMore(Nanoseconds deadline);
 
   pid_t pid_ = -1;
-  shm::UniqueFd to_;
-  shm::UniqueFd from_;
+  UniqueFd to_;
+  UniqueFd from_;
   std::string unread_;
   uint64_t cpu_ns_ = 0;
 };

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <thread>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "shm/waiting.h"
 
 namespace carillon::bench {
@@ -122,14 +122,14 @@ double PlacementProbeNs(int cpu_a, int cpu_b) {
     PinThisThread(cpu_a);
     uint32_t trip = 0;
     for (uint32_t burst = 0; burst < kBursts; ++burst) {
-      const uint64_t start = shm::NowNs();
+      const uint64_t start = NowNs();
       for (uint32_t i = 0; i < kTrips; ++i, ++trip) {
         line.turn.store(2 * trip + 1, std::memory_order_release);
         while (line.turn.load(std::memory_order_acquire) != 2 * trip + 2) {
           shm::CpuRelax();
         }
       }
-      best = std::min(best, shm::NowNs() - start);
+      best = std::min(best, NowNs() - start);
     }
   });
   mine.join();

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 
 namespace carillon::bench {
 namespace {
@@ -30,8 +30,8 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-absl::StatusOr<shm::UniqueFd> ConnectSocket(const std::string& host,
-                                            uint16_t port, int type) {
+absl::StatusOr<UniqueFd> ConnectSocket(const std::string& host, uint16_t port,
+                                       int type) {
   addrinfo hints{};
   hints.ai_socktype = type;
   addrinfo* found = nullptr;
@@ -41,7 +41,7 @@ absl::StatusOr<shm::UniqueFd> ConnectSocket(const std::string& host,
     return absl::InvalidArgumentError(
         fmt::format("host '{}': {}", host, gai_strerror(error)));
   }
-  shm::UniqueFd fd(socket(found->ai_family, type | SOCK_CLOEXEC, 0));
+  UniqueFd fd(socket(found->ai_family, type | SOCK_CLOEXEC, 0));
   const int result =
       fd ? connect(fd.get(), found->ai_addr, found->ai_addrlen) : -1;
   const int why = errno;
@@ -260,7 +260,7 @@ void MemcClient::SendBurst(uint32_t count) {
       messages[i].msg_hdr.msg_iov = &parts[i];
       messages[i].msg_hdr.msg_iovlen = 1;
     }
-    const uint64_t now = shm::NowNs();
+    const uint64_t now = NowNs();
     for (uint32_t i = 0; i < n; ++i) slots_[chosen[i]].sent_ns = now;
     for (uint32_t sent = 0; sent < n;) {
       const int result =
@@ -330,7 +330,7 @@ void MemcClient::HandleReply(std::string_view reply, uint64_t now,
 void MemcClient::Receive(LoadResult* result) {
   const int received = recvmmsg(fd_.get(), buffers_->messages.data(),
                                 kReceiveBatch, MSG_WAITFORONE, nullptr);
-  const uint64_t now = shm::NowNs();
+  const uint64_t now = NowNs();
   for (int i = 0; i < received; ++i) {
     HandleReply({buffers_->data[static_cast<size_t>(i)].data(),
                  buffers_->messages[static_cast<size_t>(i)].msg_len},
@@ -357,13 +357,13 @@ void MemcClient::GiveUpLost(uint64_t now, LoadResult* result) {
 }
 
 void MemcClient::Run(std::chrono::nanoseconds duration, LoadResult* result) {
-  const uint64_t start = shm::NowNs();
+  const uint64_t start = NowNs();
   const uint64_t end = start + static_cast<uint64_t>(duration.count());
   uint64_t now = start;
   while (now < end) {
     while (free_.size() >= workload_.burst) SendBurst(workload_.burst);
     Receive(result);
-    now = shm::NowNs();
+    now = NowNs();
   }
   result->elapsed_ns += now - start;
   // The rest belongs to nobody's interval.

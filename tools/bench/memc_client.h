@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "shm/histogram.h"
-#include "shm/unique_fd.h"
 #include "tools/bench/key_choice.h"
 
 namespace carillon::bench {
@@ -101,7 +101,7 @@ class MemcClient {
   const std::string set_line_;    // and in a SET
   std::string keys_;
   std::string values_;
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;
   std::unique_ptr<Buffers> buffers_;

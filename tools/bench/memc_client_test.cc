@@ -78,7 +78,7 @@ class Server {
   }
 
   const Spoil spoil_;
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
   uint16_t port_ = 0;
   std::map<std::string, std::string> values_;
   int number_ = 0;

@@ -17,9 +17,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/testbed_paths.h"
-#include "shm/clock.h"
-#include "shm/unique_fd.h"
+#include "base/clock.h"
+#include "base/testbed_paths.h"
+#include "base/unique_fd.h"
 #include "tools/bench/bench_main.h"
 #include "tools/bench/child.h"
 #include "tools/bench/quiet.h"
@@ -48,8 +48,8 @@ sockaddr_in Loopback(uint16_t port) {
 // A port that is free for TCP and UDP now, and hopefully in a moment.
 absl::StatusOr<uint16_t> FreePort() {
   for (int attempt = 0; attempt < 100; ++attempt) {
-    const shm::UniqueFd tcp(socket(AF_INET, SOCK_STREAM, 0));
-    const shm::UniqueFd udp(socket(AF_INET, SOCK_DGRAM, 0));
+    const UniqueFd tcp(socket(AF_INET, SOCK_STREAM, 0));
+    const UniqueFd udp(socket(AF_INET, SOCK_DGRAM, 0));
     sockaddr_in address = Loopback(0);
     socklen_t size = sizeof(address);
     auto* any = reinterpret_cast<sockaddr*>(&address);
@@ -63,16 +63,16 @@ absl::StatusOr<uint16_t> FreePort() {
 }
 
 absl::Status WaitForTcp(uint16_t port, std::string_view who) {
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(kStartTime).count();
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(kStartTime).count();
   const sockaddr_in address = Loopback(port);
   while (true) {
-    const shm::UniqueFd probe(socket(AF_INET, SOCK_STREAM, 0));
+    const UniqueFd probe(socket(AF_INET, SOCK_STREAM, 0));
     if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address),
                 sizeof(address)) == 0) {
       return absl::OkStatus();
     }
-    if (shm::NowNs() > deadline) {
+    if (NowNs() > deadline) {
       return absl::DeadlineExceededError(
           fmt::format("{} does not listen on 127.0.0.1:{}", who, port));
     }
@@ -151,10 +151,10 @@ absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
                      .log_path = scratch.path() + "/gpud"});
   if (!started.ok()) return started;
   // The NIC gives up when there is no testbed; gpud's is there in a moment.
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(kStartTime).count();
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(kStartTime).count();
   while (access(TestbedPaths(testbed).control_socket().c_str(), F_OK) != 0) {
-    if (shm::NowNs() > deadline) {
+    if (NowNs() > deadline) {
       return absl::DeadlineExceededError("gpud does not come up");
     }
     std::this_thread::sleep_for(milliseconds(20));
@@ -212,10 +212,10 @@ absl::StatusOr<Json> Compare(const Servers& a, bool echo,
 
 double IdlePercent(const Servers& servers, milliseconds time) {
   const uint64_t before = servers.CpuNs();
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   std::this_thread::sleep_for(time);
   return static_cast<double>(servers.CpuNs() - before) * 100 /
-         static_cast<double>(shm::NowNs() - start);
+         static_cast<double>(NowNs() - start);
 }
 
 struct Runs {

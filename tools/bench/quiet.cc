@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "tools/bench/machine.h"
 
 namespace carillon::bench {
@@ -17,13 +17,13 @@ uint64_t AllNs() {
 }  // namespace
 
 void ForeignMeter::Start(uint64_t measured_ns) {
-  start_ns_ = shm::NowNs();
+  start_ns_ = NowNs();
   all_ns_ = AllNs();
   ours_ns_ = measured_ns + OwnCpuNs();
 }
 
 double ForeignMeter::Stop(uint64_t measured_ns) const {
-  const auto elapsed = static_cast<double>(shm::NowNs() - start_ns_);
+  const auto elapsed = static_cast<double>(NowNs() - start_ns_);
   const auto all = static_cast<double>(AllNs() - all_ns_);
   const auto ours = static_cast<double>(measured_ns + OwnCpuNs() - ours_ns_);
   const auto cpus = std::max(1u, std::thread::hardware_concurrency());
@@ -31,9 +31,9 @@ double ForeignMeter::Stop(uint64_t measured_ns) const {
 }
 
 void WaitForQuiet(double max_foreign, std::chrono::milliseconds patience) {
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(patience).count();
-  while (shm::NowNs() < deadline) {
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(patience).count();
+  while (NowNs() < deadline) {
     ForeignMeter meter;
     meter.Start(0);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <thread>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "tools/bench/stats.h"
 
 namespace carillon::bench {
@@ -34,10 +34,10 @@ absl::Status WrongReply(uint64_t got, uint64_t wanted) {
 absl::Status OneRoundTrip(Client* client, uint64_t sequence, uint32_t* ns) {
   const Message request = MakeRequest(sequence);
   Message reply;
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   auto status = client->RoundTrip(request, &reply);
-  *ns = static_cast<uint32_t>(
-      std::min<shm::Nanoseconds>(shm::NowNs() - start, UINT32_MAX));
+  *ns =
+      static_cast<uint32_t>(std::min<Nanoseconds>(NowNs() - start, UINT32_MAX));
   if (status.ok() && reply.sequence != sequence) {
     status = WrongReply(reply.sequence, sequence);
   }
@@ -50,9 +50,8 @@ absl::Status OneRoundTrip(Client* client, uint64_t sequence, uint32_t* ns) {
 absl::Status Pipeline(Client* client, const ClientJob& job, uint64_t first,
                       ClientResult* result) {
   const uint32_t half = std::max(job.window / 2, 1u);
-  const shm::Nanoseconds start = shm::NowNs();
-  const shm::Nanoseconds limit =
-      std::chrono::nanoseconds(job.pipeline_time).count();
+  const Nanoseconds start = NowNs();
+  const Nanoseconds limit = std::chrono::nanoseconds(job.pipeline_time).count();
   uint64_t sent = first;
   uint64_t received = first;
   uint64_t sum_sent = 0;
@@ -75,12 +74,12 @@ absl::Status Pipeline(Client* client, const ClientJob& job, uint64_t first,
     return absl::OkStatus();
   };
   if (auto status = send_half(); !status.ok()) return status;
-  while (shm::NowNs() - start < limit) {
+  while (NowNs() - start < limit) {
     if (auto status = send_half(); !status.ok()) return status;
     if (auto status = receive_half(); !status.ok()) return status;
   }
   if (auto status = receive_half(); !status.ok()) return status;
-  result->pipelined_seconds = static_cast<double>(shm::NowNs() - start) * 1e-9;
+  result->pipelined_seconds = static_cast<double>(NowNs() - start) * 1e-9;
   result->pipelined = received - first;
   if (sum_received != sum_sent) return WrongReply(sum_received, sum_sent);
   return absl::OkStatus();
@@ -155,22 +154,22 @@ absl::StatusOr<ClientResult> RunJob(Client* client, const ClientJob& job) {
   uint64_t sequence = 0;
   uint32_t ns = 0;
   const auto limit = std::chrono::nanoseconds(job.round_trip_time).count();
-  shm::Nanoseconds start = shm::NowNs();
+  Nanoseconds start = NowNs();
   for (uint64_t i = 0; i < kWarmUp && job.round_trips > 0; ++i) {
     if (auto status = OneRoundTrip(client, sequence++, &ns); !status.ok()) {
       return status;
     }
-    if (shm::NowNs() - start > shm::Nanoseconds(limit) / 10) break;
+    if (NowNs() - start > Nanoseconds(limit) / 10) break;
   }
   result.round_trips_ns.reserve(job.round_trips);
-  start = shm::NowNs();
+  start = NowNs();
   while (result.round_trips_ns.size() < job.round_trips) {
     if (job.gap.count() > 0) std::this_thread::sleep_for(job.gap);
     if (auto status = OneRoundTrip(client, sequence++, &ns); !status.ok()) {
       return status;
     }
     result.round_trips_ns.push_back(ns);
-    if (shm::NowNs() - start > shm::Nanoseconds(limit)) break;
+    if (NowNs() - start > Nanoseconds(limit)) break;
   }
   if (job.pipeline_time.count() > 0) {
     if (auto status = Pipeline(client, job, sequence, &result); !status.ok()) {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "tools/bench/child.h"
 #include "tools/bench/quiet.h"
 #include "tools/bench/scratch_directory.h"
@@ -155,7 +155,7 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   const uint64_t client_start = SumCpu(clients);
   const uint64_t server_start = server->CpuNs();
   foreign.Start(client_start + server_start);
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   for (Child& client : clients) {
     if (auto status = client.WriteLine("go"); !status.ok()) return status;
   }
@@ -172,7 +172,7 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   client_end = SumCpu(clients);
   const uint64_t server_end = server->CpuNs();
   measurement.foreign = foreign.Stop(client_end + server_end);
-  const auto elapsed = static_cast<double>(shm::NowNs() - start);
+  const auto elapsed = static_cast<double>(NowNs() - start);
   measurement.client_cpu =
       static_cast<double>(client_end - client_start) / elapsed;
   measurement.server_cpu =

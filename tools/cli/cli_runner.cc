@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 extern char** environ;
 
@@ -59,7 +59,7 @@ std::string CliRun::err() const { return Contents(err_); }
 CliResult CliRun::Wait(int limit_s) {
   CliResult result;
   if (pid_ <= 0) return result;
-  const shm::UniqueFd pidfd(syscall(SYS_pidfd_open, pid_, 0));
+  const UniqueFd pidfd(syscall(SYS_pidfd_open, pid_, 0));
   pollfd ended{pidfd.get(), POLLIN, 0};
   if (poll(&ended, 1, limit_s * 1000) != 1) kill(pid_, SIGKILL);
   int status = 0;

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/marks.h"
@@ -304,7 +304,7 @@ TEST_F(CliIntegration, EveryKeyIsAFlagOfItsProgram) {
 
 // What is tested is that the CLI carries a device's own words to the user.
 TEST_F(CliIntegration, AFailedBringUpSaysWhyAndLeavesNoProcess) {
-  const shm::UniqueFd taken(socket(AF_INET, SOCK_DGRAM, 0));
+  const UniqueFd taken(socket(AF_INET, SOCK_DGRAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -2,8 +2,8 @@
 // where, or something that says the same when it is written out.
 #include <string>
 
+#include "base/testing/fuzz_input.h"
 #include "tools/cli/commands/kernel_signature.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::cli {
 namespace {

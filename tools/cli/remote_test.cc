@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "proto/test_ca.h"
-#include "shm/unique_fd.h"
+#include "base/testing/test_ca.h"
+#include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/cli/testbed/test_util.h"
 
@@ -145,7 +145,7 @@ TEST_F(RemoteTest, WhyItDoesNotGetThroughIsSaid) {
   EXPECT_THAT(words(expired, "", 2), HasSubstr("expired on"));
 
   // Nothing behind the port, and something that is no gpud.
-  const shm::UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in here{};
   here.sin_family = AF_INET;
   here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/marks.h"
@@ -34,7 +34,7 @@ using ::testing::SizeIs;
 
 // What a memcached server answers over TCP; empty when it does not answer.
 std::string Ask(int port, const std::string& command) {
-  const shm::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval limit{.tv_sec = 10, .tv_usec = 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   sockaddr_in address{};

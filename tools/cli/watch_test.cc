@@ -6,9 +6,9 @@
 
 #include <memory>
 
+#include "base/testbed_paths.h"
 #include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
-#include "proto/testbed_paths.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/cli/testbed/test_util.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "tools/cli/topology/value.h"
 #include "tools/cli/ui/text.h"
 
@@ -67,11 +68,11 @@ std::string GetGlob(const Fault& fault) {
   return fault.*member == "*" ? "" : fault.*member;
 }
 
-template <shm::Nanoseconds Fault::*member>
+template <Nanoseconds Fault::*member>
 absl::Status SetDuration(std::string_view text, Fault& fault) {
   return Store(cli::ParseDuration(text), fault.*member);
 }
-template <shm::Nanoseconds Fault::*member>
+template <Nanoseconds Fault::*member>
 std::string GetDuration(const Fault& fault) {
   return fault.*member == 0 ? "" : cli::FormatExactDuration(fault.*member);
 }

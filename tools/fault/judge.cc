@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "tools/cli/ui/text.h"
 
 namespace carillon::fault {
@@ -102,7 +103,7 @@ bool Holds(const std::vector<Finding>& findings) {
 }
 
 std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,
-                                              shm::Nanoseconds since) {
+                                              Nanoseconds since) {
   std::map<std::string, uint64_t> progress;
   // Whose kernels store the ends of a ring themselves, by ring and generation.
   std::map<std::pair<uint16_t, uint32_t>, std::string> ended_by_kernels;

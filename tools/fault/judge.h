@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "shm/flight_recorder.h"
 #include "tools/fault/plan.h"
 #include "tools/ledger/checker.h"
@@ -43,7 +44,7 @@ bool Holds(const std::vector<Finding>& findings);
 
 // By process: the events that devices took and gpud ended at `since` or later.
 std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,
-                                              shm::Nanoseconds since);
+                                              Nanoseconds since);
 
 }  // namespace carillon::fault
 

@@ -99,7 +99,7 @@ TEST(Judge, ExpectsNothingOfWhatCouldNotBeLookedAt) {
 }
 
 TEST(ProgressSince, CountsEndsOfBothSidesFromThereOn) {
-  const auto record = [](shm::Nanoseconds time, shm::Step step) {
+  const auto record = [](Nanoseconds time, shm::Step step) {
     return shm::FlightRecord{.time_ns = time, .step = step};
   };
   std::vector<shm::FlightRecording> recordings(2);
@@ -117,8 +117,8 @@ TEST(ProgressSince, CountsEndsOfBothSidesFromThereOn) {
 }
 
 TEST(ProgressSince, GpudMakesItByKernelsThatEndTheirOwnEvents) {
-  const auto record = [](shm::Step step, uint32_t generation,
-                         uint16_t event_id, uint32_t status) {
+  const auto record = [](shm::Step step, uint32_t generation, uint16_t event_id,
+                         uint32_t status) {
     return shm::FlightRecord{.time_ns = 20,
                              .generation = generation,
                              .status = status,
@@ -127,10 +127,9 @@ TEST(ProgressSince, GpudMakesItByKernelsThatEndTheirOwnEvents) {
   };
   std::vector<shm::FlightRecording> recordings(2);
   recordings[0].name = "nic0";
-  recordings[0].records = {record(shm::Step::kTaken, 7, 1, 0),
-                           record(shm::Step::kTaken, 7, 1, 0),
-                           record(shm::Step::kTaken, 7, 2, 0),
-                           record(shm::Step::kTaken, 6, 1, 0)};
+  recordings[0].records = {
+      record(shm::Step::kTaken, 7, 1, 0), record(shm::Step::kTaken, 7, 1, 0),
+      record(shm::Step::kTaken, 7, 2, 0), record(shm::Step::kTaken, 6, 1, 0)};
   recordings[1].name = "gpud";
   recordings[1].records = {record(shm::Step::kRingMade, 7, 1, 0),
                            record(shm::Step::kRingMade, 7, 2, 1)};

@@ -36,7 +36,7 @@ std::string Escaped(std::string_view text) {
   return escaped;
 }
 
-double Seconds(shm::Nanoseconds ns) { return static_cast<double>(ns) / 1e9; }
+double Seconds(Nanoseconds ns) { return static_cast<double>(ns) / 1e9; }
 
 size_t Failures(const JunitSuite& suite) {
   return std::count_if(suite.findings.begin(), suite.findings.end(),

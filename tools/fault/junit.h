@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "tools/fault/judge.h"
 
 namespace carillon::fault {
@@ -14,7 +14,7 @@ namespace carillon::fault {
 struct JunitSuite {
   std::string name;   // the plan's
   std::string error;  // why it could not be run; empty if it was
-  shm::Nanoseconds took_ns = 0;
+  Nanoseconds took_ns = 0;
   std::vector<Finding> findings;
   // Of all failures: what was around the first violation, how to replay.
   std::string details;

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::fault {
 namespace {
@@ -72,7 +72,7 @@ class Server {
   }
 
   const bool right_;
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
   uint16_t port_ = 0;
   std::map<std::string, std::string> values_;
   std::atomic<uint64_t> served_{0};

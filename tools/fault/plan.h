@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "shm/faults/fault.h"
 #include "tools/cli/topology/strict_yaml.h"
 #include "tools/cli/topology/topology.h"
@@ -30,12 +30,12 @@ struct PlannedFault {
 // How long things take.
 struct RunTimes {
   // For the faults to strike as often as they should, at most.
-  shm::Nanoseconds within_ns = 30'000'000'000;
+  Nanoseconds within_ns = 30'000'000'000;
   // Load goes on after the last strike. Faults without a limit strike for as
   // long before that.
-  shm::Nanoseconds for_ns = 2'000'000'000;
+  Nanoseconds for_ns = 2'000'000'000;
   // For everything to come to rest at the end, at most.
-  shm::Nanoseconds settle_ns = 5'000'000'000;
+  Nanoseconds settle_ns = 5'000'000'000;
   // Requests in flight at each NIC, from a memcached client that checks every
   // byte of every reply; 0: no load.
   uint32_t clients = 16;

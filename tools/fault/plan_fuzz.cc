@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/testing/fuzz_input.h"
 #include "shm/faults/board.h"
 #include "tools/fault/plan.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::fault {
 namespace {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "shm/faults/board.h"
 #include "tools/cli/topology/reader.h"
 #include "tools/cli/topology/value.h"
@@ -23,7 +24,7 @@ using cli::Quote;
 
 constexpr char kGpud[] = "gpud";
 constexpr size_t kLongestAbout = 500;
-constexpr shm::Nanoseconds kLongestRun = 3600ull * 1'000'000'000;
+constexpr Nanoseconds kLongestRun = 3600ull * 1'000'000'000;
 
 absl::StatusOr<uint64_t> ReadRunTime(const std::string& text) {
   auto time = cli::ParseDuration(text);

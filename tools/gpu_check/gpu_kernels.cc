@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/cuda_memory.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
 #include "shm/layout.h"
-#include "shm/unique_fd.h"
 #include "tools/bench/report.h"
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/kernel_cases.h"
@@ -71,7 +71,7 @@ bool IsPlain(const Form& form) {
 class GpudModule {
  public:
   static absl::StatusOr<GpudModule> Find(const std::string& gpud) {
-    const shm::UniqueFd file(open(gpud.c_str(), O_RDONLY | O_CLOEXEC));
+    const UniqueFd file(open(gpud.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat about {};
     if (file.get() < 0 || fstat(file.get(), &about) != 0) {
       return absl::NotFoundError(fmt::format("no gpud at '{}'", gpud));

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "tools/bench/launch/device_role.h"
 #include "tools/bench/launch/interrupt.h"
 #include "tools/bench/launch/testbed.h"
@@ -228,9 +228,9 @@ class Scenarios {
       if (!sent.ok()) return sent;
       if (auto slept = bench::Sleep(time_); !slept.ok()) return slept;
       testbed.KillGpud();
-      const shm::Nanoseconds killed = shm::NowNs();
+      const Nanoseconds killed = NowNs();
       const auto answer = testbed.device().Receive();
-      const double ms = static_cast<double>(shm::NowNs() - killed) * 1e-6;
+      const double ms = static_cast<double>(NowNs() - killed) * 1e-6;
       if (answer.ok()) {
         return absl::DataLossError("the device does not notice a dead gpud");
       }

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "shm/unique_fd.h"
 #include "tools/bench/child.h"
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/limited_run.h"
@@ -42,7 +42,7 @@ struct Options {
 
 // In another process: a driver that hangs must not hang this one.
 int LookForGpu(const std::string& self, std::string* text) {
-  const shm::UniqueFd said(memfd_create("info", MFD_CLOEXEC));
+  const UniqueFd said(memfd_create("info", MFD_CLOEXEC));
   const LimitedResult run = RunLimited({.argv = {self, "--part-info"},
                                         .out = said.get(),
                                         .err = said.get(),

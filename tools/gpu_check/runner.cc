@@ -11,8 +11,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "shm/unique_fd.h"
 #include "tools/gpu_check/limited_run.h"
 
 namespace carillon::gpu_check {
@@ -64,8 +64,8 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-absl::StatusOr<shm::UniqueFd> Create(const std::string& path) {
-  shm::UniqueFd file(
+absl::StatusOr<UniqueFd> Create(const std::string& path) {
+  UniqueFd file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) {
     return absl::PermissionDeniedError(

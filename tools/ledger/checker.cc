@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "tools/ledger/ring_ledger.h"
 
@@ -58,13 +59,13 @@ class Checker {
   }
 
   // The gpud of that pid that ran then; pids come again.
-  const GpudBook* GpudOf(uint64_t pid, shm::Nanoseconds time) const {
+  const GpudBook* GpudOf(uint64_t pid, Nanoseconds time) const {
     const GpudBook* best = nullptr;
-    shm::Nanoseconds best_start = 0;
+    Nanoseconds best_start = 0;
     for (const GpudBook& book : books_) {
       const auto& records = book.recording->records;
       if (book.recording->pid != pid || records.empty()) continue;
-      const shm::Nanoseconds start = records.front().time_ns;
+      const Nanoseconds start = records.front().time_ns;
       if (best == nullptr || (start <= time && start > best_start)) {
         best = &book;
         best_start = start;
@@ -217,7 +218,7 @@ void Checker::CheckUnclaimed(const GpudBook& book) {
         claimed_.contains({&book, generation})) {
       continue;
     }
-    const shm::Nanoseconds made =
+    const Nanoseconds made =
         book.recording->records[ring.made_at.record].time_ns;
     // Without a recording of that device there is nothing to compare with.
     const bool denied = std::any_of(

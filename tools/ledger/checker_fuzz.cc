@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/fuzz/fuzz_input.h"
+#include "base/testing/fuzz_input.h"
 #include "tools/ledger/checker.h"
 
 namespace carillon::ledger {

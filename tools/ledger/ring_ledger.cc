@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 
 namespace carillon::ledger {
@@ -253,7 +254,7 @@ std::optional<End> DeviceRing::GpudsWord(uint64_t sequence) const {
   return std::nullopt;
 }
 
-bool DeviceRing::GpudsSilenceCounts(shm::Nanoseconds time) const {
+bool DeviceRing::GpudsSilenceCounts(Nanoseconds time) const {
   return std::all_of(lives_.begin(), lives_.end(), [&](const Life& life) {
     if (life.gpud == nullptr || life.gpud->TooEarlyFor(time)) return false;
     if (const GpudRing* ring = RingOf(life)) return life.gpud->Complete(*ring);
@@ -262,14 +263,14 @@ bool DeviceRing::GpudsSilenceCounts(shm::Nanoseconds time) const {
   });
 }
 
-std::optional<shm::Nanoseconds> DeviceRing::ToldAt(uint64_t sequence) const {
-  std::optional<shm::Nanoseconds> told;
+std::optional<Nanoseconds> DeviceRing::ToldAt(uint64_t sequence) const {
+  std::optional<Nanoseconds> told;
   for (const std::vector<Bell>* bells : {&bells_, &schedules_}) {
     const auto found = std::lower_bound(
         bells->begin(), bells->end(), sequence,
         [](const Bell& bell, uint64_t s) { return bell.last < s; });
     if (found == bells->end() || found->first > sequence) continue;
-    const shm::Nanoseconds time = RecordAt(found->at).time_ns;
+    const Nanoseconds time = RecordAt(found->at).time_ns;
     told = std::min(told.value_or(time), time);
   }
   return told;
@@ -373,7 +374,7 @@ void DeviceRing::JudgeGpud(const Life& life, const Accuse& accuse) {
   std::sort(ends.begin(), ends.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [sequence, end] : ends) {
-    const shm::Nanoseconds time =
+    const Nanoseconds time =
         life.gpud->recording->records[end.place.record].time_ns;
     const bool read_too_early =
         recording_.running && time >= recording_.read_ns;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "tools/ledger/checker.h"
 
 namespace carillon::ledger {
@@ -60,7 +61,7 @@ struct GpudBook {
     return ring.made && ring.whole && recording->torn == 0;
   }
   // Whether the recording may lack what happened at `time`.
-  bool TooEarlyFor(shm::Nanoseconds time) const {
+  bool TooEarlyFor(Nanoseconds time) const {
     return recording->running && time >= recording->read_ns;
   }
 };
@@ -127,9 +128,9 @@ class DeviceRing {
   // What gpud says of the event; the last of them, if several do.
   std::optional<End> GpudsWord(uint64_t sequence) const;
   // Whether no gpud has ended, at `time`, what none says that it has.
-  bool GpudsSilenceCounts(shm::Nanoseconds time) const;
+  bool GpudsSilenceCounts(Nanoseconds time) const;
   // When gpud was first told of the event; nothing: no record says.
-  std::optional<shm::Nanoseconds> ToldAt(uint64_t sequence) const;
+  std::optional<Nanoseconds> ToldAt(uint64_t sequence) const;
   Unknown WhyUnknown(const Ending& ending) const;
   // Whether the device has waited in vain for this event, at a time when gpud
   // had ended it.

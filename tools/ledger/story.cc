@@ -4,6 +4,7 @@
 #include <queue>
 #include <tuple>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 
 namespace carillon::ledger {
@@ -38,7 +39,7 @@ std::vector<Place> MergeByTime(Recordings recordings) {
   // By the time and, so that ties are always told the same way, the recording.
   // One of each recording at a time: threads of a process may stamp in another
   // order than they take places, which is the one that is told.
-  using Next = std::tuple<shm::Nanoseconds, size_t, size_t>;
+  using Next = std::tuple<Nanoseconds, size_t, size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto push = [&](size_t recording, size_t record) {
     const auto& records = recordings[recording].records;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "shm/flight_recorder.h"
 #include "shm/layout.h"
 
@@ -129,7 +130,7 @@ class TestStory {
   }
 
   std::vector<shm::FlightRecording> recordings;
-  shm::Nanoseconds now = 0;
+  Nanoseconds now = 0;
   uint32_t generation = 0;
 };
 

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "shm/clock.h"
-#include "shm/line_limit.h"
+#include "base/clock.h"
+#include "base/log_limit.h"
 
 namespace carillon::gpud {
 namespace {
@@ -28,9 +28,9 @@ std::byte* SharedMemory(uint32_t bytes) {
 
 void LogEventFailure(std::string_view message) {
   static std::mutex mutex;
-  static shm::LineLimit limit;
+  static LogLimit limit;
   std::lock_guard lock(mutex);
-  if (const uint64_t failures = limit.Take(shm::NowNs())) {
+  if (const uint64_t failures = limit.Take(NowNs())) {
     spdlog::warn("{} failed event(s), the last: {}", failures, message);
   }
 }

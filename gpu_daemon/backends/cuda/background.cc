@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "kernels/simt/event_frame.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -22,7 +22,7 @@ using shm::EventStatus;
 constexpr std::chrono::microseconds kLookEvery{50};
 
 void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
-  launch.life.finished_ns = shm::NowNs();
+  launch.life.finished_ns = NowNs();
   launch.on_end({.state = state,
                  .status = status,
                  .queued_ns = launch.life.queued_ns,
@@ -205,7 +205,7 @@ absl::Status Background::Start(Lane& lane) {
   frame.ecq = CompletionOf(lane);
   frame.scratch = scratch_.as<simt::EventScratch>() + (&lane - lanes_.data());
   frame.sequence = 1;
-  lane.launched_ns = lane.launch->life.dispatched_ns = shm::NowNs();
+  lane.launched_ns = lane.launch->life.dispatched_ns = NowNs();
   lane.overdue = false;
   const CUresult result = sequence->Launch(
       driver, kmd, frame, lane.launch->args.get(), lane.stream.get());
@@ -254,7 +254,7 @@ void Background::TakeUnfinished(LostWork& lost) {
   }
 }
 
-bool Background::MarkOverdue(shm::Nanoseconds since) {
+bool Background::MarkOverdue(Nanoseconds since) {
   std::lock_guard lock(mutex_);
   Lane* oldest = nullptr;
   for (Lane& lane : lanes_) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/launch/backend.h"
@@ -52,7 +53,7 @@ class Background : private Gpu::Tenant {
     std::unique_ptr<KernelLaunch> launch;    // what runs there
     bool launched = false;
     bool overdue = false;
-    shm::Nanoseconds launched_ns = 0;
+    Nanoseconds launched_ns = 0;
   };
   struct Ended {
     std::unique_ptr<KernelLaunch> launch;
@@ -75,7 +76,7 @@ class Background : private Gpu::Tenant {
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
-  bool MarkOverdue(shm::Nanoseconds since) override;
+  bool MarkOverdue(Nanoseconds since) override;
 
   Gpu* const gpu_;
   mutable std::mutex mutex_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 
 namespace carillon::gpud::cuda {
 
@@ -85,7 +85,7 @@ HostLauncher::Outcome BaselinePath::Look(Resources& resources, Flight& flight,
   const shm::EcqEntry& completion =
       polled.completions.as<shm::EcqEntry>()[slot];
   const bool traced = flight.life.seen_ns != 0;
-  if (traced) flight.life.finished_ns = shm::NowNs();
+  if (traced) flight.life.finished_ns = NowNs();
   if (event.Finish(flight.sequence,
                    {.state = completion.state,
                     .status = completion.status,

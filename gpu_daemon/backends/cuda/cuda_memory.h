@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/launch/kernel_memory.h"
 
@@ -40,7 +41,7 @@ class CudaMemory : public KernelMemory, private Gpu::Tenant {
   void Abandon() override;
   void TakeUnfinished(LostWork&) override {}
   absl::Status Settle() override;
-  bool MarkOverdue(shm::Nanoseconds) override { return false; }
+  bool MarkOverdue(Nanoseconds) override { return false; }
 
   Gpu* const gpu_;
   mutable std::mutex mutex_;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_testbed.h"
 
 namespace carillon::gpud::edge_test {
@@ -386,13 +387,13 @@ TEST(EdgeDispatchOneTest, LivesAreStampedWhileTracingAndClearedAfterwards) {
       ring.event.ring->Consume();
       return life;
     };
-    const shm::Nanoseconds before = shm::NowNs();
+    const Nanoseconds before = NowNs();
     const shm::EventLife life = life_of(1);
     EXPECT_GE(life.seen_ns, before);
     EXPECT_GE(life.queued_ns, life.seen_ns);
     EXPECT_GE(life.dispatched_ns, life.queued_ns);
     EXPECT_GE(life.finished_ns, life.dispatched_ns);
-    EXPECT_LE(life.finished_ns, shm::NowNs());
+    EXPECT_LE(life.finished_ns, NowNs());
     testbed.Trace(EdgeTracing::kClear);
     uint64_t n = 1;
     EXPECT_TRUE(Testbed::Until([&] { return life_of(++n).seen_ns == 0; }) ||

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/gpu_rings.h"
 
@@ -472,7 +473,7 @@ std::string EdgePath::WhyLost() {
   return AllHaveLeft() ? "the dispatchers ended by themselves" : "";
 }
 
-bool EdgePath::LookAt(Resident& resident, shm::Nanoseconds now) {
+bool EdgePath::LookAt(Resident& resident, Nanoseconds now) {
   const EventKernel& event = *resident.event;
   WakeForCompletion(event);
   const simt::EventTotals& totals = report_->totals[resident.index];

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/host_words.h"
@@ -76,7 +77,7 @@ class EdgePath : public ResidentPath {
   bool EndAll() override;
   void ShowTracing() override;
   void LookAtShared() override;
-  bool LookAt(Resident& resident, shm::Nanoseconds now) override;
+  bool LookAt(Resident& resident, Nanoseconds now) override;
   uint64_t OldestWaiting(Resident& resident) override;
   simt::EventTotals& Shown(uint32_t index) override {
     return report_->totals[index];

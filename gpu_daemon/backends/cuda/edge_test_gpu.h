@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_dispatch.h"
 #include "gpu_daemon/backends/cuda/edge_thread_port.h"
 #include "gpu_daemon/launch/event_kernel.h"
@@ -259,7 +260,7 @@ class FakeGpu : public EdgeThreadGpu {
   static void Finish(simt::EventFrame& frame, uint32_t fail_status) {
     EdgeThreadPort port(nullptr, 0);
     if (frame.life != nullptr) {
-      port.StoreSystem(&frame.life->finished_ns, shm::NowNs());
+      port.StoreSystem(&frame.life->finished_ns, NowNs());
     }
     port.CountDevice(
         fail_status == 0 ? &frame.totals->done : &frame.totals->failed, 1);

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
-#include "shm/clock.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {
@@ -155,7 +155,7 @@ class EdgeThreadPort {
                  uint32_t* fail_status) {
     gpu_->RunInline(entry, args, fail_status);
   }
-  uint64_t NowNs() { return shm::NowNs(); }
+  uint64_t NowNs() { return carillon::NowNs(); }
   void Pause(uint32_t) {
     if (!gpu_->alive()) throw EdgeContextLost();
     sched_yield();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
 #include "kernels/simt/simt.h"

@@ -8,13 +8,13 @@
 #include <array>
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/module_image.h"
 #include "gpu_daemon/launch/refusal.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -26,7 +26,7 @@ using shm::EventStatus;
 // all the others: the GPU is broken, or what gpud does with it.
 constexpr int kMostLossesInARow = 64;
 // How long a stopped kernel may take to end.
-constexpr shm::Nanoseconds kStopLimitNs = 2'000'000'000;
+constexpr Nanoseconds kStopLimitNs = 2'000'000'000;
 
 uint32_t Status(EventStatus status) { return static_cast<uint32_t>(status); }
 
@@ -490,10 +490,9 @@ void Gpu::LookAtHealth() {
       MeasureClock();
     }
   }
-  const shm::Nanoseconds since =
-      shm::NowNs() -
-      static_cast<shm::Nanoseconds>(
-          std::chrono::nanoseconds(options_.longest_kernel).count());
+  const Nanoseconds since =
+      NowNs() - static_cast<Nanoseconds>(
+                    std::chrono::nanoseconds(options_.longest_kernel).count());
   std::lock_guard lock(tenants_mutex_);
   for (Tenant* tenant : tenants_) {
     if (!tenant->MarkOverdue(since)) continue;
@@ -512,16 +511,16 @@ void Gpu::MeasureClock() {
   if (!function.ok()) return;
   auto* word = clock_.as<uint64_t>();
   void* parameters[] = {&word};
-  shm::Nanoseconds best = ~shm::Nanoseconds{0};
+  Nanoseconds best = ~Nanoseconds{0};
   for (int i = 0; i < 5; ++i) {
-    const shm::Nanoseconds before = shm::NowNs();
+    const Nanoseconds before = NowNs();
     if (driver_.cuLaunchKernel(*function, 1, 1, 1, 1, 1, 1, 0,
                                watch_stream_.get(), parameters,
                                nullptr) != CUDA_SUCCESS ||
         driver_.cuStreamSynchronize(watch_stream_.get()) != CUDA_SUCCESS) {
       return;
     }
-    const shm::Nanoseconds took = shm::NowNs() - before;
+    const Nanoseconds took = NowNs() - before;
     if (took >= best) continue;
     best = took;
     clock_offset_ns_.store(static_cast<int64_t>(before + took / 2 - *word),
@@ -538,9 +537,9 @@ void Gpu::StopRunningKernels() {
                              nullptr, nullptr) != CUDA_SUCCESS) {
     return;
   }
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   while (driver_.cuStreamQuery(stop_stream_.get()) == CUDA_ERROR_NOT_READY &&
-         shm::NowNs() - start < kStopLimitNs) {
+         NowNs() - start < kStopLimitNs) {
     sched_yield();
   }
 }
@@ -662,14 +661,14 @@ absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
     launch.end(EventState::kFailed, Status(EventStatus::kNotLaunched));
     return true;
   }
-  const auto limit = static_cast<shm::Nanoseconds>(
+  const auto limit = static_cast<Nanoseconds>(
       std::chrono::nanoseconds(options_.longest_kernel).count());
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   bool timed_out = false;
   while (result == CUDA_SUCCESS) {
     result = driver_.cuStreamQuery(watch_stream_.get());
     if (result != CUDA_ERROR_NOT_READY) break;
-    timed_out = shm::NowNs() - start > limit;
+    timed_out = NowNs() - start > limit;
     if (timed_out) break;
     result = CUDA_SUCCESS;
     sched_yield();

@@ -35,6 +35,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/driver.h"
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/launch/gpu_model.h"
@@ -101,7 +102,7 @@ class Gpu {
 
     // Marks, as overdue, the oldest launch if it is older than `since`; true if
     // it is. Called at any time, in the same thread.
-    virtual bool MarkOverdue(shm::Nanoseconds since) = 0;
+    virtual bool MarkOverdue(Nanoseconds since) = 0;
   };
 
   class Resident {

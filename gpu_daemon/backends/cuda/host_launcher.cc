@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -152,7 +152,7 @@ bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
 
 // A fault is no error: then the flight waits to be taken up again.
 absl::Status HostLauncher::Start(Flight& flight) {
-  flight.launched_ns = shm::NowNs();
+  flight.launched_ns = NowNs();
   if (flight.life.seen_ns != 0) {
     flight.life.dispatched_ns = flight.launched_ns;
     flight.event->ring().life(flight.sequence) = flight.life;
@@ -281,7 +281,7 @@ absl::Status HostLauncher::Settle() {
   return absl::OkStatus();
 }
 
-bool HostLauncher::MarkOverdue(shm::Nanoseconds since) {
+bool HostLauncher::MarkOverdue(Nanoseconds since) {
   std::lock_guard lock(mutex_);
   for (Flight& flight : flights_) {
     if (!flight.launched) continue;

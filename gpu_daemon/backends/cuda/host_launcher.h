@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/owned.h"
@@ -61,7 +62,7 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
     size_t stream = 0;
     bool launched = false;  // false: the context was lost first
     bool overdue = false;
-    shm::Nanoseconds launched_ns = 0;
+    Nanoseconds launched_ns = 0;
   };
 
   // A subclass calls Begin() when it is complete, and End() before it is not
@@ -94,7 +95,7 @@ class HostLauncher : public Launcher, private Gpu::Tenant {
   void Abandon() override;
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
-  bool MarkOverdue(shm::Nanoseconds since) override;
+  bool MarkOverdue(Nanoseconds since) override;
 
   struct Tenancy {
     std::unique_ptr<Resources> resources;

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_thread_port.h"
 #include "gpu_daemon/launch/test_device.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 namespace {
@@ -298,13 +298,13 @@ TEST_P(PersistentBlocksTest, LivesAreStampedWhileTracingAndThenCleared) {
   EXPECT_EQ(life().finished_ns, 1u);
   testbed.Trace(EdgeTracing::kOn);
   for (int i = 0; i < 20; ++i) {
-    const uint64_t before = shm::NowNs();
+    const uint64_t before = NowNs();
     ASSERT_EQ(testbed.RingAndPoll(1).state, EventState::kDone);
     // The first may have been taken by a look before that.
     if (i == 0) continue;
     EXPECT_GE(life().seen_ns, before);
     EXPECT_GE(life().finished_ns, life().dispatched_ns);
-    EXPECT_LE(life().finished_ns, shm::NowNs());
+    EXPECT_LE(life().finished_ns, NowNs());
   }
   testbed.Trace(EdgeTracing::kClear);
   testbed.RingAndPoll(1);

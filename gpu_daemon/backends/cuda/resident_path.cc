@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/gpu_rings.h"
 #include "gpu_daemon/launch/user_kernel.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 // has just been, and otherwise.
 constexpr std::chrono::microseconds kLookSoon{50};
 constexpr std::chrono::milliseconds kLookLater{2};
-constexpr shm::Nanoseconds kStaysAwakeNs = 2'000'000;
+constexpr Nanoseconds kStaysAwakeNs = 2'000'000;
 // Of what serves, without an event having ended in between.
 constexpr uint32_t kMostLosses = 3;
 
@@ -221,12 +221,12 @@ bool ResidentPath::StopAll() {
 }
 
 bool ResidentPath::Await(const std::function<bool()>& reached) {
-  const auto limit = static_cast<shm::Nanoseconds>(
+  const auto limit = static_cast<Nanoseconds>(
       std::chrono::nanoseconds(options_.longest_kernel).count());
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   while (!reached()) {
     if (gpu_->Faulted()) return false;
-    if (shm::NowNs() - start > limit) {
+    if (NowNs() - start > limit) {
       spdlog::warn(
           "an event kernel of launch path {} did not come to rest: it is "
           "stopped, and the CUDA context with it",
@@ -304,7 +304,7 @@ void ResidentPath::Stop() {
 
 void ResidentPath::Watch() {
   pthread_setname_np(pthread_self(), thread_name_.c_str());
-  shm::Nanoseconds last_busy = 0;
+  Nanoseconds last_busy = 0;
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -313,7 +313,7 @@ void ResidentPath::Watch() {
       });
       if (stopped_) return;
     }
-    const shm::Nanoseconds now = shm::NowNs();
+    const Nanoseconds now = NowNs();
     // A use first, then the lock: as everywhere. While there is none, recovery
     // is at work, and wakes whom it has to.
     if (const Gpu::Use use = gpu_->TryEnter()) {
@@ -339,7 +339,7 @@ void ResidentPath::Watch() {
 }
 
 void ResidentPath::NoteProgress(Resident& resident, uint64_t ended, bool waits,
-                                shm::Nanoseconds now) {
+                                Nanoseconds now) {
   if (!waits || ended != resident.ended_before ||
       resident.stands_still_since == 0) {
     resident.ended_before = ended;
@@ -397,7 +397,7 @@ bool ResidentPath::FailRung(Resident& resident) {
   return true;
 }
 
-bool ResidentPath::MarkOverdue(shm::Nanoseconds since) {
+bool ResidentPath::MarkOverdue(Nanoseconds since) {
   std::lock_guard lock(mutex_);
   if (!running_) return false;
   for (ResidentPtr& resident : residents_) {

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/owned.h"
@@ -75,7 +76,7 @@ class ResidentPath : public LaunchPath,
 
     // The watching thread's.
     uint64_t ended_before = 0;
-    shm::Nanoseconds stands_still_since = 0;
+    Nanoseconds stands_still_since = 0;
     uint64_t overdue = 0;  // sequence; 0: none
     bool violation_seen = false;
   };
@@ -114,7 +115,7 @@ class ResidentPath : public LaunchPath,
   // Every now and then while they are served.
   virtual void LookAtShared() {}
   // True: look again soon.
-  virtual bool LookAt(Resident& resident, shm::Nanoseconds now) = 0;
+  virtual bool LookAt(Resident& resident, Nanoseconds now) = 0;
   // The first event that has rung and not ended though nothing has ended since
   // ended_before; 0: none. Only under the lock.
   virtual uint64_t OldestWaiting(Resident& resident) = 0;
@@ -152,7 +153,7 @@ class ResidentPath : public LaunchPath,
   bool IsIdle(CUstream stream);
   // For LookAt(): `ended` events have, and others wait for that or do not.
   static void NoteProgress(Resident& resident, uint64_t ended, bool waits,
-                           shm::Nanoseconds now);
+                           Nanoseconds now);
   void NoteViolation(Resident& resident);
   // For LookAtShared(): what serves is there no more, or not all of it. Ends the
   // rest and begins anew; gives up when that was for nothing kMostLosses times:
@@ -185,7 +186,7 @@ class ResidentPath : public LaunchPath,
   void TakeUnfinished(LostWork& lost) override;
   absl::Status Settle() override;
   absl::Status Resume() override;
-  bool MarkOverdue(shm::Nanoseconds since) override;
+  bool MarkOverdue(Nanoseconds since) override;
 
   Gpu* const gpu_;
   const std::string name_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/gpu_rings.h"
 #include "gpu_daemon/backends/cuda/host_words.h"
@@ -92,7 +93,7 @@ bool RingPath::EndAll() {
 
 // --- Watching.
 
-bool RingPath::LookAt(Resident& resident, shm::Nanoseconds now) {
+bool RingPath::LookAt(Resident& resident, Nanoseconds now) {
   auto& ring = static_cast<Ring&>(resident);
   const EventKernel& event = *ring.event;
   // Both sides of the doorbell: it can neither be behind what had ended before

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/owned.h"
 #include "gpu_daemon/backends/cuda/resident_path.h"
 
@@ -62,7 +63,7 @@ class RingPath : public ResidentPath {
   absl::Status PlaceOwn(Resident& resident) override;
   absl::Status BeginAll() override;
   bool EndAll() override;
-  bool LookAt(Resident& resident, shm::Nanoseconds now) override;
+  bool LookAt(Resident& resident, Nanoseconds now) override;
   uint64_t OldestWaiting(Resident& resident) override;
   simt::EventTotals& Shown(uint32_t index) override { return shown_[index]; }
   void AbandonOwn(Resident& resident) override;

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cuda/cuda_backend_fixture.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -226,7 +226,7 @@ TEST_P(RingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
   auto event = AddFailIf(*device_, 2);
   const auto life_of = [&](uint32_t code) {
     std::memcpy(event.ring->parameters(), &code, sizeof(code));
-    event.ring->Commit(nullptr, shm::NowNs());
+    event.ring->Commit(nullptr, NowNs());
     event.ring->Ring();
     EXPECT_TRUE(Until([&] { return event.ring->Poll().has_value(); }));
     const shm::EventLife life = event.ring->life();
@@ -239,16 +239,16 @@ TEST_P(RingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
   life_of(0);
   life_of(0);
   // Between the CPU's clock and the GPU's, as gpud has measured it.
-  constexpr shm::Nanoseconds kClockError = 50'000'000;
+  constexpr Nanoseconds kClockError = 50'000'000;
   const auto expect_stamps = [&](uint32_t code) {
-    const shm::Nanoseconds before = shm::NowNs();
+    const Nanoseconds before = NowNs();
     const shm::EventLife life = life_of(code);
     EXPECT_GE(life.rung_ns, before);
     EXPECT_GE(life.seen_ns + kClockError, life.rung_ns);
     EXPECT_GE(life.queued_ns, life.seen_ns);
     EXPECT_GE(life.dispatched_ns, life.queued_ns);
     EXPECT_GE(life.finished_ns, life.dispatched_ns);
-    EXPECT_LE(life.finished_ns, shm::NowNs() + kClockError);
+    EXPECT_LE(life.finished_ns, NowNs() + kClockError);
   };
   for (int i = 0; i < 6; ++i) expect_stamps(0);
   // In a new context, too: what is under way then has none.

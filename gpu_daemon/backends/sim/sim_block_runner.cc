@@ -5,13 +5,13 @@
 #include <atomic>
 #include <utility>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud {
 struct SimBlockRunner::Engine {
   explicit Engine(const sim::Memory* memory)
-      : gpu(memory, {.printed = &printed, .nanoseconds = &shm::NowNs}) {}
+      : gpu(memory, {.printed = &printed, .nanoseconds = &NowNs}) {}
 
   std::string printed;
   sim::FunctionalGpu gpu;

@@ -4,15 +4,14 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "sim/timing/config.h"
 
 namespace carillon::gpud {
 namespace {
 
-double Milliseconds(shm::Nanoseconds ns) {
-  return static_cast<double>(ns) * 1e-6;
-}
+double Milliseconds(Nanoseconds ns) { return static_cast<double>(ns) * 1e-6; }
 
 }  // namespace
 

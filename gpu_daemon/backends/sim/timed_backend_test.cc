@@ -15,16 +15,17 @@
 #include <sstream>
 #include <thread>
 
+#include "base/clock.h"
 #include "gpu_daemon/launch/test_device.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpud {
 namespace {
 
+using Nanoseconds;
 using shm::EventState;
 using shm::EventStatus;
 using shm::kNoTime;
-using shm::Nanoseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;

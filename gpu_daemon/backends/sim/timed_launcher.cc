@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "fmt/ostream.h"
 #include "gpu_daemon/backends/cpu/make_launch.h"
@@ -14,9 +15,9 @@
 namespace carillon::gpud {
 namespace {
 
+using Nanoseconds;
 using shm::EventState;
 using shm::EventStatus;
-using shm::Nanoseconds;
 using sim::timing::GridResult;
 using sim::timing::kNever;
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/front_end/launcher.h"
 #include "gpu_daemon/launch/kernel_launch.h"
@@ -63,9 +64,7 @@ class TimedLauncher final : public Launcher {
   sim::timing::Statistics statistics() { return gpu_.statistics(); }
 
   // Thread safe:
-  shm::Nanoseconds now_ns() const {
-    return now_ns_.load(std::memory_order_relaxed);
-  }
+  Nanoseconds now_ns() const { return now_ns_.load(std::memory_order_relaxed); }
   // Why time stands; empty: it does not.
   std::string waits_for() const;
   uint64_t unfinished() const {
@@ -87,14 +86,14 @@ class TimedLauncher final : public Launcher {
     std::shared_ptr<DeviceMemory> memory;
     shm::TurnGiver turns;
     State state = State::kHasTurn;
-    shm::Nanoseconds now = 0;   // of its last turn
-    shm::Nanoseconds next = 0;  // kHasAnswered: when it wants another
-    bool due = false;           // something of its own has ended
-    uint64_t kernels = 0;       // background ones, so far
+    Nanoseconds now = 0;   // of its last turn
+    Nanoseconds next = 0;  // kHasAnswered: when it wants another
+    bool due = false;      // something of its own has ended
+    uint64_t kernels = 0;  // background ones, so far
   };
   // When a launch reaches the GPU: time, device, event kernel (background
   // kernels after them), sequence.
-  using Due = std::tuple<shm::Nanoseconds, std::string, uint32_t, uint64_t>;
+  using Due = std::tuple<Nanoseconds, std::string, uint32_t, uint64_t>;
   struct Running {
     std::unique_ptr<KernelLaunch> launch;
     Due due;
@@ -116,9 +115,9 @@ class TimedLauncher final : public Launcher {
   void EndUnstarted(KernelLaunch& launch, const Due& due, uint32_t fail_status);
   void Finish(KernelLaunch& launch, const Due& due, shm::EventState state,
               uint32_t status, const sim::timing::GridResult* result);
-  void GiveTurns(shm::Nanoseconds until);
-  void Give(Participant& participant, shm::Nanoseconds now);
-  Cycle CycleAt(shm::Nanoseconds ns) const;
+  void GiveTurns(Nanoseconds until);
+  void Give(Participant& participant, Nanoseconds now);
+  Cycle CycleAt(Nanoseconds ns) const;
   absl::StatusOr<size_t> TakeStatus();
   void SetWaitsFor(std::string why);
 
@@ -141,7 +140,7 @@ class TimedLauncher final : public Launcher {
   std::vector<size_t> free_statuses_;
 
   // Writer: the thread; readers: whoever shows them. Relaxed: figures.
-  std::atomic<shm::Nanoseconds> now_ns_{0};
+  std::atomic<Nanoseconds> now_ns_{0};
   std::atomic<uint64_t> unfinished_{0};
   std::atomic<uint64_t> background_kernels_{0};
   std::atomic<uint64_t> background_blocks_{0};

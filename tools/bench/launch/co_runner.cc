@@ -6,8 +6,8 @@
 #include <iostream>
 #include <string>
 
+#include "base/clock.h"
 #include "fmt/format.h"
-#include "shm/clock.h"
 #include "tools/bench/launch/interrupt.h"
 #include "tools/bench/machine.h"
 
@@ -29,9 +29,9 @@ uint64_t NextState(uint64_t state) {  // xorshift64
 // Runs for `ns`; the steps a second. `state` keeps the work from being dropped.
 double Work(CoRunnerKind kind, std::vector<uint64_t>& memory, uint64_t ns,
             uint64_t* state) {
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   uint64_t steps = 0;
-  shm::Nanoseconds now = start;
+  Nanoseconds now = start;
   while (now - start < ns) {
     if (kind == CoRunnerKind::kCompute) {
       for (uint64_t i = 0; i < kChunk; ++i) *state = NextState(*state);
@@ -42,7 +42,7 @@ double Work(CoRunnerKind kind, std::vector<uint64_t>& memory, uint64_t ns,
       }
     }
     steps += kChunk;
-    now = shm::NowNs();
+    now = NowNs();
   }
   return static_cast<double>(steps) * 1e9 / static_cast<double>(now - start);
 }

@@ -13,10 +13,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/testbed_paths.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
-#include "proto/testbed_paths.h"
-#include "shm/clock.h"
 #include "shm/waiting.h"
 #include "tools/bench/child.h"
 #include "tools/bench/launch/samples.h"
@@ -37,16 +37,16 @@ constexpr uint32_t kEntries = 256;
 constexpr seconds kPatience{10};
 constexpr nanoseconds kSdkSpin = std::chrono::microseconds(20);
 // What a stream may end late for other reasons than that it fell behind.
-constexpr shm::Nanoseconds kSlack = 1'000'000;
+constexpr Nanoseconds kSlack = 1'000'000;
 constexpr uint32_t kTile = 16;  // of matmul
 
-uint32_t ToSample(shm::Nanoseconds ns) {
-  return static_cast<uint32_t>(std::min<shm::Nanoseconds>(ns, UINT32_MAX));
+uint32_t ToSample(Nanoseconds ns) {
+  return static_cast<uint32_t>(std::min<Nanoseconds>(ns, UINT32_MAX));
 }
 
-double ToSeconds(shm::Nanoseconds ns) { return static_cast<double>(ns) * 1e-9; }
+double ToSeconds(Nanoseconds ns) { return static_cast<double>(ns) * 1e-9; }
 
-shm::Nanoseconds MillisecondsOf(const Json& command) {
+Nanoseconds MillisecondsOf(const Json& command) {
   return command.at("ms").get<uint64_t>() * 1'000'000;
 }
 
@@ -59,15 +59,15 @@ class Stages {
       "due_to_completed"};
 
   // A stage whose stamps the launch path does not give has no sample.
-  void Add(shm::Nanoseconds due, const edge::EventLife& life,
-           shm::Nanoseconds completed) {
-    const std::array<shm::Nanoseconds, 7> stamps = {due,
-                                                    life.rung_ns,
-                                                    life.seen_ns,
-                                                    life.queued_ns,
-                                                    life.dispatched_ns,
-                                                    life.finished_ns,
-                                                    completed};
+  void Add(Nanoseconds due, const edge::EventLife& life,
+           Nanoseconds completed) {
+    const std::array<Nanoseconds, 7> stamps = {due,
+                                               life.rung_ns,
+                                               life.seen_ns,
+                                               life.queued_ns,
+                                               life.dispatched_ns,
+                                               life.finished_ns,
+                                               completed};
     for (size_t i = 0; i + 1 < stamps.size(); ++i) {
       AddOne(i, stamps[i], stamps[i + 1]);
     }
@@ -82,7 +82,7 @@ class Stages {
   }
 
  private:
-  void AddOne(size_t stage, shm::Nanoseconds from, shm::Nanoseconds to) {
+  void AddOne(size_t stage, Nanoseconds from, Nanoseconds to) {
     if (from == 0 || to == 0) return;
     samples_[stage].push_back(to > from ? ToSample(to - from) : 0);
   }
@@ -110,7 +110,7 @@ class LaunchDevice {
   // `time`; `on_end` gets an event's due time before it is freed. The number of
   // events.
   template <class OnEnd>
-  absl::StatusOr<uint64_t> Stream(double interval_ns, shm::Nanoseconds time,
+  absl::StatusOr<uint64_t> Stream(double interval_ns, Nanoseconds time,
                                   OnEnd on_end);
   void Commit() {
     workload_->Commit();
@@ -137,8 +137,8 @@ class LaunchDevice {
   std::unique_ptr<OpenWorkload> workload_;
   // Parameters of background kernels by their size; kept until the device ends.
   std::map<uint32_t, std::vector<edge::Parameter>> background_;
-  shm::Nanoseconds typical_ns_ = 0;  // of a round trip
-  uint64_t opened_ = 0;              // each has launched one event
+  Nanoseconds typical_ns_ = 0;  // of a round trip
+  uint64_t opened_ = 0;         // each has launched one event
   uint64_t rung_ = 0;
   uint64_t done_ = 0;
 };
@@ -238,30 +238,30 @@ absl::Status LaunchDevice::WaitForOldest() {
 }
 
 absl::Status LaunchDevice::OneRoundTrip(uint32_t* ns) {
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   Commit();
   workload_->queue().Ring();
   const auto completion = workload_->queue().Wait(kPatience, spin());
-  *ns = ToSample(shm::NowNs() - start);
+  *ns = ToSample(NowNs() - start);
   return completion.ok() ? Take(*completion) : completion.status();
 }
 
 absl::StatusOr<Json> LaunchDevice::RoundTrips(const Json& command) {
-  const shm::Nanoseconds time = MillisecondsOf(command);
+  const Nanoseconds time = MillisecondsOf(command);
   std::vector<uint32_t> samples;
   uint32_t ns = 0;
   const uint64_t before = rung_;
-  shm::Nanoseconds start = shm::NowNs();
+  Nanoseconds start = NowNs();
   do {
     if (auto status = OneRoundTrip(&ns); !status.ok()) return status;
-  } while (shm::NowNs() - start < time / 10);
+  } while (NowNs() - start < time / 10);
   samples.reserve(time / std::max<uint64_t>(ns, 200) * 2);
-  start = shm::NowNs();
-  shm::Nanoseconds end = start;
+  start = NowNs();
+  Nanoseconds end = start;
   do {
     if (auto status = OneRoundTrip(&ns); !status.ok()) return status;
     samples.push_back(ns);
-    end = shm::NowNs();
+    end = NowNs();
   } while (end - start < time);
   const size_t events = samples.size();
   typical_ns_ = (end - start) / events;
@@ -274,7 +274,7 @@ absl::StatusOr<Json> LaunchDevice::RoundTrips(const Json& command) {
 // Keeps a window in flight: half of it is rung at once, then the oldest half
 // awaited.
 absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
-  const shm::Nanoseconds time = MillisecondsOf(command);
+  const Nanoseconds time = MillisecondsOf(command);
   // So that what is in flight at the end does not take much longer.
   uint64_t half = kEntries / 4;
   while (half > 1 && half * typical_ns_ > time / 4) half /= 2;
@@ -289,14 +289,14 @@ absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
     return absl::OkStatus();
   };
   const uint64_t before = done_;
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   ring_half();
   do {
     ring_half();
     if (auto status = take_half(); !status.ok()) return status;
-  } while (shm::NowNs() - start < time);
+  } while (NowNs() - start < time);
   if (auto status = take_half(); !status.ok()) return status;
-  const double seconds = ToSeconds(shm::NowNs() - start);
+  const double seconds = ToSeconds(NowNs() - start);
   return Json{{"events", done_ - before},
               {"launched", done_ - before},
               {"per_second", static_cast<double>(done_ - before) / seconds},
@@ -306,23 +306,22 @@ absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
 
 template <class OnEnd>
 absl::StatusOr<uint64_t> LaunchDevice::Stream(double interval_ns,
-                                              shm::Nanoseconds time,
-                                              OnEnd on_end) {
+                                              Nanoseconds time, OnEnd on_end) {
   edge::EventQueue& queue = workload_->queue();
-  std::vector<shm::Nanoseconds> due_of(kEntries);
+  std::vector<Nanoseconds> due_of(kEntries);
   const auto events = std::max<uint64_t>(
       1, static_cast<uint64_t>(static_cast<double>(time) / interval_ns));
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   const auto due = [&](uint64_t event) {
-    return start + static_cast<shm::Nanoseconds>(
-                       static_cast<double>(event + 1) * interval_ns);
+    return start + static_cast<Nanoseconds>(static_cast<double>(event + 1) *
+                                            interval_ns);
   };
-  const shm::Nanoseconds limit =
-      start + time + shm::Nanoseconds(nanoseconds(kPatience).count());
+  const Nanoseconds limit =
+      start + time + Nanoseconds(nanoseconds(kPatience).count());
   uint64_t rung = 0;
   uint64_t ended = 0;
   while (ended < events) {
-    const shm::Nanoseconds now = shm::NowNs();
+    const Nanoseconds now = NowNs();
     bool idle = true;
     while (rung < events && due(rung) <= now && queue.free_slots() > 0) {
       due_of[queue.next_slot()] = due(rung);
@@ -349,16 +348,16 @@ absl::StatusOr<uint64_t> LaunchDevice::Stream(double interval_ns,
 }
 
 absl::StatusOr<Json> LaunchDevice::OpenLoop(const Json& command) {
-  const shm::Nanoseconds time = MillisecondsOf(command);
+  const Nanoseconds time = MillisecondsOf(command);
   const double per_second = command.at("per_second").get<double>();
   std::vector<uint32_t> samples;
   samples.reserve(static_cast<size_t>(per_second * ToSeconds(time)) + 1);
-  const shm::Nanoseconds start = shm::NowNs();
-  const auto events = Stream(1e9 / per_second, time, [&](shm::Nanoseconds due) {
-    samples.push_back(ToSample(shm::NowNs() - due));
+  const Nanoseconds start = NowNs();
+  const auto events = Stream(1e9 / per_second, time, [&](Nanoseconds due) {
+    samples.push_back(ToSample(NowNs() - due));
   });
   if (!events.ok()) return events.status();
-  const shm::Nanoseconds took = shm::NowNs() - start;
+  const Nanoseconds took = NowNs() - start;
   return Json{{"events", *events},
               {"seconds", ToSeconds(took)},
               {"per_second", per_second},
@@ -367,24 +366,24 @@ absl::StatusOr<Json> LaunchDevice::OpenLoop(const Json& command) {
 }
 
 absl::StatusOr<Json> LaunchDevice::Batches(const Json& command) {
-  const shm::Nanoseconds time = MillisecondsOf(command);
+  const Nanoseconds time = MillisecondsOf(command);
   const double packets = command.at("packets").get<double>();
   const double per_second = command.at("packets_per_second").get<double>();
   Stages stages;
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   const auto events =
-      Stream(packets * 1e9 / per_second, time, [&](shm::Nanoseconds due) {
-        stages.Add(due, workload_->queue().life(), shm::NowNs());
+      Stream(packets * 1e9 / per_second, time, [&](Nanoseconds due) {
+        stages.Add(due, workload_->queue().life(), NowNs());
       });
   if (!events.ok()) return events.status();
-  const shm::Nanoseconds took = shm::NowNs() - start;
+  const Nanoseconds took = NowNs() - start;
   return Json{{"events", *events},
               {"kept_up", took < time + time / 20 + kSlack},
               {"stages", stages.ToJson()}};
 }
 
 absl::StatusOr<Json> LaunchDevice::Background(const Json& command) {
-  const shm::Nanoseconds time = MillisecondsOf(command);
+  const Nanoseconds time = MillisecondsOf(command);
   const uint32_t n = command.at("size").get<uint32_t>();
   std::vector<edge::Parameter>& parameters = background_[n];
   if (parameters.empty()) parameters.push_back(edge::Constant("n", n));
@@ -397,7 +396,7 @@ absl::StatusOr<Json> LaunchDevice::Background(const Json& command) {
   }
   const uint32_t blocks = (n + kTile - 1) / kTile;
   std::vector<uint32_t> samples;
-  const shm::Nanoseconds start = shm::NowNs();
+  const Nanoseconds start = NowNs();
   do {
     const auto times = device_->LaunchKernel({.kernel = "matmul",
                                               .grid = {blocks, blocks, 1},
@@ -406,7 +405,7 @@ absl::StatusOr<Json> LaunchDevice::Background(const Json& command) {
                                               .timeout = kPatience});
     if (!times.ok()) return times.status();
     samples.push_back(ToSample(times->finished_ns - times->dispatched_ns));
-  } while (shm::NowNs() - start < time);
+  } while (NowNs() - start < time);
   return Json{{"kernel_ns", SamplesToJson(std::move(samples))}};
 }
 

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 
 namespace carillon::bench {
 namespace {
@@ -37,13 +37,13 @@ absl::Status CheckInterrupt() {
 }
 
 absl::StatusOr<std::string> AwaitLine(Child& child, milliseconds timeout) {
-  const shm::Nanoseconds deadline =
-      shm::NowNs() + std::chrono::nanoseconds(timeout).count();
+  const Nanoseconds deadline =
+      NowNs() + std::chrono::nanoseconds(timeout).count();
   while (true) {
     auto line = child.ReadLine(kGlance);
     // What Ctrl-C has done to the child is no failure of its own.
     if (auto status = CheckInterrupt(); !status.ok()) return status;
-    if (!absl::IsDeadlineExceeded(line.status()) || shm::NowNs() >= deadline) {
+    if (!absl::IsDeadlineExceeded(line.status()) || NowNs() >= deadline) {
       return line;
     }
   }

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <utility>
 
+#include "base/testbed_paths.h"
 #include "fmt/format.h"
-#include "proto/testbed_paths.h"
 #include "tools/bench/launch/device_role.h"
 #include "tools/bench/launch/interrupt.h"
 

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "shm/bells.h"
 #include "shm/device_ring.h"
@@ -18,7 +19,7 @@ static_assert(kEntries > kMaxWindow);
 constexpr uint64_t kHeapBytes = 256 * 1024;
 constexpr shm::Generation kGeneration{1};
 // As gpud's longest.
-constexpr shm::Nanoseconds kServerSpinNs = 50'000;
+constexpr Nanoseconds kServerSpinNs = 50'000;
 
 enum class Payload { kMessage, kNull };
 enum class Wait { kSpin, kSpinThenFutex };
@@ -86,11 +87,11 @@ class Server {
     if constexpr (kWait == Wait::kSpin) {
       while (!Rung()) shm::CpuRelax();
     } else {
-      const shm::Nanoseconds start = shm::NowNs();
+      const Nanoseconds start = NowNs();
       for (uint32_t turn = 1;; ++turn) {
         if (Rung()) return;
         shm::CpuRelax();
-        if (turn % 64 == 0 && shm::NowNs() - start > kServerSpinNs) break;
+        if (turn % 64 == 0 && NowNs() - start > kServerSpinNs) break;
       }
       // waiting.h: arm, read the summary word, look again, sleep.
       armed_.store(1, std::memory_order_seq_cst);

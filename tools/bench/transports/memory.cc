@@ -28,17 +28,16 @@ std::string PathOfDescriptor(int fd) {
   return fmt::format("/proc/{}/fd/{}", getpid(), fd);
 }
 
-absl::StatusOr<shm::UniqueFd> OpenDescriptor(const std::string& path,
-                                             bool writable) {
-  shm::UniqueFd fd(
-      open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
+absl::StatusOr<UniqueFd> OpenDescriptor(const std::string& path,
+                                        bool writable) {
+  UniqueFd fd(open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
   if (fd) return fd;
   return absl::NotFoundError(
       fmt::format("cannot open the server's memory: {}", std::strerror(errno)));
 }
 
 absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path) {
-  shm::UniqueFd fd(memfd_create("carillon-bench", MFD_CLOEXEC));
+  UniqueFd fd(memfd_create("carillon-bench", MFD_CLOEXEC));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return absl::ResourceExhaustedError(
         fmt::format("memfd of {} bytes: {}", bytes, std::strerror(errno)));

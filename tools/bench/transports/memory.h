@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "shm/clock.h"
-#include "shm/unique_fd.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
 #include "shm/waiting.h"
 #include "tools/bench/transports/transport.h"
 
@@ -18,8 +18,7 @@ namespace carillon::bench {
 // "/proc/<this process>/fd/<fd>".
 std::string PathOfDescriptor(int fd);
 // Errors: NotFound.
-absl::StatusOr<shm::UniqueFd> OpenDescriptor(const std::string& path,
-                                             bool writable);
+absl::StatusOr<UniqueFd> OpenDescriptor(const std::string& path, bool writable);
 
 // `bytes` of zeroed shared memory, mapped for the life of the process.
 absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path);
@@ -28,15 +27,15 @@ absl::StatusOr<void*> MapSharedMemory(const std::string& path, size_t bytes);
 // Spins until ready() is true. DeadlineExceeded after kPatience.
 template <class Ready>
 absl::Status SpinUntil(Ready ready) {
-  shm::Nanoseconds start = 0;
+  Nanoseconds start = 0;
   for (uint32_t turn = 1;; ++turn) {
     if (ready()) return absl::OkStatus();
     shm::CpuRelax();
     if (turn % (1 << 16) != 0) continue;
-    const shm::Nanoseconds now = shm::NowNs();
+    const Nanoseconds now = NowNs();
     if (start == 0) start = now;
     if (now - start >
-        shm::Nanoseconds(std::chrono::nanoseconds(kPatience).count())) {
+        Nanoseconds(std::chrono::nanoseconds(kPatience).count())) {
       return absl::DeadlineExceededError("the other side does not answer");
     }
   }

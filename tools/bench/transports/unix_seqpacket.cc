@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "shm/unique_fd.h"
 #include "tools/bench/transports/transports.h"
 
 namespace carillon::bench {
@@ -31,14 +31,14 @@ absl::Status Serve(const std::string& directory, AnnounceReady ready) {
   const std::string path = directory + "/seqpacket";
   const auto address = AddressOf(path);
   if (!address.ok()) return address.status();
-  const shm::UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  const UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET, 0));
   if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address),
            sizeof(*address)) != 0 ||
       listen(listener.get(), 1) != 0) {
     return Failed("bind");
   }
   ready(path);
-  const shm::UniqueFd client(accept(listener.get(), nullptr, nullptr));
+  const UniqueFd client(accept(listener.get(), nullptr, nullptr));
   if (!client) return Failed("accept");
   Message message;
   while (recv(client.get(), &message, sizeof(message), 0) == sizeof(message)) {
@@ -49,7 +49,7 @@ absl::Status Serve(const std::string& directory, AnnounceReady ready) {
 
 class SeqpacketClient final : public Client {
  public:
-  explicit SeqpacketClient(shm::UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit SeqpacketClient(UniqueFd socket) : socket_(std::move(socket)) {}
 
   absl::Status Send(const Message& request) override {
     return send(socket_.get(), &request, sizeof(request), MSG_NOSIGNAL) ==
@@ -64,14 +64,14 @@ class SeqpacketClient final : public Client {
   }
 
  private:
-  const shm::UniqueFd socket_;
+  const UniqueFd socket_;
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
                                                 std::chrono::nanoseconds) {
   const auto address = AddressOf(endpoint);
   if (!address.ok()) return address.status();
-  shm::UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
   const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "proto/fault_message.h"
+#include "shm/faults/fault_message.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/faults_client.h"
 #include "tools/cli/testbed/state.h"

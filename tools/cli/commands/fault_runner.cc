@@ -12,7 +12,7 @@
 #include <memory>
 #include <utility>
 
-#include "shm/clock.h"
+#include "base/clock.h"
 #include "shm/faults/board.h"
 #include "tools/cli/commands/fault_bed.h"
 #include "tools/cli/commands/fault_board.h"
@@ -23,11 +23,11 @@ namespace carillon::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using Nanoseconds;
+using NowNs;
 using fault::Finding;
 using fault::Plan;
 using fault::PlannedFault;
-using shm::Nanoseconds;
-using shm::NowNs;
 using std::chrono::milliseconds;
 
 // How soon a strike is told.

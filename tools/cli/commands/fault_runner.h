@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands/run_testbed.h"
 #include "tools/cli/commands/story_view.h"
@@ -34,7 +35,7 @@ struct PlanRun {
   fault::Evidence evidence;
   std::vector<fault::Finding> findings;
   Story story;
-  shm::Nanoseconds took_ns = 0;
+  Nanoseconds took_ns = 0;
   std::string kept;  // the folder; empty: nothing was kept
 
   bool ok() const { return fault::Holds(findings); }

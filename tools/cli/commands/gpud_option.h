@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "proto/tls_files.h"
+#include "base/tls_files.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/testbed/remote_gpud.h"
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/clock.h"
 #include "shm/faults/board.h"
 
 namespace carillon::cli {
@@ -181,12 +182,12 @@ std::string StepsText(const Story& story, const std::vector<Place>& places) {
   for (const FlightRecording& recording : story.recordings) {
     width = std::max(width, ledger::ProcessWords(recording).size());
   }
-  const shm::Nanoseconds start =
+  const Nanoseconds start =
       !story.merged.empty()   ? RecordAt(story, story.merged.front()).time_ns
       : story.strikes.empty() ? 0
                               : story.strikes.front().time_ns;
   std::string text;
-  const auto line = [&](shm::Nanoseconds time, const std::string& process,
+  const auto line = [&](Nanoseconds time, const std::string& process,
                         const std::string& words) {
     const int64_t since = static_cast<int64_t>(time - start);
     text +=

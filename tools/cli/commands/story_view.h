@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "proto/testbed_paths.h"
+#include "base/clock.h"
+#include "base/testbed_paths.h"
 #include "shm/flight_recorder.h"
 #include "tools/cli/ui/console.h"
 #include "tools/ledger/checker.h"
@@ -16,7 +17,7 @@ namespace carillon::cli {
 
 // A fault struck; noted before it took effect.
 struct StruckStep {
-  shm::Nanoseconds time_ns = 0;
+  Nanoseconds time_ns = 0;
   std::string process;  // empty: nothing was recorded of it
   uint32_t pid = 0;
   std::string fault;  // "fault 3" when it was cleared since

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <memory>
 
+#include "base/unique_fd.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/commands/run_testbed.h"
 #include "tools/cli/commands/up_report.h"
@@ -48,7 +49,7 @@ absl::Status Supervise(const Options& options) {
   // From here on stdout and stderr are the supervisor's own log.
   const std::string log =
       supervisor.paths().log_directory() + "/supervisor.log";
-  const shm::UniqueFd log_fd(
+  const UniqueFd log_fd(
       open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log_fd) {
     return fail(absl::PermissionDeniedError(

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/commands/run_testbed.h"
 #include "tools/cli/commands/up_report.h"
@@ -98,8 +98,8 @@ absl::Status RunDetached(const Options& options, Console& console) {
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return absl::InternalError(fmt::format("pipe: {}", strerror(errno)));
   }
-  const shm::UniqueFd reader(fds[0]);
-  shm::UniqueFd writer(fds[1]);
+  const UniqueFd reader(fds[0]);
+  UniqueFd writer(fds[1]);
   const auto supervisor = StartSupervisor(options, writer.get());
   if (!supervisor.ok()) return supervisor.status();
   writer.reset();

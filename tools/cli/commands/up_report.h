@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/ui/console.h"
 
 namespace carillon::cli {
@@ -25,7 +25,7 @@ class UpReportWriter {
  private:
   void Write(const Json& line);
 
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
 };
 
 // The waiting end. Lines that are no report (a crash) are passed on as they

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "absl/status/status.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::cli {
 namespace {
@@ -111,8 +111,8 @@ absl::StatusOr<MemcaslapResult> ParseMemcaslap(std::string_view output) {
 
 absl::StatusOr<uint16_t> FindFreePort() {
   for (int i = 0; i < kPortTries; ++i) {
-    const shm::UniqueFd udp(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const shm::UniqueFd tcp(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const UniqueFd udp(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const UniqueFd tcp(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const uint16_t port = Bind(tcp.get(), 0);
     if (port != 0 && Bind(udp.get(), port) == port) return port;
   }

@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::cli {
 namespace {
@@ -81,7 +81,7 @@ TEST(FreePort, IsFreeForBoth) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(*port);
   for (const int type : {SOCK_DGRAM, SOCK_STREAM}) {
-    const shm::UniqueFd fd(socket(AF_INET, type, 0));
+    const UniqueFd fd(socket(AF_INET, type, 0));
     EXPECT_EQ(
         bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
         0);

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "shm/waiting.h"
 #include "tools/cli/testbed/child_process.h"
 #include "tools/cli/testbed/directory.h"
@@ -72,7 +72,7 @@ Finding LookAtFutexWaitv() {
 }
 
 Finding LookAtPidfd() {
-  const shm::UniqueFd fd(syscall(SYS_pidfd_open, getpid(), 0));
+  const UniqueFd fd(syscall(SYS_pidfd_open, getpid(), 0));
   if (!fd) {
     return Problem(fmt::format("pidfd_open: {}", strerror(errno)),
                    "use Linux 5.3 or newer, and let the container's seccomp "
@@ -82,7 +82,7 @@ Finding LookAtPidfd() {
 }
 
 Finding LookAtSeals() {
-  const shm::UniqueFd fd(
+  const UniqueFd fd(
       memfd_create("carillon-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), 4096) != 0) {
     return Problem(fmt::format("memfd_create: {}", strerror(errno)),

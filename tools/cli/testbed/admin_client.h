@@ -8,9 +8,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
 #include "proto/admin.pb.h"
 #include "proto/events.pb.h"
-#include "proto/testbed_paths.h"
 #include "tools/cli/testbed/readiness.h"
 #include "tools/cli/testbed/remote_gpud.h"
 

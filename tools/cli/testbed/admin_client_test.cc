@@ -10,10 +10,10 @@
 
 #include <thread>
 
+#include "base/unique_fd.h"
 #include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
 #include "shm/layout.h"
-#include "shm/unique_fd.h"
 #include "tools/cli/testbed/test_util.h"
 
 namespace carillon::cli {
@@ -123,11 +123,11 @@ class SlowPassage {
 
   void Pass(const std::string& to, milliseconds delay) {
     listening_.wait(false);
-    const shm::UniqueFd client(accept(listener_.get(), nullptr, nullptr));
+    const UniqueFd client(accept(listener_.get(), nullptr, nullptr));
     if (!client) return;
     // The delay is what is tested, not a wait for something.
     std::this_thread::sleep_for(delay);
-    const shm::UniqueFd server(socket(AF_UNIX, SOCK_STREAM, 0));
+    const UniqueFd server(socket(AF_UNIX, SOCK_STREAM, 0));
     const sockaddr_un address = Address(to);
     connect(server.get(), reinterpret_cast<const sockaddr*>(&address),
             sizeof(address));
@@ -139,7 +139,7 @@ class SlowPassage {
     }
   }
 
-  shm::UniqueFd listener_;
+  UniqueFd listener_;
   std::atomic<bool> listening_{false};
   std::thread thread_;
 };

@@ -139,20 +139,20 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
   if (!program.ok()) return program.status();
 
   const std::string log = spec.log_path.empty() ? "/dev/null" : spec.log_path;
-  const shm::UniqueFd log_fd(
+  const UniqueFd log_fd(
       open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log_fd) {
     return absl::PermissionDeniedError(
         fmt::format("cannot write {}: {}", log, strerror(errno)));
   }
-  const shm::UniqueFd input_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd input_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   int pipe_fds[2];
   if (!input_fd || pipe2(pipe_fds, O_CLOEXEC) != 0) {
     return absl::InternalError(
         fmt::format("cannot start {}: {}", *program, strerror(errno)));
   }
-  const shm::UniqueFd error_reader(pipe_fds[0]);
-  shm::UniqueFd error_writer(pipe_fds[1]);
+  const UniqueFd error_reader(pipe_fds[0]);
+  UniqueFd error_writer(pipe_fds[1]);
 
   const std::vector<std::string> environment = MergedEnvironment(spec);
   const std::vector<char*> argv = Pointers(spec.argv);
@@ -185,7 +185,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
     return ProgramError(*program, exec_error);
   }
   // Not reaped yet, so the pid cannot mean another process.
-  shm::UniqueFd pidfd(PidfdOpen(pid));
+  UniqueFd pidfd(PidfdOpen(pid));
   const auto facts = LookAtProcess(pid);
   if (!pidfd || !facts) {
     const int error = errno;

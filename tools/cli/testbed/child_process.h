@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/testbed/process_identity.h"
 
 namespace carillon::cli {
@@ -57,11 +57,11 @@ class ChildProcess {
   int left_behind() const { return left_behind_; }
 
  private:
-  ChildProcess(ProcessIdentity identity, shm::UniqueFd pidfd)
+  ChildProcess(ProcessIdentity identity, UniqueFd pidfd)
       : identity_(identity), pidfd_(std::move(pidfd)) {}
 
   ProcessIdentity identity_;
-  shm::UniqueFd pidfd_;
+  UniqueFd pidfd_;
   std::optional<ExitReport> exit_;
   int left_behind_ = 0;
 };

@@ -82,7 +82,7 @@ bool SomebodyListens(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.size() > kMaxSocketPath) return false;
   path.copy(address.sun_path, path.size());
-  const shm::UniqueFd fd(
+  const UniqueFd fd(
       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
                  sizeof(address)) == 0 ||
@@ -110,9 +110,9 @@ absl::Status AlreadyUp(const TestbedPaths& paths) {
 
 // The lock on the testbed, or AlreadyExists. Unavailable: the file went away
 // meanwhile, try again.
-absl::StatusOr<shm::UniqueFd> Lock(const TestbedPaths& paths, int open_flags) {
+absl::StatusOr<UniqueFd> Lock(const TestbedPaths& paths, int open_flags) {
   const std::string path = paths.lock_file();
-  shm::UniqueFd fd(
+  UniqueFd fd(
       open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | open_flags, 0600));
   if (!fd) {
     const std::string message =
@@ -243,7 +243,7 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Create(
     // One that was made by hand may be open to others' reading.
     chmod(paths.directory().c_str(), 0700);
 
-    absl::StatusOr<shm::UniqueFd> lock = Lock(paths, O_CREAT);
+    absl::StatusOr<UniqueFd> lock = Lock(paths, O_CREAT);
     status = lock.status();
     if (absl::IsUnavailable(status)) continue;
     if (!status.ok()) return status;
@@ -278,7 +278,7 @@ absl::StatusOr<LockedDirectory> LockedDirectory::TakeOver(
       !status.ok()) {
     return status;
   }
-  absl::StatusOr<shm::UniqueFd> lock = Lock(paths, 0);
+  absl::StatusOr<UniqueFd> lock = Lock(paths, 0);
   if (absl::IsUnavailable(lock.status())) {
     return absl::NotFoundError(
         fmt::format("{} is no testbed's directory", paths.directory()));

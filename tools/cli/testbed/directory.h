@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/testbed_paths.h"
-#include "shm/unique_fd.h"
+#include "base/testbed_paths.h"
+#include "base/unique_fd.h"
 #include "tools/cli/testbed/process_identity.h"
 
 namespace carillon::cli {
@@ -64,12 +64,12 @@ class LockedDirectory {
   void RemoveSockets();
 
  private:
-  LockedDirectory(TestbedPaths paths, shm::UniqueFd lock)
+  LockedDirectory(TestbedPaths paths, UniqueFd lock)
       : paths_(std::move(paths)), lock_(std::move(lock)) {}
   void RemoveContents(bool logs);
 
   TestbedPaths paths_;
-  shm::UniqueFd lock_;
+  UniqueFd lock_;
 };
 
 }  // namespace carillon::cli

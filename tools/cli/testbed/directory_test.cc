@@ -22,11 +22,11 @@ using ::testing::HasSubstr;
 void Touch(const std::string& path) { std::ofstream(path) << "x"; }
 
 // A socket file, with somebody who listens or without.
-shm::UniqueFd MakeSocket(const std::string& path, bool listening) {
+UniqueFd MakeSocket(const std::string& path, bool listening) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  shm::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM, 0));
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM, 0));
   EXPECT_EQ(
       bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
       0);

@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::cli {
 
@@ -24,7 +24,7 @@ class EndRequests {
 
  private:
   sigset_t before_;
-  shm::UniqueFd fd_;
+  UniqueFd fd_;
 };
 
 }  // namespace carillon::cli

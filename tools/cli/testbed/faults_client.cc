@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "proto/fault_message.h"
 #include "proto/faults.grpc.pb.h"
+#include "shm/faults/fault_message.h"
 #include "tools/cli/testbed/gpud_channel.h"
 
 namespace carillon::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/testbed_paths.h"
+#include "base/testbed_paths.h"
 #include "tools/cli/topology/topology.h"
 
 namespace carillon::cli {

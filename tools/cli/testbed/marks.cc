@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::cli {
 namespace {
@@ -116,9 +116,9 @@ int KillOrphanedProcesses(const TestbedPaths& paths) {
   int killed = 0;
   // Until there is none: one may have forked before its end.
   do {
-    std::vector<shm::UniqueFd> ending;
+    std::vector<UniqueFd> ending;
     for (const ProcessIdentity& identity : OrphanedProcesses(paths)) {
-      shm::UniqueFd pidfd(syscall(SYS_pidfd_open, identity.pid, 0));
+      UniqueFd pidfd(syscall(SYS_pidfd_open, identity.pid, 0));
       // The pidfd holds on to whoever has the pid now; see that it is the same.
       if (!pidfd || !IsAlive(identity)) continue;
       syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
@@ -126,7 +126,7 @@ int KillOrphanedProcesses(const TestbedPaths& paths) {
     }
     if (ending.empty()) break;
     killed += static_cast<int>(ending.size());
-    for (const shm::UniqueFd& pidfd : ending) {
+    for (const UniqueFd& pidfd : ending) {
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       pollfd ended{pidfd.get(), POLLIN, 0};

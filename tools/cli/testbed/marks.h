@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/testbed_paths.h"
+#include "base/testbed_paths.h"
 #include "tools/cli/testbed/process_identity.h"
 
 namespace carillon::cli {

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <memory>
 
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/ui/exit_code.h"
 
 namespace carillon::cli {
@@ -49,8 +49,8 @@ absl::Status Unreachable(const RemoteGpud& gpud, std::string_view why) {
 }
 
 // Of each address that the host has, the first that answers.
-absl::StatusOr<shm::UniqueFd> ConnectTcp(const RemoteGpud& gpud,
-                                         Clock::time_point end) {
+absl::StatusOr<UniqueFd> ConnectTcp(const RemoteGpud& gpud,
+                                    Clock::time_point end) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -61,7 +61,7 @@ absl::StatusOr<shm::UniqueFd> ConnectTcp(const RemoteGpud& gpud,
   const std::unique_ptr<addrinfo, Free<freeaddrinfo>> all(found);
   int error = 0;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    shm::UniqueFd fd(
+    UniqueFd fd(
         socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) return Unreachable(gpud, std::strerror(errno));
     error = connect(fd.get(), each->ai_addr, each->ai_addrlen) == 0 ? 0 : errno;
@@ -147,10 +147,10 @@ absl::Status Failure(const RemoteGpud& gpud, SSL* ssl, bool shaken) {
   // hangs up without one, once the handshake is done.
   const bool alert = code > SSL_AD_REASON_OFFSET;
   if (alert || shaken) {
-    return absl::UnauthenticatedError(fmt::format(
-        "gpud at {} refuses the certificate in {}: {}", gpud.address.ToString(),
-        gpud.files.certificate,
-        alert ? words : "is it of the CA in its --tls-client-ca?"));
+    return absl::UnauthenticatedError(
+        fmt::format("gpud at {} refuses the certificate in {}: {}",
+                    gpud.address.ToString(), gpud.files.certificate,
+                    alert ? words : "is it of the CA in its --tls-client-ca?"));
   }
   return Unreachable(gpud,
                      fmt::format("what answers there does not speak TLS as "

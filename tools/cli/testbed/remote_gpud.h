@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "proto/host_port.h"
-#include "proto/tls_files.h"
+#include "base/host_port.h"
+#include "base/tls_files.h"
 
 namespace carillon::cli {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace carillon::cli {
 namespace {
@@ -189,7 +189,7 @@ absl::Status WriteState(const std::string& path, const TestbedState& state) {
   const std::string text =
       ToJson(state).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string temporary = path + ".tmp";
-  const shm::UniqueFd fd(
+  const UniqueFd fd(
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd) {
     return absl::PermissionDeniedError(

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "shm/unique_fd.h"
+#include "base/testing/fuzz_input.h"
+#include "base/unique_fd.h"
 #include "tools/cli/testbed/state.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::cli {
 namespace {
@@ -23,7 +23,7 @@ struct File {
     unlink(path.c_str());
     unlink((path + "2").c_str());
   }
-  shm::UniqueFd fd;
+  UniqueFd fd;
   std::string path;
 };
 

@@ -15,8 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/fuzz_input.h"
+#include "base/unique_fd.h"
 #include "tools/cli/testbed/supervisor_socket.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::cli {
 namespace {
@@ -53,7 +54,7 @@ class Run {
     for (size_t i = 0; i <= (how & 3u); ++i) clients_[i] = Connect();
     while (!input_.empty()) Step();
     if ((how & 4) != 0) {
-      for (shm::UniqueFd& client : clients_) client.reset();
+      for (UniqueFd& client : clients_) client.reset();
     }
     Take();
     // Nobody is answered who has not asked, and nobody twice.
@@ -64,12 +65,12 @@ class Run {
       desk_->Done(id, Json::object());
       desk_->Failed(id, absl::InternalError("\xff"));
     }
-    for (const shm::UniqueFd& client : clients_) Read(client);
+    for (const UniqueFd& client : clients_) Read(client);
   }
 
  private:
-  shm::UniqueFd Connect() {
-    shm::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd Connect() {
+    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path_.copy(address.sun_path, path_.size());
@@ -79,7 +80,7 @@ class Run {
   }
   void Step() {
     const auto what = input_.Take<uint8_t>();
-    shm::UniqueFd& client = clients_[what & 3];
+    UniqueFd& client = clients_[what & 3];
     std::string_view bytes;
     switch (what >> 2 & 3) {
       case 0:
@@ -114,7 +115,7 @@ class Run {
     FUZZ_CHECK(fds.size() <= 4);
   }
   // Answers are lines of JSON.
-  static void Read(const shm::UniqueFd& client) {
+  static void Read(const UniqueFd& client) {
     if (!client) return;
     std::string text(64 << 10, '\0');
     const ssize_t got =
@@ -132,7 +133,7 @@ class Run {
   const std::string path_;
   fuzz::FuzzInput input_;
   std::optional<RequestDesk> desk_;
-  std::array<shm::UniqueFd, 4> clients_;
+  std::array<UniqueFd, 4> clients_;
   std::set<uint64_t> asked_;
   std::vector<uint64_t> open_;
 };

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "tools/cli/testbed/supervisor.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/text.h"
@@ -33,7 +34,7 @@ std::string InSeconds(Clock::duration duration) {
 
 // So that a reader of the log sees where one run ends and the next begins.
 void AppendToLog(const std::string& path, const std::string& line) {
-  const shm::UniqueFd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
+  const UniqueFd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
   if (!fd) return;
   char last = '\n';
   const off_t size = lseek(fd.get(), 0, SEEK_END);

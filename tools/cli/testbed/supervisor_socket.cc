@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "proto/testbed_paths.h"
+#include "base/testbed_paths.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/text.h"
 
@@ -64,8 +64,7 @@ RequestDesk::Limits::Limits() : user(geteuid()) {}
 
 absl::Status RequestDesk::Open(const std::string& path) {
   if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
-  shm::UniqueFd fd(
-      socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_un address = AddressOf(path);
   // The file gets the socket's mode: there is no moment at which others may
   // connect.
@@ -106,8 +105,8 @@ std::optional<Clock::time_point> RequestDesk::NextDeadline() const {
 
 void RequestDesk::Accept() {
   while (listener_ && connections_.size() < limits_.connections) {
-    shm::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
-                             SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
+                        SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) return;
     ucred peer{};
     socklen_t size = sizeof(peer);
@@ -308,7 +307,7 @@ absl::StatusOr<Json> AskSupervisor(const SupervisorQuestion& question) {
   if (absl::Status status = CheckSocketPath(question.socket); !status.ok()) {
     return status;
   }
-  const shm::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // Holds for connecting, too: the queue may be full.
   const auto seconds =
       std::chrono::ceil<std::chrono::seconds>(question.first_word);

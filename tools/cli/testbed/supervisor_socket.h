@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/testbed/end_requests.h"
 
 namespace carillon::cli {
@@ -70,7 +70,7 @@ class RequestDesk {
  private:
   struct Connection {
     uint64_t id = 0;
-    shm::UniqueFd fd;
+    UniqueFd fd;
     Clock::time_point deadline;  // of its request
     std::string request;         // so far
     bool asked = false;          // the request is complete
@@ -84,7 +84,7 @@ class RequestDesk {
   std::list<Connection>::iterator Find(uint64_t id);
 
   const Limits limits_;
-  shm::UniqueFd listener_;
+  UniqueFd listener_;
   std::list<Connection> connections_;
   uint64_t last_id_ = 0;
 };

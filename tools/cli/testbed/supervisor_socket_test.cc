@@ -34,8 +34,8 @@ class RequestDeskTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
   // A client that does what the test wants.
-  shm::UniqueFd Connect() {
-    shm::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd Connect() {
+    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path_.copy(address.sun_path, path_.size());
@@ -44,12 +44,12 @@ class RequestDeskTest : public ::testing::Test {
               0);
     return fd;
   }
-  static bool Send(const shm::UniqueFd& fd, const std::string& text) {
+  static bool Send(const UniqueFd& fd, const std::string& text) {
     return send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
   // What has come and, at the end of the connection, "<end>".
-  static std::string Received(const shm::UniqueFd& fd) {
+  static std::string Received(const UniqueFd& fd) {
     char bytes[4096];
     std::string text;
     for (;;) {
@@ -168,7 +168,7 @@ TEST_F(RequestDeskTest, ServesOthersOnceTheSlowHaveBeenDropped) {
   limits.connections = 2;
   limits.request_time = milliseconds(300);
   Open(limits);
-  const shm::UniqueFd slow[] = {Connect(), Connect()};
+  const UniqueFd slow[] = {Connect(), Connect()};
   EXPECT_THAT(desk_->Take(), IsEmpty());
   const auto good = Connect();
   EXPECT_TRUE(Send(good, "{}\n"));
@@ -309,8 +309,7 @@ TEST_F(AskSupervisorTest, RefusesAnAnswerThatItDoesNotUnderstand) {
        {"{}", "nonsense", R"({"say": 3})", R"({"failed": {"code": 5}})",
         R"({"failed": {"code": 0, "message": "", )"
         R"("hint": ""}})"}) {
-    const shm::UniqueFd listener(
-        socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path_.copy(address.sun_path, path_.size());
@@ -321,7 +320,7 @@ TEST_F(AskSupervisorTest, RefusesAnAnswerThatItDoesNotUnderstand) {
     ASSERT_EQ(listen(listener.get(), 1), 0);
     absl::StatusOr<Json> answer;
     std::thread client([&] { answer = AskSupervisor({.socket = path_}); });
-    const shm::UniqueFd fd(accept(listener.get(), nullptr, nullptr));
+    const UniqueFd fd(accept(listener.get(), nullptr, nullptr));
     EXPECT_TRUE(Send(fd, std::string(line) + "\n"));
     client.join();
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kInternal) << line;

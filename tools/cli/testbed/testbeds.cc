@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "absl/status/status.h"
-#include "shm/unique_fd.h"
+#include "base/unique_fd.h"
 #include "tools/cli/testbed/directory.h"
 #include "tools/cli/testbed/marks.h"
 #include "tools/cli/ui/exit_code.h"
@@ -106,8 +106,7 @@ absl::StatusOr<Testbed> FindTestbed(const std::string& name) {
 absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
                         const std::function<void(const std::string&)>& say) {
   if (testbed.supervisor) {
-    const shm::UniqueFd pidfd(
-        syscall(SYS_pidfd_open, testbed.supervisor->pid, 0));
+    const UniqueFd pidfd(syscall(SYS_pidfd_open, testbed.supervisor->pid, 0));
     // The pidfd holds on to whoever has the pid now; see that it is the same.
     if (pidfd && IsAlive(*testbed.supervisor)) {
       syscall(SYS_pidfd_send_signal, pidfd.get(), SIGTERM, nullptr, 0);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/testbed_paths.h"
+#include "base/testbed_paths.h"
 #include "tools/cli/testbed/process_identity.h"
 #include "tools/cli/testbed/state.h"
 

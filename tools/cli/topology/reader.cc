@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "proto/host_port.h"
+#include "base/host_port.h"
 #include "tools/cli/topology/value.h"
 #include "tools/cli/ui/text.h"
 

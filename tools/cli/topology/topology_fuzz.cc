@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/testing/fuzz_input.h"
 #include "tools/cli/topology/reader.h"
-#include "tools/fuzz/fuzz_input.h"
 
 namespace carillon::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "absl/status/status.h"
-#include "kernels/near_miss.h"
+#include "base/edit_distance.h"
 
 namespace carillon::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
+#include "base/clock.h"
 #include "kernels/simt/completion_status.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -47,7 +47,7 @@ void CompleteEvent(simt::EventFrame& frame) {
   }
   if (frame.life != nullptr) {
     std::atomic_ref(frame.life->finished_ns)
-        .store(shm::NowNs() + static_cast<uint64_t>(frame.clock_offset_ns),
+        .store(NowNs() + static_cast<uint64_t>(frame.clock_offset_ns),
                std::memory_order_relaxed);
   }
   StoreCompletion(*frame.ecq, status, frame.sequence);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/backends/cuda/edge_thread_port.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
@@ -10,7 +11,6 @@
 #include "gpu_daemon/backends/cuda/stage_entry.h"
 #include "gpu_daemon/launch/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
-#include "shm/clock.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -22,7 +22,7 @@ const FakeKernelRegistration kTrap("carillon_trap", {}, [](KernelCall&) {
 const FakeKernelRegistration kClock("carillon_clock", {sizeof(uint64_t*)},
                                     [](KernelCall& call) {
                                       std::atomic_ref(*call.param<uint64_t*>(0))
-                                          .store(shm::NowNs(),
+                                          .store(NowNs(),
                                                  std::memory_order_relaxed);
                                       return CUDA_SUCCESS;
                                     });
