@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/refusal_log.h"
+#include "gpu_daemon/control/net/refusal_log.h"
 
 namespace carillon::gpud {
 namespace {

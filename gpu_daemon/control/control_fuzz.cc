@@ -17,7 +17,7 @@
 
 #include "base/testing/fuzz_input.h"
 #include "base/unique_fd.h"
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 
 namespace carillon::gpud {
 namespace {

@@ -20,8 +20,8 @@
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/backends.h"
-#include "gpu_daemon/control/module_request.h"
-#include "gpu_daemon/control/names.h"
+#include "gpu_daemon/control/sessions/module_request.h"
+#include "gpu_daemon/control/sessions/names.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {

@@ -15,9 +15,9 @@
 
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/test_peer.h"
-#include "gpu_daemon/control/test_subscriber.h"
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/testing/test_peer.h"
+#include "gpu_daemon/control/testing/test_subscriber.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 
 namespace carillon::gpud {
 namespace {

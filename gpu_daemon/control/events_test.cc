@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 
 namespace carillon::gpud {
 namespace {

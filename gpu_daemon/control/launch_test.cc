@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 
 namespace carillon::gpud {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 
 namespace carillon::gpud {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 #include "shm/flight_recorder.h"
 
 namespace carillon::gpud {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {

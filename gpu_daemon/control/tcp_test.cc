@@ -24,8 +24,8 @@
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/roles.h"
-#include "gpu_daemon/control/test_testbed.h"
+#include "gpu_daemon/control/rpc/roles.h"
+#include "gpu_daemon/control/testing/test_testbed.h"
 #include "proto/faults.grpc.pb.h"
 
 namespace carillon::gpud {

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
-#include "gpu_daemon/control/unix_listener.h"
+#include "gpu_daemon/control/net/unix_listener.h"
 
 namespace carillon::gpud {
 namespace {

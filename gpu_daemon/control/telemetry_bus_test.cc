@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "gpu_daemon/control/test_directory.h"
-#include "gpu_daemon/control/test_subscriber.h"
+#include "gpu_daemon/control/testing/test_directory.h"
+#include "gpu_daemon/control/testing/test_subscriber.h"
 
 namespace carillon::gpud {
 namespace {

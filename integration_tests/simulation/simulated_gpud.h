@@ -10,13 +10,13 @@
 #include <memory>
 #include <string>
 
-#include "gpu_daemon/control/daemon.h"
-#include "gpu_daemon/control/event_kernel_table.h"
-#include "gpu_daemon/control/event_loop.h"
-#include "gpu_daemon/control/memory_budget.h"
-#include "gpu_daemon/control/session_table.h"
+#include "gpu_daemon/control/net/event_loop.h"
+#include "gpu_daemon/control/net/ticket_office.h"
+#include "gpu_daemon/control/sessions/daemon.h"
+#include "gpu_daemon/control/sessions/event_kernel_table.h"
+#include "gpu_daemon/control/sessions/memory_budget.h"
+#include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
-#include "gpu_daemon/control/ticket_office.h"
 #include "gpu_daemon/launch/kernel_catalog.h"
 #include "shm/flight_recorder.h"
 

@@ -1,0 +1,75 @@
+#include "gpu_daemon/control/net/control_socket.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "fmt/format.h"
+
+namespace carillon::gpud {
+
+absl::StatusOr<std::unique_ptr<ControlSocket>> ControlSocket::Open(
+    const std::string& path, EventLoop* loop, PeerTable* peers,
+    Callbacks callbacks) {
+  auto listener = UnixListener::Listen(path, SOCK_STREAM);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<ControlSocket> door(new ControlSocket(
+      *std::move(listener), loop, peers, std::move(callbacks)));
+  auto watch = loop->Watch(door->listener_.fd(),
+                           [self = door.get()] { self->Accept(); });
+  if (!watch.ok()) return watch.status();
+  door->watch_ = *watch;
+  return door;
+}
+
+ControlSocket::ControlSocket(UnixListener listener, EventLoop* loop,
+                             PeerTable* peers, Callbacks callbacks)
+    : listener_(std::move(listener)),
+      loop_(loop),
+      peers_(peers),
+      callbacks_(std::move(callbacks)),
+      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
+
+ControlSocket::~ControlSocket() { loop_->Unwatch(watch_); }
+
+void ControlSocket::Accept() {
+  UniqueFd connection = listener_.Accept();
+  if (!connection) return;
+  bool is_new = false;
+  auto peer = peers_->Admit(connection.get(), &is_new);
+  if (!peer.ok()) {
+    refusals_.Warn(fmt::format("connection refused: {}",
+                               std::string(peer.status().message())),
+                   NowNs());
+    return;
+  }
+  if (is_new) WatchForDeath(*peer);
+  spdlog::debug("connection {} admitted: pid {}, uid {}", connection.get(),
+                (*peer)->pid, (*peer)->uid);
+  callbacks_.on_connection(connection.release());
+}
+
+void ControlSocket::WatchForDeath(const std::shared_ptr<const Peer>& peer) {
+  // The watch has to know its own name to end itself.
+  auto id = std::make_shared<EventLoop::WatchId>(0);
+  auto watch = loop_->Watch(
+      peer->pidfd.get(),
+      [loop = loop_, peers = peers_, on_death = callbacks_.on_death, peer, id] {
+        loop->Unwatch(*id);
+        peers->Forget(*peer);
+        on_death(*peer);
+      });
+  // Without it, the end of the hand-over connection still tells of a device's
+  // death.
+  if (watch.ok()) {
+    *id = *watch;
+  } else {
+    spdlog::error("cannot watch process {}: {}", peer->pid,
+                  std::string(watch.status().message()));
+  }
+}
+
+}  // namespace carillon::gpud

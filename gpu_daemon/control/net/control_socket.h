@@ -1,0 +1,54 @@
+// The door of the control plane: gpud accepts connections itself, asks the
+// kernel who is there, and only then gives them to gRPC (which cannot tell).
+#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_SOCKET_H_
+#define CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_SOCKET_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "gpu_daemon/control/net/event_loop.h"
+#include "gpu_daemon/control/net/peer.h"
+#include "gpu_daemon/control/net/refusal_log.h"
+#include "gpu_daemon/control/net/unix_listener.h"
+
+namespace carillon::gpud {
+
+// Everything but the constructor happens on the main loop's thread.
+class ControlSocket {
+ public:
+  struct Callbacks {
+    // Takes over an admitted connection.
+    std::function<void(int connection)> on_connection;
+    // A process that had connected is dead.
+    std::function<void(const Peer& peer)> on_death;
+  };
+
+  // Errors: as UnixListener::Listen().
+  static absl::StatusOr<std::unique_ptr<ControlSocket>> Open(
+      const std::string& path, EventLoop* loop, PeerTable* peers,
+      Callbacks callbacks);
+  ~ControlSocket();
+
+  // Tells the log of refusals that it has not told yet.
+  void Tick(Nanoseconds now) { refusals_.Tick(now); }
+
+ private:
+  ControlSocket(UnixListener listener, EventLoop* loop, PeerTable* peers,
+                Callbacks callbacks);
+  void Accept();
+  void WatchForDeath(const std::shared_ptr<const Peer>& peer);
+
+  UnixListener listener_;
+  EventLoop* const loop_;
+  PeerTable* const peers_;
+  const Callbacks callbacks_;
+  EventLoop::WatchId watch_ = 0;
+  RefusalLog refusals_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_SOCKET_H_

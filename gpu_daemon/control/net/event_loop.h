@@ -1,0 +1,71 @@
+// gpud's main loop: one thread in epoll for sockets, deaths and the clock.
+// Nothing of an event's life passes through it.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_EVENT_LOOP_H_
+#define CARILLON_GPU_DAEMON_CONTROL_NET_EVENT_LOOP_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace carillon::gpud {
+
+// Thread safe; callbacks run on the thread that is in Run(), and must not
+// block.
+class EventLoop {
+ public:
+  using Callback = std::function<void()>;
+  // Names one Watch(); never used twice, so that a late Unwatch() hits nothing
+  // else.
+  using WatchId = uint64_t;
+
+  // Errors: ResourceExhausted (no descriptors).
+  static absl::StatusOr<std::unique_ptr<EventLoop>> Create();
+
+  // Calls back whenever `fd` is readable or at its end (level-triggered), until
+  // Unwatch(), which must come before the descriptor is closed. Errors:
+  // ResourceExhausted.
+  absl::StatusOr<WatchId> Watch(int fd, Callback callback);
+  // Called on the loop's thread: the callback never runs again. Elsewhere: it
+  // may be running.
+  void Unwatch(WatchId id);
+
+  // Calls back about every `period`; missed turns are not made up for. Errors:
+  // ResourceExhausted.
+  absl::Status Every(std::chrono::milliseconds period, Callback callback);
+
+  // Runs `callback` soon. Does not block; for any thread.
+  void Post(Callback callback);
+
+  // Until Stop(). A Stop() that came first counts.
+  void Run();
+  void Stop();
+
+ private:
+  struct Watched {
+    int fd = -1;
+    std::shared_ptr<Callback> callback;
+  };
+
+  EventLoop(UniqueFd epoll, UniqueFd wake);
+  void RunPosted();
+
+  const UniqueFd epoll_;
+  const UniqueFd wake_;
+  std::mutex mutex_;
+  WatchId next_id_ = 1;
+  std::map<WatchId, Watched> watched_;
+  std::vector<UniqueFd> timers_;
+  std::vector<Callback> posted_;
+  bool stop_ = false;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_EVENT_LOOP_H_

@@ -1,0 +1,219 @@
+#include "gpu_daemon/control/net/tcp_door.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/host_port.h"
+#include "fmt/format.h"
+#include "gpu_daemon/control/net/accept.h"
+
+namespace carillon::gpud {
+namespace {
+
+constexpr int kBacklog = 64;
+// A peer whose machine is gone, or that is stopped and takes no more bytes, is
+// given up after this long.
+constexpr int kSilentMs = 20'000;
+constexpr int kProbeEveryS = 5;
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(sockaddr_storage);
+  sockaddr* any() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Address ToAddress(const HostPort& host_port) {
+  Address address;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+  if (inet_pton(AF_INET, host_port.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(host_port.port);
+    address.size = sizeof(sockaddr_in);
+  } else {
+    inet_pton(AF_INET6, host_port.host.c_str(), &v6->sin6_addr);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(host_port.port);
+    address.size = sizeof(sockaddr_in6);
+  }
+  return address;
+}
+
+// An IPv4 address in an IPv6 one is told as the former, as gRPC does.
+HostPort ToHostPort(const Address& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.storage.ss_family == AF_INET) {
+    const auto* const v4 =
+        reinterpret_cast<const sockaddr_in*>(&address.storage);
+    inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text));
+    return {text, ntohs(v4->sin_port)};
+  }
+  const auto* const v6 =
+      reinterpret_cast<const sockaddr_in6*>(&address.storage);
+  if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+    inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], text, sizeof(text));
+  } else {
+    inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text));
+  }
+  return {text, ntohs(v6->sin6_port)};
+}
+
+// As grpc::ServerContext::peer() tells it: a URI.
+std::string GrpcPeer(const HostPort& peer) {
+  return peer.host.find(':') == std::string::npos
+             ? fmt::format("ipv4:{}:{}", peer.host, peer.port)
+             : fmt::format("ipv6:%5B{}%5D:{}", peer.host, peer.port);
+}
+
+// 0 if it is not open.
+ino_t InodeOf(int connection) {
+  struct stat info {};
+  return fstat(connection, &info) == 0 ? info.st_ino : 0;
+}
+
+void Set(int socket, int level, int option, int value) {
+  // What a kernel does not know it goes without.
+  setsockopt(socket, level, option, &value, sizeof(value));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Open(
+    const std::string& address, EventLoop* loop, OnConnection on_connection) {
+  const auto wanted = ReadListenAddress(address);
+  if (!wanted.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--listen: {}", std::string(wanted.status().message())));
+  }
+  Address where = ToAddress(*wanted);
+  UniqueFd listener(socket(where.storage.ss_family,
+                           SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // For the next gpud, while connections of this one linger.
+  if (listener) Set(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (!listener || bind(listener.get(), where.any(), where.size) != 0 ||
+      listen(listener.get(), kBacklog) != 0 ||
+      getsockname(listener.get(), where.any(), &where.size) != 0) {
+    return absl::UnavailableError(
+        fmt::format("cannot listen on {}: {}", address, std::strerror(errno)));
+  }
+  const std::string got =
+      HostPort{wanted->host, ToHostPort(where).port}.ToString();
+  std::unique_ptr<TcpDoor> door(
+      new TcpDoor(std::move(listener), got, loop, std::move(on_connection)));
+  auto watch = loop->Watch(door->listener_.get(),
+                           [self = door.get()] { self->Accept(); });
+  if (!watch.ok()) return watch.status();
+  door->watch_ = *watch;
+  return door;
+}
+
+TcpDoor::TcpDoor(UniqueFd listener, std::string address, EventLoop* loop,
+                 OnConnection on_connection)
+    : listener_(std::move(listener)),
+      reserve_(OpenReserve()),
+      address_(std::move(address)),
+      loop_(loop),
+      on_connection_(std::move(on_connection)),
+      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
+
+TcpDoor::~TcpDoor() { Close(); }
+
+void TcpDoor::Close() {
+  if (!listener_) return;
+  loop_->Unwatch(watch_);
+  listener_.reset();
+  reserve_.reset();
+}
+
+void TcpDoor::Accept() {
+  UniqueFd connection = AcceptConnection(listener_.get(), &reserve_);
+  if (!connection) return;
+  if (auto status = Admit(connection.get()); !status.ok()) {
+    refused_.fetch_add(1, std::memory_order_relaxed);
+    refusals_.Warn(
+        fmt::format("connection refused: {}", std::string(status.message())),
+        NowNs());
+    return;
+  }
+  Set(connection.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(connection.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(connection.get(), IPPROTO_TCP, TCP_KEEPIDLE, kProbeEveryS);
+  Set(connection.get(), IPPROTO_TCP, TCP_KEEPINTVL, kProbeEveryS);
+  Set(connection.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kSilentMs);
+  on_connection_(listener_.get(), connection.release());
+}
+
+absl::Status TcpDoor::Admit(int connection) {
+  Address from;
+  if (getpeername(connection, from.any(), &from.size) != 0) {
+    return absl::UnavailableError(std::strerror(errno));
+  }
+  const HostPort peer = ToHostPort(from);
+  const auto of_address = [&] {
+    return static_cast<size_t>(std::count_if(
+        connections_.begin(), connections_.end(),
+        [&](const auto& entry) { return entry.second.host == peer.host; }));
+  };
+  std::lock_guard lock(mutex_);
+  if (connections_.size() >= kMostConnections ||
+      of_address() >= kMostOfAnAddress) {
+    ForgetClosed();
+  }
+  if (const size_t open = of_address(); open >= kMostOfAnAddress) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} has {} connections over TCP: that is the limit; use "
+                    "one for many calls",
+                    peer.host, open));
+  }
+  if (connections_.size() >= kMostConnections) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} connections over TCP are open, and {} wants another: "
+                    "that is the limit",
+                    connections_.size(), peer.host));
+  }
+  spdlog::debug("connection {} from {}", connection, peer.ToString());
+  connections_[connection] = {peer.host, GrpcPeer(peer), InodeOf(connection)};
+  return absl::OkStatus();
+}
+
+// gRPC owns the connections and does not say when it closes one: what is open is
+// found out when it matters.
+void TcpDoor::ForgetClosed() {
+  std::erase_if(connections_, [](const auto& entry) {
+    return InodeOf(entry.first) != entry.second.inode;
+  });
+}
+
+size_t TcpDoor::connections() {
+  std::lock_guard lock(mutex_);
+  ForgetClosed();
+  return connections_.size();
+}
+
+void TcpDoor::Cut(std::string_view grpc_peer) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [connection, entry] : connections_) {
+    if (entry.grpc_peer == grpc_peer && InodeOf(connection) == entry.inode) {
+      shutdown(connection, SHUT_RDWR);
+    }
+  }
+}
+
+void TcpDoor::CutAll() {
+  std::lock_guard lock(mutex_);
+  for (const auto& [connection, entry] : connections_) {
+    if (InodeOf(connection) == entry.inode) shutdown(connection, SHUT_RDWR);
+  }
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,91 @@
+// The control plane's door for other machines: gpud accepts connections itself,
+// so that it can count and end them, and gives them to gRPC, which speaks TLS.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_TCP_DOOR_H_
+#define CARILLON_GPU_DAEMON_CONTROL_NET_TCP_DOOR_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "gpu_daemon/control/net/event_loop.h"
+#include "gpu_daemon/control/net/refusal_log.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+class TcpDoor {
+ public:
+  // Nobody has shown a certificate yet when a connection is accepted: what gpud
+  // needs for its devices must not go to whoever connects.
+  static constexpr size_t kMostConnections = 128;
+  static constexpr size_t kMostOfAnAddress = 32;
+
+  // Takes over an accepted connection.
+  using OnConnection = std::function<void(int listener, int connection)>;
+
+  // `address`: see ReadListenAddress(); port 0: any that is free. Accepts on the
+  // loop's thread. Errors: InvalidArgument, Unavailable (with the system's
+  // reason).
+  static absl::StatusOr<std::unique_ptr<TcpDoor>> Open(
+      const std::string& address, EventLoop* loop, OnConnection on_connection);
+  ~TcpDoor();
+
+  // Where it listens, with the port that it has got.
+  const std::string& address() const { return address_; }
+  // Open connections, those that do not speak TLS yet included. Thread safe.
+  size_t connections();
+  // Turned away, for too many were open. Thread safe.
+  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+
+  // Ends the connection of an RPC (grpc::ServerContext::peer()), or all, as
+  // PeerTable does. Thread safe.
+  void Cut(std::string_view grpc_peer);
+  void CutAll();
+
+  // These two: the loop's thread, or when it does not run. Tells the log of
+  // refusals that it has not told yet; closes the listening socket.
+  void Tick(Nanoseconds now) { refusals_.Tick(now); }
+  void Close();
+
+ private:
+  struct Connection {
+    std::string host;
+    std::string grpc_peer;
+    // Of the socket: once gRPC has closed it, its number means another file.
+    ino_t inode = 0;
+  };
+
+  TcpDoor(UniqueFd listener, std::string address, EventLoop* loop,
+          OnConnection on_connection);
+  void Accept();
+  absl::Status Admit(int connection);
+  void ForgetClosed();  // lock held
+
+  UniqueFd listener_;
+  UniqueFd reserve_;
+  const std::string address_;
+  EventLoop* const loop_;
+  const OnConnection on_connection_;
+  EventLoop::WatchId watch_ = 0;
+  RefusalLog refusals_;
+  // Writer: the loop's thread; readers: anybody. Relaxed: only the number
+  // counts.
+  std::atomic<uint64_t> refused_{0};
+  std::mutex mutex_;
+  // Numbers are reused: each accept overwrites what its number meant before.
+  std::map<int, Connection> connections_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_TCP_DOOR_H_

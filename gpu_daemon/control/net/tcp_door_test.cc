@@ -1,0 +1,190 @@
+// The door for other machines lets in only so many, and can end whom it let in.
+#include "gpu_daemon/control/net/tcp_door.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/host_port.h"
+#include "proto/admin.grpc.pb.h"
+
+namespace carillon::gpud {
+namespace {
+
+using testing::HasSubstr;
+
+// An event loop that runs, and what was accepted on it.
+class TcpDoorTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    if (!thread_.joinable()) return;
+    loop_->Stop();
+    thread_.join();
+    for (const int connection : accepted_) close(connection);
+  }
+  // False where the machine has no such address.
+  bool Open(const std::string& address, TcpDoor::OnConnection on_connection) {
+    auto door = TcpDoor::Open(address, loop_.get(), std::move(on_connection));
+    if (!door.ok()) return false;
+    door_ = *std::move(door);
+    thread_ = std::thread([this] { loop_->Run(); });
+    return true;
+  }
+  UniqueFd Connect(const char* from) {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    inet_pton(AF_INET, from, &own.sin_addr);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&own), sizeof(own)),
+              0);
+    sockaddr_in there = own;
+    inet_pton(AF_INET, "127.0.0.1", &there.sin_addr);
+    there.sin_port = htons(ReadHostPort(door_->address())->port);
+    EXPECT_EQ(
+        connect(fd.get(), reinterpret_cast<sockaddr*>(&there), sizeof(there)),
+        0);
+    return fd;
+  }
+  // Whether the other end closed it, within `ms`.
+  static bool Closed(const UniqueFd& fd, int ms) {
+    pollfd look{.fd = fd.get(), .events = POLLIN, .revents = 0};
+    char byte;
+    return poll(&look, 1, ms) == 1 && read(fd.get(), &byte, 1) <= 0;
+  }
+
+  std::unique_ptr<EventLoop> loop_ = *EventLoop::Create();
+  std::unique_ptr<TcpDoor> door_;
+  std::thread thread_;
+  std::vector<int> accepted_;  // the loop's thread, while it runs
+};
+
+TEST_F(TcpDoorTest, AnAddressHasOnlySoManyConnectionsAndOthersGetIn) {
+  ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
+    accepted_.push_back(connection);
+  }));
+  std::vector<UniqueFd> greedy;
+  for (size_t i = 0; i <= TcpDoor::kMostOfAnAddress; ++i) {
+    greedy.push_back(Connect("127.0.0.2"));
+  }
+  EXPECT_TRUE(Closed(greedy.back(), 20'000));
+  const UniqueFd other = Connect("127.0.0.3");
+  EXPECT_FALSE(Closed(other, 50));
+  EXPECT_EQ(door_->connections(), TcpDoor::kMostOfAnAddress + 1);
+  EXPECT_EQ(door_->refused(), 1u);
+}
+
+TEST_F(TcpDoorTest, AllTogetherHaveOnlySoMany) {
+  ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
+    accepted_.push_back(connection);
+  }));
+  std::vector<UniqueFd> crowd;
+  for (size_t i = 0; i < TcpDoor::kMostConnections; ++i) {
+    const std::string from =
+        "127.0.1." + std::to_string(1 + i / TcpDoor::kMostOfAnAddress);
+    crowd.push_back(Connect(from.c_str()));
+  }
+  EXPECT_TRUE(Closed(Connect("127.0.0.9"), 20'000));
+  EXPECT_FALSE(Closed(crowd.back(), 50));
+}
+
+TEST_F(TcpDoorTest, ClosedConnectionsMakeRoom) {
+  // As gRPC does it: the number is free again at once.
+  ASSERT_TRUE(
+      Open("127.0.0.1:0", [](int, int connection) { close(connection); }));
+  for (size_t i = 0; i < 3 * TcpDoor::kMostOfAnAddress; ++i) {
+    EXPECT_TRUE(Closed(Connect("127.0.0.2"), 20'000));
+  }
+  EXPECT_EQ(door_->refused(), 0u);
+  EXPECT_EQ(door_->connections(), 0u);
+}
+
+TEST_F(TcpDoorTest, WhatCannotBeListenedOnIsSaid) {
+  const auto words = [&](const std::string& address) {
+    return std::string(TcpDoor::Open(address, loop_.get(), [](int, int) {})
+                           .status()
+                           .message());
+  };
+  EXPECT_THAT(words("localhost:0"), HasSubstr("--listen: 'localhost:0' names"));
+  EXPECT_THAT(words("192.0.2.1:0"),
+              HasSubstr("cannot listen on 192.0.2.1:0: "));
+  ASSERT_TRUE(Open("127.0.0.1:0", [](int, int) {}));
+  EXPECT_THAT(words(door_->address()), HasSubstr("Address already in use"));
+}
+
+// Calls come in through the door, and say who they are.
+class Caught final : public v1::Admin::Service {
+ public:
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* response) override {
+    response->set_testbed(context->peer());
+    return grpc::Status::OK;
+  }
+  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest*,
+                     grpc::ServerWriter<v1::TelemetryEvent>* writer) override {
+    writer->Write(v1::TelemetryEvent());
+    while (!context->IsCancelled()) std::this_thread::yield();
+    return grpc::Status::OK;
+  }
+};
+
+TEST_F(TcpDoorTest, EndsTheConnectionThatGrpcNames) {
+  for (const char* address : {"127.0.0.1:0", "[::1]:0", "[::]:0"}) {
+    Caught service;
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&service);
+    const auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    const auto server = builder.BuildAndStart();
+    if (!Open(address, [&](int listener, int connection) {
+          grpc::experimental::ExternalConnectionAcceptor::
+              NewConnectionParameters accepted;
+          accepted.listener_fd = listener;
+          accepted.fd = connection;
+          acceptor->HandleNewConnection(&accepted);
+        })) {
+      EXPECT_NE(std::string(address), "127.0.0.1:0");
+      continue;  // no IPv6 here
+    }
+    HostPort there = *ReadHostPort(door_->address());
+    if (there.host == "::") there.host = "127.0.0.1";
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    const auto stub = v1::Admin::NewStub(grpc::CreateCustomChannel(
+        there.ToString(), grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext asking;
+    v1::GetStatusResponse caller;
+    ASSERT_TRUE(stub->GetStatus(&asking, v1::GetStatusRequest(), &caller).ok());
+    grpc::ClientContext watching;
+    watching.set_deadline(std::chrono::system_clock::now() +
+                          std::chrono::seconds(20));
+    auto stream = stub->Watch(&watching, v1::WatchRequest());
+    v1::TelemetryEvent event;
+    ASSERT_TRUE(stream->Read(&event));
+    door_->Cut("ipv4:127.0.0.1:1");  // somebody else
+    door_->Cut(caller.testbed());
+    EXPECT_FALSE(stream->Read(&event));
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE)
+        << caller.testbed();
+    loop_->Stop();
+    thread_.join();
+    door_.reset();
+    server->Shutdown();
+    loop_ = *EventLoop::Create();
+  }
+}
+
+}  // namespace
+}  // namespace carillon::gpud

@@ -1,0 +1,314 @@
+#include "gpu_daemon/control/rpc/admin_service.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "base/clock.h"
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/rpc/describe.h"
+#include "gpu_daemon/control/rpc/rpc_faults.h"
+#include "gpu_daemon/control/rpc/watch_stream.h"
+#include "gpu_daemon/control/sessions/drain.h"
+#include "gpu_daemon/control/sessions/module_request.h"
+
+namespace carillon::gpud {
+namespace {
+
+// Each holds one of gRPC's threads.
+constexpr size_t kMostStreams = 32;
+constexpr uint32_t kMostDrains = 16;
+// How long a caller that missed a change may take to hear of it.
+constexpr Nanoseconds kStuckNs = 5'000'000'000;
+
+// Of kernels that could not be loaded.
+std::string_view ReasonOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kAlreadyExists:
+      return reason::kKernelNameTaken;
+    case absl::StatusCode::kNotFound:
+      return reason::kUnknownKernel;
+    case absl::StatusCode::kFailedPrecondition:
+      return reason::kNoGpuCode;
+    case absl::StatusCode::kResourceExhausted:
+      return reason::kTooMany;
+    default:
+      return reason::kBadImage;
+  }
+}
+
+}  // namespace
+
+grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
+                                     const v1::GetStatusRequest*,
+                                     v1::GetStatusResponse* response) {
+  if (auto s = PassRpc("GetStatus"); !s.ok()) return ToGrpc(s, context);
+  response->set_testbed(about_.testbed);
+  response->set_pid(static_cast<uint32_t>(getpid()));
+  response->set_uptime_ns(NowNs() - about_.started_ns);
+  const Backend& backend = *daemon_->backend;
+  response->set_backend(std::string(backend.name()));
+  response->set_backend_description(backend.description());
+  response->set_policy(backend.policy());
+  response->set_workers(backend.workers());
+  response->set_ekt_entries(daemon_->ekt->capacity());
+  response->set_ekt_used(daemon_->ekt->used());
+  response->set_devices(static_cast<uint32_t>(sessions_->All().size()));
+  const BackendFigures figures = backend.figures();
+  v1::GpuModel* gpu = response->mutable_gpu();
+  gpu->set_sms(backend.gpu().sms);
+  gpu->set_blocks_per_sm(backend.gpu().blocks_per_sm);
+  gpu->set_threads_per_sm(backend.gpu().threads_per_sm);
+  gpu->set_registers_per_sm(backend.gpu().registers_per_sm);
+  gpu->set_shared_bytes_per_sm(backend.gpu().shared_bytes_per_sm);
+  gpu->set_resident_blocks(figures.resident_blocks);
+  response->set_memory_bytes(daemon_->budget->total());
+  response->set_memory_used(daemon_->budget->used());
+  response->set_tracing(daemon_->backend->paths().tracing());
+  Describe(daemon_->ekt->totals(), response->mutable_events());
+  response->set_telemetry_sent(daemon_->bus->sent());
+  response->set_telemetry_dropped(daemon_->bus->dropped());
+  response->set_background_kernels(figures.background_kernels);
+  response->set_background_blocks(figures.background_blocks);
+  DescribePaths(response);
+  describe_tcp_(response);
+  return grpc::Status::OK;
+}
+
+void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
+  const auto events = daemon_->ekt->events();
+  uint64_t polls = 0;
+  uint64_t sleeps = 0;
+  for (const auto& [info, unavailable, notice, counters] :
+       daemon_->backend->paths().Describe()) {
+    v1::LaunchPath* path = response->add_launch_paths();
+    path->set_name(std::string(info.name));
+    path->set_summary(std::string(info.summary));
+    path->set_unavailable(unavailable);
+    path->set_notice(notice);
+    for (const PathCounter& counter : counters) {
+      v1::Counter* shown = path->add_counters();
+      shown->set_name(std::string(counter.name));
+      shown->set_value(counter.value);
+      if (counter.name == "polls") polls += counter.value;
+      if (counter.name == "sleeps") sleeps += counter.value;
+    }
+    path->set_event_kernels(static_cast<uint32_t>(
+        std::count_if(events.begin(), events.end(), [&](const auto& event) {
+          return event->launch_path() == path->name();
+        })));
+  }
+  response->set_frontend_polls(polls);
+  response->set_frontend_sleeps(sleeps);
+}
+
+grpc::Status AdminService::ListDevices(grpc::ServerContext* context,
+                                       const v1::ListDevicesRequest*,
+                                       v1::ListDevicesResponse* response) {
+  if (auto s = PassRpc("ListDevices"); !s.ok()) return ToGrpc(s, context);
+  const Nanoseconds now = NowNs();
+  for (const auto& session : sessions_->All()) {
+    Describe(*session, now, response->add_devices());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ListEkt(grpc::ServerContext* context,
+                                   const v1::ListEktRequest*,
+                                   v1::ListEktResponse* response) {
+  if (auto s = PassRpc("ListEkt"); !s.ok()) return ToGrpc(s, context);
+  response->set_capacity(daemon_->ekt->capacity());
+  for (const auto& event : daemon_->ekt->events()) {
+    Describe(*event, response->add_entries());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ListRings(grpc::ServerContext* context,
+                                     const v1::ListRingsRequest*,
+                                     v1::ListRingsResponse* response) {
+  if (auto s = PassRpc("ListRings"); !s.ok()) return ToGrpc(s, context);
+  for (const auto& event : daemon_->ekt->events()) {
+    Describe(*event, response->add_rings());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ListQueues(grpc::ServerContext* context,
+                                      const v1::ListQueuesRequest*,
+                                      v1::ListQueuesResponse* response) {
+  if (auto s = PassRpc("ListQueues"); !s.ok()) return ToGrpc(s, context);
+  for (const QueueLength& length : daemon_->backend->queue_lengths()) {
+    v1::Queue* queue = response->add_queues();
+    queue->set_name(length.event ? "event" : "host");
+    queue->set_priority(length.priority);
+    queue->set_kernels(length.kernels);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::Watch(
+    grpc::ServerContext* context, const v1::WatchRequest*,
+    grpc::ServerWriter<v1::TelemetryEvent>* writer) {
+  if (auto s = PassRpc("Watch"); !s.ok()) return ToGrpc(s, context);
+  std::list<Stream>::iterator stream;
+  {
+    std::lock_guard lock(streams_mutex_);
+    if (streams_.size() >= kMostStreams) {
+      return ToGrpc(
+          Error(absl::StatusCode::kResourceExhausted,
+                fmt::format("{} calls watch already: that is the limit; use "
+                            "the event bus instead",
+                            kMostStreams),
+                reason::kTooMany, "watchers"),
+          context);
+    }
+    stream =
+        streams_.insert(streams_.end(), {context, daemon_->bus->Subscribe()});
+  }
+  const absl::Status status = StreamChanges(
+      *stream->watcher, *sessions_,
+      [writer](const v1::TelemetryEvent& message) {
+        return writer->Write(message);
+      },
+      [context] { return context->IsCancelled(); });
+  std::lock_guard lock(streams_mutex_);
+  streams_.erase(stream);
+  return ToGrpc(status, context);
+}
+
+void AdminService::CancelStuckStreams(Nanoseconds now) {
+  std::lock_guard lock(streams_mutex_);
+  for (const Stream& stream : streams_) {
+    const Nanoseconds since = stream.watcher->overflowed_ns();
+    if (since == 0 || now <= since + kStuckNs) continue;
+    stream.context->TryCancel();
+    if (now > since + 2 * kStuckNs) cut_(stream.context->peer());
+  }
+}
+
+grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
+                                     const v1::SetPolicyRequest* request,
+                                     v1::SetPolicyResponse* response) {
+  if (auto s = PassRpc("SetPolicy"); !s.ok()) return ToGrpc(s, context);
+  const std::string previous = daemon_->backend->policy();
+  if (auto status = daemon_->backend->SetPolicy(request->policy());
+      !status.ok()) {
+    return ToGrpc(WithDetail(status, reason::kUnknownPolicy, request->policy()),
+                  context);
+  }
+  response->set_previous(previous);
+  v1::TelemetryEvent message;
+  message.mutable_policy_changed()->set_from(previous);
+  message.mutable_policy_changed()->set_to(request->policy());
+  daemon_->bus->Publish(std::move(message));
+  spdlog::info("policy: {} instead of {}", request->policy(), previous);
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::ResetStatistics(grpc::ServerContext* context,
+                                           const v1::ResetStatisticsRequest*,
+                                           v1::ResetStatisticsResponse*) {
+  if (auto s = PassRpc("ResetStatistics"); !s.ok()) return ToGrpc(s, context);
+  for (const auto& event : daemon_->ekt->events()) event->ResetStages();
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
+                                      const v1::SetTracingRequest* request,
+                                      v1::SetTracingResponse*) {
+  if (auto s = PassRpc("SetTracing"); !s.ok()) return ToGrpc(s, context);
+  daemon_->backend->paths().SetTracing(request->on());
+  // Where a GPU polls, no path tells them.
+  for (const auto& session : sessions_->All()) session->TellTracing();
+  return grpc::Status::OK;
+}
+
+uint64_t AdminService::InFlight() const {
+  uint64_t in_flight = 0;
+  for (const auto& event : daemon_->ekt->events()) {
+    // In this order: a ring that is launched in between counts twice, and not
+    // never.
+    const uint32_t waiting = event->waiting_rings();
+    in_flight += waiting + event->in_flight();
+  }
+  return in_flight;
+}
+
+grpc::Status AdminService::Drain(grpc::ServerContext* context,
+                                 const v1::DrainRequest* request,
+                                 v1::DrainResponse*) {
+  if (auto s = PassRpc("Drain"); !s.ok()) return ToGrpc(s, context);
+  const uint32_t others = drains_.fetch_add(1, std::memory_order_relaxed);
+  const absl::Cleanup leave = [this] {
+    drains_.fetch_sub(1, std::memory_order_relaxed);
+  };
+  if (others >= kMostDrains) {
+    return ToGrpc(Error(absl::StatusCode::kResourceExhausted,
+                        fmt::format("{} calls wait for a drain already: that "
+                                    "is the limit",
+                                    kMostDrains),
+                        reason::kTooMany, "drains"),
+                  context);
+  }
+  const std::chrono::milliseconds limit = DrainLimit(request->timeout_ms());
+  uint64_t in_flight = 0;
+  bool idle = false;
+  const DrainOutcome outcome = WaitUntilDrained(
+      [&] {
+        in_flight = InFlight();
+        idle = daemon_->backend->idle();
+        return in_flight == 0 && idle;
+      },
+      limit, [context] { return context->IsCancelled(); });
+  switch (outcome) {
+    case DrainOutcome::kDrained:
+      break;
+    case DrainOutcome::kGivenUp:
+      return ToGrpc(absl::CancelledError("the caller gave up"), context);
+    case DrainOutcome::kTimedOut:
+      return ToGrpc(
+          Error(absl::StatusCode::kDeadlineExceeded,
+                fmt::format("{} events are in flight and kernels {} after {} "
+                            "ms; stop the devices that ring, or wait longer",
+                            in_flight, idle ? "do not run" : "still run",
+                            limit.count()),
+                reason::kNotDrained, "timeout_ms", "carillon rings"),
+          context);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::Shutdown(grpc::ServerContext* context,
+                                    const v1::ShutdownRequest*,
+                                    v1::ShutdownResponse*) {
+  if (auto s = PassRpc("Shutdown"); !s.ok()) return ToGrpc(s, context);
+  request_shutdown_();
+  return grpc::Status::OK;
+}
+
+grpc::Status AdminService::RegisterModule(
+    grpc::ServerContext* context, const v1::RegisterModuleRequest* request,
+    v1::RegisterModuleResponse* response) {
+  if (auto s = PassRpc("RegisterModule"); !s.ok()) return ToGrpc(s, context);
+  const auto source = ReadModuleRequest(*request);
+  if (!source.ok()) return ToGrpc(source.status(), context);
+  const auto loaded = daemon_->kernels->Load(*source, *daemon_->backend);
+  if (!loaded.ok()) {
+    return ToGrpc(
+        WithDetail(loaded.status(), ReasonOf(loaded.status()), source->file),
+        context);
+  }
+  for (const simt::KernelInfo* kernel : *loaded) {
+    Describe(*kernel, response->add_kernels());
+    spdlog::info("kernel '{}' from {}", kernel->name, source->file);
+  }
+  return grpc::Status::OK;
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,112 @@
+#ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_ADMIN_SERVICE_H_
+#define CARILLON_GPU_DAEMON_CONTROL_RPC_ADMIN_SERVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/clock.h"
+#include "gpu_daemon/control/sessions/daemon.h"
+#include "gpu_daemon/control/sessions/session_table.h"
+#include "gpu_daemon/control/telemetry_bus.h"
+#include "proto/admin.grpc.pb.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// carillon.v1.Admin: see proto/admin.proto. Every figure is read where it is
+// kept, at the moment of the call.
+class AdminService final : public v1::Admin::Service {
+ public:
+  struct About {
+    std::string testbed;
+    Nanoseconds started_ns = 0;
+  };
+
+  // `request_shutdown` returns at once. `describe_tcp` fills in the fields of
+  // GetStatusResponse that are of TCP.
+  AdminService(About about, Daemon* daemon, SessionTable* sessions,
+               std::function<void()> request_shutdown,
+               std::function<void(const std::string& grpc_peer)> cut,
+               std::function<void(v1::GetStatusResponse*)> describe_tcp)
+      : about_(std::move(about)),
+        daemon_(daemon),
+        sessions_(sessions),
+        request_shutdown_(std::move(request_shutdown)),
+        cut_(std::move(cut)),
+        describe_tcp_(std::move(describe_tcp)) {}
+
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::GetStatusRequest* request,
+                         v1::GetStatusResponse* response) override;
+  grpc::Status ListDevices(grpc::ServerContext* context,
+                           const v1::ListDevicesRequest* request,
+                           v1::ListDevicesResponse* response) override;
+  grpc::Status ListEkt(grpc::ServerContext* context,
+                       const v1::ListEktRequest* request,
+                       v1::ListEktResponse* response) override;
+  grpc::Status ListRings(grpc::ServerContext* context,
+                         const v1::ListRingsRequest* request,
+                         v1::ListRingsResponse* response) override;
+  grpc::Status ListQueues(grpc::ServerContext* context,
+                          const v1::ListQueuesRequest* request,
+                          v1::ListQueuesResponse* response) override;
+  grpc::Status Watch(grpc::ServerContext* context,
+                     const v1::WatchRequest* request,
+                     grpc::ServerWriter<v1::TelemetryEvent>* writer) override;
+  grpc::Status SetPolicy(grpc::ServerContext* context,
+                         const v1::SetPolicyRequest* request,
+                         v1::SetPolicyResponse* response) override;
+  grpc::Status ResetStatistics(grpc::ServerContext* context,
+                               const v1::ResetStatisticsRequest* request,
+                               v1::ResetStatisticsResponse* response) override;
+  grpc::Status SetTracing(grpc::ServerContext* context,
+                          const v1::SetTracingRequest* request,
+                          v1::SetTracingResponse* response) override;
+  grpc::Status Drain(grpc::ServerContext* context,
+                     const v1::DrainRequest* request,
+                     v1::DrainResponse* response) override;
+  grpc::Status Shutdown(grpc::ServerContext* context,
+                        const v1::ShutdownRequest* request,
+                        v1::ShutdownResponse* response) override;
+  grpc::Status RegisterModule(grpc::ServerContext* context,
+                              const v1::RegisterModuleRequest* request,
+                              v1::RegisterModuleResponse* response) override;
+
+  // Ends the calls to Watch whose callers stopped reading: a blocked write ends
+  // no other way. Where the call's end does not get through either, because the
+  // caller is stopped, its connection ends.
+  void CancelStuckStreams(Nanoseconds now);
+
+ private:
+  // A call to Watch in progress.
+  struct Stream {
+    grpc::ServerContext* context = nullptr;
+    std::shared_ptr<TelemetryBus::Watcher> watcher;
+  };
+
+  uint64_t InFlight() const;
+  // The launch paths, the default first.
+  void DescribePaths(v1::GetStatusResponse* response) const;
+
+  const About about_;
+  Daemon* const daemon_;
+  SessionTable* const sessions_;
+  const std::function<void()> request_shutdown_;
+  // Ends a caller's connection.
+  const std::function<void(const std::string& grpc_peer)> cut_;
+  const std::function<void(v1::GetStatusResponse*)> describe_tcp_;
+  // Calls to Drain in progress. Writers and readers: they. Relaxed: only the
+  // number counts.
+  std::atomic<uint32_t> drains_{0};
+  std::mutex streams_mutex_;
+  std::list<Stream> streams_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_RPC_ADMIN_SERVICE_H_

@@ -1,0 +1,142 @@
+#include "gpu_daemon/control/rpc/describe.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include "base/clock.h"
+#include "gpu_daemon/control/sessions/parameter_bindings.h"
+
+namespace carillon::gpud {
+namespace {
+
+// No bucket of an honest device gets there; it bounds how long a message can
+// get.
+constexpr uint64_t kMostCount = uint64_t{1} << 42;
+
+void SetDim3(const simt::Dim3& dim, v1::Dim3* out) {
+  out->set_x(dim.x);
+  out->set_y(dim.y);
+  out->set_z(dim.z);
+}
+
+v1::ParameterForm FormOf(const simt::ParamInfo& param) {
+  if (!param.is_buffer()) return v1::VALUE;
+  return param.buffer_form == simt::BufferForm::kPointer ? v1::POINTER
+                                                         : v1::SPAN;
+}
+
+void DescribeFigures(const Session& session, v1::Device* out) {
+  const Session::Identity& identity = session.identity();
+  shm::Telemetry& page = session.memory().submission().telemetry();
+  for (size_t i = 0; i < identity.counter_names.size(); ++i) {
+    v1::Counter* counter = out->add_counters();
+    counter->set_name(identity.counter_names[i]);
+    // Writer: the device.
+    counter->set_value(std::atomic_ref<uint64_t>(page.counters[i])
+                           .load(std::memory_order_relaxed));
+  }
+  for (size_t i = 0; i < identity.histogram_names.size(); ++i) {
+    Describe(identity.histogram_names[i],
+             shm::HistogramSnapshot(page.histograms[i]), out->add_histograms());
+  }
+}
+
+}  // namespace
+
+void Describe(const simt::KernelInfo& kernel, v1::Kernel* out) {
+  out->set_name(std::string(kernel.name));
+  out->set_summary(std::string(kernel.summary));
+  for (const simt::ParamInfo& param : kernel.params) {
+    v1::KernelParameter* parameter = out->add_parameters();
+    parameter->set_name(std::string(param.name));
+    parameter->set_kind(ProtoKind(param.kind));
+    if (param.is_buffer()) parameter->set_element_bytes(param.element_size);
+    parameter->set_form(FormOf(param));
+    parameter->set_offset(param.offset);
+  }
+  out->set_registers_per_thread(kernel.registers_per_thread);
+  out->set_static_shared_bytes(kernel.static_shared_bytes);
+  out->set_uses_barriers(kernel.uses_barriers && !kernel.is_users());
+  out->set_file(std::string(kernel.file));
+  out->set_symbol(std::string(kernel.symbol));
+}
+
+void Describe(const EventCounts& counts, v1::EventCounts* out) {
+  out->set_rung(counts.rung);
+  out->set_done(counts.done);
+  out->set_failed(counts.failed);
+  out->set_aborted(counts.aborted);
+  out->set_refused(counts.refused);
+}
+
+void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
+              v1::Histogram* out) {
+  out->set_name(std::string(name));
+  for (uint32_t i = 0; i < shm::kHistogramBuckets; ++i) {
+    const uint64_t count = histogram.buckets()[i];
+    if (count == 0) continue;
+    out->add_bucket(i);
+    out->add_count(std::min(count, kMostCount));
+  }
+}
+
+void Describe(const EventKernel& event, v1::EktEntry* out) {
+  const KernelMetadata& kmd = event.kmd();
+  out->set_ekt_index(event.ekt_index());
+  out->set_device(event.memory().name());
+  out->set_event_id(event.event_id());
+  out->set_kernel(std::string(kmd.kernel->name));
+  out->set_label(event.label());
+  SetDim3(kmd.grid, out->mutable_grid());
+  SetDim3(kmd.block, out->mutable_block());
+  out->set_shared_bytes(kmd.shared_bytes);
+  out->set_priority(event.priority());
+  out->set_modifyable(event.modifyable());
+  out->set_launch_path(std::string(event.launch_path()));
+  out->set_short_path(event.launch_path() == kEdgePath &&
+                      event.takes_short_path(kmd));
+  Describe(event.counts(), out->mutable_counts());
+  for (uint32_t i = 0; i < kStages; ++i) {
+    const auto stage = static_cast<Stage>(i);
+    const shm::HistogramSnapshot histogram = event.stage(stage);
+    if (histogram.count() == 0) continue;
+    Describe(StageName(stage), histogram, out->add_stages());
+  }
+}
+
+void Describe(const EventKernel& event, v1::Ring* out) {
+  const shm::RingLayout& layout = event.ring().layout();
+  out->set_device(event.memory().name());
+  out->set_event_id(event.event_id());
+  out->set_kernel(std::string(event.kmd().kernel->name));
+  out->set_generation(layout.generation.value());
+  out->set_entries(layout.entries);
+  out->set_entry_bytes(layout.entry_bytes);
+  out->set_esq_offset(layout.esq_offset);
+  out->set_ecq_offset(layout.ecq_offset);
+  out->set_doorbell(event.ring().LoadDoorbell());
+  out->set_launched(event.launched());
+  out->set_completed(event.ended_in_order());
+  out->set_consumed(event.ring().LoadConsumed());
+}
+
+void Describe(const Session& session, Nanoseconds now, v1::Device* out) {
+  const Session::Identity& identity = session.identity();
+  out->set_device_id(identity.device_id);
+  out->set_name(identity.name);
+  out->set_kind(identity.kind);
+  out->set_pid(static_cast<uint32_t>(identity.owner->pid));
+  out->set_uid(identity.owner->uid);
+  out->set_generation(identity.generation.value());
+  out->set_state(std::string(SessionStateName(session.state())));
+  out->set_note(session.note());
+  out->set_submission_bytes(session.memory().submission().size());
+  out->set_completion_bytes(session.memory().completion().size());
+  out->set_gpu_memory_bytes(session.gpu_memory_bytes());
+  out->set_attached_ns_ago(now - identity.attached_ns);
+  out->set_silent_ns(session.SilentFor(now));
+  DescribeFigures(session, out);
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,47 @@
+#include "gpu_daemon/control/rpc/devices_service.h"
+
+#include <utility>
+
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/rpc/rpc_faults.h"
+
+namespace carillon::gpud {
+
+grpc::Status DevicesService::Attach(grpc::ServerContext* context,
+                                    const v1::AttachRequest* request,
+                                    v1::AttachResponse* response) {
+  auto peer = callers_->PeerOf(*context);
+  if (!peer.ok()) return ToGrpc(peer.status(), context);
+  if (auto s = PassRpc("Attach", request->name()); !s.ok()) {
+    return ToGrpc(s, context);
+  }
+  if (auto s = PassRoom(faults::Point::kGpudAttach, request->name(),
+                        reason::kMemoryBudget);
+      !s.ok()) {
+    return ToGrpc(s, context);
+  }
+  auto attached = sessions_->Attach(*request, *peer);
+  if (!attached.ok()) return ToGrpc(attached.status(), context);
+  *response = *std::move(attached);
+  return grpc::Status::OK;
+}
+
+grpc::Status DevicesService::ReportReady(grpc::ServerContext* context,
+                                         const v1::ReportReadyRequest* request,
+                                         v1::ReportReadyResponse*) {
+  auto session =
+      callers_->SessionOf(*context, request->session(), "ReportReady");
+  if (!session.ok()) return ToGrpc(session.status(), context);
+  return ToGrpc((*session)->ReportReady(request->note()), context);
+}
+
+grpc::Status DevicesService::Detach(grpc::ServerContext* context,
+                                    const v1::DetachRequest* request,
+                                    v1::DetachResponse* response) {
+  auto session = callers_->SessionOf(*context, request->session(), "Detach");
+  if (!session.ok()) return ToGrpc(session.status(), context);
+  response->set_aborted(sessions_->End(*session, Ending::kDetached));
+  return grpc::Status::OK;
+}
+
+}  // namespace carillon::gpud

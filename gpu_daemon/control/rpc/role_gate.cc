@@ -1,0 +1,66 @@
+#include "gpu_daemon/control/rpc/role_gate.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+#include <spdlog/spdlog.h>
+
+#include <string_view>
+
+#include "base/clock.h"
+#include "fmt/format.h"
+#include "gpu_daemon/control/rpc/roles.h"
+
+namespace carillon::gpud {
+namespace {
+
+std::string Text(grpc::string_ref text) {
+  return std::string(text.data(), text.size());
+}
+
+// URIs only: a DNS name may spell anything.
+Identity IdentityOf(const grpc::AuthContext& context) {
+  Identity identity;
+  for (const grpc::string_ref& name :
+       context.FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME)) {
+    identity.common_name = Text(name);
+  }
+  for (const grpc::string_ref& uri :
+       context.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
+    identity.uris.push_back(Text(uri));
+  }
+  return identity;
+}
+
+}  // namespace
+
+RoleGate::RoleGate()
+    : refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
+
+grpc::Status RoleGate::Process(const InputMetadata& metadata,
+                               grpc::AuthContext* context, OutputMetadata*,
+                               OutputMetadata*) {
+  const auto path = metadata.find(":path");
+  const absl::Status status = CheckRole(
+      path == metadata.end()
+          ? std::string_view()
+          : std::string_view(path->second.data(), path->second.size()),
+      IdentityOf(*context));
+  if (status.ok()) return grpc::Status::OK;
+  refused_.fetch_add(1, std::memory_order_relaxed);
+  const std::string message(status.message());
+  Tell(fmt::format("call refused: {}", message));
+  return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, message);
+}
+
+void RoleGate::Tell(const std::string& line) {
+  std::lock_guard lock(mutex_);
+  if (told_.size() < kMostTold && !told_.insert(line).second) return;
+  refusals_.Warn(line, NowNs());
+}
+
+void RoleGate::Tick(Nanoseconds now) {
+  std::lock_guard lock(mutex_);
+  refusals_.Tick(now);
+}
+
+}  // namespace carillon::gpud

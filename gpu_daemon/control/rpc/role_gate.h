@@ -1,0 +1,54 @@
+// Judges every call that comes over TCP before gpud reads its message: one place
+// for all services, streams included (these at their start).
+#ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_ROLE_GATE_H_
+#define CARILLON_GPU_DAEMON_CONTROL_RPC_ROLE_GATE_H_
+
+#include <grpcpp/security/auth_metadata_processor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/clock.h"
+#include "gpu_daemon/control/net/refusal_log.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// Thread safe.
+class RoleGate final : public grpc::AuthMetadataProcessor {
+ public:
+  // How many refusals are remembered, so as not to be told again.
+  static constexpr size_t kMostTold = 256;
+
+  RoleGate();
+
+  bool IsBlocking() const override { return false; }
+  // Called by gRPC, with the connection's certificate in `context`. Status:
+  // as CheckRole().
+  grpc::Status Process(const InputMetadata& metadata,
+                       grpc::AuthContext* context,
+                       OutputMetadata* consumed_metadata,
+                       OutputMetadata* response_metadata) override;
+
+  // Calls refused so far.
+  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+  // Tells the log of refusals that it has not told yet.
+  void Tick(Nanoseconds now);
+
+ private:
+  void Tell(const std::string& line);
+
+  // Writers: gRPC's threads; readers: anybody. Relaxed: only the number counts.
+  std::atomic<uint64_t> refused_{0};
+  std::mutex mutex_;
+  RefusalLog refusals_;
+  // A caller that asks again and again is told of once.
+  std::set<std::string> told_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_RPC_ROLE_GATE_H_

@@ -1,0 +1,110 @@
+#include "gpu_daemon/control/sessions/background_launch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/sessions/kernel_request.h"
+
+namespace carillon::gpud {
+namespace {
+
+// How often a waiting call looks whether its caller is still there.
+constexpr std::chrono::milliseconds kLookEvery{20};
+
+absl::Status CheckUnchanging(const v1::LaunchKernelRequest& request) {
+  for (const auto& parameter : request.parameters()) {
+    if (!parameter.writable() && parameter.slot_stride() == 0) continue;
+    return Error(absl::StatusCode::kInvalidArgument,
+                 "an ordinary launch has no ESQ entry: no parameter can be "
+                 "writable or have a slot stride",
+                 reason::kBadBinding, parameter.name());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
+    const v1::LaunchKernelRequest& request,
+    const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
+    Daemon* daemon) {
+  auto kmd = MakeKernelMetadata(
+      request.kernel(), request.has_grid() ? &request.grid() : nullptr,
+      request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
+      *daemon->kernels, daemon->backend->gpu());
+  if (!kmd.ok()) return kmd.status();
+  if (auto status = CheckPriority(request.priority()); !status.ok()) {
+    return status;
+  }
+  if (auto status = CheckUnchanging(request); !status.ok()) return status;
+  auto bound =
+      BindParameters(*kmd->kernel, request.parameters(), 1, find_buffer);
+  if (!bound.ok()) return bound.status();
+  auto plan = ArgumentPlan::Make(*kmd->kernel, bound->bindings);
+  if (!plan.ok()) {
+    return WithDetail(plan.status(), reason::kBadBinding, request.kernel());
+  }
+  if (auto status = CheckFixedArguments(*kmd, *plan); !status.ok()) {
+    return status;
+  }
+
+  std::shared_ptr<BackgroundLaunch> self(new BackgroundLaunch(daemon));
+  self->buffers_ = std::move(bound->buffers);
+  self->token_ = daemon->NextLaunchToken();
+  auto launch = std::make_unique<KernelLaunch>();
+  launch->kmd = *kmd;
+  launch->cost = CostOf(kmd->threads(), kmd->kernel->registers_per_thread,
+                        kmd->total_shared());
+  launch->priority = request.priority();
+  launch->from_host = true;
+  ArgumentBlock args;
+  plan->Build(0, nullptr, args.data());
+  launch->args = std::make_unique<std::byte[]>(kmd->kernel->args_size);
+  std::copy_n(args.data(), kmd->kernel->args_size, launch->args.get());
+  launch->memory = space->memory();
+  launch->token = self->token_;
+  self->launch_ = std::move(launch);
+  return self;
+}
+
+void BackgroundLaunch::Submit() {
+  launch_->on_end = [self = shared_from_this()](const LaunchResult& result) {
+    self->End(result);
+  };
+  launch_->life.queued_ns = NowNs();
+  daemon_->backend->Submit(std::move(launch_));
+}
+
+std::optional<LaunchResult> BackgroundLaunch::Wait(
+    const std::function<bool()>& given_up) {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kLookEvery,
+                          [this] { return result_.has_value(); })) {
+    if (!given_up()) continue;
+    lock.unlock();
+    daemon_->backend->CancelLaunch(token_, shm::EventStatus::kUnregistered);
+    return std::nullopt;
+  }
+  return result_;
+}
+
+void BackgroundLaunch::End(const LaunchResult& result) {
+  std::lock_guard lock(mutex_);
+  result_ = result;
+  ended_.notify_all();
+}
+
+bool BackgroundLaunch::Uses(const Buffer& buffer) const {
+  {
+    // Whoever has the result may free what the kernel used.
+    std::lock_guard lock(mutex_);
+    if (result_) return false;
+  }
+  return std::any_of(buffers_.begin(), buffers_.end(),
+                     [&](const auto& used) { return used.get() == &buffer; });
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,57 @@
+// One ordinary (background) kernel on its way through the KMU, and somebody who
+// waits for it.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
+#define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/control/sessions/daemon.h"
+#include "gpu_daemon/control/sessions/device_space.h"
+#include "gpu_daemon/control/sessions/parameter_bindings.h"
+#include "gpu_daemon/launch/kernel_launch.h"
+#include "proto/events.pb.h"
+
+namespace carillon::gpud {
+
+// Shared between the waiting call and the KMU; buffers stay until the last
+// block has run, even if the caller has given up by then.
+class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
+ public:
+  // Checks the request and makes the launch. Errors: NotFound (kernel, buffer),
+  // InvalidArgument (dimensions, parameters, priority).
+  static absl::StatusOr<std::shared_ptr<BackgroundLaunch>> Create(
+      const v1::LaunchKernelRequest& request,
+      const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
+      Daemon* daemon);
+
+  // Hands the launch to the KMU; once.
+  void Submit();
+  // Waits for the end. When `given_up` turns true first, takes the launch back
+  // from the KMU (running blocks run to their end) and returns nothing.
+  std::optional<LaunchResult> Wait(const std::function<bool()>& given_up);
+
+  bool Uses(const Buffer& buffer) const;
+
+ private:
+  explicit BackgroundLaunch(Daemon* daemon) : daemon_(daemon) {}
+  void End(const LaunchResult& result);
+
+  Daemon* const daemon_;
+  std::vector<std::shared_ptr<Buffer>> buffers_;
+  std::unique_ptr<KernelLaunch> launch_;  // until Submit()
+  uint64_t token_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  std::optional<LaunchResult> result_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_

@@ -1,0 +1,154 @@
+#include "gpu_daemon/control/sessions/handover_desk.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "fmt/format.h"
+#include "shm/faults/point.h"
+#include "shm/handover.h"
+
+namespace carillon::gpud {
+absl::StatusOr<std::unique_ptr<HandoverDesk>> HandoverDesk::Open(
+    const std::string& path, EventLoop* loop, TicketOffice* tickets,
+    SessionTable* sessions) {
+  auto listener = UnixListener::Listen(path, SOCK_SEQPACKET);
+  if (!listener.ok()) return listener.status();
+  std::unique_ptr<HandoverDesk> desk(
+      new HandoverDesk(*std::move(listener), loop, tickets, sessions));
+  auto watch = loop->Watch(desk->listener_.fd(),
+                           [self = desk.get()] { self->Accept(); });
+  if (!watch.ok()) return watch.status();
+  desk->listener_watch_ = *watch;
+  return desk;
+}
+
+HandoverDesk::HandoverDesk(UnixListener listener, EventLoop* loop,
+                           TicketOffice* tickets, SessionTable* sessions)
+    : listener_(std::move(listener)),
+      loop_(loop),
+      tickets_(tickets),
+      sessions_(sessions),
+      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
+
+HandoverDesk::~HandoverDesk() {
+  loop_->Unwatch(listener_watch_);
+  for (const auto& [id, visitor] : visitors_) loop_->Unwatch(visitor.watch);
+}
+
+absl::Status HandoverDesk::CheckRoom(const PeerCredentials& credentials) const {
+  if (visitors_.size() >= kMostVisitors) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{} connections wait for a hand-over: try again", visitors_.size()));
+  }
+  const auto own = static_cast<size_t>(
+      std::count_if(visitors_.begin(), visitors_.end(), [&](const auto& entry) {
+        return entry.second.credentials.pid == credentials.pid;
+      }));
+  if (own < kMostVisitorsOfAProcess) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("process {} has {} connections that wait for a hand-over: "
+                  "that is the limit; present a ticket on one of them",
+                  credentials.pid, own));
+}
+
+void HandoverDesk::Accept() {
+  UniqueFd connection = listener_.Accept();
+  if (!connection) return;
+  auto credentials = CredentialsOf(connection.get());
+  absl::Status status = credentials.status();
+  if (status.ok()) status = CheckUser(credentials->uid, geteuid());
+  if (status.ok()) status = CheckRoom(*credentials);
+  if (!status.ok()) {
+    refusals_.Warn(
+        fmt::format("hand-over refused: {}", std::string(status.message())),
+        NowNs());
+    shm::SendRefusal(connection.get(), status);
+    return;
+  }
+  const uint64_t id = next_visitor_++;
+  auto watch = loop_->Watch(connection.get(), [this, id] { Serve(id); });
+  if (!watch.ok()) {
+    shm::SendRefusal(connection.get(), watch.status());
+    return;
+  }
+  visitors_[id] = {.connection = std::move(connection),
+                   .watch = *watch,
+                   .credentials = *credentials,
+                   .deadline_ns = NowNs() + TicketOffice::kValidNs};
+}
+
+void HandoverDesk::Serve(uint64_t id) {
+  const auto found = visitors_.find(id);
+  if (found == visitors_.end()) return;
+  Visitor visitor = std::move(found->second);
+  visitors_.erase(found);
+  loop_->Unwatch(visitor.watch);
+  if (auto status = HandOver(visitor); !status.ok()) {
+    refusals_.Warn(
+        fmt::format("hand-over to process {} refused: {}",
+                    visitor.credentials.pid, std::string(status.message())),
+        NowNs());
+    if (visitor.connection) {
+      shm::SendRefusal(visitor.connection.get(), status);
+    }
+  }
+}
+
+absl::Status HandoverDesk::HandOver(Visitor& visitor) {
+  // Readable already: waits for nothing.
+  auto ticket = shm::ReceiveTicket(visitor.connection.get(),
+                                   std::chrono::milliseconds(0));
+  if (!ticket.ok()) return ticket.status();
+  auto device_id = tickets_->Redeem(*ticket, visitor.credentials, NowNs());
+  if (!device_id.ok()) return device_id.status();
+  const auto session = sessions_->FindDevice(*device_id);
+  if (session == nullptr) {
+    return absl::PermissionDeniedError(
+        "the session of this ticket has ended; attach again");
+  }
+  if (faults::At(faults::Point::kGpudHandover,
+                 {.device = session->identity().name})) {
+    visitor.connection.reset();
+    sessions_->End(session, Ending::kNeverFetched);
+    return absl::UnavailableError("an injected fault");
+  }
+  auto status =
+      session->HandOver(std::move(visitor.connection),
+                        [sessions = sessions_, device_id = *device_id] {
+                          const auto session = sessions->FindDevice(device_id);
+                          if (session == nullptr) return;
+                          switch (session->ReadConnection()) {
+                            case Session::ConnectionNews::kNone:
+                              break;
+                            case Session::ConnectionNews::kEndOfFile:
+                              sessions->End(session, Ending::kDied);
+                              break;
+                            case Session::ConnectionNews::kData:
+                              sessions->End(session, Ending::kEvicted,
+                                            "data on the hand-over connection");
+                          }
+                        });
+  // The ticket is spent: a session without apertures would be of no use.
+  if (!status.ok()) sessions_->End(session, Ending::kNeverFetched);
+  return status;
+}
+
+void HandoverDesk::Expire(Nanoseconds now) {
+  refusals_.Tick(now);
+  for (const uint32_t device_id : tickets_->TakeExpired(now)) {
+    sessions_->EndDevice(device_id, Ending::kNeverFetched);
+  }
+  std::erase_if(visitors_, [&](auto& entry) {
+    if (now <= entry.second.deadline_ns) return false;
+    loop_->Unwatch(entry.second.watch);
+    return true;
+  });
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,68 @@
+// Where devices fetch their apertures: one Unix socket, one message in, one
+// out, and then the connection stands for the session.
+#ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_DESK_H_
+#define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_DESK_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "gpu_daemon/control/net/event_loop.h"
+#include "gpu_daemon/control/net/peer.h"
+#include "gpu_daemon/control/net/refusal_log.h"
+#include "gpu_daemon/control/net/ticket_office.h"
+#include "gpu_daemon/control/net/unix_listener.h"
+#include "gpu_daemon/control/sessions/session_table.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// Not thread safe: everything happens on the main loop's thread.
+class HandoverDesk {
+ public:
+  // Errors: as UnixListener::Listen().
+  static absl::StatusOr<std::unique_ptr<HandoverDesk>> Open(
+      const std::string& path, EventLoop* loop, TicketOffice* tickets,
+      SessionTable* sessions);
+  ~HandoverDesk();
+
+  // Ends the sessions whose tickets have expired, and closes connections that
+  // never presented one.
+  void Expire(Nanoseconds now);
+
+ private:
+  // A connection that has not presented its ticket yet.
+  struct Visitor {
+    UniqueFd connection;
+    EventLoop::WatchId watch = 0;
+    PeerCredentials credentials;
+    Nanoseconds deadline_ns = 0;
+  };
+  static constexpr size_t kMostVisitors = 64;
+  // A device presents its ticket as soon as it has connected.
+  static constexpr size_t kMostVisitorsOfAProcess = 8;
+
+  HandoverDesk(UnixListener listener, EventLoop* loop, TicketOffice* tickets,
+               SessionTable* sessions);
+  void Accept();
+  absl::Status CheckRoom(const PeerCredentials& credentials) const;
+  void Serve(uint64_t visitor);
+  absl::Status HandOver(Visitor& visitor);
+
+  UnixListener listener_;
+  EventLoop* const loop_;
+  TicketOffice* const tickets_;
+  SessionTable* const sessions_;
+  EventLoop::WatchId listener_watch_ = 0;
+  uint64_t next_visitor_ = 1;
+  std::map<uint64_t, Visitor> visitors_;
+  RefusalLog refusals_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_DESK_H_

@@ -1,0 +1,53 @@
+#include "gpu_daemon/control/sessions/memory_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "gpu_daemon/control/error_detail.h"
+
+namespace carillon::gpud {
+namespace {
+
+TEST(MemoryBudget, WhatIsReservedIsGivenBackOnce) {
+  MemoryBudget budget(100);
+  {
+    auto first = budget.Reserve(60, "a test");
+    ASSERT_TRUE(first.ok());
+    MemoryBudget::Reservation moved = *std::move(first);
+    EXPECT_EQ(budget.used(), 60u);
+    MemoryBudget::Reservation assigned;
+    assigned = std::move(moved);
+    EXPECT_EQ(assigned.bytes(), 60u);
+    EXPECT_EQ(budget.used(), 60u);
+  }
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+TEST(MemoryBudget, TooMuchNamesWhatWasAskedAndWhatIsLeft) {
+  MemoryBudget budget(100);
+  auto taken = budget.Reserve(60, "a test");
+  auto refused = budget.Reserve(41, "the second");
+  ASSERT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(refused.status().message());
+  EXPECT_NE(message.find("the second needs 41 bytes"), std::string::npos);
+  EXPECT_NE(message.find("40 of the testbed's 100"), std::string::npos);
+  EXPECT_EQ(DetailOf(refused.status()).reason(), reason::kMemoryBudget);
+  EXPECT_EQ(budget.used(), 60u);
+  EXPECT_TRUE(budget.Reserve(40, "the third").ok());
+}
+
+TEST(MemoryBudget, AHugeRequestDoesNotWrapAround) {
+  MemoryBudget budget(100);
+  auto taken = budget.Reserve(60, "a test");
+  EXPECT_FALSE(budget.Reserve(~uint64_t{0}, "everything").ok());
+}
+
+TEST(MemoryBudget, TheDefaultIsPositiveAndAtMostFourGiB) {
+  EXPECT_GT(DefaultMemoryBudget(), uint64_t{1} << 20);
+  EXPECT_LE(DefaultMemoryBudget(), uint64_t{4} << 30);
+}
+
+}  // namespace
+}  // namespace carillon::gpud

@@ -1,0 +1,163 @@
+#include "gpu_daemon/control/sessions/registered_event.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/sessions/event_status_text.h"
+#include "gpu_daemon/control/sessions/kernel_request.h"
+#include "gpu_daemon/control/sessions/names.h"
+
+namespace carillon::gpud {
+namespace {
+
+// Sequences never wrap; a device that says it has come so far lies.
+constexpr uint64_t kLastSequence = uint64_t{1} << 62;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
+    const v1::RegisterEventRequest& request, const Placement& placement,
+    const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
+    const KernelCatalog& kernels, const GpuModel& gpu) {
+  auto kmd = MakeKernelMetadata(
+      request.kernel(), request.has_grid() ? &request.grid() : nullptr,
+      request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
+      kernels, gpu);
+  if (!kmd.ok()) return kmd.status();
+  if (auto status = shm::CheckRingEntries(request.max_in_flight());
+      !status.ok()) {
+    return WithDetail(status, reason::kBadRingSize, "max_in_flight");
+  }
+  if (auto status = CheckPriority(request.priority()); !status.ok()) {
+    return status;
+  }
+  if (auto status = CheckText("label", request.label(), kMaxLabelLength);
+      !status.ok()) {
+    return status;
+  }
+  auto bound = BindParameters(*kmd->kernel, request.parameters(),
+                              request.max_in_flight(), find_buffer);
+  if (!bound.ok()) return bound.status();
+  auto plan = ArgumentPlan::Make(*kmd->kernel, bound->bindings);
+  if (!plan.ok()) {
+    return WithDetail(plan.status(), reason::kBadBinding, request.kernel());
+  }
+  if (plan->writable().empty() && !request.modifyable()) {
+    if (auto status = CheckFixedArguments(*kmd, *plan); !status.ok()) {
+      return status;
+    }
+  }
+
+  shm::RingLayout layout =
+      shm::MakeRingLayout(request.max_in_flight(),
+                          plan->entry_parameter_bytes(), request.modifyable());
+  layout.doorbell = placement.doorbell;
+  layout.generation = placement.generation;
+  std::optional<uint64_t> esq_offset;
+  std::optional<uint64_t> ecq_offset;
+  uint64_t consumed = 0;
+  if (request.has_resumed()) {
+    esq_offset = request.resumed().esq_offset();
+    ecq_offset = request.resumed().ecq_offset();
+    consumed = request.resumed().consumed();
+    if (consumed > kLastSequence) {
+      return Error(absl::StatusCode::kInvalidArgument,
+                   fmt::format("{} events were consumed: no device has come "
+                               "that far",
+                               consumed),
+                   reason::kBadRingSize, "resumed");
+    }
+  }
+  auto esq = space->AllocateRange(shm::RegionKind::kSubmission,
+                                  layout.esq_bytes(), "the ESQ", esq_offset);
+  if (!esq.ok()) return esq.status();
+  const uint64_t life_at = shm::AlignUp(layout.ecq_bytes(), shm::kCacheLine);
+  const uint64_t completion_bytes = life_at + layout.life_bytes();
+  auto completions = space->AllocateRange(
+      shm::RegionKind::kCompletion, completion_bytes, "the ECQ", ecq_offset);
+  if (!completions.ok()) return completions.status();
+  layout.esq_offset = esq->offset();
+  layout.ecq_offset = completions->offset();
+  layout.life_offset = completions->offset() + life_at;
+  // A sequence that an earlier ring left here would look like a completion.
+  std::memset(completions->data(), 0, completion_bytes);
+  // What was consumed has ended, for whoever looks at a lap of the ring.
+  auto* ecq = reinterpret_cast<shm::EcqEntry*>(completions->data());
+  for (uint64_t s = consumed; s > 0 && consumed - s < layout.entries; --s) {
+    ecq[layout.SlotOf(shm::Sequence(s))] = {shm::EventState::kDone, 0, s};
+  }
+
+  return std::shared_ptr<RegisteredEvent>(new RegisteredEvent(
+      {*std::move(esq), *std::move(completions), std::move(bound->buffers)},
+      {.kmd = *kmd,
+       .priority = request.priority(),
+       .modifyable = request.modifyable(),
+       .label = request.label(),
+       .launch_path = placement.launch_path,
+       .arguments = *std::move(plan),
+       .ended_before = consumed},
+      space->memory(), layout, placement.ekt_index));
+}
+
+RegisteredEvent::RegisteredEvent(Memory memory,
+                                 EventKernel::Registration registration,
+                                 std::shared_ptr<DeviceMemory> device,
+                                 const shm::RingLayout& layout,
+                                 uint32_t ekt_index)
+    : memory_(std::move(memory)),
+      event_(std::move(registration), std::move(device), layout, ekt_index) {}
+
+bool RegisteredEvent::Uses(const Buffer& buffer) const {
+  return std::any_of(memory_.buffers.begin(), memory_.buffers.end(),
+                     [&](const auto& used) { return used.get() == &buffer; });
+}
+
+v1::RegisterEventResponse RegisteredEvent::Describe() const {
+  const shm::RingLayout& layout = event_.ring().layout();
+  v1::RegisterEventResponse response;
+  response.set_event_id(event_.event_id());
+  response.set_generation(layout.generation.value());
+  response.set_entries(layout.entries);
+  response.set_entry_bytes(layout.entry_bytes);
+  response.set_parameter_offset(layout.parameter_offset);
+  response.set_parameter_bytes(layout.parameter_bytes);
+  response.set_esq_offset(layout.esq_offset);
+  response.set_ecq_offset(layout.ecq_offset);
+  response.set_life_offset(layout.life_offset);
+  response.set_launch_path(std::string(event_.launch_path()));
+  for (const WritableSlot& slot : event_.arguments().writable()) {
+    const simt::ParamInfo& info = event_.kmd().kernel->params[slot.parameter];
+    v1::WritableParameter* writable = response.add_writable();
+    writable->set_name(std::string(info.name));
+    writable->set_kind(ProtoKind(info.kind));
+    writable->set_offset(slot.offset);
+  }
+  return response;
+}
+
+void RegisteredEvent::PublishFailures(TelemetryBus* bus) {
+  const uint64_t failed = event_.counts().failed;
+  uint64_t before = published_failures_.load(std::memory_order_relaxed);
+  do {
+    if (failed <= before) return;
+  } while (!published_failures_.compare_exchange_weak(
+      before, failed, std::memory_order_relaxed));
+  v1::TelemetryEvent message;
+  v1::EventFailed* event = message.mutable_event_failed();
+  event->set_device(event_.memory().name());
+  event->set_event_id(event_.event_id());
+  event->set_kernel(std::string(event_.kmd().kernel->name));
+  const EventKernel::Failure last = event_.last_failure();
+  event->set_sequence(last.sequence);
+  event->set_status(last.status);
+  event->set_reason(EventStatusText(last.status));
+  event->set_count(failed - before);
+  bus->Publish(std::move(message));
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,351 @@
+#include "gpu_daemon/control/sessions/session_table.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/sessions/names.h"
+
+namespace carillon::gpud {
+namespace {
+
+absl::Status CheckAttach(const v1::AttachRequest& request) {
+  if (request.layout_version() != shm::kLayoutVersion) {
+    return Error(absl::StatusCode::kFailedPrecondition,
+                 fmt::format("the device speaks layout version {}, gpud {}; "
+                             "build both from the same source",
+                             request.layout_version(), shm::kLayoutVersion),
+                 reason::kLayoutVersion, "layout_version");
+  }
+  for (const auto& status :
+       {CheckName("device name", request.name()),
+        CheckName("device kind", request.kind()),
+        CheckFigureNames("counter", request.counter_names(),
+                         shm::kMaxTelemetryCounters),
+        CheckFigureNames("histogram", request.histogram_names(),
+                         shm::kMaxTelemetryHistograms)}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+std::string EndingSentence(Ending ending, const std::string& detail) {
+  switch (ending) {
+    case Ending::kDetached:
+      return "it detached";
+    case Ending::kDied:
+      return "its process died or closed the hand-over connection";
+    case Ending::kEvicted:
+      return fmt::format("it broke the protocol: {}", detail);
+    case Ending::kSilent:
+      return detail;
+    case Ending::kShutdown:
+      return "gpud shuts down";
+    case Ending::kNeverFetched:
+      return "it did not fetch its apertures in time";
+  }
+  return "";
+}
+
+std::pair<shm::CloseReason, shm::EventStatus> WordsFor(Ending ending) {
+  using shm::CloseReason;
+  using shm::EventStatus;
+  switch (ending) {
+    case Ending::kDetached:
+      return {CloseReason::kDetached, EventStatus::kDeviceGone};
+    case Ending::kDied:
+    case Ending::kNeverFetched:
+      return {CloseReason::kPeerDied, EventStatus::kDeviceGone};
+    case Ending::kEvicted:
+      return {CloseReason::kEvicted, EventStatus::kDeviceGone};
+    case Ending::kSilent:
+      return {CloseReason::kSilent, EventStatus::kDeviceGone};
+    case Ending::kShutdown:
+      break;
+  }
+  return {CloseReason::kShutdown, EventStatus::kShutdown};
+}
+
+void PublishEnding(TelemetryBus* bus, const Session& session, Ending ending,
+                   const std::string& detail, uint64_t aborted) {
+  const std::string& name = session.identity().name;
+  v1::TelemetryEvent message;
+  switch (ending) {
+    case Ending::kDetached:
+      message.mutable_device_detached()->set_device(name);
+      message.mutable_device_detached()->set_aborted(aborted);
+      break;
+    case Ending::kDied:
+      message.mutable_peer_died()->set_device(name);
+      message.mutable_peer_died()->set_pid(
+          static_cast<uint32_t>(session.identity().owner->pid));
+      message.mutable_peer_died()->set_aborted(aborted);
+      break;
+    case Ending::kEvicted:
+    case Ending::kSilent:
+      message.mutable_device_evicted()->set_device(name);
+      message.mutable_device_evicted()->set_reason(detail);
+      message.mutable_device_evicted()->set_aborted(aborted);
+      break;
+    case Ending::kShutdown:      // ShuttingDown says it for all
+    case Ending::kNeverFetched:  // nobody was told that it came
+      return;
+  }
+  bus->Publish(std::move(message));
+}
+
+}  // namespace
+
+absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
+  std::lock_guard lock(mutex_);
+  if (shutting_down_) {
+    return Error(absl::StatusCode::kUnavailable, "gpud is shutting down",
+                 reason::kShuttingDown);
+  }
+  if (const auto taken = names_.find(name); taken != names_.end()) {
+    return Error(absl::StatusCode::kAlreadyExists,
+                 fmt::format("a device '{}' is attached already (pid {}); stop "
+                             "it or choose another name",
+                             name, taken->second),
+                 reason::kDeviceNameTaken, name, "carillon ps");
+  }
+  if (names_.size() >= kMostSessions) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 fmt::format("{} devices are attached: that is the limit",
+                             names_.size()),
+                 reason::kTooMany, "devices");
+  }
+  const auto own = static_cast<size_t>(
+      std::count_if(names_.begin(), names_.end(),
+                    [&](const auto& entry) { return entry.second == pid; }));
+  if (own >= kMostSessionsOfAProcess) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 fmt::format("process {} has {} devices: that is the limit of "
+                             "a process",
+                             pid, own),
+                 reason::kTooMany, "devices");
+  }
+  names_[name] = pid;
+  return absl::OkStatus();
+}
+
+void SessionTable::Unreserve(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  names_.erase(name);
+}
+
+absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
+    const v1::AttachRequest& request, const std::shared_ptr<const Peer>& caller,
+    uint32_t device_id) {
+  const shm::Generation generation = daemon_->NextGeneration();
+  auto space = DeviceSpace::Create(
+      {.name = request.name(),
+       .device_id = device_id,
+       .generation = generation,
+       .doorbell_count = static_cast<uint32_t>(
+           shm::AlignUp(daemon_->ekt->capacity(), shm::kDoorbellsPerLine)),
+       .submission_bytes = request.submission_bytes(),
+       .completion_bytes = request.completion_bytes()},
+      daemon_->budget, &daemon_->backend->memory());
+  if (!space.ok()) return space.status();
+  auto token = RandomTicket();
+  if (!token.ok()) return token.status();
+  return std::make_shared<Session>(
+      Session::Identity{.device_id = device_id,
+                        .name = request.name(),
+                        .kind = request.kind(),
+                        .generation = generation,
+                        .token = std::string(token->begin(), token->end()),
+                        .owner = caller,
+                        .counter_names = {request.counter_names().begin(),
+                                          request.counter_names().end()},
+                        .histogram_names = {request.histogram_names().begin(),
+                                            request.histogram_names().end()},
+                        .attached_ns = NowNs()},
+      *std::move(space), daemon_);
+}
+
+absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
+    const v1::AttachRequest& request,
+    const std::shared_ptr<const Peer>& caller) {
+  if (auto status = CheckAttach(request); !status.ok()) return status;
+  if (daemon_->backend->simulates_time() && !request.takes_simulated_time()) {
+    return Error(
+        absl::StatusCode::kFailedPrecondition,
+        fmt::format("this testbed lives in simulated time (--timing), and "
+                    "device '{}' ({}) in wall time: leave it out, or start "
+                    "gpud without --timing",
+                    request.name(), request.kind()),
+        reason::kLivesInWallTime, "takes_simulated_time");
+  }
+  if (auto status = Reserve(request.name(), caller->pid); !status.ok()) {
+    return status;
+  }
+  uint32_t device_id;
+  {
+    std::lock_guard lock(mutex_);
+    device_id = next_device_id_++;
+  }
+  // Reserving gigabytes takes time: not under the lock.
+  auto session = MakeSession(request, caller, device_id);
+  if (!session.ok()) {
+    Unreserve(request.name());
+    return session.status();
+  }
+  auto ticket = tickets_->Issue(device_id, {caller->pid, caller->uid}, NowNs());
+  if (!ticket.ok()) {
+    Unreserve(request.name());
+    return ticket.status();
+  }
+  const std::string& token = (*session)->identity().token;
+  // Before anybody can end the session.
+  daemon_->backend->AddDevice((*session)->shared_memory());
+  bool entered = false;
+  {
+    std::lock_guard lock(mutex_);
+    // PeerDied() and Shutdown() look into the table once: what comes later must
+    // not enter.
+    entered = !shutting_down_ && caller->alive();
+    if (entered) {
+      by_device_[device_id] = *session;
+      by_token_[token] = *session;
+    } else {
+      names_.erase(request.name());
+      tickets_->Revoke(device_id);
+    }
+  }
+  if (!entered) {
+    daemon_->backend->paths().RemoveDevice(&(*session)->memory());
+    return Error(absl::StatusCode::kUnavailable,
+                 "gpud is shutting down, or the caller is gone",
+                 reason::kShuttingDown);
+  }
+  spdlog::info("device '{}' ({}) attaches: pid {}, device {}, generation {}",
+               request.name(), request.kind(), caller->pid, device_id,
+               (*session)->identity().generation.value());
+  v1::AttachResponse response;
+  response.set_session(token);
+  response.set_ticket(ticket->data(), ticket->size());
+  response.set_ticket_valid_ms(tickets_->valid_ns() / 1'000'000);
+  response.set_device_id(device_id);
+  response.set_generation((*session)->identity().generation.value());
+  return response;
+}
+
+absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(
+    const std::string& token, const Peer& caller) const {
+  std::lock_guard lock(mutex_);
+  const auto found = by_token_.find(token);
+  if (found == by_token_.end()) {
+    for (const Ended& ended : ended_) {
+      if (ended.token != token) continue;
+      return Error(absl::StatusCode::kNotFound, ended.sentence,
+                   reason::kSessionEnded, "session");
+    }
+    return Error(absl::StatusCode::kNotFound,
+                 "unknown session: attach first, and pass the session that "
+                 "Attach returned",
+                 reason::kUnknownSession, "session");
+  }
+  const Peer& owner = *found->second->identity().owner;
+  // Pids are only reused after the owner's death, which ends the session.
+  if (owner.pid != caller.pid) {
+    return Error(
+        absl::StatusCode::kPermissionDenied,
+        fmt::format("the session of device '{}' belongs to process "
+                    "{}, not to process {}",
+                    found->second->identity().name, owner.pid, caller.pid),
+        reason::kOtherProcess, "session");
+  }
+  return found->second;
+}
+
+std::shared_ptr<Session> SessionTable::FindDevice(uint32_t device_id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = by_device_.find(device_id);
+  return found == by_device_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<Session>> SessionTable::All() const {
+  std::vector<std::shared_ptr<Session>> all;
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, session] : by_device_) all.push_back(session);
+  return all;
+}
+
+uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
+                           Ending ending, const std::string& detail) {
+  const Session::Identity& identity = session->identity();
+  {
+    std::lock_guard lock(mutex_);
+    if (by_device_.erase(identity.device_id) == 0) return 0;
+    by_token_.erase(identity.token);
+    names_.erase(identity.name);
+    ended_.push_back(
+        {identity.token,
+         fmt::format("the session of device '{}' has ended: {}", identity.name,
+                     EndingSentence(ending, detail))});
+    if (ended_.size() > kRememberedEndings) ended_.pop_front();
+  }
+  tickets_->Revoke(identity.device_id);
+  const auto [close, why] = WordsFor(ending);
+  const uint64_t aborted = session->End(close, why);
+  PublishEnding(daemon_->bus, *session, ending, detail, aborted);
+  const bool sudden = ending == Ending::kDied || ending == Ending::kEvicted ||
+                      ending == Ending::kSilent;
+  spdlog::log(sudden ? spdlog::level::warn : spdlog::level::info,
+              "device '{}' (pid {}) is gone: {}; {} events aborted",
+              identity.name, identity.owner->pid,
+              EndingSentence(ending, detail), aborted);
+  return aborted;
+}
+
+void SessionTable::EndDevice(uint32_t device_id, Ending ending) {
+  if (const auto session = FindDevice(device_id)) End(session, ending);
+}
+
+void SessionTable::EndDevice(const DeviceMemory* memory, Ending ending,
+                             const std::string& detail) {
+  for (const auto& session : All()) {
+    if (&session->memory() == memory) End(session, ending, detail);
+  }
+}
+
+void SessionTable::Tick(Nanoseconds now, Nanoseconds lease_ns) {
+  // Who was stopped itself has not looked, and holds it against nobody.
+  const bool was_away = now > last_tick_ns_ + kLongestTickNs;
+  last_tick_ns_ = now;
+  for (const auto& session : All()) {
+    session->Tick(now, was_away);
+    const Nanoseconds silent_ns = session->SilentFor(now);
+    if (lease_ns == 0 || silent_ns <= lease_ns ||
+        session->state() == SessionState::kAttaching) {
+      continue;
+    }
+    End(session, Ending::kSilent,
+        fmt::format("it gave no sign of life for {:.1f} s, and its lease is "
+                    "{:.1f} s",
+                    static_cast<double>(silent_ns) / 1e9,
+                    static_cast<double>(lease_ns) / 1e9));
+  }
+}
+
+void SessionTable::PeerDied(const Peer& peer) {
+  for (const auto& session : All()) {
+    if (session->identity().owner.get() == &peer) End(session, Ending::kDied);
+  }
+}
+
+void SessionTable::Shutdown() {
+  {
+    std::lock_guard lock(mutex_);
+    shutting_down_ = true;
+  }
+  for (const auto& session : All()) End(session, Ending::kShutdown);
+}
+
+}  // namespace carillon::gpud
