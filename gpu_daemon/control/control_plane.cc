@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
-#include "gpu_daemon/backends/backends.h"
+#include "gpu_daemon/backends/registry.h"
 #include "gpu_daemon/control/sessions/module_request.h"
 #include "gpu_daemon/control/sessions/names.h"
 #include "shm/waiting.h"

@@ -35,8 +35,8 @@
 #include "gpu_daemon/control/sessions/memory_budget.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
-#include "gpu_daemon/launch/gpu_model.h"
-#include "gpu_daemon/launch/kernel_catalog.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/kernel_catalog.h"
 #include "shm/faults/board.h"
 #include "shm/flight_recorder.h"
 

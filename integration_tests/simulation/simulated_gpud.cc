@@ -9,10 +9,10 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/backends/cpu/run_event.h"
-#include "gpu_daemon/front_end/doorbell_poller.h"
-#include "gpu_daemon/launch/backend.h"
-#include "gpu_daemon/launch/path_set.h"
+#include "gpu_daemon/dispatch/doorbell_poller.h"
+#include "gpu_daemon/dispatch/run_event.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/path_set.h"
 
 namespace carillon::simulation {
 namespace {

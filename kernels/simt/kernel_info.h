@@ -112,7 +112,7 @@ struct KernelInfo {
   const char* (*check_shape)(const LaunchShape& shape);
   const char* (*validate)(const LaunchShape& shape, const void* args);
 
-  // A user's own (launch/user_kernel.h): the __global__'s name in its image, and
+  // A user's own (gpu_daemon/event/user_kernel.h): the __global__'s name in its image, and
   // the file that it came from. Empty for kernels of this binary.
   std::string_view symbol = {};
   std::string_view file = {};

@@ -71,7 +71,7 @@ TEST_F(TestCommand, RunsEverythingThenTheUnitsUnderBothSanitizers) {
   }
   EXPECT_THAT(asan, HasSubstr("--jobs=1 -- //... -//integration_tests/..."));
   // Where our own threads share memory.
-  EXPECT_THAT(tsan, HasSubstr("--jobs=1 -- //shm/... //gpu_daemon/front_end/"));
+  EXPECT_THAT(tsan, HasSubstr("--jobs=1 -- //shm/... //gpu_daemon/dispatch/"));
 }
 
 TEST_F(TestCommand, QuickRunsTheUnitsOnce) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "gpu_daemon/launch/kernel_metadata.h"
+#include "gpu_daemon/event/kernel_metadata.h"
 
 namespace carillon::gpu_check {
 

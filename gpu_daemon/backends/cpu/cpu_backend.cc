@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "gpu_daemon/backends/cpu/baseline_launcher.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
-#include "gpu_daemon/backends/cpu/edge_launcher.h"
-#include "gpu_daemon/backends/cpu/persistent_launcher.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/front_end/front_end.h"
+#include "gpu_daemon/dispatch/baseline_launcher.h"
+#include "gpu_daemon/dispatch/edge_launcher.h"
+#include "gpu_daemon/dispatch/front_end.h"
+#include "gpu_daemon/dispatch/persistent_launcher.h"
 
 namespace carillon::gpud {
 namespace {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/backends.h"
-#include "gpu_daemon/backends/cpu/cpu_workers.h"
-#include "gpu_daemon/kmu/kmu.h"
-#include "gpu_daemon/launch/backend.h"
-#include "gpu_daemon/launch/block_runner.h"
+#include "gpu_daemon/dispatch/cpu_workers.h"
+#include "gpu_daemon/dispatch/kmu.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/backend_options.h"
+#include "gpu_daemon/event/block_runner.h"
 
 namespace carillon::gpud {
 

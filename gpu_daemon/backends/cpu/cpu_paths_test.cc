@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/backends/cpu/baseline_launcher.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
-#include "gpu_daemon/backends/cpu/cpu_workers.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/launch/gate_kernel.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/dispatch/baseline_launcher.h"
+#include "gpu_daemon/dispatch/cpu_workers.h"
+#include "gpu_daemon/event/gate_kernel.h"
+#include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpud {

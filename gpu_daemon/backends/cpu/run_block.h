@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "gpu_daemon/launch/block_runner.h"
+#include "gpu_daemon/event/block_runner.h"
 
 namespace carillon::gpud {
 

@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/owned.h"
-#include "gpu_daemon/launch/backend.h"
-#include "gpu_daemon/launch/kernel_launch.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/kernel_launch.h"
 
 namespace carillon::gpud::cuda {
 

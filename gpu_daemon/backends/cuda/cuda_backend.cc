@@ -12,7 +12,7 @@
 #include "gpu_daemon/backends/cuda/graph_path.h"
 #include "gpu_daemon/backends/cuda/persistent_path.h"
 #include "gpu_daemon/backends/cuda/stream_wait_path.h"
-#include "gpu_daemon/front_end/front_end.h"
+#include "gpu_daemon/dispatch/front_end.h"
 
 namespace carillon::gpud::cuda {
 

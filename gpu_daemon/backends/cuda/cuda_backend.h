@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/backends.h"
 #include "gpu_daemon/backends/cuda/background.h"
 #include "gpu_daemon/backends/cuda/cuda_memory.h"
 #include "gpu_daemon/backends/cuda/driver.h"
 #include "gpu_daemon/backends/cuda/edge_path.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/host_launcher.h"
-#include "gpu_daemon/launch/backend.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/backend_options.h"
 
 namespace carillon::gpud::cuda {
 

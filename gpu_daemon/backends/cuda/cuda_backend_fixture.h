@@ -19,7 +19,7 @@
 
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpud::cuda {

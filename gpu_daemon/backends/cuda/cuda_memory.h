@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
-#include "gpu_daemon/launch/kernel_memory.h"
+#include "gpu_daemon/event/kernel_memory.h"
 
 namespace carillon::gpud::cuda {
 

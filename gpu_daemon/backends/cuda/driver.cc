@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "gpu_daemon/launch/refusal.h"
+#include "gpu_daemon/event/refusal.h"
 
 #define CARILLON_STRING(text) #text
 

@@ -10,14 +10,14 @@
 
 #include "gpu_daemon/backends/cuda/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge_table.h"
-#include "gpu_daemon/launch/argument_steps.h"
+#include "gpu_daemon/event/argument_steps.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {
 
-// As CheckEntry (launch/checked_entry.h) on a CPU, less the override, because an
+// As CheckEntry (event/checked_entry.h) on a CPU, less the override, because an
 // event kernel that a GPU launches is never modifyable, and less the kernel's
 // own checks, which the kernel makes itself.
 CARILLON_HOST_DEVICE constexpr shm::EventStatus CheckEdgeHeader(

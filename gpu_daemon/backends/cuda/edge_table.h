@@ -47,7 +47,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpu_daemon/launch/argument_steps.h"
+#include "gpu_daemon/event/argument_steps.h"
 #include "kernels/simt/event_frame.h"
 #include "kernels/simt/types.h"
 #include "shm/layout.h"

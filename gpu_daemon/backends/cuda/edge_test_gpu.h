@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_dispatch.h"
 #include "gpu_daemon/backends/cuda/edge_thread_port.h"
-#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/event/event_kernel.h"
 
 namespace carillon::gpud::edge_test {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/edge_test_gpu.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/event/test_device.h"
 #include "shm/device_ring.h"
 #include "shm/gpu_ring.h"
 

@@ -12,7 +12,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/module_image.h"
-#include "gpu_daemon/launch/refusal.h"
+#include "gpu_daemon/event/refusal.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
 

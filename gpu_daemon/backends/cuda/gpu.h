@@ -38,9 +38,9 @@
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/driver.h"
 #include "gpu_daemon/backends/cuda/owned.h"
-#include "gpu_daemon/launch/gpu_model.h"
-#include "gpu_daemon/launch/kernel_metadata.h"
-#include "gpu_daemon/launch/user_kernel.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/kernel_metadata.h"
+#include "gpu_daemon/event/user_kernel.h"
 #include "shm/layout.h"
 #include "shm/types.h"
 

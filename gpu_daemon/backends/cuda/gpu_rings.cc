@@ -5,7 +5,7 @@
 
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/host_words.h"
-#include "gpu_daemon/launch/checked_entry.h"
+#include "gpu_daemon/event/checked_entry.h"
 #include "shm/load_shared.h"
 
 namespace carillon::gpud::cuda {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "gpu_daemon/backends/cuda/gpu.h"
-#include "gpu_daemon/launch/device_memory.h"
-#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/event/device_memory.h"
+#include "gpu_daemon/event/event_kernel.h"
 #include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {

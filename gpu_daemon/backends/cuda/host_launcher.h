@@ -17,7 +17,7 @@
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/owned.h"
-#include "gpu_daemon/front_end/launcher.h"
+#include "gpu_daemon/dispatch/launcher.h"
 #include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {

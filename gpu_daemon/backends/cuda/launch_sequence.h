@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/driver.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
-#include "gpu_daemon/launch/kernel_metadata.h"
+#include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "gpu_daemon/backends/cuda/edge_thread_port.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/event/test_device.h"
 
 namespace carillon::gpud {
 namespace {

@@ -20,7 +20,7 @@
 #include "gpu_daemon/backends/cuda/host_words.h"
 #include "gpu_daemon/backends/cuda/persistent_block.h"
 #include "gpu_daemon/backends/cuda/ring_path.h"
-#include "gpu_daemon/launch/gpu_model.h"
+#include "gpu_daemon/event/gpu_model.h"
 
 namespace carillon::gpud::cuda {
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/gpu_rings.h"
-#include "gpu_daemon/launch/user_kernel.h"
+#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud::cuda {
 namespace {

@@ -30,7 +30,7 @@
 #include "gpu_daemon/backends/cuda/edge_table.h"
 #include "gpu_daemon/backends/cuda/gpu.h"
 #include "gpu_daemon/backends/cuda/owned.h"
-#include "gpu_daemon/launch/launch_path.h"
+#include "gpu_daemon/event/launch_path.h"
 
 namespace carillon::gpud::cuda {
 

@@ -19,8 +19,8 @@
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 #include "gpu_daemon/backends/cuda/module_image.h"
-#include "gpu_daemon/launch/kernel_catalog.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/event/kernel_catalog.h"
+#include "gpu_daemon/event/test_device.h"
 
 namespace carillon::gpud::cuda {
 namespace {

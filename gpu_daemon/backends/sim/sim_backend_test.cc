@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpud {

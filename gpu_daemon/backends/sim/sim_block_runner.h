@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gpu_daemon/backends/sim/sim_kernels.h"
-#include "gpu_daemon/launch/block_runner.h"
+#include "gpu_daemon/event/block_runner.h"
 #include "sim/exec/functional.h"
 
 namespace carillon::gpud {

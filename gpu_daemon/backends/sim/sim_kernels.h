@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu_daemon/launch/kernel_metadata.h"
-#include "gpu_daemon/launch/user_kernel.h"
+#include "gpu_daemon/event/kernel_metadata.h"
+#include "gpu_daemon/event/user_kernel.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/program.h"
 #include "sim/exec/warp.h"

@@ -1,7 +1,7 @@
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 
-#include "gpu_daemon/launch/kernel_memory.h"
+#include "gpu_daemon/event/kernel_memory.h"
 #include "sim/exec/memory.h"
 
 namespace carillon::gpud {

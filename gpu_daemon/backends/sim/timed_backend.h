@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/backends.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/backends/sim/sim_memory.h"
 #include "gpu_daemon/backends/sim/timed_launcher.h"
-#include "gpu_daemon/front_end/front_end.h"
-#include "gpu_daemon/launch/backend.h"
+#include "gpu_daemon/dispatch/front_end.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/backend_options.h"
 #include "sim/exec/memory.h"
 
 namespace carillon::gpud {

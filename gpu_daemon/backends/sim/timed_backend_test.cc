@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "gpu_daemon/launch/test_device.h"
+#include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 
 namespace carillon::gpud {

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "fmt/ostream.h"
-#include "gpu_daemon/backends/cpu/make_launch.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
+#include "gpu_daemon/dispatch/make_launch.h"
 #include "kernels/simt/completion_status.h"
 
 namespace carillon::gpud {

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "gpu_daemon/control/sessions/session.h"
-#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/event/event_kernel.h"
 #include "kernels/simt/kernel_info.h"
 #include "proto/admin.pb.h"
 #include "proto/events.pb.h"

@@ -2,7 +2,7 @@
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_EVENTS_SERVICE_H_
 
 #include "gpu_daemon/control/rpc/caller.h"
-#include "gpu_daemon/launch/kernel_catalog.h"
+#include "gpu_daemon/event/kernel_catalog.h"
 #include "proto/events.grpc.pb.h"
 
 namespace carillon::gpud {

@@ -14,7 +14,7 @@
 #include "gpu_daemon/control/sessions/daemon.h"
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/parameter_bindings.h"
-#include "gpu_daemon/launch/kernel_launch.h"
+#include "gpu_daemon/event/kernel_launch.h"
 #include "proto/events.pb.h"
 
 namespace carillon::gpud {

@@ -9,8 +9,8 @@
 #include "gpu_daemon/control/sessions/event_kernel_table.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
 #include "gpu_daemon/control/telemetry_bus.h"
-#include "gpu_daemon/launch/backend.h"
-#include "gpu_daemon/launch/kernel_catalog.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/kernel_catalog.h"
 #include "shm/flight_recorder.h"
 #include "shm/types.h"
 

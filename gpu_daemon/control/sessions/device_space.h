@@ -17,9 +17,9 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
-#include "gpu_daemon/launch/argument_plan.h"
-#include "gpu_daemon/launch/device_memory.h"
-#include "gpu_daemon/launch/kernel_memory.h"
+#include "gpu_daemon/event/argument_plan.h"
+#include "gpu_daemon/event/device_memory.h"
+#include "gpu_daemon/event/kernel_memory.h"
 #include "proto/events.pb.h"
 #include "shm/region_heap.h"
 #include "shm/types.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/launch/event_kernel.h"
+#include "gpu_daemon/event/event_kernel.h"
 
 namespace carillon::gpud {
 

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/launch/argument_plan.h"
-#include "gpu_daemon/launch/event_kernel.h"
-#include "gpu_daemon/launch/gpu_model.h"
-#include "gpu_daemon/launch/kernel_catalog.h"
+#include "gpu_daemon/event/argument_plan.h"
+#include "gpu_daemon/event/event_kernel.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/kernel_catalog.h"
 #include "proto/common.pb.h"
 
 namespace carillon::gpud {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/launch/user_kernel.h"
+#include "gpu_daemon/event/user_kernel.h"
 #include "proto/admin.pb.h"
 
 namespace carillon::gpud {

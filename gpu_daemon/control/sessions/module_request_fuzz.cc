@@ -11,8 +11,8 @@
 
 #include "base/testing/fuzz_input.h"
 #include "gpu_daemon/control/sessions/module_request.h"
-#include "gpu_daemon/launch/argument_plan.h"
-#include "gpu_daemon/launch/user_kernel.h"
+#include "gpu_daemon/event/argument_plan.h"
+#include "gpu_daemon/event/user_kernel.h"
 
 namespace carillon::gpud {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/control/sessions/device_space.h"
-#include "gpu_daemon/launch/argument_plan.h"
+#include "gpu_daemon/event/argument_plan.h"
 #include "kernels/simt/kernel_info.h"
 #include "proto/events.pb.h"
 

@@ -13,9 +13,9 @@
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/parameter_bindings.h"
 #include "gpu_daemon/control/telemetry_bus.h"
-#include "gpu_daemon/launch/event_kernel.h"
-#include "gpu_daemon/launch/gpu_model.h"
-#include "gpu_daemon/launch/kernel_catalog.h"
+#include "gpu_daemon/event/event_kernel.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/kernel_catalog.h"
 #include "proto/events.pb.h"
 #include "shm/ring_layout.h"
 

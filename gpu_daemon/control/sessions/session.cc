@@ -11,7 +11,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
-#include "gpu_daemon/launch/refusal.h"
+#include "gpu_daemon/event/refusal.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
 #include "shm/load_shared.h"

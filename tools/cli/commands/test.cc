@@ -38,11 +38,11 @@ std::vector<Configuration> Configurations(bool quick) {
   // Where our own threads share memory. Debian's gRPC is not instrumented: TSan
   // reports races in whatever is linked with it.
   const std::vector<std::string> threads = {"//shm/...",
-                                            "//gpu_daemon/front_end/...",
-                                            "//gpu_daemon/kmu/...",
+                                            "//gpu_daemon/dispatch/...",
+                                            "//gpu_daemon/dispatch/...",
                                             "//gpu_daemon/backends/...",
                                             "//kernels/...",
-                                            "//gpu_daemon/launch/..."};
+                                            "//gpu_daemon/event/..."};
   if (quick) {
     return {
         {"", {"--build_tests_only", "--test_tag_filters=-integration"}, units}};

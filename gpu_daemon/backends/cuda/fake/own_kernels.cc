@@ -9,7 +9,7 @@
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 #include "gpu_daemon/backends/cuda/stage_entry.h"
-#include "gpu_daemon/launch/kernel_metadata.h"
+#include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {

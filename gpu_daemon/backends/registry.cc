@@ -1,0 +1,80 @@
+#include "gpu_daemon/backends/registry.h"
+
+#include <spdlog/spdlog.h>
+
+#include <iterator>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "gpu_daemon/backends/cpu/cpu_backend.h"
+#include "gpu_daemon/backends/sim/sim_backend.h"
+#include "gpu_daemon/backends/sim/timed_backend.h"
+#ifdef CARILLON_HAVE_CUDA
+#include "gpu_daemon/backends/cuda/cuda_backend.h"
+#endif
+
+namespace carillon::gpud {
+namespace {
+
+struct BackendEntry {
+  std::string_view name;
+  absl::StatusOr<std::unique_ptr<Backend>> (*create)(const BackendOptions&);
+};
+
+// In the order in which "auto" tries them.
+constexpr BackendEntry kBackends[] = {
+#ifdef CARILLON_HAVE_CUDA
+    {"cuda", &cuda::CudaBackend::Create},
+#else
+    {"cuda",
+     [](const BackendOptions&) -> absl::StatusOr<std::unique_ptr<Backend>> {
+       return absl::FailedPreconditionError(
+           "this gpud was built without the CUDA toolkit: it has no CUDA "
+           "back-end; use --backend cpu");
+     }},
+#endif
+    {"cpu", &CpuBackend::Create},
+    {"sim",
+     [](const BackendOptions& options) {
+       return options.timing.empty() ? SimBackend::Create(options)
+                                     : TimedBackend::Create(options);
+     }},
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
+    std::string_view name, const BackendOptions& options) {
+  if (name != "sim" && !options.timing.empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--timing {} (timing) goes with --backend sim: no other GPU has a time "
+        "of its own",
+        options.timing));
+  }
+  if (options.timing.empty() && !options.event_log.empty()) {
+    return absl::InvalidArgumentError(
+        "--event-log (event_log) goes with --timing: in wall time, let devices "
+        "trace their events");
+  }
+  for (const BackendEntry& entry : kBackends) {
+    if (name != entry.name && name != "auto") continue;
+    auto backend = entry.create(options);
+    const bool last = &entry == std::end(kBackends) - 1;
+    if (backend.ok() || name == entry.name || last) return backend;
+    spdlog::info("no {} back-end: {}", entry.name,
+                 std::string(backend.status().message()));
+  }
+  return absl::NotFoundError(
+      fmt::format("no back-end '{}'; there are: auto, {}", name,
+                  fmt::join(BackendNames(), ", ")));
+}
+
+std::vector<std::string> BackendNames() {
+  std::vector<std::string> names;
+  for (const BackendEntry& backend : kBackends)
+    names.emplace_back(backend.name);
+  return names;
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,73 @@
+#include "gpu_daemon/dispatch/policy.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace carillon::gpud {
+namespace {
+
+// As today's GPUs without priorities: the oldest launch that fits.
+class FirstCome : public SharingPolicy {
+ public:
+  std::string_view name() const override { return "first_come"; }
+  void Rank(std::span<KernelLaunch* const> waiting,
+            std::vector<size_t>& order) const override {
+    order.resize(waiting.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+  }
+  bool ByPriority() const override { return false; }
+};
+
+// The highest priority that fits, the oldest among equals; nothing running is
+// disturbed.
+class Priority : public SharingPolicy {
+ public:
+  std::string_view name() const override { return "priority"; }
+  void Rank(std::span<KernelLaunch* const> waiting,
+            std::vector<size_t>& order) const override {
+    order.resize(waiting.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      if (waiting[a]->priority != waiting[b]->priority) {
+        return waiting[a]->priority > waiting[b]->priority;
+      }
+      return a < b;
+    });
+  }
+  bool ByPriority() const override { return true; }
+};
+
+struct PolicyEntry {
+  std::string_view name;
+  std::unique_ptr<SharingPolicy> (*make)();
+};
+
+constexpr PolicyEntry kPolicies[] = {
+    {"first_come",
+     [] { return std::unique_ptr<SharingPolicy>(new FirstCome); }},
+    {"priority", [] { return std::unique_ptr<SharingPolicy>(new Priority); }},
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(
+    std::string_view name) {
+  for (const PolicyEntry& entry : kPolicies) {
+    if (entry.name == name) return entry.make();
+  }
+  return absl::NotFoundError(
+      fmt::format("no sharing policy '{:.64}'; there are: {}", name,
+                  fmt::join(PolicyNames(), ", ")));
+}
+
+std::vector<std::string> PolicyNames() {
+  std::vector<std::string> names;
+  for (const PolicyEntry& entry : kPolicies) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace carillon::gpud

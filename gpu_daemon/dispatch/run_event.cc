@@ -1,0 +1,25 @@
+#include "gpu_daemon/dispatch/run_event.h"
+
+#include "base/clock.h"
+#include "kernels/simt/completion_status.h"
+
+namespace carillon::gpud {
+
+void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
+              CheckedEntry& entry, bool timed) {
+  shm::EventLife& life = entry.life;
+  const bool traced = life.seen_ns != 0;
+  if (traced || timed) life.dispatched_ns = NowNs();
+  uint32_t fail_status = 0;
+  const uint64_t blocks = entry.kmd.blocks();
+  for (uint64_t block = 0; block < blocks; ++block) {
+    runner.Run(entry.kmd, block, entry.args.data(), &fail_status);
+  }
+  if (traced || timed) life.finished_ns = NowNs();
+  event.Finish(sequence, {.state = fail_status == 0 ? shm::EventState::kDone
+                                                    : shm::EventState::kFailed,
+                          .status = simt::CompletionStatus(fail_status),
+                          .life = traced ? &life : nullptr});
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,89 @@
+// A back-end: what runs the kernels. gpud has one, chosen when it starts (backends/backends.h).
+#ifndef CARILLON_GPU_DAEMON_EVENT_BACKEND_H_
+#define CARILLON_GPU_DAEMON_EVENT_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/kernel_launch.h"
+#include "gpu_daemon/event/kernel_memory.h"
+#include "gpu_daemon/event/path_set.h"
+#include "gpu_daemon/event/user_kernel.h"
+
+namespace carillon::gpud {
+
+struct QueueLength {
+  bool event = false;
+  uint32_t priority = 0;
+  uint32_t kernels = 0;
+};
+
+struct BackendFigures {
+  uint32_t resident_blocks = 0;
+  uint64_t background_kernels = 0;
+  uint64_t background_blocks = 0;
+};
+
+// Thread safe.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+  // What it runs on, in words.
+  virtual std::string description() const = 0;
+  virtual const GpuModel& gpu() const = 0;
+  // Threads that run thread blocks; 0 if no thread of gpud's does.
+  virtual uint32_t workers() const = 0;
+  virtual BackendFigures figures() const = 0;
+  virtual std::vector<QueueLength> queue_lengths() const = 0;
+  // True when nothing waits and nothing runs.
+  virtual bool idle() const = 0;
+
+  virtual PathSet& paths() = 0;
+
+  // Whether time is the simulated GPU's, and passes by turns
+  // (shm/simulated_time.h): devices that do not live by it must not attach.
+  virtual bool simulates_time() const { return false; }
+  // A device has attached; PathSet::RemoveDevice() tells of its end.
+  virtual void AddDevice(const std::shared_ptr<DeviceMemory>&) {}
+
+  // A background kernel; it ends exactly once, by KernelLaunch::on_end. Its
+  // block must fit an SM (CheckKernelMetadata).
+  virtual void Submit(std::unique_ptr<KernelLaunch> launch) = 0;
+  // Takes back the launches of one device (memory) or of one event kernel, as
+  // far as they have not begun; when this returns, those that remain write
+  // nothing that their owner has not kept alive for them.
+  virtual void Cancel(const DeviceMemory* memory, shm::EventStatus why) = 0;
+  virtual void Cancel(const EventKernel* event, shm::EventStatus why) = 0;
+  // The same for one background kernel, by its KernelLaunch::token.
+  virtual void CancelLaunch(uint64_t token, shm::EventStatus why) = 0;
+
+  virtual std::string policy() const = 0;
+  // Errors: NotFound, naming those there are.
+  virtual absl::Status SetPolicy(std::string_view name) = 0;
+
+  virtual KernelMemory& memory() = 0;
+
+  // A user's own kernels, one a declaration, in order; they live as long as the
+  // back-end. All of them or none. Errors: FailedPrecondition (it runs no GPU
+  // code), InvalidArgument (the image, a parameter), NotFound (a symbol),
+  // ResourceExhausted.
+  virtual absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
+      const ModuleSource& source) = 0;
+
+  // Stops the launch paths; what waits is aborted with kShutdown.
+  virtual void Stop() = 0;
+  // After Stop(): waits for kernels that still run.
+  virtual void Join() = 0;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_EVENT_BACKEND_H_

@@ -1,0 +1,58 @@
+// A device's two apertures and how to wake it: what outlives its session until
+// the last kernel that touches it has ended. Buffers and GPU memory are
+// control/device_space.h's.
+#ifndef CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_
+#define CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "shm/aperture.h"
+#include "shm/bells.h"
+
+namespace carillon::gpud {
+
+// Shared between the control plane (which makes it), the front-end (which polls
+// its doorbells) and kernel launches (which keep it alive). Immutable but for
+// the memory that it maps.
+class DeviceMemory {
+ public:
+  DeviceMemory(std::string name, shm::Aperture submission,
+               shm::Aperture completion, shm::CompletionEvent event)
+      : name_(std::move(name)),
+        submission_(std::move(submission)),
+        completion_(std::move(completion)),
+        event_(std::move(event)),
+        bell_(&submission_, &completion_, event_.writer.get()) {}
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  const std::string& name() const { return name_; }
+  const shm::Aperture& submission() const { return submission_; }
+  const shm::Aperture& completion() const { return completion_; }
+  // What the device gets a copy of.
+  int completion_event() const { return event_.reader.get(); }
+  const shm::CompletionBell& bell() const { return bell_; }
+
+  // Tells the device that its aperture is closed, and wakes it. The first
+  // reason stays.
+  void Close(shm::CloseReason reason) const {
+    uint32_t open = 0;
+    std::atomic_ref<uint32_t>(completion_.completion_control().closed)
+        .compare_exchange_strong(open, static_cast<uint32_t>(reason),
+                                 std::memory_order_seq_cst);
+    bell_.SignalAlways();
+  }
+
+ private:
+  const std::string name_;
+  const shm::Aperture submission_;
+  const shm::Aperture completion_;
+  const shm::CompletionEvent event_;
+  const shm::CompletionBell bell_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_

@@ -1,0 +1,77 @@
+#include "gpu_daemon/event/kernel_catalog.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "base/edit_distance.h"
+#include "fmt/format.h"
+#include "kernels/registry.h"
+
+namespace carillon::gpud {
+
+using simt::KernelInfo;
+
+const KernelInfo* KernelCatalog::Find(std::string_view name) const {
+  if (const KernelInfo* built_in = simt::FindKernel(name)) return built_in;
+  std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(users_, name, &KernelInfo::name);
+  return found == users_.end() ? nullptr : *found;
+}
+
+std::vector<const KernelInfo*> KernelCatalog::All() const {
+  const auto built_in = simt::AllKernels();
+  std::vector<const KernelInfo*> all(built_in.begin(), built_in.end());
+  {
+    std::lock_guard lock(mutex_);
+    all.insert(all.end(), users_.begin(), users_.end());
+  }
+  std::ranges::sort(all, {}, &KernelInfo::name);
+  return all;
+}
+
+std::string_view KernelCatalog::Nearest(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const KernelInfo* kernel : All()) names.push_back(kernel->name);
+  return NearestName(name, names);
+}
+
+absl::Status KernelCatalog::CheckNames(const ModuleSource& source) const {
+  for (auto kernel = source.kernels.begin(); kernel != source.kernels.end();
+       ++kernel) {
+    if (std::any_of(source.kernels.begin(), kernel, [&](const auto& other) {
+          return other.name == kernel->name;
+        })) {
+      return absl::AlreadyExistsError(
+          fmt::format("two kernels of {} are to be called '{}'", source.file,
+                      kernel->name));
+    }
+    const KernelInfo* taken = Find(kernel->name);
+    if (taken == nullptr) continue;
+    return absl::AlreadyExistsError(
+        fmt::format("there is a kernel '{}' already, {}; give yours another "
+                    "name",
+                    kernel->name,
+                    taken->is_users() ? fmt::format("from {}", taken->file)
+                                      : "one of gpud's own"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<const KernelInfo*>> KernelCatalog::Load(
+    const ModuleSource& source, Backend& backend) {
+  std::lock_guard loading(loading_);
+  if (modules_ >= kMostModules) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{} files with kernels are loaded: that is the limit; restart gpud",
+        kMostModules));
+  }
+  if (auto status = CheckNames(source); !status.ok()) return status;
+  auto loaded = backend.LoadKernels(source);
+  if (!loaded.ok()) return loaded.status();
+  ++modules_;
+  std::lock_guard lock(mutex_);
+  users_.insert(users_.end(), loaded->begin(), loaded->end());
+  return loaded;
+}
+
+}  // namespace carillon::gpud

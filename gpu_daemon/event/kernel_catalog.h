@@ -1,0 +1,48 @@
+// The kernels that devices can register and launch: those of this binary, and
+// those that users have loaded since it started.
+#ifndef CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
+#define CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/user_kernel.h"
+#include "kernels/simt/kernel_info.h"
+
+namespace carillon::gpud {
+
+// Thread safe. What it returns is valid for as long as the back-end.
+class KernelCatalog {
+ public:
+  // Every image is kept; beyond it somebody forgets to restart gpud.
+  static constexpr size_t kMostModules = 256;
+
+  // nullptr when there is none of that name.
+  const simt::KernelInfo* Find(std::string_view name) const;
+  // Sorted by name.
+  std::vector<const simt::KernelInfo*> All() const;
+  // For "did you mean ...?"; empty when none is near.
+  std::string_view Nearest(std::string_view name) const;
+
+  // One a declaration, in order; all of them or none. Errors: AlreadyExists (a
+  // name), ResourceExhausted, those of Backend::LoadKernels.
+  absl::StatusOr<std::vector<const simt::KernelInfo*>> Load(
+      const ModuleSource& source, Backend& backend);
+
+ private:
+  absl::Status CheckNames(const ModuleSource& source) const;
+
+  // One at a time: nobody takes a name between its check and its use.
+  std::mutex loading_;
+  size_t modules_ = 0;  // under loading_
+  mutable std::mutex mutex_;
+  std::vector<const simt::KernelInfo*> users_;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_

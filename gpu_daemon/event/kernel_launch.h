@@ -1,0 +1,74 @@
+// One launch on its way through the KMU: an event, or a background (ordinary)
+// kernel.
+#ifndef CARILLON_GPU_DAEMON_EVENT_KERNEL_LAUNCH_H_
+#define CARILLON_GPU_DAEMON_EVENT_KERNEL_LAUNCH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "gpu_daemon/event/argument_plan.h"
+#include "gpu_daemon/event/event_kernel.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "shm/types.h"
+
+namespace carillon::gpud {
+
+// How a background kernel ended.
+struct LaunchResult {
+  shm::EventState state = shm::EventState::kNone;
+  uint32_t status = 0;
+  Nanoseconds queued_ns = 0;
+  Nanoseconds dispatched_ns = 0;  // 0: never
+  Nanoseconds finished_ns = 0;
+};
+
+// Made by the front-end or the control plane, then owned by the KMU until its
+// last block has ended. Fields without a remark never change after Submit().
+struct KernelLaunch {
+  KernelMetadata kmd;
+  BlockCost cost;
+  uint32_t priority = 0;
+  // Arguments, and what keeps the memory that they point into alive.
+  std::unique_ptr<std::byte[]> args;
+  std::shared_ptr<DeviceMemory> memory;
+
+  // Events: which. Null for background kernels.
+  std::shared_ptr<EventKernel> event;
+  shm::Sequence sequence;
+
+  // Waits among the host's launches: CPU code launched it, as it does every
+  // background kernel.
+  bool from_host = false;
+
+  // Called once, on any thread, without a lock held. Background kernels have
+  // it; an event with it is not completed by its last block but by whoever is
+  // called.
+  std::function<void(const LaunchResult&)> on_end;
+  uint64_t token = 0;  // the caller's own, for Kmu::CancelLaunch; 0: none
+
+  // queued_ns is given; the KMU adds dispatched_ns and finished_ns. The
+  // device's side of it (rung_ns, seen_ns) is 0 for a background kernel, and
+  // for an event while tracing is off.
+  shm::EventLife life{};
+
+  // Under the KMU's lock.
+  uint64_t arrival = 0;     // order of submission
+  uint64_t next_block = 0;  // first block not yet given out
+  uint64_t ended_blocks = 0;
+  // Set: gives out no further blocks, and ends as aborted for this reason.
+  std::optional<shm::EventStatus> cancelled;
+
+  // Writers: kernels, by compare-and-swap through BlockLaunch::fail_status;
+  // reader: the KMU, after the last block.
+  uint32_t fail_status = 0;
+
+  bool is_event() const { return event != nullptr; }
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_EVENT_KERNEL_LAUNCH_H_

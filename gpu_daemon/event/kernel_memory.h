@@ -1,0 +1,51 @@
+// The memory that a back-end's kernels reach.
+#ifndef CARILLON_GPU_DAEMON_EVENT_KERNEL_MEMORY_H_
+#define CARILLON_GPU_DAEMON_EVENT_KERNEL_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+namespace carillon::gpud {
+
+// Memory of the GPU's own: only kernels reach it. Freed with this object.
+class GpuMemory {
+ public:
+  virtual ~GpuMemory() = default;
+  // As kernels are given it; not for the CPU to follow.
+  virtual std::byte* data() const = 0;
+};
+
+// Host memory that kernels may reach for as long as this object lives.
+class HostMapping {
+ public:
+  // `data`: where kernels find its first byte.
+  explicit HostMapping(std::byte* data) : data_(data) {}
+  HostMapping(const HostMapping&) = delete;
+  HostMapping& operator=(const HostMapping&) = delete;
+  virtual ~HostMapping() = default;
+  // As kernels are given it; not for the CPU to follow.
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* const data_;
+};
+
+// Thread safe.
+class KernelMemory {
+ public:
+  virtual ~KernelMemory() = default;
+  // `memory` starts and ends at pages. Errors: ResourceExhausted.
+  virtual absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
+      std::span<std::byte> memory) = 0;
+  // Zeros. Errors: ResourceExhausted.
+  virtual absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(
+      uint64_t bytes) = 0;
+};
+
+}  // namespace carillon::gpud
+
+#endif  // CARILLON_GPU_DAEMON_EVENT_KERNEL_MEMORY_H_
