@@ -17,7 +17,6 @@
 namespace carillon::testing {
 namespace {
 
-using UniqueFd;
 
 std::string Hex(const std::string& bytes) {
   std::string hex;

@@ -26,7 +26,6 @@
 namespace carillon::testing {
 namespace {
 
-using UniqueFd;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLastOutput{5000};

@@ -24,7 +24,6 @@
 namespace carillon::edge {
 namespace {
 
-using UniqueFd;
 using shm::CloseReason;
 
 // Newer than Debian 12's headers.

@@ -16,7 +16,6 @@
 namespace carillon::edge {
 namespace {
 
-using UniqueFd;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBound{10'000};

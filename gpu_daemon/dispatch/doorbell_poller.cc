@@ -12,7 +12,6 @@
 namespace carillon::gpud {
 namespace {
 
-using NowNs;
 using shm::EventStatus;
 using shm::Sequence;
 

@@ -12,7 +12,6 @@
 namespace carillon::gpud {
 namespace {
 
-using NowNs;
 
 // A spin that has lasted so long lets others run in between: with fewer cores
 // than processes it may be the device that waits for this core.

@@ -7,7 +7,6 @@
 namespace carillon::soak {
 namespace {
 
-using Nanoseconds;
 using shm::FlightRecord;
 using shm::FlightRecording;
 using shm::Step;

@@ -23,7 +23,6 @@
 namespace carillon::soak {
 namespace {
 
-using Nanoseconds;
 using std::chrono::milliseconds;
 using testing::Eventually;
 using testing::FaultTestbed;

@@ -22,7 +22,6 @@
 namespace carillon::faults {
 namespace {
 
-using NowNs;
 
 // The lock of those who change the board: a byte beyond those of the members.
 constexpr off_t kLockByte = kMostMembers;

@@ -20,8 +20,6 @@
 namespace carillon::faults {
 namespace {
 
-using Nanoseconds;
-using NowNs;
 
 // SplitMix64: the n-th number of a stream.
 uint64_t Draw(uint64_t seed, uint64_t n) {

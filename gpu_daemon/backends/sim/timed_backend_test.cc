@@ -22,7 +22,6 @@
 namespace carillon::gpud {
 namespace {
 
-using Nanoseconds;
 using shm::EventState;
 using shm::EventStatus;
 using shm::kNoTime;

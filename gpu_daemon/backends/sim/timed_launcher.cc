@@ -15,7 +15,6 @@
 namespace carillon::gpud {
 namespace {
 
-using Nanoseconds;
 using shm::EventState;
 using shm::EventStatus;
 using sim::timing::GridResult;

@@ -23,8 +23,6 @@ namespace carillon::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Nanoseconds;
-using NowNs;
 using fault::Finding;
 using fault::Plan;
 using fault::PlannedFault;
