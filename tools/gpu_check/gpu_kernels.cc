@@ -15,8 +15,8 @@
 
 #include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "gpu_daemon/backends/cuda/cuda_memory.h"
-#include "gpu_daemon/backends/cuda/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/cuda_memory.h"
+#include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
 #include "shm/layout.h"

@@ -3,7 +3,7 @@
 #define CARILLON_TOOLS_GPU_CHECK_INFO_H_
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/cuda/driver.h"
+#include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "nlohmann/json.hpp"
 
 namespace carillon::gpu_check {

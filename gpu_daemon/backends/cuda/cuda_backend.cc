@@ -6,12 +6,12 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
-#include "gpu_daemon/backends/cuda/baseline_path.h"
-#include "gpu_daemon/backends/cuda/cuda_module.h"
-#include "gpu_daemon/backends/cuda/edge_path.h"
-#include "gpu_daemon/backends/cuda/graph_path.h"
-#include "gpu_daemon/backends/cuda/persistent_path.h"
-#include "gpu_daemon/backends/cuda/stream_wait_path.h"
+#include "gpu_daemon/backends/cuda/edge/cuda_module.h"
+#include "gpu_daemon/backends/cuda/paths/baseline_path.h"
+#include "gpu_daemon/backends/cuda/paths/edge_path.h"
+#include "gpu_daemon/backends/cuda/paths/graph_path.h"
+#include "gpu_daemon/backends/cuda/paths/persistent_path.h"
+#include "gpu_daemon/backends/cuda/paths/stream_wait_path.h"
 #include "gpu_daemon/dispatch/front_end.h"
 
 namespace carillon::gpud::cuda {

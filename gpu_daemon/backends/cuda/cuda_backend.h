@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/cuda/background.h"
-#include "gpu_daemon/backends/cuda/cuda_memory.h"
-#include "gpu_daemon/backends/cuda/driver.h"
-#include "gpu_daemon/backends/cuda/edge_path.h"
-#include "gpu_daemon/backends/cuda/gpu.h"
-#include "gpu_daemon/backends/cuda/host_launcher.h"
+#include "gpu_daemon/backends/cuda/driver/cuda_memory.h"
+#include "gpu_daemon/backends/cuda/driver/driver.h"
+#include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/paths/background.h"
+#include "gpu_daemon/backends/cuda/paths/edge_path.h"
+#include "gpu_daemon/backends/cuda/paths/host_launcher.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/backend_options.h"
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
+#include "gpu_daemon/backends/cuda/driver/module_image.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
-#include "gpu_daemon/backends/cuda/module_image.h"
 #include "gpu_daemon/event/kernel_catalog.h"
 #include "gpu_daemon/event/test_device.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/backends/cuda/driver.h"
-#include "gpu_daemon/backends/cuda/owned.h"
+#include "gpu_daemon/backends/cuda/driver/driver.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "nlohmann/json.hpp"
 
 namespace carillon::gpu_check {

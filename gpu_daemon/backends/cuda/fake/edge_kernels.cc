@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/backends/cuda/edge_dispatch.h"
-#include "gpu_daemon/backends/cuda/edge_thread_port.h"
+#include "gpu_daemon/backends/cuda/edge/edge_dispatch.h"
+#include "gpu_daemon/backends/cuda/edge/edge_thread_port.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 
 namespace carillon::gpud::cuda {

@@ -35,7 +35,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu_daemon/backends/cuda/driver.h"
+#include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/fake/fake_settings.h"
 #include "kernels/simt/types.h"
 

@@ -8,8 +8,8 @@
 #include <functional>
 #include <thread>
 
+#include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
-#include "gpu_daemon/backends/cuda/owned.h"
 
 namespace carillon::gpud::cuda {
 

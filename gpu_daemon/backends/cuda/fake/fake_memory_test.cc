@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "gpu_daemon/backends/cuda/cuda_module.h"
+#include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu_fixture.h"
 #include "kernels/all_kernels.h"
 #include "kernels/registry.h"

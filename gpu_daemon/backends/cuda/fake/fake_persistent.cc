@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/backends/cuda/edge_thread_port.h"
-#include "gpu_daemon/backends/cuda/persistent_block.h"
+#include "gpu_daemon/backends/cuda/edge/edge_thread_port.h"
+#include "gpu_daemon/backends/cuda/edge/persistent_block.h"
 #include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {

@@ -5,10 +5,10 @@
 
 #include "base/clock.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
-#include "gpu_daemon/backends/cuda/edge_thread_port.h"
+#include "gpu_daemon/backends/cuda/edge/edge_thread_port.h"
+#include "gpu_daemon/backends/cuda/edge/stage_entry.h"
 #include "gpu_daemon/backends/cuda/fake/fake_epilogue.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
-#include "gpu_daemon/backends/cuda/stage_entry.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
 

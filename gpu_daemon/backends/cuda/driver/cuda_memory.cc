@@ -1,0 +1,210 @@
+#include "gpu_daemon/backends/cuda/driver/cuda_memory.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
+namespace carillon::gpud::cuda {
+
+class CudaMemory::Mapping : public HostMapping {
+ public:
+  Mapping(CudaMemory* owner, std::span<std::byte> memory)
+      : HostMapping(memory.data()), owner_(owner), memory_(memory) {}
+  ~Mapping() override {
+    const Gpu::Quiet quiet(owner_->gpu_);
+    const Gpu::Use use = owner_->gpu_->Enter();
+    std::lock_guard lock(owner_->mutex_);
+    owner_->mappings_.erase(this);
+    if (!use) registration_.Abandon();
+    registration_ = {};
+  }
+
+  absl::Status Register() {
+    auto made = HostRegistration::Make(owner_->gpu_->driver(), memory_);
+    if (!made.ok()) return made.status();
+    registration_ = *std::move(made);
+    return absl::OkStatus();
+  }
+  void Abandon() { registration_.Abandon(); }
+
+ private:
+  CudaMemory* const owner_;
+  const std::span<std::byte> memory_;
+  HostRegistration registration_;
+};
+
+// Physical memory mapped at an address of its own (virtual memory management):
+// neither belongs to a context.
+class CudaMemory::Block : public GpuMemory {
+ public:
+  explicit Block(CudaMemory* owner) : owner_(owner) {}
+  ~Block() override {
+    const Gpu::Quiet quiet(owner_->gpu_);
+    const Gpu::Use use = owner_->gpu_->Enter();
+    std::lock_guard lock(owner_->mutex_);
+    owner_->blocks_.erase(this);
+    Unmap();
+    if (handle_ != 0) driver().cuMemRelease(handle_);
+    if (address_ != 0) driver().cuMemAddressFree(address_, size_);
+  }
+
+  std::byte* data() const override {
+    return reinterpret_cast<std::byte*>(address_);
+  }
+
+  absl::Status Make(uint64_t bytes) {
+    const CUmemAllocationProp where = Where();
+    size_t granularity = 0;
+    if (auto status =
+            Checked(driver().cuMemGetAllocationGranularity(
+                        &granularity, &where, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                    bytes);
+        !status.ok()) {
+      return status;
+    }
+    size_ = (bytes + granularity - 1) / granularity * granularity;
+    if (auto status = Checked(
+            driver().cuMemAddressReserve(&address_, size_, 0, 0, 0), bytes);
+        !status.ok()) {
+      return status;
+    }
+    return MapNew();
+  }
+
+  // After the context was lost: maps the same memory again if the driver has
+  // kept it, else zeros. Kept: true.
+  absl::StatusOr<bool> MapAgain() {
+    Unmap();
+    if (handle_ != 0 && Map().ok()) return true;
+    Unmap();
+    if (handle_ != 0) driver().cuMemRelease(std::exchange(handle_, 0));
+    if (auto status = MapNew(); !status.ok()) return status;
+    return false;
+  }
+
+ private:
+  const Driver& driver() const { return owner_->gpu_->driver(); }
+  CUmemAllocationProp Where() const {
+    CUmemAllocationProp where = {};
+    where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    where.location = {CU_MEM_LOCATION_TYPE_DEVICE, owner_->gpu_->device()};
+    return where;
+  }
+  absl::Status Checked(CUresult result, uint64_t bytes) const {
+    owner_->gpu_->Check(result);
+    return ToStatus(driver(), result,
+                    fmt::format("allocate {} bytes of GPU memory", bytes));
+  }
+  absl::Status MapNew() {
+    const CUmemAllocationProp where = Where();
+    if (auto status =
+            Checked(driver().cuMemCreate(&handle_, size_, &where, 0), size_);
+        !status.ok()) {
+      handle_ = 0;
+      return status;
+    }
+    if (auto status = Map(); !status.ok()) return status;
+    // A memset returns before it is done, and streams that do not wait for the
+    // default one would overtake it.
+    CUresult result = driver().cuMemsetD8(address_, 0, size_);
+    if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(nullptr);
+    return Checked(result, size_);
+  }
+  absl::Status Map() {
+    if (auto status =
+            Checked(driver().cuMemMap(address_, size_, 0, handle_, 0), size_);
+        !status.ok()) {
+      return status;
+    }
+    mapped_ = true;
+    CUmemAccessDesc access = {};
+    access.location = Where().location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return Checked(driver().cuMemSetAccess(address_, size_, &access, 1), size_);
+  }
+  void Unmap() {
+    if (std::exchange(mapped_, false)) driver().cuMemUnmap(address_, size_);
+  }
+
+  CudaMemory* const owner_;
+  uint64_t size_ = 0;
+  CUdeviceptr address_ = 0;
+  CUmemGenericAllocationHandle handle_ = 0;
+  bool mapped_ = false;
+};
+
+CudaMemory::CudaMemory(Gpu* gpu) : gpu_(gpu) { gpu_->Add(this); }
+
+CudaMemory::~CudaMemory() { gpu_->Remove(this); }
+
+// Again, if the context was lost on the way.
+absl::Status CudaMemory::Try(const std::function<absl::Status()>& action) {
+  const Gpu::Quiet quiet(gpu_);
+  while (true) {
+    const Gpu::Use use = gpu_->Enter();
+    if (!use) return gpu_->health();
+    std::lock_guard lock(mutex_);
+    const absl::Status status = action();
+    if (status.ok() || !gpu_->Faulted()) return status;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<HostMapping>> CudaMemory::MapHost(
+    std::span<std::byte> memory) {
+  auto mapping = std::make_unique<Mapping>(this, memory);
+  const absl::Status status = Try([&] {
+    const absl::Status tried = mapping->Register();
+    if (tried.ok()) mappings_.insert(mapping.get());
+    return tried;
+  });
+  if (!status.ok()) return status;
+  return mapping;
+}
+
+absl::StatusOr<std::unique_ptr<GpuMemory>> CudaMemory::Allocate(
+    uint64_t bytes) {
+  auto block = std::make_unique<Block>(this);
+  const absl::Status status = Try([&] {
+    const absl::Status tried = block->Make(bytes);
+    if (tried.ok()) blocks_.insert(block.get());
+    return tried;
+  });
+  if (!status.ok()) return status;
+  return block;
+}
+
+uint64_t CudaMemory::lost_buffers() const {
+  std::lock_guard lock(mutex_);
+  return lost_buffers_;
+}
+
+void CudaMemory::Abandon() {
+  std::lock_guard lock(mutex_);
+  for (Mapping* mapping : mappings_) mapping->Abandon();
+}
+
+absl::Status CudaMemory::Settle() {
+  std::lock_guard lock(mutex_);
+  for (Mapping* mapping : mappings_) {
+    if (auto status = mapping->Register(); !status.ok()) return status;
+  }
+  uint64_t lost = 0;
+  for (Block* block : blocks_) {
+    const auto kept = block->MapAgain();
+    if (!kept.ok()) return kept.status();
+    if (!*kept) ++lost;
+  }
+  lost_buffers_ += lost;
+  if (lost != 0) {
+    spdlog::warn(
+        "{} buffers in GPU memory were lost with the CUDA context: "
+        "they are zeros now",
+        lost);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,55 @@
+// The memory that kernels on a GPU reach: registered apertures, and buffers in
+// the GPU's own memory.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CUDA_MEMORY_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CUDA_MEMORY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/clock.h"
+#include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/event/kernel_memory.h"
+
+namespace carillon::gpud::cuda {
+
+// Thread safe. Objects that it has made must go before it, and it before the
+// Gpu.
+class CudaMemory : public KernelMemory, private Gpu::Tenant {
+ public:
+  explicit CudaMemory(Gpu* gpu);
+  ~CudaMemory() override;
+
+  absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
+      std::span<std::byte> memory) override;
+  // Stays at its address when the context is lost. Whether the bytes do is up
+  // to the driver: see lost_buffers().
+  absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
+
+  // Buffers that are zeros again since a context was lost.
+  uint64_t lost_buffers() const;
+
+ private:
+  class Mapping;
+  class Block;
+
+  absl::Status Try(const std::function<absl::Status()>& action);
+
+  void Abandon() override;
+  void TakeUnfinished(LostWork&) override {}
+  absl::Status Settle() override;
+  bool MarkOverdue(Nanoseconds) override { return false; }
+
+  Gpu* const gpu_;
+  mutable std::mutex mutex_;
+  std::set<Mapping*> mappings_;
+  std::set<Block*> blocks_;
+  uint64_t lost_buffers_ = 0;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_CUDA_MEMORY_H_

@@ -1,0 +1,135 @@
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
+
+#include <vector>
+
+namespace carillon::gpud::cuda {
+
+// A kernel's parameters as the driver takes them. Refers to what it was made
+// from, and to itself: neither copied nor moved.
+class LaunchSequence::Parameters {
+ public:
+  Parameters(const simt::KernelInfo& kernel, simt::EventFrame& frame,
+             std::byte* args)
+      : size_(kernel.args_size),
+        by_value_{&frame, args},
+        packed_{CU_LAUNCH_PARAM_BUFFER_POINTER, args,
+                CU_LAUNCH_PARAM_BUFFER_SIZE, &size_, CU_LAUNCH_PARAM_END} {
+    if (!kernel.is_users()) {
+      parameters_ = by_value_;
+    } else if (size_ != 0) {
+      extra_ = packed_;
+    }
+  }
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+
+  void** parameters() const { return parameters_; }
+  void** extra() const { return extra_; }
+
+ private:
+  size_t size_;
+  void* by_value_[2];  // of carillon_call_<name>
+  void* packed_[5];    // a user's: laid out as in its image
+  void** parameters_ = nullptr;
+  void** extra_ = nullptr;
+};
+
+namespace {
+
+CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function, void** parameters,
+                                   void** extra) {
+  CUDA_KERNEL_NODE_PARAMS node = {};
+  node.func = function;
+  node.gridDimX = node.gridDimY = node.gridDimZ = 1;
+  node.blockDimX = node.blockDimY = node.blockDimZ = 1;
+  node.kernelParams = parameters;
+  node.extra = extra;
+  return node;
+}
+
+CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function,
+                                   const KernelMetadata& kmd, void** parameters,
+                                   void** extra) {
+  CUDA_KERNEL_NODE_PARAMS node = NodeParams(function, parameters, extra);
+  node.gridDimX = kmd.grid.x;
+  node.gridDimY = kmd.grid.y;
+  node.gridDimZ = kmd.grid.z;
+  node.blockDimX = kmd.block.x;
+  node.blockDimY = kmd.block.y;
+  node.blockDimZ = kmd.block.z;
+  node.sharedMemBytes = Gpu::DynamicShared(kmd);
+  return node;
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
+                                                    const KernelMetadata& kmd) {
+  LaunchSequence sequence;
+  const bool is_users = kmd.kernel->is_users();
+  auto kernel =
+      is_users ? gpu.UserFunction(kmd) : gpu.FunctionFor("carillon_call_", kmd);
+  if (!kernel.ok()) return kernel.status();
+  sequence.kernel_ = *kernel;
+  if (is_users) {
+    auto complete = gpu.Function("carillon_complete");
+    if (!complete.ok()) return complete.status();
+    sequence.complete_ = *complete;
+  }
+  return sequence;
+}
+
+CUresult LaunchSequence::Launch(const Driver& driver, const KernelMetadata& kmd,
+                                simt::EventFrame frame, std::byte* args,
+                                CUstream stream) const {
+  const Parameters parameters(*kmd.kernel, frame, args);
+  CUresult result = driver.cuLaunchKernel(
+      kernel_, kmd.grid.x, kmd.grid.y, kmd.grid.z, kmd.block.x, kmd.block.y,
+      kmd.block.z, Gpu::DynamicShared(kmd), stream, parameters.parameters(),
+      parameters.extra());
+  if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
+  void* complete_parameters[] = {&frame};
+  result = driver.cuLaunchKernel(complete_, 1, 1, 1, 1, 1, 1, 0, stream,
+                                 complete_parameters, nullptr);
+  if (result == CUDA_SUCCESS || IsContextFault(result)) return result;
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+absl::StatusOr<LaunchSequence::Nodes> LaunchSequence::AddTo(
+    const Driver& driver, CUgraph graph, const KernelMetadata& kmd) const {
+  Nodes nodes;
+  simt::EventFrame frame{};
+  std::vector<std::byte> args(kmd.kernel->args_size);
+  const Parameters parameters(*kmd.kernel, frame, args.data());
+  CUDA_KERNEL_NODE_PARAMS params =
+      NodeParams(kernel_, kmd, parameters.parameters(), parameters.extra());
+  CUresult result =
+      driver.cuGraphAddKernelNode(&nodes.kernel, graph, nullptr, 0, &params);
+  if (result == CUDA_SUCCESS && complete_ != nullptr) {
+    void* complete_parameters[] = {&frame};
+    params = NodeParams(complete_, complete_parameters, nullptr);
+    result = driver.cuGraphAddKernelNode(&nodes.complete, graph, &nodes.kernel,
+                                         1, &params);
+  }
+  if (auto status = ToStatus(driver, result, "add a kernel to a graph");
+      !status.ok()) {
+    return status;
+  }
+  return nodes;
+}
+
+CUresult LaunchSequence::Set(const Driver& driver, CUgraphExec exec,
+                             const Nodes& nodes, const KernelMetadata& kmd,
+                             simt::EventFrame frame, std::byte* args) const {
+  const Parameters parameters(*kmd.kernel, frame, args);
+  CUDA_KERNEL_NODE_PARAMS params =
+      NodeParams(kernel_, kmd, parameters.parameters(), parameters.extra());
+  const CUresult result =
+      driver.cuGraphExecKernelNodeSetParams(exec, nodes.kernel, &params);
+  if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
+  void* complete_parameters[] = {&frame};
+  params = NodeParams(complete_, complete_parameters, nullptr);
+  return driver.cuGraphExecKernelNodeSetParams(exec, nodes.complete, &params);
+}
+
+}  // namespace carillon::gpud::cuda

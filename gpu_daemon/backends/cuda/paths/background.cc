@@ -1,0 +1,275 @@
+#include "gpu_daemon/backends/cuda/paths/background.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
+#include "kernels/simt/event_frame.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+
+// How late the end of a background kernel may be seen.
+constexpr std::chrono::microseconds kLookEvery{50};
+
+void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
+  launch.life.finished_ns = NowNs();
+  launch.on_end({.state = state,
+                 .status = status,
+                 .queued_ns = launch.life.queued_ns,
+                 .dispatched_ns = launch.life.dispatched_ns,
+                 .finished_ns = launch.life.finished_ns});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
+  std::unique_ptr<Background> background(new Background(gpu));
+  {
+    const Gpu::Use use = gpu->Enter();
+    if (!use) return gpu->health();
+    if (auto status = background->Settle(); !status.ok()) return status;
+  }
+  gpu->Add(background.get());
+  background->thread_ = std::thread([self = background.get()] { self->Run(); });
+  return background;
+}
+
+// All of it at once: later the driver may have to wait for an idle GPU.
+absl::Status Background::Settle() {
+  std::lock_guard lock(mutex_);
+  auto scratch =
+      DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch));
+  if (!scratch.ok()) return scratch.status();
+  auto completions =
+      PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry));
+  if (!completions.ok()) return completions.status();
+  scratch_ = *std::move(scratch);
+  completions_ = *std::move(completions);
+  return absl::OkStatus();
+}
+
+Background::~Background() {
+  Stop();
+  gpu_->Remove(this);
+  const Gpu::Use use = gpu_->Enter();
+  if (!use) Abandon();
+  for (Lane& lane : lanes_) lane.stream.Reset();
+  scratch_ = DeviceBytes();
+  completions_ = PinnedBytes();
+}
+
+void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
+  kernels_.fetch_add(1, std::memory_order_relaxed);
+  blocks_.fetch_add(launch->kmd.blocks(), std::memory_order_relaxed);
+  {
+    std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      waiting_[launch->priority].push_back(std::move(launch));
+    }
+  }
+  if (launch != nullptr) {
+    return TellEnd(*launch, EventState::kAborted,
+                   static_cast<uint32_t>(EventStatus::kShutdown));
+  }
+  work_.notify_one();
+}
+
+void Background::Cancel(const std::function<bool(const KernelLaunch&)>& match,
+                        EventStatus why) {
+  std::vector<Ended> ended;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& queue : waiting_) {
+      for (auto& launch : queue) {
+        if (!match(*launch)) continue;
+        ended.push_back({std::move(launch), EventState::kAborted,
+                         static_cast<uint32_t>(why)});
+      }
+      std::erase(queue, nullptr);
+    }
+  }
+  Tell(ended);
+}
+
+std::array<uint32_t, kPriorities> Background::waiting() const {
+  std::lock_guard lock(mutex_);
+  std::array<uint32_t, kPriorities> counts{};
+  for (uint32_t i = 0; i < kPriorities; ++i) {
+    counts[i] = static_cast<uint32_t>(waiting_[i].size());
+  }
+  return counts;
+}
+
+bool Background::idle() const {
+  std::lock_guard lock(mutex_);
+  return running_ == 0 && replaying_ == 0 &&
+         std::ranges::all_of(waiting_, [](const auto& q) { return q.empty(); });
+}
+
+void Background::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  Cancel([](const KernelLaunch&) { return true; }, EventStatus::kShutdown);
+  work_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Background::Run() {
+  pthread_setname_np(pthread_self(), "gpud-background");
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const bool waits = std::ranges::any_of(
+        waiting_, [](const auto& queue) { return !queue.empty(); });
+    if (stopping_ && running_ == 0 && !waits) return;
+    if (running_ == 0 && !waits) {
+      work_.wait(lock);
+      continue;
+    }
+    std::vector<Ended> ended;
+    if (const Gpu::Use use = gpu_->TryEnter()) {
+      Look(ended);
+      Fill(ended);
+    } else if (!gpu_->health().ok()) {
+      for (auto& queue : waiting_) {
+        for (auto& launch : queue) {
+          ended.push_back({std::move(launch), EventState::kFailed,
+                           static_cast<uint32_t>(EventStatus::kNotLaunched)});
+        }
+        queue.clear();
+      }
+    }
+    if (ended.empty()) {
+      work_.wait_for(lock, kLookEvery);
+      continue;
+    }
+    lock.unlock();
+    Tell(ended);
+    lock.lock();
+  }
+}
+
+void Background::Tell(std::vector<Ended>& ended) {
+  for (Ended& end : ended) TellEnd(*end.launch, end.state, end.status);
+}
+
+// The highest priority first, the oldest among equals.
+void Background::Fill(std::vector<Ended>& ended) {
+  auto lane = lanes_.begin();
+  for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
+    while (!queue->empty()) {
+      lane = std::find_if(lane, lanes_.end(), [](const Lane& candidate) {
+        return candidate.launch == nullptr;
+      });
+      if (lane == lanes_.end()) return;
+      lane->launch = std::move(queue->front());
+      queue->pop_front();
+      lane->launched = false;
+      if (auto status = Start(*lane); !status.ok() && !gpu_->Faulted()) {
+        spdlog::warn("background kernel '{}': {}",
+                     lane->launch->kmd.kernel->name,
+                     std::string(status.message()));
+        ended.push_back({std::move(lane->launch), EventState::kFailed,
+                         static_cast<uint32_t>(EventStatus::kNotLaunched)});
+        continue;
+      }
+      ++running_;
+    }
+  }
+}
+
+absl::Status Background::Start(Lane& lane) {
+  const Driver& driver = gpu_->driver();
+  const KernelMetadata& kmd = lane.launch->kmd;
+  const uint32_t priority = lane.launch->priority;
+  if (!lane.stream || lane.stream_priority != priority) {
+    auto stream = gpu_->MakeStream(SmSet::kRest, priority);
+    if (!stream.ok()) return stream.status();
+    lane.stream = *std::move(stream);
+    lane.stream_priority = priority;
+  }
+  const auto sequence = LaunchSequence::Make(*gpu_, kmd);
+  if (!sequence.ok()) return sequence.status();
+  simt::EventFrame frame{};
+  frame.ecq = CompletionOf(lane);
+  frame.scratch = scratch_.as<simt::EventScratch>() + (&lane - lanes_.data());
+  frame.sequence = 1;
+  lane.launched_ns = lane.launch->life.dispatched_ns = NowNs();
+  lane.overdue = false;
+  const CUresult result = sequence->Launch(
+      driver, kmd, frame, lane.launch->args.get(), lane.stream.get());
+  lane.launched = gpu_->Check(result);
+  if (lane.launched || IsContextFault(result)) return absl::OkStatus();
+  return ToStatus(driver, result, "launch");
+}
+
+void Background::Look(std::vector<Ended>& ended) {
+  for (Lane& lane : lanes_) {
+    if (lane.launch == nullptr || !lane.launched) continue;
+    const CUresult result = gpu_->driver().cuStreamQuery(lane.stream.get());
+    if (result == CUDA_ERROR_NOT_READY || !gpu_->Check(result)) continue;
+    const shm::EcqEntry& completion = *CompletionOf(lane);
+    ended.push_back(
+        {std::move(lane.launch), completion.state, completion.status});
+    --running_;
+  }
+}
+
+void Background::Abandon() {
+  std::lock_guard lock(mutex_);
+  for (Lane& lane : lanes_) lane.stream.Abandon();
+  scratch_.Abandon();
+  completions_.Abandon();
+}
+
+void Background::TakeUnfinished(LostWork& lost) {
+  std::lock_guard lock(mutex_);
+  for (Lane& lane : lanes_) {
+    if (lane.launch == nullptr) continue;
+    --running_;
+    ++replaying_;
+    std::shared_ptr<KernelLaunch> launch = std::move(lane.launch);
+    lost.unfinished.push_back(
+        {.kmd = launch->kmd,
+         .args = {launch->args.get(),
+                  launch->args.get() + launch->kmd.kernel->args_size},
+         .end =
+             [this, launch](EventState state, uint32_t status) {
+               TellEnd(*launch, state, status);
+               std::lock_guard end_lock(mutex_);
+               --replaying_;
+             },
+         .timed_out = lane.overdue});
+  }
+}
+
+bool Background::MarkOverdue(Nanoseconds since) {
+  std::lock_guard lock(mutex_);
+  Lane* oldest = nullptr;
+  for (Lane& lane : lanes_) {
+    if (lane.launch == nullptr || !lane.launched) continue;
+    if (oldest == nullptr || lane.launched_ns < oldest->launched_ns) {
+      oldest = &lane;
+    }
+  }
+  if (oldest == nullptr || oldest->launched_ns >= since) return false;
+  const Gpu::Use use = gpu_->TryEnter();
+  if (!use || gpu_->driver().cuStreamQuery(oldest->stream.get()) !=
+                  CUDA_ERROR_NOT_READY) {
+    return false;
+  }
+  return oldest->overdue = true;
+}
+
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,99 @@
+// Background kernels on CUDA: launched in streams by priority, as any CUDA
+// program does; a thread sees them end.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_BACKGROUND_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_BACKGROUND_H_
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/kernel_launch.h"
+
+namespace carillon::gpud::cuda {
+
+// Thread safe.
+class Background : private Gpu::Tenant {
+ public:
+  static absl::StatusOr<std::unique_ptr<Background>> Create(Gpu* gpu);
+  ~Background() override;  // stops
+
+  // Ends exactly once, by on_end: with kNotLaunched if the driver refuses it.
+  void Submit(std::unique_ptr<KernelLaunch> launch);
+  // The launches that wait for a stream end now, as aborted; those that run go
+  // on.
+  void Cancel(const std::function<bool(const KernelLaunch&)>& match,
+              shm::EventStatus why);
+  // Kernels that wait, by priority.
+  std::array<uint32_t, kPriorities> waiting() const;
+  bool idle() const;
+  uint64_t kernels() const { return kernels_.load(std::memory_order_relaxed); }
+  uint64_t blocks() const { return blocks_.load(std::memory_order_relaxed); }
+  // No more; what waits is aborted, what runs is waited for.
+  void Stop();
+
+ private:
+  // As many run at once as CUDA has hardware queues for.
+  static constexpr size_t kStreams = 32;
+
+  struct Lane {
+    Stream stream;
+    uint32_t stream_priority = kPriorities;  // which the stream was made for
+    std::unique_ptr<KernelLaunch> launch;    // what runs there
+    bool launched = false;
+    bool overdue = false;
+    Nanoseconds launched_ns = 0;
+  };
+  struct Ended {
+    std::unique_ptr<KernelLaunch> launch;
+    shm::EventState state;
+    uint32_t status;
+  };
+
+  explicit Background(Gpu* gpu) : gpu_(gpu) {}
+  void Run();
+  // Lock held:
+  void Fill(std::vector<Ended>& ended);
+  absl::Status Start(Lane& lane);
+  shm::EcqEntry* CompletionOf(const Lane& lane) const {
+    return completions_.as<shm::EcqEntry>() + (&lane - lanes_.data());
+  }
+  void Look(std::vector<Ended>& ended);
+
+  static void Tell(std::vector<Ended>& ended);
+
+  void Abandon() override;
+  void TakeUnfinished(LostWork& lost) override;
+  absl::Status Settle() override;
+  bool MarkOverdue(Nanoseconds since) override;
+
+  Gpu* const gpu_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::array<std::deque<std::unique_ptr<KernelLaunch>>, kPriorities> waiting_;
+  std::array<Lane, kStreams> lanes_;
+  DeviceBytes scratch_;      // EventScratch, a lane each
+  PinnedBytes completions_;  // EcqEntry, a lane each
+  size_t running_ = 0;
+  size_t replaying_ = 0;
+  bool stopping_ = false;
+  // Writers: callers of Submit(); readers: whoever shows them. Relaxed: figures.
+  std::atomic<uint64_t> kernels_{0};
+  std::atomic<uint64_t> blocks_{0};
+  std::thread thread_;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_BACKGROUND_H_

@@ -1,0 +1,98 @@
+#include "gpu_daemon/backends/cuda/paths/baseline_path.h"
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace carillon::gpud::cuda {
+
+// With event polling, the kernel's completion is gpud's own, until the CPU has
+// seen the CUDA event behind it.
+struct BaselinePath::Polled : Resources {
+  void Abandon() override {
+    Resources::Abandon();
+    completions.Abandon();
+    for (Event& event : events) event.Abandon();
+  }
+
+  PinnedBytes completions;    // EcqEntry[entries]
+  std::vector<Event> events;  // a slot each
+};
+
+BaselinePath::BaselinePath(Gpu* gpu, Completion completion)
+    : HostLauncher(gpu), completion_(completion) {
+  Begin();
+}
+
+BaselinePath::~BaselinePath() { End(); }
+
+absl::StatusOr<std::unique_ptr<HostLauncher::Resources>>
+BaselinePath::MakeResources(EventKernel& event) {
+  if (completion_ == Completion::kEpilogue) {
+    event.ExpectEpilogues();
+    auto resources = std::make_unique<Resources>();
+    if (auto status = FillIn(event, *resources); !status.ok()) return status;
+    return resources;
+  }
+  auto resources = std::make_unique<Polled>();
+  if (auto status = FillIn(event, *resources); !status.ok()) return status;
+  const uint32_t entries = event.ring().layout().entries;
+  auto completions = PinnedBytes::Make(
+      gpu().driver(), uint64_t{entries} * sizeof(shm::EcqEntry));
+  if (!completions.ok()) return completions.status();
+  resources->completions = *std::move(completions);
+  for (uint32_t i = 0; i < entries; ++i) {
+    auto made = MakeEvent(gpu().driver());
+    if (!made.ok()) return made.status();
+    resources->events.push_back(*std::move(made));
+  }
+  return resources;
+}
+
+CUresult BaselinePath::Enqueue(Resources& resources, Flight& flight) {
+  simt::EventFrame frame = FrameOf(flight, resources);
+  const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+  const bool polled = completion_ == Completion::kEventPolling;
+  if (polled) {
+    frame.ecq =
+        static_cast<Polled&>(resources).completions.as<shm::EcqEntry>() + slot;
+    frame.life = nullptr;
+  }
+  const CUstream stream = StreamOf(flight);
+  const CUresult result = resources.sequence.Launch(
+      gpu().driver(), flight.kmd, frame, flight.args.data(), stream);
+  if (result != CUDA_SUCCESS || !polled) return result;
+  return gpu().driver().cuEventRecord(
+      static_cast<Polled&>(resources).events[slot].get(), stream);
+}
+
+HostLauncher::Outcome BaselinePath::Look(Resources& resources, Flight& flight,
+                                         bool stream_free) {
+  EventKernel& event = *flight.event;
+  if (completion_ == Completion::kEpilogue) {
+    if (!event.NoteEnded(flight.sequence)) return Outcome::kRuns;
+    event.memory().bell().Signal();
+    return Outcome::kEnded;
+  }
+  if (!stream_free) return Outcome::kRuns;
+  auto& polled = static_cast<Polled&>(resources);
+  const uint32_t slot = event.ring().layout().SlotOf(flight.sequence);
+  const CUresult result =
+      gpu().driver().cuEventQuery(polled.events[slot].get());
+  if (result == CUDA_ERROR_NOT_READY || !gpu().Check(result)) {
+    return Outcome::kRuns;
+  }
+  const shm::EcqEntry& completion =
+      polled.completions.as<shm::EcqEntry>()[slot];
+  const bool traced = flight.life.seen_ns != 0;
+  if (traced) flight.life.finished_ns = NowNs();
+  if (event.Finish(flight.sequence,
+                   {.state = completion.state,
+                    .status = completion.status,
+                    .life = traced ? &flight.life : nullptr})) {
+    event.memory().bell().Signal();
+  }
+  return Outcome::kEnded;
+}
+
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,105 @@
+#include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/paths/host_words.h"
+#include "gpu_daemon/event/checked_entry.h"
+#include "shm/load_shared.h"
+
+namespace carillon::gpud::cuda {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::Sequence;
+
+bool Sleeps(const DeviceMemory& device) {
+  return shm::LoadShared(
+             device.submission().submission_control().completion_armed,
+             std::memory_order_seq_cst) != 0;
+}
+
+void WakeForCompletion(const EventKernel& event) {
+  if (Sleeps(event.memory()) &&
+      IsCompleted(event, event.ring().LoadConsumed() + 1)) {
+    event.memory().bell().Signal();
+  }
+}
+
+bool IsCompleted(const EventKernel& event, uint64_t sequence) {
+  return LoadWord(event.ring().completion_slot(Sequence(sequence))->sequence) ==
+         sequence;
+}
+
+std::string DoorbellViolation(const EventKernel& event) {
+  const uint64_t ended = event.LastEnded();
+  const auto ahead = static_cast<int64_t>(event.RungOf(ended) - ended);
+  return fmt::format(
+      "doorbell of event {} ('{}') {}", event.event_id(),
+      event.kmd().kernel->name,
+      ahead < 0 ? "went back" : "jumped beyond the ring's free slots");
+}
+
+void Publish(const simt::EventTotals& from, simt::EventTotals& to) {
+  // Writer: the launch path; readers: any thread, for the figures. Relaxed:
+  // each word stands for itself.
+  const auto put = [](uint64_t& word, uint64_t value) {
+    std::atomic_ref(word).store(value, std::memory_order_relaxed);
+  };
+  put(to.launched, from.launched);
+  put(to.refused, from.refused);
+  put(to.done, from.done);
+  put(to.failed, from.failed);
+}
+
+uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
+                          simt::EventTotals& totals, simt::EventTotals& shown,
+                          uint64_t overdue, const GpuModel& model,
+                          LostWork& lost) {
+  const uint32_t entries = event->ring().layout().entries;
+  const uint64_t rung = event->LastRung();
+  const auto complete = [event, &totals, &shown](uint64_t sequence,
+                                                 EventState state,
+                                                 uint32_t status) {
+    // The GPU may have begun it, or an earlier lap's is still there.
+    event->ring().life(Sequence(sequence)) = {};
+    event->ring().Complete(Sequence(sequence), state, status);
+    if (state != EventState::kDone) {
+      ++totals.failed;
+      --totals.done;
+      Publish(totals, shown);
+    }
+    event->memory().bell().Signal();
+  };
+  // Counted as done until they turn out otherwise.
+  totals.launched = rung - totals.refused;
+  totals.done = rung - totals.failed;
+  for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
+    if (IsCompleted(*event, s)) continue;
+    if (s == overdue) {
+      complete(s, EventState::kFailed,
+               static_cast<uint32_t>(EventStatus::kTimedOut));
+      continue;
+    }
+    CheckedEntry entry;
+    const EventStatus status = CheckEntry(*event, Sequence(s), 0, model, entry);
+    if (status != EventStatus::kOk) {
+      ++totals.refused;
+      --totals.launched;
+      complete(s, EventState::kFailed, static_cast<uint32_t>(status));
+      continue;
+    }
+    lost.unfinished.push_back(
+        {.kmd = entry.kmd,
+         .args = {entry.args.data(),
+                  entry.args.data() + entry.kmd.kernel->args_size},
+         .end = [complete, s](EventState state, uint32_t end_status) {
+           complete(s, state, end_status);
+         }});
+  }
+  Publish(totals, shown);
+  return rung;
+}
+
+}  // namespace carillon::gpud::cuda

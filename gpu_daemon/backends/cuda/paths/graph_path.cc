@@ -1,0 +1,63 @@
+#include "gpu_daemon/backends/cuda/paths/graph_path.h"
+
+#include <utility>
+#include <vector>
+
+namespace carillon::gpud::cuda {
+
+struct GraphPath::Graphs : Resources {
+  void Abandon() override {
+    Resources::Abandon();
+    for (GraphExec& exec : execs) exec.Abandon();
+    graph.Reset();  // belongs to no context
+  }
+
+  Graph graph;  // its nodes: each exec has its own of them
+  LaunchSequence::Nodes nodes;
+  std::vector<GraphExec> execs;  // a slot each
+};
+
+GraphPath::GraphPath(Gpu* gpu) : HostLauncher(gpu) { Begin(); }
+
+GraphPath::~GraphPath() { End(); }
+
+absl::StatusOr<std::unique_ptr<HostLauncher::Resources>>
+GraphPath::MakeResources(EventKernel& event) {
+  event.ExpectEpilogues();
+  auto resources = std::make_unique<Graphs>();
+  if (auto status = FillIn(event, *resources); !status.ok()) return status;
+  const Driver& driver = gpu().driver();
+  const Gpu::Making making(&gpu(), SmSet::kRest);
+  auto graph = MakeGraph(driver);
+  if (!graph.ok()) return graph.status();
+  resources->graph = *std::move(graph);
+  auto nodes =
+      resources->sequence.AddTo(driver, resources->graph.get(), event.kmd());
+  if (!nodes.ok()) return nodes.status();
+  resources->nodes = *nodes;
+  for (uint32_t i = 0; i < event.ring().layout().entries; ++i) {
+    auto exec = Instantiate(driver, resources->graph.get(), 0);
+    if (!exec.ok()) return exec.status();
+    resources->execs.push_back(*std::move(exec));
+  }
+  return resources;
+}
+
+CUresult GraphPath::Enqueue(Resources& resources, Flight& flight) {
+  auto& graphs = static_cast<Graphs&>(resources);
+  const uint32_t slot = flight.event->ring().layout().SlotOf(flight.sequence);
+  const CUgraphExec exec = graphs.execs[slot].get();
+  const CUresult result =
+      graphs.sequence.Set(gpu().driver(), exec, graphs.nodes, flight.kmd,
+                          FrameOf(flight, resources), flight.args.data());
+  if (result != CUDA_SUCCESS) return result;
+  return gpu().driver().cuGraphLaunch(exec, StreamOf(flight));
+}
+
+HostLauncher::Outcome GraphPath::Look(Resources&, Flight& flight, bool) {
+  if (!flight.event->NoteEnded(flight.sequence)) return Outcome::kRuns;
+  flight.event->memory().bell().Signal();
+  return Outcome::kEnded;
+}
+
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,298 @@
+#include "gpu_daemon/backends/cuda/paths/host_launcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "fmt/format.h"
+
+namespace carillon::gpud::cuda {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+
+// Flights that one Reap() looks at.
+constexpr size_t kMostLooks = 64;
+constexpr std::chrono::milliseconds kLookEvery{100};
+
+void FinishAndSignal(EventKernel& event, shm::Sequence sequence,
+                     EventState state, EventStatus status) {
+  if (event.Finish(sequence,
+                   {.state = state, .status = static_cast<uint32_t>(status)})) {
+    event.memory().bell().Signal();
+  }
+}
+
+}  // namespace
+
+void HostLauncher::Resources::Abandon() {
+  sequence = {};
+  scratch.Abandon();
+}
+
+HostLauncher::~HostLauncher() {
+  const Gpu::Use use = gpu_->Enter();
+  if (!use) Abandon();
+  tenancies_.clear();
+  retired_.clear();
+  flights_.clear();
+  streams_ = {};
+}
+
+absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
+  auto sequence = LaunchSequence::Make(*gpu_, event.kmd());
+  if (!sequence.ok()) return sequence.status();
+  resources.sequence = *sequence;
+  auto scratch = DeviceBytes::Make(
+      gpu_->driver(),
+      uint64_t{event.ring().layout().entries} * sizeof(simt::EventScratch));
+  if (!scratch.ok()) return scratch.status();
+  resources.scratch = *std::move(scratch);
+  return absl::OkStatus();
+}
+
+simt::EventFrame HostLauncher::FrameOf(const Flight& flight,
+                                       const Resources& resources) const {
+  const EventKernel& event = *flight.event;
+  const uint32_t slot = event.ring().layout().SlotOf(flight.sequence);
+  simt::EventFrame frame{};
+  frame.ecq = event.ring().completion_slot(flight.sequence);
+  frame.scratch = resources.scratch.as<simt::EventScratch>() + slot;
+  frame.sequence = flight.sequence.value();
+  if (flight.life.seen_ns != 0) {
+    frame.life = &event.ring().life(flight.sequence);
+    frame.clock_offset_ns = gpu_->clock_offset_ns();
+  }
+  return frame;
+}
+
+absl::Status HostLauncher::Prepare(EventKernel& event) {
+  const Gpu::Quiet quiet(gpu_);
+  while (true) {
+    const Gpu::Use use = gpu_->Enter();
+    if (!use) return gpu_->health();
+    const absl::Status status = TryPrepare(event);
+    if (status.ok() || !gpu_->Faulted()) return status;
+  }
+}
+
+absl::Status HostLauncher::TryPrepare(EventKernel& event) {
+  auto resources = MakeResources(event);
+  if (!resources.ok()) return resources.status();
+  std::lock_guard lock(mutex_);
+  if (auto status = OpenStreams(event.priority()); !status.ok()) {
+    return status;
+  }
+  tenancies_[&event].resources = *std::move(resources);
+  return absl::OkStatus();
+}
+
+absl::Status HostLauncher::OpenStreams(uint32_t priority) {
+  for (Stream& stream : streams_[priority]) {
+    if (stream) continue;
+    auto made = gpu_->MakeStream(SmSet::kRest, priority);
+    if (!made.ok()) return made.status();
+    stream = *std::move(made);
+  }
+  return absl::OkStatus();
+}
+
+void HostLauncher::Release(EventKernel& event) {
+  std::lock_guard lock(mutex_);
+  const auto tenancy = tenancies_.find(&event);
+  if (tenancy == tenancies_.end()) return;
+  tenancy->second.released = true;
+  if (tenancy->second.in_flight == 0) Retire(tenancy);
+}
+
+// To be freed later: not in the front-end's thread, since the driver may wait.
+void HostLauncher::Retire(Tenancies::iterator tenancy) {
+  retired_.push_back(std::move(tenancy->second.resources));
+  tenancies_.erase(tenancy);
+}
+
+void HostLauncher::FreeRetired() {
+  {
+    std::lock_guard lock(mutex_);
+    if (retired_.empty()) return;
+  }
+  const Gpu::Quiet quiet(gpu_);
+  const Gpu::Use use = gpu_->Enter();
+  std::lock_guard lock(mutex_);
+  if (!use) {
+    for (auto& resources : retired_) resources->Abandon();
+  }
+  retired_.clear();
+}
+
+bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
+                          shm::Sequence sequence, CheckedEntry& entry) {
+  std::lock_guard lock(mutex_);
+  Flight flight{.event = event,
+                .sequence = sequence,
+                .kmd = entry.kmd,
+                .args = {entry.args.data(),
+                         entry.args.data() + entry.kmd.kernel->args_size},
+                .life = entry.life,
+                .stream = next_stream_++ % kStreams};
+  const Gpu::Use use = gpu_->TryEnter();
+  const absl::Status status = use ? Start(flight) : gpu_->health();
+  if (!status.ok()) {
+    return event->Finish(
+        sequence, {.state = EventState::kFailed,
+                   .status = static_cast<uint32_t>(EventStatus::kNotLaunched)});
+  }
+  ++tenancies_[event.get()].in_flight;
+  flights_.push_back(std::move(flight));
+  return false;
+}
+
+// A fault is no error: then the flight waits to be taken up again.
+absl::Status HostLauncher::Start(Flight& flight) {
+  flight.launched_ns = NowNs();
+  if (flight.life.seen_ns != 0) {
+    flight.life.dispatched_ns = flight.launched_ns;
+    flight.event->ring().life(flight.sequence) = flight.life;
+  }
+  const CUresult result =
+      Enqueue(*tenancies_[flight.event.get()].resources, flight);
+  flight.launched = gpu_->Check(result);
+  if (flight.launched || IsContextFault(result)) return absl::OkStatus();
+  return ToStatus(gpu_->driver(), result, "launch");
+}
+
+bool HostLauncher::must_poll() const {
+  std::lock_guard lock(mutex_);
+  return !flights_.empty();
+}
+
+bool HostLauncher::Reap() {
+  std::lock_guard lock(mutex_);
+  if (flights_.empty()) return false;
+  const Gpu::Use use = gpu_->TryEnter();
+  if (!use) return false;
+  std::array<uint32_t, kPriorities> busy{};  // a bit a stream
+  static_assert(kStreams == 32);
+  size_t kept = 0;
+  const size_t looks = std::min(flights_.size(), kMostLooks);
+  for (size_t i = 0; i < looks; ++i) {
+    Flight& flight = flights_[i];
+    uint32_t& streams = busy[flight.event->priority()];
+    const uint32_t stream = 1u << flight.stream;
+    if (Ended(flight, (streams & stream) == 0)) {
+      Land(flight);
+      continue;
+    }
+    streams |= stream;
+    if (kept != i) flights_[kept] = std::move(flight);
+    ++kept;
+  }
+  if (kept == looks) return false;
+  flights_.erase(flights_.begin() + static_cast<ptrdiff_t>(kept),
+                 flights_.begin() + static_cast<ptrdiff_t>(looks));
+  landed_.notify_all();
+  return true;
+}
+
+bool HostLauncher::Ended(Flight& flight, bool stream_free) {
+  if (!flight.launched) {
+    // It came while there was no context, after the others were taken up again.
+    if (Start(flight).ok()) return false;
+    FinishAndSignal(*flight.event, flight.sequence, EventState::kFailed,
+                    EventStatus::kNotLaunched);
+    return true;
+  }
+  return Look(*tenancies_[flight.event.get()].resources, flight, stream_free) ==
+         Outcome::kEnded;
+}
+
+void HostLauncher::Land(const Flight& flight) {
+  const auto tenancy = tenancies_.find(flight.event.get());
+  if (--tenancy->second.in_flight == 0 && tenancy->second.released) {
+    Retire(tenancy);
+  }
+}
+
+template <class Match>
+void HostLauncher::AwaitAll(Match match) {
+  {
+    std::unique_lock lock(mutex_);
+    while (std::any_of(flights_.begin(), flights_.end(), match) &&
+           gpu_->health().ok()) {
+      landed_.wait_for(lock, kLookEvery);
+    }
+  }
+  FreeRetired();
+}
+
+void HostLauncher::Await(const EventKernel* event) {
+  AwaitAll([event](const Flight& f) { return f.event.get() == event; });
+}
+
+void HostLauncher::Await(const DeviceMemory* memory) {
+  AwaitAll([memory](const Flight& f) { return &f.event->memory() == memory; });
+}
+
+void HostLauncher::Abandon() {
+  std::lock_guard lock(mutex_);
+  for (auto& [event, tenancy] : tenancies_) {
+    if (tenancy.resources != nullptr) tenancy.resources->Abandon();
+  }
+  for (auto& resources : retired_) resources->Abandon();
+  for (auto& streams : streams_) {
+    for (Stream& stream : streams) stream.Abandon();
+  }
+}
+
+void HostLauncher::TakeUnfinished(LostWork& lost) {
+  std::lock_guard lock(mutex_);
+  for (Flight& flight : flights_) {
+    Land(flight);
+    lost.keep.push_back(flight.event);
+    if (flight.event->NoteEnded(flight.sequence)) continue;
+    lost.unfinished.push_back(
+        {.kmd = flight.kmd,
+         .args = std::move(flight.args),
+         .end =
+             [event = flight.event, sequence = flight.sequence](
+                 EventState state, uint32_t status) {
+               FinishAndSignal(*event, sequence, state,
+                               static_cast<EventStatus>(status));
+             },
+         .timed_out = flight.overdue});
+  }
+  flights_.clear();
+  landed_.notify_all();
+}
+
+absl::Status HostLauncher::Settle() {
+  std::lock_guard lock(mutex_);
+  for (auto& [event, tenancy] : tenancies_) {
+    auto resources = MakeResources(*event);
+    if (!resources.ok()) return resources.status();
+    tenancy.resources = *std::move(resources);
+    if (auto status = OpenStreams(event->priority()); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool HostLauncher::MarkOverdue(Nanoseconds since) {
+  std::lock_guard lock(mutex_);
+  for (Flight& flight : flights_) {
+    if (!flight.launched) continue;
+    if (flight.launched_ns >= since) return false;
+    const Gpu::Use use = gpu_->TryEnter();
+    if (!use) return false;
+    if (Ended(flight, true)) continue;  // the front-end will find it so, too
+    flight.overdue = true;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace carillon::gpud::cuda

@@ -1,0 +1,132 @@
+// What the launch paths share whose kernels a CPU thread launches (baseline,
+// baseline_flag, graph): who is in flight, how they end, and what becomes of
+// them when the CUDA context is lost.
+#ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_HOST_LAUNCHER_H_
+#define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_HOST_LAUNCHER_H_
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "gpu_daemon/backends/cuda/driver/gpu.h"
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
+#include "gpu_daemon/backends/cuda/driver/owned.h"
+#include "gpu_daemon/dispatch/launcher.h"
+#include "kernels/simt/event_frame.h"
+
+namespace carillon::gpud::cuda {
+
+class HostLauncher : public Launcher, private Gpu::Tenant {
+ public:
+  ~HostLauncher() override;
+
+  absl::Status Prepare(EventKernel& event) final;
+  void Release(EventKernel& event) final;
+  bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
+              CheckedEntry& entry) final;
+  bool Reap() final;
+  bool must_poll() const final;
+
+  // Returns when nothing of the event kernel, or of the device, is in flight:
+  // the front-end must go on reaping. A kernel that does not end is stopped in
+  // the end, and so is this wait.
+  void Await(const EventKernel* event);
+  void Await(const DeviceMemory* memory);
+
+ protected:
+  // Hyper-Q's queues.
+  static constexpr size_t kStreams = 32;
+
+  // What one event kernel needs in the context; a path adds its own.
+  struct Resources {
+    virtual ~Resources() = default;
+    virtual void Abandon();
+
+    LaunchSequence sequence;
+    DeviceBytes scratch;  // EventScratch[entries]
+  };
+
+  // One launch in flight.
+  struct Flight {
+    std::shared_ptr<EventKernel> event;
+    shm::Sequence sequence;
+    KernelMetadata kmd;
+    std::vector<std::byte> args;
+    shm::EventLife life{};
+    size_t stream = 0;
+    bool launched = false;  // false: the context was lost first
+    bool overdue = false;
+    Nanoseconds launched_ns = 0;
+  };
+
+  // A subclass calls Begin() when it is complete, and End() before it is not
+  // any more.
+  explicit HostLauncher(Gpu* gpu) : gpu_(gpu) {}
+  void Begin() { gpu_->Add(this); }
+  void End() { gpu_->Remove(this); }
+
+  // Under a use of the Gpu's, all of them.
+  virtual absl::StatusOr<std::unique_ptr<Resources>> MakeResources(
+      EventKernel& event) = 0;
+  // Puts the kernel, and what tells its end, into the flight's stream.
+  virtual CUresult Enqueue(Resources& resources, Flight& flight) = 0;
+  enum class Outcome { kRuns, kEnded };
+  // Whether the flight has ended; sees to it that its device knows.
+  // `stream_free`: all before it in its stream has ended.
+  virtual Outcome Look(Resources& resources, Flight& flight,
+                       bool stream_free) = 0;
+
+  // The part that all paths have.
+  absl::Status FillIn(EventKernel& event, Resources& resources);
+  simt::EventFrame FrameOf(const Flight& flight,
+                           const Resources& resources) const;
+  CUstream StreamOf(const Flight& flight) const {
+    return streams_[flight.event->priority()][flight.stream].get();
+  }
+  Gpu& gpu() const { return *gpu_; }
+
+ private:
+  void Abandon() override;
+  void TakeUnfinished(LostWork& lost) override;
+  absl::Status Settle() override;
+  bool MarkOverdue(Nanoseconds since) override;
+
+  struct Tenancy {
+    std::unique_ptr<Resources> resources;
+    size_t in_flight = 0;
+    bool released = false;  // gone with its last flight
+  };
+
+  using Tenancies = std::map<EventKernel*, Tenancy>;
+
+  absl::Status TryPrepare(EventKernel& event);
+  void FreeRetired();
+  // Lock held, all of them:
+  absl::Status Start(Flight& flight);
+  absl::Status OpenStreams(uint32_t priority);
+  bool Ended(Flight& flight, bool stream_free);
+  void Land(const Flight& flight);
+  void Retire(Tenancies::iterator tenancy);
+
+  template <class Match>
+  void AwaitAll(Match match);
+
+  Gpu* const gpu_;
+  mutable std::mutex mutex_;
+  std::condition_variable landed_;
+  Tenancies tenancies_;
+  std::vector<std::unique_ptr<Resources>> retired_;  // of event kernels gone
+  std::array<std::array<Stream, kStreams>, kPriorities> streams_;
+  std::deque<Flight> flights_;  // in the order of their launches
+  size_t next_stream_ = 0;
+};
+
+}  // namespace carillon::gpud::cuda
+
+#endif  // CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_HOST_LAUNCHER_H_
