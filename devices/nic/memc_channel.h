@@ -55,7 +55,7 @@ class MemcChannel {
     uint32_t ring = 64;                      // a power of two
     uint32_t priority = 0;
     uint32_t reply_stride = memcached::kSmallReplyStride;
-    // No larger reply buffer exists (kMemcLargestStride, for datagrams).
+    // No larger reply buffer exists (memcached::kLargestStride, for datagrams).
     bool largest = false;
     // Where the requests lie: a buffer that all slots share, or, if null, one
     // of slot_packet_bytes for each slot.
@@ -109,9 +109,9 @@ class MemcChannel {
   uint32_t now_offset_ = 0;
   uint32_t count_offset_ = 0;
   edge::Buffer slot_packets_;
-  edge::Buffer descriptors_;  // by slot: MemcRequest[batch]
+  edge::Buffer descriptors_;  // by slot: memcached::Request[batch]
   edge::Buffer replies_;      // by slot: reply_stride bytes x batch
-  edge::Buffer results_;      // by slot: MemcReply[batch]
+  edge::Buffer results_;      // by slot: memcached::Reply[batch]
   std::vector<Slot> slots_;
   std::vector<Request> requests_;  // by slot: batch each
 };

@@ -72,11 +72,11 @@ class MemcChannelTest : public ::testing::Test {
     return gpud_->buffer(binding.buffer_id()).data() + binding.offset() +
            slot * binding.slot_stride();
   }
-  MemcRequest& Descriptor(uint32_t slot, uint32_t i) {
-    return reinterpret_cast<MemcRequest*>(SlotPart("requests", slot))[i];
+  Request& Descriptor(uint32_t slot, uint32_t i) {
+    return reinterpret_cast<Request*>(SlotPart("requests", slot))[i];
   }
-  MemcReply& Result(uint32_t slot, uint32_t i) {
-    return reinterpret_cast<MemcReply*>(SlotPart("results", slot))[i];
+  Reply& Result(uint32_t slot, uint32_t i) {
+    return reinterpret_cast<Reply*>(SlotPart("results", slot))[i];
   }
   static PlacedRequest Placed(uint32_t index, uint32_t offset, uint32_t length,
                               Request::Origin origin) {
@@ -103,16 +103,15 @@ TEST_F(MemcChannelTest, RegistersAWarpAndGivesEverySlotItsOwnParts) {
   EXPECT_EQ(registration_.max_in_flight(), kRing);
   EXPECT_EQ(registration_.block().x(), 32u);
   EXPECT_EQ(bindings_.at("packets").slot_stride(), 0u);
-  EXPECT_EQ(bindings_.at("requests").slot_stride(),
-            kBatch * sizeof(MemcRequest));
-  EXPECT_EQ(bindings_.at("requests").length(), kBatch * sizeof(MemcRequest));
+  EXPECT_EQ(bindings_.at("requests").slot_stride(), kBatch * sizeof(Request));
+  EXPECT_EQ(bindings_.at("requests").length(), kBatch * sizeof(Request));
   EXPECT_EQ(bindings_.at("replies").slot_stride(), kBatch * kStride);
-  EXPECT_EQ(bindings_.at("results").slot_stride(), kBatch * sizeof(MemcReply));
+  EXPECT_EQ(bindings_.at("results").slot_stride(), kBatch * sizeof(Reply));
   EXPECT_EQ(bindings_.at("reply_stride").unsigned_value(), kStride);
   EXPECT_TRUE(bindings_.at("count").writable());
   EXPECT_TRUE(bindings_.at("now_s").writable());
   EXPECT_GE(MemcChannel::SubmissionBytes({.batch = kBatch, .ring = kRing}),
-            kRing * kBatch * sizeof(MemcRequest));
+            kRing * kBatch * sizeof(Request));
 }
 
 TEST_F(MemcChannelTest, AnEventCarriesItsRequestsAndBringsBackTheirReplies) {
@@ -147,15 +146,15 @@ TEST_F(MemcChannelTest, AnEventCarriesItsRequestsAndBringsBackTheirReplies) {
     EXPECT_LE(now_s, before + 60);
 
     std::memcpy(SlotPart("replies", slot) + kStride, "reply", 5);
-    Result(slot, 0) = {.outcome = MemcOutcome::kSilent};
+    Result(slot, 0) = {.outcome = Outcome::kSilent};
     Result(slot, 1) = {.offset = kStride,
                        .length = 5,
                        .datagrams = 1,
-                       .outcome = MemcOutcome::kAnswered,
+                       .outcome = Outcome::kAnswered,
                        .flags = memcached::kQuit,
                        .hits = 2,
                        .misses = 1};
-    Result(slot, 2) = {.length = 5000, .outcome = MemcOutcome::kTooLarge};
+    Result(slot, 2) = {.length = 5000, .outcome = Outcome::kTooLarge};
     ring.Complete(sequence, EventState::kDone, 0);
 
     const auto batch = channel_->Poll();
@@ -165,15 +164,15 @@ TEST_F(MemcChannelTest, AnEventCarriesItsRequestsAndBringsBackTheirReplies) {
     ASSERT_EQ(batch->requests.size(), 3u);
     EXPECT_EQ(batch->requests[1].index, 9u);
     EXPECT_EQ(batch->requests[1].origin, kStream);
-    EXPECT_EQ(channel_->ResultOf(*batch, 0).outcome, MemcOutcome::kSilent);
+    EXPECT_EQ(channel_->ResultOf(*batch, 0).outcome, Outcome::kSilent);
     const RequestResult result = channel_->ResultOf(*batch, 1);
-    EXPECT_EQ(result.outcome, MemcOutcome::kAnswered);
+    EXPECT_EQ(result.outcome, Outcome::kAnswered);
     EXPECT_TRUE(result.quit);
     EXPECT_EQ(result.hits, 2u);
     EXPECT_EQ(result.misses, 1u);
     ASSERT_EQ(result.reply.size(), 5u);
     EXPECT_EQ(std::memcmp(result.reply.data(), "reply", 5), 0);
-    EXPECT_EQ(channel_->ResultOf(*batch, 2).outcome, MemcOutcome::kTooLarge);
+    EXPECT_EQ(channel_->ResultOf(*batch, 2).outcome, Outcome::kTooLarge);
     EXPECT_EQ(channel_->in_flight(), 1u);
     channel_->Free();
     EXPECT_EQ(channel_->in_flight(), 0u);
@@ -196,17 +195,15 @@ TEST_F(MemcChannelTest, RepliesOutsideTheirBufferAreNoReplies) {
     const PlacedRequest request = Placed(0, 0, 10, kDatagram);
     channel_->Submit({&request, 1}, 1);
     ++sequence;
-    Result(ring.layout().SlotOf(sequence), 0) = {
-        .offset = one.offset,
-        .length = one.length,
-        .datagrams = 1,
-        .outcome = MemcOutcome::kAnswered};
+    Result(ring.layout().SlotOf(sequence), 0) = {.offset = one.offset,
+                                                 .length = one.length,
+                                                 .datagrams = 1,
+                                                 .outcome = Outcome::kAnswered};
     ring.Complete(sequence, EventState::kDone, 0);
     const auto batch = channel_->Poll();
     ASSERT_TRUE(batch.has_value());
     const RequestResult result = channel_->ResultOf(*batch, 0);
-    EXPECT_EQ(result.outcome,
-              one.good ? MemcOutcome::kAnswered : MemcOutcome::kCorrupt)
+    EXPECT_EQ(result.outcome, one.good ? Outcome::kAnswered : Outcome::kCorrupt)
         << one.offset << " " << one.length;
     EXPECT_EQ(result.reply.size(), one.good ? one.length : 0);
     channel_->Free();

@@ -76,22 +76,22 @@ bool Responder::FailRequest(const Request& request, uint32_t status) {
 bool Responder::FinishRequest(const Lane& lane, const Request& request,
                               const RequestResult& result) {
   switch (result.outcome) {
-    case MemcOutcome::kAnswered:
-    case MemcOutcome::kSilent:
+    case Outcome::kAnswered:
+    case Outcome::kSilent:
       Answer(lane, request, result);
       return true;
-    case MemcOutcome::kTooLarge:
+    case Outcome::kTooLarge:
       if (!lane.large) return AskWithLargeBuffer(lane, request);
       if (!IsStream(request)) break;
       if (!parts_.streams->ReplyTooLarge(request.index)) {
         AnswerError(request, "SERVER_ERROR out of memory writing get response");
       }
       return true;
-    case MemcOutcome::kWrongKernel:
+    case Outcome::kWrongKernel:
       if (lane.type == RequestType::kSet) break;
       PassToSet(lane, request);
       return false;
-    case MemcOutcome::kDropped:
+    case Outcome::kDropped:
       parts_.counters->Count(Counter::kDropsMalformed);
       AnswerError(request, "ERROR");
       return true;

@@ -44,13 +44,13 @@ TEST(MemcDatagram, AnythingButAWholeRequestIsDropped) {
   server.Set(Frame(1, 0, 1, 0, SetLine("k", "x")));
   for (const uint16_t total : {0, 2, 0x0100, 0x0101, 0xffff}) {
     EXPECT_EQ(server.Set(Frame(1, 0, total, 0, "delete k\r\n")).outcome,
-              MemcOutcome::kDropped)
+              Outcome::kDropped)
         << total;
   }
   const std::string whole = Frame(1, 0, 1, 0, "delete k");
   for (size_t length = 0; length <= whole.size(); ++length) {
     const Answer answer = server.Set(whole.substr(0, length));
-    EXPECT_EQ(answer.outcome, MemcOutcome::kDropped) << length;
+    EXPECT_EQ(answer.outcome, Outcome::kDropped) << length;
     EXPECT_TRUE(answer.datagrams.empty());
   }
   EXPECT_EQ(server.Get(Frame(1, 0, 1, 0, "get k\r\n")).Text(false),
@@ -61,10 +61,10 @@ TEST(MemcDatagram, NoreplyAndQuitSendNothing) {
   MemcServer server = UdpServer();
   const Answer answer =
       server.Set(Frame(1, 0, 1, 0, "set k 0 0 1 noreply\r\nx\r\n"));
-  EXPECT_EQ(answer.outcome, MemcOutcome::kSilent);
+  EXPECT_EQ(answer.outcome, Outcome::kSilent);
   EXPECT_TRUE(answer.datagrams.empty());
   EXPECT_EQ(server.Set(Frame(1, 0, 1, 0, "quit\r\n")).outcome,
-            MemcOutcome::kSilent);
+            Outcome::kSilent);
 }
 
 TEST(MemcDatagram, RepliesOfEveryLengthAreCutAt1400Bytes) {
@@ -101,11 +101,11 @@ TEST(MemcDatagram, WhatAReplyNeedsIsWhatItTakes) {
     server.Set(Frame(1, 0, 1, 0, SetLine("k", std::string(size, 'v'))));
     const std::string request = Frame(1, 0, 1, 0, "get k k k k k\r\n");
     const Answer whole = server.Get(request);
-    ASSERT_EQ(whole.outcome, MemcOutcome::kAnswered);
+    ASSERT_EQ(whole.outcome, Outcome::kAnswered);
     server.stride = whole.length / 64 * 64;
     if (server.stride == whole.length || server.stride < 128) continue;
     const Answer refused = server.Get(request);
-    ASSERT_EQ(refused.outcome, MemcOutcome::kTooLarge) << size;
+    ASSERT_EQ(refused.outcome, Outcome::kTooLarge) << size;
     EXPECT_EQ(refused.length, whole.length) << size;
     server.stride = 128;
     EXPECT_EQ(server.Get(request).length, whole.length) << size;
@@ -170,7 +170,7 @@ TEST(MemcDatagram, AReplyThatDoesNotFitSaysWhatItNeedsAndDoesNothing) {
     server.stride = memcached::kSmallReplyStride;
     // "gat" must not move the end of an item that it could not send.
     const Answer refused = server.Get(framed("gat 0 k\r\n"));
-    EXPECT_EQ(refused.outcome, MemcOutcome::kTooLarge);
+    EXPECT_EQ(refused.outcome, Outcome::kTooLarge);
     EXPECT_TRUE(refused.datagrams.empty());
     EXPECT_EQ(refused.hits, 0u);
     const std::string expected = ValueText("k", value) + "END\r\n";
@@ -245,12 +245,12 @@ TEST(MemcDatagram, DescriptorsThatLeaveThePacketsTouchNothing) {
   };
   const std::vector<Answer> answers =
       server.RunRaw(memc_get_info, packets, requests);
-  EXPECT_EQ(answers[0].outcome, MemcOutcome::kAnswered);
+  EXPECT_EQ(answers[0].outcome, Outcome::kAnswered);
   for (size_t i = 1; i < 8; ++i) {
-    EXPECT_EQ(answers[i].outcome, MemcOutcome::kBadDescriptor) << i;
+    EXPECT_EQ(answers[i].outcome, Outcome::kBadDescriptor) << i;
   }
-  EXPECT_EQ(answers[8].outcome, MemcOutcome::kWrongKernel);
-  EXPECT_EQ(answers[9].outcome, MemcOutcome::kAnswered);
+  EXPECT_EQ(answers[8].outcome, Outcome::kWrongKernel);
+  EXPECT_EQ(answers[9].outcome, Outcome::kAnswered);
 }
 
 class MemcArguments : public testing::Test {
@@ -277,7 +277,7 @@ class MemcArguments : public testing::Test {
                          simt::Dim3{32, 1, 1}, args_)
         .status;
   }
-  MemcOutcome Outcome(int i) const { return results_[i].outcome; }
+  Outcome OutcomeOf(int i) const { return results_[i].outcome; }
 
   Memory table_;
   Memory store_;
@@ -290,7 +290,7 @@ class MemcArguments : public testing::Test {
 TEST_F(MemcArguments, GoodOnesAreServed) {
   EXPECT_EQ(memc::CheckArgs(args_), nullptr);
   EXPECT_EQ(Run(), 0u);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(Outcome(i), MemcOutcome::kAnswered);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(OutcomeOf(i), Outcome::kAnswered);
 }
 
 TEST_F(MemcArguments, UnusableOnesFailTheEvent) {
@@ -299,7 +299,7 @@ TEST_F(MemcArguments, UnusableOnesFailTheEvent) {
     change(args_);
     EXPECT_NE(memc::CheckArgs(args_), nullptr);
     EXPECT_EQ(Run(), simt::kFailBadArguments);
-    for (int i = 0; i < 4; ++i) EXPECT_EQ(Outcome(i), MemcOutcome::kNone);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(OutcomeOf(i), Outcome::kNone);
     args_ = good;
   };
   refused([](MemcArgs& a) { a.reply_stride = 64; });
@@ -317,23 +317,23 @@ TEST_F(MemcArguments, UnusableOnesFailTheEvent) {
 TEST_F(MemcArguments, RequestsWithoutRoomForTheirReplyAreNotServed) {
   args_.replies.size = 2100;
   EXPECT_EQ(Run(), 0u);
-  EXPECT_EQ(Outcome(0), MemcOutcome::kAnswered);
-  EXPECT_EQ(Outcome(1), MemcOutcome::kAnswered);
-  EXPECT_EQ(Outcome(2), MemcOutcome::kBadDescriptor);
-  EXPECT_EQ(Outcome(3), MemcOutcome::kBadDescriptor);
+  EXPECT_EQ(OutcomeOf(0), Outcome::kAnswered);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kAnswered);
+  EXPECT_EQ(OutcomeOf(2), Outcome::kBadDescriptor);
+  EXPECT_EQ(OutcomeOf(3), Outcome::kBadDescriptor);
 }
 
 TEST_F(MemcArguments, ACountBeyondTheBuffersIsCut) {
   args_.count = 0xffffffff;
   args_.results.size = 3;
   EXPECT_EQ(Run(), 0u);
-  EXPECT_EQ(Outcome(2), MemcOutcome::kAnswered);
-  EXPECT_EQ(Outcome(3), MemcOutcome::kNone);
+  EXPECT_EQ(OutcomeOf(2), Outcome::kAnswered);
+  EXPECT_EQ(OutcomeOf(3), Outcome::kNone);
   args_.results.size = 4;
   args_.requests.size = 1;
   EXPECT_EQ(Run(), 0u);
-  EXPECT_EQ(Outcome(0), MemcOutcome::kAnswered);
-  EXPECT_EQ(Outcome(1), MemcOutcome::kNone);
+  EXPECT_EQ(OutcomeOf(0), Outcome::kAnswered);
+  EXPECT_EQ(OutcomeOf(1), Outcome::kNone);
 }
 
 }  // namespace

@@ -34,15 +34,15 @@ MemcServer& EmptyServer() {
 // What a NIC relies on without looking.
 void CheckAnswers(const std::vector<Answer>& answers) {
   for (const Answer& answer : answers) {
-    FUZZ_CHECK(answer.outcome != MemcOutcome::kNone);
-    FUZZ_CHECK(answer.outcome != MemcOutcome::kCorrupt);
-    FUZZ_CHECK((answer.outcome == MemcOutcome::kAnswered) ==
+    FUZZ_CHECK(answer.outcome != Outcome::kNone);
+    FUZZ_CHECK(answer.outcome != Outcome::kCorrupt);
+    FUZZ_CHECK((answer.outcome == Outcome::kAnswered) ==
                !answer.datagrams.empty());
     for (const std::string& datagram : answer.datagrams) {
       FUZZ_CHECK(datagram != "<outside of the reply buffer>");
       FUZZ_CHECK(!datagram.empty());
     }
-    if (answer.outcome == MemcOutcome::kAnswered) {
+    if (answer.outcome == Outcome::kAnswered) {
       FUZZ_CHECK(answer.datagrams.back().ends_with("\r\n"));
     }
   }
@@ -69,8 +69,7 @@ void Run(fuzz::FuzzInput input) {
       for (size_t i = 0; i < requests.size(); ++i) {
         const bool inside =
             uint64_t{requests[i].offset} + requests[i].length <= packets.size();
-        FUZZ_CHECK((answers[i].outcome == MemcOutcome::kBadDescriptor) ==
-                   !inside);
+        FUZZ_CHECK((answers[i].outcome == Outcome::kBadDescriptor) == !inside);
       }
     }
     return;

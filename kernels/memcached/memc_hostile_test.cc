@@ -72,14 +72,13 @@ std::string NearlyARequest(std::mt19937& random) {
 // Checks what a NIC relies on without looking.
 void ExpectUsable(const std::vector<Answer>& answers) {
   for (const Answer& answer : answers) {
-    EXPECT_NE(answer.outcome, MemcOutcome::kNone);
-    EXPECT_EQ(answer.outcome == MemcOutcome::kAnswered,
-              !answer.datagrams.empty());
+    EXPECT_NE(answer.outcome, Outcome::kNone);
+    EXPECT_EQ(answer.outcome == Outcome::kAnswered, !answer.datagrams.empty());
     for (const std::string& datagram : answer.datagrams) {
       EXPECT_NE(datagram, "<outside of the reply buffer>");
       EXPECT_FALSE(datagram.empty());
     }
-    if (answer.outcome == MemcOutcome::kAnswered) {
+    if (answer.outcome == Outcome::kAnswered) {
       EXPECT_TRUE(answer.datagrams.back().ends_with("\r\n"));
     }
   }
@@ -141,7 +140,7 @@ TEST(MemcHostile, RandomDescriptorsStayInsideThePackets) {
     for (size_t i = 0; i < requests.size(); ++i) {
       const bool inside =
           uint64_t{requests[i].offset} + requests[i].length <= size;
-      EXPECT_EQ(answers[i].outcome == MemcOutcome::kBadDescriptor, !inside);
+      EXPECT_EQ(answers[i].outcome == Outcome::kBadDescriptor, !inside);
     }
   }
 }
@@ -206,7 +205,7 @@ TEST(MemcHostile, RequestsThatChangeMeanwhileHarmNobody) {
     for (const memcached::Reply& result : results) {
       EXPECT_TRUE(args.replies.InBounds(
           result.offset,
-          result.outcome == MemcOutcome::kTooLarge ? 0 : result.length));
+          result.outcome == Outcome::kTooLarge ? 0 : result.length));
     }
   }
   stop = true;
@@ -322,14 +321,14 @@ TEST(MemcHostile, MemoryOfAnotherSizeOrCondemnedFailsTheEvent) {
   const simt::Span<uint8_t> table = server.table_memory.span();
   const simt::Span<uint8_t> store = server.store_memory.span();
   MemcClient shorter_table(table.sub(0, table.size - 128), store);
-  EXPECT_EQ(shorter_table.Get("get k\r\n").outcome, MemcOutcome::kCorrupt);
+  EXPECT_EQ(shorter_table.Get("get k\r\n").outcome, Outcome::kCorrupt);
   EXPECT_EQ(shorter_table.event_status, memc::kFailCorrupt);
   MemcClient shorter_store(table, store.sub(0, store.size - 65536));
-  EXPECT_EQ(shorter_store.Set("get k\r\n").outcome, MemcOutcome::kCorrupt);
+  EXPECT_EQ(shorter_store.Set("get k\r\n").outcome, Outcome::kCorrupt);
   EXPECT_EQ(shorter_store.event_status, memc::kFailCorrupt);
   EXPECT_EQ(server.Say("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
   memc::Store(store).Condemn();
-  EXPECT_EQ(server.Get("get k\r\n").outcome, MemcOutcome::kCorrupt);
+  EXPECT_EQ(server.Get("get k\r\n").outcome, Outcome::kCorrupt);
   EXPECT_EQ(server.event_status, memc::kFailCorrupt);
 }
 

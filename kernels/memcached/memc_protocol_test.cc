@@ -24,7 +24,7 @@ class Dialogue {
     const Answer answer = server.Set(request);
     EXPECT_EQ(answer.Text(), reply) << "line " << line_ << ": " << request;
     EXPECT_EQ(answer.outcome,
-              reply.empty() ? MemcOutcome::kSilent : MemcOutcome::kAnswered)
+              reply.empty() ? Outcome::kSilent : Outcome::kAnswered)
         << "line " << line_ << ": " << request;
     return *this;
   }
@@ -287,7 +287,7 @@ TEST(MemcProtocol, QuitAndBrowsersCloseTheStreamWithoutAWord) {
   MemcServer server;
   for (const char* line : {"quit\r\n", "quit now\r\n", "GET / HTTP/1.1\r\n"}) {
     const Answer answer = server.Set(line);
-    EXPECT_EQ(answer.outcome, MemcOutcome::kSilent) << line;
+    EXPECT_EQ(answer.outcome, Outcome::kSilent) << line;
     EXPECT_EQ(answer.flags, memcached::kQuit) << line;
   }
   EXPECT_EQ(server.Set("version\r\n").flags, 0);
@@ -300,7 +300,7 @@ TEST(MemcProtocol, AnUnfinishedLineChangesNothing) {
        {"", "get k", "get k k ", "set", "set k 0 0 1", "delete k",
         "delete k 0 noreply", "flush_all", "touch k 1", "gat -1 k", "incr k 1",
         "quit", "version", "stats", "verbosity 1", "bogus", "   "}) {
-    EXPECT_EQ(server.Set(line).outcome, MemcOutcome::kDropped) << line;
+    EXPECT_EQ(server.Set(line).outcome, Outcome::kDropped) << line;
   }
   server.now_s += 50;
   EXPECT_EQ(server.Say("gets k\r\n"), "VALUE k 0 1 1\r\nx\r\nEND\r\n");
@@ -378,7 +378,7 @@ TEST(MemcProtocol, MemcGetAnswersRetrievalsAndNothingElse) {
   for (const char* line :
        {"set a 0 0 1\r\ny\r\n", "delete a\r\n", "version\r\n", "bogus\r\n",
         "\r\n", "flush_all\r\n"}) {
-    EXPECT_EQ(server.Get(line).outcome, MemcOutcome::kWrongKernel) << line;
+    EXPECT_EQ(server.Get(line).outcome, Outcome::kWrongKernel) << line;
   }
   EXPECT_EQ(server.Get("get a\r\n").Text(), "VALUE a 0 1\r\nx\r\nEND\r\n");
 }

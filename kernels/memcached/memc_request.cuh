@@ -80,7 +80,7 @@ struct Command {
   uint32_t length;
   bool largest_stride;
   bool noreply = false;  // the client wants to hear nothing
-  uint8_t flags = 0;     // MemcReplyFlags
+  uint8_t flags = 0;     // memcached::ReplyFlags
   uint32_t stripe;       // of the counters
   uint32_t hits = 0;
   uint32_t misses = 0;
@@ -130,7 +130,7 @@ CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
   const uint64_t reply_offset = i * args.reply_stride;
   if (!args.packets.InBounds(offset, length) ||
       !args.replies.InBounds(reply_offset, args.reply_stride)) {
-    result.outcome = MemcOutcome::kBadDescriptor;
+    result.outcome = Outcome::kBadDescriptor;
     return result;
   }
   const uint8_t* text = args.packets.data + offset;
@@ -142,12 +142,12 @@ CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
     // reserved = 0x0100.
     alignas(8) uint8_t frame[memcached::kFrameBytes];
     if (length < sizeof(frame)) {
-      result.outcome = MemcOutcome::kDropped;
+      result.outcome = Outcome::kDropped;
       return result;
     }
     CopyFromDevice(frame, text, sizeof(frame), room);
     if (frame[4] != 0 || frame[5] != 1) {
-      result.outcome = MemcOutcome::kDropped;
+      result.outcome = Outcome::kDropped;
       return result;
     }
     frame_id = static_cast<uint16_t>(frame[0] << 8 | frame[1]);
@@ -162,9 +162,9 @@ CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
                               args.reply_stride, stream, frame_id));
   result.outcome = execute(command);
   ReplyWriter& reply = command.reply;
-  if (result.outcome == MemcOutcome::kAnswered && !reply.fits()) {
+  if (result.outcome == Outcome::kAnswered && !reply.fits()) {
     if (!command.largest_stride && reply.datagrams() <= 0xffff) {
-      result.outcome = MemcOutcome::kTooLarge;
+      result.outcome = Outcome::kTooLarge;
       result.length = reply.length() > 0xffffffff
                           ? 0xffffffff
                           : static_cast<uint32_t>(reply.length());
@@ -172,9 +172,9 @@ CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
     }
     command.Say("SERVER_ERROR out of memory writing get response\r\n");
   }
-  if (!table->ok()) result.outcome = MemcOutcome::kCorrupt;
+  if (!table->ok()) result.outcome = Outcome::kCorrupt;
   result.flags = command.flags;
-  if (result.outcome != MemcOutcome::kAnswered) return result;
+  if (result.outcome != Outcome::kAnswered) return result;
   result.hits = Saturate16(command.hits);
   result.misses = Saturate16(command.misses);
   reply.Finish();
@@ -216,17 +216,17 @@ CARILLON_DEVICE void ServeBatch(const MemcArgs& args, const Thread& self,
 }  // namespace carillon::kernels
 
 // The parameters of MemcArgs, for CARILLON_KERNEL_INFO.
-#define CARILLON_MEMC_PARAMS                                            \
-  CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),   \
-      CARILLON_PARAM(MemcArgs, requests, "one MemcRequest each"),       \
-      CARILLON_PARAM(MemcArgs, replies,                                 \
-                     "receives replies, reply_stride apart"),           \
-      CARILLON_PARAM(MemcArgs, results, "receives one MemcReply each"), \
-      CARILLON_PARAM(MemcArgs, table, "hash table, zeros at first"),    \
-      CARILLON_PARAM(MemcArgs, store, "value store, zeros at first"),   \
-      CARILLON_PARAM(MemcArgs, now_s, "seconds since 1970"),            \
-      CARILLON_PARAM(MemcArgs, count, "requests in this batch"),        \
-      CARILLON_PARAM(MemcArgs, reply_stride,                            \
+#define CARILLON_MEMC_PARAMS                                                   \
+  CARILLON_PARAM(MemcArgs, packets, "where the requests' bytes are"),          \
+      CARILLON_PARAM(MemcArgs, requests, "one memcached::Request each"),       \
+      CARILLON_PARAM(MemcArgs, replies,                                        \
+                     "receives replies, reply_stride apart"),                  \
+      CARILLON_PARAM(MemcArgs, results, "receives one memcached::Reply each"), \
+      CARILLON_PARAM(MemcArgs, table, "hash table, zeros at first"),           \
+      CARILLON_PARAM(MemcArgs, store, "value store, zeros at first"),          \
+      CARILLON_PARAM(MemcArgs, now_s, "seconds since 1970"),                   \
+      CARILLON_PARAM(MemcArgs, count, "requests in this batch"),               \
+      CARILLON_PARAM(MemcArgs, reply_stride,                                   \
                      "bytes for one reply, a multiple of 64")
 
 #endif  // CARILLON_KERNELS_MEMCACHED_MEMC_REQUEST_CUH_
