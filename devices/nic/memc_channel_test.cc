@@ -15,8 +15,6 @@ namespace {
 
 using edge::EventState;
 using memcached::Outcome;
-using memcached::Reply;
-using memcached::Request;
 
 constexpr uint32_t kBatch = 4;
 constexpr uint32_t kRing = 2;
@@ -72,11 +70,11 @@ class MemcChannelTest : public ::testing::Test {
     return gpud_->buffer(binding.buffer_id()).data() + binding.offset() +
            slot * binding.slot_stride();
   }
-  Request& Descriptor(uint32_t slot, uint32_t i) {
-    return reinterpret_cast<Request*>(SlotPart("requests", slot))[i];
+  memcached::Request& Descriptor(uint32_t slot, uint32_t i) {
+    return reinterpret_cast<memcached::Request*>(SlotPart("requests", slot))[i];
   }
-  Reply& Result(uint32_t slot, uint32_t i) {
-    return reinterpret_cast<Reply*>(SlotPart("results", slot))[i];
+  memcached::Reply& Result(uint32_t slot, uint32_t i) {
+    return reinterpret_cast<memcached::Reply*>(SlotPart("results", slot))[i];
   }
   static PlacedRequest Placed(uint32_t index, uint32_t offset, uint32_t length,
                               Request::Origin origin) {
@@ -103,15 +101,18 @@ TEST_F(MemcChannelTest, RegistersAWarpAndGivesEverySlotItsOwnParts) {
   EXPECT_EQ(registration_.max_in_flight(), kRing);
   EXPECT_EQ(registration_.block().x(), 32u);
   EXPECT_EQ(bindings_.at("packets").slot_stride(), 0u);
-  EXPECT_EQ(bindings_.at("requests").slot_stride(), kBatch * sizeof(Request));
-  EXPECT_EQ(bindings_.at("requests").length(), kBatch * sizeof(Request));
+  EXPECT_EQ(bindings_.at("requests").slot_stride(),
+            kBatch * sizeof(memcached::Request));
+  EXPECT_EQ(bindings_.at("requests").length(),
+            kBatch * sizeof(memcached::Request));
   EXPECT_EQ(bindings_.at("replies").slot_stride(), kBatch * kStride);
-  EXPECT_EQ(bindings_.at("results").slot_stride(), kBatch * sizeof(Reply));
+  EXPECT_EQ(bindings_.at("results").slot_stride(),
+            kBatch * sizeof(memcached::Reply));
   EXPECT_EQ(bindings_.at("reply_stride").unsigned_value(), kStride);
   EXPECT_TRUE(bindings_.at("count").writable());
   EXPECT_TRUE(bindings_.at("now_s").writable());
   EXPECT_GE(MemcChannel::SubmissionBytes({.batch = kBatch, .ring = kRing}),
-            kRing * kBatch * sizeof(Request));
+            kRing * kBatch * sizeof(memcached::Request));
 }
 
 TEST_F(MemcChannelTest, AnEventCarriesItsRequestsAndBringsBackTheirReplies) {
