@@ -15,7 +15,7 @@
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
 #include "shm/flight_recorder.h"
-#include "tools/ledger/checker.h"
+#include "tools/testbed/ledger/checker.h"
 
 namespace carillon {
 namespace {

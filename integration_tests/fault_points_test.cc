@@ -14,7 +14,7 @@
 #include "proto/faults.grpc.pb.h"
 #include "shm/faults/board.h"
 #include "shm/flight_recorder.h"
-#include "tools/ledger/checker.h"
+#include "tools/testbed/ledger/checker.h"
 
 namespace carillon {
 namespace {

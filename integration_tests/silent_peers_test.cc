@@ -11,7 +11,7 @@
 #include "integration_tests/checksum_events.h"
 #include "integration_tests/testbed_process.h"
 #include "shm/flight_recorder.h"
-#include "tools/ledger/checker.h"
+#include "tools/testbed/ledger/checker.h"
 
 namespace carillon {
 namespace {

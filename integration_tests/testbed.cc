@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -18,16 +19,16 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "shm/flight_recorder.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/marks.h"
-#include "tools/cli/testbed/process_identity.h"
-#include "tools/cli/testbed/restart_request.h"
-#include "tools/cli/testbed/supervisor_socket.h"
-#include "tools/cli/ui/text.h"
-#include "tools/fault/nic_load.h"
+#include "tools/testbed/load/nic_load.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/marks.h"
+#include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/supervisor/restart_request.h"
+#include "tools/testbed/supervisor/supervisor_socket.h"
 
 namespace carillon::testing {
 namespace {
@@ -51,25 +52,26 @@ AssertionResult ResultOf(const absl::Status& status) {
   return AssertionFailure() << std::string(status.message());
 }
 
-std::string ProcessNames(const cli::TestbedState& state) {
+std::string ProcessNames(const testbed::TestbedState& state) {
   std::vector<std::string> names;
   for (const auto& process : state.processes) names.push_back(process.name);
-  return cli::JoinWords(names);
+  return JoinWords(names);
 }
 
 // Like `carillon ps`.
-std::string Words(const cli::ProcessRecord& process) {
-  std::string words = fmt::format("{} is {}, restarted {} times", process.name,
-                                  cli::ToText(process.state), process.restarts);
+std::string Words(const testbed::ProcessRecord& process) {
+  std::string words =
+      fmt::format("{} is {}, restarted {} times", process.name,
+                  testbed::ToText(process.state), process.restarts);
   if (process.given_up) words += ", given up";
   return words;
 }
 
-std::optional<cli::ProcessRecord> FindProcess(const TestbedPaths& paths,
-                                              const std::string& name) {
-  auto state = cli::ReadState(paths.state_file());
+std::optional<testbed::ProcessRecord> FindProcess(const TestbedPaths& paths,
+                                                  const std::string& name) {
+  auto state = testbed::ReadState(paths.state_file());
   if (!state.ok()) return std::nullopt;
-  const cli::ProcessRecord* const found = state->Find(name);
+  const testbed::ProcessRecord* const found = state->Find(name);
   if (found == nullptr) return std::nullopt;
   return *found;
 }
@@ -98,7 +100,7 @@ bool IsStopped(pid_t pid) {
 }
 
 // Empty: everything ended and was recorded.
-std::string WhatIsNotProven(const cli::Story& story) {
+std::string WhatIsNotProven(const testbed::Story& story) {
   const ledger::Report& report = story.report;
   if (!report.violations.empty()) {
     return fmt::format("{} events are not as promised; the first: {}",
@@ -106,8 +108,7 @@ std::string WhatIsNotProven(const cli::Story& story) {
                        report.violations.front().sentence);
   }
   if (!story.unreadable.empty()) {
-    return "not every recorder can be read: " +
-           cli::JoinWords(story.unreadable);
+    return "not every recorder can be read: " + JoinWords(story.unreadable);
   }
   if (report.overwritten != 0) {
     return fmt::format(
@@ -130,7 +131,7 @@ MATCHER(LosesNothing, negation ? "does not prove that nothing is lost"
 }  // namespace
 
 std::string LedgerReading::ToString() const {
-  return cli::EventsText(story_) + cli::FirstViolationText(story_);
+  return testbed::EventsText(story_) + testbed::FirstViolationText(story_);
 }
 
 void PrintTo(const LedgerReading& reading, std::ostream* stream) {
@@ -138,7 +139,7 @@ void PrintTo(const LedgerReading& reading, std::ostream* stream) {
 }
 
 LedgerReading ReadLedger(const TestbedPaths& paths) {
-  return LedgerReading(cli::ReadStory(kName, paths));
+  return LedgerReading(testbed::ReadStory(kName, paths));
 }
 
 ::testing::Matcher<const LedgerReading&> NothingLost() {
@@ -155,7 +156,7 @@ class FaultTestbed::Load {
         }) {}
 
   uint64_t replies() const { return load_.replies(); }
-  bench::LoadResult Stop() {
+  testbed::LoadResult Stop() {
     follower_.request_stop();
     if (follower_.joinable()) follower_.join();
     return load_.Stop();
@@ -171,15 +172,15 @@ class FaultTestbed::Load {
       const auto process = FindProcess(paths, nic);
       std::string host;
       uint16_t port = 0;
-      if (process && process->state == cli::ProcessState::kReady &&
-          fault::ReadUdpAddress(process->note, &host, &port)) {
+      if (process && process->state == testbed::ProcessState::kReady &&
+          testbed::ReadUdpAddress(process->note, &host, &port)) {
         load_.SetAddress(host, port);
       }
     } while (!stopped.wait_for(lock, stop, kFollow,
                                [&] { return stop.stop_requested(); }));
   }
 
-  fault::NicLoad load_;
+  testbed::NicLoad load_;
   std::jthread follower_;
 };
 
@@ -232,9 +233,9 @@ absl::Status FaultTestbed::BringUp(const std::string& file,
   // Its own time limits end it.
   Eventually(
       [&] {
-        const auto state = cli::ReadState(paths().state_file());
+        const auto state = testbed::ReadState(paths().state_file());
         return supervisor_->ended() ||
-               (state.ok() && state->phase == cli::Phase::kUp);
+               (state.ok() && state->phase == testbed::Phase::kUp);
       },
       std::chrono::minutes(10));
   if (supervisor_->ended()) {
@@ -249,7 +250,7 @@ absl::Status FaultTestbed::BringUp(const std::string& file,
 
 FaultTestbed::~FaultTestbed() {
   for (auto& [nic, load] : loads_) {
-    const bench::LoadResult result = load->Stop();
+    const testbed::LoadResult result = load->Stop();
     EXPECT_EQ(result.bad, 0u) << nic << " has answered wrong bytes";
   }
   if (supervisor_ != nullptr && board_ != nullptr &&
@@ -263,32 +264,32 @@ FaultTestbed::~FaultTestbed() {
   EXPECT_TRUE(Down());
 }
 
-cli::ProcessRecord FaultTestbed::ProcessOf(const std::string& name) const {
+testbed::ProcessRecord FaultTestbed::ProcessOf(const std::string& name) const {
   if (auto process = FindProcess(paths(), name)) return *process;
-  const auto state = cli::ReadState(paths().state_file());
+  const auto state = testbed::ReadState(paths().state_file());
   ADD_FAILURE() << "no process " << name << "; there are "
                 << (state.ok() ? ProcessNames(*state) : "none");
   return {};
 }
 
 AssertionResult FaultTestbed::Restart(const std::string& name, bool kill) {
-  const cli::RestartRequest request{
+  const testbed::RestartRequest request{
       .processes = {name}, .kill = kill, .timeout = kBound};
   const auto answer =
-      cli::AskSupervisor({.socket = cli::SupervisorSocketOf(paths()),
-                          .request = cli::ToJson(request),
-                          .limit = kEnding + 2 * request.timeout,
-                          .say = [](const std::string&) {}});
+      testbed::AskSupervisor({.socket = testbed::SupervisorSocketOf(paths()),
+                              .request = cli::ToJson(request),
+                              .limit = kEnding + 2 * request.timeout,
+                              .say = [](const std::string&) {}});
   return ResultOf(answer.status());
 }
 
 AssertionResult FaultTestbed::Signal(const std::string& name,
                                      int signal) const {
-  const cli::ProcessRecord process = ProcessOf(name);
+  const testbed::ProcessRecord process = ProcessOf(name);
   // Through a pidfd of that very process, not of one that got the number later.
   const UniqueFd pidfd(
       static_cast<int>(syscall(SYS_pidfd_open, process.identity.pid, 0)));
-  if (!pidfd || !cli::IsAlive(process.identity)) {
+  if (!pidfd || !testbed::IsAlive(process.identity)) {
     return AssertionFailure() << name << " does not run: " << Words(process);
   }
   if (syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) {
@@ -304,13 +305,13 @@ AssertionResult FaultTestbed::Signal(const std::string& name,
 AssertionResult FaultTestbed::WaitForRestart(const std::string& name,
                                              uint32_t times,
                                              milliseconds bound) const {
-  cli::ProcessRecord process = ProcessOf(name);
+  testbed::ProcessRecord process = ProcessOf(name);
   if (process.name.empty()) return AssertionFailure() << "no such process";
   const bool is = Eventually(
       [&] {
         process = FindProcess(paths(), name).value_or(process);
         return process.restarts >= times &&
-               process.state == cli::ProcessState::kReady;
+               process.state == testbed::ProcessState::kReady;
       },
       bound);
   if (is) return AssertionSuccess();
@@ -347,7 +348,7 @@ AssertionResult FaultTestbed::WaitForProgress(const std::string& device,
 
 AssertionResult FaultTestbed::StartLoad(const std::string& nic,
                                         uint32_t window) {
-  const cli::ProcessRecord process = ProcessOf(nic);
+  const testbed::ProcessRecord process = ProcessOf(nic);
   if (process.kind != "nic") {
     return AssertionFailure()
            << nic << " is no NIC, but of kind '" << process.kind << "'";
@@ -369,13 +370,13 @@ uint64_t FaultTestbed::Replies(const std::string& nic) const {
   return load == loads_.end() ? 0 : load->second->replies();
 }
 
-bench::LoadResult FaultTestbed::StopLoad(const std::string& nic) {
+testbed::LoadResult FaultTestbed::StopLoad(const std::string& nic) {
   const auto load = loads_.find(nic);
   if (load == loads_.end()) {
     ADD_FAILURE() << nic << " has no load";
     return {};
   }
-  const bench::LoadResult result = load->second->Stop();
+  const testbed::LoadResult result = load->second->Stop();
   loads_.erase(load);
   return result;
 }
@@ -433,10 +434,10 @@ absl::StatusOr<std::string> FaultTestbed::Keep() {
   }
   // Copies of recordings that go on meanwhile would contradict one another.
   // gpud first: what a device sees later, gpud's recording has.
-  std::vector<cli::ProcessRecord> stopped;
-  if (const auto state = cli::ReadState(paths().state_file()); state.ok()) {
-    for (const cli::ProcessRecord& process : state->processes) {
-      const auto facts = cli::LookAtLiving(process.identity);
+  std::vector<testbed::ProcessRecord> stopped;
+  if (const auto state = testbed::ReadState(paths().state_file()); state.ok()) {
+    for (const testbed::ProcessRecord& process : state->processes) {
+      const auto facts = testbed::LookAtLiving(process.identity);
       if (!facts || facts->state == 'T' || !Signal(process.name, SIGSTOP)) {
         continue;
       }
@@ -444,7 +445,7 @@ absl::StatusOr<std::string> FaultTestbed::Keep() {
     }
   }
   const absl::Status status = CopyTo(TestbedPaths(folder));
-  for (const cli::ProcessRecord& process : stopped) {
+  for (const testbed::ProcessRecord& process : stopped) {
     (void)Signal(process.name, SIGCONT);
   }
   if (!status.ok()) return status;
@@ -476,9 +477,10 @@ AssertionResult FaultTestbed::Down() {
   loads_.clear();
   if (supervisor_ == nullptr) return AssertionSuccess();
   // What is stopped cannot end in order.
-  if (const auto state = cli::ReadState(paths().state_file()); state.ok()) {
-    for (const cli::ProcessRecord& process : state->processes) {
-      if (cli::IsAlive(process.identity)) (void)Signal(process.name, SIGCONT);
+  if (const auto state = testbed::ReadState(paths().state_file()); state.ok()) {
+    for (const testbed::ProcessRecord& process : state->processes) {
+      if (testbed::IsAlive(process.identity))
+        (void)Signal(process.name, SIGCONT);
     }
   }
   supervisor_->Signal(SIGTERM);
@@ -487,7 +489,8 @@ AssertionResult FaultTestbed::Down() {
     result = AssertionFailure() << "the supervisor does not end\n";
     supervisor_->Kill();
   }
-  for (const cli::ProcessIdentity& process : cli::MarkedProcesses(paths())) {
+  for (const testbed::ProcessIdentity& process :
+       testbed::MarkedProcesses(paths())) {
     result = AssertionFailure()
              << result.message() << "process " << process.pid << " goes on\n";
   }

@@ -28,25 +28,25 @@
 #include "integration_tests/testbed_process.h"
 #include "shm/faults/board.h"
 #include "shm/faults/fault.h"
-#include "tools/bench/memc_client.h"
-#include "tools/cli/commands/story_view.h"
-#include "tools/cli/testbed/state.h"
+#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/load/memc_client.h"
+#include "tools/testbed/supervisor/state.h"
 
 namespace carillon::testing {
 
 // A reading of a testbed's flight recorders, judged.
 class LedgerReading {
  public:
-  explicit LedgerReading(cli::Story story) : story_(std::move(story)) {}
+  explicit LedgerReading(testbed::Story story) : story_(std::move(story)) {}
 
   const ledger::Report& report() const { return story_.report; }
-  const cli::Story& story() const { return story_; }
+  const testbed::Story& story() const { return story_; }
   // How many events ended how, and the first violation with the records around
   // it.
   std::string ToString() const;
 
  private:
-  cli::Story story_;
+  testbed::Story story_;
 };
 void PrintTo(const LedgerReading& reading, std::ostream* stream);
 
@@ -85,7 +85,7 @@ class FaultTestbed : public TestbedClient {
 
   // How the supervisor sees a process: pid, state, restarts. The test fails if
   // there is none of that name.
-  cli::ProcessRecord ProcessOf(const std::string& name) const;
+  testbed::ProcessRecord ProcessOf(const std::string& name) const;
   // As `carillon restart`; ready again when it returns.
   ::testing::AssertionResult Restart(const std::string& name,
                                      bool kill = false);
@@ -106,7 +106,7 @@ class FaultTestbed : public TestbedClient {
   // Good replies to it so far.
   uint64_t Replies(const std::string& nic) const;
   // Ends the client; what there was in all. The test fails if it had none.
-  bench::LoadResult StopLoad(const std::string& nic);
+  testbed::LoadResult StopLoad(const std::string& nic);
 
   // --- Breaking.
 

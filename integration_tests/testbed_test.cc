@@ -8,8 +8,8 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "tools/cli/testbed/process_identity.h"
-#include "tools/ledger/test_story.h"
+#include "tools/testbed/ledger/test_story.h"
+#include "tools/testbed/supervisor/process_identity.h"
 
 namespace carillon::testing {
 namespace {
@@ -39,7 +39,7 @@ std::string Explain(const LedgerReading& reading) {
 }
 
 LedgerReading Reading(const TestStory& story) {
-  return LedgerReading(cli::StoryOf("lab", story.recordings));
+  return LedgerReading(testbed::StoryOf("lab", story.recordings));
 }
 
 class NothingLostTest : public ::testing::Test {
@@ -77,13 +77,13 @@ TEST_F(NothingLostTest, ShowsTheFirstViolationAndWhatWasAroundIt) {
 }
 
 TEST_F(NothingLostTest, FailsWhereNothingIsProven) {
-  EXPECT_THAT(Explain(LedgerReading(cli::Story())),
+  EXPECT_THAT(Explain(LedgerReading(testbed::Story())),
               HasSubstr("no event has ended"));
   for (int i = 0; i < 20; ++i) story_.Live(ring_);
   story_.Overwrite(device_, 10);
   EXPECT_THAT(Explain(Reading(story_)),
               HasSubstr("10 records are overwritten"));
-  cli::Story unreadable = cli::StoryOf("lab", story_.recordings);
+  testbed::Story unreadable = testbed::StoryOf("lab", story_.recordings);
   unreadable.report.overwritten = 0;
   unreadable.unreadable = {"nic0-1.rec is empty"};
   EXPECT_THAT(Explain(LedgerReading(unreadable)),
@@ -111,7 +111,7 @@ class FaultTestbedTest : public ::testing::Test {
   }
 
   char StateOf(const std::string& process) const {
-    const auto facts = cli::LookAtLiving(lab_->ProcessOf(process).identity);
+    const auto facts = testbed::LookAtLiving(lab_->ProcessOf(process).identity);
     return facts ? facts->state : 'X';
   }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/text.h"
 #include "devices/fpga/frame_kernel.h"
 #include "devices/fpga/frame_source.h"
 #include "devices/fpga/frame_stream.h"

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "integration_tests/simulation/simulation.h"
-#include "tools/ledger/checker.h"
+#include "tools/testbed/ledger/checker.h"
 
 namespace carillon::simulation {
 namespace {

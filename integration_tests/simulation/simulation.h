@@ -13,7 +13,7 @@
 
 #include "integration_tests/simulation/simulated_device.h"
 #include "integration_tests/simulation/simulated_gpud.h"
-#include "tools/ledger/checker.h"
+#include "tools/testbed/ledger/checker.h"
 
 namespace carillon::simulation {
 

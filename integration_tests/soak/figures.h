@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "tools/ledger/story.h"
+#include "tools/testbed/ledger/story.h"
 
 namespace carillon::soak {
 

@@ -8,7 +8,7 @@
 #include "base/unique_fd.h"
 #include "integration_tests/soak/death_watch.h"
 #include "integration_tests/soak/holdings.h"
-#include "tools/ledger/test_story.h"
+#include "tools/testbed/ledger/test_story.h"
 
 namespace carillon::soak {
 namespace {

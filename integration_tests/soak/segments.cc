@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "fmt/format.h"
-#include "tools/ledger/story.h"
+#include "tools/testbed/ledger/story.h"
 
 namespace carillon::soak {
 namespace {

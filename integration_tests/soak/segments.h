@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "shm/flight_recorder.h"
-#include "tools/ledger/checker.h"
+#include "tools/testbed/ledger/checker.h"
 
 namespace carillon::soak {
 

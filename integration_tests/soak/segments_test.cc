@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "tools/ledger/test_story.h"
+#include "tools/testbed/ledger/test_story.h"
 
 namespace carillon::soak {
 namespace {

@@ -11,14 +11,14 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/process_cpu.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/soak/death_watch.h"
-#include "tools/bench/process_cpu.h"
 #include "tools/bench/quiet.h"
-#include "tools/cli/testbed/marks.h"
-#include "tools/cli/testbed/process_identity.h"
-#include "tools/cli/testbed/state.h"
+#include "tools/testbed/supervisor/marks.h"
+#include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/supervisor/state.h"
 
 namespace carillon::soak {
 namespace {
@@ -133,7 +133,7 @@ class Run {
 
  private:
   struct Look {
-    cli::TestbedState state;
+    testbed::TestbedState state;
     v1::GetStatusResponse status;
     v1::ListDevicesResponse devices;
     v1::ListRingsResponse rings;
@@ -204,16 +204,16 @@ class Run {
 };
 
 pid_t Run::PidOf(const std::string& name) {
-  auto state = cli::ReadState(lab_->paths().state_file());
+  auto state = testbed::ReadState(lab_->paths().state_file());
   if (!state.ok()) return 0;
-  const cli::ProcessRecord* const process = state->Find(name);
+  const testbed::ProcessRecord* const process = state->Find(name);
   return process == nullptr ? 0 : process->identity.pid;
 }
 
 uint64_t Run::CpuOfAll() {
   uint64_t sum = 0;
   for (const char* name : kProcesses) {
-    sum += bench::ProcessCpuNs(PidOf(name)).value_or(0);
+    sum += ProcessCpuNs(PidOf(name)).value_or(0);
   }
   return sum;
 }
@@ -226,7 +226,7 @@ Trend& Run::TrendOf(const std::string& what) {
 }
 
 std::optional<Run::Look> Run::TakeLook(std::string* why) {
-  auto state = cli::ReadState(lab_->paths().state_file());
+  auto state = testbed::ReadState(lab_->paths().state_file());
   if (!state.ok()) {
     *why = std::string(state.status().message());
     return std::nullopt;
@@ -255,13 +255,13 @@ std::optional<Run::Look> Run::TakeLook(std::string* why) {
 }
 
 std::string Run::MissingIn(const Look& look) {
-  cli::TestbedState state = look.state;
+  testbed::TestbedState state = look.state;
   for (const char* name : kProcesses) {
-    const cli::ProcessRecord* const process = state.Find(name);
+    const testbed::ProcessRecord* const process = state.Find(name);
     if (process == nullptr) return fmt::format("{} is not there", name);
-    if (process->state != cli::ProcessState::kReady) {
+    if (process->state != testbed::ProcessState::kReady) {
       return fmt::format("{} is {}, restarted {} times{}", name,
-                         cli::ToText(process->state), process->restarts,
+                         testbed::ToText(process->state), process->restarts,
                          process->given_up ? ", given up" : "");
     }
     const auto pid = static_cast<uint32_t>(process->identity.pid);
@@ -358,7 +358,7 @@ std::optional<Belongings> Run::TakeBelongings(std::string* why) {
       .ekt = look->status.ekt_used(),
       .memory = look->status.memory_used(),
       .regions = HoldingsOf(static_cast<pid_t>(look->status.pid())).regions,
-      .processes = cli::MarkedProcesses(lab_->paths()).size(),
+      .processes = testbed::MarkedProcesses(lab_->paths()).size(),
       .files = FilesOf(lab_->paths()),
       .shared_memory = SharedMemoryFiles()};
 }
@@ -420,7 +420,7 @@ void Run::AddToTrends() {
     if (name == kGpud) number("regions", held.regions);
   };
   for (const char* name : kProcesses) add(name, PidOf(name));
-  auto state = cli::ReadState(lab_->paths().state_file());
+  auto state = testbed::ReadState(lab_->paths().state_file());
   if (state.ok()) add("supervisor", state->supervisor.pid);
   std::string why;
   if (const auto now = TakeBelongings(&why)) {
@@ -680,7 +680,7 @@ bool Run::Round(uint32_t number, TargetResult* result) {
 // Devices end in order, gpud has nothing left, and nothing is left of it all.
 void Run::End() {
   for (const char* name : kNics) {
-    const bench::LoadResult load = lab_->StopLoad(name);
+    const testbed::LoadResult load = lab_->StopLoad(name);
     result_->replies += load.replies;
     result_->bad_replies += load.bad;
     if (load.bad != 0) {
@@ -697,9 +697,9 @@ void Run::End() {
       [&] {
         const auto look = TakeLook(&rest);
         if (!look) return false;
-        cli::TestbedState state = look->state;
+        testbed::TestbedState state = look->state;
         for (const char* name : kDevices) {
-          const cli::ProcessRecord* const process = state.Find(name);
+          const testbed::ProcessRecord* const process = state.Find(name);
           if (process == nullptr || !process->exit) {
             rest = fmt::format("{} goes on", name);
             return false;

@@ -1,6 +1,7 @@
 // Figs. 5.13 and 5.15 of the thesis: interrupts beside backgrounds, and how
 // long their routine takes.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 

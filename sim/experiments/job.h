@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/json.h"
 #include "nlohmann/json.hpp"
 #include "sim/experiments/background.h"
 #include "sim/timing/config.h"
@@ -19,7 +20,6 @@
 
 namespace carillon::sim::figures {
 
-using Json = nlohmann::ordered_json;
 // Keys of a configuration and what they are instead: {"edge.path", "warp"}.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 

@@ -2,6 +2,7 @@
 // reservation.
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 

@@ -1,4 +1,5 @@
 // Figs. 5.9 and 5.10 of the thesis: what backgrounds leave free.
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "fmt/format.h"

@@ -1,5 +1,6 @@
 // Figs. 5.17 and 5.18 of the thesis: persistent blocks that wait at a
 // wait-release barrier, beside those that poll.
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // Fig. 11: how long a victim's pipeline takes to be empty.
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 

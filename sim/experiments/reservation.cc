@@ -1,6 +1,7 @@
 // Figs. 5.14 and 5.16 of the thesis: CONV1 without a part of the GPU, alone and
 // beside memcached.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 

@@ -1,5 +1,6 @@
 // Figs. 12 and 1: how long an event waits for its first warp.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace carillon::sim::timing {
 namespace {
 
@@ -62,8 +64,6 @@ void ForEach(C& c, F f) {
   f("free_context_cycles", c.free_context_cycles);
   f("register_cycles", c.register_cycles);
 }
-
-using Json = nlohmann::ordered_json;
 
 Json Of(const SmCounters& counters) {
   Json json;

@@ -1,18 +1,19 @@
 #include "sim/timing/timeline.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
 namespace carillon::sim::timing {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using What = Observation::What;
 
 constexpr uint32_t kEvents = 0;  // the process of events

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tools/bench/roles.h"
@@ -63,8 +64,8 @@ int Report(const BenchRun& run, const BenchResult& result,
   if (!out.empty()) {
     std::vector<std::string> written;
     const absl::Status status =
-        WriteDocument(out, document["bench"].get<std::string>(), document,
-                      program.plotter, &written);
+        plots::WriteDocument(out, document["bench"].get<std::string>(),
+                             document, program.plotter, &written);
     for (const std::string& path : written) {
       fmt::print(stderr, "wrote {}\n", path);
     }
@@ -112,7 +113,7 @@ int BenchMain(int argc, char** argv, const BenchProgram& program) {
   if (const auto played = PlayRole(argc, argv)) return *played;
   BenchRun bench;
   SessionOptions& session = bench.session;
-  session.gpud = Runfile("gpu_daemon/gpud");
+  session.gpud = plots::Runfile("gpu_daemon/gpud");
   bool json = false;
   std::string out;
   int64_t patience_s = program.patience.count();

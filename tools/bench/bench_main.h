@@ -47,7 +47,7 @@ struct BenchProgram {
   RunBench run;
   std::function<void(CLI::App&)> add_options;
   std::chrono::seconds patience{20};  // of --patience
-  std::string_view plotter = "tools/report/plot_bench.py";
+  std::string_view plotter = "tools/plots/plot_bench.py";
 };
 
 // The main() of a bench binary: a role (roles.h), or options, run(), tables or

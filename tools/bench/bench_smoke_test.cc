@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,7 @@
 namespace carillon::bench {
 namespace {
 
-using cli::Json;
+using Json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 

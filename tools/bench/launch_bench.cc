@@ -48,5 +48,5 @@ int main(int argc, char** argv) {
        // A quiet moment is not waited for: the order of the rounds lets a
        // disturbance hit all paths alike.
        .patience = std::chrono::seconds(0),
-       .plotter = "tools/report/plot_launch.py"});
+       .plotter = "tools/plots/plot_launch.py"});
 }

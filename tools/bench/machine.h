@@ -6,12 +6,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <vector>
 
-namespace carillon::bench {
+#include "base/json.h"
 
-using Json = nlohmann::ordered_json;
+namespace carillon::bench {
 
 // CPU model, usable CPUs, kernel, distribution, memory, virtualised or not. No
 // name by which the machine could be found.

@@ -19,9 +19,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/json.h"
+#include "base/process_cpu.h"
 #include "shm/histogram.h"
-#include "tools/bench/memc_client.h"
-#include "tools/bench/process_cpu.h"
+#include "tools/testbed/load/memc_client.h"
 
 namespace carillon::bench {
 namespace {
@@ -37,8 +38,8 @@ struct Interval {
 struct Target {
   std::string address;
   std::vector<pid_t> pids;
-  std::unique_ptr<MemcClient> client;
-  LoadResult total;
+  std::unique_ptr<testbed::MemcClient> client;
+  testbed::LoadResult total;
   uint64_t server_cpu_ns = 0;
   uint64_t client_cpu_ns = 0;
   bool cpu_known = true;
@@ -61,11 +62,12 @@ absl::StatusOr<std::pair<std::string, uint16_t>> SplitAddress(
   return std::make_pair(address.substr(0, colon), static_cast<uint16_t>(port));
 }
 
-absl::Status Open(Target* target, const Workload& workload, int tcp_port,
-                  bool warm) {
+absl::Status Open(Target* target, const testbed::Workload& workload,
+                  int tcp_port, bool warm) {
   const auto split = SplitAddress(target->address);
   if (!split.ok()) return split.status();
-  auto client = MemcClient::Connect(split->first, split->second, workload);
+  auto client =
+      testbed::MemcClient::Connect(split->first, split->second, workload);
   if (!client.ok()) return client.status();
   target->client = std::move(*client);
   if (!warm) return absl::OkStatus();
@@ -76,9 +78,9 @@ absl::Status Open(Target* target, const Workload& workload, int tcp_port,
 
 void Measure(Target* target, std::chrono::nanoseconds duration) {
   // Not counted: until both sides have found their pace again.
-  LoadResult settling;
+  testbed::LoadResult settling;
   target->client->Run(duration / 10, &settling);
-  LoadResult result;
+  testbed::LoadResult result;
   const auto server_before = ProcessCpuNs(target->pids);
   const uint64_t own_before = OwnCpuNs();
   const uint64_t machine_before = MachineBusyNs();
@@ -117,14 +119,14 @@ double Median(std::vector<double> values) {
                                 : (values[half - 1] + values[half]) / 2;
 }
 
-nlohmann::ordered_json Spread(const std::vector<double>& values) {
+Json Spread(const std::vector<double>& values) {
   return {{"median", Median(values)},
           {"least", *std::min_element(values.begin(), values.end())},
           {"most", *std::max_element(values.begin(), values.end())}};
 }
 
-nlohmann::ordered_json Report(const Target& target) {
-  const LoadResult& total = target.total;
+Json Report(const Target& target) {
+  const testbed::LoadResult& total = target.total;
   const auto microseconds = [&](double fraction) {
     return static_cast<double>(total.latency.Percentile(fraction)) / 1000;
   };
@@ -138,7 +140,7 @@ nlohmann::ordered_json Report(const Target& target) {
                               : static_cast<double>(ns) / 1000 /
                                     static_cast<double>(total.replies);
   };
-  nlohmann::ordered_json report = {
+  Json report = {
       {"target", target.address},
       {"requests_per_s", Spread(rates)},
       {"latency_us",
@@ -163,7 +165,7 @@ nlohmann::ordered_json Report(const Target& target) {
 }
 
 // Ratio A : B of each pair of neighbouring intervals.
-nlohmann::ordered_json Compare(const Target& a, const Target& b) {
+Json Compare(const Target& a, const Target& b) {
   std::vector<double> rate, p99, cpu;
   for (size_t i = 0; i < a.intervals.size(); ++i) {
     const Interval& x = a.intervals[i];
@@ -173,7 +175,7 @@ nlohmann::ordered_json Compare(const Target& a, const Target& b) {
     if (y.p99_us > 0) p99.push_back(x.p99_us / y.p99_us);
     if (x.cpu_us >= 0 && y.cpu_us > 0) cpu.push_back(x.cpu_us / y.cpu_us);
   }
-  nlohmann::ordered_json ratios = nlohmann::ordered_json::object();
+  Json ratios = Json::object();
   if (!rate.empty()) ratios["requests_per_s"] = Spread(rate);
   if (!p99.empty()) ratios["p99_latency"] = Spread(p99);
   if (!cpu.empty()) ratios["server_cpu_per_request"] = Spread(cpu);
@@ -181,7 +183,7 @@ nlohmann::ordered_json Compare(const Target& a, const Target& b) {
 }
 
 int Main(int argc, char** argv) {
-  Workload workload;
+  testbed::Workload workload;
   Target a, b;
   double seconds = 1;
   int rounds = 3, cpu = -1, tcp_warm = 0, vs_tcp_warm = 0;
@@ -234,7 +236,7 @@ int Main(int argc, char** argv) {
   absl::Status opened =
       Open(&a, workload, tcp_warm, !no_warm && !workload.echo);
   if (opened.ok() && !b.address.empty()) {
-    Workload second = workload;
+    testbed::Workload second = workload;
     second.echo = vs_echo;
     opened = Open(&b, second, vs_tcp_warm, !no_warm && !vs_echo);
   }
@@ -255,13 +257,13 @@ int Main(int argc, char** argv) {
     }
   }
 
-  nlohmann::ordered_json report = {{"window", workload.window},
-                                   {"get_share", workload.get_share},
-                                   {"zipf", workload.zipf},
-                                   {"keys", workload.keys},
-                                   {"key_bytes", workload.key_bytes},
-                                   {"value_bytes", workload.value_bytes},
-                                   {"a", Report(a)}};
+  Json report = {{"window", workload.window},
+                 {"get_share", workload.get_share},
+                 {"zipf", workload.zipf},
+                 {"keys", workload.keys},
+                 {"key_bytes", workload.key_bytes},
+                 {"value_bytes", workload.value_bytes},
+                 {"a", Report(a)}};
   if (b.client != nullptr) {
     report["b"] = Report(b);
     report["a_to_b"] = Compare(a, b);

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,10 +19,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/subprocess.h"
 #include "base/testbed_paths.h"
 #include "base/unique_fd.h"
 #include "tools/bench/bench_main.h"
-#include "tools/bench/child.h"
 #include "tools/bench/quiet.h"
 #include "tools/bench/scratch_directory.h"
 #include "tools/cli/ui/table.h"
@@ -161,8 +162,8 @@ absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
   }
   const std::string number = std::to_string(*port);
   started =
-      servers.Start({.argv = {Runfile("devices/nic/nic"), "--dir", testbed,
-                              "--name", "nic0", "--udp-port", number,
+      servers.Start({.argv = {plots::Runfile("devices/nic/nic"), "--dir",
+                              testbed, "--name", "nic0", "--udp-port", number,
                               "--tcp-port", number, "--log-level", "warn"},
                      .log_path = scratch.path() + "/nic"});
   if (started.ok()) started = WaitForTcp(*port, "the NIC");
@@ -177,7 +178,7 @@ absl::StatusOr<Servers> StartEcho(const ScratchDirectory& scratch,
   Servers servers(run);
   servers.port = *port;
   const auto started = servers.Start(
-      {.argv = {Runfile("tools/bench/udp_echo"), std::to_string(*port)},
+      {.argv = {plots::Runfile("tools/bench/udp_echo"), std::to_string(*port)},
        .log_path = scratch.path() + "/echo"});
   if (!started.ok()) return started;
   return servers;
@@ -188,7 +189,7 @@ absl::StatusOr<Json> Compare(const Servers& a, bool echo,
                              const Servers& memcached, int window,
                              const BenchRun& run) {
   std::vector<std::string> argv = {
-      Runfile("tools/bench/memc_load"),
+      plots::Runfile("tools/bench/memc_load"),
       fmt::format("127.0.0.1:{}", a.port),
       "--pids=" + a.Pids(),
       fmt::format("--vs=127.0.0.1:{}", memcached.port),
@@ -332,7 +333,7 @@ std::string AbsoluteTable(const Runs& runs) {
 absl::StatusOr<BenchResult> Run(const BenchRun& run) {
   for (const char* program :
        {"devices/nic/nic", "tools/bench/memc_load", "tools/bench/udp_echo"}) {
-    if (Runfile(program).empty()) {
+    if (plots::Runfile(program).empty()) {
       return absl::FailedPreconditionError(fmt::format(
           "{} is not built: bazel build //tools/bench:memcached_bench",
           program));

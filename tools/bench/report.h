@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/bench/document.h"
 #include "tools/bench/session.h"
 #include "tools/bench/stats.h"
+#include "tools/plots/document.h"
 
 namespace carillon::bench {
 

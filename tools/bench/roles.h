@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/bench/child.h"
+#include "base/subprocess.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/transports/transport.h"
 

@@ -6,14 +6,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/subprocess.h"
 #include "fmt/format.h"
-#include "tools/bench/child.h"
 #include "tools/bench/quiet.h"
 #include "tools/bench/scratch_directory.h"
 #include "tools/bench/transports/transport.h"

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tools/bench/report.h"
@@ -31,7 +32,7 @@ Contender Make(std::string_view transport, std::string_view name = "") {
 }
 
 SessionOptions Options(size_t rounds = 1) {
-  return {.rounds = rounds, .gpud = Runfile("gpu_daemon/gpud")};
+  return {.rounds = rounds, .gpud = plots::Runfile("gpu_daemon/gpud")};
 }
 
 void Ignore(const Contender&, const Measurement&) {}
@@ -216,8 +217,8 @@ TEST(Report, WritesTheDocumentAndItsPlot) {
       std::string(getenv("TEST_TMPDIR")) + "/written/here";
   const Json document = MakeDocument("sample", Options(), {SamplePart()}, {});
   std::vector<std::string> written;
-  const auto status = WriteDocument(directory, "sample", document,
-                                    "tools/report/plot_bench.py", &written);
+  const auto status = plots::WriteDocument(
+      directory, "sample", document, "tools/plots/plot_bench.py", &written);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(written, (std::vector<std::string>{directory + "/sample.json",
                                                directory + "/sample.png"}));
@@ -232,8 +233,8 @@ TEST(Report, WritesTheDocumentAndItsPlot) {
 TEST(Report, SaysWhenItCannotWrite) {
   std::vector<std::string> written;
   const auto status =
-      WriteDocument("/proc/nowhere", "s", MakeDocument("s", {}, {}, {}),
-                    "tools/report/plot_bench.py", &written);
+      plots::WriteDocument("/proc/nowhere", "s", MakeDocument("s", {}, {}, {}),
+                           "tools/plots/plot_bench.py", &written);
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_NE(status.message().find("/proc/nowhere/s.json"),
             absl::string_view::npos);

@@ -4,14 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/status/status.h"
+#include "base/status.h"
+#include "base/text.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/command.h"
-#include "tools/cli/commands/failures.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/cli/ui/text.h"
+#include "tools/cli/ui/failures.h"
 
 namespace carillon::cli {
 namespace {

@@ -5,14 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "tools/cli/command.h"
-#include "tools/cli/commands/run_testbed.h"
 #include "tools/cli/run_line.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/cli/up_options.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -23,7 +24,7 @@ using ::testing::StartsWith;
 
 class AppTest : public ::testing::Test {
  protected:
-  TestFolder folder_;
+  testbed::TestFolder folder_;
 };
 
 TEST_F(AppTest, BareCommandShowsExamplesAndEveryCommand) {
@@ -185,7 +186,7 @@ TEST_F(AppTest, EndingAndCleaningNothingIsNoError) {
 
 // What a dead testbed leaves; with a file of the user's, not all can go.
 void MakeDead(const std::string& name, bool with_foreign_file) {
-  const TestbedPaths paths = PathsOf(name);
+  const TestbedPaths paths = testbed::PathsOf(name);
   std::filesystem::create_directory(paths.directory());
   std::ofstream(paths.lock_file()) << "carillon testbed\n999999999 1\n";
   if (with_foreign_file) std::ofstream(paths.directory() + "/notes") << "x";
@@ -193,7 +194,8 @@ void MakeDead(const std::string& name, bool with_foreign_file) {
 
 TEST_F(AppTest, EndingAndCleaningTellWhatFailedAndWhatDidNot) {
   const auto complaint = [](const char* name) {
-    return "left " + PathsOf(name).directory() + " there: it holds 'notes'";
+    return "left " + testbed::PathsOf(name).directory() +
+           " there: it holds 'notes'";
   };
   for (const auto& [line, list] :
        {std::pair(std::vector<std::string>{"down", "--all"}, "ended"),
@@ -224,7 +226,7 @@ TEST_F(AppTest, EndingAndCleaningTellWhatFailedAndWhatDidNot) {
 
 TEST_F(AppTest, WhatTheUserPutThereIsNamedUntilItIsGone) {
   MakeDead("a", /*with_foreign_file=*/true);
-  const std::string directory = PathsOf("a").directory();
+  const std::string directory = testbed::PathsOf("a").directory();
   for (const auto& line :
        {std::vector<std::string>{"down", "--name", "a", "-o", "json"},
         std::vector<std::string>{"cleanup", "-o", "json"}}) {

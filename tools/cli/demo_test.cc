@@ -4,13 +4,14 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/marks.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/marks.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -20,15 +21,15 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::vector<ProcessIdentity> Marked(const std::string& testbed) {
-  return MarkedProcesses(PathsOf(testbed));
+std::vector<testbed::ProcessIdentity> Marked(const std::string& testbed) {
+  return testbed::MarkedProcesses(testbed::PathsOf(testbed));
 }
 
 // One that runs until something ends it.
 class EndlessDemo : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(Eventually([&] {
+    ASSERT_TRUE(testbed::Eventually([&] {
       return demo_.err().find("requests/s") != std::string::npos;
     })) << demo_.err();
     // gpud, three devices and the client.
@@ -46,12 +47,12 @@ class EndlessDemo : public ::testing::Test {
     EXPECT_THAT(Marked("endless"), IsEmpty());
   }
 
-  TestFolder folder_;
+  testbed::TestFolder folder_;
   CliRun demo_{{"demo", "--seconds", "600", "--name", "endless"}};
 };
 
 TEST(Demo, ServesRealClientsAndLeavesNothing) {
-  TestFolder folder;
+  testbed::TestFolder folder;
   const CliResult demo =
       RunCli({"demo", "--seconds", "2", "--name", "short", "-o", "json"});
   ASSERT_EQ(demo.code, 0) << demo.err;
@@ -75,7 +76,7 @@ TEST(Demo, ServesRealClientsAndLeavesNothing) {
 }
 
 TEST(Demo, ServesRealClientsOnASimulatedGpu) {
-  TestFolder folder;
+  testbed::TestFolder folder;
   const CliResult demo = RunCli({"demo", "--seconds", "2", "--backend", "sim",
                                  "--name", "simulated", "-o", "json"});
   ASSERT_EQ(demo.code, 0) << demo.err;

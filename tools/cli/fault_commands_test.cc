@@ -5,13 +5,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "shm/faults/board.h"
 #include "tools/cli/command.h"
 #include "tools/cli/run_line.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/test_util.h"
-#include "tools/fault/fields.h"
+#include "tools/testbed/fault_plans/fields.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -28,7 +29,7 @@ using ::testing::Not;
 class FaultCommands : public ::testing::Test {
  protected:
   FaultCommands() {
-    const TestbedPaths paths = PathsOf("lab");
+    const TestbedPaths paths = testbed::PathsOf("lab");
     std::filesystem::create_directory(paths.directory());
     std::filesystem::permissions(paths.directory(),
                                  std::filesystem::perms::owner_all);
@@ -43,7 +44,7 @@ class FaultCommands : public ::testing::Test {
   }
   std::vector<faults::Injected> There() const { return board_->List(); }
 
-  TestFolder folder_;
+  testbed::TestFolder folder_;
   std::unique_ptr<Board> board_;
   std::unique_ptr<Member> member_;
 };
@@ -193,7 +194,7 @@ TEST_F(FaultCommands, ClearTakesFaultsOffByNameOrAll) {
 }
 
 TEST_F(FaultCommands, SaysHowToHaveABoard) {
-  std::filesystem::remove(PathsOf("lab").fault_board());
+  std::filesystem::remove(testbed::PathsOf("lab").fault_board());
   const Outcome outcome = RunFault({"list"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("there is no board of faults in"),

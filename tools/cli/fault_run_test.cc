@@ -6,10 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -57,8 +58,8 @@ class FaultRun : public ::testing::Test {
   }
 
   // The second keeps the test's files out of the runtime directory.
-  TestFolder files_;
-  TestFolder folder_;
+  testbed::TestFolder files_;
+  testbed::TestFolder folder_;
 };
 
 class Examples : public FaultRun,
@@ -130,12 +131,13 @@ TEST_F(FaultRun, KeepsWhatDoesNotHold) {
   EXPECT_EQ(Expectation(run, "fpga0")["ok"], false);
   EXPECT_EQ(Expectation(run, "restarts of fpga0")["found"], "0");
   EXPECT_EQ(Expectation(run, "lost")["ok"], true);
-  EXPECT_THAT(FileText(junit), AllOf(HasSubstr("failures=\"2\""),
-                                     HasSubstr("name=\"restarts of fpga0\"")));
+  EXPECT_THAT(testbed::FileText(junit),
+              AllOf(HasSubstr("failures=\"2\""),
+                    HasSubstr("name=\"restarts of fpga0\"")));
 
   const std::string kept = run["kept"];
   EXPECT_THAT(kept, HasSubstr(folder_.path() + "/failed-plans/p-"));
-  EXPECT_THAT(FileText(kept + "/logs/gpud.log"), HasSubstr("fpga0"));
+  EXPECT_THAT(testbed::FileText(kept + "/logs/gpud.log"), HasSubstr("fpga0"));
   EXPECT_TRUE(fs::exists(kept + "/state.json"));
   EXPECT_EQ(RunCli({"validate", kept + "/plan.yaml"}).code, 0);
   const CliResult story =
@@ -177,7 +179,7 @@ TEST_F(FaultRun, CtrlCTakesEverythingDown) {
       "faults:\n  - {name: never, target: {process: fpga0}, when: {point: "
       "device.ring, nth: 1000000000}, do: kill}\nrun: {within: 10min}\n");
   CliRun run({"fault", "run", plan});
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     return run.err().find("fault never: kill fpga0") != std::string::npos;
   })) << run.err();
   kill(run.pid(), SIGINT);
@@ -212,7 +214,7 @@ TEST_F(FaultRun, ShrinksToTheFaultThatDoesIt) {
   const CliResult result =
       RunCli({"fault", "run", plan, "--shrink", smallest, "--tries", "1"});
   EXPECT_EQ(result.code, 6) << result.err;
-  const std::string text = FileText(smallest);
+  const std::string text = testbed::FileText(smallest);
   EXPECT_THAT(text,
               AllOf(HasSubstr("name: dies"), Not(HasSubstr("name: slow")),
                     Not(HasSubstr("name: late")), Not(HasSubstr("nth:"))));

@@ -12,13 +12,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/marks.h"
-#include "tools/cli/testbed/test_util.h"
-#include "tools/cli/topology/keys.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/marks.h"
+#include "tools/testbed/supervisor/test_util.h"
+#include "tools/testbed/topology/keys.h"
 
 namespace carillon::cli {
 namespace {
@@ -54,8 +55,8 @@ class CliIntegration : public ::testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  static std::vector<ProcessIdentity> Marked(const std::string& name) {
-    return MarkedProcesses(PathsOf(name));
+  static std::vector<testbed::ProcessIdentity> Marked(const std::string& name) {
+    return testbed::MarkedProcesses(testbed::PathsOf(name));
   }
   static Json Processes(const std::string& name) {
     const Json json = RunCli({"ps", "--name", name, "-o", "json"}).json();
@@ -76,8 +77,8 @@ class CliIntegration : public ::testing::Test {
   }
 
   // The second keeps the tests' files out of the runtime directory.
-  TestFolder files_;
-  TestFolder folder_;
+  testbed::TestFolder files_;
+  testbed::TestFolder folder_;
   std::string file_;
 };
 
@@ -145,7 +146,7 @@ TEST_F(CliIntegration, EveryCommandAnswersInJson) {
 TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
   Up();
   // Frames have gone through: the ledger has moved.
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     const Json status = RunCli({"status", "-o", "json"}).json();
     return status["events"]["done"] > 3;
   }));
@@ -222,7 +223,7 @@ TEST_F(CliIntegration, ASecondOfTheSameNameIsRefusedAndHarmsNobody) {
 
 TEST_F(CliIntegration, InTheForegroundCtrlCEndsItInOrder) {
   CliRun up({"up", "-f", file_});
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     return up.err().find("end it with Ctrl-C") != std::string::npos;
   })) << up.err();
   kill(up.pid(), SIGINT);
@@ -236,7 +237,7 @@ TEST_F(CliIntegration, InTheForegroundCtrlCEndsItInOrder) {
 TEST_F(CliIntegration, ADeviceThatDiesIsReportedAndTheRestGoesOn) {
   Up();
   kill(PidOf("lab", "host0"), SIGKILL);
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     return RunCli({"status"}).out.find("host0 (SIGKILL)") != std::string::npos;
   }));
   for (const Json& process : Processes("lab")) {
@@ -250,7 +251,8 @@ TEST_F(CliIntegration, ADeviceThatDiesIsReportedAndTheRestGoesOn) {
 TEST_F(CliIntegration, AGpudThatDiesLeavesCommandsThatSaySo) {
   Up();
   kill(PidOf("lab", "gpud"), SIGKILL);
-  ASSERT_TRUE(Eventually([&] { return RunCli({"status"}).code == 4; }));
+  ASSERT_TRUE(
+      testbed::Eventually([&] { return RunCli({"status"}).code == 4; }));
   const CliResult status = RunCli({"status", "-o", "json"});
   EXPECT_EQ(status.code, 4);
   EXPECT_EQ(status.json()["error"]["code"], "unavailable");
@@ -261,10 +263,10 @@ TEST_F(CliIntegration, AGpudThatDiesLeavesCommandsThatSaySo) {
 
 TEST_F(CliIntegration, NothingOutlivesAKilledSupervisor) {
   Up();
-  const auto supervisor = SupervisorOf(PathsOf("lab"));
+  const auto supervisor = testbed::SupervisorOf(testbed::PathsOf("lab"));
   ASSERT_TRUE(supervisor);
   kill(supervisor->pid, SIGKILL);
-  EXPECT_TRUE(Eventually([&] { return Marked("lab").empty(); }));
+  EXPECT_TRUE(testbed::Eventually([&] { return Marked("lab").empty(); }));
   EXPECT_THAT(RunCli({"ps"}).out, HasSubstr("lab (dead)"));
   const CliResult dry = RunCli({"cleanup", "--dry-run"});
   EXPECT_THAT(dry.err, HasSubstr("would remove 'lab'"));
@@ -275,29 +277,31 @@ TEST_F(CliIntegration, NothingOutlivesAKilledSupervisor) {
 
 TEST_F(CliIntegration, ATestbedComesUpOverTheRemainsOfADeadOne) {
   Up();
-  kill(SupervisorOf(PathsOf("lab"))->pid, SIGKILL);
-  EXPECT_TRUE(Eventually([&] { return Marked("lab").empty(); }));
+  kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGKILL);
+  EXPECT_TRUE(testbed::Eventually([&] { return Marked("lab").empty(); }));
   Up();
   EXPECT_EQ(RunCli({"status"}).code, 0);
 }
 
 TEST_F(CliIntegration, EveryKeyIsAFlagOfItsProgram) {
-  const auto check = [&](std::string_view program, std::span<const Key> keys) {
+  const auto check = [&](std::string_view program,
+                         std::span<const testbed::Key> keys) {
     const std::string path(program);
     const std::string log = files_.path() + "/help.log";
     std::remove(log.c_str());
-    auto child =
-        ChildProcess::Spawn({.argv = {path, "--help"}, .log_path = log});
+    auto child = testbed::ChildProcess::Spawn(
+        {.argv = {path, "--help"}, .log_path = log});
     ASSERT_TRUE(child.ok()) << child.status();
-    EXPECT_TRUE(WaitForExit(*child).ok());
-    for (const Key& key : keys) {
-      EXPECT_THAT(FileText(log), HasSubstr(fmt::format("{} ", key.flag)))
+    EXPECT_TRUE(testbed::WaitForExit(*child).ok());
+    for (const testbed::Key& key : keys) {
+      EXPECT_THAT(testbed::FileText(log),
+                  HasSubstr(fmt::format("{} ", key.flag)))
           << program;
     }
   };
-  check("gpu_daemon/gpud", GpuKeys());
-  check("gpu_daemon/gpud", GpuModelKeys());
-  for (const DeviceKind& kind : DeviceKinds()) {
+  check("gpu_daemon/gpud", testbed::GpuKeys());
+  check("gpu_daemon/gpud", testbed::GpuModelKeys());
+  for (const testbed::DeviceKind& kind : testbed::DeviceKinds()) {
     if (!kind.program.empty()) check(kind.program, kind.keys);
   }
 }
@@ -341,8 +345,9 @@ TEST_F(CliIntegration, AnOwnDeviceIsStartedByItsCommand) {
                 "command: [sh, -c, 'echo $CARILLON_TESTBED_DIR "
                 "$CARILLON_DEVICE_NAME; exec sleep 1000']}\n");
   Up();
-  ASSERT_TRUE(Eventually([&] {
-    return RunCli({"logs", "own"}).out == PathsOf("lab").directory() + " own\n";
+  ASSERT_TRUE(testbed::Eventually([&] {
+    return RunCli({"logs", "own"}).out ==
+           testbed::PathsOf("lab").directory() + " own\n";
   }));
   EXPECT_EQ(RunCli({"down"}).code, 0);
 }
@@ -359,18 +364,19 @@ TEST_F(CliIntegration, AnOwnDevicesDaemonEndsWithItsTestbed) {
     });
   };
   Up();
-  ASSERT_TRUE(Eventually(daemon_is_up));
+  ASSERT_TRUE(testbed::Eventually(daemon_is_up));
   EXPECT_EQ(RunCli({"down"}).code, 0);
   EXPECT_THAT(Marked("lab"), IsEmpty());
 
   // A dead supervisor's daemon goes when the testbed comes up again.
   Up();
-  ASSERT_TRUE(Eventually(daemon_is_up));
-  const std::vector<ProcessIdentity> before = Marked("lab");
-  kill(SupervisorOf(PathsOf("lab"))->pid, SIGKILL);
-  ASSERT_TRUE(Eventually([] { return Marked("lab").size() == 1; }));
+  ASSERT_TRUE(testbed::Eventually(daemon_is_up));
+  const std::vector<testbed::ProcessIdentity> before = Marked("lab");
+  kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGKILL);
+  ASSERT_TRUE(testbed::Eventually([] { return Marked("lab").size() == 1; }));
   Up();
-  for (const ProcessIdentity& process : before) EXPECT_FALSE(IsAlive(process));
+  for (const testbed::ProcessIdentity& process : before)
+    EXPECT_FALSE(testbed::IsAlive(process));
 }
 
 TEST_F(CliIntegration, ABadTopologyIsAUsageError) {
@@ -388,10 +394,10 @@ TEST_F(CliIntegration, WatchStreamsChanges) {
   Up();
   CliRun watch({"watch", "-o", "json"});
   // A change that the stream must carry, however late it starts.
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     RunCli({"policy", "priority"});
     const std::string text =
-        FileText(fmt::format("/proc/{}/fd/1", watch.pid()));
+        testbed::FileText(fmt::format("/proc/{}/fd/1", watch.pid()));
     return text.find("\"policy_changed\"") != std::string::npos;
   }));
   kill(watch.pid(), SIGINT);

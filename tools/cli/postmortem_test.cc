@@ -7,12 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "shm/flight_recorder.h"
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -41,7 +42,7 @@ class Postmortem : public ::testing::Test {
     const CliResult up = RunCli({"up", "-d", "-f", file});
     ASSERT_EQ(up.code, 0) << up.err;
   }
-  static Json Story() {
+  static Json testbed::Story() {
     return RunCli({"postmortem", "--name", "lab", "--last", "0", "-o", "json"})
         .json();
   }
@@ -62,25 +63,25 @@ class Postmortem : public ::testing::Test {
   }
 
   // The second keeps the test's files out of the runtime directory.
-  TestFolder files_;
-  TestFolder folder_;
+  testbed::TestFolder files_;
+  testbed::TestFolder folder_;
 };
 
 TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
   Up();
   Json story;
-  ASSERT_TRUE(Eventually([&] {
-    story = Story();
+  ASSERT_TRUE(testbed::Eventually([&] {
+    story = testbed::Story();
     auto ended = Ended(story);
     return ended["fpga0"] > 20 && ended["fpga1"] > 20 && ended["host0"] > 5;
   })) << story;
   EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
   EXPECT_EQ(kill(Process(story, "fpga1")["pid"].get<pid_t>(), SIGKILL), 0);
-  ASSERT_TRUE(Eventually(
-      [&] { return Process(Story(), "fpga1")["running"] == false; }));
+  ASSERT_TRUE(testbed::Eventually(
+      [&] { return Process(testbed::Story(), "fpga1")["running"] == false; }));
   const auto before = Ended(story)["fpga0"];
-  ASSERT_TRUE(Eventually([&] {
-    story = Story();
+  ASSERT_TRUE(testbed::Eventually([&] {
+    story = testbed::Story();
     return Ended(story)["fpga0"] > before + 20;
   }));
   EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
@@ -90,8 +91,8 @@ TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
 
   // gpud, too; then nobody is left, and the files are.
   EXPECT_EQ(kill(Process(story, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
-  ASSERT_TRUE(Eventually([&] {
-    story = Story();
+  ASSERT_TRUE(testbed::Eventually([&] {
+    story = testbed::Story();
     return Process(story, "gpud")["running"] == false &&
            Process(story, "fpga0")["running"] == false &&
            Process(story, "host0")["running"] == false;

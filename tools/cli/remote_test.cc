@@ -17,7 +17,7 @@
 #include "base/testing/test_ca.h"
 #include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -37,7 +37,7 @@ class RemoteTest : public testing::Test {
         tls.certificate, tls.key);
     up_ = std::make_unique<CliRun>(
         std::vector<std::string>{"up", "-f", topology});
-    ASSERT_TRUE(Eventually([&] {
+    ASSERT_TRUE(testbed::Eventually([&] {
       std::smatch match;
       const std::string said = up_->err();
       if (!std::regex_search(said, match,
@@ -63,7 +63,7 @@ class RemoteTest : public testing::Test {
     return RunCli(words);
   }
 
-  TestFolder folder_;
+  testbed::TestFolder folder_;
   TestCa ca_{folder_.path()};
   std::unique_ptr<CliRun> up_;
   std::string address_;
@@ -209,7 +209,7 @@ TEST_F(RemoteTest, TheEnvironmentNamesTheFiles) {
 }
 
 TEST(Gpud, AnEndWithASentenceWhenItsCertificateIsWrong) {
-  TestFolder folder;
+  testbed::TestFolder folder;
   const TestCa ca(folder.path());
   const TlsFiles tls = ca.IssueGpud();
   const std::string topology = folder.path() + "/lab.yaml";

@@ -14,14 +14,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/unique_fd.h"
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/marks.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/marks.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -61,8 +62,8 @@ class RestartTest : public ::testing::Test {
     EXPECT_TRUE(fs::is_empty(folder_.path())) << down.err;
   }
 
-  std::string Topology(const std::string& gpu = "",
-                       const std::string& nic = "") {
+  std::string testbed::Topology(const std::string& gpu = "",
+                                const std::string& nic = "") {
     const std::string path = files_.path() + "/lab.yaml";
     std::ofstream(path) << fmt::format(
         "name: lab\n"
@@ -78,8 +79,8 @@ class RestartTest : public ::testing::Test {
     ASSERT_EQ(up.code, 0) << up.err;
     ExpectService();
   }
-  static std::vector<ProcessIdentity> Marked() {
-    return MarkedProcesses(PathsOf("lab"));
+  static std::vector<testbed::ProcessIdentity> Marked() {
+    return testbed::MarkedProcesses(testbed::PathsOf("lab"));
   }
   static Json Process(const std::string& name) {
     const Json json = RunCli({"ps", "--name", "lab", "-o", "json"}).json();
@@ -102,12 +103,12 @@ class RestartTest : public ::testing::Test {
   static void ExpectService() { EXPECT_TRUE(Serves()) << Process("nic0"); }
 
   // The second keeps the tests' files out of the runtime directory.
-  TestFolder files_;
-  TestFolder folder_;
+  testbed::TestFolder files_;
+  testbed::TestFolder folder_;
 };
 
 TEST_F(RestartTest, ADeviceServesAgain) {
-  Up(Topology());
+  Up(testbed::Topology());
   const pid_t before = Process("nic0")["pid"];
   const pid_t gpud = Process("gpud")["pid"];
   const CliResult restart = RunCli({"restart", "nic0", "-o", "json"});
@@ -132,7 +133,7 @@ TEST_F(RestartTest, ADeviceServesAgain) {
 }
 
 TEST_F(RestartTest, GpudServesAgainAndItsDevicesWithIt) {
-  Up(Topology());
+  Up(testbed::Topology());
   for (const std::string how : {"--timeout=30", "--kill"}) {
     const pid_t before = Process("gpud")["pid"];
     const CliResult restart = RunCli({"restart", "nic0", "gpud", how});
@@ -145,7 +146,7 @@ TEST_F(RestartTest, GpudServesAgainAndItsDevicesWithIt) {
 
 TEST_F(RestartTest, SaysWhatItCannotRestart) {
   EXPECT_EQ(RunCli({"restart", "nic0"}).code, 3);
-  Up(Topology());
+  Up(testbed::Topology());
   const CliResult typo = RunCli({"restart", "nci0"});
   EXPECT_EQ(typo.code, 3);
   EXPECT_EQ(typo.err,
@@ -156,19 +157,19 @@ TEST_F(RestartTest, SaysWhatItCannotRestart) {
   EXPECT_THAT(other.err, HasSubstr("did you mean 'lab'?"));
   EXPECT_EQ(RunCli({"restart"}).code, 2);
 
-  kill(SupervisorOf(PathsOf("lab"))->pid, SIGKILL);
-  ASSERT_TRUE(Eventually([] { return Marked().empty(); }));
+  kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGKILL);
+  ASSERT_TRUE(testbed::Eventually([] { return Marked().empty(); }));
   const CliResult dead = RunCli({"restart", "nic0", "--name", "lab"});
   EXPECT_EQ(dead.code, 4);
   EXPECT_THAT(dead.err, HasSubstr("testbed 'lab' is not up"));
 }
 
 TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
-  Up(Topology());
+  Up(testbed::Topology());
   // A NIC that is stopped does not end by SIGTERM: the restart lasts.
   kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
   CliRun restart({"restart", "nic0"});
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("as asked") !=
            std::string::npos;
   }));
@@ -180,13 +181,13 @@ TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
 }
 
 TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
-  CliRun up({"up", "-f", Topology()});
-  ASSERT_TRUE(Eventually([&] {
+  CliRun up({"up", "-f", testbed::Topology()});
+  ASSERT_TRUE(testbed::Eventually([&] {
     return up.err().find("end it with Ctrl-C") != std::string::npos;
   })) << up.err();
   kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
   CliRun restart({"restart", "gpud", "nic0"});
-  ASSERT_TRUE(Eventually(
+  ASSERT_TRUE(testbed::Eventually(
       [&] { return up.err().find("as asked") != std::string::npos; }));
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) kill(up.pid(), signal);
   const CliResult result = up.Wait();
@@ -196,10 +197,10 @@ TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
 }
 
 TEST_F(RestartTest, ADeviceThatIsKilledComesBackByItsPolicy) {
-  Up(Topology("", ", restart: on_failure"));
+  Up(testbed::Topology("", ", restart: on_failure"));
   const pid_t before = Process("nic0")["pid"];
   kill(before, SIGKILL);
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     const Json process = Process("nic0");
     return process["state"] == "ready" && process["pid"] != before;
   }));
@@ -214,15 +215,15 @@ TEST_F(RestartTest, ADeviceThatIsKilledComesBackByItsPolicy) {
 }
 
 TEST_F(RestartTest, AGpudThatIsKilledComesBackByItsPolicyAndServes) {
-  Up(Topology(", restart: on_failure"));
+  Up(testbed::Topology(", restart: on_failure"));
   const pid_t before = Process("gpud")["pid"];
   const pid_t nic = Process("nic0")["pid"];
   kill(before, SIGKILL);
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     const Json gpud = Process("gpud");
     return gpud["state"] == "ready" && gpud["pid"] != before;
   }));
-  EXPECT_TRUE(Eventually(
+  EXPECT_TRUE(testbed::Eventually(
       [&] { return Process("nic0")["state"] == "ready" && Serves(); }));
   EXPECT_EQ(Process("nic0")["pid"], nic) << "it has waited for this one";
   EXPECT_EQ(RunCli({"status"}).code, 0);
@@ -230,9 +231,9 @@ TEST_F(RestartTest, AGpudThatIsKilledComesBackByItsPolicyAndServes) {
 }
 
 TEST_F(RestartTest, DownEndsATestbedWhoseGpudComesBack) {
-  Up(Topology(", restart: on_failure", ", restart: on_failure"));
+  Up(testbed::Topology(", restart: on_failure", ", restart: on_failure"));
   kill(Process("gpud")["pid"].get<pid_t>(), SIGKILL);
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("gpud is started again") !=
            std::string::npos;
   }));
@@ -241,11 +242,11 @@ TEST_F(RestartTest, DownEndsATestbedWhoseGpudComesBack) {
 }
 
 TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
-  Up(Topology());
+  Up(testbed::Topology());
   const pid_t nic = Process("nic0")["pid"];
   kill(nic, SIGSTOP);
   CliRun restart({"restart", "nic0"});
-  ASSERT_TRUE(Eventually([&] {
+  ASSERT_TRUE(testbed::Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("as asked") !=
            std::string::npos;
   }));
@@ -253,7 +254,7 @@ TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
   const CliResult result = restart.Wait();
   EXPECT_EQ(result.code, 130) << result.err;
   kill(nic, SIGCONT);
-  EXPECT_TRUE(Eventually([&] {
+  EXPECT_TRUE(testbed::Eventually([&] {
     const Json process = Process("nic0");
     return process["state"] == "ready" && process["pid"] != nic;
   }));

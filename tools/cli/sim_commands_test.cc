@@ -5,9 +5,10 @@
 
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "tools/cli/run_line.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -61,7 +62,7 @@ class SimCommands : public ::testing::Test {
   }
 
   std::string file_;
-  TestFolder folder_;
+  testbed::TestFolder folder_;
 };
 
 TEST_F(SimCommands, RunsAKernelAndShowsWhatItDid) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -40,9 +42,9 @@ class TestCommand : public ::testing::Test {
                         << script;
     chmod(path.c_str(), 0755);
   }
-  std::string Calls() { return FileText(folder_.path() + "/calls"); }
+  std::string Calls() { return testbed::FileText(folder_.path() + "/calls"); }
 
-  TestFolder folder_;
+  testbed::TestFolder folder_;
 };
 
 TEST_F(TestCommand, EndsWithTheVerdictAloneOnTheLastLine) {

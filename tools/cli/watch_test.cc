@@ -10,7 +10,7 @@
 #include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
 #include "tools/cli/cli_runner.h"
-#include "tools/cli/testbed/test_util.h"
+#include "tools/testbed/supervisor/test_util.h"
 
 namespace carillon::cli {
 namespace {
@@ -43,12 +43,12 @@ class BusyAdmin : public v1::Admin::Service {
 };
 
 TEST(Watch, EndsAtCtrlCThoughEventsNeverPause) {
-  TestFolder folder;
+  testbed::TestFolder folder;
   BusyAdmin gpud(TestbedPaths(folder.path()).control_socket());
   for (const char* format : {"table", "json"}) {
     CliRun watch({"watch", "--dir", folder.path(), "-o", format});
-    ASSERT_TRUE(Eventually([&] {
-      return FileText(fmt::format("/proc/{}/fd/1", watch.pid()))
+    ASSERT_TRUE(testbed::Eventually([&] {
+      return testbed::FileText(fmt::format("/proc/{}/fd/1", watch.pid()))
                  .find("device_ready") != std::string::npos;
     })) << watch.err();
     kill(watch.pid(), SIGINT);

@@ -393,7 +393,7 @@ int main(int argc, char** argv) {
       "Runs every kernel on the GPU and on the CPU, on the same random inputs"};
   uint64_t seed = 1;
   uint64_t rounds = 1;
-  std::string gpud = carillon::bench::Runfile("gpu_daemon/gpud");
+  std::string gpud = carillon::plots::Runfile("gpu_daemon/gpud");
   app.add_option("--gpud", gpud, "The GPU daemon's program, with the kernels");
   app.add_option("--seed", seed, "Of the first round")->capture_default_str();
   app.add_option("--rounds", rounds, "Each with other inputs")

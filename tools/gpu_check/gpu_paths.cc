@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@
 namespace carillon::gpu_check {
 namespace {
 
-using bench::Json;
+using Json;
 using bench::LaunchDeviceProcess;
 using bench::LaunchTestbed;
 using std::chrono::milliseconds;
@@ -363,7 +364,7 @@ int main(int argc, char** argv) {
   }
   using namespace carillon;
   gpu_check::Options options;
-  options.gpud = bench::Runfile("gpu_daemon/gpud");
+  options.gpud = plots::Runfile("gpu_daemon/gpud");
   CLI::App app{
       "Every launch path of a real gpud under load, with a ledger. Exit codes: "
       "0 passed, 1 failed, 2 usage, 77 no GPU."};

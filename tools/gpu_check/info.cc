@@ -1,5 +1,6 @@
 #include "tools/gpu_check/info.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 

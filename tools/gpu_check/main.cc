@@ -11,13 +11,14 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/subprocess.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "tools/bench/child.h"
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/limited_run.h"
 #include "tools/gpu_check/parts.h"
@@ -89,7 +90,7 @@ Json ReadManifest(const std::string& programs) {
 }
 
 int Run(const Options& options) {
-  const std::string self = bench::OwnProgram();
+  const std::string self = OwnProgram();
   PartOptions of_parts{.self = self,
                        .programs = self.substr(0, self.rfind('/')),
                        .sanitizer = FindSanitizer(),

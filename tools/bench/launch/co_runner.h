@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/bench/child.h"
+#include "base/subprocess.h"
 
 namespace carillon::bench {
 

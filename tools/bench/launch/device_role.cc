@@ -9,19 +9,20 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/subprocess.h"
 #include "base/testbed_paths.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "shm/waiting.h"
-#include "tools/bench/child.h"
 #include "tools/bench/launch/samples.h"
 #include "tools/bench/launch/workload.h"
-#include "tools/cli/testbed/admin_client.h"
+#include "tools/testbed/client/admin_client.h"
 
 namespace carillon::bench {
 namespace {
@@ -132,7 +133,7 @@ class LaunchDevice {
   }
 
   const LaunchDeviceOptions options_;
-  cli::AdminClient admin_;
+  testbed::AdminClient admin_;
   std::unique_ptr<edge::Device> device_;
   std::unique_ptr<OpenWorkload> workload_;
   // Parameters of background kernels by their size; kept until the device ends.
@@ -202,11 +203,11 @@ absl::StatusOr<Json> LaunchDevice::Do(const Json& command) {
 
 absl::StatusOr<Json> LaunchDevice::Open(const Json& command) {
   workload_.reset();
-  Workload workload;
+  testbed::Workload workload;
   if (command.contains("packets")) {
     workload = PacketBatch(command["packets"].get<uint32_t>());
   } else {
-    const Workload* const known =
+    const testbed::Workload* const known =
         FindWorkload(command.at("kernel").get<std::string>());
     if (known == nullptr) return absl::InternalError("no such workload");
     workload = *known;

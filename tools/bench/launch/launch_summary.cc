@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "fmt/format.h"
@@ -139,7 +140,7 @@ Json DescribeWorkloads() {
   const auto dimensions = [](const edge::Dim3& d) {
     return Json::array({d.x, d.y, d.z});
   };
-  for (const Workload& workload : LaunchWorkloads()) {
+  for (const testbed::Workload& workload : LaunchWorkloads()) {
     all.push_back({{"name", workload.name},
                    {"label", workload.label},
                    {"kernel", workload.kernel},

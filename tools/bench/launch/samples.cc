@@ -1,5 +1,6 @@
 #include "tools/bench/launch/samples.h"
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <utility>

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/bench/child.h"
+#include "base/subprocess.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/scratch_directory.h"
 

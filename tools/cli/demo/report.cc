@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "tools/cli/ui/proto_json.h"
-#include "tools/cli/ui/text.h"
 
 namespace carillon::cli {
 namespace {

@@ -19,14 +19,15 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "shm/waiting.h"
-#include "tools/cli/testbed/child_process.h"
-#include "tools/cli/testbed/directory.h"
-#include "tools/cli/testbed/launch_plan.h"
-#include "tools/cli/topology/keys.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/cli/ui/text.h"
+#include "tools/testbed/supervisor/child_process.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/launch_plan.h"
+#include "tools/testbed/topology/keys.h"
 
 // Debian 12's headers do not name them all.
 #ifndef F_SEAL_FUTURE_WRITE
@@ -134,9 +135,10 @@ Finding LookAtFreeMemory() {
 Finding LookAtRuntimeDirectory() {
   const std::string directory = RuntimeDirectory();
   // A testbed may have a name of any length; this is what the demo needs.
-  const absl::Status path = CheckSocketPaths(PathsOf("demo-4194304"));
+  const absl::Status path =
+      testbed::CheckSocketPaths(testbed::PathsOf("demo-4194304"));
   if (!path.ok()) return Problem(std::string(path.message()), HintOf(path));
-  const absl::Status owner = CheckDirectoryOwner(directory);
+  const absl::Status owner = testbed::CheckDirectoryOwner(directory);
   if (!owner.ok() && !absl::IsNotFound(owner)) {
     return Problem(std::string(owner.message()), HintOf(owner));
   }
@@ -146,11 +148,11 @@ Finding LookAtRuntimeDirectory() {
 
 Finding LookAtPrograms() {
   std::vector<std::string_view> programs = {"gpu_daemon/gpud"};
-  for (const DeviceKind& kind : DeviceKinds()) {
+  for (const testbed::DeviceKind& kind : testbed::DeviceKinds()) {
     if (!kind.program.empty()) programs.push_back(kind.program);
   }
   for (const std::string_view program : programs) {
-    if (const auto path = FindCarillonProgram(program); !path.ok()) {
+    if (const auto path = testbed::FindCarillonProgram(program); !path.ok()) {
       return Problem(std::string(path.status().message()),
                      HintOf(path.status()));
     }
@@ -160,7 +162,7 @@ Finding LookAtPrograms() {
 }
 
 std::string ProgramPath(const char* name) {
-  const auto path = FindProgram(name);
+  const auto path = testbed::FindProgram(name);
   return path.ok() ? *path : "";
 }
 

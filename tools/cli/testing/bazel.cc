@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "tools/cli/ui/exit_code.h"
 
 extern char** environ;

@@ -4,15 +4,13 @@
 #define CARILLON_TOOLS_CLI_UI_CONSOLE_H_
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "tools/cli/ui/table.h"
 
 namespace carillon::cli {
-
-using Json = nlohmann::ordered_json;
 
 // One thread at a time.
 class Console {
@@ -39,7 +37,7 @@ class Console {
   void PrintJsonLine(const Json& document);
 
   // A message, with "\n" added.
-  void Say(std::string_view line);
+  void testbed::Say(std::string_view line);
   // A line that the next one overwrites on a terminal, cut to its width (ASCII
   // only); nothing elsewhere.
   void SayInPlace(std::string_view line);

@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/status.h"
 #include "tools/cli/ui/exit_code.h"
 
 namespace carillon::cli {

@@ -1,16 +1,6 @@
 #include "tools/cli/ui/exit_code.h"
 
-#include <string>
-
-#include "absl/strings/cord.h"
-
 namespace carillon::cli {
-namespace {
-
-constexpr char kHintType[] = "carillon.cli/hint";
-
-}  // namespace
-
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -55,18 +45,6 @@ const char* ExitCodeName(ExitCode code) {
       return "interrupted";
   }
   return "failed";
-}
-
-absl::Status WithHint(absl::Status status, const std::string& hint) {
-  if (!status.ok() && !hint.empty()) {
-    status.SetPayload(kHintType, absl::Cord(hint));
-  }
-  return status;
-}
-
-std::string HintOf(const absl::Status& status) {
-  const auto hint = status.GetPayload(kHintType);
-  return hint ? std::string(*hint) : std::string();
 }
 
 }  // namespace carillon::cli

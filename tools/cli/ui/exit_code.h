@@ -2,8 +2,6 @@
 #ifndef CARILLON_TOOLS_CLI_UI_EXIT_CODE_H_
 #define CARILLON_TOOLS_CLI_UI_EXIT_CODE_H_
 
-#include <string>
-
 #include "absl/status/status.h"
 
 namespace carillon::cli {
@@ -26,11 +24,6 @@ ExitCode ExitCodeOf(const absl::Status& status);
 
 // "not_found": the word for the code in -o json.
 const char* ExitCodeName(ExitCode code);
-
-// `status` with a line that says what to do, printed below the message.
-absl::Status WithHint(absl::Status status, const std::string& hint);
-// Empty when there is none.
-std::string HintOf(const absl::Status& status);
 
 }  // namespace carillon::cli
 

@@ -3,8 +3,9 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
-#include "tools/cli/ui/text.h"
+#include "base/text.h"
 
 namespace carillon::cli {
 namespace {

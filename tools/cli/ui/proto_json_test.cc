@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "proto/admin.pb.h"
 #include "proto/events.pb.h"
 

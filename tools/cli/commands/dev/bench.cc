@@ -1,0 +1,285 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/testing/bazel.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/testbed/supervisor/child_process.h"
+#include "tools/testbed/supervisor/launch_plan.h"
+
+extern char** environ;
+
+namespace carillon::cli {
+namespace {
+
+// A program that measures something, prints a table to stdout (or, with
+// --json, one JSON document) and, with --out DIR, leaves files there. Exit code
+// 0: it could measure, whatever the figures say.
+struct Benchmark {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view program;  // "tools/bench/..."
+  bool takes_backend = false;
+};
+
+// A new benchmark is one line here.
+const std::vector<Benchmark>& Benchmarks() {
+  static const auto* const benchmarks = new std::vector<Benchmark>{
+      {"event", "what an event costs: spinning, from idle, pipelined",
+       "tools/bench/event_bench"},
+      {"ipc", "rings and events beside gRPC, ZeroMQ, Boost and Unix sockets",
+       "tools/bench/ipc_bench"},
+      {"launch", "the back-end's launch paths side by side",
+       "tools/bench/launch_bench", /*takes_backend=*/true},
+      {"memcached", "GETs over UDP beside Debian's memcached",
+       "tools/bench/memcached_bench"},
+  };
+  return *benchmarks;
+}
+
+struct Options {
+  std::vector<std::string> names;
+  std::string out;
+  std::string backend;
+  bool list = false;
+  bool quick = false;
+};
+
+absl::Status List(Console& console) {
+  Json document = Json::array();
+  Table table({{"BENCHMARK"}, {"WHAT IT MEASURES"}});
+  for (const Benchmark& benchmark : Benchmarks()) {
+    document.push_back(
+        {{"name", benchmark.name}, {"summary", benchmark.summary}});
+    table.AddRow({std::string(benchmark.name), std::string(benchmark.summary)});
+  }
+  if (console.json()) {
+    console.PrintDocument({{"benchmarks", std::move(document)}});
+  } else if (table.empty()) {
+    console.Say("there are no benchmarks yet");
+  } else {
+    console.Print(table);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
+  if (options.names.empty()) return Benchmarks();
+  std::vector<Benchmark> chosen;
+  std::vector<std::string_view> known;
+  for (const Benchmark& benchmark : Benchmarks()) {
+    known.push_back(benchmark.name);
+  }
+  for (const std::string& name : options.names) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end()) {
+      return WithHint(absl::NotFoundError(
+                          fmt::format("there is no benchmark {}{}", Quote(name),
+                                      DidYouMean(name, known))),
+                      "carillon bench --list");
+    }
+    chosen.push_back(Benchmarks()[found - known.begin()]);
+  }
+  if (!options.backend.empty() &&
+      !std::ranges::any_of(chosen, &Benchmark::takes_backend)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} always runs on the cpu back-end: --backend is for launch",
+        chosen[0].name));
+  }
+  return chosen;
+}
+
+// How a program that did not end well did end (docs/cli.md).
+absl::StatusCode CodeOf(const testbed::ExitReport& report) {
+  if (report.signal == SIGINT) return absl::StatusCode::kCancelled;
+  switch (report.code) {
+    case static_cast<int>(ExitCode::kViolated):
+      return absl::StatusCode::kDataLoss;
+    case static_cast<int>(ExitCode::kInterrupted):
+      return absl::StatusCode::kCancelled;
+    default:
+      return absl::StatusCode::kFailedPrecondition;
+  }
+}
+
+// Hands SIGINT and SIGTERM on to a program while this lives, so that it is the
+// one that ends first, and in order. One at a time.
+class SignalRelay {
+ public:
+  SignalRelay() {
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGTERM);
+    sigprocmask(SIG_BLOCK, &both, &mask_);
+  }
+  // The program's mask: as it was.
+  const sigset_t& mask() const { return mask_; }
+  // What came since the constructor is handed on too.
+  void Start(pid_t pid) {
+    program_.store(pid, std::memory_order_relaxed);
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      kill(program_.load(std::memory_order_relaxed), signal);
+    };
+    sigaction(SIGINT, &action, &interrupt_);
+    sigaction(SIGTERM, &action, &terminate_);
+    sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    started_ = true;
+  }
+  ~SignalRelay() {
+    if (started_) {
+      sigaction(SIGINT, &interrupt_, nullptr);
+      sigaction(SIGTERM, &terminate_, nullptr);
+    } else {
+      sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    }
+  }
+
+ private:
+  // Writer: Start(); reader: the handler, in the same thread. Relaxed.
+  static inline std::atomic<pid_t> program_{0};
+  sigset_t mask_;
+  struct sigaction interrupt_, terminate_;
+  bool started_ = false;
+};
+
+// With this terminal; under -o json, what it prints is taken.
+absl::StatusOr<std::string> RunProgram(std::vector<std::string> arguments,
+                                       bool take_output) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  int fds[2] = {-1, -1};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  if (take_output) {
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+      return absl::InternalError(fmt::format("pipe: {}", strerror(errno)));
+    }
+    posix_spawn_file_actions_adddup2(&files, fds[1], 1);
+  }
+  SignalRelay relay;
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &relay.mask());
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  if (error == 0) relay.Start(pid);
+  if (take_output) close(fds[1]);
+  std::string output;
+  char bytes[4096];
+  while (take_output) {
+    const ssize_t got = read(fds[0], bytes, sizeof(bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    output.append(bytes, got);
+  }
+  if (take_output) close(fds[0]);
+  if (error != 0) {
+    return absl::InternalError(
+        fmt::format("cannot run {}: {}", arguments[0], strerror(error)));
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    const testbed::ExitReport report{
+        .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+        .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+    return absl::Status(
+        CodeOf(report),
+        fmt::format("{} failed ({})", arguments[0], report.ToString()));
+  }
+  return output;
+}
+
+// ./carillon builds what a testbed runs, not these. Elsewhere they are taken as
+// they are.
+absl::Status Build(const std::vector<Benchmark>& benchmarks) {
+  const char* const root = std::getenv("CARILLON_ROOT");
+  if (root == nullptr || *root == '\0') return absl::OkStatus();
+  std::vector<std::string> arguments = {"build", "--show_result=0"};
+  for (const Benchmark& benchmark : benchmarks) {
+    // "tools/bench/x" is the label //tools/bench:x.
+    std::string label = fmt::format("//{}", benchmark.program);
+    label[label.rfind('/')] = ':';
+    arguments.push_back(std::move(label));
+  }
+  const auto exit_code =
+      RunBazel(std::move(arguments), root, /*output_to_stderr=*/true);
+  if (!exit_code.ok()) return exit_code.status();
+  if (*exit_code == kBazelInterrupted) return absl::CancelledError();
+  if (*exit_code != 0) {
+    return absl::FailedPreconditionError("the benchmarks do not build");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Bench(const Options& options, Console& console) {
+  if (options.list || Benchmarks().empty()) return List(console);
+  const auto chosen = Choose(options);
+  if (!chosen.ok()) return chosen.status();
+  Json results = Json::object();
+  if (absl::Status status = Build(*chosen); !status.ok()) return status;
+  for (const Benchmark& benchmark : *chosen) {
+    const auto program = testbed::FindCarillonProgram(benchmark.program);
+    if (!program.ok()) return program.status();
+    console.Say(fmt::format("{}: {}", benchmark.name, benchmark.summary));
+    std::vector<std::string> arguments = {*program};
+    if (!options.out.empty()) arguments.push_back("--out=" + options.out);
+    if (options.quick) arguments.push_back("--quick");
+    if (!options.backend.empty() && benchmark.takes_backend) {
+      arguments.push_back("--backend=" + options.backend);
+    }
+    if (console.json()) arguments.push_back("--json");
+    const auto output = RunProgram(std::move(arguments), console.json());
+    if (!output.ok()) return output.status();
+    if (!console.json()) continue;
+    Json result = Json::parse(*output, nullptr, /*allow_exceptions=*/false);
+    if (result.is_discarded()) {
+      return absl::InternalError(
+          fmt::format("{} printed no JSON document", *program));
+    }
+    results[std::string(benchmark.name)] = std::move(result);
+  }
+  if (console.json()) console.PrintDocument(results);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeBench(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments.Texts("benchmark", options->names, "Only these")
+      .Placeholder("NAME");
+  arguments.Flag("--list", options->list, "Say which there are");
+  arguments.Text("--out", options->out, "Folder for result files and plots")
+      .Placeholder("DIR");
+  arguments.Flag("--quick", options->quick,
+                 "One short round: a look, no figures");
+  arguments
+      .Choice("--backend", options->backend, {"auto", "cpu", "cuda"},
+              "What runs the kernels of launch")
+      .Placeholder("auto|cpu|cuda");
+  AddOutputOption(arguments, console);
+  return [options, &console] { return Bench(*options, console); };
+}
+
+}  // namespace carillon::cli

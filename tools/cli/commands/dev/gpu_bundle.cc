@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "base/status.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/testing/bazel.h"
+#include "tools/cli/ui/exit_code.h"
+
+namespace carillon::cli {
+namespace {
+
+struct Options {
+  std::string out = "gpu-bundle";
+};
+
+// {directory, bytes, and what MANIFEST.json holds}.
+Json Describe(const std::string& directory) {
+  std::ifstream file(directory + "/MANIFEST.json");
+  Json document = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) document = Json::object();
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(directory, error)) {
+    if (entry.is_regular_file(error)) bytes += entry.file_size(error);
+  }
+  document["directory"] = directory;
+  document["bytes"] = bytes;
+  return document;
+}
+
+// tools/gpu_check/make_bundle.sh says what went wrong.
+absl::Status GpuBundle(const Options& options, Console& console) {
+  const auto root = FindCheckout();
+  if (!root.ok()) return root.status();
+  std::error_code error;
+  const std::string out =
+      std::filesystem::absolute(options.out, error).lexically_normal().string();
+  console.Say("carillon: building the programs of the bundle");
+  const auto exit_code =
+      RunBazel({"run", "--show_result=0", "--ui_event_filters=-info",
+                "--noshow_progress", "//tools/gpu_check:make_bundle", "--",
+                "--out=" + out},
+               *root, /*output_to_stderr=*/console.json());
+  if (!exit_code.ok()) return exit_code.status();
+  switch (*exit_code) {
+    case 0:
+      if (console.json()) console.PrintDocument(Describe(out));
+      return absl::OkStatus();
+    case kBazelInterrupted:
+      return absl::CancelledError();
+    case static_cast<int>(ExitCode::kNotFound):
+      return WithHint(
+          absl::NotFoundError("no bundle without a CUDA toolkit"),
+          "install one, or name it: CUDA_HOME=/path/to/cuda ./carillon "
+          "gpu-bundle");
+    default:
+      return absl::FailedPreconditionError(
+          fmt::format("no bundle was made (exit code {})", *exit_code));
+  }
+}
+
+}  // namespace
+
+Run MakeGpuBundle(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments
+      .Text("--out", options->out,
+            "The directory to make, or an earlier bundle to replace")
+      .Placeholder("DIR");
+  AddOutputOption(arguments, console);
+  return [options, &console] { return GpuBundle(*options, console); };
+}
+
+}  // namespace carillon::cli

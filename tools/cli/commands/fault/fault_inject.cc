@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/fault/board_option.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/testbed/fault_plans/fields.h"
+#include "tools/testbed/fault_plans/plan.h"
+
+namespace carillon::cli {
+namespace {
+
+using fault::Field;
+using fault::Part;
+using faults::Fault;
+
+struct Options {
+  std::vector<std::string> words;
+  std::string name;
+  uint32_t seed = 0;
+  // By field, in the order of fault::Fields().
+  std::map<std::string_view, std::string> fields;
+};
+
+// The point is what one thinks of first.
+std::string FlagOf(const Field& field) {
+  return field.name == "point" ? "--at" : fmt::format("--{}", field.name);
+}
+
+absl::Status WithFlag(const absl::Status& status, const Field& field) {
+  return absl::Status(
+      status.code(),
+      fmt::format("{}: {}", FlagOf(field), std::string(status.message())));
+}
+
+// A fault's name when the user gives none: "kill-1".
+std::string FreeName(const Fault& fault, const testbed::BoardView& view) {
+  const auto& there = view.faults;
+  for (int i = 1;; ++i) {
+    const std::string name =
+        fmt::format("{}-{}", faults::ActionName(fault.action), i);
+    if (std::none_of(there.begin(), there.end(), [&](const auto& injected) {
+          return injected.fault.name == name;
+        })) {
+      return name;
+    }
+  }
+}
+
+absl::Status CheckProcess(const std::string& glob,
+                          const std::vector<std::string>& names) {
+  const bool found =
+      std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+        return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
+      });
+  if (found) return absl::OkStatus();
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return absl::NotFoundError(fmt::format(
+      "the testbed has no process {}{}", Quote(glob),
+      DidYouMean(glob, known,
+                 known.empty()
+                     ? "; nobody is on its board"
+                     : fmt::format("; there are {}", fmt::join(known, ", ")))));
+}
+
+// From the command line; all but what the board decides.
+absl::StatusOr<Fault> ReadFault(const Options& options) {
+  Fault fault;
+  fault.process = options.words[0];
+  const auto action = fault::ReadAction(options.words[1]);
+  if (!action.ok()) return action.status();
+  fault.action = *action;
+  for (const Field& field : fault::Fields()) {
+    const auto given = options.fields.find(field.name);
+    if (given == options.fields.end() || given->second.empty()) continue;
+    if (field.part == Part::kDo && !fault::TakesField(*action, field.name)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{} does not take {}", faults::ActionName(*action), FlagOf(field)));
+    }
+    if (absl::Status status = field.set(given->second, fault); !status.ok()) {
+      return WithFlag(status, field);
+    }
+  }
+  fault.name = options.name.empty() ? "unnamed" : options.name;
+  fault.seed = fault::SeedOf(options.seed, fault.name);
+  if (absl::Status status = faults::Check(fault); !status.ok()) {
+    return WithHint(status, "carillon fault points");
+  }
+  return fault;
+}
+
+// A single word is a plan.
+absl::StatusOr<std::vector<Fault>> ReadPlan(const Options& options) {
+  for (const auto& [name, value] : options.fields) {
+    if (value.empty()) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("--{} is of one fault: write it into the plan instead",
+                    name == "point" ? "at" : name));
+  }
+  auto plan = fault::LoadPlan(options.words[0]);
+  if (!plan.ok()) {
+    if (!absl::IsNotFound(plan.status())) return plan.status();
+    return WithHint(
+        plan.status(),
+        fmt::format("a plan's file, or a process and what happens to it: "
+                    "carillon fault inject {} kill",
+                    options.words[0]));
+  }
+  if (options.seed != 0) plan->seed = options.seed;
+  return fault::FaultsOf(*plan);
+}
+
+absl::StatusOr<std::vector<Fault>> ReadFaults(const Options& options) {
+  if (options.words.size() == 1) return ReadPlan(options);
+  if (options.words.size() != 2) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} words; there are two, a process and an action, or one, a plan",
+        options.words.size()));
+  }
+  const auto fault = ReadFault(options);
+  if (!fault.ok()) return fault.status();
+  return std::vector<Fault>{*fault};
+}
+
+absl::Status Inject(const Options& options, std::vector<Fault> faults,
+                    const OpenBoard& open, Console& console) {
+  auto view = open.board->Look();
+  if (absl::IsPermissionDenied(view.status())) {
+    // Who may inject need not be allowed to look.
+    view = testbed::BoardView{};
+  } else if (!view.ok()) {
+    return view.status();
+  } else {
+    const std::vector<std::string> names =
+        testbed::ProcessNames(open.testbed, *view);
+    for (const Fault& fault : faults) {
+      if (absl::Status status = CheckProcess(fault.process, names);
+          !status.ok()) {
+        return status;
+      }
+    }
+  }
+  if (options.words.size() == 2 && options.name.empty()) {
+    faults[0].name = FreeName(faults[0], *view);
+    faults[0].seed = fault::SeedOf(options.seed, faults[0].name);
+  }
+  const auto injection = open.board->Inject(faults);
+  if (!injection.ok()) return injection.status();
+  const auto& [ids, late] = *injection;
+  if (console.json()) {
+    Json list = Json::array();
+    for (size_t i = 0; i < faults.size(); ++i) {
+      list.push_back({{"id", ids[i]},
+                      {"name", faults[i].name},
+                      {"does", faults::Describe(faults[i])}});
+    }
+    console.PrintDocument({{"testbed", open.testbed.name},
+                           {"injected", std::move(list)},
+                           {"not_noticed_by", late}});
+  } else {
+    for (const Fault& fault : faults) {
+      console.Say(fmt::format("{}: {}", fault.name, faults::Describe(fault)));
+    }
+  }
+  if (!late.empty()) {
+    console.Say(fmt::format("not noticed yet by {}, which may be stopped",
+                            JoinWords(late)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeFaultInject(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments
+      .Texts("word", options->words,
+             "A process (gpud, a device, nic*) and an action; or a plan's file")
+      .Placeholder("PROCESS ACTION | PLAN")
+      .Required();
+  for (const Field& field : fault::Fields()) {
+    if (field.name == "process") continue;
+    arguments
+        .Text(FlagOf(field), options->fields[field.name],
+              std::string(field.help))
+        .Placeholder(std::string(field.value));
+  }
+  arguments.Text("--as", options->name, "The fault's name; ACTION-N without it")
+      .Placeholder("NAME");
+  arguments.Number("--seed", options->seed, 0, UINT32_MAX,
+                   "Of what is random; with a plan, instead of the plan's");
+  auto option = std::make_shared<BoardOption>(arguments);
+  AddOutputOption(arguments, console);
+  return [options, option, &console]() -> absl::Status {
+    // What is wrong with the command line is told before who is up.
+    auto faults = ReadFaults(*options);
+    if (!faults.ok()) return faults.status();
+    const auto open = option->Open();
+    if (!open.ok()) return open.status();
+    return Inject(*options, *std::move(faults), *open, console);
+  };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/ui/proto_json.h"
+#include "tools/testbed/client/event_counts.h"
+
+namespace carillon::cli {
+namespace {
+
+std::string Flags(const v1::EktEntry& entry) {
+  std::string flags;
+  if (entry.short_path()) flags += "short-path";
+  if (entry.modifyable()) flags += flags.empty() ? "modifyable" : ",modifyable";
+  return flags;
+}
+
+absl::Status Show(OpenTestbed& open, Console& console) {
+  const auto ekt = open.client->ListEkt();
+  if (!ekt.ok()) return ekt.status();
+  if (console.json()) {
+    Json document = ToJson(*ekt);
+    for (int i = 0; i < ekt->entries_size(); ++i) {
+      document["entries"][i]["counts"]["in_flight"] =
+          testbed::InFlight(ekt->entries(i).counts());
+    }
+    console.PrintDocument(document);
+    return absl::OkStatus();
+  }
+  Table table({{"EKT", Align::kRight},
+               {"DEVICE"},
+               {"EVENT", Align::kRight},
+               {"KERNEL"},
+               {"GRID"},
+               {"BLOCK"},
+               {"SHARED", Align::kRight},
+               {"PRIO", Align::kRight},
+               {"RUNG", Align::kRight},
+               {"DONE", Align::kRight},
+               {"FAILED", Align::kRight},
+               {"ABORTED", Align::kRight},
+               {"IN FLIGHT", Align::kRight},
+               {"PATH"},
+               {"FLAGS"}});
+  for (const v1::EktEntry& entry : ekt->entries()) {
+    const v1::EventCounts& counts = entry.counts();
+    table.AddRow({fmt::format("{}", entry.ekt_index()), entry.device(),
+                  fmt::format("{}", entry.event_id()),
+                  entry.label().empty()
+                      ? entry.kernel()
+                      : fmt::format("{} ({})", entry.kernel(), entry.label()),
+                  FormatDim3(entry.grid()), FormatDim3(entry.block()),
+                  FormatBytes(entry.shared_bytes()),
+                  fmt::format("{}", entry.priority()),
+                  FormatCount(counts.rung()), FormatCount(counts.done()),
+                  FormatCount(counts.failed()), FormatCount(counts.aborted()),
+                  FormatCount(testbed::InFlight(counts)), entry.launch_path(),
+                  Flags(entry)});
+  }
+  if (!table.empty()) console.Print(table);
+  console.Say(fmt::format("{} of {} entries used", ekt->entries_size(),
+                          ekt->capacity()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeEkt(Arguments& arguments, Console& console) {
+  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
+    return Show(open, console);
+  });
+}
+
+}  // namespace carillon::cli

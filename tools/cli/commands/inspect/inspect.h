@@ -1,0 +1,49 @@
+// What the commands that look into a testbed share.
+#ifndef CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_
+#define CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "proto/admin.pb.h"
+#include "proto/common.pb.h"
+#include "tools/cli/command.h"
+#include "tools/cli/commands/inspect/gpud_option.h"
+#include "tools/testbed/client/admin_client.h"
+#include "tools/testbed/supervisor/testbeds.h"
+
+namespace carillon::cli {
+
+struct OpenTestbed {
+  // No name and no paths: a gpud elsewhere.
+  testbed::Testbed testbed;
+  std::unique_ptr<testbed::AdminClient> client;
+};
+
+// The options that choose a testbed: --name, --dir for a gpud that was started by
+// hand, or --gpud for one that listens on TCP.
+class TestbedOption {
+ public:
+  explicit TestbedOption(Arguments& arguments);
+  // Errors: NotFound, InvalidArgument (several are up, or the files that go with
+  // --gpud).
+  absl::StatusOr<OpenTestbed> Open() const;
+
+ private:
+  std::string name_;
+  std::string directory_;
+  std::optional<GpudOption> gpud_;  // once --name and --dir are there
+};
+
+// Adds --name, --dir, --gpud and -o, and runs `show` on the testbed that they choose.
+Run MakeInspection(Arguments& arguments, Console& console,
+                   std::function<absl::Status(OpenTestbed&)> show);
+
+// "32", "4x4", "2x1x3": without the ones at the end.
+std::string FormatDim3(const v1::Dim3& dim);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_

@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/testbed/ledger/checker.h"
+#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/testbeds.h"
+
+namespace carillon::cli {
+namespace {
+
+using shm::FlightRecording;
+
+struct Options {
+  std::string testbed;
+  std::string directory;
+  uint32_t last = 40;
+};
+
+absl::StatusOr<testbed::Story> ReadChosen(const Options& options) {
+  std::string name = options.directory;
+  TestbedPaths paths(options.directory);
+  if (options.directory.empty()) {
+    const auto testbed = testbed::FindTestbed(options.testbed);
+    if (!testbed.ok()) return testbed.status();
+    paths = testbed->paths;
+    name = testbed->name;
+  }
+  testbed::Story story = testbed::ReadStory(name, paths);
+  if (story.recordings.empty()) {
+    return WithHint(
+        absl::NotFoundError(fmt::format(
+            "nothing was recorded in {}{}", paths.recorder_directory(),
+            story.unreadable.empty()
+                ? ""
+                : "; unreadable: " + JoinWords(story.unreadable))),
+        "record with `record: 4096` in the topology, or with CARILLON_RECORD "
+        "in the environment of `carillon up`; `down` removes recordings");
+  }
+  return story;
+}
+
+Json ToJson(const testbed::Story& story, uint32_t last) {
+  Json processes = Json::array();
+  for (const FlightRecording& recording : story.recordings) {
+    processes.push_back({{"process", recording.name},
+                         {"pid", recording.pid},
+                         {"running", recording.running},
+                         {"written", recording.written},
+                         {"overwritten", recording.overwritten},
+                         {"torn", recording.torn}});
+  }
+  Json rings = Json::array();
+  for (const ledger::RingReport& ring : story.report.rings) {
+    rings.push_back({{"device", ring.device},
+                     {"pid", ring.pid},
+                     {"event_id", ring.event_id},
+                     {"generation", ring.generation},
+                     {"events", testbed::EventsJson(ring.counts)}});
+  }
+  return {
+      {"testbed", story.testbed},
+      {"verdict", ledger::VerdictName(story.report.verdict())},
+      {"events", testbed::EventsJson(story.report.total)},
+      {"processes", std::move(processes)},
+      {"unreadable", story.unreadable},
+      {"rings", std::move(rings)},
+      {"violations", testbed::ViolationsJson(story)},
+      {"around_first",
+       testbed::StepsJson(story, testbed::AroundFirstViolation(story))},
+      {"story", testbed::StepsJson(story, testbed::LastSteps(story, last))}};
+}
+
+void PrintVerdict(const testbed::Story& story, Console& console) {
+  console.Print(testbed::EventsText(story) +
+                testbed::FirstViolationText(story));
+  const ledger::Verdict verdict = story.report.verdict();
+  const std::string name(ledger::VerdictName(verdict));
+  console.Print(fmt::format(
+      "verdict: {}\n", verdict == ledger::Verdict::kViolated ? console.Bad(name)
+                       : verdict == ledger::Verdict::kOk ? console.Good(name)
+                                                         : console.Bold(name)));
+}
+
+void Print(const testbed::Story& story, uint32_t last, Console& console) {
+  for (const FlightRecording& recording : story.recordings) {
+    console.Print(fmt::format(
+        "{}: {} steps{}{}{}\n", ledger::ProcessWords(recording),
+        recording.written,
+        recording.overwritten == 0
+            ? ""
+            : fmt::format(", {} of them overwritten", recording.overwritten),
+        recording.torn == 0 ? "" : fmt::format(", {} torn", recording.torn),
+        recording.running ? ", still running" : ""));
+  }
+  for (const std::string& sentence : story.unreadable) console.Say(sentence);
+  console.Print(testbed::StepsText(story, testbed::LastSteps(story, last)));
+  PrintVerdict(story, console);
+}
+
+absl::Status Show(const Options& options, Console& console) {
+  const auto story = ReadChosen(options);
+  if (!story.ok()) return story.status();
+  if (console.json()) {
+    console.PrintDocument(ToJson(*story, options.last));
+  } else {
+    Print(*story, options.last, console);
+  }
+  switch (story->report.verdict()) {
+    case ledger::Verdict::kOk:
+      break;
+    case ledger::Verdict::kViolated:
+      return absl::DataLossError("");
+    case ledger::Verdict::kIndeterminate:
+      return absl::UnknownError("");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakePostmortem(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments.Number("--last", options->last, 0, 1'000'000,
+                   "How many steps of the story are shown, from the end");
+  AddNameOption(arguments, options->testbed);
+  arguments
+      .Text("--dir", options->directory,
+            "The directory of a testbed, or a copy of it")
+      .Placeholder("DIR")
+      .Excludes("--name");
+  AddOutputOption(arguments, console);
+  return [options, &console] { return Show(*options, console); };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/ui/proto_json.h"
+
+namespace carillon::cli {
+namespace {
+
+uint64_t Free(const v1::Ring& ring) {
+  // The three are read one after the other, and the device writes one.
+  const uint64_t used =
+      ring.launched() > ring.consumed() ? ring.launched() - ring.consumed() : 0;
+  return used < ring.entries() ? ring.entries() - used : 0;
+}
+
+absl::Status Show(OpenTestbed& open, Console& console) {
+  const auto rings = open.client->ListRings();
+  if (!rings.ok()) return rings.status();
+  if (console.json()) {
+    Json document = ToJson(*rings);
+    for (int i = 0; i < rings->rings_size(); ++i) {
+      document["rings"][i]["free"] = Free(rings->rings(i));
+    }
+    console.PrintDocument(document);
+    return absl::OkStatus();
+  }
+  Table table({{"DEVICE"},
+               {"EVENT", Align::kRight},
+               {"KERNEL"},
+               {"GEN", Align::kRight},
+               {"ENTRIES", Align::kRight},
+               {"ENTRY", Align::kRight},
+               {"DOORBELL", Align::kRight},
+               {"LAUNCHED", Align::kRight},
+               {"COMPLETED", Align::kRight},
+               {"CONSUMED", Align::kRight},
+               {"FREE", Align::kRight}});
+  for (const v1::Ring& ring : rings->rings()) {
+    table.AddRow({ring.device(), fmt::format("{}", ring.event_id()),
+                  ring.kernel(), fmt::format("{}", ring.generation()),
+                  fmt::format("{}", ring.entries()),
+                  FormatBytes(ring.entry_bytes()), FormatCount(ring.doorbell()),
+                  FormatCount(ring.launched()), FormatCount(ring.completed()),
+                  FormatCount(ring.consumed()), fmt::format("{}", Free(ring))});
+  }
+  if (table.empty()) {
+    console.Say("no device has registered an event kernel");
+  } else {
+    console.Print(table);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeRings(Arguments& arguments, Console& console) {
+  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
+    return Show(open, console);
+  });
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "shm/histogram.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/ui/proto_json.h"
+#include "tools/testbed/client/event_counts.h"
+#include "tools/testbed/supervisor/state.h"
+
+namespace carillon::cli {
+namespace {
+
+// Stages over all event kernels, in the order in which they happen.
+std::vector<NamedHistogram> MergeStages(const v1::ListEktResponse& ekt) {
+  std::vector<NamedHistogram> stages;
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    MergeHistograms(entry.stages(), &stages);
+  }
+  return stages;
+}
+
+// What the supervisor knows of the processes: nothing for a gpud that was
+// started by hand, or that is elsewhere.
+absl::StatusOr<testbed::TestbedState> StateOf(const testbed::Testbed& testbed) {
+  if (testbed.paths.directory().empty()) {
+    return absl::NotFoundError("no supervisor here");
+  }
+  return testbed::ReadState(testbed.paths.state_file());
+}
+
+// Those that have ended.
+std::vector<std::string> Dead(const testbed::Testbed& testbed) {
+  std::vector<std::string> dead;
+  const auto state = StateOf(testbed);
+  if (!state.ok()) return dead;
+  for (const testbed::ProcessRecord& record : state->processes) {
+    if (record.exit) {
+      dead.push_back(fmt::format("{} ({}){}", record.name,
+                                 record.exit->ToString(),
+                                 record.given_up ? ", given up" : ""));
+    }
+  }
+  return dead;
+}
+
+// "nic0 2 times (last: SIGKILL)"
+std::vector<std::string> Restarted(const testbed::Testbed& testbed) {
+  std::vector<std::string> restarted;
+  const auto state = StateOf(testbed);
+  if (!state.ok()) return restarted;
+  for (const testbed::ProcessRecord& record : state->processes) {
+    if (!record.last_exit) continue;
+    restarted.push_back(fmt::format(
+        "{} {} time{} (last: {})", record.name, record.restarts,
+        record.restarts == 1 ? "" : "s", record.last_exit->ToString()));
+  }
+  return restarted;
+}
+
+Json ToDocument(const v1::GetStatusResponse& status,
+                const v1::ListEktResponse& ekt,
+                const std::vector<std::string>& dead,
+                const std::vector<std::string>& restarted) {
+  Json document = ToJson(status);
+  document["events"]["in_flight"] = testbed::InFlight(status.events());
+  Json stages = Json::object();
+  for (const auto& [name, histogram] : MergeStages(ekt)) {
+    stages[name] = PercentilesToJson(histogram);
+  }
+  document["stages"] = std::move(stages);
+  Json kernels = Json::array();
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    kernels.push_back({{"device", entry.device()},
+                       {"event_id", entry.event_id()},
+                       {"kernel", entry.kernel()},
+                       {"label", entry.label()},
+                       {"stages", ToJson(entry)["stages"]}});
+  }
+  document["event_kernels"] = std::move(kernels);
+  document["ended_processes"] = dead;
+  document["restarted_processes"] = restarted;
+  return document;
+}
+
+// "edge (default, 3 event kernels), baseline, persistent"
+std::string LaunchPaths(const v1::GetStatusResponse& status) {
+  std::string text;
+  bool default_shown = false;
+  for (const v1::LaunchPath& path : status.launch_paths()) {
+    std::vector<std::string> notes;
+    if (!path.unavailable().empty()) {
+      notes.push_back(fmt::format("not here: {}", path.unavailable()));
+    } else if (!std::exchange(default_shown, true)) {
+      notes.push_back("default");
+    }
+    if (!path.notice().empty()) notes.push_back(path.notice());
+    if (const uint32_t count = path.event_kernels()) {
+      notes.push_back(
+          fmt::format("{} event kernel{}", count, count == 1 ? "" : "s"));
+    }
+    if (!text.empty()) text += ", ";
+    text += path.name();
+    if (!notes.empty()) text += fmt::format(" ({})", fmt::join(notes, ", "));
+  }
+  return text;
+}
+
+std::string Overview(const v1::GetStatusResponse& status,
+                     const std::vector<std::string>& dead,
+                     const std::vector<std::string>& restarted,
+                     Console& console) {
+  const v1::GpuModel& gpu = status.gpu();
+  const v1::EventCounts& events = status.events();
+  std::string text;
+  const auto line = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<12} {}\n", name, value);
+  };
+  line("testbed",
+       fmt::format("{}, up for {}, gpud pid {}", console.Bold(status.testbed()),
+                   FormatAge(status.uptime_ns()), status.pid()));
+  line("GPU", fmt::format("{} back-end: {}; policy {}", status.backend(),
+                          status.backend_description(), status.policy()));
+  line("", fmt::format("{} SMs, each {} blocks, {} threads, {} registers, {} "
+                       "shared; {} blocks resident",
+                       gpu.sms(), gpu.blocks_per_sm(), gpu.threads_per_sm(),
+                       FormatCount(gpu.registers_per_sm()),
+                       FormatBytes(gpu.shared_bytes_per_sm()),
+                       gpu.resident_blocks()));
+  line("devices",
+       fmt::format("{} attached, {} of {} EKT entries", status.devices(),
+                   status.ekt_used(), status.ekt_entries()));
+  line("memory", fmt::format("{} of {}", FormatBytes(status.memory_used()),
+                             FormatBytes(status.memory_bytes())));
+  line("events",
+       fmt::format("{} rung = {} done + {} failed + {} aborted + {} in flight",
+                   FormatCount(events.rung()), FormatCount(events.done()),
+                   FormatCount(events.failed()), FormatCount(events.aborted()),
+                   FormatCount(testbed::InFlight(events))));
+  if (events.refused() > 0) {
+    line("", fmt::format("{} of the failed were bad entries",
+                         FormatCount(events.refused())));
+  }
+  line("paths", LaunchPaths(status));
+  for (const v1::LaunchPath& path : status.launch_paths()) {
+    if (path.counters().empty()) continue;
+    std::vector<std::string> counters;
+    for (const v1::Counter& counter : path.counters()) {
+      counters.push_back(
+          fmt::format("{} {}", FormatCount(counter.value()), counter.name()));
+    }
+    line("", fmt::format("{}: {}", path.name(), fmt::join(counters, ", ")));
+  }
+  line("background", fmt::format("{} kernels, {} blocks",
+                                 FormatCount(status.background_kernels()),
+                                 FormatCount(status.background_blocks())));
+  line("telemetry", fmt::format("{} messages, {} dropped",
+                                FormatCount(status.telemetry_sent()),
+                                FormatCount(status.telemetry_dropped())));
+  if (!status.listen().empty()) {
+    line("TCP", fmt::format("{}, with TLS: {} connections; refused: {} "
+                            "connections, {} calls",
+                            status.listen(), status.connections(),
+                            FormatCount(status.refused_connections()),
+                            FormatCount(status.refused_calls())));
+  }
+  if (!restarted.empty()) line("restarted", JoinWords(restarted));
+  if (!dead.empty()) line("ended", console.Bad(JoinWords(dead)));
+  return text;
+}
+
+Table LatencyTable(const v1::ListEktResponse& ekt) {
+  Table table({{"EVENT KERNEL"},
+               {"STAGE"},
+               {"COUNT", Align::kRight},
+               {"P50", Align::kRight},
+               {"P90", Align::kRight},
+               {"P99", Align::kRight},
+               {"P99.9", Align::kRight},
+               {"MAX", Align::kRight}});
+  for (const v1::EktEntry& entry : ekt.entries()) {
+    std::string name = fmt::format(
+        "{} {}{}", entry.device(), entry.kernel(),
+        entry.label().empty() ? "" : fmt::format(" ({})", entry.label()));
+    for (const v1::Histogram& stage : entry.stages()) {
+      std::vector<std::string> row = {std::exchange(name, ""), stage.name()};
+      for (std::string& cell : PercentileCells(ToSnapshot(stage))) {
+        row.push_back(std::move(cell));
+      }
+      table.AddRow(std::move(row));
+    }
+  }
+  return table;
+}
+
+absl::Status Show(OpenTestbed& open, Console& console) {
+  const auto status = open.client->GetStatus();
+  if (!status.ok()) return status.status();
+  const auto ekt = open.client->ListEkt();
+  if (!ekt.ok()) return ekt.status();
+  const std::vector<std::string> dead = Dead(open.testbed);
+  const std::vector<std::string> restarted = Restarted(open.testbed);
+  if (console.json()) {
+    console.PrintDocument(ToDocument(*status, *ekt, dead, restarted));
+    return testbed::CheckLedger(status->events());
+  }
+  console.Print(Overview(*status, dead, restarted, console));
+  if (const Table table = LatencyTable(*ekt); !table.empty()) {
+    console.Print("\n");
+    console.Print(table);
+  } else if (!status->tracing()) {
+    console.Say("tracing is off; for latencies: carillon trace on");
+  }
+  return testbed::CheckLedger(status->events());
+}
+
+}  // namespace
+
+Run MakeStatus(Arguments& arguments, Console& console) {
+  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
+    return Show(open, console);
+  });
+}
+
+}  // namespace carillon::cli

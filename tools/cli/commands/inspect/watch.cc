@@ -1,0 +1,60 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/ui/proto_json.h"
+#include "tools/testbed/supervisor/end_requests.h"
+
+namespace carillon::cli {
+namespace {
+
+// "12:00:01.123  device_ready  device=nic0 note='udp 127.0.0.1:11211'"
+std::string Line(const Json& event) {
+  const uint64_t time_ns = event["time_ns"];
+  std::string line =
+      fmt::format("{:%H:%M:%S}.{:03}",
+                  fmt::localtime(static_cast<time_t>(time_ns / 1'000'000'000)),
+                  time_ns / 1'000'000 % 1000);
+  for (const auto& [name, value] : event.items()) {
+    if (!value.is_object()) continue;
+    line += fmt::format("  {:<18}", name);
+    for (const auto& [key, part] : value.items()) {
+      line += fmt::format(
+          " {}={}", key,
+          part.is_string() ? Quote(part.get<std::string>()) : part.dump());
+    }
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+Run MakeWatch(Arguments& arguments, Console& console) {
+  // Before gRPC starts its threads.
+  auto requests = std::make_shared<std::unique_ptr<testbed::EndRequests>>();
+  auto option = std::make_shared<TestbedOption>(arguments);
+  AddOutputOption(arguments, console);
+  return [=, &console]() -> absl::Status {
+    *requests = std::make_unique<testbed::EndRequests>();
+    auto open = option->Open();
+    if (!open.ok()) return open.status();
+    return open->client->Watch([&](const v1::TelemetryEvent* event) {
+      if ((*requests)->Take() > 0) return false;
+      if (event == nullptr) return true;
+      const Json json = ToJson(*event);
+      if (console.json()) {
+        console.PrintJsonLine(json);
+      } else {
+        console.Print(Line(json));
+      }
+      return console.out_ok();
+    });
+  };
+}
+
+}  // namespace carillon::cli

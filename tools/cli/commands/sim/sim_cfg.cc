@@ -1,0 +1,41 @@
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sim/ptx/control_flow.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/sim/load_program.h"
+
+namespace carillon::cli {
+
+Run MakeSimCfg(Arguments& arguments, Console& console) {
+  struct Options {
+    std::string file;
+    std::string kernel;
+  };
+  auto options = std::make_shared<Options>();
+  arguments.Text("file", options->file, "PTX text, made by nvcc -ptx")
+      .Placeholder("FILE")
+      .Required();
+  arguments
+      .Text("kernel", options->kernel,
+            "Which; not needed when the file has one")
+      .Placeholder("KERNEL");
+  AddOutputOption(arguments, console);
+  return [options, &console]() -> absl::Status {
+    const auto module = LoadModule(options->file);
+    if (!module.ok()) return module.status();
+    const auto kernel = ChooseKernel(**module, options->kernel);
+    if (!kernel.ok()) return kernel.status();
+    const std::string dot = sim::ptx::ToDot(
+        **module, **kernel, sim::ptx::AnalyzeControlFlow(**kernel));
+    if (console.json()) {
+      console.PrintDocument({{"kernel", (*kernel)->name}, {"dot", dot}});
+    } else {
+      console.Print(dot);
+    }
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace carillon::cli

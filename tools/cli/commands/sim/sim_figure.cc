@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "sim/experiments/experiment.h"
+#include "tools/cli/commands.h"
+#include "tools/plots/document.h"
+
+namespace carillon::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using sim::figures::Experiment;
+using sim::figures::Experiments;
+
+struct Options {
+  std::vector<std::string> names;
+  std::string out;
+  std::string gpu = "edge_table2";
+  uint32_t jobs = std::max(1u, std::thread::hardware_concurrency());
+  uint32_t seed = 1;
+  bool quick = false;
+};
+
+constexpr const char* kPlotter = "tools/plots/plot_sim_figure.py";
+
+absl::StatusOr<std::vector<const Experiment*>> Choose(
+    const std::vector<std::string>& names) {
+  std::vector<const Experiment*> chosen;
+  for (const std::string& name : names) {
+    bool known = false;
+    for (const Experiment& experiment : Experiments()) {
+      if (name != "all" && name != experiment.name) continue;
+      known = true;
+      if (std::ranges::find(chosen, &experiment) == chosen.end()) {
+        chosen.push_back(&experiment);
+      }
+    }
+    if (known) continue;
+    std::vector<std::string_view> all;
+    for (const Experiment& experiment : Experiments()) {
+      all.push_back(experiment.name);
+    }
+    return absl::NotFoundError(
+        fmt::format("there is no figure {}; there are {}, and all", Quote(name),
+                    fmt::join(all, ", ")));
+  }
+  return chosen;
+}
+
+absl::Status List(const Options& options, Console& console) {
+  Table table({{"FIGURE"}, {"JOBS", Align::kRight}, {"WHAT IT SHOWS"}});
+  Json figures = Json::array();
+  for (const Experiment& experiment : Experiments()) {
+    const size_t jobs =
+        experiment.jobs({.quick = options.quick, .seed = options.seed}).size();
+    table.AddRow({std::string(experiment.name), fmt::format("{}", jobs),
+                  std::string(experiment.title)});
+    figures.push_back({{"figure", experiment.name},
+                       {"jobs", jobs},
+                       {"title", experiment.title}});
+  }
+  if (console.json()) {
+    console.PrintDocument({{"figures", figures}});
+  } else {
+    console.Print(table);
+  }
+  return absl::OkStatus();
+}
+
+// How far it is: in place on a terminal, otherwise a line now and then.
+class Progress {
+ public:
+  explicit Progress(Console& console) : console_(console) {}
+
+  void operator()(const sim::figures::JobProgress& job) {
+    if (console_.err_is_terminal()) {
+      console_.SayInPlace(fmt::format("{} of {} runs, last {} ({:.1f} s)",
+                                      job.done, job.total, job.job.name,
+                                      job.seconds));
+      return;
+    }
+    const auto now = Clock::now();
+    if (job.done < job.total && now - said_ < std::chrono::seconds(20)) return;
+    said_ = now;
+    console_.Say(fmt::format("{} of {} runs", job.done, job.total));
+  }
+
+ private:
+  Console& console_;
+  Clock::time_point said_ = Clock::now();
+};
+
+std::string Cell(const Json& value) {
+  if (value.is_null()) return "-";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// A number without ".0": all of a column were made with three digits.
+std::string NumberCell(const Json& value) {
+  return value.is_number() ? fmt::format("{}", value.get<double>())
+                           : Cell(value);
+}
+
+void Print(const Json& document, Console& console) {
+  console.Print(fmt::format(
+      "{}\n", console.Bold(fmt::format("{}: {}", Cell(document["figure"]),
+                                       Cell(document["title"])))));
+  for (const Json& condition : document["conditions"]) {
+    console.Print(fmt::format("- {}\n", Cell(condition)));
+  }
+  for (const Json& table : document["tables"]) {
+    console.Print(fmt::format("\n{}\n", Cell(table["title"])));
+    std::vector<Column> columns;
+    for (size_t i = 0; i < table["columns"].size(); ++i) {
+      std::string header = Cell(table["columns"][i]);
+      std::ranges::transform(header, header.begin(),
+                             [](unsigned char c) { return std::toupper(c); });
+      const Json& first = table["rows"][0][i];
+      columns.push_back(
+          {header, first.is_string() ? Align::kLeft : Align::kRight});
+    }
+    Table text(std::move(columns));
+    for (const Json& row : table["rows"]) {
+      std::vector<std::string> cells;
+      for (const Json& value : row) cells.push_back(NumberCell(value));
+      text.AddRow(std::move(cells));
+    }
+    console.Print(text);
+  }
+  console.Print("\n");
+  Table summary({{"BESIDE THE PAPER"},
+                 {"PAPER", Align::kRight},
+                 {"HERE", Align::kRight},
+                 {""}});
+  for (const Json& row : document["summary"]) {
+    summary.AddRow({Cell(row["what"]), NumberCell(row["paper"]),
+                    NumberCell(row["ours"]), Cell(row["unit"])});
+  }
+  console.Print(summary);
+  console.Print("\n");
+}
+
+absl::Status MakeFigures(const Options& options, Console& console) {
+  if (options.names.empty()) return List(options, console);
+  const auto chosen = Choose(options.names);
+  if (!chosen.ok()) return chosen.status();
+  const auto config = sim::timing::LoadConfig(options.gpu);
+  if (!config.ok()) return config.status();
+  const sim::figures::ExperimentOptions experiment_options{
+      .quick = options.quick, .seed = options.seed};
+
+  std::vector<sim::figures::Job> jobs;
+  for (const Experiment* experiment : *chosen) {
+    std::ranges::move(experiment->jobs(experiment_options),
+                      std::back_inserter(jobs));
+  }
+  Progress progress(console);
+  const auto results = sim::figures::RunJobs(
+      jobs, *config,
+      {.threads = options.jobs,
+       .cache = options.out.empty() ? "" : options.out + "/runs",
+       .progress = [&](const sim::figures::JobProgress& job) {
+         progress(job);
+       }});
+  if (!results.ok()) return results.status();
+
+  Json documents = Json::object();
+  for (const Experiment* experiment : *chosen) {
+    Json document{{"figure", experiment->name},
+                  {"title", experiment->title},
+                  {"gpu", config->name},
+                  {"quick", options.quick},
+                  {"seed", options.seed}};
+    document.update(experiment->figure(*results, experiment_options));
+    if (!console.json()) Print(document, console);
+    if (!options.out.empty()) {
+      std::vector<std::string> written;
+      const absl::Status status = plots::WriteDocument(
+          options.out, experiment->name, document, kPlotter, &written);
+      for (const std::string& path : written) {
+        console.Say(fmt::format("wrote {}", path));
+      }
+      // Numbers without a picture are still numbers.
+      if (absl::IsUnavailable(status)) {
+        console.Say(std::string(status.message()));
+      } else if (!status.ok()) {
+        return status;
+      }
+    }
+    documents[std::string(experiment->name)] = std::move(document);
+  }
+  if (console.json()) console.PrintDocument(documents);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeSimFigure(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments
+      .Texts("figures", options->names,
+             "Which, or all; without any: says which there are")
+      .Placeholder("FIGURE");
+  arguments
+      .Text("--out", options->out,
+            "Folder for JSON, plots, and the runs' results, which are not run "
+            "again")
+      .Placeholder("DIR");
+  arguments.Flag("--quick", options->quick,
+                 "Small workloads on 2 SMs: shows that it runs, no figures");
+  arguments.Number("--jobs", options->jobs, 1, 256, "Runs at once")
+      .Placeholder("N");
+  arguments
+      .Number("--seed", options->seed, 0, 1u << 31,
+              "Of workloads and of the events' times")
+      .Placeholder("SEED");
+  arguments.Text("--gpu", options->gpu, "edge_table2, or another: see sim run")
+      .Placeholder("GPU");
+  AddOutputOption(arguments, console);
+  return [options, &console]() { return MakeFigures(*options, console); };
+}
+
+}  // namespace carillon::cli

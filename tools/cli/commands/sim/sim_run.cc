@@ -1,0 +1,257 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "sim/exec/functional.h"
+#include "sim/timing/config.h"
+#include "sim/timing/gpu.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/sim/kernel_arguments.h"
+#include "tools/cli/sim/load_program.h"
+
+namespace carillon::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string file;
+  std::string kernel;
+  std::vector<std::string> arguments;
+  std::string grid = "1";
+  std::string block = "1";
+  uint32_t shared_bytes = 0;
+  std::string gpu;
+  std::vector<std::string> show;
+  uint32_t values = 8;
+};
+
+// The buffers that --show names, by their places in the line.
+absl::StatusOr<std::vector<size_t>> Shown(const Options& options,
+                                          const KernelArguments& arguments) {
+  std::vector<size_t> shown;
+  for (const std::string& text : options.show) {
+    size_t which = 0;
+    for (const char c : text) {
+      which = c >= '0' && c <= '9' && which < 1000
+                  ? which * 10 + static_cast<size_t>(c - '0')
+                  : 1000;
+    }
+    if (text.empty() || which == 0 || which > arguments.buffers.size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("--show {}: there are buffers 1 to {}", Quote(text),
+                      arguments.buffers.size()));
+    }
+    shown.push_back(which - 1);
+  }
+  return shown;
+}
+
+// How often a person hears how far it is.
+constexpr auto kSayEvery = std::chrono::milliseconds(500);
+// Cycles of a timed run between two such moments.
+constexpr sim::timing::Cycle kTurn = 1 << 16;
+
+struct Outcome {
+  uint64_t warp_instructions = 0;
+  std::optional<sim::timing::Cycle> cycles;
+  std::string statistics;  // JSON
+};
+
+absl::StatusOr<Outcome> RunFunctionally(const sim::Launch& launch,
+                                        sim::Memory& memory,
+                                        std::string* printed,
+                                        Console& console) {
+  auto said = Clock::now();
+  sim::FunctionalGpu gpu(
+      &memory, {.progress =
+                    [&](uint64_t blocks) {
+                      const auto now = Clock::now();
+                      if (now - said < kSayEvery) return;
+                      said = now;
+                      console.SayInPlace(fmt::format("{} of {} blocks", blocks,
+                                                     launch.grid.count()));
+                    },
+                .printed = printed});
+  const auto result = gpu.Run(launch);
+  if (!result.ok()) return result.status();
+  return Outcome{.warp_instructions = result->warp_instructions};
+}
+
+absl::StatusOr<Outcome> RunTimed(const sim::Launch& launch,
+                                 const sim::timing::Config& config,
+                                 sim::Memory& memory, std::string* printed,
+                                 Console& console) {
+  sim::timing::Gpu gpu(config, &memory, {.printed = printed});
+  const auto grid = gpu.Submit(launch, {});
+  if (!grid.ok()) return grid.status();
+  auto said = Clock::now();
+  for (sim::timing::Cycle until = kTurn; !gpu.Run(until); until += kTurn) {
+    const auto now = Clock::now();
+    if (now - said < kSayEvery) continue;
+    said = now;
+    console.SayInPlace(fmt::format("cycle {}", gpu.cycle()));
+  }
+  const sim::timing::GridResult& result = *gpu.result(*grid);
+  if (!result.status.ok()) return result.status;
+  return Outcome{.warp_instructions = result.warp_instructions,
+                 .cycles = result.completed - result.submitted,
+                 .statistics = ToJson(gpu.statistics())};
+}
+
+// Why schedulers issued nothing, the most frequent first.
+void PrintStalls(const std::string& statistics, Console& console) {
+  const Json stalls = Json::parse(statistics)["total"]["stalls"];
+  std::vector<std::pair<uint64_t, std::string>> order;
+  for (const auto& [name, count] : stalls.items()) {
+    if (count.get<uint64_t>() != 0) order.emplace_back(count, name);
+  }
+  std::sort(order.rbegin(), order.rend());
+  Table table({{"WHY NOTHING WAS ISSUED"}, {"CYCLES", Align::kRight}});
+  for (const auto& [count, name] : order) {
+    table.AddRow({name, fmt::format("{}", count)});
+  }
+  if (!order.empty()) console.Print(table);
+}
+
+absl::Status RunKernel(const Options& options, Console& console) {
+  const auto grid = ParseDimensions(options.grid);
+  if (!grid.ok()) return grid.status();
+  const auto block = ParseDimensions(options.block);
+  if (!block.ok()) return block.status();
+  std::optional<sim::timing::Config> config;
+  if (!options.gpu.empty()) {
+    auto loaded = sim::timing::LoadConfig(options.gpu);
+    if (!loaded.ok()) return loaded.status();
+    config = *std::move(loaded);
+  }
+  sim::Memory memory;
+  const auto program = LoadProgram(options.file, &memory);
+  if (!program.ok()) return program.status();
+  const auto function = ChooseKernel(*(*program)->module, options.kernel);
+  if (!function.ok()) return function.status();
+  const auto arguments =
+      ParseKernelArguments(**function, options.arguments, &memory);
+  if (!arguments.ok()) return arguments.status();
+  const auto shown = Shown(options, *arguments);
+  if (!shown.ok()) return shown.status();
+
+  const sim::Launch launch{
+      .program = program->get(),
+      .kernel = (*program)->FindEntry((*function)->name),
+      .grid = *grid,
+      .block = *block,
+      .dynamic_shared_bytes = options.shared_bytes,
+      .parameters = arguments->bytes,
+  };
+  std::string printed;
+  const auto begin = Clock::now();
+  const auto outcome =
+      config ? RunTimed(launch, *config, memory, &printed, console)
+             : RunFunctionally(launch, memory, &printed, console);
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - begin).count();
+  // What a kernel has printed before it failed tells why, perhaps.
+  if (!console.json()) console.Print(printed);
+  if (!outcome.ok()) return outcome.status();
+  const double rate = static_cast<double>(outcome->warp_instructions) / seconds;
+  if (console.json()) {
+    Json buffers = Json::array();
+    for (const size_t which : *shown) {
+      buffers.push_back({{"buffer", which + 1},
+                         {"values", FirstValues(arguments->buffers[which],
+                                                memory, options.values)}});
+    }
+    Json document{{"kernel", (*function)->name},
+                  {"blocks", grid->count()},
+                  {"threads_per_block", block->count()},
+                  {"warp_instructions", outcome->warp_instructions},
+                  {"seconds", seconds},
+                  {"warp_instructions_per_second", rate},
+                  {"registers_per_thread", launch.kernel->registers},
+                  {"shared_bytes", launch.shared_bytes()},
+                  {"printed", printed},
+                  {"buffers", std::move(buffers)}};
+    if (outcome->cycles) {
+      document["gpu"] = config->name;
+      document["cycles"] = *outcome->cycles;
+      document["statistics"] = Json::parse(outcome->statistics);
+    }
+    console.PrintDocument(document);
+    return absl::OkStatus();
+  }
+  Table table({{"KERNEL"},
+               {"BLOCKS", Align::kRight},
+               {"THREADS", Align::kRight},
+               {"WARP INSTRUCTIONS", Align::kRight},
+               {"CYCLES", Align::kRight},
+               {"SECONDS", Align::kRight},
+               {"M/S", Align::kRight}});
+  table.AddRow(
+      {std::string((*function)->name), fmt::format("{}", grid->count()),
+       fmt::format("{}", grid->count() * block->count()),
+       fmt::format("{}", outcome->warp_instructions),
+       outcome->cycles ? fmt::format("{}", *outcome->cycles) : "-",
+       fmt::format("{:.3f}", seconds), fmt::format("{:.1f}", rate / 1e6)});
+  console.Print(table);
+  if (outcome->cycles) PrintStalls(outcome->statistics, console);
+  for (const size_t which : *shown) {
+    console.Print(fmt::format(
+        "buffer {}: {}\n", which + 1,
+        FirstValues(arguments->buffers[which], memory, options.values)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeSimRun(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments.Text("file", options->file, "PTX text, made by nvcc -ptx")
+      .Placeholder("FILE")
+      .Required();
+  arguments.Text("kernel", options->kernel, "A kernel of it")
+      .Placeholder("KERNEL")
+      .Required();
+  arguments
+      .Texts("arguments", options->arguments,
+             "One for each parameter: a number; a buffer, f32[1024] (zeros), "
+             "f32[1024]=1.5, =iota, =random, =1,2,3, or @FILE; a struct, "
+             "{u32:16;f32[8];span:f32[8]}. After -- if one begins with a minus")
+      .Placeholder("ARGUMENT");
+  arguments.Text("--grid", options->grid, "Thread blocks: 16, 16x16, 4x4x2")
+      .Placeholder("DIM");
+  arguments.Text("--block", options->block, "Threads of each, 1024 at most")
+      .Placeholder("DIM");
+  arguments
+      .Number("--shared", options->shared_bytes, 0, 227 << 10,
+              "Bytes of shared memory beside the kernel's own")
+      .Placeholder("BYTES");
+  arguments
+      .Text("--gpu", options->gpu,
+            "Count its cycles, too: edge_table2, gtx980, tiny, or a file "
+            "(docs/sim_calibration.md). Without: only what it computes")
+      .Placeholder("GPU");
+  arguments
+      .Texts(
+          "--show", options->show,
+          "Print the first values of this buffer, 1 for the first named; may "
+          "be repeated")
+      .Placeholder("N")
+      .OneAtATime();
+  arguments
+      .Number("--values", options->values, 1, 1 << 20, "How many --show prints")
+      .Placeholder("COUNT");
+  AddOutputOption(arguments, console);
+  return [options, &console]() { return RunKernel(*options, console); };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "sim/experiments/job.h"
+#include "sim/timing/timeline.h"
+#include "tools/cli/commands.h"
+
+namespace carillon::cli {
+namespace {
+
+struct Options {
+  std::string background;
+  std::string event;
+  std::string out;
+  std::string gpu = "edge_table2";
+  std::vector<std::string> set;
+  uint32_t period = 3000;
+  uint32_t concurrent = 1;
+  uint32_t seed = 1;
+  bool full = false;
+};
+
+absl::StatusOr<sim::figures::Overrides> Overrides(const Options& options) {
+  sim::figures::Overrides overrides;
+  if (!options.full) overrides.emplace_back("sm.count", "2");
+  for (const std::string& text : options.set) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--set {}: say KEY=VALUE, as edge.victim=newest", Quote(text)));
+    }
+    overrides.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return overrides;
+}
+
+absl::Status Trace(const Options& options, Console& console) {
+  const auto preset = sim::timing::LoadConfig(options.gpu);
+  if (!preset.ok()) return preset.status();
+  const auto overrides = Overrides(options);
+  if (!overrides.ok()) return overrides.status();
+  const auto config = sim::figures::Override(*preset, *overrides);
+  if (!config.ok()) return config.status();
+  // Known before the run: it may take a while.
+  std::ofstream file(options.out);
+  if (!file) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}", options.out, std::strerror(errno)));
+  }
+  const sim::figures::Job job{
+      .name = "trace",
+      .overrides = *overrides,
+      .background = options.background,
+      .event = options.event,
+      .arrivals = {.least = options.period,
+                   .most = options.period,
+                   .concurrent = options.concurrent},
+      .size =
+          options.full ? sim::figures::Size::kFull : sim::figures::Size::kSmall,
+      .seed = options.seed,
+  };
+  sim::timing::Timeline timeline(*config);
+  const auto result =
+      sim::figures::RunJob(job, *preset, {.timeline = &timeline});
+  if (!result.ok()) return result.status();
+  timeline.Write(file);
+  file.close();
+  if (!file) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: {}", options.out, std::strerror(errno)));
+  }
+  const Json& events = (*result)["events"];
+  if (console.json()) {
+    console.PrintDocument({{"file", options.out},
+                           {"observations", timeline.size()},
+                           {"cycles", (*result)["cycles"]},
+                           {"events", events["completed"]},
+                           {"places", events["places"]}});
+    return absl::OkStatus();
+  }
+  console.Print(
+      fmt::format("{}: {} cycles, {} events ({} preempted a warp), in {}\n",
+                  options.background, (*result)["cycles"].dump(),
+                  events["completed"].dump(),
+                  events["places"]["preempted"].dump(), options.out));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeSimTrace(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments
+      .Text("background", options->background,
+            "BP, BFS, KMN, LUD, SRAD, SC, MM, CONV1, CONV2, HRTWL, HOTSP")
+      .Placeholder("BACKGROUND")
+      .Required();
+  arguments.Text("event", options->event, "IPv4, IPv6, MemC, IPSec")
+      .Placeholder("EVENT")
+      .Required();
+  arguments.Text("--out", options->out, "The trace, for ui.perfetto.dev")
+      .Placeholder("FILE")
+      .Required();
+  arguments
+      .Number("--period", options->period, 1, 1 << 30,
+              "Cycles from an event to the next")
+      .Placeholder("CYCLES");
+  arguments
+      .Number("--concurrent", options->concurrent, 1, 64,
+              "Events under way at once, at most")
+      .Placeholder("N");
+  arguments
+      .Texts("--set", options->set,
+             "Changes a key of the GPU, as edge.victim=newest; may be repeated")
+      .Placeholder("KEY=VALUE")
+      .OneAtATime();
+  arguments.Flag("--full", options->full,
+                 "The papers' sizes. Without: small workloads on 2 SMs");
+  arguments.Text("--gpu", options->gpu, "edge_table2, or another: see sim run")
+      .Placeholder("GPU");
+  arguments
+      .Number("--seed", options->seed, 0, 1u << 31, "Of the workloads' data")
+      .Placeholder("SEED");
+  AddOutputOption(arguments, console);
+  return [options, &console]() { return Trace(*options, console); };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/ui/failures.h"
+#include "tools/testbed/supervisor/testbeds.h"
+
+namespace carillon::cli {
+namespace {
+
+Json ToJson(const testbed::Leftovers& leftovers) {
+  Json processes = Json::array();
+  for (const testbed::ProcessIdentity& process : leftovers.processes) {
+    processes.push_back(process.pid);
+  }
+  return {{"testbed", leftovers.name},
+          {"directory", leftovers.directory},
+          {"pids", std::move(processes)},
+          {"files", leftovers.files}};
+}
+
+absl::Status Clean(bool dry_run, Console& console) {
+  const auto testbeds = testbed::ListTestbeds();
+  if (!testbeds.ok()) return testbeds.status();
+  Json removed = Json::array();
+  Failures failures;
+  bool found = false;
+  for (const testbed::Testbed& testbed : *testbeds) {
+    if (testbed.supervisor) continue;
+    const testbed::Leftovers leftovers = testbed::LeftoversOf(testbed);
+    found = true;
+    console.Say(fmt::format("{} '{}': {} processes, {} files in {}",
+                            dry_run ? "would remove" : "removing",
+                            leftovers.name, leftovers.processes.size(),
+                            leftovers.files.size(), leftovers.directory));
+    const absl::Status status =
+        dry_run ? absl::OkStatus() : testbed::ClearDead(testbed);
+    if (status.ok()) removed.push_back(ToJson(leftovers));
+    failures.Add(testbed.name, status);
+  }
+  failures.Say(console);
+  if (console.json()) {
+    Json document = {{"dry_run", dry_run}, {"removed", std::move(removed)}};
+    failures.AddTo(document);
+    console.PrintDocument(document);
+  } else if (!found) {
+    console.Say("dead testbeds have left nothing");
+  }
+  return failures.Status();
+}
+
+}  // namespace
+
+Run MakeCleanup(Arguments& arguments, Console& console) {
+  auto dry_run = std::make_shared<bool>(false);
+  arguments.Flag("--dry-run", *dry_run, "Only say what would go");
+  AddOutputOption(arguments, console);
+  return [dry_run, &console] { return Clean(*dry_run, console); };
+}
+
+}  // namespace carillon::cli

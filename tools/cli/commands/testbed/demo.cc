@@ -1,0 +1,314 @@
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/demo/memcaslap.h"
+#include "tools/cli/demo/report.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/cli/ui/proto_json.h"
+#include "tools/cli/up_options.h"
+#include "tools/testbed/client/admin_client.h"
+#include "tools/testbed/client/event_counts.h"
+#include "tools/testbed/supervisor/marks.h"
+#include "tools/testbed/testbed_run.h"
+
+namespace carillon::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kTick{250};
+// The background work alone, for comparison.
+constexpr milliseconds kAlone{2000};
+// For the last replies, after the client has ended.
+constexpr milliseconds kSettle{5000};
+// memcaslap fills its keys first, and may be late on a busy machine.
+constexpr milliseconds kClientSlack{60'000};
+
+struct Options {
+  testbed::UpOptions up;
+  uint32_t seconds = 10;
+  uint32_t concurrency = 8;
+  std::string backend = "auto";
+};
+
+// A file that goes with its object.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    const int fd = mkstemp(path_);
+    if (fd >= 0) close(fd);
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { unlink(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  char path_[40] = "/tmp/carillon_demo_XXXXXX";
+};
+
+std::string testbed::FileText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The testbed of one demo: brought up, loaded, looked at, taken down.
+class Demo {
+ public:
+  Demo(const Options& options, Console& console)
+      : options_(options), console_(console) {}
+
+  absl::Status Run() {
+    absl::Status status = BringUp();
+    if (!status.ok()) return status;
+    status = MeasureAlone();
+    if (status.ok()) status = Load();
+    if (status.ok()) status = Settle();
+    if (status.ok()) status = Look();
+    // A process that has died is why nobody answered.
+    if (absl::IsUnavailable(status)) {
+      if (absl::Status seen = Watch(milliseconds(0)); !seen.ok()) status = seen;
+    }
+    run_->supervisor().EndDevices();
+    if (status.ok()) status = ReadLedger();
+    const absl::Status down = run_->supervisor().TakeDown();
+    if (!status.ok()) return status;
+    if (!down.ok()) return down;
+    figures_.casualties = run_->supervisor().casualties();
+    std::vector<std::string> complaints;
+    status = Judge(figures_, &complaints);
+    PrintReport(figures_, complaints, console_);
+    return status;
+  }
+
+ private:
+  absl::Status BringUp() {
+    testbed::Topology topology = DemoTopology();
+    topology.name = fmt::format("demo-{}", getpid());
+    if (absl::Status status = SetName(options_.up.name, topology);
+        !status.ok()) {
+      return status;
+    }
+    if (const auto client = testbed::FindProgram(kMemcaslap); !client.ok()) {
+      return WithHint(client.status(), "apt-get install libmemcached-tools");
+    }
+    const auto port = FindFreePort();
+    if (!port.ok()) return port.status();
+    port_ = *port;
+    testbed::SetGpuText(topology, "backend", options_.backend);
+    for (testbed::DeviceEntry& device : topology.devices) {
+      testbed::SetNumber(device, "udp_port", port_);
+      testbed::SetNumber(device, "tcp_port", port_);
+    }
+    auto run = testbed::TestbedRun::Make(
+        topology, "the demo's topology", options_.up,
+        [this](const std::string& line) { console_.Say(line); });
+    if (!run.ok()) return run.status();
+    run_ = *std::move(run);
+    if (absl::Status status = run_->supervisor().BringUp(); !status.ok()) {
+      return status;
+    }
+    client_ =
+        std::make_unique<testbed::AdminClient>(run_->supervisor().paths());
+    return absl::OkStatus();
+  }
+
+  // Cancelled when the user asks to end; DataLoss when a process has died: that
+  // none does is one of the demo's promises.
+  absl::Status Watch(milliseconds timeout) {
+    testbed::Supervisor& supervisor = run_->supervisor();
+    if (!supervisor.Watch(timeout)) return absl::CancelledError("interrupted");
+    if (!supervisor.casualties().empty()) {
+      return absl::DataLossError(
+          fmt::format("a process of the testbed has ended: {}",
+                      JoinWords(supervisor.casualties())));
+    }
+    return absl::OkStatus();
+  }
+
+  // The devices into figures_.
+  absl::Status ReadDevices() {
+    auto devices = client_->ListDevices();
+    if (!devices.ok()) return devices.status();
+    for (v1::Device& device : *devices->mutable_devices()) {
+      if (device.kind() == "nic") figures_.nic.Swap(&device);
+      if (device.kind() == "fpga") figures_.fpga.Swap(&device);
+      if (device.kind() == "cpu_host") figures_.host.Swap(&device);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureAlone() {
+    console_.Say(fmt::format("frames and background work alone for {} s",
+                             kAlone.count() / 1000));
+    const auto end = Clock::now() + kAlone;
+    while (Clock::now() < end) {
+      if (absl::Status status = Watch(kTick); !status.ok()) return status;
+    }
+    if (absl::Status status = ReadDevices(); !status.ok()) return status;
+    figures_.kernel_time_alone = HistogramOf(figures_.host, "kernel_time");
+    return client_->ResetStatistics();
+  }
+
+  absl::Status Load() {
+    const TemporaryFile configuration(MemcaslapConfiguration());
+    const std::vector<std::string> command =
+        MemcaslapCommand({.port = port_,
+                          .seconds = options_.seconds,
+                          .concurrency = options_.concurrency,
+                          .configuration_file = configuration.path()});
+    const TestbedPaths& paths = run_->supervisor().paths();
+    const std::string log = paths.log_directory() + "/memcaslap.log";
+    console_.Say(fmt::format("{}", fmt::join(command, " ")));
+    auto load = testbed::ChildProcess::Spawn(
+        {.argv = command,
+         .environment = {fmt::format(
+             "{}={}", testbed::kSupervisorVariable,
+             testbed::SupervisorMark(paths, testbed::OwnIdentity()))},
+         .log_path = log});
+    if (!load.ok()) return load.status();
+    start_ = Clock::now();
+    const auto deadline =
+        start_ + std::chrono::seconds(options_.seconds) + kClientSlack;
+    while (!load->Reap()) {
+      if (absl::Status status = Watch(kTick); !status.ok()) return status;
+      if (Clock::now() > deadline) {
+        return absl::DeadlineExceededError(
+            fmt::format("memcaslap did not end; its last lines:\n{}",
+                        testbed::LastLines(log, 10)));
+      }
+      if (absl::Status status = ShowProgress(); !status.ok()) return status;
+    }
+    if (!load->Reap()->ok()) {
+      return absl::AbortedError(
+          fmt::format("memcaslap has ended ({}); its last lines:\n{}",
+                      load->Reap()->ToString(), testbed::LastLines(log, 10)));
+    }
+    const auto result = ParseMemcaslap(testbed::FileText(log));
+    if (!result.ok()) return result.status();
+    figures_.client = *result;
+    return absl::OkStatus();
+  }
+
+  absl::Status ShowProgress() {
+    const auto now = Clock::now();
+    const auto period = console_.err_is_terminal() ? kTick : milliseconds(1000);
+    if (now - shown_ < period) return absl::OkStatus();
+    if (absl::Status status = ReadDevices(); !status.ok()) return status;
+    const uint64_t requests = CounterOf(figures_.nic, "udp_requests");
+    const double seconds =
+        std::chrono::duration<double>(now - std::max(shown_, start_)).count();
+    // Fits a line of 80 characters.
+    const std::string line = fmt::format(
+        "{:5.1f} s {:>9} requests/s {:>11} in all {:>7} frames {:>6} "
+        "background",
+        std::chrono::duration<double>(now - start_).count(),
+        FormatCount(static_cast<uint64_t>((requests - shown_requests_) /
+                                          std::max(seconds, 0.001))),
+        FormatCount(requests),
+        FormatCount(CounterOf(figures_.fpga, "frames_done")),
+        FormatCount(CounterOf(figures_.host, "launches")));
+    if (console_.err_is_terminal()) {
+      console_.SayInPlace(line);
+    } else {
+      console_.Say(line);
+    }
+    shown_ = now;
+    shown_requests_ = requests;
+    return absl::OkStatus();
+  }
+
+  // Until the NIC has nothing in flight: the client may have given up on its
+  // last requests.
+  absl::Status Settle() {
+    const auto deadline = Clock::now() + kSettle;
+    for (;;) {
+      const auto ekt = client_->ListEkt();
+      if (!ekt.ok()) return ekt.status();
+      uint64_t in_flight = 0;
+      for (const v1::EktEntry& entry : ekt->entries()) {
+        if (entry.device() == figures_.nic.name()) {
+          in_flight += testbed::InFlight(entry.counts());
+        }
+      }
+      if (in_flight == 0) return absl::OkStatus();
+      if (Clock::now() > deadline) {
+        return absl::DataLossError(
+            fmt::format("{} events of {} did not end within {} s", in_flight,
+                        figures_.nic.name(), kSettle.count() / 1000));
+      }
+      if (absl::Status status = Watch(milliseconds(10)); !status.ok()) {
+        return status;
+      }
+    }
+  }
+
+  absl::Status Look() {
+    if (absl::Status status = ReadDevices(); !status.ok()) return status;
+    const auto ekt = client_->ListEkt();
+    if (!ekt.ok()) return ekt.status();
+    for (const v1::EktEntry& entry : ekt->entries()) {
+      if (entry.device() != figures_.nic.name()) continue;
+      MergeHistograms(entry.stages(), &figures_.stages);
+    }
+    figures_.stages.push_back(
+        {"finished_to_completion_seen",
+         HistogramOf(figures_.nic, "completion_latency")});
+    figures_.stages.push_back({"rung_to_completion_seen",
+                               HistogramOf(figures_.nic, "event_latency")});
+    figures_.request_latency = HistogramOf(figures_.nic, "request_latency");
+    figures_.kernel_time_loaded = Difference(
+        HistogramOf(figures_.host, "kernel_time"), figures_.kernel_time_alone);
+    return absl::OkStatus();
+  }
+
+  // After the devices: nothing rings any more.
+  absl::Status ReadLedger() {
+    const auto status = client_->GetStatus();
+    if (!status.ok()) return status.status();
+    figures_.ledger = status->events();
+    return absl::OkStatus();
+  }
+
+  const Options& options_;
+  Console& console_;
+  uint16_t port_ = 0;
+  std::unique_ptr<testbed::TestbedRun> run_;
+  std::unique_ptr<testbed::AdminClient> client_;
+  DemoFigures figures_;
+  Clock::time_point start_;
+  Clock::time_point shown_;
+  uint64_t shown_requests_ = 0;
+};
+
+}  // namespace
+
+Run MakeDemo(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments.Number("--seconds", options->seconds, 1, 86400,
+                   "How long the clients ask");
+  arguments.Number("--clients", options->concurrency, 1, 1000,
+                   "How many ask at once, each with one request");
+  arguments
+      .Choice("--backend", options->backend, {"auto", "cpu", "cuda", "sim"},
+              "Who runs the kernels; auto: cuda where there is a GPU, else cpu")
+      .Placeholder("auto|cpu|cuda|sim");
+  arguments
+      .Text("--name", options->up.name, "Of the testbed; demo-PID without it")
+      .Placeholder("NAME");
+  AddOutputOption(arguments, console);
+  return [options, &console] { return Demo(*options, console).Run(); };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/ui/failures.h"
+#include "tools/testbed/supervisor/testbeds.h"
+
+namespace carillon::cli {
+namespace {
+
+struct Options {
+  std::string name;
+  bool all = false;
+  // More than the supervisor gives its children.
+  double timeout_s = 20;
+};
+
+// Idempotent: that there is nothing to end is no error.
+absl::Status Down(const Options& options, Console& console) {
+  std::vector<testbed::Testbed> chosen;
+  if (options.all) {
+    auto testbeds = testbed::ListTestbeds();
+    if (!testbeds.ok()) return testbeds.status();
+    chosen = *std::move(testbeds);
+  } else {
+    auto testbed = testbed::ChooseTestbed(options.name);
+    if (testbed.ok()) {
+      chosen = {*std::move(testbed)};
+    } else if (!absl::IsNotFound(testbed.status())) {
+      return testbed.status();
+    }
+  }
+  Json ended = Json::array();
+  Failures failures;
+  for (const testbed::Testbed& testbed : chosen) {
+    const absl::Status status = testbed::EndTestbed(
+        testbed,
+        std::chrono::milliseconds(
+            static_cast<int64_t>(options.timeout_s * 1000)),
+        [&](const std::string& line) { console.Say(line); });
+    if (status.ok()) {
+      console.Say(testbed.supervisor
+                      ? fmt::format("testbed '{}' is down", testbed.name)
+                      : fmt::format("testbed '{}' was dead; its remains are "
+                                    "removed",
+                                    testbed.name));
+      ended.push_back(testbed.name);
+    }
+    failures.Add(testbed.name, status);
+  }
+  failures.Say(console);
+  if (chosen.empty()) {
+    console.Say(options.name.empty()
+                    ? "no testbed is up"
+                    : fmt::format("testbed '{}' is not up", options.name));
+  }
+  if (console.json()) {
+    Json document = {{"ended", std::move(ended)}};
+    failures.AddTo(document);
+    console.PrintDocument(document);
+  }
+  return failures.Status();
+}
+
+}  // namespace
+
+Run MakeDown(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  AddNameOption(arguments, options->name);
+  arguments.Flag("--all", options->all, "All testbeds of yours, dead ones too")
+      .Excludes("--name");
+  arguments.Seconds("--timeout", options->timeout_s, 0, 3600,
+                    "Until a testbed that does not end is killed");
+  AddOutputOption(arguments, console);
+  return [options, &console] { return Down(*options, console); };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/commands/testbed/kernel_signature.h"
+#include "tools/cli/ui/exit_code.h"
+#include "tools/cli/ui/proto_json.h"
+
+namespace carillon::cli {
+namespace {
+
+// What gpud takes.
+constexpr uintmax_t kMostImageBytes = 32u << 20;
+
+struct Options {
+  std::string what;
+  std::string file;
+  std::vector<std::string> kernels;
+  std::string name;
+  std::string summary;
+};
+
+absl::StatusOr<std::string> ReadImage(const std::string& file) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status)) {
+    return absl::NotFoundError(fmt::format("there is no file {}", Quote(file)));
+  }
+  if (!std::filesystem::is_regular_file(status)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is not a regular file", Quote(file)));
+  }
+  const uintmax_t size = std::filesystem::file_size(file, error);
+  if (!error && size > kMostImageBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} has {}: the limit is {}", Quote(file),
+                    FormatBytes(size), FormatBytes(kMostImageBytes)));
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    return absl::PermissionDeniedError(
+        fmt::format("cannot read {}: {}", Quote(file), std::strerror(errno)));
+  }
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+absl::StatusOr<v1::RegisterModuleRequest> MakeRequest(const Options& options) {
+  if (options.kernels.size() != 1 &&
+      !(options.name.empty() && options.summary.empty())) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--as and --summary are of one kernel, and there are {}: load the file "
+        "once for each",
+        options.kernels.size()));
+  }
+  v1::RegisterModuleRequest request;
+  for (const std::string& signature : options.kernels) {
+    auto kernel = ParseKernelSignature(signature);
+    if (!kernel.ok()) {
+      return WithHint(kernel.status(), "carillon kernel --help");
+    }
+    kernel->set_name(options.name);
+    kernel->set_summary(options.summary);
+    *request.add_kernels() = *std::move(kernel);
+  }
+  auto image = ReadImage(options.file);
+  if (!image.ok()) return image.status();
+  request.set_image(*std::move(image));
+  request.set_file(std::filesystem::path(options.file).filename().string());
+  return request;
+}
+
+std::string Parameters(const v1::Kernel& kernel) {
+  std::string text;
+  for (const v1::KernelParameter& parameter : kernel.parameters()) {
+    const char* form = parameter.form() == v1::POINTER ? " as pointer"
+                       : parameter.form() == v1::SPAN  ? " as span"
+                                                       : "";
+    text +=
+        fmt::format("{}{}{}", text.empty() ? "" : ", ", parameter.name(), form);
+  }
+  return text;
+}
+
+absl::Status Load(OpenTestbed& open, const v1::RegisterModuleRequest& request,
+                  Console& console) {
+  const auto loaded = open.client->RegisterModule(request);
+  if (!loaded.ok()) return loaded.status();
+  if (console.json()) {
+    console.PrintDocument(ToJson(*loaded));
+    return absl::OkStatus();
+  }
+  Table table({{"KERNEL"},
+               {"REGISTERS", Align::kRight},
+               {"SHARED", Align::kRight},
+               {"PARAMETERS"}});
+  for (const v1::Kernel& kernel : loaded->kernels()) {
+    table.AddRow(
+        {kernel.name(), fmt::format("{}", kernel.registers_per_thread()),
+         FormatBytes(kernel.static_shared_bytes()), Parameters(kernel)});
+  }
+  console.Print(table);
+  console.Say(fmt::format("loaded from {}; devices can register {} now",
+                          request.file(),
+                          loaded->kernels_size() == 1 ? "it" : "them"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeKernel(Arguments& arguments, Console& console) {
+  auto options = std::make_shared<Options>();
+  arguments
+      .Choice("what", options->what, {"load"},
+              "load: give gpud the kernels of a file, until it ends")
+      .Placeholder("WHAT")
+      .Required();
+  arguments
+      .Text("file", options->file,
+            "Made by nvcc -fatbin, -cubin or -ptx; at most 32 MiB")
+      .Placeholder("FILE")
+      .Required();
+  arguments
+      .Texts("--kernel", options->kernels,
+             "A __global__ in it and its parameters, 'saxpy(x: read f32[], y: "
+             "write f32[], a: f32, n: u32)'. Values: u32, i32, u64, i64, f32, "
+             "f64. Buffers: read or write, then an element's type (also u8, "
+             "i8, u16, i16, f16, bf16) or bytes, then []; in the kernel a "
+             "pointer or a simt::Span. May be repeated")
+      .Placeholder("SIGNATURE")
+      .OneAtATime()
+      .Required();
+  arguments
+      .Text("--as", options->name,
+            "The name that devices register it under, instead of its own")
+      .Placeholder("KERNEL");
+  arguments
+      .Text("--summary", options->summary,
+            "A line about it, for `carillon kernels`")
+      .Placeholder("TEXT");
+  auto testbed = std::make_shared<TestbedOption>(arguments);
+  AddOutputOption(arguments, console);
+  return [options, testbed, &console]() -> absl::Status {
+    // What is wrong with the command line is told before who is up.
+    const auto request = MakeRequest(*options);
+    if (!request.ok()) return request.status();
+    auto open = testbed->Open();
+    if (!open.ok()) return open.status();
+    return Load(*open, *request, console);
+  };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+
+namespace carillon::cli {
+namespace {
+
+absl::Status Show(OpenTestbed& open, const std::string& wanted,
+                  Console& console) {
+  const auto status = open.client->GetStatus();
+  if (!status.ok()) return status.status();
+  std::string previous = status->policy();
+  if (!wanted.empty()) {
+    const auto set = open.client->SetPolicy(wanted);
+    if (!set.ok()) return set.status();
+    previous = *set;
+  }
+  const std::string current = wanted.empty() ? previous : wanted;
+  if (console.json()) {
+    console.PrintDocument({{"policy", current}, {"previous", previous}});
+  } else if (wanted.empty()) {
+    console.Print(fmt::format("{}\n", current));
+  } else {
+    console.Say(fmt::format("policy {} instead of {}", current, previous));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakePolicy(Arguments& arguments, Console& console) {
+  auto wanted = std::make_shared<std::string>();
+  arguments.Text("policy", *wanted, "Set this one: first_come or priority")
+      .Placeholder("POLICY");
+  return MakeInspection(arguments, console,
+                        [wanted, &console](OpenTestbed& open) {
+                          return Show(open, *wanted, console);
+                        });
+}
+
+}  // namespace carillon::cli

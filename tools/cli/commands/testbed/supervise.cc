@@ -1,0 +1,85 @@
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <memory>
+
+#include "base/unique_fd.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/up_report.h"
+#include "tools/cli/up_options.h"
+#include "tools/testbed/testbed_run.h"
+
+namespace carillon::cli {
+namespace {
+
+struct Options {
+  testbed::UpOptions up;
+  uint32_t report_fd = 0;
+};
+
+// Narration with the time, as the other logs have it.
+void AppendToLog(const std::string& line) {
+  const time_t now = time(nullptr);
+  fmt::print("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(now), line);
+  fflush(stdout);
+}
+
+absl::Status Supervise(const Options& options) {
+  fcntl(static_cast<int>(options.report_fd), F_SETFD, FD_CLOEXEC);
+  UpReportWriter report(static_cast<int>(options.report_fd));
+  const auto fail = [&](const absl::Status& status) {
+    report.Failed(status);
+    return absl::Status(status.code(), "");  // the reader tells it
+  };
+
+  std::string source;
+  const auto topology = ChooseTopology(options.up, &source);
+  if (!topology.ok()) return fail(topology.status());
+  bool logging = false;
+  auto run = testbed::TestbedRun::Make(*topology, source, options.up,
+                                       [&](const std::string& line) {
+                                         report.Say(line);
+                                         if (logging) AppendToLog(line);
+                                       });
+  if (!run.ok()) return fail(run.status());
+  testbed::Supervisor& supervisor = (*run)->supervisor();
+
+  // From here on stdout and stderr are the supervisor's own log.
+  const std::string log =
+      supervisor.paths().log_directory() + "/supervisor.log";
+  const UniqueFd log_fd(
+      open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log_fd) {
+    return fail(absl::PermissionDeniedError(
+        fmt::format("cannot write {}: {}", log, strerror(errno))));
+  }
+  dup2(log_fd.get(), 1);
+  dup2(log_fd.get(), 2);
+  logging = true;
+
+  if (absl::Status status = supervisor.BringUp(); !status.ok()) {
+    AppendToLog(std::string(status.message()));
+    return fail(status);
+  }
+  report.Up(testbed::UpDocument(supervisor));
+  while (supervisor.Watch(std::chrono::hours(1))) {
+  }
+  return testbed::EndRun(supervisor);
+}
+
+}  // namespace
+
+Run MakeSupervise(Arguments& arguments, Console&) {
+  auto options = std::make_shared<Options>();
+  AddUpOptions(arguments, options->up);
+  arguments
+      .Number("--report-fd", options->report_fd, 3, 1023,
+              "Pipe to the `carillon up -d` that waits")
+      .Required();
+  return [options] { return Supervise(*options); };
+}
+
+}  // namespace carillon::cli

@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/inspect.h"
+
+namespace carillon::cli {
+namespace {
+
+absl::Status Steer(OpenTestbed& open, const std::string& what,
+                   Console& console) {
+  const absl::Status status = what == "reset"
+                                  ? open.client->ResetStatistics()
+                                  : open.client->SetTracing(what == "on");
+  if (!status.ok()) return status;
+  const auto now = open.client->GetStatus();
+  if (!now.ok()) return now.status();
+  if (console.json()) {
+    console.PrintDocument({{"tracing", now->tracing()}});
+  } else if (what == "reset") {
+    console.Say("latencies start from zero");
+  } else {
+    console.Say(fmt::format("tracing is {}", now->tracing() ? "on" : "off"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Run MakeTrace(Arguments& arguments, Console& console) {
+  auto what = std::make_shared<std::string>();
+  arguments
+      .Choice("what", *what, {"on", "off", "reset"},
+              "on, off, or reset: forget the latencies so far")
+      .Placeholder("WHAT")
+      .Required();
+  return MakeInspection(arguments, console,
+                        [what, &console](OpenTestbed& open) {
+                          return Steer(open, *what, console);
+                        });
+}
+
+}  // namespace carillon::cli

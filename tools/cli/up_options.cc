@@ -1,0 +1,74 @@
+#include "tools/cli/up_options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "tools/testbed/topology/reader.h"
+
+namespace carillon::cli {
+namespace {
+
+constexpr char kLocalFile[] = "carillon.yaml";
+constexpr char kDemoText[] =
+#include "tools/cli/demo_topology.inc"
+    ;
+
+}  // namespace
+
+void AddUpOptions(Arguments& arguments, testbed::UpOptions& options) {
+  arguments
+      .Text("-f,--file", options.file,
+            "Topology; ./carillon.yaml if it is there, else the demo's")
+      .Placeholder("FILE");
+  arguments
+      .Text("--name", options.name, "Of the testbed, instead of the topology's")
+      .Placeholder("NAME");
+  arguments.Seconds("--timeout", options.timeout_s, 0.1, 3600,
+                    "How long the next process may take to be ready");
+  arguments.Flag("--faults", options.faults,
+                 "Have a board of faults, as with `faults: true`");
+  arguments.Seconds("--restart-proven", options.restart_proven_s, 0, 86'400,
+                    "A process that was ready for so long is not given up for "
+                    "having failed before");
+}
+
+std::vector<std::string> ToCommandLine(const testbed::UpOptions& options) {
+  std::vector<std::string> line = {
+      fmt::format("--timeout={}", options.timeout_s),
+      fmt::format("--restart-proven={}", options.restart_proven_s)};
+  if (!options.file.empty()) line.push_back("--file=" + options.file);
+  if (!options.name.empty()) line.push_back("--name=" + options.name);
+  if (options.faults) line.push_back("--faults");
+  return line;
+}
+
+absl::Status SetName(const std::string& name, testbed::Topology& topology) {
+  if (name.empty()) return absl::OkStatus();
+  if (const std::string wrong = testbed::CheckName(name); !wrong.empty()) {
+    return absl::InvalidArgumentError(fmt::format("--name: {}", wrong));
+  }
+  topology.name = name;
+  return absl::OkStatus();
+}
+
+testbed::Topology DemoTopology() {
+  return testbed::ReadTopology(kDemoText, "demo").topology;
+}
+
+absl::StatusOr<testbed::Topology> ChooseTopology(
+    const testbed::UpOptions& options, std::string* source) {
+  *source = options.file;
+  if (source->empty() && access(kLocalFile, F_OK) == 0) *source = kLocalFile;
+  absl::StatusOr<testbed::Topology> topology =
+      source->empty() ? DemoTopology()
+                      : testbed::LoadTopology(*source, "default");
+  if (!topology.ok()) return topology.status();
+  if (source->empty()) *source = "the demo's topology";
+  if (absl::Status status = SetName(options.name, *topology); !status.ok()) {
+    return status;
+  }
+  topology->faults |= options.faults;
+  return topology;
+}
+
+}  // namespace carillon::cli

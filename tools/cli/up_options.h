@@ -1,0 +1,31 @@
+// What `up`, `supervise` and `demo` bring up.
+#ifndef CARILLON_TOOLS_CLI_UP_OPTIONS_H_
+#define CARILLON_TOOLS_CLI_UP_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/cli/arguments.h"
+#include "tools/testbed/testbed_run.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::cli {
+
+void AddUpOptions(Arguments& arguments, testbed::UpOptions& options);
+// The same as a command line.
+std::vector<std::string> ToCommandLine(const testbed::UpOptions& options);
+
+// --name, unless it is empty, instead of the topology's own. InvalidArgument.
+absl::Status SetName(const std::string& name, testbed::Topology& topology);
+
+// tools/cli/topologies/demo.yaml.
+Topology DemoTopology();
+
+// `source`: which file it was. Errors: as LoadTopology().
+absl::StatusOr<testbed::Topology> ChooseTopology(
+    const testbed::UpOptions& options, std::string* source);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_UP_OPTIONS_H_

@@ -1,0 +1,76 @@
+// The control plane as the command line sees it.
+#ifndef CARILLON_TOOLS_TESTBED_CLIENT_ADMIN_CLIENT_H_
+#define CARILLON_TOOLS_TESTBED_CLIENT_ADMIN_CLIENT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
+#include "proto/admin.pb.h"
+#include "proto/events.pb.h"
+#include "tools/testbed/client/remote_gpud.h"
+#include "tools/testbed/supervisor/readiness.h"
+
+namespace carillon::testbed {
+
+// Every call takes at most `timeout`. Errors: Unavailable (nobody serves),
+// DeadlineExceeded, Unauthenticated (over TCP: see Diagnose()), or what gpud
+// answers. Thread safe.
+class AdminClient {
+ public:
+  explicit AdminClient(
+      const TestbedPaths& paths,
+      std::chrono::milliseconds timeout = std::chrono::seconds(5));
+  // Over TCP.
+  explicit AdminClient(RemoteGpud gpud, std::chrono::milliseconds timeout =
+                                            std::chrono::seconds(5));
+  ~AdminClient();
+
+  // OK when the health service says SERVING.
+  absl::Status CheckHealth();
+
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  absl::StatusOr<v1::ListDevicesResponse> ListDevices();
+  absl::StatusOr<v1::ListEktResponse> ListEkt();
+  absl::StatusOr<v1::ListRingsResponse> ListRings();
+  absl::StatusOr<v1::ListQueuesResponse> ListQueues();
+  absl::StatusOr<v1::ListKernelsResponse> ListKernels();
+  // Returns the policy before.
+  absl::StatusOr<std::string> SetPolicy(const std::string& policy);
+  absl::Status SetTracing(bool on);
+  absl::Status ResetStatistics();
+  // Takes up to a minute, for the driver may have to compile.
+  absl::StatusOr<v1::RegisterModuleResponse> RegisterModule(
+      const v1::RegisterModuleRequest& request);
+  // Waits on gpud's side for at most `limit`.
+  absl::Status Drain(std::chrono::milliseconds limit);
+  // Calls `on_event` until it returns false (then OK) or the stream ends.
+  // `on_event` also gets a null pointer about every 100 ms.
+  absl::Status Watch(
+      const std::function<bool(const v1::TelemetryEvent*)>& on_event);
+
+ private:
+  struct Channel;  // gRPC, which the many files that ask gpud need not compile
+
+  const std::chrono::milliseconds timeout_;
+  const std::unique_ptr<Channel> channel_;
+};
+
+// Asks gpud over gRPC.
+class GrpcReadinessProbe : public ReadinessProbe {
+ public:
+  explicit GrpcReadinessProbe(const TestbedPaths& paths);
+  absl::Status Gpud(std::string* note) override;
+  absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() override;
+
+ private:
+  const TestbedPaths paths_;
+  AdminClient client_;
+};
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_CLIENT_ADMIN_CLIENT_H_

@@ -1,0 +1,174 @@
+#include "tools/testbed/client/fault_board.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/status.h"
+#include "shm/faults/fault_message.h"
+#include "tools/testbed/client/faults_client.h"
+#include "tools/testbed/supervisor/directory.h"
+#include "tools/testbed/supervisor/state.h"
+
+namespace carillon::testbed {
+namespace {
+
+class BoardHere : public FaultBoard {
+ public:
+  explicit BoardHere(std::unique_ptr<faults::Board> board)
+      : board_(std::move(board)) {}
+
+  absl::StatusOr<BoardView> Look() override {
+    return BoardView{.faults = board_->List(),
+                     .strikes = board_->Strikes(),
+                     .struck = board_->strikes(),
+                     .members = board_->Members()};
+  }
+  absl::StatusOr<Injection> Inject(
+      const std::vector<faults::Fault>& faults) override {
+    auto ids = board_->Inject(faults);
+    if (!ids.ok()) return ids.status();
+    Injection injection{.ids = *std::move(ids), .late = {}};
+    for (const faults::MemberProcess& member : board_->Members()) {
+      if (!member.up_to_date) injection.late.push_back(member.name);
+    }
+    return injection;
+  }
+  absl::Status Clear(const std::string& name) override {
+    return board_->Clear(name);
+  }
+  absl::StatusOr<size_t> ClearAll() override { return board_->ClearAll(); }
+
+ private:
+  const std::unique_ptr<faults::Board> board_;
+};
+
+class BoardElsewhere : public FaultBoard {
+ public:
+  explicit BoardElsewhere(RemoteGpud gpud) : client_(std::move(gpud)) {}
+
+  absl::StatusOr<BoardView> Look() override {
+    const auto listed = client_.List();
+    if (!listed.ok()) return listed.status();
+    BoardView view{
+        .faults = {}, .strikes = {}, .struck = listed->struck(), .members = {}};
+    for (const auto& entry : listed->faults()) {
+      std::string field;
+      auto fault = FromMessage(entry.fault(), &field);
+      if (!fault.ok()) {
+        return absl::InternalError(
+            fmt::format("gpud knows faults that this program does not: {}",
+                        std::string(fault.status().message())));
+      }
+      view.faults.push_back({.id = entry.id(),
+                             .fault = *std::move(fault),
+                             .injected_ns = 0,
+                             .passages = entry.passages(),
+                             .struck = entry.struck(),
+                             .spent = entry.spent()});
+    }
+    for (const auto& strike : listed->strikes()) {
+      view.strikes.push_back({.time_ns = strike.time_ns(),
+                              .fault_id = strike.fault_id(),
+                              .pid = strike.pid(),
+                              .passage = strike.passage()});
+    }
+    for (const auto& process : listed->processes()) {
+      view.members.push_back({.name = process.name(),
+                              .pid = process.pid(),
+                              .up_to_date = !process.behind()});
+    }
+    return view;
+  }
+  absl::StatusOr<Injection> Inject(
+      const std::vector<faults::Fault>& faults) override {
+    const auto injected = client_.Inject(faults);
+    if (!injected.ok()) return injected.status();
+    return Injection{
+        .ids = {injected->ids().begin(), injected->ids().end()},
+        .late = {injected->behind().begin(), injected->behind().end()}};
+  }
+  absl::Status Clear(const std::string& name) override {
+    return client_.Clear(name).status();
+  }
+  absl::StatusOr<size_t> ClearAll() override { return client_.Clear(""); }
+
+ private:
+  FaultsClient client_;
+};
+
+absl::StatusOr<TestbedState> StateOf(const Testbed& testbed) {
+  if (testbed.paths.directory().empty()) {
+    return absl::NotFoundError("no supervisor here");
+  }
+  return ReadState(testbed.paths.state_file());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<faults::Board>> OpenBoardOf(
+    const TestbedPaths& paths) {
+  auto board = faults::Board::Open(paths.fault_board());
+  if (board.ok() || !absl::IsNotFound(board.status())) return board;
+  return WithHint(
+      absl::NotFoundError(
+          fmt::format("there is no board of faults in {}", paths.directory())),
+      "have one with `faults: true` in the topology, or gpud's --faults");
+}
+
+std::unique_ptr<FaultBoard> LocalFaultBoard(
+    std::unique_ptr<faults::Board> board) {
+  return std::make_unique<BoardHere>(std::move(board));
+}
+
+std::unique_ptr<FaultBoard> RemoteFaultBoard(RemoteGpud gpud) {
+  return std::make_unique<BoardElsewhere>(std::move(gpud));
+}
+
+std::string ProcessName(const Testbed& testbed, const BoardView& view,
+                        uint32_t pid) {
+  for (const faults::MemberProcess& member : view.members) {
+    if (member.pid == pid) return member.name;
+  }
+  const auto state = StateOf(testbed);
+  if (!state.ok()) return "";
+  for (const ProcessRecord& process : state->processes) {
+    if (static_cast<uint32_t>(process.identity.pid) == pid) return process.name;
+  }
+  return "";
+}
+
+std::vector<std::string> ProcessNames(const Testbed& testbed,
+                                      const BoardView& view) {
+  std::set<std::string> names;
+  for (const faults::MemberProcess& member : view.members) {
+    names.insert(member.name);
+  }
+  if (const auto state = StateOf(testbed); state.ok()) {
+    for (const ProcessRecord& process : state->processes) {
+      names.insert(process.name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+Json ToJson(const faults::Injected& injected) {
+  const faults::Fault& fault = injected.fault;
+  return {{"id", injected.id},
+          {"name", fault.name},
+          {"does", faults::Describe(fault)},
+          {"process", fault.process},
+          {"point", fault.point == faults::Point::kNone
+                        ? Json(nullptr)
+                        : Json(faults::InfoOf(fault.point).name)},
+          {"action", faults::ActionName(fault.action)},
+          {"times", fault.times},
+          {"seed", fault.seed},
+          {"passages", injected.passages},
+          {"struck", injected.struck},
+          {"spent", injected.spent}};
+}
+
+}  // namespace carillon::testbed

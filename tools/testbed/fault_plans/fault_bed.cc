@@ -1,0 +1,198 @@
+#include "tools/testbed/fault_plans/fault_bed.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "tools/testbed/client/admin_client.h"
+#include "tools/testbed/client/event_counts.h"
+#include "tools/testbed/supervisor/marks.h"
+#include "tools/testbed/supervisor/testbeds.h"
+
+namespace carillon::testbed {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr uint64_t kRecords = 65536;
+constexpr char kGpud[] = "gpud";
+
+// What of Carillon lies in /dev/shm: nothing should.
+std::set<std::string> SharedMemoryFiles() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/dev/shm", error)) {
+    const std::string name = entry.path().filename();
+    struct stat file {};
+    if (name.find("carillon") == name.npos) continue;
+    if (lstat(entry.path().c_str(), &file) != 0) continue;
+    if (file.st_uid == getuid()) names.insert(name);
+  }
+  return names;
+}
+
+class OwnBed : public Bed {
+ public:
+  OwnBed(std::unique_ptr<TestbedRun> run, std::set<std::string> shared_before)
+      : run_(std::move(run)), shared_before_(std::move(shared_before)) {}
+  ~OwnBed() override {
+    if (!down_) (void)TakeDown();
+  }
+
+  const TestbedPaths& paths() const override { return supervisor().paths(); }
+  std::string name() const override { return supervisor().state().testbed; }
+  bool Watch(milliseconds timeout) override {
+    return supervisor().Watch(timeout);
+  }
+  TestbedState State() override { return supervisor().state(); }
+
+  Rest End(nanoseconds settle) override {
+    Rest rest{.in_flight = std::nullopt, .leaks = std::vector<std::string>()};
+    const bool gpud = Runs(kGpud);
+    supervisor().Continue();
+    supervisor().EndDevices();
+    if (gpud) AskGpud(settle, &rest);
+    supervisor().EndGpud();
+    for (const ProcessIdentity& process : MarkedProcesses(paths())) {
+      rest.leaks->push_back(fmt::format("process {} goes on", process.pid));
+    }
+    for (const std::string& file : supervisor().directory().ForeignFiles()) {
+      rest.leaks->push_back(fmt::format("a file is left over: {}", file));
+    }
+    for (const std::string& file : SharedMemoryFiles()) {
+      if (shared_before_.contains(file)) continue;
+      rest.leaks->push_back(fmt::format("/dev/shm/{} is left over", file));
+    }
+    return rest;
+  }
+
+  absl::Status TakeDown() override {
+    down_ = true;
+    supervisor().Continue();
+    return supervisor().TakeDown();
+  }
+
+ private:
+  Supervisor& supervisor() const { return run_->supervisor(); }
+
+  bool Runs(const std::string& name) {
+    TestbedState state = State();
+    const ProcessRecord* const process = state.Find(name);
+    return process != nullptr && process->state == ProcessState::kReady;
+  }
+
+  // Nothing of the devices should be left with gpud.
+  void AskGpud(nanoseconds settle, Rest* rest) {
+    AdminClient client(paths(), milliseconds(2000));
+    const auto deadline = Clock::now() + settle;
+    for (;;) {
+      const auto status = client.GetStatus();
+      std::vector<std::string> leaks;
+      if (!status.ok()) {
+        leaks.push_back(fmt::format("gpud does not answer: {}",
+                                    std::string(status.status().message())));
+      } else {
+        rest->in_flight = InFlight(status->events());
+        if (status->devices() != 0) {
+          leaks.push_back(
+              fmt::format("gpud has {} devices attached", status->devices()));
+        }
+        if (status->ekt_used() != 0) {
+          leaks.push_back(fmt::format("{} event kernels are registered",
+                                      status->ekt_used()));
+        }
+        if (status->memory_used() != 0) {
+          leaks.push_back(fmt::format("{} of GPU memory are in use",
+                                      FormatBytes(status->memory_used())));
+        }
+      }
+      const bool rests = leaks.empty() && rest->in_flight.value_or(1) == 0;
+      if (rests || Clock::now() >= deadline) {
+        rest->leaks->insert(rest->leaks->end(), leaks.begin(), leaks.end());
+        return;
+      }
+      // The user's wish to end is heard in TakeDown().
+      (void)supervisor().Watch(milliseconds(5));
+    }
+  }
+
+  const std::unique_ptr<TestbedRun> run_;
+  const std::set<std::string> shared_before_;
+  bool down_ = false;
+};
+
+class RunningBed : public Bed {
+ public:
+  explicit RunningBed(Testbed testbed) : testbed_(std::move(testbed)) {}
+
+  const TestbedPaths& paths() const override { return testbed_.paths; }
+  std::string name() const override { return testbed_.name; }
+  bool Watch(milliseconds timeout) override {
+    pollfd interrupted{interrupt_.fd(), POLLIN, 0};
+    poll(&interrupted, 1, static_cast<int>(timeout.count()));
+    return interrupt_.Take() == 0;
+  }
+  TestbedState State() override {
+    // It is replaced in one step; one that cannot be read is as the last was.
+    if (auto state = ReadState(paths().state_file()); state.ok()) {
+      state_ = *std::move(state);
+    }
+    return state_;
+  }
+  Rest End(nanoseconds) override { return {}; }
+  absl::Status TakeDown() override { return absl::OkStatus(); }
+
+ private:
+  const Testbed testbed_;
+  EndRequests interrupt_;
+  TestbedState state_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Bed>> BringUpBed(const fault::Plan& plan,
+                                                const UpOptions& options,
+                                                const Say& say) {
+  Topology topology = *plan.topology;
+  topology.name =
+      options.name.empty() ? fmt::format("fault-{}", getpid()) : options.name;
+  topology.faults = true;
+  if (topology.record == 0) topology.record = kRecords;
+  auto shared = SharedMemoryFiles();
+  auto run = TestbedRun::Make(topology, plan.file, options, say);
+  if (!run.ok()) return run.status();
+  if (absl::Status status = (*run)->supervisor().BringUp(); !status.ok()) {
+    return status;
+  }
+  return std::make_unique<OwnBed>(*std::move(run), std::move(shared));
+}
+
+absl::StatusOr<std::unique_ptr<Bed>> BedThatIsUp(const std::string& name) {
+  auto testbed = ChooseTestbed(name);
+  if (!testbed.ok()) return testbed.status();
+  if (!testbed->supervisor) {
+    return absl::UnavailableError(
+        fmt::format("testbed '{}' is not up", testbed->name));
+  }
+  return std::make_unique<RunningBed>(*std::move(testbed));
+}
+
+size_t DescriptorsOf(const ProcessIdentity& process) {
+  std::error_code error;
+  const fs::directory_iterator files(fmt::format("/proc/{}/fd", process.pid),
+                                     error);
+  if (error || !IsAlive(process)) return 0;
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+}  // namespace carillon::testbed

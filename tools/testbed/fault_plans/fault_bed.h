@@ -1,0 +1,54 @@
+// The testbed that a plan is run on: one of its own, or one that is up.
+#ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_BED_H_
+#define CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_BED_H_
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/testbed/fault_plans/plan.h"
+#include "tools/testbed/supervisor/state.h"
+#include "tools/testbed/testbed_run.h"
+
+namespace carillon::testbed {
+
+// What was left over or in flight at the end of a testbed.
+struct Rest {
+  std::optional<uint64_t> in_flight;
+  std::optional<std::vector<std::string>> leaks;
+};
+
+class Bed {
+ public:
+  virtual ~Bed() = default;
+
+  virtual const TestbedPaths& paths() const = 0;
+  virtual std::string name() const = 0;
+  // Waits for at most `timeout`, and goes on with what has to be done. False:
+  // the user asks to end.
+  virtual bool Watch(std::chrono::milliseconds timeout) = 0;
+  virtual TestbedState State() = 0;
+  // Ends its processes, if they are the plan's own, and waits at most `settle`
+  // for the rest to go. The directory stays.
+  virtual Rest End(std::chrono::nanoseconds settle) = 0;
+  // Ends all and removes the directory.
+  virtual absl::Status TakeDown() = 0;
+};
+
+// Brings the plan's testbed up, with recorders and a board. Errors: as
+// Supervisor::BringUp().
+absl::StatusOr<std::unique_ptr<Bed>> BringUpBed(const fault::Plan& plan,
+                                                const UpOptions& options,
+                                                const Say& say);
+// Errors: as ChooseTestbed(), ReadState().
+absl::StatusOr<std::unique_ptr<Bed>> BedThatIsUp(const std::string& name);
+
+// Descriptors that a process has open; 0 when that cannot be seen.
+size_t DescriptorsOf(const ProcessIdentity& process);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_BED_H_

@@ -1,0 +1,410 @@
+#include "tools/testbed/fault_plans/fault_runner.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "shm/faults/board.h"
+#include "tools/testbed/client/fault_board.h"
+#include "tools/testbed/fault_plans/fault_bed.h"
+#include "tools/testbed/load/nic_load.h"
+
+namespace carillon::testbed {
+namespace {
+
+namespace fs = std::filesystem;
+using fault::Finding;
+using fault::Plan;
+using fault::PlannedFault;
+using std::chrono::milliseconds;
+
+// How soon a strike is told.
+constexpr milliseconds kTick{20};
+// Until the load is served at first.
+constexpr Nanoseconds kLoadStarts = 20'000'000'000;
+// More strikes than these are only counted.
+constexpr size_t kToldStrikes = 40;
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool Runs(const ProcessRecord& process) {
+  return process.state == ProcessState::kReady ||
+         process.state == ProcessState::kRunning;
+}
+
+class PlanRunner {
+ public:
+  PlanRunner(const Plan& plan, const RunnerOptions& options, const Say& say)
+      : options_(options), say_(say) {
+    run_.plan = plan;
+  }
+
+  absl::StatusOr<PlanRun> Run() {
+    const Nanoseconds start = NowNs();
+    absl::Status status = Open();
+    if (status.ok()) status = StartLoad();
+    if (status.ok()) status = Strike();
+    if (status.ok()) status = Recover();
+    if (board_ != nullptr) ClearOwn();
+    if (!status.ok()) {
+      loads_.clear();
+      if (bed_ != nullptr) (void)bed_->TakeDown();
+      return status;
+    }
+    Collect();
+    Save();
+    status = bed_->TakeDown();
+    if (!status.ok()) return status;
+    run_.took_ns = NowNs() - start;
+    return std::move(run_);
+  }
+
+ private:
+  const Plan& plan() const { return run_.plan; }
+  fault::Evidence& evidence() { return run_.evidence; }
+
+  absl::StatusOr<std::unique_ptr<Bed>> OpenBed() {
+    if (plan().topology) {
+      return BringUpBed(
+          plan(), {.name = options_.testbed, .timeout_s = options_.timeout_s},
+          [this](const std::string& line) {
+            // What has struck comes before its effect.
+            if (board_ != nullptr) TellStrikes();
+            if (options_.narrate_testbed) say_(line);
+          });
+    }
+    auto bed = BedThatIsUp(options_.testbed);
+    if (bed.ok() || !absl::IsNotFound(bed.status())) return bed;
+    return absl::NotFoundError(
+        fmt::format("plan {} has no topology of its own: it needs a testbed "
+                    "that is up ({})",
+                    plan().name, std::string(bed.status().message())));
+  }
+
+  absl::Status Open() {
+    auto bed = OpenBed();
+    if (!bed.ok()) return bed.status();
+    bed_ = *std::move(bed);
+    auto board = OpenBoardOf(bed_->paths());
+    if (!board.ok()) return board.status();
+    board_ = *std::move(board);
+    return absl::OkStatus();
+  }
+
+  // A client for every NIC of the plan's topology.
+  absl::Status StartLoad() {
+    if (!plan().topology || plan().run.clients == 0) return absl::OkStatus();
+    for (const DeviceEntry& device : plan().topology->devices) {
+      if (device.kind->name != "nic") continue;
+      loads_[device.name] = std::make_unique<NicLoad>(
+          plan().run.clients, plan().seed + loads_.size());
+    }
+    const Nanoseconds deadline = NowNs() + kLoadStarts;
+    for (;;) {
+      if (!Tick(kTick)) return Interrupted();
+      const auto idle = std::find_if(
+          loads_.begin(), loads_.end(),
+          [](const auto& load) { return load.second->replies() == 0; });
+      if (idle == loads_.end()) return absl::OkStatus();
+      if (NowNs() > deadline) {
+        return absl::DeadlineExceededError(
+            fmt::format("{} has not answered a memcached client within {}",
+                        idle->first, FormatSeconds(kLoadStarts)));
+      }
+    }
+  }
+
+  // Injects the faults and waits until they have struck.
+  absl::Status Strike() {
+    seen_strikes_ = board_->strikes();
+    for (const ProcessRecord& process : bed_->State().processes) {
+      if (Runs(process)) {
+        descriptors_.push_back(
+            {process.name, process.identity, DescriptorsOf(process.identity)});
+      }
+    }
+    const auto faults = fault::FaultsOf(plan());
+    injected_ = NowNs();
+    const auto ids = board_->Inject(faults);
+    if (!ids.ok()) return ids.status();
+    for (size_t i = 0; i < faults.size(); ++i) {
+      fault_ids_[(*ids)[i]] = &plan().faults[i];
+      say_(fmt::format("  fault {}: {}", faults[i].name,
+                       faults::Describe(faults[i])));
+    }
+    while (!AllHaveStruck()) {
+      if (!Tick(kTick)) return Interrupted();
+      if (NowNs() - injected_ > plan().run.within_ns) break;
+    }
+    return absl::OkStatus();
+  }
+
+  bool AllHaveStruck() {
+    const bool long_enough = NowNs() - injected_ >= plan().run.for_ns;
+    for (const faults::Injected& there : board_->List()) {
+      const auto own = fault_ids_.find(there.id);
+      if (own == fault_ids_.end() || there.spent) continue;
+      const PlannedFault& planned = *own->second;
+      // One that may strike for ever, or need not strike.
+      const bool open_end =
+          (planned.fault.times == 0 && planned.fault.window_ns == 0) ||
+          planned.struck.Holds(0);
+      if (!open_end || !long_enough) return false;
+    }
+    return true;
+  }
+
+  // After the last strike: the load goes on, and what has died comes back.
+  absl::Status Recover() {
+    ClearOwn();
+    struck_until_ = NowNs();
+    say_(fmt::format("  {:>8.3f} s  no more faults; the load goes on for {}",
+                     Since(struck_until_),
+                     FormatExactDuration(plan().run.for_ns)));
+    while (NowNs() - struck_until_ < plan().run.for_ns) {
+      if (!Tick(kTick)) return Interrupted();
+    }
+    const Nanoseconds settle_until = NowNs() + plan().run.settle_ns;
+    for (;;) {
+      const bool recovered = HasRecovered();
+      if (recovered || NowNs() > settle_until) return absl::OkStatus();
+      if (!Tick(milliseconds(100))) return Interrupted();
+    }
+  }
+
+  // Whether all that the plan expects of the processes holds by now.
+  bool HasRecovered() {
+    LookAtProcesses();
+    std::vector<std::string> unreadable;
+    const auto recordings = shm::ReadFlightRecordings(
+        bed_->paths().recorder_directory(), &unreadable);
+    evidence().progress = fault::ProgressSince(recordings, struck_until_);
+    const auto& expect = plan().expect;
+    const auto all_hold = [](const fault::ByProcess& wanted, auto& found) {
+      return std::all_of(wanted.begin(), wanted.end(), [&](const auto& each) {
+        return each.second.Holds(found[each.first]);
+      });
+    };
+    const bool progress = all_hold(expect.progress, evidence().progress);
+    const bool restarts = all_hold(expect.restarts, evidence().restarts);
+    const bool running =
+        std::all_of(expect.running.begin(), expect.running.end(),
+                    [&](const std::string& name) {
+                      return std::count(evidence().running.begin(),
+                                        evidence().running.end(), name) > 0;
+                    });
+    return progress && restarts && running && SurvivorsLeaks().empty();
+  }
+
+  void LookAtProcesses() {
+    evidence().running.clear();
+    for (const ProcessRecord& process : bed_->State().processes) {
+      evidence().restarts[process.name] = process.restarts;
+      if (Runs(process)) evidence().running.push_back(process.name);
+    }
+  }
+
+  // Of those that have lived through it all: descriptors that they did not have
+  // before.
+  std::vector<std::string> SurvivorsLeaks() {
+    std::vector<std::string> leaks;
+    if (!plan().topology) return leaks;
+    for (const Survivor& survivor : descriptors_) {
+      const size_t now = DescriptorsOf(survivor.identity);
+      if (now <= survivor.descriptors) continue;
+      leaks.push_back(fmt::format(
+          "{} has {} descriptors open, and had {} before the faults",
+          survivor.name, now, survivor.descriptors));
+    }
+    return leaks;
+  }
+
+  // One step of waiting: narrates, and tells the load where the NICs are. False
+  // once the user asks to end.
+  bool Tick(milliseconds timeout) {
+    const bool goes_on = bed_->Watch(timeout);
+    for (const ProcessRecord& process : bed_->State().processes) {
+      names_[static_cast<uint32_t>(process.identity.pid)] = process.name;
+      const auto load = loads_.find(process.name);
+      if (load == loads_.end()) continue;
+      std::string host;
+      uint16_t port = 0;
+      if (process.state == ProcessState::kReady) {
+        ReadUdpAddress(process.note, &host, &port);
+      }
+      load->second->SetAddress(host, port);
+    }
+    TellStrikes();
+    return goes_on;
+  }
+
+  void TellStrikes() {
+    const uint64_t ever = board_->strikes();
+    if (ever == seen_strikes_) return;
+    const auto strikes = board_->Strikes();
+    const size_t fresh =
+        std::min<uint64_t>(ever - seen_strikes_, strikes.size());
+    seen_strikes_ = ever;
+    for (auto strike = strikes.end() - static_cast<ptrdiff_t>(fresh);
+         strike != strikes.end(); ++strike) {
+      const auto own = fault_ids_.find(strike->fault_id);
+      if (own == fault_ids_.end()) continue;
+      if (++told_ > kToldStrikes) {
+        if (told_ == kToldStrikes + 1) say_("  more strikes are not told");
+        continue;
+      }
+      const auto name = names_.find(strike->pid);
+      say_(fmt::format("  {:>8.3f} s  {} strikes {} (pid {}){}",
+                       Since(strike->time_ns), own->second->fault.name,
+                       name == names_.end() ? "" : name->second, strike->pid,
+                       strike->passage == 0
+                           ? ""
+                           : fmt::format(", passage {}", strike->passage)));
+    }
+  }
+
+  double Since(Nanoseconds time) const {
+    return static_cast<double>(static_cast<int64_t>(time - injected_)) / 1e9;
+  }
+
+  static absl::Status Interrupted() {
+    return absl::CancelledError("interrupted");
+  }
+
+  // Takes the plan's faults off the board, as it was before kept for the
+  // story.
+  void ClearOwn() {
+    if (cleared_) return;
+    cleared_ = true;
+    board_bytes_ = Contents(bed_->paths().fault_board());
+    for (const faults::Injected& there : board_->List()) {
+      const auto own = fault_ids_.find(there.id);
+      if (own == fault_ids_.end()) continue;
+      // A spent one strikes no more, and names its strikes in a postmortem.
+      if (!there.spent || !plan().topology) {
+        (void)board_->Clear(there.fault.name);
+      }
+      evidence().struck[there.fault.name] = there.struck;
+    }
+    // What struck until it was cleared.
+    TellStrikes();
+  }
+
+  void Collect() {
+    LookAtProcesses();
+    if (plan().topology) {
+      uint64_t bad = 0;
+      for (const auto& [name, load] : loads_) bad += load->Stop().bad;
+      if (!loads_.empty()) evidence().bad_replies = bad;
+    }
+    std::vector<std::string> leaks = SurvivorsLeaks();
+    Rest rest = bed_->End(std::chrono::nanoseconds(plan().run.settle_ns));
+    evidence().in_flight = rest.in_flight;
+    evidence().leaks = std::move(rest.leaks);
+    if (evidence().leaks) {
+      evidence().leaks->insert(evidence().leaks->begin(), leaks.begin(),
+                               leaks.end());
+    }
+    run_.story = ReadStory(bed_->name(), bed_->paths());
+    evidence().report = run_.story.report;
+    evidence().progress =
+        fault::ProgressSince(run_.story.recordings, struck_until_);
+    run_.findings = fault::Judge(plan(), evidence());
+  }
+
+  // The files of a run that failed.
+  void Save() {
+    if (run_.ok() || !options_.save) return;
+    const std::string folder =
+        !options_.keep.empty()
+            ? fmt::format("{}/{}", options_.keep, plan().name)
+            : fmt::format("{}/failed-plans/{}-{}", RuntimeDirectory(),
+                          plan().name, getpid());
+    std::error_code error;
+    fs::create_directories(folder, error);
+    const TestbedPaths& from = bed_->paths();
+    const TestbedPaths to(folder);
+    constexpr auto kOverwrite =
+        fs::copy_options::overwrite_existing | fs::copy_options::recursive;
+    for (const auto& [source, target] :
+         {std::pair(from.recorder_directory(), to.recorder_directory()),
+          {from.log_directory(), to.log_directory()},
+          {from.state_file(), to.state_file()}}) {
+      std::error_code missing;
+      fs::copy(source, target, kOverwrite, missing);
+      if (missing && fs::exists(source)) error = missing;
+    }
+    std::ofstream(to.fault_board(), std::ios::binary) << board_bytes_;
+    Plan saved = plan();
+    if (!saved.topology_file.empty()) {
+      saved.topology_file =
+          (fs::absolute(plan().file, error).parent_path() / saved.topology_file)
+              .lexically_normal()
+              .string();
+    }
+    std::ofstream plan_file(folder + "/plan.yaml");
+    plan_file << fault::ToYaml(saved);
+    plan_file.flush();
+    if (error || !plan_file) {
+      say_(fmt::format("could not keep everything in {}: {}", folder,
+                       error ? error.message() : "write error"));
+    }
+    run_.kept = folder;
+  }
+
+  struct Survivor {
+    std::string name;
+    ProcessIdentity identity;
+    size_t descriptors = 0;
+  };
+
+  const RunnerOptions& options_;
+  const Say& say_;
+  PlanRun run_;
+  std::unique_ptr<Bed> bed_;
+  std::unique_ptr<faults::Board> board_;
+  std::map<std::string, std::unique_ptr<NicLoad>> loads_;
+  std::vector<Survivor> descriptors_;
+  std::map<uint32_t, const PlannedFault*> fault_ids_;
+  std::map<uint32_t, std::string> names_;  // of processes, by pid
+  std::string board_bytes_;
+  Nanoseconds injected_ = 0;
+  Nanoseconds struck_until_ = 0;
+  uint64_t seen_strikes_ = 0;
+  size_t told_ = 0;
+  bool cleared_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<PlanRun> RunPlan(const Plan& plan, const RunnerOptions& options,
+                                const Say& say) {
+  return PlanRunner(plan, options, say).Run();
+}
+
+std::string ReplayLine(const Plan& plan, const RunnerOptions& options) {
+  std::string line =
+      fmt::format("carillon fault run {} --seed {}", plan.file, plan.seed);
+  if (!plan.topology && !options.testbed.empty()) {
+    line += fmt::format(" --name {}", options.testbed);
+  }
+  if (!options.backend.empty()) {
+    line += fmt::format(" --backend {}", options.backend);
+  }
+  return line;
+}
+
+}  // namespace carillon::testbed

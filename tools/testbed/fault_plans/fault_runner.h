@@ -1,0 +1,54 @@
+// Runs a fault plan: brings its testbed up, puts the faults on the board, tells
+// what strikes, and finds out what has become of everything.
+#ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_RUNNER_H_
+#define CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_RUNNER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "tools/testbed/fault_plans/judge.h"
+#include "tools/testbed/fault_plans/plan.h"
+#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/testbed_run.h"
+
+namespace carillon::testbed {
+
+struct RunnerOptions {
+  // Of the plan's testbed; empty: its own. Without a topology in the plan: of
+  // the testbed that is up.
+  std::string testbed;
+  // In place of the back-end that the plan's topology names; empty: that one.
+  std::string backend;
+  double timeout_s = 15;  // as `carillon up`
+  // Whether, and in which folder, the files of a run that fails are kept. It is
+  // made; empty: one below the runtime directory.
+  bool save = true;
+  std::string keep;
+  bool narrate_testbed = true;  // its bring-up and its end
+};
+
+struct PlanRun {
+  fault::Plan plan;  // with the seed that was used
+  fault::Evidence evidence;
+  std::vector<fault::Finding> findings;
+  Story story;
+  Nanoseconds took_ns = 0;
+  std::string kept;  // the folder; empty: nothing was kept
+
+  bool ok() const { return fault::Holds(findings); }
+};
+
+// Errors: as bringing it up; Cancelled (Ctrl-C; all is taken down);
+// NotFound (no board); FailedPrecondition (another is at work on the board).
+absl::StatusOr<PlanRun> RunPlan(const fault::Plan& plan,
+                                const RunnerOptions& options, const Say& say);
+
+// "carillon fault run PLAN --seed 7"
+std::string ReplayLine(const fault::Plan& plan, const RunnerOptions& options);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_RUNNER_H_

@@ -1,0 +1,324 @@
+#include "tools/testbed/fault_plans/fields.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "tools/testbed/topology/value.h"
+
+namespace carillon::fault {
+namespace {
+
+using DidYouMean;
+using Quote;
+using faults::Action;
+using faults::Fault;
+using faults::Point;
+
+constexpr uint64_t kMost32 = std::numeric_limits<uint32_t>::max() - 1;
+constexpr uint64_t kMost64 = std::numeric_limits<uint64_t>::max();
+
+// By gRPC's numbers.
+constexpr std::array<std::string_view, 17> kCodes = {
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+};
+
+template <class T, class U>
+absl::Status Store(absl::StatusOr<T> value, U& place) {
+  if (!value.ok()) return value.status();
+  place = static_cast<U>(*std::move(value));
+  return absl::OkStatus();
+}
+
+template <uint64_t min, uint64_t max, class U>
+absl::Status StoreNumber(std::string_view text, U& place) {
+  return Store(testbed::ReadInteger(text, min, max), place);
+}
+
+template <std::string Fault::*member>
+absl::Status SetText(std::string_view text, Fault& fault) {
+  fault.*member = std::string(text);
+  return absl::OkStatus();
+}
+template <std::string Fault::*member>
+std::string GetGlob(const Fault& fault) {
+  return fault.*member == "*" ? "" : fault.*member;
+}
+
+template <Nanoseconds Fault::*member>
+absl::Status SetDuration(std::string_view text, Fault& fault) {
+  return Store(ParseDuration(text), fault.*member);
+}
+template <Nanoseconds Fault::*member>
+std::string GetDuration(const Fault& fault) {
+  return fault.*member == 0 ? "" : FormatExactDuration(fault.*member);
+}
+
+template <auto member>
+std::string GetNumber(const Fault& fault, uint64_t fallback) {
+  return fault.*member == fallback ? "" : fmt::format("{}", fault.*member);
+}
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+template <std::string Fault::*member>
+absl::Status SetHex(std::string_view text, Fault& fault) {
+  std::string bytes;
+  bool right = !text.empty() && text.size() % 2 == 0 &&
+               text.size() <= 2 * faults::kMostBytes;
+  for (size_t i = 0; right && i < text.size(); i += 2) {
+    const int high = HexDigit(text[i]);
+    const int low = HexDigit(text[i + 1]);
+    right = high >= 0 && low >= 0;
+    bytes += static_cast<char>(high * 16 + low);
+  }
+  if (!right) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is not 1 to {} bytes of two hexadecimal digits each, "
+                    "like ff00",
+                    Quote(text), faults::kMostBytes));
+  }
+  fault.*member = bytes;
+  return absl::OkStatus();
+}
+template <std::string Fault::*member>
+std::string GetHex(const Fault& fault) {
+  std::string text;
+  for (const char c : fault.*member) {
+    text += fmt::format("{:02x}", static_cast<uint8_t>(c));
+  }
+  return text;
+}
+
+absl::Status SetPoint(std::string_view text, Fault& fault) {
+  const auto point = faults::PointOf(text);
+  if (!point) {
+    std::vector<std::string_view> names;
+    for (const faults::PointInfo& info : faults::Points()) {
+      if (info.point != Point::kNone) names.push_back(info.name);
+    }
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is no point{}", Quote(text),
+        DidYouMean(text, names,
+                   fmt::format("; there are {}", fmt::join(names, ", ")))));
+  }
+  fault.point = *point;
+  return absl::OkStatus();
+}
+
+// Passages, or the time from one to the next.
+absl::Status SetEvery(std::string_view text, Fault& fault) {
+  const bool number =
+      text.find_first_not_of("0123456789") == text.npos && !text.empty();
+  if (number) return StoreNumber<1, kMost64>(text, fault.every);
+  return Store(ParseDuration(text), fault.every_ns);
+}
+std::string GetEvery(const Fault& fault) {
+  if (fault.every_ns != 0) return FormatExactDuration(fault.every_ns);
+  return GetNumber<&Fault::every>(fault, 1);
+}
+
+absl::Status SetProbability(std::string_view text, Fault& fault) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  // Written so that a NaN is refused.
+  if (error != std::errc() || rest != end || !(value > 0 && value <= 1)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is not a number above 0 and at most 1", Quote(text)));
+  }
+  fault.probability = value;
+  return absl::OkStatus();
+}
+std::string GetProbability(const Fault& fault) {
+  return fault.probability == 1 ? "" : fmt::format("{}", fault.probability);
+}
+
+absl::Status SetCode(std::string_view text, Fault& fault) {
+  for (size_t i = 1; i < kCodes.size(); ++i) {
+    if (kCodes[i] == text) {
+      fault.code = static_cast<uint32_t>(i);
+      return absl::OkStatus();
+    }
+  }
+  const auto number = testbed::ReadInteger(text, 0, kMost32);
+  if (number.ok()) return Store(number, fault.code);
+  const std::vector<std::string_view> names(kCodes.begin() + 1, kCodes.end());
+  return absl::InvalidArgumentError(
+      fmt::format("{} is neither a number nor a gRPC code{}", Quote(text),
+                  DidYouMean(text, names, ", like UNAVAILABLE")));
+}
+std::string GetCode(const Fault& fault) {
+  if (fault.code == 0) return "";
+  if (fault.action == Action::kAbort && fault.code < kCodes.size()) {
+    return std::string(kCodes[fault.code]);
+  }
+  return fmt::format("{}", fault.code);
+}
+
+constexpr Field kFields[] = {
+    {"process", Part::kTarget, "GLOB",
+     "gpud, or a device's name; * is any text", SetText<&Fault::process>,
+     GetGlob<&Fault::process>},
+    {"device", Part::kTarget, "GLOB",
+     "at a point of gpud: whose session, ring or call it is",
+     SetText<&Fault::device>, GetGlob<&Fault::device>},
+    {"event", Part::kTarget, "N", "only this event kernel's rings",
+     [](std::string_view text, Fault& fault) {
+       return StoreNumber<0, kMost32>(text, fault.event_id);
+     },
+     [](const Fault& fault) {
+       return GetNumber<&Fault::event_id>(fault, faults::kAnyEvent);
+     }},
+    {"method", Part::kTarget, "GLOB", "at gpud.rpc: RegisterEvent, ...",
+     SetText<&Fault::method>, GetGlob<&Fault::method>},
+
+    {"point", Part::kWhen, "POINT",
+     "where it strikes (`carillon fault points`); without it: at a time",
+     SetPoint,
+     [](const Fault& fault) {
+       return fault.point == Point::kNone
+                  ? ""
+                  : std::string(faults::InfoOf(fault.point).name);
+     }},
+    {"nth", Part::kWhen, "N",
+     "the first passage that it strikes, counted from 1 over all processes and "
+     "restarts",
+     [](std::string_view text, Fault& fault) {
+       return StoreNumber<1, kMost64>(text, fault.nth);
+     },
+     [](const Fault& fault) { return GetNumber<&Fault::nth>(fault, 1); }},
+    {"every", Part::kWhen, "N|DURATION",
+     "at a point: each Nth passage from there on; without one: the time from "
+     "one strike to the next",
+     SetEvery, GetEvery},
+    {"probability", Part::kWhen, "P", "of each of these passages",
+     SetProbability, GetProbability},
+    {"after", Part::kWhen, "DURATION", "not before; since the injection",
+     SetDuration<&Fault::after_ns>, GetDuration<&Fault::after_ns>},
+    {"window", Part::kWhen, "DURATION", "for so long from there",
+     SetDuration<&Fault::window_ns>, GetDuration<&Fault::window_ns>},
+    {"after_fault", Part::kWhen, "NAME", "not before that fault has struck",
+     SetText<&Fault::after_fault>,
+     [](const Fault& fault) { return fault.after_fault; }},
+
+    {"times", Part::kFault, "N", "how often it strikes; 0: no limit",
+     [](std::string_view text, Fault& fault) {
+       return StoreNumber<0, kMost64>(text, fault.times);
+     },
+     [](const Fault& fault) { return GetNumber<&Fault::times>(fault, 1); }},
+
+    {"for", Part::kDo, "DURATION", "of stop and delay",
+     SetDuration<&Fault::duration_ns>, GetDuration<&Fault::duration_ns>},
+    {"jitter", Part::kDo, "DURATION", "of delay: so much more or less",
+     SetDuration<&Fault::jitter_ns>, GetDuration<&Fault::jitter_ns>},
+    {"count", Part::kDo, "N",
+     "of storm: rings; of tear: bytes; of limit: bytes a second",
+     [](std::string_view text, Fault& fault) {
+       return Store(ParseSize(text), fault.count);
+     },
+     [](const Fault& fault) { return GetNumber<&Fault::count>(fault, 0); }},
+    {"code", Part::kDo, "CODE",
+     "of abort: a gRPC code, UNAVAILABLE; of fail: the event's status", SetCode,
+     GetCode},
+    {"offset", Part::kDo, "N", "of corrupt: the first byte",
+     [](std::string_view text, Fault& fault) {
+       return StoreNumber<0, kMost32>(text, fault.offset);
+     },
+     [](const Fault& fault) { return GetNumber<&Fault::offset>(fault, 0); }},
+    {"bytes", Part::kDo, "HEX", "of corrupt: what they become",
+     SetHex<&Fault::bytes>, GetHex<&Fault::bytes>},
+    {"mask", Part::kDo, "HEX", "of corrupt: what they are XORed with",
+     SetHex<&Fault::mask>, GetHex<&Fault::mask>},
+};
+
+}  // namespace
+
+std::span<const Field> Fields() { return kFields; }
+
+const Field* FindField(Part part, std::string_view name) {
+  for (const Field& field : kFields) {
+    if (field.part == part && field.name == name) return &field;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Action> ReadAction(std::string_view text) {
+  if (const auto action = faults::ActionOf(text); action) return *action;
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < faults::kActions; ++i) {
+    names.push_back(faults::ActionName(Action(i)));
+  }
+  return absl::InvalidArgumentError(fmt::format(
+      "{} is no action{}", Quote(text),
+      DidYouMean(text, names,
+                 fmt::format("; there are {}", fmt::join(names, ", ")))));
+}
+
+bool TakesField(Action action, std::string_view field) {
+  switch (action) {
+    case Action::kStop:
+      return field == "for";
+    case Action::kDelay:
+      return field == "for" || field == "jitter";
+    case Action::kStorm:
+    case Action::kTear:
+    case Action::kLimit:
+      return field == "count";
+    case Action::kFail:
+    case Action::kAbort:
+      return field == "code";
+    case Action::kCorrupt:
+      return field == "offset" || field == "bytes" || field == "mask";
+    case Action::kKill:
+    case Action::kLose:
+    case Action::kDouble:
+    case Action::kReorder:
+    case Action::kStale:
+    case Action::kRefuse:
+    case Action::kHang:
+      return false;
+  }
+  return false;
+}
+
+uint64_t SeedOf(uint64_t plan_seed, std::string_view fault_name) {
+  // FNV-1a over the name, then splitmix64's finalizer.
+  uint64_t hash = 0xcbf2'9ce4'8422'2325 ^ plan_seed;
+  for (const char c : fault_name) {
+    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100'0000'01b3;
+  }
+  hash = (hash ^ hash >> 30) * 0xbf58'476d'1ce4'e5b9;
+  hash = (hash ^ hash >> 27) * 0x94d0'49bb'1331'11eb;
+  return hash ^ hash >> 31;
+}
+
+}  // namespace carillon::fault

@@ -1,0 +1,51 @@
+// What a plan expects against what was found.
+#ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_JUDGE_H_
+#define CARILLON_TOOLS_TESTBED_FAULT_PLANS_JUDGE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "shm/flight_recorder.h"
+#include "tools/testbed/fault_plans/plan.h"
+#include "tools/testbed/ledger/checker.h"
+
+namespace carillon::fault {
+
+// Where nothing could be looked at, nothing is expected.
+struct Evidence {
+  ledger::Report report;
+  std::map<std::string, uint64_t> struck;  // by fault
+  std::optional<uint64_t> in_flight;
+  std::optional<uint64_t> bad_replies;
+  // A sentence each.
+  std::optional<std::vector<std::string>> leaks;
+  // Events that processes ended after the last strike.
+  std::map<std::string, uint64_t> progress;
+  std::map<std::string, uint32_t> restarts;
+  std::vector<std::string> running;
+};
+
+struct Finding {
+  std::string expectation;  // "lost", "nic-dies: struck", "restarts of nic0"
+  std::string expected;
+  std::string found;
+  bool ok = false;
+
+  bool operator==(const Finding&) const = default;
+};
+
+// One an expectation, those of the faults first.
+std::vector<Finding> Judge(const Plan& plan, const Evidence& evidence);
+bool Holds(const std::vector<Finding>& findings);
+
+// By process: the events that devices took and gpud ended at `since` or later.
+std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,
+                                              Nanoseconds since);
+
+}  // namespace carillon::fault
+
+#endif  // CARILLON_TOOLS_TESTBED_FAULT_PLANS_JUDGE_H_

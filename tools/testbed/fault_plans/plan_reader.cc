@@ -1,0 +1,480 @@
+#include "tools/testbed/fault_plans/plan_reader.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "shm/faults/board.h"
+#include "tools/testbed/fault_plans/fields.h"
+#include "tools/testbed/topology/reader.h"
+#include "tools/testbed/topology/value.h"
+
+namespace carillon::fault {
+namespace {
+
+using DidYouMean;
+using Quote;
+
+constexpr char kGpud[] = "gpud";
+constexpr size_t kLongestAbout = 500;
+constexpr Nanoseconds kLongestRun = 3600ull * 1'000'000'000;
+
+absl::StatusOr<uint64_t> ReadRunTime(const std::string& text) {
+  auto time = ParseDuration(text);
+  if (time.ok() && *time > kLongestRun) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is out of range; allowed: 0 to 60min", Quote(text)));
+  }
+  return time;
+}
+
+class PlanReader : testbed::StrictReader {
+ public:
+  PlanReader(const std::string& path, PlanReading* reading)
+      : StrictReader(&reading->problems), path_(path), reading_(*reading) {}
+
+  void Read(const YAML::Node& root) {
+    if (!root.IsMap()) {
+      Complain(root, fmt::format("the file holds {}; a plan is a map, like "
+                                 "`plan: kill-nic`",
+                                 testbed::TypeWord(root)));
+      return;
+    }
+    const EntryList entries = Entries(root, "the plan");
+    for (const auto& [key, value] : entries) {
+      if (key == "plan") {
+        ReadName(value, key, &plan().name);
+      } else if (key == "about") {
+        ReadInto(value, key, ReadAbout, &plan().about);
+      } else if (key == "topology") {
+        ReadTopology(value);
+      } else if (key == "seed") {
+        ReadInto(
+            value, key,
+            [](const std::string& text) {
+              return testbed::ReadInteger(text, 0, UINT64_MAX);
+            },
+            &plan().seed);
+      } else if (key == "faults") {
+        ReadFaults(value);
+      } else if (key == "run") {
+        ReadRun(value);
+      } else if (key == "expect") {
+        ReadExpect(value);
+      } else {
+        ComplainUnknown(
+            value.mark, key, "of a plan",
+            {"plan", "about", "topology", "seed", "faults", "run", "expect"});
+      }
+    }
+    if (FindEntry(entries, "plan") == nullptr) {
+      Complain(root, "the plan has no name: `plan: NAME`");
+    }
+    if (FindEntry(entries, "faults") == nullptr) {
+      Complain(root, "the plan has no faults");
+    }
+    CheckAfterFaults();
+    CheckProcesses();
+  }
+
+ private:
+  // A process that the plan names, to be compared with the topology.
+  struct Named {
+    YAML::Mark mark;
+    std::string key;
+    std::string name;
+    bool glob = false;
+    bool device = false;  // gpud is none
+  };
+
+  Plan& plan() { return reading_.plan; }
+
+  static absl::StatusOr<std::string> ReadAbout(const std::string& text) {
+    if (text.size() <= kLongestAbout) return text;
+    return absl::InvalidArgumentError(fmt::format(
+        "has {} characters; allowed: {}", text.size(), kLongestAbout));
+  }
+
+  bool ReadName(const Entry& entry, const std::string& key, std::string* name) {
+    std::string text;
+    if (!ReadScalar(entry, key, &text)) return false;
+    if (const std::string wrong = testbed::CheckName(text); !wrong.empty()) {
+      Complain(entry.node, fmt::format("{}: {}", key, wrong));
+      return false;
+    }
+    *name = text;
+    return true;
+  }
+
+  void ReadTopology(const Entry& entry) {
+    if (entry.node.IsMap()) {
+      testbed::TopologyReading topology;
+      testbed::ReadTopologyNode(entry.node, "plan", &topology);
+      for (const testbed::Problem& problem : topology.problems) {
+        reading_.problems.push_back(problem);
+      }
+      if (!topology.problems.empty()) return;
+      testbed::AnchorPaths(path_, topology.topology);
+      std::ostringstream text;
+      text << entry.node;
+      plan().topology_yaml = text.str();
+      plan().topology = std::move(topology.topology);
+      return;
+    }
+    std::string file;
+    if (!ReadScalar(entry, "topology", &file)) return;
+    plan().topology_file = file;
+    std::error_code error;
+    const std::string where =
+        (std::filesystem::absolute(path_, error).parent_path() / file)
+            .lexically_normal()
+            .string();
+    const auto topology = testbed::ReadTopologyFile(where, "plan");
+    if (!topology.ok()) {
+      Complain(entry.node,
+               fmt::format("topology: {}",
+                           std::string(topology.status().message())));
+      return;
+    }
+    for (const testbed::Problem& problem : topology->problems) {
+      Complain(entry.node,
+               fmt::format("topology: {}", problem.ToString(where)));
+    }
+    if (topology->problems.empty()) plan().topology = topology->topology;
+  }
+
+  void ReadFaults(const Entry& entry) {
+    if (!IsList(entry, "faults")) return;
+    for (const YAML::Node& fault : entry.node) {
+      if (!fault.IsMap()) {
+        Complain(fault, fmt::format("a fault is a map with at least name and "
+                                    "do; this is {}",
+                                    testbed::TypeWord(fault)));
+        continue;
+      }
+      ReadFault(fault);
+    }
+    if (entry.node.size() == 0) Complain(entry.mark, "faults is empty");
+    if (entry.node.size() > faults::kMostFaults) {
+      Complain(entry.mark, fmt::format("{} faults; allowed: {}",
+                                       entry.node.size(), faults::kMostFaults));
+    }
+  }
+
+  void ReadFault(const YAML::Node& node) {
+    const EntryList entries = Entries(node, "a fault");
+    PlannedFault planned;
+    faults::Fault& fault = planned.fault;
+    // Where each field stands, for what Check() finds.
+    marks_.clear();
+    bool right = true;
+    for (const auto& [key, value] : entries) {
+      marks_.emplace(key, value.mark);
+      if (key == "name") {
+        right &= ReadScalar(value, key, &fault.name);
+      } else if (key == "target") {
+        right &= ReadFields(value, key, Part::kTarget, &fault);
+      } else if (key == "when") {
+        right &= ReadFields(value, key, Part::kWhen, &fault);
+      } else if (key == "do") {
+        right &= ReadDo(value, &fault);
+      } else if (key == "times") {
+        right &= SetField(value, *FindField(Part::kFault, key), &fault);
+      } else if (key == "expect") {
+        ReadFaultExpect(value, &planned);
+      } else {
+        ComplainUnknown(value.mark, key, "of a fault",
+                        {"name", "target", "when", "do", "times", "expect"});
+      }
+    }
+    for (const char* key : {"name", "do"}) {
+      if (FindEntry(entries, key) != nullptr) continue;
+      Complain(node, fmt::format("the fault has no {}", key));
+      right = false;
+    }
+    // Told apart from what Check() finds: its first word is the field.
+    if (right) right = CheckFault(node, fault);
+    if (!right) return;
+    const auto [first, is_new] =
+        fault_lines_.emplace(fault.name, node.Mark().line + 1);
+    if (!is_new) {
+      Complain(node, fmt::format("name: two faults are called {} (the first in "
+                                 "line {})",
+                                 Quote(fault.name), first->second));
+      return;
+    }
+    if (!fault.after_fault.empty()) {
+      after_faults_.push_back(
+          {marks_.at("after_fault"), "after_fault", fault.after_fault});
+    }
+    if (fault.process != "*") {
+      named_.push_back({marks_.at("process"), "process", fault.process,
+                        /*glob=*/true});
+    }
+    if (fault.device != "*") {
+      named_.push_back({marks_.at("device"), "device", fault.device,
+                        /*glob=*/true, /*device=*/true});
+    }
+    plan().faults.push_back(std::move(planned));
+  }
+
+  bool CheckFault(const YAML::Node& node, const faults::Fault& fault) {
+    const absl::Status status = faults::Check(fault);
+    if (status.ok()) return true;
+    const std::string text(status.message());
+    const auto mark = marks_.find(text.substr(0, text.find(':')));
+    Complain(mark == marks_.end() ? node.Mark() : mark->second, text);
+    return false;
+  }
+
+  bool SetField(const Entry& entry, const Field& field, faults::Fault* fault) {
+    std::string text;
+    if (!ReadScalar(entry, field.name, &text)) return false;
+    const absl::Status status = field.set(text, *fault);
+    if (status.ok()) return true;
+    Complain(entry.node,
+             fmt::format("{}: {}", field.name, std::string(status.message())));
+    return false;
+  }
+
+  bool ReadFields(const Entry& entry, const std::string& what, Part part,
+                  faults::Fault* fault) {
+    if (!IsMap(entry, what)) return false;
+    bool right = true;
+    for (const auto& [key, value] : Entries(entry.node, what)) {
+      marks_.emplace(key, value.mark);
+      const Field* const field = FindField(part, key);
+      if (field == nullptr) {
+        std::vector<std::string_view> known;
+        for (const Field& each : Fields()) {
+          if (each.part == part) known.push_back(each.name);
+        }
+        ComplainUnknown(value.mark, key, fmt::format("of {}", what), known);
+        right = false;
+      } else {
+        right &= SetField(value, *field, fault);
+      }
+    }
+    return right;
+  }
+
+  // `do: kill`, or `do: {stop: {for: 500ms}}`.
+  bool ReadDo(const Entry& entry, faults::Fault* fault) {
+    if (!entry.node.IsMap()) {
+      return ReadInto(entry, "do", ReadAction, &fault->action);
+    }
+    const EntryList entries = Entries(entry.node, "do");
+    if (entries.size() != 1) {
+      Complain(entry.mark, fmt::format("do has {} actions; a fault has one",
+                                       entries.size()));
+      return false;
+    }
+    const auto& [name, how] = entries[0];
+    const auto action = ReadAction(name);
+    if (!action.ok()) {
+      Complain(how.mark,
+               fmt::format("do: {}", std::string(action.status().message())));
+      return false;
+    }
+    fault->action = *action;
+    if (how.node.IsNull()) return true;
+    if (!IsMap(how, name)) return false;
+    bool right = true;
+    for (const auto& [key, value] : Entries(how.node, name)) {
+      marks_.emplace(key, value.mark);
+      if (TakesField(*action, key)) {
+        right &= SetField(value, *FindField(Part::kDo, key), fault);
+        continue;
+      }
+      std::vector<std::string_view> known;
+      for (const Field& each : Fields()) {
+        if (each.part == Part::kDo && TakesField(*action, each.name)) {
+          known.push_back(each.name);
+        }
+      }
+      ComplainUnknown(value.mark, key, fmt::format("of {}", name), known);
+      right = false;
+    }
+    return right;
+  }
+
+  void ReadFaultExpect(const Entry& entry, PlannedFault* planned) {
+    if (!IsMap(entry, "expect")) return;
+    for (const auto& [key, value] : Entries(entry.node, "expect")) {
+      if (key == "struck") {
+        ReadInto(value, key, Comparison::Parse, &planned->struck);
+      } else {
+        ComplainUnknown(value.mark, key, "of a fault's expect", {"struck"});
+      }
+    }
+  }
+
+  void ReadRun(const Entry& entry) {
+    if (!IsMap(entry, "run")) return;
+    for (const auto& [key, value] : Entries(entry.node, "run")) {
+      if (key == "within") {
+        ReadInto(value, key, ReadRunTime, &plan().run.within_ns);
+      } else if (key == "for") {
+        ReadInto(value, key, ReadRunTime, &plan().run.for_ns);
+      } else if (key == "settle") {
+        ReadInto(value, key, ReadRunTime, &plan().run.settle_ns);
+      } else if (key == "clients") {
+        uint64_t clients = 0;
+        if (ReadInto(
+                value, key,
+                [](const std::string& text) {
+                  return testbed::ReadInteger(text, 0, 4096);
+                },
+                &clients)) {
+          plan().run.clients = static_cast<uint32_t>(clients);
+        }
+      } else {
+        ComplainUnknown(value.mark, key, "of run",
+                        {"within", "for", "settle", "clients"});
+      }
+    }
+  }
+
+  void ReadExpect(const Entry& entry) {
+    if (!IsMap(entry, "expect")) return;
+    Expectations& expect = plan().expect;
+    for (const auto& [key, value] : Entries(entry.node, "expect")) {
+      if (key == "progress") {
+        ReadProgress(value, &expect.progress);
+      } else if (key == "running") {
+        ReadNames(value, key, &expect.running);
+      } else if (key == "restarts") {
+        ReadByProcess(value, key, &expect.restarts);
+      } else {
+        ReadCount(key, value, &expect);
+      }
+    }
+  }
+
+  void ReadCount(const std::string& key, const Entry& entry,
+                 Expectations* expect) {
+    std::vector<std::string_view> known;
+    for (size_t i = 0; i < kCounts; ++i) {
+      known.push_back(InfoOf(Count(i)).name);
+      if (known.back() == key) {
+        ReadInto(entry, key, Comparison::Parse, &expect->counts[i]);
+        return;
+      }
+    }
+    known.insert(known.end(), {"progress", "running", "restarts"});
+    ComplainUnknown(entry.mark, key, "of expect", known);
+  }
+
+  static bool IsProcessName(const std::string& name) {
+    return name == kGpud || testbed::CheckName(name).empty();
+  }
+  void ComplainName(const YAML::Mark& mark, const std::string& key,
+                    const std::string& name) {
+    Complain(mark, fmt::format("{}: {}", key, testbed::CheckName(name)));
+  }
+
+  void ReadNames(const Entry& entry, const std::string& key,
+                 std::vector<std::string>* names) {
+    if (!IsList(entry, key)) return;
+    for (const YAML::Node& name : entry.node) {
+      if (!name.IsScalar()) {
+        Complain(name, fmt::format("a name of {} is {}", key,
+                                   testbed::TypeWord(name)));
+        continue;
+      }
+      if (!IsProcessName(name.Scalar())) {
+        ComplainName(name.Mark(), key, name.Scalar());
+        continue;
+      }
+      names->push_back(name.Scalar());
+      named_.push_back({name.Mark(), key, name.Scalar()});
+    }
+  }
+
+  // A list of those that make some, or what each makes.
+  void ReadProgress(const Entry& entry, ByProcess* progress) {
+    if (entry.node.IsMap()) {
+      ReadByProcess(entry, "progress", progress);
+      return;
+    }
+    std::vector<std::string> names;
+    ReadNames(entry, "progress", &names);
+    for (const std::string& name : names) {
+      progress->emplace_back(name, Comparison(Comparison::Kind::kMore, 0));
+    }
+  }
+
+  void ReadByProcess(const Entry& entry, const std::string& key,
+                     ByProcess* by_process) {
+    if (!IsMap(entry, key)) return;
+    for (const auto& [name, value] : Entries(entry.node, key)) {
+      Comparison comparison;
+      if (!IsProcessName(name)) {
+        ComplainName(value.mark, key, name);
+        continue;
+      }
+      if (!ReadInto(value, name, Comparison::Parse, &comparison)) continue;
+      by_process->emplace_back(name, comparison);
+      named_.push_back({value.mark, key, name});
+    }
+  }
+
+  void CheckAfterFaults() {
+    std::vector<std::string_view> names;
+    for (const auto& [name, line] : fault_lines_) names.push_back(name);
+    for (const Named& named : after_faults_) {
+      if (fault_lines_.contains(named.name)) continue;
+      Complain(named.mark,
+               fmt::format("after_fault: no fault is called {}{}",
+                           Quote(named.name), DidYouMean(named.name, names)));
+    }
+  }
+
+  // A name that nothing of the topology has is a mistake.
+  void CheckProcesses() {
+    if (!plan().topology) return;
+    for (const Named& named : named_) {
+      std::vector<std::string_view> known;
+      if (!named.device) known.push_back(kGpud);
+      for (const auto& device : plan().topology->devices) {
+        known.push_back(device.name);
+      }
+      const bool found =
+          std::any_of(known.begin(), known.end(), [&](std::string_view name) {
+            return named.glob ? fnmatch(named.name.c_str(),
+                                        std::string(name).c_str(), 0) == 0
+                              : named.name == name;
+          });
+      if (found) continue;
+      Complain(named.mark,
+               fmt::format(
+                   "{}: the topology has no {}{}", named.key, Quote(named.name),
+                   DidYouMean(
+                       named.name, known,
+                       fmt::format("; there are {}", fmt::join(known, ", ")))));
+    }
+  }
+
+  const std::string path_;
+  PlanReading& reading_;
+  std::map<std::string, YAML::Mark> marks_;  // of the fault that is read
+  std::map<std::string, int> fault_lines_;
+  std::vector<Named> after_faults_;
+  std::vector<Named> named_;
+};
+
+}  // namespace
+
+void ReadPlanNode(const YAML::Node& root, const std::string& path,
+                  PlanReading* reading) {
+  PlanReader(path, reading).Read(root);
+}
+
+}  // namespace carillon::fault

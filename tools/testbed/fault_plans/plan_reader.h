@@ -1,0 +1,19 @@
+// From the nodes of a plan's file to the plan.
+#ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_PLAN_READER_H_
+#define CARILLON_TOOLS_TESTBED_FAULT_PLANS_PLAN_READER_H_
+
+#include <yaml-cpp/yaml.h>
+
+#include <string>
+
+#include "tools/testbed/fault_plans/plan.h"
+
+namespace carillon::fault {
+
+// Adds to the reading's problems. Lets yaml-cpp's exceptions pass.
+void ReadPlanNode(const YAML::Node& root, const std::string& path,
+                  PlanReading* reading);
+
+}  // namespace carillon::fault
+
+#endif  // CARILLON_TOOLS_TESTBED_FAULT_PLANS_PLAN_READER_H_

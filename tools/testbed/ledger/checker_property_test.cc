@@ -1,0 +1,249 @@
+// Any story that can have happened is believed; any single change to what it
+// says of its events is found.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "tools/testbed/ledger/checker.h"
+#include "tools/testbed/ledger/test_story.h"
+
+namespace carillon::ledger {
+namespace {
+
+using shm::EventState;
+using shm::FlightRecord;
+using shm::Step;
+
+// One of a story's rings while it is being told.
+struct Running {
+  TestStory::Ring ring;
+  uint32_t entries = 0;
+  std::vector<uint64_t> unended;                      // rung
+  std::vector<std::pair<EventState, uint32_t>> ends;  // by sequence - 1
+};
+
+EventState AnyEnd() {
+  return *rc::gen::element(EventState::kDone, EventState::kFailed,
+                           EventState::kAborted);
+}
+
+// Some devices with some rings; every event is rung, ended and taken.
+TestStory GoodStory() {
+  TestStory story;
+  std::vector<Running> rings;
+  const int devices = *rc::gen::inRange(1, 4);
+  for (int d = 0; d < devices; ++d) {
+    const size_t device = story.AddDevice("dev" + std::to_string(d), 200 + d);
+    const int count = *rc::gen::inRange(1, 3);
+    for (int e = 0; e < count; ++e) {
+      const uint32_t entries = *rc::gen::element(1u, 2u, 4u, 8u);
+      rings.push_back({story.Register(device, e, entries), entries});
+    }
+  }
+  const auto end = [&](Running& r, size_t which) {
+    const uint64_t sequence = r.unended[which];
+    r.unended.erase(r.unended.begin() + static_cast<ptrdiff_t>(which));
+    const EventState state = AnyEnd();
+    const uint32_t status =
+        state == EventState::kDone ? 0 : *rc::gen::inRange(1u, 9u);
+    r.ends[sequence - 1] = {state, status};
+    story.End(r.ring, sequence, state, status);
+  };
+  const auto take = [&](Running& r) {
+    if (r.ring.taken == r.ring.rung) return;
+    const auto [state, status] = r.ends[r.ring.taken];
+    if (state == EventState::kNone) return;
+    story.Take(r.ring, r.ring.taken + 1, state, status);
+  };
+  const int steps = *rc::gen::inRange(5, 60);
+  for (int i = 0; i < steps; ++i) {
+    Running& r = rings[*rc::gen::inRange<size_t>(0, rings.size())];
+    const int choice = *rc::gen::inRange(0, 3);
+    const auto free =
+        r.entries - static_cast<uint32_t>(r.ring.rung - r.ring.taken);
+    if (choice == 0 && free > 0) {
+      const uint32_t events = *rc::gen::inRange(1u, free + 1);
+      story.RingBell(r.ring, events);
+      for (uint64_t s = r.ring.rung - events + 1; s <= r.ring.rung; ++s) {
+        r.unended.push_back(s);
+        r.ends.emplace_back(EventState::kNone, 0);
+      }
+    } else if (choice == 1 && !r.unended.empty()) {
+      end(r, *rc::gen::inRange<size_t>(0, r.unended.size()));
+    } else if (choice == 2) {
+      take(r);
+    }
+  }
+  for (Running& r : rings) {
+    while (!r.unended.empty()) end(r, 0);
+    while (r.ring.taken < r.ring.rung) take(r);
+    story.Unregister(r.ring);
+  }
+  return story;
+}
+
+// Those that say something of an event or of its ring.
+bool IsOfAnEvent(const FlightRecord& record) {
+  switch (record.step) {
+    case Step::kRegistered:
+    case Step::kRung:
+    case Step::kTaken:
+    case Step::kRingMade:
+    case Step::kRingRemoved:
+    case Step::kEnded:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool SameRing(const FlightRecord& a, const FlightRecord& b) {
+  return a.generation == b.generation;
+}
+
+// Whether the ring has an event: an empty one's registration says nothing.
+bool HasEvents(const TestStory& story, const FlightRecord& of) {
+  for (const auto& recording : story.recordings) {
+    for (const FlightRecord& record : recording.records) {
+      if (record.step == Step::kRung && SameRing(record, of)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Place> PlacesWhere(const TestStory& story, auto wanted) {
+  std::vector<Place> places;
+  for (size_t r = 0; r < story.recordings.size(); ++r) {
+    const auto& records = story.recordings[r].records;
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (wanted(records, i)) places.push_back({r, i});
+    }
+  }
+  return places;
+}
+
+using Records = std::vector<FlightRecord>;
+
+TEST(CheckerPropertyTest, BelievesWhatCanHaveHappened) {
+  EXPECT_TRUE(rc::check("good stories", [] {
+    const TestStory story = GoodStory();
+    const Report report = Check(story.recordings);
+    if (!report.violations.empty()) {
+      RC_LOG() << report.violations[0].sentence;
+    }
+    RC_ASSERT(report.verdict() == Verdict::kOk);
+    const auto taken = PlacesWhere(story, [](const Records& records, size_t i) {
+      return records[i].step == Step::kTaken;
+    });
+    RC_ASSERT(report.total.ok + report.total.failed == taken.size());
+    RC_ASSERT(report.total.unconfirmed == 0u);
+  }));
+}
+
+Records& RecordsAt(TestStory& story, Place place) {
+  return story.recordings[place.recording].records;
+}
+
+// Makes one change at one of the places that `wanted` names.
+void ExpectFound(const char* what, auto wanted, auto change) {
+  EXPECT_TRUE(rc::check(what, [&] {
+    TestStory story = GoodStory();
+    const std::vector<Place> places =
+        PlacesWhere(story, [&](const Records& records, size_t i) {
+          return IsOfAnEvent(records[i]) && HasEvents(story, records[i]) &&
+                 wanted(records, i);
+        });
+    RC_PRE(!places.empty());
+    const Place place = *rc::gen::elementOf(places);
+    Records& records = RecordsAt(story, place);
+    RC_LOG() << ProcessWords(story.recordings[place.recording]) << ", record "
+             << place.record << ": " << Words(records[place.record]);
+    change(records, place.record);
+    RC_ASSERT(Check(story.recordings).verdict() == Verdict::kViolated);
+  }));
+}
+
+TEST(CheckerPropertyTest, FindsARecordThatIsMissing) {
+  ExpectFound(
+      "drop", [](const Records&, size_t) { return true; },
+      [](Records& records, size_t i) {
+        records.erase(records.begin() + static_cast<ptrdiff_t>(i));
+      });
+}
+
+TEST(CheckerPropertyTest, FindsARecordThatIsThereTwice) {
+  ExpectFound(
+      "duplicate", [](const Records&, size_t) { return true; },
+      [](Records& records, size_t i) {
+        const FlightRecord copy = records[i];
+        records.insert(records.begin() + static_cast<ptrdiff_t>(i), copy);
+      });
+}
+
+TEST(CheckerPropertyTest, FindsTwoRecordsInTheWrongOrder) {
+  // Those whose order is promised: a device's rings, its completions, and an
+  // event's ring and completion.
+  ExpectFound(
+      "swap",
+      [](const Records& records, size_t i) {
+        if (i + 1 == records.size()) return false;
+        const FlightRecord& a = records[i];
+        const FlightRecord& b = records[i + 1];
+        if (!SameRing(a, b)) return false;
+        if (a.step == Step::kRung || a.step == Step::kTaken) {
+          return a.step == b.step ||
+                 (a.step == Step::kRung && b.step == Step::kTaken &&
+                  b.sequence > a.sequence - a.status);
+        }
+        return a.step == Step::kRegistered || a.step == Step::kRingMade;
+      },
+      [](Records& records, size_t i) {
+        std::swap(records[i], records[i + 1]);
+      });
+}
+
+TEST(CheckerPropertyTest, FindsAnEndThatIsToldDifferently) {
+  ExpectFound(
+      "state",
+      [](const Records& records, size_t i) {
+        return records[i].step == Step::kTaken ||
+               records[i].step == Step::kEnded;
+      },
+      [](Records& records, size_t i) {
+        const EventState before = records[i].state;
+        records[i].state = *rc::gen::suchThat(
+            rc::gen::element(EventState::kNone, EventState::kDone,
+                             EventState::kFailed, EventState::kAborted),
+            [&](EventState state) { return state != before; });
+      });
+  ExpectFound(
+      "status",
+      [](const Records& records, size_t i) {
+        return records[i].step == Step::kTaken ||
+               records[i].step == Step::kEnded;
+      },
+      [](Records& records, size_t i) { records[i].status += 1; });
+}
+
+TEST(CheckerPropertyTest, FindsAWrongSequence) {
+  ExpectFound(
+      "sequence",
+      [](const Records& records, size_t i) {
+        return records[i].step == Step::kTaken ||
+               records[i].step == Step::kRung ||
+               records[i].step == Step::kEnded;
+      },
+      [](Records& records, size_t i) {
+        const uint64_t before = records[i].sequence;
+        records[i].sequence = *rc::gen::suchThat(
+            rc::gen::inRange<uint64_t>(0, before + 4),
+            [&](uint64_t sequence) { return sequence != before; });
+      });
+}
+
+}  // namespace
+}  // namespace carillon::ledger

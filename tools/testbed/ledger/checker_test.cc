@@ -1,0 +1,565 @@
+#include "tools/testbed/ledger/checker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/testbed/ledger/test_story.h"
+
+namespace carillon::ledger {
+namespace {
+
+using shm::CloseReason;
+using shm::EventState;
+using shm::Step;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr auto kDone = EventState::kDone;
+constexpr auto kFailed = EventState::kFailed;
+constexpr auto kAborted = EventState::kAborted;
+
+class CheckerTest : public testing::Test {
+ protected:
+  // gpud, and a device with one ring.
+  CheckerTest()
+      : device_(story_.AddDevice("nic0", 200)),
+        ring_(story_.Register(device_, 3)) {}
+
+  Report Checked() const { return Check(story_.recordings); }
+  // Nothing is left to tell.
+  void Finish() {
+    story_.Unregister(ring_);
+    story_.Detach(device_);
+  }
+  void Miss(const TestStory::Ring& ring, uint64_t sequence) {
+    story_.Tell(ring.device,
+                TestStory::Of(ring, Step::kMissed, sequence, /*ms=*/200));
+  }
+  // One violation, of that kind and those words, and no other.
+  static void ExpectOnly(const Report& report, Fault fault, uint64_t events,
+                         const std::string& words) {
+    EXPECT_EQ(report.verdict(), Verdict::kViolated);
+    EXPECT_EQ(report.total.violated(), events);
+    EXPECT_EQ(report.total.of(fault), events) << FaultName(fault);
+    ASSERT_THAT(report.violations, SizeIs(1));
+    EXPECT_EQ(report.violations[0].fault, fault);
+    EXPECT_EQ(report.violations[0].events, events);
+    EXPECT_THAT(report.violations[0].sentence, HasSubstr(words));
+  }
+  static void ExpectUnknown(const Report& report, Unknown why,
+                            uint64_t events) {
+    EXPECT_EQ(report.verdict(), Verdict::kIndeterminate);
+    EXPECT_THAT(report.violations, IsEmpty());
+    EXPECT_EQ(report.total.of(why), events) << UnknownName(why);
+    EXPECT_EQ(report.total.indeterminate(), events);
+  }
+
+  TestStory story_;
+  const size_t device_;
+  TestStory::Ring ring_;
+};
+
+TEST_F(CheckerTest, NothingRecordedIsNothingToComplainAbout) {
+  const Report report = Check({});
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total, Counts());
+}
+
+TEST_F(CheckerTest, EveryEndThatBothSidesTellIsOkOrReported) {
+  story_.Live(ring_);
+  story_.Live(ring_, kFailed, 5);
+  story_.Live(ring_, kAborted, 7);
+  story_.RingBell(ring_, 3);
+  for (const uint64_t s : {6, 4, 5}) story_.End(ring_, s);  // any order
+  for (const uint64_t s : {4, 5, 6}) story_.Take(ring_, s);
+  Finish();
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  Counts expected;
+  expected.ok = 4;
+  expected.failed = 2;
+  EXPECT_EQ(report.total, expected);
+  ASSERT_THAT(report.rings, SizeIs(1));
+  EXPECT_EQ(report.rings[0].device, "nic0");
+  EXPECT_EQ(report.rings[0].event_id, 3);
+  EXPECT_EQ(report.rings[0].counts, expected);
+}
+
+TEST_F(CheckerTest, RingsOfOneDoorbellOneAfterTheOtherAreKeptApart) {
+  story_.Live(ring_);
+  story_.Unregister(ring_);
+  auto second = story_.Register(device_, 3);
+  story_.Live(second);
+  story_.Unregister(second);
+  story_.Detach(device_);
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 2);
+  EXPECT_THAT(report.rings, SizeIs(2));
+}
+
+TEST_F(CheckerTest, AnEventThatNeverEndsIsLost) {
+  story_.Live(ring_);
+  story_.RingBell(ring_, 2);
+  Finish();
+  ExpectOnly(Checked(), Fault::kLost, 2, "sequences 2 to 3 never ended");
+}
+
+TEST_F(CheckerTest, AnEventThatItsDeviceWaitsForInVainIsLost) {
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 1);
+  story_.Take(ring_, 1);
+  Miss(ring_, 2);
+  story_.Detach(device_);
+  ExpectOnly(Checked(), Fault::kLost, 1, "waits for sequence 2 in vain");
+}
+
+TEST_F(CheckerTest, ACompletionThatNeverArrivesIsLost) {
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 1);
+  story_.End(ring_, 2);
+  Miss(ring_, 1);
+  story_.Detach(device_);
+  ExpectOnly(Checked(), Fault::kLost, 1, "never gets sequence 1");
+}
+
+TEST_F(CheckerTest, ALongWaitAloneIsNoLoss) {
+  story_.RingBell(ring_, 2);
+  Miss(ring_, 1);
+  story_.End(ring_, 1);
+  story_.Take(ring_, 1);
+  Miss(ring_, 2);
+  story_.End(ring_, 2, EventState::kAborted, 8);
+  story_.Detach(device_);
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 1);
+  EXPECT_EQ(report.total.failed, 1);
+}
+
+TEST_F(CheckerTest, ACompletionThatIsJumpedOverIsLost) {
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 1);
+  story_.End(ring_, 2);
+  story_.Take(ring_, 2);
+  Finish();
+  const Report report = Checked();
+  ExpectOnly(report, Fault::kLost, 1, "never takes sequence 1");
+  EXPECT_EQ(report.total.ok, 1);
+}
+
+TEST_F(CheckerTest, ACompletionTakenTwiceIsADuplicate) {
+  story_.Live(ring_);
+  story_.Take(ring_, 1);
+  Finish();
+  ExpectOnly(Checked(), Fault::kDuplicated, 1, "takes sequence 1 twice");
+}
+
+TEST_F(CheckerTest, AnEventThatGpudEndsTwiceIsADuplicate) {
+  story_.Live(ring_);
+  story_.End(ring_, 1, kAborted, 8);
+  Finish();
+  ExpectOnly(Checked(), Fault::kDuplicated, 1,
+             "twice: done, and then aborted (status 8)");
+}
+
+TEST_F(CheckerTest, ACompletionOfNothingIsUnexpected) {
+  story_.Live(ring_);
+  story_.Take(ring_, 2);
+  ring_.taken = 1;
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "when 1 were rung");
+}
+
+TEST_F(CheckerTest, AnEndWithoutARingIsUnexpected) {
+  story_.Live(ring_);
+  story_.End(ring_, 2);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "only 1 were rung");
+}
+
+TEST_F(CheckerTest, AnEndBeforeTheRingIsUnexpected) {
+  story_.End(ring_, 1);
+  story_.RingBell(ring_);
+  story_.Take(ring_, 1);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "1000 ns before it was rung");
+}
+
+TEST_F(CheckerTest, AStateThatIsNoEndIsUnexpected) {
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 1);
+  story_.Take(ring_, 1, EventState::kNone);
+  story_.End(ring_, 2, EventState(9));
+  story_.Take(ring_, 2, EventState(9));
+  Finish();
+  const Report report = Checked();
+  EXPECT_EQ(report.total.of(Fault::kUnexpected), 3);
+  EXPECT_EQ(report.total.violated(), 3);
+  EXPECT_EQ(report.total.ok + report.total.failed, 0);
+}
+
+TEST_F(CheckerTest, WhatHappensOnNoRingIsUnexpected) {
+  story_.Live(ring_);
+  story_.Unregister(ring_);
+  story_.Tell(device_, TestStory::Of(ring_, Step::kTaken, 2, 0)).state = kDone;
+  story_.Detach(device_);
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "not registered");
+}
+
+TEST_F(CheckerTest, AnEndAfterTheRingIsGoneIsUnexpected) {
+  story_.RingBell(ring_);
+  story_.Tell(TestStory::kGpud, TestStory::Of(ring_, Step::kRingRemoved, 0, 0));
+  story_.End(ring_, 1);
+  story_.Take(ring_, 1);
+  story_.Tell(device_, TestStory::Of(ring_, Step::kUnregistered, 1, 0));
+  story_.Detach(device_);
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "a ring that there is not");
+}
+
+TEST_F(CheckerTest, EndsOnARingThatItsDeviceNeverHadAreUnexpected) {
+  TestStory::Ring foreign{device_, 4, 99};
+  story_.MakeRing(foreign);
+  story_.End(foreign, 1);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "has never registered it");
+}
+
+TEST_F(CheckerTest, TwoRingsOfOneGenerationAreUnexpected) {
+  story_.MakeRing(ring_);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "a second ring");
+}
+
+TEST_F(CheckerTest, ARingRegisteredWhileItIsInUseIsUnexpected) {
+  ring_.generation = 77;
+  story_.MakeRing(ring_);
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRegistered, 0, 8));
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "while it is in use");
+}
+
+TEST_F(CheckerTest, ARingResumedThatNeverWasIsUnexpected) {
+  TestStory::Ring other{device_, 5, 78};
+  story_.Tell(device_, TestStory::Of(other, Step::kResumed, 0, 0));
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "was never registered");
+}
+
+TEST_F(CheckerTest, StepsOfTheOtherSideAreUnexpected) {
+  story_.Tell(TestStory::kGpud, {.step = Step::kDetached});
+  story_.Tell(device_, {.step = Step::kEnded});
+  Finish();
+  EXPECT_EQ(Checked().total.of(Fault::kUnexpected), 2);
+}
+
+TEST_F(CheckerTest, CompletionsOutOfSequenceAreOutOfOrder) {
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 1);
+  story_.End(ring_, 2);
+  story_.Take(ring_, 2);
+  story_.Take(ring_, 1);
+  Finish();
+  ExpectOnly(Checked(), Fault::kOutOfOrder, 1, "takes sequence 1 after 2");
+}
+
+TEST_F(CheckerTest, RingsThatLeaveAGapOrOverlapAreOutOfOrder) {
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, 3, 2));
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, 4, 2));
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, 4, 0));
+  const Report report = Checked();
+  EXPECT_EQ(report.total.of(Fault::kOutOfOrder), 3);
+  EXPECT_EQ(report.total.violated(), 3);
+}
+
+TEST_F(CheckerTest, MoreInFlightThanTheRingHoldsIsOutOfOrder) {
+  story_.RingBell(ring_, 8);
+  story_.RingBell(ring_, 1);
+  const Report report = Checked();
+  ExpectOnly(report, Fault::kOutOfOrder, 1,
+             "9 events are in flight on a ring of 8");
+}
+
+TEST_F(CheckerTest, SidesThatTellOfDifferentEndsContradictEachOther) {
+  story_.RingBell(ring_);
+  story_.End(ring_, 1, kFailed, 5);
+  story_.Take(ring_, 1, kFailed, 6);
+  Finish();
+  ExpectOnly(Checked(), Fault::kContradicted, 1,
+             "failed (status 6), but gpud ended it as failed (status 5)");
+}
+
+TEST_F(CheckerTest, ACompletionThatGpudKnowsNothingOfIsAContradiction) {
+  story_.RingBell(ring_);
+  story_.Take(ring_, 1);
+  Finish();
+  ExpectOnly(Checked(), Fault::kContradicted, 1, "gpud never ended it");
+}
+
+TEST_F(CheckerTest, ATailThatTheCompletionsDoNotReachIsAContradiction) {
+  story_.Live(ring_);
+  story_.RingBell(ring_);
+  story_.End(ring_, 2);
+  ring_.taken = 2;
+  Finish();
+  ExpectOnly(Checked(), Fault::kContradicted, 1, "all up to sequence 2");
+}
+
+TEST_F(CheckerTest, AConfirmedEndOfARingThatGpudKeepsIsAContradiction) {
+  story_.Tell(device_, TestStory::Of(ring_, Step::kUnregistered, 0, 0));
+  story_.Detach(device_);
+  ExpectOnly(Checked(), Fault::kContradicted, 1, "has not removed it");
+}
+
+TEST_F(CheckerTest, WhatADeadDeviceDidNotTakeCountsByGpudsWord) {
+  story_.RingBell(ring_, 3);
+  story_.End(ring_, 1);
+  story_.End(ring_, 2, kAborted, 8);
+  const Report report = Checked();
+  ExpectUnknown(report, Unknown::kDeviceDied, 1);
+  EXPECT_EQ(report.total.ok, 1);
+  EXPECT_EQ(report.total.failed, 1);
+  EXPECT_EQ(report.total.unseen, 2);
+}
+
+TEST_F(CheckerTest, WhatIsInFlightWhileItsDeviceRunsIsIndeterminate) {
+  story_.RingBell(ring_);
+  story_.recordings[device_].running = true;
+  story_.recordings[device_].read_ns = story_.now + 1;
+  ExpectUnknown(Checked(), Unknown::kStillRunning, 1);
+}
+
+TEST_F(CheckerTest, WhatADeadGpudLeavesIsIndeterminate) {
+  story_.RingBell(ring_);
+  story_.Tell(device_, {.sequence = TestStory::kGpudPid,
+                        .status = static_cast<uint32_t>(CloseReason::kOpen),
+                        .step = Step::kClosed});
+  story_.Unregister(ring_, /*confirmed=*/false);
+  story_.Tell(device_, {.step = Step::kDetached});
+  ExpectUnknown(Checked(), Unknown::kGpudDied, 1);
+}
+
+TEST_F(CheckerTest, WhatADeviceLeavesInFlightIsIndeterminate) {
+  story_.RingBell(ring_);
+  story_.Unregister(ring_, /*confirmed=*/false);
+  story_.Detach(device_);
+  ExpectUnknown(Checked(), Unknown::kSessionEnded, 1);
+}
+
+TEST_F(CheckerTest, WithoutGpudsSideNothingIsConfirmedAndNothingIsLost) {
+  story_.Live(ring_);
+  story_.RingBell(ring_);
+  Finish();
+  story_.recordings.erase(story_.recordings.begin());
+  const Report report = Checked();
+  ExpectUnknown(report, Unknown::kNotRecorded, 1);
+  EXPECT_EQ(report.total.ok, 1);
+  EXPECT_EQ(report.total.unconfirmed, 1);
+}
+
+TEST_F(CheckerTest, KernelsThatEndThemselvesNeedNotBeInGpudsRecording) {
+  auto own = story_.Register(device_, 4, 8, /*whole=*/false);
+  story_.RingBell(own, 3);
+  story_.End(own, 1, kDone, 0, Step::kEndNoted);
+  story_.Take(own, 1);
+  story_.Take(own, 2);
+  story_.Unregister(own);
+  Finish();
+  const Report report = Checked();
+  ExpectUnknown(report, Unknown::kNotRecorded, 1);
+  EXPECT_EQ(report.total.ok, 2);
+  EXPECT_EQ(report.total.unconfirmed, 1);
+}
+
+TEST_F(CheckerTest, WhatADeviceHasOverwrittenIsCountedAsUnknown) {
+  for (int i = 0; i < 5; ++i) story_.Live(ring_);
+  Finish();
+  story_.Overwrite(device_, 2 + 2 * 3 + 1);  // up to the fourth ring
+  const Report report = Checked();
+  ExpectUnknown(report, Unknown::kOverwritten, 3);
+  EXPECT_EQ(report.total.ok, 2);
+  EXPECT_EQ(report.overwritten, 9);
+}
+
+TEST_F(CheckerTest, EventsInFlightBeforeTheFirstRecordAreNoViolation) {
+  story_.RingBell(ring_, 4);
+  for (const uint64_t s : {1, 2, 3, 4}) story_.End(ring_, s);
+  story_.Take(ring_, 1);
+  story_.Take(ring_, 2);
+  story_.RingBell(ring_, 2);
+  for (const uint64_t s : {5, 6}) story_.End(ring_, s);
+  for (const uint64_t s : {3, 4, 5, 6}) story_.Take(ring_, s);
+  Finish();
+  for (size_t lost = 1; lost < story_.recordings[device_].records.size();
+       ++lost) {
+    TestStory story = story_;
+    story.Overwrite(device_, lost);
+    const Report report = Check(story.recordings);
+    EXPECT_EQ(report.verdict(), Verdict::kIndeterminate) << lost;
+    EXPECT_THAT(report.violations, IsEmpty())
+        << lost << ": " << report.violations[0].sentence;
+  }
+}
+
+TEST_F(CheckerTest, WhatGpudHasOverwrittenIsUnconfirmed) {
+  for (int i = 0; i < 5; ++i) story_.Live(ring_);
+  Finish();
+  story_.Overwrite(TestStory::kGpud, 2 + 3);
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 5);
+  EXPECT_EQ(report.total.unconfirmed, 3);
+}
+
+TEST_F(CheckerTest, ATornRecordAccusesNobodyOfWhatItMayHaveSaid) {
+  for (int i = 0; i < 3; ++i) story_.Live(ring_);
+  for (int i = 0; i < 3; ++i) story_.RingBell(ring_);
+  for (const uint64_t s : {4, 5, 6}) story_.End(ring_, s);
+  for (const uint64_t s : {4, 5, 6}) story_.Take(ring_, s);
+  Finish();
+  for (const size_t process : {TestStory::kGpud, device_}) {
+    for (size_t i = 0; i < story_.recordings[process].records.size(); ++i) {
+      TestStory story = story_;
+      story.Tear(process, i);
+      const Report report = Check(story.recordings);
+      EXPECT_THAT(report.violations, IsEmpty())
+          << "process " << process << ", record " << i << ": "
+          << report.violations[0].sentence;
+    }
+  }
+}
+
+TEST_F(CheckerTest, AnEventOfWhichOnlyATornRecordTellsIsIndeterminate) {
+  story_.RingBell(ring_, 2);
+  story_.Take(ring_, 1);
+  story_.Take(ring_, 2);
+  Finish();
+  story_.Overwrite(TestStory::kGpud, story_.recordings[0].records.size());
+  story_.Tear(device_, 3);  // sequence 1 is taken
+  ExpectUnknown(Checked(), Unknown::kTorn, 1);
+}
+
+TEST_F(CheckerTest, WhatHappenedAfterARunningProcessWasReadCountsForNothing) {
+  story_.Live(ring_);
+  for (shm::FlightRecording& recording : story_.recordings) {
+    recording.running = true;
+  }
+  // gpud was read first, and the device has gone on.
+  story_.recordings[TestStory::kGpud].read_ns = story_.now + 1;
+  TestStory gpud_first = story_;
+  gpud_first.now += 1000;
+  gpud_first.RingBell(ring_);
+  gpud_first.Take(ring_, 2);
+  gpud_first.recordings[device_].read_ns = gpud_first.now + 1;
+  Report report = Check(gpud_first.recordings);
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.unconfirmed, 1);
+  // The other way round.
+  TestStory device_first = story_;
+  device_first.recordings[device_].read_ns = device_first.now + 1;
+  device_first.now += 1000;
+  device_first.End(ring_, 2);
+  device_first.recordings[TestStory::kGpud].read_ns = device_first.now + 1;
+  report = Check(device_first.recordings);
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 1);
+}
+
+TEST_F(CheckerTest, ScheduledEventsMayEndBeforeTheyAreRung) {
+  story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, 2, 0));
+  story_.End(ring_, 1);
+  story_.RingBell(ring_, 2);
+  story_.End(ring_, 2);
+  story_.Take(ring_, 1);
+  story_.Take(ring_, 2);
+  // Refused, and never rung: not lost.
+  story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, 3, 0));
+  Finish();
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 2);
+}
+
+TEST_F(CheckerTest, AnotherGpudMayEndWhatTheFirstHasLeft) {
+  story_.RingBell(ring_, 3);
+  story_.End(ring_, 1);
+  story_.Take(ring_, 1);
+  story_.End(ring_, 2);  // and dies before the device could see it
+  story_.Tell(device_,
+              {.sequence = TestStory::kGpudPid, .step = Step::kClosed});
+  const size_t next = story_.Add("gpud", 101);
+  story_.Attach(device_, next);
+  TestStory::Ring resumed = ring_;
+  resumed.gpud = next;
+  resumed.generation = ring_.generation;  // they may even be the same
+  story_.MakeRing(resumed);
+  story_.Tell(device_, TestStory::Of(resumed, Step::kResumed, 1, 0));
+  story_.End(resumed, 2);
+  story_.End(resumed, 3);
+  story_.Take(resumed, 2);
+  story_.Take(resumed, 3);
+  story_.Unregister(resumed);
+  story_.Detach(device_, next);
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk)
+      << (report.violations.empty() ? "" : report.violations[0].sentence);
+  EXPECT_EQ(report.total.ok, 3);
+  EXPECT_EQ(report.total.unconfirmed, 0);
+  EXPECT_THAT(report.rings, SizeIs(1));
+}
+
+// A hostile device's recording costs the checker no more than its length.
+TEST_F(CheckerTest, JudgesClaimsOfMoreEventsThanAnybodyCouldList) {
+  constexpr uint64_t kFar = uint64_t{1} << 62;
+  story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, UINT64_MAX, 0));
+  story_.End(ring_, kFar);
+  story_.Take(ring_, kFar);
+  story_.End(ring_, 2);
+  story_.Take(ring_, 2);
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, kFar, 8));
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kViolated);
+  EXPECT_EQ(report.total.ok, 2u);
+  // All below the far one but the second, which came behind it.
+  EXPECT_EQ(report.total.of(Fault::kLost), kFar - 2);
+  EXPECT_EQ(report.total.of(Fault::kOutOfOrder), 2u);
+}
+
+TEST_F(CheckerTest, CountsNoFurtherThanTheLargestNumber) {
+  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, UINT64_MAX, 1));
+  story_.recordings[device_].torn = 1;
+  auto other = story_.Register(device_, 4);
+  story_.Tell(device_, TestStory::Of(other, Step::kRung, UINT64_MAX, 1));
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kIndeterminate);
+  EXPECT_EQ(report.total.indeterminate(), UINT64_MAX);
+}
+
+TEST_F(CheckerTest, TheFirstViolationIsTheFirstByTime) {
+  const size_t other = story_.AddDevice("fpga0", 201);
+  auto ring = story_.Register(other, 0);
+  story_.RingBell(ring);
+  story_.Take(ring, 1);  // gpud never ended it
+  story_.Live(ring_);
+  story_.Take(ring_, 1);  // twice
+  const Report report = Checked();
+  ASSERT_THAT(report.violations, SizeIs(2));
+  EXPECT_EQ(report.violations[0].fault, Fault::kContradicted);
+  EXPECT_EQ(report.violations[0].at.recording, other);
+  EXPECT_EQ(report.violations[1].fault, Fault::kDuplicated);
+}
+
+TEST_F(CheckerTest, KeepsAHundredViolationsAndCountsAll) {
+  story_.Live(ring_);
+  for (int i = 0; i < 150; ++i) story_.Take(ring_, 1);
+  const Report report = Checked();
+  EXPECT_THAT(report.violations, SizeIs(kMostViolations));
+  EXPECT_EQ(report.total.of(Fault::kDuplicated), 150);
+}
+
+}  // namespace
+}  // namespace carillon::ledger

@@ -1,0 +1,452 @@
+#include "tools/testbed/ledger/ring_ledger.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "fmt/format.h"
+
+namespace carillon::ledger {
+namespace {
+
+using shm::EventState;
+using shm::FlightRecord;
+using shm::Step;
+
+bool IsEnd(EventState state) {
+  return state == EventState::kDone || state == EventState::kFailed ||
+         state == EventState::kAborted;
+}
+
+std::string Sequences(uint64_t first, uint64_t last) {
+  return first == last ? fmt::format("sequence {}", first)
+                       : fmt::format("sequences {} to {}", first, last);
+}
+
+std::string RingWords(const shm::FlightRecording& recording,
+                      const FlightRecord& record) {
+  return fmt::format("{}, event {} (generation {})", ProcessWords(recording),
+                     record.event_id, record.generation);
+}
+
+}  // namespace
+
+GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
+  const shm::FlightRecording& recording = recordings[index];
+  GpudBook book{.recording = &recording, .index = index};
+  const bool gaps = recording.overwritten != 0 || recording.torn != 0;
+  for (size_t i = 0; i < recording.records.size(); ++i) {
+    const FlightRecord& record = recording.records[i];
+    const Place at{index, i};
+    const auto blame = [&](Fault fault, std::string_view what) {
+      accuse({fault, fmt::format("{}: {}", RingWords(recording, record), what),
+              at});
+    };
+    switch (record.step) {
+      case Step::kSessionBegan:
+        book.sessions[record.sequence] = false;
+        break;
+      case Step::kSessionEnded:
+        book.sessions[record.sequence] = true;
+        break;
+      case Step::kRingMade: {
+        GpudRing& ring = book.rings[record.generation];
+        if (ring.made) {
+          blame(Fault::kUnexpected, "a second ring of this generation");
+          break;
+        }
+        ring.made = true;
+        ring.whole = record.status != 0;
+        ring.device_pid = record.sequence;
+        ring.made_at = at;
+        break;
+      }
+      case Step::kRingRemoved: {
+        GpudRing& ring = book.rings[record.generation];
+        if (ring.removed || (!ring.made && !gaps)) {
+          blame(Fault::kUnexpected, "a ring is removed that there is not");
+        }
+        ring.removed = true;
+        break;
+      }
+      case Step::kEnded:
+      case Step::kEndNoted: {
+        GpudRing& ring = book.rings[record.generation];
+        if (ring.removed || (!ring.made && !gaps)) {
+          blame(Fault::kUnexpected,
+                fmt::format("sequence {} ends on a ring that there is not",
+                            record.sequence));
+        }
+        if (!IsEnd(record.state)) {
+          blame(Fault::kUnexpected,
+                fmt::format("sequence {} ends {}", record.sequence,
+                            EndWords(record.state, record.status)));
+        }
+        const auto [first, is_new] = ring.ends.try_emplace(
+            record.sequence, End{record.state, record.status, at});
+        if (!is_new) {
+          blame(Fault::kDuplicated,
+                fmt::format("gpud ends sequence {} twice: {}, and then {}",
+                            record.sequence,
+                            EndWords(first->second.state, first->second.status),
+                            EndWords(record.state, record.status)));
+        }
+        break;
+      }
+      default:
+        blame(Fault::kUnexpected,
+              fmt::format("gpud records what only devices do: '{}'",
+                          shm::StepName(record.step)));
+    }
+  }
+  return book;
+}
+
+DeviceRing::DeviceRing(const shm::FlightRecording& recording, size_t index,
+                       uint16_t event_id, Life life, uint32_t entries,
+                       bool from_start)
+    : recording_(recording),
+      index_(index),
+      event_id_(event_id),
+      entries_(entries),
+      from_start_(from_start),
+      lives_{life},
+      rings_known_(from_start) {
+  if (from_start) base_ = 0;
+}
+
+void DeviceRing::Blame(const Accuse& accuse, Fault fault, Place at,
+                       std::string what, uint64_t events) {
+  Add(counts_.faults[static_cast<size_t>(fault)], events);
+  accuse({fault,
+          fmt::format("{}, event {} (generation {}): {}",
+                      ProcessWords(recording_), event_id_, generation(), what),
+          at, events});
+}
+
+void DeviceRing::Schedule(uint64_t through, Place at) {
+  if (through <= scheduled_) return;
+  schedules_.push_back({scheduled_ + 1, through, at});
+  scheduled_ = through;
+}
+
+void DeviceRing::Ring(uint64_t through, uint32_t count, Place at,
+                      const Accuse& accuse) {
+  const uint64_t before = through - count;
+  if (count == 0 || count > through || count > shm::kMaxRingEntries) {
+    Blame(accuse, Fault::kOutOfOrder, at,
+          fmt::format("{} rings up to sequence {}", count, through));
+    return;
+  }
+  const bool gap_explained = !rings_known_ || torn();
+  if (rings_known_ && before < rung_) {
+    Blame(accuse, Fault::kOutOfOrder, at,
+          fmt::format("rings {} when {} were rung",
+                      Sequences(before + 1, through), rung_));
+  } else if (before > rung_ && !gap_explained) {
+    Blame(accuse, Fault::kOutOfOrder, at,
+          fmt::format("rings {} when only {} were rung",
+                      Sequences(before + 1, through), rung_));
+  }
+  rings_known_ = true;
+  if (through <= rung_) return;
+  bells_.push_back({before + 1, through, at});
+  rung_ = through;
+  if (base_ && !torn() && rung_ > taken_ && rung_ - taken_ > entries_) {
+    Blame(accuse, Fault::kOutOfOrder, at,
+          fmt::format("{} events are in flight on a ring of {} entries",
+                      rung_ - taken_, entries_));
+  }
+}
+
+void DeviceRing::Take(uint64_t sequence, End end, const Accuse& accuse) {
+  if (!base_) {
+    base_ = sequence == 0 ? 0 : sequence - 1;
+    taken_ = *base_;
+  }
+  if (!IsEnd(end.state)) {
+    Blame(accuse, Fault::kUnexpected, end.place,
+          fmt::format("takes sequence {}, {}", sequence,
+                      EndWords(end.state, end.status)));
+  }
+  if (sequence <= *base_ || ends_.contains(sequence)) {
+    Blame(accuse, Fault::kDuplicated, end.place,
+          fmt::format("takes sequence {} twice", sequence));
+    return;
+  }
+  if (!rings_known_ || torn()) {
+    if (sequence - *base_ <= recording_.written + shm::kMaxRingEntries) {
+      rung_ = std::max(rung_, sequence);
+    }
+  }
+  if (sequence > std::max(rung_, scheduled_)) {
+    Blame(accuse, Fault::kUnexpected, end.place,
+          fmt::format("takes sequence {} when {} were rung", sequence, rung_));
+    return;
+  }
+  if (Unskip(sequence)) {
+    Blame(accuse, Fault::kOutOfOrder, end.place,
+          fmt::format("takes sequence {} after {}", sequence, taken_));
+  }
+  if (sequence > taken_ && sequence - taken_ > 1) {
+    skipped_[taken_ + 1] = {sequence - 1, end.place};
+  }
+  taken_ = std::max(taken_, sequence);
+  ends_.emplace(sequence, end);
+}
+
+void DeviceRing::Close(uint64_t taken, bool confirmed, Place at,
+                       const Accuse& accuse) {
+  closed_ = {confirmed, at};
+  if (!base_ || torn() || taken == taken_) return;
+  Blame(accuse, Fault::kContradicted, at,
+        fmt::format("says that it has taken all up to sequence {}, and has "
+                    "recorded that up to {}",
+                    taken, taken_),
+        taken > taken_ && taken - taken_ <= entries_ ? taken - taken_ : 1);
+}
+
+const DeviceRing::Skip* DeviceRing::SkipOf(uint64_t sequence) const {
+  auto skip = skipped_.upper_bound(sequence);
+  if (skip == skipped_.begin()) return nullptr;
+  --skip;
+  return sequence <= skip->second.last ? &skip->second : nullptr;
+}
+
+bool DeviceRing::Unskip(uint64_t sequence) {
+  auto found = skipped_.upper_bound(sequence);
+  if (found == skipped_.begin()) return false;
+  --found;
+  const auto [first, skip] = *found;
+  if (sequence > skip.last) return false;
+  skipped_.erase(found);
+  if (first < sequence) skipped_[first] = {sequence - 1, skip.at};
+  if (sequence < skip.last) skipped_[sequence + 1] = skip;
+  return true;
+}
+
+std::vector<uint64_t> DeviceRing::Stretches(uint64_t first,
+                                            uint64_t last) const {
+  std::vector<uint64_t> starts = {first};
+  const auto add = [&](uint64_t from, uint64_t through) {
+    if (from >= first && from <= last) starts.push_back(from);
+    if (through >= first && through < last) starts.push_back(through + 1);
+  };
+  add(first, rung_);
+  for (const auto& [from, skip] : skipped_) add(from, skip.last);
+  for (const auto& [sequence, end] : ends_) add(sequence, sequence);
+  for (const Life& life : lives_) {
+    const GpudRing* const ring = RingOf(life);
+    if (ring == nullptr) continue;
+    for (const auto& [sequence, end] : ring->ends) add(sequence, sequence);
+  }
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  return starts;
+}
+
+std::optional<End> DeviceRing::GpudsWord(uint64_t sequence) const {
+  for (auto life = lives_.rbegin(); life != lives_.rend(); ++life) {
+    const GpudRing* const ring = RingOf(*life);
+    if (ring == nullptr) continue;
+    const auto found = ring->ends.find(sequence);
+    if (found != ring->ends.end()) return found->second;
+  }
+  return std::nullopt;
+}
+
+bool DeviceRing::GpudsSilenceCounts(Nanoseconds time) const {
+  return std::all_of(lives_.begin(), lives_.end(), [&](const Life& life) {
+    if (life.gpud == nullptr || life.gpud->TooEarlyFor(time)) return false;
+    if (const GpudRing* ring = RingOf(life)) return life.gpud->Complete(*ring);
+    return life.gpud->recording->torn == 0 &&
+           life.gpud->recording->overwritten == 0;
+  });
+}
+
+std::optional<Nanoseconds> DeviceRing::ToldAt(uint64_t sequence) const {
+  std::optional<Nanoseconds> told;
+  for (const std::vector<Bell>* bells : {&bells_, &schedules_}) {
+    const auto found = std::lower_bound(
+        bells->begin(), bells->end(), sequence,
+        [](const Bell& bell, uint64_t s) { return bell.last < s; });
+    if (found == bells->end() || found->first > sequence) continue;
+    const Nanoseconds time = RecordAt(found->at).time_ns;
+    told = std::min(told.value_or(time), time);
+  }
+  return told;
+}
+
+Unknown DeviceRing::WhyUnknown(const Ending& ending) const {
+  const bool confirmed = closed_ && closed_->confirmed;
+  if (ending.saw_death && !confirmed) return Unknown::kGpudDied;
+  if (!closed_ && !ending.left) {
+    return recording_.running ? Unknown::kStillRunning : Unknown::kDeviceDied;
+  }
+  for (const Life& life : lives_) {
+    if (life.gpud == nullptr) return Unknown::kNotRecorded;
+    if (life.gpud->recording->torn != 0) return Unknown::kTorn;
+    const GpudRing* const ring = RingOf(life);
+    if (ring == nullptr || !ring->made) {
+      return life.gpud->recording->overwritten != 0 ? Unknown::kOverwritten
+                                                    : Unknown::kNotRecorded;
+    }
+    if (!ring->whole) return Unknown::kNotRecorded;
+    if (confirmed && life.gpud->TooEarlyFor(RecordAt(closed_->at).time_ns)) {
+      return Unknown::kStillRunning;
+    }
+  }
+  return torn() ? Unknown::kTorn : Unknown::kSessionEnded;
+}
+
+bool DeviceRing::WaitedInVain(uint64_t sequence, const End& gpuds) const {
+  if (!missed_ || missed_->first != sequence || torn()) return false;
+  const Life& life = lives_.back();
+  const GpudRing* const ring = RingOf(life);
+  // Told by the gpud that the device waits for, before it gave up.
+  return ring != nullptr && ring->ends.contains(sequence) &&
+         life.gpud->recording->records[gpuds.place.record].time_ns <
+             RecordAt(missed_->second).time_ns;
+}
+
+void DeviceRing::JudgeTaken(uint64_t sequence, const End& end,
+                            const Accuse& accuse) {
+  if (!IsEnd(end.state)) return;  // accused of that already
+  Count(end);
+  std::optional<End> other;
+  for (const Life& life : lives_) {
+    const GpudRing* const ring = RingOf(life);
+    if (ring == nullptr) continue;
+    const auto found = ring->ends.find(sequence);
+    if (found == ring->ends.end()) continue;
+    if (found->second.SameAs(end)) return;
+    other = found->second;
+  }
+  if (other) {
+    Blame(accuse, Fault::kContradicted, end.place,
+          fmt::format("takes sequence {} as {}, but gpud ended it as {}",
+                      sequence, EndWords(end.state, end.status),
+                      EndWords(other->state, other->status)));
+  } else if (GpudsSilenceCounts(RecordAt(end.place).time_ns)) {
+    Blame(accuse, Fault::kContradicted, end.place,
+          fmt::format("takes sequence {} as {}, but gpud never ended it",
+                      sequence, EndWords(end.state, end.status)));
+  } else {
+    ++counts_.unconfirmed;
+  }
+}
+
+void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
+                              const Ending& ending, const Accuse& accuse) {
+  const uint64_t events = last - first + 1;
+  const Skip* const skipped = SkipOf(first);
+  if (skipped != nullptr && !torn()) {
+    Blame(accuse, Fault::kLost, skipped->at,
+          fmt::format("never takes {}: it took what follows",
+                      Sequences(first, last)),
+          events);
+  } else if (closed_ && closed_->confirmed && !torn() &&
+             GpudsSilenceCounts(RecordAt(closed_->at).time_ns)) {
+    Blame(accuse, Fault::kLost, closed_->at,
+          fmt::format("{} never ended: neither side has an end when the "
+                      "ring goes",
+                      Sequences(first, last)),
+          events);
+  } else if (missed_ && missed_->first >= first && missed_->first <= last &&
+             ending.detached && !torn() &&
+             GpudsSilenceCounts(RecordAt(missed_->second).time_ns)) {
+    // gpud ends what it has seen ringing when a device leaves.
+    Blame(accuse, Fault::kLost, missed_->second,
+          fmt::format("waits for {} in vain, and gpud never ended it",
+                      Sequences(first, last)),
+          events);
+  } else {
+    const Unknown why =
+        skipped != nullptr ? Unknown::kTorn : WhyUnknown(ending);
+    Add(counts_.unknown[static_cast<size_t>(why)], events);
+  }
+}
+
+void DeviceRing::JudgeGpud(const Life& life, const Accuse& accuse) {
+  const GpudRing* const ring = RingOf(life);
+  if (ring == nullptr) return;
+  std::vector<std::pair<uint64_t, End>> ends(ring->ends.begin(),
+                                             ring->ends.end());
+  std::sort(ends.begin(), ends.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [sequence, end] : ends) {
+    const Nanoseconds time =
+        life.gpud->recording->records[end.place.record].time_ns;
+    const bool read_too_early =
+        recording_.running && time >= recording_.read_ns;
+    if (sequence == 0 || (sequence > std::max(rung_, scheduled_) &&
+                          rings_known_ && !torn() && !read_too_early)) {
+      Blame(accuse, Fault::kUnexpected, end.place,
+            fmt::format("gpud ended sequence {}, but only {} were rung",
+                        sequence, rung_));
+      continue;
+    }
+    if (const auto told = ToldAt(sequence); told && time < *told) {
+      Blame(accuse, Fault::kUnexpected, end.place,
+            fmt::format("gpud ended sequence {} {} ns before it was rung",
+                        sequence, *told - time));
+    }
+  }
+  if (!closed_ || !closed_->confirmed || !ring->made || ring->removed ||
+      life.gpud->recording->torn != 0 || &life != &lives_.back() ||
+      life.gpud->TooEarlyFor(RecordAt(closed_->at).time_ns)) {
+    return;
+  }
+  Blame(accuse, Fault::kContradicted, closed_->at,
+        "gpud has confirmed that the ring is gone, and has not removed it");
+}
+
+void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
+                             const Ending& ending, const Accuse& accuse) {
+  uint64_t missing_from = 0;
+  const auto end_missing = [&](uint64_t through) {
+    if (missing_from == 0) return;
+    JudgeMissing(missing_from, through, ending, accuse);
+    missing_from = 0;
+  };
+  // What is known of an event has a stretch of its own.
+  for (const uint64_t s : Stretches(first, last)) {
+    const auto taken = ends_.find(s);
+    // One that was jumped over is the device's to explain.
+    const bool jumped = SkipOf(s) != nullptr && !torn();
+    const std::optional<End> word =
+        taken == ends_.end() && !jumped ? GpudsWord(s) : std::nullopt;
+    const bool missing = taken == ends_.end() && !word && s <= rung_;
+    if (!missing ||
+        (missing_from != 0 && jumped != (SkipOf(missing_from) != nullptr))) {
+      end_missing(s - 1);
+    }
+    if (missing) {
+      if (missing_from == 0) missing_from = s;
+    } else if (word && WaitedInVain(s, *word)) {
+      Blame(accuse, Fault::kLost, missed_->second,
+            fmt::format("never gets sequence {}: gpud ended it as {}, and the "
+                        "device has waited for it since",
+                        s, EndWords(word->state, word->status)));
+    } else if (word) {
+      Count(*word);
+      ++counts_.unseen;
+    } else if (taken != ends_.end()) {
+      JudgeTaken(s, taken->second, accuse);
+    }
+  }
+  end_missing(last);
+}
+
+RingReport DeviceRing::Judge(const Ending& ending, const Accuse& accuse) {
+  // Without a start and an end, only what was rung in sight counts.
+  if (!base_) base_ = bells_.empty() ? rung_ : bells_.front().first - 1;
+  const Unknown gap =
+      recording_.overwritten != 0 ? Unknown::kOverwritten : Unknown::kTorn;
+  Add(counts_.unknown[static_cast<size_t>(gap)], *base_);
+  const uint64_t last = std::max(rung_, scheduled_);
+  if (last > *base_) JudgeEvents(*base_ + 1, last, ending, accuse);
+  for (const Life& life : lives_) JudgeGpud(life, accuse);
+  return {recording_.name, recording_.pid, event_id_, generation(), counts_};
+}
+
+}  // namespace carillon::ledger

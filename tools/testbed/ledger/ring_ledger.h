@@ -1,0 +1,186 @@
+// The two books of a ring: what gpud has recorded of it, and what its device
+// has.
+#ifndef CARILLON_TOOLS_TESTBED_LEDGER_RING_LEDGER_H_
+#define CARILLON_TOOLS_TESTBED_LEDGER_RING_LEDGER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "tools/testbed/ledger/checker.h"
+
+namespace carillon::ledger {
+
+using Accuse = std::function<void(Violation)>;
+
+// Adds, and stays at the largest number: what recordings claim may be more.
+inline void Add(uint64_t& to, uint64_t number) {
+  if (__builtin_add_overflow(to, number, &to)) to = UINT64_MAX;
+}
+
+struct End {
+  shm::EventState state = shm::EventState::kNone;
+  uint32_t status = 0;
+  Place place;
+
+  bool SameAs(const End& other) const {
+    return state == other.state && status == other.status;
+  }
+};
+
+// gpud's book of one ring.
+struct GpudRing {
+  bool made = false;   // its making is recorded: so is all that came later
+  bool whole = false;  // gpud records every end itself
+  bool removed = false;
+  uint64_t device_pid = 0;
+  Place made_at;
+  std::unordered_map<uint64_t, End> ends;
+};
+
+// gpud's book.
+struct GpudBook {
+  const shm::FlightRecording* recording = nullptr;
+  size_t index = 0;                              // of the recording
+  std::unordered_map<uint32_t, GpudRing> rings;  // by generation
+  // Sessions by the device's pid: whether they have ended.
+  std::unordered_map<uint64_t, bool> sessions;
+
+  const GpudRing* Find(uint32_t generation) const {
+    const auto found = rings.find(generation);
+    return found == rings.end() ? nullptr : &found->second;
+  }
+  // Whether an end that is not in the book was not recorded.
+  bool Complete(const GpudRing& ring) const {
+    return ring.made && ring.whole && recording->torn == 0;
+  }
+  // Whether the recording may lack what happened at `time`.
+  bool TooEarlyFor(Nanoseconds time) const {
+    return recording->running && time >= recording->read_ns;
+  }
+};
+
+// Reads one gpud's recording; accuses it of what its own records already show.
+GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse);
+
+// A device's book of one ring.
+class DeviceRing {
+ public:
+  // A ring of generation `generation` at gpud's book (null: not recorded).
+  struct Life {
+    const GpudBook* gpud = nullptr;
+    uint32_t generation = 0;
+  };
+
+  DeviceRing(const shm::FlightRecording& recording, size_t index,
+             uint16_t event_id, Life life, uint32_t entries, bool from_start);
+
+  void Resume(Life life) { lives_.push_back(life); }
+  void Schedule(uint64_t through, Place at);
+  void Ring(uint64_t through, uint32_t count, Place at, const Accuse& accuse);
+  void Take(uint64_t sequence, End end, const Accuse& accuse);
+  // Waited in vain for the end of `sequence`.
+  void Miss(uint64_t sequence, Place at) { missed_ = {sequence, at}; }
+  void Close(uint64_t taken, bool confirmed, Place at, const Accuse& accuse);
+
+  uint16_t event_id() const { return event_id_; }
+  uint32_t generation() const { return lives_.back().generation; }
+  bool closed() const { return closed_.has_value(); }
+  const std::vector<Life>& lives() const { return lives_; }
+
+  struct Ending {
+    bool left = false;       // the device detached, or saw the session closed
+    bool detached = false;   // by itself
+    bool saw_death = false;  // of gpud, and nobody went on
+  };
+  // Judges every event by both books, and what gpud has recorded beyond them.
+  // Call once, after all records.
+  RingReport Judge(const Ending& ending, const Accuse& accuse);
+
+ private:
+  struct Bell {
+    uint64_t first = 0;
+    uint64_t last = 0;
+    Place at;
+  };
+  // Events that a completion has jumped over, which is where; still missing. One
+  // for all of them: a recording may claim more than anybody could list.
+  struct Skip {
+    uint64_t last = 0;
+    Place at;
+  };
+
+  // Accuses, and counts.
+  void Blame(const Accuse& accuse, Fault fault, Place at, std::string what,
+             uint64_t events = 1);
+  const shm::FlightRecord& RecordAt(Place at) const {
+    return recording_.records[at.record];
+  }
+  const GpudRing* RingOf(const Life& life) const {
+    return life.gpud == nullptr ? nullptr : life.gpud->Find(life.generation);
+  }
+  // What gpud says of the event; the last of them, if several do.
+  std::optional<End> GpudsWord(uint64_t sequence) const;
+  // Whether no gpud has ended, at `time`, what none says that it has.
+  bool GpudsSilenceCounts(Nanoseconds time) const;
+  // When gpud was first told of the event; nothing: no record says.
+  std::optional<Nanoseconds> ToldAt(uint64_t sequence) const;
+  Unknown WhyUnknown(const Ending& ending) const;
+  // Whether the device has waited in vain for this event, at a time when gpud
+  // had ended it.
+  bool WaitedInVain(uint64_t sequence, const End& gpuds) const;
+  void JudgeTaken(uint64_t sequence, const End& end, const Accuse& accuse);
+  // Those from `first` to `last`, both included.
+  void JudgeEvents(uint64_t first, uint64_t last, const Ending& ending,
+                   const Accuse& accuse);
+  void JudgeMissing(uint64_t first, uint64_t last, const Ending& ending,
+                    const Accuse& accuse);
+  void JudgeGpud(const Life& life, const Accuse& accuse);
+  void Count(const End& end) {
+    ++(end.state == shm::EventState::kDone ? counts_.ok : counts_.failed);
+  }
+  bool torn() const { return recording_.torn != 0; }
+  // The skip that the sequence lies in; null: none.
+  const Skip* SkipOf(uint64_t sequence) const;
+  // Takes the sequence out of its skip; false: it lies in none.
+  bool Unskip(uint64_t sequence);
+  // Where, from `first` to `last`, what is known may change: in order, each once,
+  // `first` among them.
+  std::vector<uint64_t> Stretches(uint64_t first, uint64_t last) const;
+
+  const shm::FlightRecording& recording_;
+  const size_t index_;
+  const uint16_t event_id_;
+  const uint32_t entries_;
+  const bool from_start_;
+  std::vector<Life> lives_;
+
+  // Events up to this one are not judged: their records are overwritten.
+  std::optional<uint64_t> base_;
+  std::optional<std::pair<uint64_t, Place>> missed_;  // the last one
+  bool rings_known_;  // false until the first ring of a ring without a start
+  uint64_t rung_ = 0;
+  uint64_t scheduled_ = 0;
+  uint64_t taken_ = 0;  // the furthest in order
+  std::vector<Bell> bells_;
+  std::vector<Bell> schedules_;
+  std::map<uint64_t, End> ends_;
+  // By the first sequence.
+  std::map<uint64_t, Skip> skipped_;
+  struct Closed {
+    bool confirmed = false;
+    Place at;
+  };
+  std::optional<Closed> closed_;
+  Counts counts_;
+};
+
+}  // namespace carillon::ledger
+
+#endif  // CARILLON_TOOLS_TESTBED_LEDGER_RING_LEDGER_H_

@@ -1,0 +1,149 @@
+#include "tools/testbed/ledger/story.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+
+#include "base/clock.h"
+#include "fmt/format.h"
+
+namespace carillon::ledger {
+namespace {
+
+using shm::CloseReason;
+using shm::EventState;
+using shm::FlightRecord;
+using shm::Step;
+
+std::string_view ReasonWords(uint32_t reason) {
+  switch (static_cast<CloseReason>(reason)) {
+    case CloseReason::kOpen:
+      return "the other process died";
+    case CloseReason::kDetached:
+      return "the device detached";
+    case CloseReason::kEvicted:
+      return "the device broke the protocol";
+    case CloseReason::kShutdown:
+      return "gpud shuts down";
+    case CloseReason::kPeerDied:
+      return "the device died";
+    case CloseReason::kSilent:
+      return "the device was silent";
+  }
+  return "for no known reason";
+}
+
+}  // namespace
+
+std::vector<Place> MergeByTime(Recordings recordings) {
+  // By the time and, so that ties are always told the same way, the recording.
+  // One of each recording at a time: threads of a process may stamp in another
+  // order than they take places, which is the one that is told.
+  using Next = std::tuple<Nanoseconds, size_t, size_t>;
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  const auto push = [&](size_t recording, size_t record) {
+    const auto& records = recordings[recording].records;
+    if (record >= records.size()) return;
+    next.emplace(records[record].time_ns, recording, record);
+  };
+  size_t size = 0;
+  for (size_t i = 0; i < recordings.size(); ++i) {
+    size += recordings[i].records.size();
+    push(i, 0);
+  }
+  std::vector<Place> merged;
+  merged.reserve(size);
+  while (!next.empty()) {
+    const auto [time, recording, record] = next.top();
+    next.pop();
+    merged.push_back({recording, record});
+    push(recording, record + 1);
+  }
+  return merged;
+}
+
+std::string EndWords(EventState state, uint32_t status) {
+  switch (state) {
+    case EventState::kDone:
+      return status == 0 ? "done" : fmt::format("done (status {})", status);
+    case EventState::kFailed:
+      return fmt::format("failed (status {})", status);
+    case EventState::kAborted:
+      return fmt::format("aborted (status {})", status);
+    case EventState::kNone:
+      break;
+  }
+  return fmt::format("in state {} (status {})", static_cast<uint32_t>(state),
+                     status);
+}
+
+std::string Words(const FlightRecord& r) {
+  const std::string ring =
+      fmt::format("event {} (generation {})", r.event_id, r.generation);
+  const std::string end = EndWords(r.state, r.status);
+  switch (r.step) {
+    case Step::kAttached:
+      return fmt::format("attaches to gpud (pid {}), generation {}", r.sequence,
+                         r.generation);
+    case Step::kDetached:
+      return "detaches";
+    case Step::kClosed:
+      return fmt::format("sees its session closed: {}", ReasonWords(r.status));
+    case Step::kRegistered:
+      return fmt::format("{}: registers it, {} entries", ring, r.status);
+    case Step::kResumed:
+      return fmt::format("{}: goes on with it after sequence {}", ring,
+                         r.sequence);
+    case Step::kMissed:
+      return fmt::format("{}: has waited {} ms for sequence {} in vain", ring,
+                         r.status, r.sequence);
+    case Step::kUnregistered:
+      return fmt::format("{}: unregisters it after sequence {}{}", ring,
+                         r.sequence,
+                         r.status == 0 ? "" : ", not confirmed by gpud");
+    case Step::kScheduling:
+      return fmt::format("{}: asks gpud to launch up to sequence {}", ring,
+                         r.sequence);
+    case Step::kRung:
+      return r.status == 1
+                 ? fmt::format("{}: rings sequence {}", ring, r.sequence)
+                 : fmt::format("{}: rings {} sequences up to {}", ring,
+                               r.status, r.sequence);
+    case Step::kTaken:
+      return fmt::format("{}: takes sequence {}, {}", ring, r.sequence, end);
+    case Step::kSessionBegan:
+      return fmt::format("a device (pid {}) begins its session, generation {}",
+                         r.sequence, r.generation);
+    case Step::kSessionEnded:
+      return fmt::format("the session of pid {} (generation {}) ends: {}",
+                         r.sequence, r.generation, ReasonWords(r.status));
+    case Step::kRingMade:
+      return fmt::format("{}: makes its ring for pid {}{}", ring, r.sequence,
+                         r.status != 0 ? "" : ", whose kernels end themselves");
+    case Step::kRingRemoved:
+      return fmt::format("{}: removes its ring", ring);
+    case Step::kEnded:
+      return fmt::format("{}: ends sequence {}, {}", ring, r.sequence, end);
+    case Step::kEndNoted:
+      return fmt::format("{}: notes the end of sequence {}, {}", ring,
+                         r.sequence, end);
+    case Step::kNone:
+      break;
+  }
+  return "does what this version does not know";
+}
+
+std::string ProcessWords(const shm::FlightRecording& recording) {
+  return fmt::format("{} (pid {})", recording.name, recording.pid);
+}
+
+std::vector<Place> Around(std::span<const Place> merged, Place place,
+                          size_t before, size_t after) {
+  const auto found = std::find(merged.begin(), merged.end(), place);
+  if (found == merged.end()) return {};
+  const auto behind = static_cast<size_t>(found - merged.begin());
+  const auto ahead = static_cast<size_t>(merged.end() - found) - 1;
+  return {found - std::min(before, behind), found + std::min(after, ahead) + 1};
+}
+
+}  // namespace carillon::ledger

@@ -1,0 +1,42 @@
+// The recordings of a testbed's processes as one story, by time, in words.
+#ifndef CARILLON_TOOLS_TESTBED_LEDGER_STORY_H_
+#define CARILLON_TOOLS_TESTBED_LEDGER_STORY_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shm/flight_recorder.h"
+
+namespace carillon::ledger {
+
+using Recordings = std::span<const shm::FlightRecording>;
+
+// One record of some recording.
+struct Place {
+  size_t recording = 0;
+  size_t record = 0;
+
+  bool operator==(const Place&) const = default;
+};
+
+// All records by time; those of one process stay in its own order.
+std::vector<Place> MergeByTime(Recordings recordings);
+
+// What the record says: "event 3: rings 7 and 8".
+std::string Words(const shm::FlightRecord& record);
+// "done", "failed (status 5)"
+std::string EndWords(shm::EventState state, uint32_t status);
+
+// "nic0 (pid 12)"
+std::string ProcessWords(const shm::FlightRecording& recording);
+
+// The `before` last records up to `place` in the merged story, and the `after`
+// next.
+std::vector<Place> Around(std::span<const Place> merged, Place place,
+                          size_t before, size_t after);
+
+}  // namespace carillon::ledger
+
+#endif  // CARILLON_TOOLS_TESTBED_LEDGER_STORY_H_

@@ -1,0 +1,139 @@
+// Recordings as a test writes them: what a gpud and its devices would have
+// recorded, step by step.
+#ifndef CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
+#define CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "shm/flight_recorder.h"
+#include "shm/layout.h"
+
+namespace carillon::ledger {
+
+class TestStory {
+ public:
+  static constexpr size_t kGpud = 0;
+  static constexpr uint32_t kGpudPid = 100;
+
+  TestStory() { Add("gpud", kGpudPid); }
+
+  size_t Add(const std::string& name, uint32_t pid) {
+    recordings.push_back({.name = name, .pid = pid});
+    return recordings.size() - 1;
+  }
+  shm::FlightRecord& Tell(size_t process, shm::FlightRecord record) {
+    record.time_ns = now += 1000;
+    shm::FlightRecording& recording = recordings[process];
+    ++recording.written;
+    recording.records.push_back(record);
+    return recording.records.back();
+  }
+
+  // A device of `gpud`, attached.
+  size_t AddDevice(const std::string& name, uint32_t pid, size_t gpud = kGpud) {
+    const size_t device = Add(name, pid);
+    Attach(device, gpud);
+    return device;
+  }
+  void Attach(size_t device, size_t gpud = kGpud) {
+    Tell(gpud, {.sequence = recordings[device].pid,
+                .generation = ++generation,
+                .step = shm::Step::kSessionBegan});
+    Tell(device, {.sequence = recordings[gpud].pid,
+                  .generation = generation,
+                  .step = shm::Step::kAttached});
+  }
+  void Detach(size_t device, size_t gpud = kGpud) {
+    Tell(device, {.step = shm::Step::kDetached});
+    Tell(gpud, {.sequence = recordings[device].pid,
+                .status = 1,
+                .step = shm::Step::kSessionEnded});
+  }
+
+  // A ring on both sides.
+  struct Ring {
+    size_t device = 0;
+    uint16_t event_id = 0;
+    uint32_t generation = 0;
+    size_t gpud = kGpud;
+    uint64_t rung = 0;
+    uint64_t taken = 0;
+  };
+  Ring Register(size_t device, uint16_t event_id, uint32_t entries = 8,
+                bool whole = true, size_t gpud = kGpud) {
+    Ring ring{device, event_id, ++generation, gpud};
+    MakeRing(ring, whole);
+    Tell(device, Of(ring, shm::Step::kRegistered, 0, entries));
+    return ring;
+  }
+  void MakeRing(const Ring& ring, bool whole = true) {
+    Tell(ring.gpud, Of(ring, shm::Step::kRingMade, recordings[ring.device].pid,
+                       whole ? 1 : 0));
+  }
+  void Unregister(const Ring& ring, bool confirmed = true) {
+    if (confirmed) Tell(ring.gpud, Of(ring, shm::Step::kRingRemoved, 0, 0));
+    Tell(ring.device,
+         Of(ring, shm::Step::kUnregistered, ring.taken, confirmed ? 0 : 1));
+  }
+  void RingBell(Ring& ring, uint32_t events = 1) {
+    ring.rung += events;
+    Tell(ring.device, Of(ring, shm::Step::kRung, ring.rung, events));
+  }
+  void End(const Ring& ring, uint64_t sequence,
+           shm::EventState state = shm::EventState::kDone, uint32_t status = 0,
+           shm::Step step = shm::Step::kEnded) {
+    auto record = Of(ring, step, sequence, status);
+    record.state = state;
+    Tell(ring.gpud, record);
+  }
+  void Take(Ring& ring, uint64_t sequence,
+            shm::EventState state = shm::EventState::kDone,
+            uint32_t status = 0) {
+    auto record = Of(ring, shm::Step::kTaken, sequence, status);
+    record.state = state;
+    Tell(ring.device, record);
+    if (sequence > ring.taken) ring.taken = sequence;
+  }
+  // The next event, from its ring to its completion.
+  void Live(Ring& ring, shm::EventState state = shm::EventState::kDone,
+            uint32_t status = 0) {
+    RingBell(ring);
+    End(ring, ring.rung, state, status);
+    Take(ring, ring.rung, state, status);
+  }
+
+  static shm::FlightRecord Of(const Ring& ring, shm::Step step,
+                              uint64_t sequence, uint32_t status) {
+    return {.sequence = sequence,
+            .generation = ring.generation,
+            .status = status,
+            .event_id = ring.event_id,
+            .step = step};
+  }
+
+  // Loses the oldest records of a process.
+  void Overwrite(size_t process, size_t records) {
+    shm::FlightRecording& recording = recordings[process];
+    recording.records.erase(recording.records.begin(),
+                            recording.records.begin() + records);
+    recording.overwritten += records;
+  }
+  // A record that its process left unfinished.
+  void Tear(size_t process, size_t record) {
+    shm::FlightRecording& recording = recordings[process];
+    recording.records.erase(recording.records.begin() + record);
+    ++recording.torn;
+  }
+
+  std::vector<shm::FlightRecording> recordings;
+  Nanoseconds now = 0;
+  uint32_t generation = 0;
+};
+
+}  // namespace carillon::ledger
+
+#endif  // CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_

@@ -1,0 +1,104 @@
+#include "tools/testbed/load/nic_load.h"
+
+#include <charconv>
+#include <chrono>
+
+namespace carillon::testbed {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How soon a NIC that does not answer is asked again, and how soon a change is
+// noticed.
+constexpr milliseconds kPause{50};
+constexpr milliseconds kSlice{50};
+
+Workload WorkloadOf(uint32_t window, uint64_t seed) {
+  Workload workload;
+  workload.keys = 64;
+  workload.value_bytes = 32;
+  // A NIC that has come back has an empty store.
+  workload.get_share = 0.8;
+  workload.window = window;
+  workload.timeout = milliseconds(100);
+  workload.seed = seed;
+  return workload;
+}
+
+}  // namespace
+
+NicLoad::NicLoad(uint32_t window, uint64_t seed)
+    : workload_(WorkloadOf(window, seed)), thread_([this] { Serve(); }) {}
+
+NicLoad::~NicLoad() { Stop(); }
+
+void NicLoad::SetAddress(const std::string& host, uint16_t port) {
+  const std::lock_guard lock(mutex_);
+  const Address address{host, port};
+  if (address == address_) return;
+  address_ = address;
+  changed_.notify_all();
+}
+
+LoadResult NicLoad::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  return total_;
+}
+
+bool NicLoad::Next(Address* address, milliseconds pause) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, pause, [&] { return ending_; });
+  changed_.wait(lock, [&] { return ending_ || address_.port != 0; });
+  *address = address_;
+  return !ending_;
+}
+
+bool NicLoad::StaysAt(const Address& address) {
+  const std::lock_guard lock(mutex_);
+  return !ending_ && address_ == address;
+}
+
+void NicLoad::Serve() {
+  Address address;
+  for (milliseconds pause{0}; Next(&address, pause); pause = kPause) {
+    ServeOne(address);
+  }
+}
+
+void NicLoad::ServeOne(const Address& address) {
+  auto client = MemcClient::Connect(address.host, address.port, workload_);
+  if (!client.ok() || !(*client)->WarmByUdp().ok()) return;
+  while (StaysAt(address)) {
+    (*client)->Run(kSlice, &total_);
+    replies_.store(total_.replies, std::memory_order_relaxed);
+  }
+}
+
+bool ReadUdpAddress(std::string_view note, std::string* host, uint16_t* port) {
+  constexpr std::string_view kUdp = "udp ";
+  const size_t start = note.find(kUdp);
+  if (start == note.npos) return false;
+  std::string_view address = note.substr(start + kUdp.size());
+  address = address.substr(0, address.find_first_of(", "));
+  const size_t colon = address.rfind(':');
+  if (colon == address.npos) return false;
+  const std::string_view digits = address.substr(colon + 1);
+  uint16_t number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [rest, error] = std::from_chars(digits.data(), end, number);
+  if (error != std::errc() || rest != end || number == 0) return false;
+  std::string_view name = address.substr(0, colon);
+  if (name.starts_with('[') && name.ends_with(']')) {
+    name = name.substr(1, name.size() - 2);
+  }
+  *host = std::string(name);
+  *port = number;
+  return true;
+}
+
+}  // namespace carillon::testbed

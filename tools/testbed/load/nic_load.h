@@ -1,0 +1,67 @@
+// Load for a NIC while its testbed is broken: a memcached client in a thread of
+// its own, which checks every byte of every reply, and finds the NIC again
+// after its restart.
+#ifndef CARILLON_TOOLS_TESTBED_LOAD_NIC_LOAD_H_
+#define CARILLON_TOOLS_TESTBED_LOAD_NIC_LOAD_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "tools/testbed/load/memc_client.h"
+
+namespace carillon::testbed {
+
+// Thread safe.
+class NicLoad {
+ public:
+  // `window`: requests in flight.
+  NicLoad(uint32_t window, uint64_t seed);
+  ~NicLoad();
+  NicLoad(const NicLoad&) = delete;
+  NicLoad& operator=(const NicLoad&) = delete;
+
+  // Where the NIC serves UDP; port 0: nowhere.
+  void SetAddress(const std::string& host, uint16_t port);
+  // Good replies so far.
+  uint64_t replies() const { return replies_.load(std::memory_order_relaxed); }
+  // Ends the load; what there was in all.
+  LoadResult Stop();
+
+ private:
+  struct Address {
+    std::string host;
+    uint16_t port = 0;
+
+    bool operator==(const Address&) const = default;
+  };
+
+  void Serve();
+  // Until the NIC moves or the load ends.
+  void ServeOne(const Address& address);
+  // False: the load ends. Waits until there is a NIC, or at most `pause`.
+  bool Next(Address* address, std::chrono::milliseconds pause);
+  bool StaysAt(const Address& address);
+
+  const Workload workload_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Address address_;      // mutex_
+  bool ending_ = false;  // mutex_
+  LoadResult total_;     // the thread's, until it has ended
+  // Writer: the thread; readers: all. Relaxed: a figure.
+  std::atomic<uint64_t> replies_{0};
+  std::thread thread_;
+};
+
+// From what a NIC says with its readiness, "udp 127.0.0.1:11211 tcp ...".
+// False: it says something else.
+bool ReadUdpAddress(std::string_view note, std::string* host, uint16_t* port);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_LOAD_NIC_LOAD_H_

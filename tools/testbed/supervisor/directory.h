@@ -1,0 +1,77 @@
+// A testbed's directory: made for one owner, locked while the testbed is up,
+// and removed with exactly what a testbed puts there.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_DIRECTORY_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_DIRECTORY_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
+#include "base/unique_fd.h"
+#include "tools/testbed/supervisor/process_identity.h"
+
+namespace carillon::testbed {
+
+// RuntimeDirectory()/name.
+TestbedPaths PathsOf(const std::string& name);
+
+// Where the supervisor takes requests (supervisor_socket.h).
+std::string SupervisorSocketOf(const TestbedPaths& paths);
+
+// InvalidArgument when a socket of the testbed would have a path that is longer
+// than a Unix socket's may be.
+absl::Status CheckSocketPaths(const TestbedPaths& paths);
+
+// PermissionDenied when the directory is somebody else's, a link, or open to
+// others' writing; NotFound.
+absl::Status CheckDirectoryOwner(const std::string& directory);
+
+// Who holds the testbed up, by its lock file; nothing when nobody does.
+std::optional<ProcessIdentity> SupervisorOf(const TestbedPaths& paths);
+// Whether the directory carries a testbed's mark (its lock file's first line).
+bool IsTestbedDirectory(const TestbedPaths& paths);
+
+// The files there that a testbed makes: sockets, locks, state, logs, flight
+// recordings, the board of faults.
+std::vector<std::string> TestbedFiles(const TestbedPaths& paths);
+
+// A directory that this process has locked.
+class LockedDirectory {
+ public:
+  // Makes the directory (mode 0700) and those above it as needed, and clears
+  // what a dead testbed of that name left: kills its processes, removes its
+  // files. Errors: AlreadyExists (it is up; names the pid), PermissionDenied,
+  // InvalidArgument (path too long), FailedPrecondition (it holds files that no
+  // testbed makes).
+  static absl::StatusOr<LockedDirectory> Create(const TestbedPaths& paths);
+  // Locks the directory of a dead testbed, as it is. Errors: AlreadyExists (it
+  // is up), NotFound, PermissionDenied.
+  static absl::StatusOr<LockedDirectory> TakeOver(const TestbedPaths& paths);
+
+  const TestbedPaths& paths() const { return paths_; }
+
+  // The files in it and in its folders of logs and recordings that no testbed
+  // makes, quoted and relative to it.
+  std::vector<std::string> ForeignFiles() const;
+  // Removes what a testbed makes, and the directory, and the one above it if it
+  // is empty and the default one. FailedPrecondition, naming the files, when it
+  // holds others: they stay, and so does the lock file, by which the directory
+  // is found again.
+  absl::Status Remove();
+  // Removes the sockets, keeps logs, recordings and state for people to read.
+  void RemoveSockets();
+
+ private:
+  LockedDirectory(TestbedPaths paths, UniqueFd lock)
+      : paths_(std::move(paths)), lock_(std::move(lock)) {}
+  void RemoveContents(bool logs);
+
+  TestbedPaths paths_;
+  UniqueFd lock_;
+};
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_DIRECTORY_H_

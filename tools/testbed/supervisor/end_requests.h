@@ -1,0 +1,32 @@
+// Ctrl-C, SIGTERM and SIGHUP as something to poll, not to be interrupted by.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_END_REQUESTS_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_END_REQUESTS_H_
+
+#include <signal.h>
+
+#include "base/unique_fd.h"
+
+namespace carillon::testbed {
+
+// Blocks the three signals for as long as it lives, in this thread and in all
+// that it starts: make it before gRPC starts its own.
+class EndRequests {
+ public:
+  EndRequests();
+  ~EndRequests();
+  EndRequests(const EndRequests&) = delete;
+  EndRequests& operator=(const EndRequests&) = delete;
+
+  // Readable when there is something to take.
+  int fd() const { return fd_.get(); }
+  // Requests since the last call.
+  int Take();
+
+ private:
+  sigset_t before_;
+  UniqueFd fd_;
+};
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_END_REQUESTS_H_

@@ -1,0 +1,46 @@
+// From a topology to the command lines of a testbed's processes.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_LAUNCH_PLAN_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_LAUNCH_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::testbed {
+
+struct PlannedProcess {
+  std::string name;  // "gpud", or the device's
+  std::string kind;  // "gpud", or the device's
+  std::vector<std::string> argv;
+  bool wait_ready = true;
+  RestartPolicy restart = RestartPolicy::kNever;
+};
+
+struct LaunchPlan {
+  std::string testbed;
+  PlannedProcess gpud;
+  std::vector<PlannedProcess> devices;
+  uint64_t record = 0;  // see Topology
+  // Each device is up before the next starts: in simulated time the order in
+  // which they attach must be the same always.
+  bool one_by_one = false;
+};
+
+// The path of a program of Carillon, named as below the folder that Bazel
+// builds into: "gpu_daemon/gpud". Looked for in $CARILLON_BIN_DIR if that is
+// set (as given or without its folders), else beside this program's own folder.
+// Errors: NotFound, saying where it was looked for.
+absl::StatusOr<std::string> FindCarillonProgram(std::string_view program);
+
+// Errors: NotFound (a program).
+absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
+                                      const TestbedPaths& paths);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_LAUNCH_PLAN_H_

@@ -1,0 +1,139 @@
+#include "tools/testbed/supervisor/marks.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/unique_fd.h"
+
+namespace carillon::testbed {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kKillWait{5};
+
+struct Marked {
+  ProcessIdentity process;
+  ProcessIdentity supervisor;
+};
+
+// "PID:TICKS", all of it; nothing for anything else.
+std::optional<ProcessIdentity> ReadIdentity(std::string_view text) {
+  ProcessIdentity identity;
+  const char* const end = text.data() + text.size();
+  const auto pid = std::from_chars(text.data(), end, identity.pid);
+  if (pid.ec != std::errc() || pid.ptr == end || *pid.ptr != ':') {
+    return std::nullopt;
+  }
+  const auto ticks = std::from_chars(pid.ptr + 1, end, identity.start_ticks);
+  if (ticks.ec != std::errc() || ticks.ptr != end) return std::nullopt;
+  return identity;
+}
+
+// The supervisor that a process's environment names; `start`: the variable up
+// to and with the directory's colon.
+std::optional<ProcessIdentity> MarkOf(pid_t pid, const std::string& start) {
+  std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view variable = rest.substr(0, rest.find('\0'));
+    if (variable.starts_with(start)) {
+      return ReadIdentity(variable.substr(start.size()));
+    }
+    rest.remove_prefix(std::min(variable.size() + 1, rest.size()));
+  }
+  return std::nullopt;
+}
+
+std::vector<Marked> FindMarked(const TestbedPaths& paths) {
+  const std::string start =
+      fmt::format("{}={}:", kSupervisorVariable, paths.directory());
+  std::vector<Marked> marked;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const pid_t pid = atoi(entry.path().filename().c_str());
+    struct stat facts;
+    if (pid <= 0 || pid == getpid() ||
+        stat(entry.path().c_str(), &facts) != 0 || facts.st_uid != geteuid()) {
+      continue;
+    }
+    const auto process = LookAtProcess(pid);
+    if (!process || !IsAlive(process->identity)) continue;
+    if (const auto supervisor = MarkOf(pid, start)) {
+      marked.push_back({process->identity, *supervisor});
+    }
+  }
+  return marked;
+}
+
+}  // namespace
+
+std::string SupervisorMark(const TestbedPaths& paths,
+                           const ProcessIdentity& supervisor) {
+  return fmt::format("{}:{}:{}", paths.directory(), supervisor.pid,
+                     supervisor.start_ticks);
+}
+
+std::vector<ProcessIdentity> MarkedProcesses(const TestbedPaths& paths) {
+  std::vector<ProcessIdentity> processes;
+  for (const Marked& marked : FindMarked(paths)) {
+    processes.push_back(marked.process);
+  }
+  return processes;
+}
+
+std::vector<ProcessIdentity> OrphanedProcesses(const TestbedPaths& paths) {
+  const ProcessIdentity own = OwnIdentity();
+  std::vector<ProcessIdentity> processes;
+  for (const Marked& marked : FindMarked(paths)) {
+    if (marked.supervisor == own || !IsAlive(marked.supervisor)) {
+      processes.push_back(marked.process);
+    }
+  }
+  return processes;
+}
+
+int KillOrphanedProcesses(const TestbedPaths& paths) {
+  const Clock::time_point deadline = Clock::now() + kKillWait;
+  int killed = 0;
+  // Until there is none: one may have forked before its end.
+  do {
+    std::vector<UniqueFd> ending;
+    for (const ProcessIdentity& identity : OrphanedProcesses(paths)) {
+      UniqueFd pidfd(syscall(SYS_pidfd_open, identity.pid, 0));
+      // The pidfd holds on to whoever has the pid now; see that it is the same.
+      if (!pidfd || !IsAlive(identity)) continue;
+      syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+      ending.push_back(std::move(pidfd));
+    }
+    if (ending.empty()) break;
+    killed += static_cast<int>(ending.size());
+    for (const UniqueFd& pidfd : ending) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      pollfd ended{pidfd.get(), POLLIN, 0};
+      poll(&ended, 1, std::max(0, static_cast<int>(left.count())));
+    }
+  } while (Clock::now() < deadline);
+  return killed;
+}
+
+}  // namespace carillon::testbed

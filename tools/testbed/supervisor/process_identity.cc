@@ -1,0 +1,67 @@
+#include "tools/testbed/supervisor/process_identity.h"
+
+#include <fmt/format.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+namespace carillon::testbed {
+
+std::optional<ProcessFacts> LookAtProcess(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  // The command's name is in parentheses and may hold anything.
+  const size_t name_end = line.rfind(')');
+  if (name_end == line.npos) return std::nullopt;
+  std::istringstream rest(line.substr(name_end + 1));
+  std::vector<std::string> fields;  // from field 3 on
+  for (std::string field; rest >> field;) fields.push_back(field);
+  if (fields.size() < 22) return std::nullopt;
+  const auto field = [&](int number) {
+    return strtoull(fields[number - 3].c_str(), nullptr, 10);
+  };
+  const uint64_t tick_ns = 1'000'000'000 / sysconf(_SC_CLK_TCK);
+  ProcessFacts facts;
+  facts.identity = {pid, field(22)};
+  facts.state = fields[0][0];
+  facts.cpu_ns = (field(14) + field(15)) * tick_ns;
+  facts.resident_bytes = field(24) * sysconf(_SC_PAGESIZE);
+  timespec boot;
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const uint64_t now_ns = boot.tv_sec * uint64_t{1'000'000'000} + boot.tv_nsec;
+  const uint64_t start_ns = field(22) * tick_ns;
+  facts.age_ns = now_ns - std::min(now_ns, start_ns);
+  return facts;
+}
+
+ProcessIdentity OwnIdentity() {
+  const auto facts = LookAtProcess(getpid());
+  return facts ? facts->identity : ProcessIdentity{getpid(), 0};
+}
+
+std::optional<ProcessFacts> LookAtLiving(const ProcessIdentity& identity) {
+  auto facts = LookAtProcess(identity.pid);
+  if (!facts || facts->identity != identity || facts->state == 'Z' ||
+      facts->state == 'X') {
+    return std::nullopt;
+  }
+  return facts;
+}
+
+bool IsAlive(const ProcessIdentity& identity) {
+  return LookAtLiving(identity).has_value();
+}
+
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name)
+                         : fmt::format("signal {}", signal);
+}
+
+}  // namespace carillon::testbed

@@ -1,0 +1,44 @@
+// Which process a number means: pids are reused, a pid with its start time is
+// not.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_PROCESS_IDENTITY_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_PROCESS_IDENTITY_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace carillon::testbed {
+
+struct ProcessIdentity {
+  pid_t pid = 0;
+  uint64_t start_ticks = 0;  // field 22 of /proc/PID/stat
+
+  bool operator==(const ProcessIdentity&) const = default;
+};
+
+// What /proc says; nothing for a pid that no process has.
+struct ProcessFacts {
+  ProcessIdentity identity;
+  char state = '?';  // R, S, D, Z, T, ...
+  uint64_t cpu_ns = 0;
+  uint64_t resident_bytes = 0;
+  uint64_t age_ns = 0;
+};
+std::optional<ProcessFacts> LookAtProcess(pid_t pid);
+
+// The same, but only of the very process that is meant, and only while it runs:
+// nothing for a zombie.
+std::optional<ProcessFacts> LookAtLiving(const ProcessIdentity& identity);
+
+ProcessIdentity OwnIdentity();
+// Whether LookAtLiving() sees it.
+bool IsAlive(const ProcessIdentity& identity);
+
+// "SIGTERM"
+std::string SignalName(int signal);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_PROCESS_IDENTITY_H_

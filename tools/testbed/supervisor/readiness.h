@@ -1,0 +1,34 @@
+// How a supervisor learns that what it started serves.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_READINESS_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_READINESS_H_
+
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace carillon::testbed {
+
+struct DeviceReadiness {
+  bool ready = false;
+  std::string note;  // where it serves
+  // The process that is attached; 0: not known.
+  pid_t pid = 0;
+};
+
+// Calls take at most about a second and may fail as long as nobody serves.
+class ReadinessProbe {
+ public:
+  virtual ~ReadinessProbe() = default;
+  // OK once gpud answers its health check. `note`: what it is, for people.
+  virtual absl::Status Gpud(std::string* note) = 0;
+  // The attached devices by name.
+  virtual absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() = 0;
+};
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_READINESS_H_

@@ -1,0 +1,42 @@
+// When a process that fails is started again, and when no more.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_BACKOFF_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_BACKOFF_H_
+
+#include <chrono>
+#include <optional>
+
+namespace carillon::testbed {
+
+// Of one process. One thread.
+class RestartBackoff {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Limits {
+    // Before the first restart in a row; doubles with each, up to `longest`.
+    std::chrono::milliseconds first{100};
+    std::chrono::milliseconds longest{5'000};
+    // Who was ready for this long has come back: the row ends.
+    std::chrono::milliseconds proven{10'000};
+    int in_a_row = 5;
+  };
+
+  explicit RestartBackoff(Limits limits) : limits_(limits) {}
+
+  // The process has failed after it was ready for `ready_for` (zero: never).
+  // Returns how long to wait before it is started again; nothing when so many
+  // restarts in a row have not helped.
+  std::optional<std::chrono::milliseconds> AfterFailure(
+      Clock::duration ready_for);
+
+  // Restarts in the present row.
+  int in_a_row() const { return in_a_row_; }
+
+ private:
+  const Limits limits_;
+  int in_a_row_ = 0;
+};
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_BACKOFF_H_

@@ -1,0 +1,233 @@
+#include "tools/testbed/supervisor/state.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/json.h"
+#include "base/unique_fd.h"
+
+namespace carillon::testbed {
+namespace {
+
+constexpr int kVersion = 2;
+
+Json ExitToJson(const std::optional<ExitReport>& exit) {
+  if (!exit) return nullptr;
+  if (exit->signal != 0)
+    return {{"signal", SignalName(exit->signal)}, {"number", exit->signal}};
+  return {{"code", exit->code}};
+}
+
+// The whole number json[key]: nlohmann would make one of 1e300, too, and of one
+// that the type does not hold.
+template <class T>
+absl::Status ReadNumber(const Json& json, const char* key, T* value) {
+  const Json& number = json.at(key);
+  if (number.is_number_unsigned()
+          ? !std::in_range<T>(number.get<uint64_t>())
+          : !number.is_number_integer() ||
+                !std::in_range<T>(number.get<int64_t>())) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is {}, which it cannot be", key, number.dump()));
+  }
+  *value = number.get<T>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadExit(const Json& json, const char* key,
+                      std::optional<ExitReport>* exit) {
+  const Json& report = json.at(key);
+  if (report.is_null()) return absl::OkStatus();
+  exit->emplace();
+  return report.contains("number")
+             ? ReadNumber(report, "number", &(*exit)->signal)
+             : ReadNumber(report, "code", &(*exit)->code);
+}
+
+absl::Status ReadIdentity(const Json& json, ProcessIdentity* identity) {
+  absl::Status status = ReadNumber(json, "pid", &identity->pid);
+  if (!status.ok()) return status;
+  return ReadNumber(json, "start_ticks", &identity->start_ticks);
+}
+
+constexpr std::array kProcessStates = {
+    ProcessState::kStarting, ProcessState::kReady, ProcessState::kRunning,
+    ProcessState::kEnded};
+constexpr std::array kPolicies = {RestartPolicy::kNever,
+                                  RestartPolicy::kOnFailure};
+constexpr std::array kPhases = {Phase::kStarting, Phase::kUp, Phase::kStopping,
+                                Phase::kFailed};
+
+// The value among `all` whose text is json[key].
+template <class Values>
+absl::Status ReadEnum(const Json& json, const char* key, const Values& all,
+                      typename Values::value_type* value) {
+  const std::string text = json.at(key);
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto each) {
+    return text == ToText(each);
+  });
+  if (found == all.end()) {
+    return absl::InvalidArgumentError(fmt::format("'{}' is no {}", text, key));
+  }
+  *value = *found;
+  return absl::OkStatus();
+}
+
+absl::Status ReadProcess(const Json& json, ProcessRecord* record) {
+  record->name = json.at("name");
+  record->kind = json.at("kind");
+  record->command = json.at("command").get<std::vector<std::string>>();
+  record->given_up = json.at("given_up");
+  record->note = json.at("note");
+  record->log = json.at("log");
+  for (const absl::Status& status :
+       {ReadIdentity(json, &record->identity),
+        ReadEnum(json, "state", kProcessStates, &record->state),
+        ReadExit(json, "exit", &record->exit),
+        ReadNumber(json, "restarts", &record->restarts),
+        ReadExit(json, "last_exit", &record->last_exit),
+        ReadEnum(json, "restart", kPolicies, &record->restart)}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TestbedState> FromJson(const Json& json) {
+  TestbedState state;
+  state.testbed = json.at("testbed");
+  state.topology_file = json.at("topology_file");
+  for (const absl::Status& status :
+       {ReadEnum(json, "phase", kPhases, &state.phase),
+        ReadNumber(json, "started_unix", &state.started_unix),
+        ReadIdentity(json.at("supervisor"), &state.supervisor)}) {
+    if (!status.ok()) return status;
+  }
+  for (const Json& process : json.at("processes")) {
+    const absl::Status status =
+        ReadProcess(process, &state.processes.emplace_back());
+    if (!status.ok()) return status;
+  }
+  return state;
+}
+
+}  // namespace
+
+const char* ToText(ProcessState state) {
+  switch (state) {
+    case ProcessState::kStarting:
+      return "starting";
+    case ProcessState::kReady:
+      return "ready";
+    case ProcessState::kRunning:
+      return "running";
+    case ProcessState::kEnded:
+      return "ended";
+  }
+  return "?";
+}
+
+const char* ToText(Phase phase) {
+  switch (phase) {
+    case Phase::kStarting:
+      return "starting";
+    case Phase::kUp:
+      return "up";
+    case Phase::kStopping:
+      return "stopping";
+    case Phase::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+ProcessRecord* TestbedState::Find(const std::string& name) {
+  const auto found =
+      std::find_if(processes.begin(), processes.end(),
+                   [&](const auto& record) { return record.name == name; });
+  return found == processes.end() ? nullptr : &*found;
+}
+
+Json ToJson(const TestbedState& state) {
+  Json processes = Json::array();
+  for (const ProcessRecord& record : state.processes) {
+    processes.push_back({{"name", record.name},
+                         {"kind", record.kind},
+                         {"state", ToText(record.state)},
+                         {"pid", record.identity.pid},
+                         {"start_ticks", record.identity.start_ticks},
+                         {"exit", ExitToJson(record.exit)},
+                         {"restarts", record.restarts},
+                         {"last_exit", ExitToJson(record.last_exit)},
+                         {"restart", ToText(record.restart)},
+                         {"given_up", record.given_up},
+                         {"note", record.note},
+                         {"log", record.log},
+                         {"command", record.command}});
+  }
+  return {{"version", kVersion},
+          {"testbed", state.testbed},
+          {"phase", ToText(state.phase)},
+          {"topology_file", state.topology_file},
+          {"started_unix", state.started_unix},
+          {"supervisor",
+           {{"pid", state.supervisor.pid},
+            {"start_ticks", state.supervisor.start_ticks}}},
+          {"processes", std::move(processes)}};
+}
+
+absl::Status WriteState(const std::string& path, const TestbedState& state) {
+  const std::string text =
+      ToJson(state).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string temporary = path + ".tmp";
+  const UniqueFd fd(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) {
+    return absl::PermissionDeniedError(
+        fmt::format("cannot write {}: {}", temporary, strerror(errno)));
+  }
+  if (write(fd.get(), text.data(), text.size()) !=
+          static_cast<ssize_t>(text.size()) ||
+      rename(temporary.c_str(), path.c_str()) != 0) {
+    return absl::ResourceExhaustedError(
+        fmt::format("cannot write {}: {}", path, strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TestbedState> ReadState(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return absl::NotFoundError(
+        fmt::format("cannot read {}: {}", path, strerror(errno)));
+  }
+  const auto damaged = [&](const std::string& how) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is damaged: {}", path, how));
+  };
+  // nlohmann throws; nothing of it leaves this function.
+  try {
+    const Json json = Json::parse(file);
+    if (json.at("version") != kVersion) {
+      return absl::FailedPreconditionError(
+          fmt::format("{} is of version {}; this carillon reads {}", path,
+                      json.at("version").dump(), kVersion));
+    }
+    auto state = FromJson(json);
+    if (!state.ok()) return damaged(std::string(state.status().message()));
+    return state;
+  } catch (const Json::exception& error) {
+    return damaged(error.what());
+  }
+}
+
+}  // namespace carillon::testbed

@@ -1,0 +1,74 @@
+// What a supervisor tells other processes about its testbed: state.json in the
+// testbed's directory.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_STATE_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_STATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "tools/testbed/supervisor/child_process.h"
+#include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::testbed {
+
+enum class ProcessState {
+  kStarting,
+  kReady,
+  kRunning,  // its readiness is not waited for
+  kEnded
+};
+enum class Phase { kStarting, kUp, kStopping, kFailed };
+
+// As the file and `carillon ps` say it: "starting".
+const char* ToText(ProcessState state);
+const char* ToText(Phase phase);
+
+struct ProcessRecord {
+  std::string name;
+  std::string kind;
+  std::vector<std::string> command;
+  ProcessIdentity identity;
+  ProcessState state = ProcessState::kStarting;
+  std::optional<ExitReport> exit;
+  // How often it was started again, and how it had ended before the last time.
+  uint32_t restarts = 0;
+  std::optional<ExitReport> last_exit;
+  RestartPolicy restart = RestartPolicy::kNever;
+  // It failed so often in a row that it is not started again by its policy.
+  bool given_up = false;
+  // What it said with its readiness: "udp 127.0.0.1:11211".
+  std::string note;
+  std::string log;
+
+  // The supervisor's own, not in the file.
+  bool was_ready = false;  // before it ended
+  bool killed = false;     // by the supervisor
+};
+
+struct TestbedState {
+  std::string testbed;
+  Phase phase = Phase::kStarting;
+  std::string topology_file;
+  ProcessIdentity supervisor;
+  int64_t started_unix = 0;  // seconds
+  std::vector<ProcessRecord> processes;
+
+  ProcessRecord* Find(const std::string& name);
+};
+
+Json ToJson(const TestbedState& state);
+
+// Replaces the file in one step. Errors: ResourceExhausted, PermissionDenied.
+absl::Status WriteState(const std::string& path, const TestbedState& state);
+// Errors: NotFound; FailedPrecondition when the file is not what WriteState()
+// writes.
+absl::StatusOr<TestbedState> ReadState(const std::string& path);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_STATE_H_

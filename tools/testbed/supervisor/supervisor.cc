@@ -1,0 +1,416 @@
+#include "tools/testbed/supervisor/supervisor.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <deque>
+#include <fstream>
+#include <utility>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "shm/flight_recorder.h"
+#include "tools/testbed/supervisor/marks.h"
+
+namespace carillon::testbed {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// How often readiness is asked for.
+constexpr milliseconds kProbeEvery{10};
+constexpr int kShownLogLines = 10;
+// Longer than five attempts to start gpud take, with what lies between them.
+constexpr int kResumeWithinSeconds = 60;
+// More of a log is not even read.
+constexpr std::streamoff kShownLogBytes = 64 << 10;
+
+uint64_t Ns(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration_cast<nanoseconds>(duration).count();
+}
+
+// Log text as a terminal may show it.
+std::string Printable(const std::string& line) {
+  std::string text;
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      text += c;
+    } else {
+      text += c == '\t' ? std::string("  ") : fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string LastLines(const std::string& path, int lines) {
+  std::ifstream file(path);
+  file.seekg(0, std::ios::end);
+  const bool whole = file.tellg() <= kShownLogBytes;
+  file.seekg(whole ? 0 : -kShownLogBytes,
+             whole ? std::ios::beg : std::ios::end);
+  std::deque<std::string> last;
+  for (std::string line; std::getline(file, line);) {
+    last.push_back(line);
+    if (last.size() > static_cast<size_t>(lines)) last.pop_front();
+  }
+  if (last.empty()) return "  (its log is empty)";
+  std::string text;
+  for (const std::string& line : last) {
+    if (!text.empty()) text += "\n";
+    text += "  | " + Printable(line);
+  }
+  return text;
+}
+
+Supervisor::Supervisor(LaunchPlan plan, LockedDirectory directory,
+                       ReadinessProbe* probe, EndRequests* requests,
+                       Options options)
+    : plan_(std::move(plan)),
+      directory_(std::move(directory)),
+      probe_(probe),
+      requests_(requests),
+      options_(std::move(options)) {
+  state_.testbed = plan_.testbed;
+  state_.topology_file = options_.topology_file;
+  state_.supervisor = OwnIdentity();
+  state_.started_unix = time(nullptr);
+  SaveState();
+}
+
+Supervisor::~Supervisor() = default;
+
+void Supervisor::SaveState() {
+  const absl::Status status = WriteState(paths().state_file(), state_);
+  if (!status.ok()) options_.say(std::string(status.message()));
+}
+
+absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
+  const std::string log =
+      fmt::format("{}/{}.log", paths().log_directory(), planned.name);
+  std::vector<std::string> environment = {
+      fmt::format("{}={}", kTestbedDirectoryVariable, paths().directory()),
+      fmt::format("{}={}", kDeviceNameVariable, planned.name),
+      fmt::format("{}={}", kSupervisorVariable,
+                  SupervisorMark(paths(), state_.supervisor))};
+  if (plan_.gpud.restart == RestartPolicy::kOnFailure) {
+    environment.push_back(
+        fmt::format("{}={}", kResumeWithinVariable, kResumeWithinSeconds));
+  }
+  if (plan_.record != 0) {
+    environment.push_back(
+        fmt::format("{}={}", shm::FlightRecorder::kVariable, plan_.record));
+  }
+  auto child = ChildProcess::Spawn({.argv = planned.argv,
+                                    .environment = std::move(environment),
+                                    .log_path = log});
+  if (!child.ok()) {
+    return absl::Status(child.status().code(),
+                        fmt::format("{}: {}", planned.name,
+                                    std::string(child.status().message())));
+  }
+  ProcessRecord* record = state_.Find(planned.name);
+  if (record == nullptr) {
+    record =
+        &state_.processes.emplace_back(ProcessRecord{.name = planned.name,
+                                                     .kind = planned.kind,
+                                                     .command = planned.argv,
+                                                     .restart = planned.restart,
+                                                     .log = log});
+  }
+  record->identity = child->identity();
+  record->state =
+      planned.wait_ready ? ProcessState::kStarting : ProcessState::kRunning;
+  const Clock::time_point now = Clock::now();
+  children_.push_back(
+      {.name = planned.name,
+       .started = now,
+       .process = *std::move(child),
+       .ready = planned.wait_ready ? std::nullopt : std::optional(now)});
+  SaveState();
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::BringUp() {
+  options_.say(
+      fmt::format("testbed '{}' in {}", plan_.testbed, paths().directory()));
+  absl::Status status = desk_.Open(SupervisorSocketOf(paths()));
+  if (status.ok()) status = StartProcess(plan_.gpud);
+  if (status.ok()) status = WaitForGpud();
+  for (const PlannedProcess& device : plan_.devices) {
+    if (status.ok()) status = StartProcess(device);
+    if (status.ok() && plan_.one_by_one) status = WaitForDevices();
+  }
+  if (status.ok()) status = WaitForDevices();
+  if (!status.ok()) {
+    ending_ = true;
+    EndAll(Part::kDevices, options_.device_grace);
+    EndAll(Part::kGpud, options_.gpud_grace);
+    KillStrays();
+    desk_.Close();
+    state_.phase = Phase::kFailed;
+    SaveState();
+    directory_.RemoveSockets();
+    if (absl::IsCancelled(status)) {
+      (void)directory_.Remove();
+      return status;
+    }
+    return WithHint(status,
+                    fmt::format("carillon logs --name {} shows all; the logs "
+                                "stay until the next up or cleanup",
+                                plan_.testbed));
+  }
+  state_.phase = Phase::kUp;
+  SaveState();
+  options_.say(fmt::format("up in {}", FormatSeconds(Ns(SinceStart()))));
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::WaitForGpud() {
+  const Clock::time_point since = Clock::now();
+  for (;;) {
+    std::string note;
+    const absl::Status status = probe_->Gpud(&note);
+    if (status.ok()) {
+      MarkReady(children_.front(), note);
+      return absl::OkStatus();
+    }
+    Step(kProbeEvery);
+    if (absl::Status early = CheckForEarlyExit(); !early.ok()) return early;
+    if (Clock::now() - since > options_.ready_budget) {
+      return absl::DeadlineExceededError(fmt::format(
+          "gpud did not answer its health check within {} ({}); the last lines "
+          "of its log:\n{}",
+          FormatSeconds(Ns(options_.ready_budget)),
+          std::string(status.message()),
+          LastLines(state_.Find("gpud")->log, kShownLogLines)));
+    }
+  }
+}
+
+absl::Status Supervisor::WaitForDevices() {
+  Clock::time_point progress = Clock::now();
+  for (;;) {
+    std::vector<std::string> waiting;
+    const auto devices = probe_->Devices();
+    for (Child& child : children_) {
+      ProcessRecord* const record = state_.Find(child.name);
+      if (record->state != ProcessState::kStarting) continue;
+      if (devices.ok()) {
+        const auto device = devices->find(child.name);
+        if (device != devices->end() && device->second.ready) {
+          MarkReady(child, device->second.note);
+          progress = Clock::now();
+          continue;
+        }
+      }
+      waiting.push_back(child.name);
+    }
+    if (waiting.empty()) return absl::OkStatus();
+    Step(kProbeEvery);
+    if (absl::Status early = CheckForEarlyExit(); !early.ok()) return early;
+    if (Clock::now() - progress > options_.ready_budget) {
+      std::string logs;
+      for (const std::string& name : waiting) {
+        logs += fmt::format("\n{}:\n{}", name,
+                            LastLines(state_.Find(name)->log, kShownLogLines));
+      }
+      return absl::DeadlineExceededError(fmt::format(
+          "{} did not report ready within {}; the last lines of {}:{}",
+          JoinWords(waiting), FormatSeconds(Ns(options_.ready_budget)),
+          waiting.size() == 1 ? "its log" : "their logs", logs));
+    }
+  }
+}
+
+void Supervisor::MarkReady(Child& child, const std::string& note) {
+  ProcessRecord* const record = state_.Find(child.name);
+  record->state = ProcessState::kReady;
+  record->note = note;
+  child.ready = Clock::now();
+  SaveState();
+  Say(fmt::format("  {:<16} ready {:>7}{}{}", child.name,
+                  FormatSeconds(Ns(Clock::now() - child.started)),
+                  note.empty() ? "" : "  ", note));
+}
+
+absl::Status Supervisor::CheckForEarlyExit() {
+  if (end_requests_ > 0) return absl::CancelledError("interrupted");
+  for (const ProcessRecord& record : state_.processes) {
+    if (record.exit && !MayEndDuringBringUp(record)) return EarlyExit(record);
+  }
+  return absl::OkStatus();
+}
+
+// A device that is not waited for may be a short errand, and one that had
+// reported ready may have come to its proper end.
+bool Supervisor::MayEndDuringBringUp(const ProcessRecord& record) const {
+  if (!record.exit->ok()) return false;
+  return std::any_of(plan_.devices.begin(), plan_.devices.end(),
+                     [&](const PlannedProcess& planned) {
+                       return planned.name == record.name &&
+                              (!planned.wait_ready || record.was_ready);
+                     });
+}
+
+absl::Status Supervisor::EarlyExit(const ProcessRecord& record) {
+  return absl::AbortedError(fmt::format(
+      "{} ended during bring-up ({}); the last lines of its log:\n{}",
+      record.name, record.exit->ToString(),
+      LastLines(record.log, kShownLogLines)));
+}
+
+bool Supervisor::Step(milliseconds timeout) {
+  std::vector<pollfd> fds = {{requests_->fd(), POLLIN, 0}};
+  for (const Child& child : children_) {
+    fds.push_back({child.process.pidfd(), POLLIN, 0});
+  }
+  desk_.AddTo(fds);
+  // A signal that is not ours may interrupt it: the caller comes again.
+  poll(fds.data(), fds.size(), static_cast<int>(timeout.count()));
+  end_requests_ += requests_->Take();
+
+  bool ended = false;
+  for (auto child = children_.begin(); child != children_.end();) {
+    const auto& exit = child->process.Reap();
+    if (!exit) {
+      ++child;
+      continue;
+    }
+    ended = true;
+    ProcessRecord* const record = state_.Find(child->name);
+    record->was_ready = record->state == ProcessState::kReady;
+    record->state = ProcessState::kEnded;
+    record->exit = exit;
+    const bool up = !ending_ && state_.phase == Phase::kUp;
+    const bool expected = up && NoteRestartsEnd(child->name, *exit);
+    if (!exit->ok() && !record->killed && !expected) {
+      AddCasualty(fmt::format("{} ({})", child->name, exit->ToString()));
+    }
+    if (ending_ || expected) {
+      Say(fmt::format("  {:<16} ended ({})", child->name, exit->ToString()));
+    } else if (up) {
+      Say(fmt::format("{} has ended ({}); the last lines of its log:\n{}",
+                      child->name, exit->ToString(),
+                      LastLines(record->log, kShownLogLines)));
+      const Clock::time_point now = Clock::now();
+      PlanRestart(child->name, *exit, now - child->ready.value_or(now));
+    }
+    if (child->process.left_behind() > 0) {
+      options_.say(fmt::format("  {:<16} left {} processes behind: killed",
+                               child->name, child->process.left_behind()));
+    }
+    child = children_.erase(child);
+  }
+  if (ended) SaveState();
+  TakeRequests();
+  return ended;
+}
+
+bool Supervisor::Watch(milliseconds timeout) {
+  const auto left = std::chrono::ceil<milliseconds>(NextWake() - Clock::now());
+  Step(std::clamp(left, milliseconds(0), timeout));
+  if (end_requests_ > 0) return false;
+  AdvanceRestarts();
+  return true;
+}
+
+void Supervisor::AddCasualty(const std::string& casualty) {
+  // One that ends again and again is told once.
+  if (std::find(casualties_.begin(), casualties_.end(), casualty) ==
+      casualties_.end()) {
+    casualties_.push_back(casualty);
+  }
+}
+
+void Supervisor::SignalAll(int signal) {
+  for (const Child& child : children_) child.process.Signal(signal);
+}
+
+// The Ctrl-C ladder above its first step.
+void Supervisor::Escalate() {
+  if (end_requests_ >= 3 && escalated_ < 3) {
+    escalated_ = 3;
+    options_.say("killing everything");
+    for (const Child& child : children_) state_.Find(child.name)->killed = true;
+    SignalAll(SIGKILL);
+  } else if (end_requests_ == 2 && escalated_ < 2) {
+    escalated_ = 2;
+    options_.say("SIGTERM to everything at once; once more kills");
+    SignalAll(SIGTERM);
+  }
+}
+
+void Supervisor::EndAll(Part part, milliseconds grace) {
+  const auto chosen = [&](const Child& child) {
+    const bool gpud = child.name == plan_.gpud.name;
+    return gpud == (part == Part::kGpud);
+  };
+  const auto any_left = [&] {
+    return std::any_of(children_.begin(), children_.end(), chosen);
+  };
+  for (const Child& child : children_) {
+    if (chosen(child)) child.process.Signal(SIGTERM);
+  }
+  const Clock::time_point deadline = Clock::now() + grace;
+  while (any_left()) {
+    const Clock::duration left = deadline - Clock::now();
+    if (left <= Clock::duration::zero()) break;
+    Escalate();
+    Step(std::chrono::ceil<milliseconds>(left));
+  }
+  for (const Child& child : children_) {
+    if (!chosen(child)) continue;
+    options_.say(fmt::format("  {:<16} did not end within {}: killed",
+                             child.name, FormatSeconds(Ns(grace))));
+    AddCasualty(fmt::format("{} (did not end)", child.name));
+    state_.Find(child.name)->killed = true;
+    child.process.Signal(SIGKILL);
+  }
+  // SIGKILL cannot be refused.
+  while (any_left()) Step(milliseconds(1000));
+}
+
+void Supervisor::KillStrays() {
+  const int killed = KillOrphanedProcesses(paths());
+  if (killed == 0) return;
+  options_.say(fmt::format("  {} process{} went on in the background: killed",
+                           killed, killed == 1 ? "" : "es"));
+}
+
+void Supervisor::EndDevices() {
+  if (!ending_) {
+    ending_ = true;
+    CancelRestarts();
+    state_.phase = Phase::kStopping;
+    SaveState();
+    options_.say(fmt::format(
+        "ending testbed '{}'{}", plan_.testbed,
+        end_requests_ > 0 ? "; once more sends SIGTERM to everything" : ""));
+  }
+  EndAll(Part::kDevices, options_.device_grace);
+}
+
+void Supervisor::EndGpud() {
+  EndDevices();
+  EndAll(Part::kGpud, options_.gpud_grace);
+}
+
+absl::Status Supervisor::TakeDown() {
+  const Clock::time_point start = Clock::now();
+  EndGpud();
+  KillStrays();
+  desk_.Close();
+  const absl::Status status = directory_.Remove();
+  options_.say(
+      fmt::format("down in {}", FormatSeconds(Ns(Clock::now() - start))));
+  return status;
+}
+
+}  // namespace carillon::testbed

@@ -1,0 +1,113 @@
+// Requests to the supervisor of a running testbed: one a connection, a line of
+// JSON through a Unix socket. The answer is lines {"say": text}, at last
+// {"done": document} or {"failed": {"code", "message", "hint"}}.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_SOCKET_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_SOCKET_H_
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "base/unique_fd.h"
+#include "tools/testbed/supervisor/end_requests.h"
+
+namespace carillon::testbed {
+
+// The supervisor's end. No call blocks, whatever clients do: one that is slow
+// to ask or to read, or asks for nonsense, loses its connection. One thread.
+class RequestDesk {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Limits {
+    // More wait until one of these has gone.
+    size_t connections = 16;
+    size_t request_bytes = 8 << 10;
+    // From connecting to the end of the request.
+    std::chrono::milliseconds request_time{2000};
+    // Only its processes may ask.
+    uid_t user;
+    Limits();  // the user of this process
+  };
+
+  struct Request {
+    uint64_t id = 0;  // never 0
+    Json json;        // an object
+  };
+
+  explicit RequestDesk(Limits limits = Limits()) : limits_(limits) {}
+  RequestDesk(const RequestDesk&) = delete;
+  RequestDesk& operator=(const RequestDesk&) = delete;
+
+  // Makes the socket, mode 0600. Errors: InvalidArgument (the path is too
+  // long), PermissionDenied (it cannot be made; one is there).
+  absl::Status Open(const std::string& path);
+  // Drops all connections. The socket's file stays.
+  void Close();
+
+  // What is to be polled for Take().
+  void AddTo(std::vector<pollfd>& fds) const;
+  // When Take() has something to do, at the latest.
+  std::optional<Clock::time_point> NextDeadline() const;
+  // The requests that have arrived. Each is to be ended by Done() or Failed().
+  std::vector<Request> Take();
+
+  // Nothing happens for a client that has gone away.
+  void Say(uint64_t id, const std::string& line);
+  void Done(uint64_t id, const Json& document);
+  void Failed(uint64_t id, const absl::Status& status);
+
+ private:
+  struct Connection {
+    uint64_t id = 0;
+    UniqueFd fd;
+    Clock::time_point deadline;  // of its request
+    std::string request;         // so far
+    bool asked = false;          // the request is complete
+  };
+
+  void Accept();
+  // False: it is to be dropped.
+  bool Read(Connection& connection, std::vector<Request>* requests);
+  bool Write(Connection& connection, const Json& line);
+  void WriteLast(uint64_t id, const Json& line);
+  std::list<Connection>::iterator Find(uint64_t id);
+
+  const Limits limits_;
+  UniqueFd listener_;
+  std::list<Connection> connections_;
+  uint64_t last_id_ = 0;
+};
+
+// The client's end: how a request is made.
+struct SupervisorQuestion {
+  std::string socket;
+  Json request;
+  // For the first word, and for the last.
+  std::chrono::milliseconds first_word{10'000};
+  std::chrono::milliseconds limit{60'000};
+  // Narration is held back for this long, and not passed on if all is over
+  // then.
+  std::chrono::milliseconds quiet{2000};
+  // Ends the wait, not what was asked for. May be null.
+  EndRequests* interrupt = nullptr;
+  // Takes one line of narration.
+  std::function<void(const std::string&)> say;
+};
+
+// The document of the answer. Errors: what the supervisor says; Unavailable (it
+// does not listen, or went away), DeadlineExceeded, Cancelled.
+absl::StatusOr<Json> AskSupervisor(const SupervisorQuestion& question);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_SOCKET_H_

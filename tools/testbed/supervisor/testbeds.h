@@ -1,0 +1,58 @@
+// The testbeds of this user: finding, choosing, ending, and clearing away.
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_TESTBEDS_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_TESTBEDS_H_
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/testbed_paths.h"
+#include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/supervisor/state.h"
+
+namespace carillon::testbed {
+
+struct Testbed {
+  std::string name;
+  TestbedPaths paths;
+  // Nothing: dead, its directory is a leftover.
+  std::optional<ProcessIdentity> supervisor;
+};
+
+// All that carry a testbed's mark, by name. Errors: PermissionDenied (the
+// runtime directory is somebody else's).
+absl::StatusOr<std::vector<Testbed>> ListTestbeds();
+
+// The testbed called `name`, or the only one that is up. Errors: NotFound,
+// InvalidArgument (several are up).
+absl::StatusOr<Testbed> ChooseTestbed(const std::string& name);
+
+// The testbed called `name`, dead or alive; without a name the only one there
+// is, or else the only one that is up. Errors: as ChooseTestbed().
+absl::StatusOr<Testbed> FindTestbed(const std::string& name);
+
+// Asks the supervisor to end its testbed and waits until everything is gone;
+// kills it after `limit`. A dead testbed is cleared away. Errors: as
+// ClearDead(); DeadlineExceeded (the kernel does not let go of the supervisor).
+absl::Status EndTestbed(const Testbed& testbed, std::chrono::milliseconds limit,
+                        const std::function<void(const std::string&)>& say);
+
+struct Leftovers {
+  std::string name;
+  std::string directory;
+  std::vector<ProcessIdentity> processes;
+  std::vector<std::string> files;  // that a testbed made
+};
+
+// What a dead testbed left.
+Leftovers LeftoversOf(const Testbed& testbed);
+// Kills its processes and removes its files. Errors: AlreadyExists (it came up
+// meanwhile), FailedPrecondition (foreign files stay), PermissionDenied.
+absl::Status ClearDead(const Testbed& testbed);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_TESTBEDS_H_

@@ -1,0 +1,59 @@
+#include "tools/testbed/testbed_run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "tools/testbed/client/admin_client.h"
+#include "tools/testbed/topology/reader.h"
+
+namespace carillon::testbed {
+namespace {
+
+std::chrono::milliseconds InMilliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
+    const Topology& topology, const std::string& source,
+    const UpOptions& options, Say say) {
+  const TestbedPaths paths = PathsOf(topology.name);
+  auto plan = PlanLaunch(topology, paths);
+  if (!plan.ok()) return plan.status();
+  // Who reads the narration may go away; that must not end the testbed.
+  signal(SIGPIPE, SIG_IGN);
+  // Before gRPC starts its threads: they inherit the mask.
+  std::unique_ptr<TestbedRun> run(new TestbedRun());
+  auto directory = LockedDirectory::Create(paths);
+  if (!directory.ok()) return directory.status();
+  run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
+  run->supervisor_ = std::make_unique<Supervisor>(
+      *std::move(plan), *std::move(directory), run->probe_.get(),
+      &run->requests_,
+      Supervisor::Options{
+          .ready_budget = InMilliseconds(options.timeout_s),
+          .backoff = {.proven = InMilliseconds(options.restart_proven_s)},
+          .topology_file = source,
+          .say = std::move(say)});
+  return run;
+}
+
+Json UpDocument(const Supervisor& supervisor) {
+  Json document = ToJson(supervisor.state());
+  document["directory"] = supervisor.paths().directory();
+  return document;
+}
+
+absl::Status EndRun(Supervisor& supervisor) {
+  const absl::Status status = supervisor.TakeDown();
+  if (!status.ok() || supervisor.casualties().empty()) return status;
+  return absl::FailedPreconditionError(fmt::format(
+      "not everything went well: {}", JoinWords(supervisor.casualties())));
+}
+
+}  // namespace carillon::testbed

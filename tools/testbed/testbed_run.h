@@ -1,0 +1,63 @@
+// A testbed from its topology to its end.
+#ifndef CARILLON_TOOLS_TESTBED_TESTBED_RUN_H_
+#define CARILLON_TOOLS_TESTBED_TESTBED_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "tools/testbed/supervisor/end_requests.h"
+#include "tools/testbed/supervisor/readiness.h"
+#include "tools/testbed/supervisor/supervisor.h"
+#include "tools/testbed/topology/topology.h"
+
+namespace carillon::testbed {
+
+// What to bring up.
+struct UpOptions {
+  // Empty: ./carillon.yaml if it is there, else the demo's topology.
+  std::string file;
+  // Empty: as the file says.
+  std::string name;
+  // Bring-up fails when nothing becomes ready for this long.
+  double timeout_s = 15;
+  // Also where the topology does not say `faults: true`.
+  bool faults = false;
+  // A process that was ready for so long has come back: its row of restarts
+  // ends, and with it the wait that doubles.
+  double restart_proven_s = 10;
+};
+
+using Say = std::function<void(const std::string&)>;
+
+// A supervisor with all that it needs. To be made before gRPC starts a thread.
+class TestbedRun {
+ public:
+  // Makes and locks the directory; starts nothing. Errors: as
+  // LockedDirectory::Create() and PlanLaunch().
+  static absl::StatusOr<std::unique_ptr<TestbedRun>> Make(
+      const Topology& topology, const std::string& source,
+      const UpOptions& options, Say say);
+
+  Supervisor& supervisor() { return *supervisor_; }
+  EndRequests& requests() { return requests_; }
+
+ private:
+  TestbedRun() = default;
+
+  EndRequests requests_;
+  std::unique_ptr<ReadinessProbe> probe_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+// What `up -o json` prints.
+Json UpDocument(const Supervisor& supervisor);
+
+// Takes the testbed down. FailedPrecondition when something in it had failed.
+absl::Status EndRun(Supervisor& supervisor);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_TESTBED_RUN_H_

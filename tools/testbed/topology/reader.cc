@@ -1,0 +1,390 @@
+#include "tools/testbed/topology/reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/host_port.h"
+#include "base/text.h"
+#include "tools/testbed/topology/value.h"
+
+namespace carillon::testbed {
+namespace {
+
+// The file's nodes against the tables of keys.h.
+class Reader : StrictReader {
+ public:
+  Reader(std::string_view default_name, TopologyReading* reading)
+      : StrictReader(&reading->problems),
+        default_name_(default_name),
+        reading_(*reading) {}
+
+  void ReadFile(const YAML::Node& root) {
+    reading_.topology.name = default_name_;
+    if (!root.IsMap()) {
+      Complain(root, fmt::format("the file holds {}; a topology is a map, like "
+                                 "`name: demo`",
+                                 TypeWord(root)));
+      return;
+    }
+    for (const auto& [key, value] : Entries(root, "the topology")) {
+      if (key == "name") {
+        ReadName(value, "name", &reading_.topology.name);
+      } else if (key == "gpu") {
+        ReadGpu(value);
+      } else if (key == "record") {
+        ReadInto(
+            value, key,
+            [](const std::string& text) {
+              return ReadInteger(text, kLeastRecords, kMostRecords);
+            },
+            &reading_.topology.record);
+      } else if (key == "faults") {
+        ReadInto(value, key, ReadBoolean, &reading_.topology.faults);
+      } else if (key == "devices") {
+        ReadDevices(value);
+      } else {
+        ComplainUnknown(value.mark, key, "of a topology",
+                        {"name", "gpu", "record", "faults", "devices"});
+      }
+    }
+  }
+
+ private:
+  bool ReadName(const Entry& entry, std::string_view key, std::string* name) {
+    std::string text;
+    if (!ReadScalar(entry, key, &text)) return false;
+    if (const std::string wrong = CheckName(text); !wrong.empty()) {
+      Complain(entry.node, fmt::format("{}: {}", key, wrong));
+      return false;
+    }
+    *name = text;
+    return true;
+  }
+
+  void ReadSettingInto(const Entry& entry, const Key& key,
+                       std::vector<Setting>* settings) {
+    Setting setting;
+    if (ReadInto(
+            entry, key.name,
+            [&](const std::string& text) { return ReadSetting(key, text); },
+            &setting)) {
+      settings->push_back(std::move(setting));
+    }
+  }
+
+  void ReadGpu(const Entry& entry) {
+    std::vector<Setting>* const settings = &reading_.topology.gpu;
+    if (!IsMap(entry, "gpu")) return;
+    const EntryList entries = Entries(entry.node, "gpu");
+    for (const auto& [key, value] : entries) {
+      if (key == "model") {
+        if (!IsMap(value, "model")) continue;
+        for (const auto& [name, part] : Entries(value.node, "gpu: model")) {
+          ReadKnown(name, part, GpuModelKeys(), {}, "of gpu: model", settings);
+        }
+      } else if (key == "tls") {
+        ReadTls(value, settings);
+      } else if (key == RestartKey().name) {
+        ReadRestart(value, &reading_.topology.gpu_restart);
+      } else {
+        ReadKnown(key, value, GpuKeys(), {"model", "tls", RestartKey().name},
+                  "of gpu", settings);
+      }
+    }
+    CheckListen(entries);
+  }
+
+  void ReadTls(const Entry& entry, std::vector<Setting>* settings) {
+    if (!IsMap(entry, "tls")) return;
+    const EntryList entries = Entries(entry.node, "gpu: tls");
+    for (const auto& [name, part] : entries) {
+      ReadKnown(name, part, GpuTlsKeys(), {}, "of gpu: tls", settings);
+    }
+    for (const Key& key : GpuTlsKeys()) {
+      if (FindEntry(entries, key.name) == nullptr) {
+        Complain(entry.mark,
+                 fmt::format("tls has no {}: {}", key.name, key.help));
+      }
+    }
+  }
+
+  // Over TCP there is TLS, and nowhere else.
+  void CheckListen(const EntryList& entries) {
+    const Entry* const listen = FindEntry(entries, kListenKey);
+    const Entry* const tls = FindEntry(entries, "tls");
+    if (listen != nullptr && tls == nullptr) {
+      Complain(listen->mark,
+               "listen needs tls: {certificate: FILE, key: FILE, client_ca: "
+               "FILE}; nothing is served over TCP in plaintext");
+    }
+    if (listen == nullptr && tls != nullptr) {
+      Complain(tls->mark, "tls goes with listen: HOST:PORT");
+    }
+    if (listen == nullptr || !listen->node.IsScalar()) return;
+    const auto address = ReadListenAddress(listen->node.Scalar());
+    if (address.ok()) return;
+    Complain(listen->node,
+             fmt::format("{}: {}", kListenKey,
+                         std::string(address.status().message())));
+  }
+
+  void ReadRestart(const Entry& entry, RestartPolicy* policy) {
+    std::vector<Setting> settings;
+    ReadSettingInto(entry, RestartKey(), &settings);
+    if (settings.empty()) return;
+    for (const auto each : {RestartPolicy::kNever, RestartPolicy::kOnFailure}) {
+      if (settings[0].text == ToText(each)) *policy = each;
+    }
+  }
+
+  // `also`: keys beside the table's, for the suggestion.
+  void ReadKnown(const std::string& name, const Entry& entry,
+                 std::span<const Key> keys, std::vector<std::string_view> also,
+                 std::string_view where, std::vector<Setting>* settings) {
+    if (const Key* key = FindKey(keys, name); key != nullptr) {
+      ReadSettingInto(entry, *key, settings);
+      return;
+    }
+    for (const Key& key : keys) also.push_back(key.name);
+    ComplainUnknown(entry.mark, name, where, std::move(also));
+  }
+
+  void ReadDevices(const Entry& entry) {
+    if (entry.node.IsNull()) return;
+    if (!IsList(entry, "devices")) return;
+    for (const YAML::Node& device : entry.node) {
+      if (!device.IsMap()) {
+        Complain(device, fmt::format("a device is a map with at least name and "
+                                     "kind; this is {}",
+                                     TypeWord(device)));
+        continue;
+      }
+      ReadDevice(device);
+    }
+    if (reading_.topology.devices.size() > kMaxDevices) {
+      Complain(entry.mark,
+               fmt::format("{} devices; allowed: {}",
+                           reading_.topology.devices.size(), kMaxDevices));
+    }
+  }
+
+  void ReadDevice(const YAML::Node& node) {
+    const auto entries = Entries(node, "a device");
+    DeviceEntry device;
+    uint64_t count = 1;
+    bool counted = false;
+    bool complete = true;
+    const Entry* const name = FindEntry(entries, "name");
+    const Entry* const kind = FindEntry(entries, "kind");
+    if (name == nullptr) Complain(node, "the device has no name");
+    complete &= name != nullptr && ReadName(*name, "name", &device.name);
+    if (kind == nullptr) Complain(node, "the device has no kind");
+    complete &= kind != nullptr && ReadKind(*kind, &device.kind);
+
+    for (const auto& [key, entry] : entries) {
+      if (key == "name" || key == "kind") continue;
+      if (key == "count") {
+        counted = ReadInto(
+            entry, key,
+            [](const std::string& text) {
+              return ReadInteger(text, 1, kMaxDevices);
+            },
+            &count);
+        complete &= counted;
+      } else if (key == "wait_ready") {
+        ReadInto(entry, key, ReadBoolean, &device.wait_ready);
+      } else if (key == RestartKey().name) {
+        ReadRestart(entry, &device.restart);
+      } else if (device.kind == nullptr) {
+        continue;  // who knows which keys it has
+      } else if (key == "command" && device.kind->name == kExecKind) {
+        ReadCommand(entry, &device.command);
+      } else {
+        std::vector<std::string_view> also = {"name", "kind", "count",
+                                              "wait_ready", RestartKey().name};
+        if (device.kind->name == kExecKind) also.push_back("command");
+        ReadKnown(key, entry, device.kind->keys, std::move(also),
+                  fmt::format("of a device of kind {}", device.kind->name),
+                  &device.settings);
+      }
+    }
+    if (device.kind != nullptr) CheckLowerMaxima(entries, device);
+    if (device.kind != nullptr && device.kind->name == kExecKind &&
+        FindEntry(entries, "command") == nullptr) {
+      Complain(node, "the exec device has no command");
+    }
+    if (complete) AddDevices(device, counted, count, name->node);
+  }
+
+  // What a key allows may depend on another one.
+  void CheckLowerMaxima(const EntryList& entries, const DeviceEntry& device) {
+    for (const Setting& setting : device.settings) {
+      for (const LowerMax& limit : setting.key->lower_max) {
+        if (setting.number <= limit.max ||
+            ValueOf(entries, device, limit.key) != limit.value) {
+          continue;
+        }
+        Complain(FindEntry(entries, setting.key->name)->node,
+                 fmt::format("{}: '{}' is out of range with {} {}; allowed: {} "
+                             "to {}",
+                             setting.key->name, setting.number, limit.key,
+                             limit.value, setting.key->min, limit.max));
+      }
+    }
+  }
+
+  // What a key says, or its default; nothing when it says what it must not.
+  static std::string_view ValueOf(const EntryList& entries,
+                                  const DeviceEntry& device,
+                                  std::string_view name) {
+    const Key* const key = FindKey(device.kind->keys, name);
+    for (const Setting& setting : device.settings) {
+      if (setting.key == key) return setting.text;
+    }
+    return FindEntry(entries, name) == nullptr ? key->fallback : "";
+  }
+
+  bool ReadKind(const Entry& entry, const DeviceKind** kind) {
+    std::string text;
+    if (!ReadScalar(entry, "kind", &text)) return false;
+    *kind = FindDeviceKind(text);
+    if (*kind != nullptr) return true;
+    std::vector<std::string_view> names;
+    for (const DeviceKind& known : DeviceKinds()) names.push_back(known.name);
+    Complain(entry.node,
+             fmt::format("kind: {} is not known{} (allowed: {})", Quote(text),
+                         DidYouMean(text, names), fmt::join(names, ", ")));
+    return false;
+  }
+
+  void ReadCommand(const Entry& entry, std::vector<std::string>* command) {
+    if (!entry.node.IsSequence() || entry.node.size() == 0) {
+      Complain(entry.mark,
+               "command must be a list, like [./my_device, --fast]");
+      return;
+    }
+    for (const YAML::Node& word : entry.node) {
+      if (!word.IsScalar()) {
+        Complain(word, fmt::format("a word of command is {}", TypeWord(word)));
+      } else if (word.Scalar().find('\0') != std::string::npos) {
+        Complain(word, "a word of command holds a zero byte");
+      } else {
+        command->push_back(word.Scalar());
+      }
+    }
+  }
+
+  void AddDevices(const DeviceEntry& device, bool counted, uint64_t count,
+                  const YAML::Node& name) {
+    if (count > 1 && HasFixedPort(device)) {
+      Complain(name, fmt::format("{} devices cannot share a port; leave count "
+                                 "out, or set udp_port and tcp_port to 0",
+                                 count));
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      DeviceEntry copy = device;
+      if (counted) copy.name += fmt::format("{}", i);
+      if (const std::string wrong = CheckName(copy.name); !wrong.empty()) {
+        Complain(name, fmt::format("name: {}", wrong));
+        return;
+      }
+      const auto [first, is_new] =
+          device_lines_.emplace(copy.name, name.Mark().line + 1);
+      if (!is_new) {
+        Complain(name, fmt::format("name: two devices are called {} (the first "
+                                   "in line {})",
+                                   Quote(copy.name), first->second));
+        return;
+      }
+      reading_.topology.devices.push_back(std::move(copy));
+    }
+  }
+
+  // Ports have a default, so not setting one means a fixed one, too.
+  static bool HasFixedPort(const DeviceEntry& device) {
+    for (const std::string_view name : {"udp_port", "tcp_port"}) {
+      const Key* const key = FindKey(device.kind->keys, name);
+      if (key == nullptr) continue;
+      const auto set =
+          std::find_if(device.settings.begin(), device.settings.end(),
+                       [&](const Setting& s) { return s.key == key; });
+      if (set == device.settings.end() || set->number != 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const std::string default_name_;
+  TopologyReading& reading_;
+  std::map<std::string, int> device_lines_;
+};
+
+}  // namespace
+
+TopologyReading ReadTopology(std::string_view text,
+                             std::string_view default_name) {
+  TopologyReading reading;
+  ReadYaml(text, "the smallest topology is `name: demo`", &reading.problems,
+           [&](const YAML::Node& root) {
+             ReadTopologyNode(root, default_name, &reading);
+           });
+  return reading;
+}
+
+void ReadTopologyNode(const YAML::Node& root, std::string_view default_name,
+                      TopologyReading* reading) {
+  Reader(default_name, reading).ReadFile(root);
+}
+
+void AnchorPaths(const std::string& file, Topology& topology) {
+  std::error_code error;
+  const std::filesystem::path folder =
+      std::filesystem::absolute(file, error).parent_path();
+  const auto anchor = [&](std::string& path) {
+    path = (folder / path).lexically_normal().string();
+  };
+  const auto anchor_paths = [&](std::vector<Setting>& settings) {
+    for (Setting& setting : settings) {
+      const auto& words = setting.key->choices;
+      if (setting.key->type == KeyType::kPath &&
+          std::find(words.begin(), words.end(), setting.text) == words.end()) {
+        anchor(setting.text);
+      }
+    }
+  };
+  anchor_paths(topology.gpu);
+  for (DeviceEntry& device : topology.devices) {
+    // A program without a slash is found in PATH.
+    if (!device.command.empty() &&
+        device.command[0].find('/') != std::string::npos) {
+      anchor(device.command[0]);
+    }
+    anchor_paths(device.settings);
+  }
+}
+
+absl::StatusOr<TopologyReading> ReadTopologyFile(
+    const std::string& path, std::string_view default_name) {
+  const auto text = ReadYamlFile(path, "a topology file");
+  if (!text.ok()) return text.status();
+  TopologyReading reading = ReadTopology(*text, default_name);
+  AnchorPaths(path, reading.topology);
+  return reading;
+}
+
+absl::StatusOr<Topology> LoadTopology(const std::string& path,
+                                      std::string_view default_name) {
+  absl::StatusOr<TopologyReading> reading =
+      ReadTopologyFile(path, default_name);
+  if (!reading.ok()) return reading.status();
+  if (reading->problems.empty()) return std::move(reading->topology);
+  return absl::InvalidArgumentError(ToString(reading->problems, path));
+}
+
+}  // namespace carillon::testbed

@@ -1,0 +1,83 @@
+#include "tools/testbed/topology/topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/text.h"
+
+namespace carillon::testbed {
+
+std::vector<std::string> Setting::ToFlags() const {
+  switch (key->type) {
+    case KeyType::kBoolean:
+      if (number == 0) return {};
+      return {std::string(key->flag)};
+    case KeyType::kInteger:
+    case KeyType::kSize:
+      return {fmt::format("{}={}", key->flag, number)};
+    default:
+      return {fmt::format("{}={}", key->flag, text)};
+  }
+}
+
+const char* ToText(RestartPolicy policy) {
+  switch (policy) {
+    case RestartPolicy::kNever:
+      return "never";
+    case RestartPolicy::kOnFailure:
+      return "on_failure";
+  }
+  return "?";
+}
+
+namespace {
+
+// Of that key; made if it is not there. Null: there is no such key.
+Setting* SettingOf(std::vector<Setting>& settings, std::span<const Key> keys,
+                   std::string_view key) {
+  const Key* const wanted = FindKey(keys, key);
+  if (wanted == nullptr) return nullptr;
+  const auto same = std::find_if(
+      settings.begin(), settings.end(),
+      [&](const Setting& setting) { return setting.key == wanted; });
+  if (same != settings.end()) return &*same;
+  settings.push_back({.key = wanted});
+  return &settings.back();
+}
+
+}  // namespace
+
+void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value) {
+  if (Setting* setting = SettingOf(device.settings, device.kind->keys, key)) {
+    setting->number = value;
+  }
+}
+
+void SetGpuText(Topology& topology, std::string_view key,
+                const std::string& value) {
+  if (Setting* setting = SettingOf(topology.gpu, GpuKeys(), key)) {
+    setting->text = value;
+  }
+}
+
+std::string CheckName(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  if (name.empty() || name.size() > kMaxNameLength ||
+      !std::all_of(name.begin(), name.end(), allowed)) {
+    return fmt::format("{} is no name; allowed: 1 to {} of a-z, 0-9, '_', '-'",
+                       Quote(name), kMaxNameLength);
+  }
+  if (std::find(kReservedNames.begin(), kReservedNames.end(), name) !=
+      kReservedNames.end()) {
+    return fmt::format("{} is a name that Carillon uses itself", Quote(name));
+  }
+  return "";
+}
+
+}  // namespace carillon::testbed

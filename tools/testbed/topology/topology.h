@@ -1,0 +1,69 @@
+// A testbed as a file describes it: the GPU and the devices around it.
+#ifndef CARILLON_TOOLS_TESTBED_TOPOLOGY_TOPOLOGY_H_
+#define CARILLON_TOOLS_TESTBED_TOPOLOGY_TOPOLOGY_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/testbed/topology/keys.h"
+
+namespace carillon::testbed {
+
+// A key and its value.
+struct Setting {
+  const Key* key = nullptr;
+  uint64_t number = 0;  // kInteger, kSize, kBoolean (0 or 1)
+  std::string text;     // the other types
+
+  // As the program's flag takes it: {} for false, {"--trace"} for true, else
+  // {"--ring=64"}.
+  std::vector<std::string> ToFlags() const;
+};
+
+// Whether the supervisor starts a process again.
+enum class RestartPolicy {
+  kNever,
+  kOnFailure,  // it ended by a signal, or with another exit code than 0
+};
+// As the file says it: "on_failure".
+const char* ToText(RestartPolicy policy);
+
+struct DeviceEntry {
+  std::string name;
+  const DeviceKind* kind = nullptr;
+  std::vector<Setting> settings;
+  // exec only: program and arguments. A program with a slash in it is relative
+  // to the topology file's folder, others are found in PATH.
+  std::vector<std::string> command;
+  // Bring-up waits until the device reports that it is ready.
+  bool wait_ready = true;
+  RestartPolicy restart = RestartPolicy::kNever;
+};
+
+struct Topology {
+  std::string name;
+  std::vector<Setting> gpu;  // of gpu and of gpu.model
+  // Records of every process's flight recorder; 0: as the environment says.
+  uint64_t record = 0;
+  // There is a board of faults (shm/faults), for `carillon fault`.
+  bool faults = false;
+  RestartPolicy gpu_restart = RestartPolicy::kNever;
+  std::vector<DeviceEntry> devices;
+};
+
+// Sets `key` (which the kind must have) in place of what was there.
+void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value);
+
+// The same for a key of `gpu` that is a text.
+void SetGpuText(Topology& topology, std::string_view key,
+                const std::string& value);
+
+// 1 to 32 characters of [a-z0-9_-], and not one that Carillon uses itself.
+// Returns what is wrong, or nothing.
+std::string CheckName(std::string_view name);
+
+}  // namespace carillon::testbed
+
+#endif  // CARILLON_TOOLS_TESTBED_TOPOLOGY_TOPOLOGY_H_
