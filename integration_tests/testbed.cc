@@ -277,7 +277,7 @@ AssertionResult FaultTestbed::Restart(const std::string& name, bool kill) {
       .processes = {name}, .kill = kill, .timeout = kBound};
   const auto answer =
       testbed::AskSupervisor({.socket = testbed::SupervisorSocketOf(paths()),
-                              .request = cli::ToJson(request),
+                              .request = testbed::ToJson(request),
                               .limit = kEnding + 2 * request.timeout,
                               .say = [](const std::string&) {}});
   return ResultOf(answer.status());

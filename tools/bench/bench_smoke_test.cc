@@ -22,7 +22,6 @@
 namespace carillon::bench {
 namespace {
 
-using Json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 

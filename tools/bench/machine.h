@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/json.h"

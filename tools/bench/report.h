@@ -2,6 +2,7 @@
 #ifndef CARILLON_TOOLS_BENCH_REPORT_H_
 #define CARILLON_TOOLS_BENCH_REPORT_H_
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,6 +1,12 @@
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/dev/commands.h"
 
 #include <algorithm>
+
+#include "tools/cli/command.h"
+#include "tools/cli/commands/fault/commands.h"
+#include "tools/cli/commands/inspect/commands.h"
+#include "tools/cli/commands/sim/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 
 namespace carillon::cli {
 namespace {

@@ -42,7 +42,7 @@ class Postmortem : public ::testing::Test {
     const CliResult up = RunCli({"up", "-d", "-f", file});
     ASSERT_EQ(up.code, 0) << up.err;
   }
-  static Json testbed::Story() {
+  static Json Story() {
     return RunCli({"postmortem", "--name", "lab", "--last", "0", "-o", "json"})
         .json();
   }
@@ -71,17 +71,17 @@ TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
   Up();
   Json story;
   ASSERT_TRUE(testbed::Eventually([&] {
-    story = testbed::Story();
+    story = Story();
     auto ended = Ended(story);
     return ended["fpga0"] > 20 && ended["fpga1"] > 20 && ended["host0"] > 5;
   })) << story;
   EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
   EXPECT_EQ(kill(Process(story, "fpga1")["pid"].get<pid_t>(), SIGKILL), 0);
   ASSERT_TRUE(testbed::Eventually(
-      [&] { return Process(testbed::Story(), "fpga1")["running"] == false; }));
+      [&] { return Process(Story(), "fpga1")["running"] == false; }));
   const auto before = Ended(story)["fpga0"];
   ASSERT_TRUE(testbed::Eventually([&] {
-    story = testbed::Story();
+    story = Story();
     return Ended(story)["fpga0"] > before + 20;
   }));
   EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
@@ -92,7 +92,7 @@ TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
   // gpud, too; then nobody is left, and the files are.
   EXPECT_EQ(kill(Process(story, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
   ASSERT_TRUE(testbed::Eventually([&] {
-    story = testbed::Story();
+    story = Story();
     return Process(story, "gpud")["running"] == false &&
            Process(story, "fpga0")["running"] == false &&
            Process(story, "host0")["running"] == false;

@@ -62,8 +62,8 @@ class RestartTest : public ::testing::Test {
     EXPECT_TRUE(fs::is_empty(folder_.path())) << down.err;
   }
 
-  std::string testbed::Topology(const std::string& gpu = "",
-                                const std::string& nic = "") {
+  std::string Topology(const std::string& gpu = "",
+                       const std::string& nic = "") {
     const std::string path = files_.path() + "/lab.yaml";
     std::ofstream(path) << fmt::format(
         "name: lab\n"
@@ -108,7 +108,7 @@ class RestartTest : public ::testing::Test {
 };
 
 TEST_F(RestartTest, ADeviceServesAgain) {
-  Up(testbed::Topology());
+  Up(Topology());
   const pid_t before = Process("nic0")["pid"];
   const pid_t gpud = Process("gpud")["pid"];
   const CliResult restart = RunCli({"restart", "nic0", "-o", "json"});
@@ -133,7 +133,7 @@ TEST_F(RestartTest, ADeviceServesAgain) {
 }
 
 TEST_F(RestartTest, GpudServesAgainAndItsDevicesWithIt) {
-  Up(testbed::Topology());
+  Up(Topology());
   for (const std::string how : {"--timeout=30", "--kill"}) {
     const pid_t before = Process("gpud")["pid"];
     const CliResult restart = RunCli({"restart", "nic0", "gpud", how});
@@ -146,7 +146,7 @@ TEST_F(RestartTest, GpudServesAgainAndItsDevicesWithIt) {
 
 TEST_F(RestartTest, SaysWhatItCannotRestart) {
   EXPECT_EQ(RunCli({"restart", "nic0"}).code, 3);
-  Up(testbed::Topology());
+  Up(Topology());
   const CliResult typo = RunCli({"restart", "nci0"});
   EXPECT_EQ(typo.code, 3);
   EXPECT_EQ(typo.err,
@@ -165,7 +165,7 @@ TEST_F(RestartTest, SaysWhatItCannotRestart) {
 }
 
 TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
-  Up(testbed::Topology());
+  Up(Topology());
   // A NIC that is stopped does not end by SIGTERM: the restart lasts.
   kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
   CliRun restart({"restart", "nic0"});
@@ -181,7 +181,7 @@ TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
 }
 
 TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
-  CliRun up({"up", "-f", testbed::Topology()});
+  CliRun up({"up", "-f", Topology()});
   ASSERT_TRUE(testbed::Eventually([&] {
     return up.err().find("end it with Ctrl-C") != std::string::npos;
   })) << up.err();
@@ -197,7 +197,7 @@ TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
 }
 
 TEST_F(RestartTest, ADeviceThatIsKilledComesBackByItsPolicy) {
-  Up(testbed::Topology("", ", restart: on_failure"));
+  Up(Topology("", ", restart: on_failure"));
   const pid_t before = Process("nic0")["pid"];
   kill(before, SIGKILL);
   ASSERT_TRUE(testbed::Eventually([&] {
@@ -215,7 +215,7 @@ TEST_F(RestartTest, ADeviceThatIsKilledComesBackByItsPolicy) {
 }
 
 TEST_F(RestartTest, AGpudThatIsKilledComesBackByItsPolicyAndServes) {
-  Up(testbed::Topology(", restart: on_failure"));
+  Up(Topology(", restart: on_failure"));
   const pid_t before = Process("gpud")["pid"];
   const pid_t nic = Process("nic0")["pid"];
   kill(before, SIGKILL);
@@ -231,7 +231,7 @@ TEST_F(RestartTest, AGpudThatIsKilledComesBackByItsPolicyAndServes) {
 }
 
 TEST_F(RestartTest, DownEndsATestbedWhoseGpudComesBack) {
-  Up(testbed::Topology(", restart: on_failure", ", restart: on_failure"));
+  Up(Topology(", restart: on_failure", ", restart: on_failure"));
   kill(Process("gpud")["pid"].get<pid_t>(), SIGKILL);
   ASSERT_TRUE(testbed::Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("gpud is started again") !=
@@ -242,7 +242,7 @@ TEST_F(RestartTest, DownEndsATestbedWhoseGpudComesBack) {
 }
 
 TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
-  Up(testbed::Topology());
+  Up(Topology());
   const pid_t nic = Process("nic0")["pid"];
   kill(nic, SIGSTOP);
   CliRun restart({"restart", "nic0"});

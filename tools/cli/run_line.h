@@ -3,6 +3,7 @@
 #define CARILLON_TOOLS_CLI_RUN_LINE_H_
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -20,7 +20,7 @@ std::vector<std::string> ToCommandLine(const testbed::UpOptions& options);
 absl::Status SetName(const std::string& name, testbed::Topology& topology);
 
 // tools/cli/topologies/demo.yaml.
-Topology DemoTopology();
+testbed::Topology DemoTopology();
 
 // `source`: which file it was. Errors: as LoadTopology().
 absl::StatusOr<testbed::Topology> ChooseTopology(

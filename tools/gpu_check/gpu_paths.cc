@@ -26,7 +26,6 @@
 namespace carillon::gpu_check {
 namespace {
 
-using Json;
 using bench::LaunchDeviceProcess;
 using bench::LaunchTestbed;
 using std::chrono::milliseconds;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "gpu_daemon/backends/registry.h"
 #include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
 

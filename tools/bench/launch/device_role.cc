@@ -203,11 +203,11 @@ absl::StatusOr<Json> LaunchDevice::Do(const Json& command) {
 
 absl::StatusOr<Json> LaunchDevice::Open(const Json& command) {
   workload_.reset();
-  testbed::Workload workload;
+  Workload workload;
   if (command.contains("packets")) {
     workload = PacketBatch(command["packets"].get<uint32_t>());
   } else {
-    const testbed::Workload* const known =
+    const Workload* const known =
         FindWorkload(command.at("kernel").get<std::string>());
     if (known == nullptr) return absl::InternalError("no such workload");
     workload = *known;

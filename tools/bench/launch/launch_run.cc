@@ -271,8 +271,7 @@ absl::Status LaunchRun::MeasureLatency() {
   fmt::print(stderr, "latency and rate\n");
   const auto workloads = LaunchWorkloads();
   std::vector<std::string> names;
-  for (const testbed::Workload& workload : workloads)
-    names.push_back(workload.name);
+  for (const Workload& workload : workloads) names.push_back(workload.name);
   latency_ = CellsOf(paths_, names);
   for (size_t round = 0; round < run_.session.rounds; ++round) {
     for (size_t i = 0; i < names.size(); ++i) {

@@ -140,7 +140,7 @@ Json DescribeWorkloads() {
   const auto dimensions = [](const edge::Dim3& d) {
     return Json::array({d.x, d.y, d.z});
   };
-  for (const testbed::Workload& workload : LaunchWorkloads()) {
+  for (const Workload& workload : LaunchWorkloads()) {
     all.push_back({{"name", workload.name},
                    {"label", workload.label},
                    {"kernel", workload.kernel},

@@ -24,7 +24,7 @@ uint32_t Blocks(uint64_t threads, uint32_t block) {
 float ValueOfA(uint64_t i) { return static_cast<float>(i % 7); }
 float ValueOfB(uint64_t i) { return static_cast<float>(i % 5); }
 
-float Expected(const testbed::Workload& workload, uint64_t i) {
+float Expected(const Workload& workload, uint64_t i) {
   if (workload.kernel == "vector_add") return ValueOfA(i) + ValueOfB(i);
   const uint64_t n = workload.size;
   float sum = 0;
@@ -36,8 +36,8 @@ float Expected(const testbed::Workload& workload, uint64_t i) {
 
 }  // namespace
 
-std::span<const testbed::Workload> LaunchWorkloads() {
-  static const auto* const workloads = new std::array<testbed::Workload, 4>{{
+std::span<const Workload> LaunchWorkloads() {
+  static const auto* const workloads = new std::array<Workload, 4>{{
       {"empty", "empty, 1 thread", "null_event", {}, {1, 1, 1}, 0},
       {"warp", "1 warp", "vector_add", {}, {32, 1, 1}, 32},
       // A square of tiles cannot be two: the second block's are outside of the
@@ -49,14 +49,14 @@ std::span<const testbed::Workload> LaunchWorkloads() {
   return *workloads;
 }
 
-const testbed::Workload* FindWorkload(std::string_view name) {
-  for (const testbed::Workload& workload : LaunchWorkloads()) {
+const Workload* FindWorkload(std::string_view name) {
+  for (const Workload& workload : LaunchWorkloads()) {
     if (workload.name == name) return &workload;
   }
   return nullptr;
 }
 
-testbed::Workload PacketBatch(uint32_t packets) {
+Workload PacketBatch(uint32_t packets) {
   const uint32_t block = std::min(packets, kBlock);
   return {fmt::format("batch_{}", packets),
           fmt::format("{} packets", packets),
@@ -72,8 +72,8 @@ uint64_t OpenWorkload::elements() const {
 }
 
 absl::StatusOr<std::unique_ptr<OpenWorkload>> OpenWorkload::Open(
-    edge::Device& device, const testbed::Workload& workload,
-    std::string_view path, uint32_t max_in_flight) {
+    edge::Device& device, const Workload& workload, std::string_view path,
+    uint32_t max_in_flight) {
   std::unique_ptr<OpenWorkload> open(new OpenWorkload(device, workload));
   // Only what registration says may look like a refusal.
   if (auto status = open->FillBuffers(); !status.ok()) {

@@ -18,7 +18,7 @@
 namespace carillon::bench {
 
 // All data lie in GPU memory, so that what differs is the launch.
-struct testbed::Workload {
+struct Workload {
   std::string name;   // in the results
   std::string label;  // for people
   std::string kernel;
@@ -30,9 +30,9 @@ struct testbed::Workload {
 
 // empty (one thread), warp, tb2 and tb120: the kernel sizes of EDGE Fig. 4b,
 // and what lies below them.
-std::span<const testbed::Workload> LaunchWorkloads();
+std::span<const Workload> LaunchWorkloads();
 // nullptr if there is none of that name.
-const testbed::Workload* FindWorkload(std::string_view name);
+const Workload* FindWorkload(std::string_view name);
 // `packets` packets, a thread each, as in EDGE Fig. 5.
 Workload PacketBatch(uint32_t packets);
 
@@ -45,8 +45,8 @@ class OpenWorkload {
   // Internal (no buffers, the event failed); DataLoss for a wrong result;
   // DeadlineExceeded when the event does not end.
   static absl::StatusOr<std::unique_ptr<OpenWorkload>> Open(
-      edge::Device& device, const testbed::Workload& workload,
-      std::string_view path, uint32_t max_in_flight);
+      edge::Device& device, const Workload& workload, std::string_view path,
+      uint32_t max_in_flight);
   ~OpenWorkload();
   OpenWorkload(const OpenWorkload&) = delete;
   OpenWorkload& operator=(const OpenWorkload&) = delete;
@@ -62,7 +62,7 @@ class OpenWorkload {
   absl::Status Close();
 
  private:
-  OpenWorkload(edge::Device& device, const testbed::Workload& workload)
+  OpenWorkload(edge::Device& device, const Workload& workload)
       : device_(device), workload_(workload) {}
   absl::StatusOr<edge::Buffer> Allocate(edge::Place place, uint64_t bytes);
   absl::Status FillBuffers();
@@ -74,7 +74,7 @@ class OpenWorkload {
   uint64_t elements() const;
 
   edge::Device& device_;
-  const testbed::Workload workload_;
+  const Workload workload_;
   std::vector<edge::Buffer> buffers_;
   edge::Buffer zeros_, a_, b_, c_;
   edge::EventQueue* queue_ = nullptr;

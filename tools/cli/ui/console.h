@@ -37,7 +37,7 @@ class Console {
   void PrintJsonLine(const Json& document);
 
   // A message, with "\n" added.
-  void testbed::Say(std::string_view line);
+  void Say(std::string_view line);
   // A line that the next one overwrites on a terminal, cut to its width (ASCII
   // only); nothing elsewhere.
   void SayInPlace(std::string_view line);

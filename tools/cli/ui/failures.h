@@ -23,7 +23,7 @@ class Failures {
   // code that tells how many.
   absl::Status Status() const;
   // Each with its name, where Status() does not tell it.
-  void testbed::Say(Console& console) const;
+  void Say(Console& console) const;
   // Under -o json: "failed", a list with the names, and "error", as other
   // commands have it, unless there was none.
   void AddTo(Json& document) const;

@@ -10,7 +10,7 @@
 #include "proto/admin.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
 #include "tools/testbed/client/gpud_channel.h"
-#include "tools/testbed/supervisor/health.grpc.pb.h"
+#include "tools/testbed/client/health.grpc.pb.h"
 
 namespace carillon::testbed {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "proto/common.pb.h"
+#include "proto/admin.pb.h"
 
 namespace carillon::testbed {
 

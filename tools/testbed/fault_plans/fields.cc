@@ -16,8 +16,6 @@
 namespace carillon::fault {
 namespace {
 
-using DidYouMean;
-using Quote;
 using faults::Action;
 using faults::Fault;
 using faults::Point;

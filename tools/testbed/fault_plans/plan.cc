@@ -61,15 +61,14 @@ std::vector<faults::Fault> FaultsOf(const Plan& plan) {
 PlanReading ReadPlan(std::string_view text, const std::string& path) {
   PlanReading reading;
   reading.plan.file = path;
-  testbed::ReadYaml(text, "the smallest plan has `plan: NAME` and `faults:`",
-                    &reading.problems, [&](const YAML::Node& root) {
-                      ReadPlanNode(root, path, &reading);
-                    });
+  ReadYaml(text, "the smallest plan has `plan: NAME` and `faults:`",
+           &reading.problems,
+           [&](const YAML::Node& root) { ReadPlanNode(root, path, &reading); });
   return reading;
 }
 
 absl::StatusOr<PlanReading> ReadPlanFile(const std::string& path) {
-  const auto text = testbed::ReadYamlFile(path, "a plan");
+  const auto text = ReadYamlFile(path, "a plan");
   if (!text.ok()) return text.status();
   return ReadPlan(*text, path);
 }
@@ -78,13 +77,13 @@ absl::StatusOr<Plan> LoadPlan(const std::string& path) {
   auto reading = ReadPlanFile(path);
   if (!reading.ok()) return reading.status();
   if (reading->problems.empty()) return std::move(reading->plan);
-  return absl::InvalidArgumentError(testbed::ToString(reading->problems, path));
+  return absl::InvalidArgumentError(ToString(reading->problems, path));
 }
 
 bool LooksLikePlan(std::string_view text) {
-  std::vector<testbed::Problem> problems;
+  std::vector<Problem> problems;
   bool plan = false;
-  testbed::ReadYaml(text, "", &problems, [&](const YAML::Node& root) {
+  ReadYaml(text, "", &problems, [&](const YAML::Node& root) {
     if (!root.IsMap()) return;
     for (const auto& entry : root) {
       if (!entry.first.IsScalar()) continue;

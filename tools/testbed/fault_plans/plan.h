@@ -106,7 +106,7 @@ std::vector<faults::Fault> FaultsOf(const Plan& plan);
 struct PlanReading {
   // Complete only when there are no problems.
   Plan plan;
-  std::vector<testbed::Problem> problems;
+  std::vector<Problem> problems;
 };
 
 // `path`: where the text is from; topologies are looked for beside it.

@@ -31,7 +31,7 @@ void CheckText(const Plan& plan) {
   const std::string text = ToYaml(plan);
   const PlanReading again = ReadPlan(text, "p.yaml");
   FUZZ_CHECK(again.problems.empty(), "%s\n%s",
-             testbed::ToString(again.problems, "again").c_str(), text.c_str());
+             ToString(again.problems, "again").c_str(), text.c_str());
   FUZZ_CHECK(again.plan.name == plan.name && again.plan.about == plan.about);
   FUZZ_CHECK(again.plan.seed == plan.seed);
   FUZZ_CHECK(again.plan.faults == plan.faults, "%s", text.c_str());
@@ -46,7 +46,7 @@ void Run(std::string_view text) {
   const int lines =
       1 + static_cast<int>(std::count(text.begin(), text.end(), '\n') +
                            std::count(text.begin(), text.end(), '\r'));
-  for (const testbed::Problem& problem : reading.problems) {
+  for (const Problem& problem : reading.problems) {
     FUZZ_CHECK(!problem.text.empty());
     FUZZ_CHECK(problem.line >= 0 && problem.line <= lines + 1, "line %d of %d",
                problem.line, lines);

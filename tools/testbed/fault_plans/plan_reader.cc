@@ -19,9 +19,6 @@
 namespace carillon::fault {
 namespace {
 
-using DidYouMean;
-using Quote;
-
 constexpr char kGpud[] = "gpud";
 constexpr size_t kLongestAbout = 500;
 constexpr Nanoseconds kLongestRun = 3600ull * 1'000'000'000;
@@ -35,7 +32,7 @@ absl::StatusOr<uint64_t> ReadRunTime(const std::string& text) {
   return time;
 }
 
-class PlanReader : testbed::StrictReader {
+class PlanReader : StrictReader {
  public:
   PlanReader(const std::string& path, PlanReading* reading)
       : StrictReader(&reading->problems), path_(path), reading_(*reading) {}
@@ -44,7 +41,7 @@ class PlanReader : testbed::StrictReader {
     if (!root.IsMap()) {
       Complain(root, fmt::format("the file holds {}; a plan is a map, like "
                                  "`plan: kill-nic`",
-                                 testbed::TypeWord(root)));
+                                 TypeWord(root)));
       return;
     }
     const EntryList entries = Entries(root, "the plan");
@@ -117,7 +114,7 @@ class PlanReader : testbed::StrictReader {
     if (entry.node.IsMap()) {
       testbed::TopologyReading topology;
       testbed::ReadTopologyNode(entry.node, "plan", &topology);
-      for (const testbed::Problem& problem : topology.problems) {
+      for (const Problem& problem : topology.problems) {
         reading_.problems.push_back(problem);
       }
       if (!topology.problems.empty()) return;
@@ -143,7 +140,7 @@ class PlanReader : testbed::StrictReader {
                            std::string(topology.status().message())));
       return;
     }
-    for (const testbed::Problem& problem : topology->problems) {
+    for (const Problem& problem : topology->problems) {
       Complain(entry.node,
                fmt::format("topology: {}", problem.ToString(where)));
     }
@@ -156,7 +153,7 @@ class PlanReader : testbed::StrictReader {
       if (!fault.IsMap()) {
         Complain(fault, fmt::format("a fault is a map with at least name and "
                                     "do; this is {}",
-                                    testbed::TypeWord(fault)));
+                                    TypeWord(fault)));
         continue;
       }
       ReadFault(fault);
@@ -385,8 +382,7 @@ class PlanReader : testbed::StrictReader {
     if (!IsList(entry, key)) return;
     for (const YAML::Node& name : entry.node) {
       if (!name.IsScalar()) {
-        Complain(name, fmt::format("a name of {} is {}", key,
-                                   testbed::TypeWord(name)));
+        Complain(name, fmt::format("a name of {} is {}", key, TypeWord(name)));
         continue;
       }
       if (!IsProcessName(name.Scalar())) {

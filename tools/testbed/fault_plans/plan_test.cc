@@ -24,7 +24,7 @@ constexpr char kPath[] = "plans/p.yaml";
 
 std::vector<std::string> Problems(std::string_view text) {
   std::vector<std::string> lines;
-  for (const testbed::Problem& problem : ReadPlan(text, kPath).problems) {
+  for (const Problem& problem : ReadPlan(text, kPath).problems) {
     lines.push_back(problem.ToString("p.yaml"));
   }
   return lines;
@@ -79,7 +79,7 @@ expect:
 TEST(Plan, ReadsEverythingThatAFileMaySay) {
   const PlanReading reading = ReadPlan(kWhole, kPath);
   ASSERT_THAT(reading.problems, IsEmpty())
-      << testbed::ToString(reading.problems, "p.yaml");
+      << ToString(reading.problems, "p.yaml");
   const Plan& plan = reading.plan;
   EXPECT_EQ(plan.name, "kill-nic");
   EXPECT_EQ(plan.about, "A NIC dies: \"nobody\" minds");
@@ -142,7 +142,7 @@ TEST(Plan, IsReadBackFromItsOwnText) {
   const std::string text = ToYaml(plan);
   const PlanReading again = ReadPlan(text, kPath);
   ASSERT_THAT(again.problems, IsEmpty())
-      << testbed::ToString(again.problems, "p.yaml") << "\n"
+      << ToString(again.problems, "p.yaml") << "\n"
       << text;
   EXPECT_EQ(again.plan.name, plan.name);
   EXPECT_EQ(again.plan.about, plan.about);

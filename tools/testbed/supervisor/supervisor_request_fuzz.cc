@@ -23,8 +23,6 @@
 namespace carillon::testbed {
 namespace {
 
-using Json = RequestDesk::Json;
-
 struct Folder {
   Folder() {
     char name[] = "/tmp/carillon-fuzz-XXXXXX";

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/testing/bazel.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/supervisor/child_process.h"

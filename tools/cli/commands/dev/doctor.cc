@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/doctor/checks.h"
 
 namespace carillon::cli {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/status.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/testing/bazel.h"
 #include "tools/cli/ui/exit_code.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/testing/bazel.h"
 #include "tools/cli/testing/test_results.h"
 

@@ -7,8 +7,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/cli/commands.h"
 #include "tools/cli/commands/fault/board_option.h"
+#include "tools/cli/commands/fault/commands.h"
 #include "tools/cli/ui/exit_code.h"
 
 namespace carillon::cli {

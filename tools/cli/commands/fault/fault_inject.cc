@@ -10,8 +10,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/cli/commands.h"
 #include "tools/cli/commands/fault/board_option.h"
+#include "tools/cli/commands/fault/commands.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/fault_plans/fields.h"
 #include "tools/testbed/fault_plans/plan.h"

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "tools/cli/commands.h"
 #include "tools/cli/commands/fault/board_option.h"
+#include "tools/cli/commands/fault/commands.h"
 
 namespace carillon::cli {
 namespace {
@@ -24,7 +24,7 @@ Json ToJson(const OpenBoard& open, const testbed::BoardView& view) {
   std::map<uint32_t, std::string> names;
   for (const Injected& injected : view.faults) {
     names[injected.id] = injected.fault.name;
-    document["faults"].push_back(cli::ToJson(injected));
+    document["faults"].push_back(testbed::ToJson(injected));
   }
   for (const MemberProcess& member : view.members) {
     document["processes"].push_back({{"process", member.name},

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "shm/faults/fault.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/fault/commands.h"
 
 namespace carillon::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/fault/commands.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/failures.h"
 #include "tools/testbed/fault_plans/fault_runner.h"

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/ledger/checker.h"
 #include "tools/testbed/ledger/story_view.h"

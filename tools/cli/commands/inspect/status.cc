@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "shm/histogram.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
 #include "tools/testbed/client/event_counts.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "sim/ptx/control_flow.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/load_program.h"
 
 namespace carillon::cli {

@@ -15,7 +15,7 @@
 
 #include "base/text.h"
 #include "sim/experiments/experiment.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/sim/commands.h"
 #include "tools/plots/document.h"
 
 namespace carillon::cli {

@@ -7,7 +7,7 @@
 
 #include "sim/exec/functional.h"
 #include "sim/timing/occupancy.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/kernel_arguments.h"
 #include "tools/cli/sim/load_program.h"
 

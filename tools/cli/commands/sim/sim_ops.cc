@@ -6,7 +6,7 @@
 #include <string>
 
 #include "sim/lower/lower.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/load_program.h"
 
 namespace carillon::cli {

@@ -13,7 +13,7 @@
 #include "sim/exec/functional.h"
 #include "sim/timing/config.h"
 #include "sim/timing/gpu.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/kernel_arguments.h"
 #include "tools/cli/sim/load_program.h"
 

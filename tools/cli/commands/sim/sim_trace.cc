@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "sim/experiments/job.h"
 #include "sim/timing/timeline.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/sim/commands.h"
 
 namespace carillon::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/failures.h"
 #include "tools/testbed/supervisor/testbeds.h"
 

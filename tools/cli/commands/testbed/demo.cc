@@ -10,8 +10,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/cli/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/demo/memcaslap.h"
 #include "tools/cli/demo/report.h"
 #include "tools/cli/ui/exit_code.h"
@@ -58,7 +58,7 @@ class TemporaryFile {
   char path_[40] = "/tmp/carillon_demo_XXXXXX";
 };
 
-std::string testbed::FileText(const std::string& path) {
+std::string FileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -195,7 +195,7 @@ class Demo {
           fmt::format("memcaslap has ended ({}); its last lines:\n{}",
                       load->Reap()->ToString(), testbed::LastLines(log, 10)));
     }
-    const auto result = ParseMemcaslap(testbed::FileText(log));
+    const auto result = ParseMemcaslap(FileText(log));
     if (!result.ok()) return result.status();
     figures_.client = *result;
     return absl::OkStatus();

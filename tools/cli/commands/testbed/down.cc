@@ -3,7 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/failures.h"
 #include "tools/testbed/supervisor/testbeds.h"
 

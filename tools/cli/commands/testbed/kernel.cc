@@ -12,8 +12,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/cli/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/kernel_signature.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/ui/proto_json.h"

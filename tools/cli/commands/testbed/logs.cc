@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/supervisor/end_requests.h"
 #include "tools/testbed/supervisor/testbeds.h"

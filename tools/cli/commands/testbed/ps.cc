@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/supervisor/process_identity.h"
 #include "tools/testbed/supervisor/state.h"

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "base/unique_fd.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/up_report.h"
 #include "tools/cli/up_options.h"
 #include "tools/testbed/testbed_run.h"

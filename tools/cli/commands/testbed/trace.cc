@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tools/cli/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
+#include "tools/cli/commands/testbed/commands.h"
 
 namespace carillon::cli {
 namespace {

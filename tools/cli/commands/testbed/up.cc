@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/unique_fd.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/up_report.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/up_options.h"

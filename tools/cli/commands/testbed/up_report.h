@@ -5,6 +5,7 @@
 #define CARILLON_TOOLS_CLI_COMMANDS_TESTBED_UP_REPORT_H_
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,7 +18,7 @@ namespace carillon::cli {
 class UpReportWriter {
  public:
   explicit UpReportWriter(int fd) : fd_(fd) {}
-  void testbed::Say(const std::string& line);
+  void Say(const std::string& line);
   // The last words: closes the pipe.
   void Up(const Json& document);
   void Failed(const absl::Status& status);

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "tools/cli/commands.h"
+#include "tools/cli/commands/testbed/commands.h"
 #include "tools/testbed/fault_plans/plan.h"
 #include "tools/testbed/topology/reader.h"
 #include "tools/testbed/topology/schema.h"

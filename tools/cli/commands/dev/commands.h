@@ -1,0 +1,16 @@
+// The commands that measure and prove, for the table in tools/cli/commands.cc.
+#ifndef CARILLON_TOOLS_CLI_COMMANDS_DEV_COMMANDS_H_
+#define CARILLON_TOOLS_CLI_COMMANDS_DEV_COMMANDS_H_
+
+#include "tools/cli/command.h"
+
+namespace carillon::cli {
+
+Run MakeBench(Arguments& arguments, Console& console);
+Run MakeDoctor(Arguments& arguments, Console& console);
+Run MakeGpuBundle(Arguments& arguments, Console& console);
+Run MakeTest(Arguments& arguments, Console& console);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_COMMANDS_DEV_COMMANDS_H_
