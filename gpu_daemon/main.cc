@@ -24,7 +24,7 @@
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/control_plane.h"
 #include "gpu_daemon/grpc_log.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {

@@ -14,7 +14,7 @@
 #include "fmt/format.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/ledger/checker.h"
 
 namespace carillon {

@@ -13,7 +13,7 @@
 #include "integration_tests/testbed_process.h"
 #include "proto/faults.grpc.pb.h"
 #include "shm/faults/board.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/ledger/checker.h"
 
 namespace carillon {

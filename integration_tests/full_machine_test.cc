@@ -11,7 +11,7 @@
 
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
-#include "integration_tests/checksum_events.h"
+#include "integration_tests/hostile/checksum_events.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {

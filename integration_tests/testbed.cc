@@ -22,7 +22,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/load/nic_load.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/marks.h"

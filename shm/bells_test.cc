@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "shm/event_pattern.h"
-#include "shm/ring_fixture.h"
+#include "shm/testing/event_pattern.h"
+#include "shm/testing/ring_fixture.h"
 
 namespace carillon::shm {
 namespace {

@@ -22,8 +22,8 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "shm/event_pattern.h"
-#include "shm/ring_fixture.h"
+#include "shm/testing/event_pattern.h"
+#include "shm/testing/ring_fixture.h"
 
 namespace carillon::shm {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "shm/ring_fixture.h"
+#include "shm/testing/ring_fixture.h"
 
 namespace carillon::shm {
 namespace {

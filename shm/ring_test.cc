@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "shm/event_pattern.h"
-#include "shm/ring_fixture.h"
+#include "shm/testing/event_pattern.h"
+#include "shm/testing/ring_fixture.h"
 
 namespace carillon::shm {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "shm/bells.h"
-#include "shm/ring_fixture.h"
+#include "shm/testing/ring_fixture.h"
 
 namespace carillon::shm {
 namespace {

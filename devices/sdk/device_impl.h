@@ -12,7 +12,7 @@
 #include "devices/sdk/control_client.h"
 #include "devices/sdk/edge.h"
 #include "devices/sdk/peer_watch.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::edge {
 

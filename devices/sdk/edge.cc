@@ -10,7 +10,7 @@
 #include "devices/sdk/parameters.h"
 #include "fmt/format.h"
 #include "shm/faults/point.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::edge {
 namespace {

@@ -13,7 +13,7 @@
 #include "devices/sdk/fake_gpud.h"
 #include "devices/sdk/rpc_status.h"
 #include "proto/common.pb.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::edge {
 namespace {

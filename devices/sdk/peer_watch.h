@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/unique_fd.h"
 #include "shm/bells.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "shm/layout.h"
 #include "shm/types.h"
 

@@ -38,7 +38,7 @@
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_catalog.h"
 #include "shm/faults/board.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::gpud {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gpu_daemon/control/testing/test_testbed.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::gpud {
 namespace {

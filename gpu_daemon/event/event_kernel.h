@@ -16,7 +16,7 @@
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "shm/gpu_ring.h"
 #include "shm/histogram.h"
 

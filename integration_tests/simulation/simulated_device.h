@@ -16,7 +16,7 @@
 #include "proto/events.pb.h"
 #include "shm/aperture.h"
 #include "shm/device_ring.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::simulation {
 

@@ -18,7 +18,7 @@
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/event/kernel_catalog.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::simulation {
 

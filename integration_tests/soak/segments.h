@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/ledger/checker.h"
 
 namespace carillon::soak {

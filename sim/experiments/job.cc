@@ -17,7 +17,7 @@
 #include "sim/experiments/load_ptx.h"
 #include "sim/experiments/persistent_job.h"
 #include "sim/timing/gpu.h"
-#include "sim/timing/interrupts.h"
+#include "sim/timing/edge/interrupts.h"
 
 namespace carillon::sim::figures {
 namespace {

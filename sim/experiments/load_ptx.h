@@ -16,7 +16,7 @@ namespace carillon::sim::figures {
 // `file` is for messages. Errors: those of the parser and of Lower().
 absl::StatusOr<std::shared_ptr<const Program>> LoadPtx(
     std::span<const std::byte> text, const char* file, Memory* memory);
-// sim/timing/isr.cu, for timing::Interrupts.
+// sim/timing/edge/isr.cu, for timing::Interrupts.
 absl::StatusOr<std::shared_ptr<const Program>> LoadRoutine(Memory* memory);
 
 }  // namespace carillon::sim::figures

@@ -11,7 +11,7 @@
 #include "kernels/paper/persistent.h"
 #include "sim/experiments/load_ptx.h"
 #include "sim/experiments/persistent_ptx.h"
-#include "sim/timing/interrupts.h"
+#include "sim/timing/edge/interrupts.h"
 
 namespace carillon::sim::figures {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/timing/cache.h"
-#include "sim/timing/memory_system.h"
+#include "sim/timing/memory/cache.h"
+#include "sim/timing/memory/memory_system.h"
 #include "sim/timing/ring.h"
 #include "sim/timing/statistics.h"
 #include "sim/timing/warp_context.h"

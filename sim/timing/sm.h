@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "sim/exec/warp.h"
-#include "sim/timing/event_warps.h"
+#include "sim/timing/edge/event_warps.h"
 #include "sim/timing/event_wheel.h"
 #include "sim/timing/grid.h"
 #include "sim/timing/instruction_fetch.h"
-#include "sim/timing/lsu.h"
-#include "sim/timing/memory_system.h"
+#include "sim/timing/memory/lsu.h"
+#include "sim/timing/memory/memory_system.h"
 #include "sim/timing/observer.h"
 #include "sim/timing/occupancy.h"
 #include "sim/timing/scheduler.h"

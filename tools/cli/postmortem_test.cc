@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/cli/cli_runner.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/test_util.h"

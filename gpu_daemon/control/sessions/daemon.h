@@ -11,7 +11,7 @@
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_catalog.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "shm/types.h"
 
 namespace carillon::gpud {

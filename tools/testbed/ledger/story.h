@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::ledger {
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/testbed_paths.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/ledger/checker.h"
 
 namespace carillon::testbed {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "shm/layout.h"
 
 namespace carillon::ledger {

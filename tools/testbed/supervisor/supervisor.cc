@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "shm/flight_recorder.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/supervisor/marks.h"
 
 namespace carillon::testbed {

@@ -1,0 +1,372 @@
+// Against the services.
+#include <grpcpp/completion_queue.h>
+
+#include <atomic>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "integration_tests/hostile/hostile_tricks.h"
+
+namespace carillon::testing {
+namespace {
+
+grpc::Status TryAttach(const WireControl& control,
+                       const v1::AttachRequest& request) {
+  v1::AttachResponse response;
+  return control.Call(*control.devices, &v1::Devices::Stub::Attach, request,
+                      &response);
+}
+
+void ForeignNames(const Scene& scene) {
+  auto& control = Keep(new WireControl(scene.paths));
+  SayOutcome("the name of another device",
+             TryAttach(control, AttachRequestFor(scene.victim)));
+  for (const std::string& name :
+       {std::string(), std::string("../gpud"), std::string("a/b"),
+        std::string("UPPER"), std::string(33, 'a'), std::string("a\nb"),
+        std::string("a\0b", 3), std::string(100'000, 'x')}) {
+    SayOutcome(fmt::format("a name of {} bytes", name.size()),
+               TryAttach(control, AttachRequestFor(name)));
+  }
+  v1::AttachRequest request = AttachRequestFor(scene.name);
+  request.set_layout_version(99);
+  SayOutcome("another layout version", TryAttach(control, request));
+  request = AttachRequestFor(scene.name);
+  for (int i = 0; i < 65; ++i) request.add_counter_names(fmt::format("c{}", i));
+  SayOutcome("too many counters", TryAttach(control, request));
+}
+
+void GrabMemory(const Scene& scene) {
+  auto& control = Keep(new WireControl(scene.paths));
+  for (const uint64_t bytes : {std::numeric_limits<uint64_t>::max(),
+                               uint64_t{1} << 63, uint64_t{1} << 40}) {
+    v1::AttachRequest request = AttachRequestFor(scene.name);
+    request.set_submission_bytes(bytes);
+    SayOutcome("a huge submission aperture", TryAttach(control, request));
+    request = AttachRequestFor(scene.name);
+    request.set_completion_bytes(bytes);
+    SayOutcome("a huge completion aperture", TryAttach(control, request));
+  }
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  v1::AllocateBufferRequest request;
+  request.set_session(device.attached.session());
+  v1::AllocateBufferResponse response;
+  for (const v1::BufferPlace place : {v1::INPUT, v1::OUTPUT, v1::GPU_MEMORY}) {
+    request.set_place(place);
+    for (const uint64_t bytes : {std::numeric_limits<uint64_t>::max(),
+                                 uint64_t{1} << 40, uint64_t{0}}) {
+      request.set_bytes(bytes);
+      SayOutcome(fmt::format("a buffer of {} bytes", bytes),
+                 device.control.Call(*device.control.events,
+                                     &v1::Events::Stub::AllocateBuffer, request,
+                                     &response));
+    }
+  }
+  // All of gpud's budget, piece by piece.
+  request.set_place(v1::GPU_MEMORY);
+  grpc::Status status;
+  for (uint64_t bytes = uint64_t{1} << 24; bytes >= 4096; bytes /= 2) {
+    request.set_bytes(bytes);
+    while ((status = device.control.Call(*device.control.events,
+                                         &v1::Events::Stub::AllocateBuffer,
+                                         request, &response))
+               .ok()) {
+    }
+  }
+  SayOutcome("GPU memory beyond gpud's", status);
+}
+
+void FloodRegistrations(const Scene& scene) {
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  const WireControl& control = device.control;
+  v1::RegisterEventRequest request;
+  request.set_session(device.attached.session());
+  request.set_kernel("null_event");
+  request.set_max_in_flight(1);
+  for (v1::Dim3* dim : {request.mutable_grid(), request.mutable_block()}) {
+    dim->set_x(1);
+    dim->set_y(1);
+    dim->set_z(1);
+  }
+  v1::ParameterBinding* token = request.add_parameters();
+  token->set_name("token");
+  token->set_unsigned_value(1);
+  v1::RegisterEventResponse response;
+  grpc::Status status;
+  while (
+      (status = control.Call(*control.events, &v1::Events::Stub::RegisterEvent,
+                             request, &response))
+          .ok()) {
+  }
+  SayOutcome("one more event kernel", status);
+  v1::AllocateBufferRequest buffer;
+  buffer.set_session(device.attached.session());
+  buffer.set_place(v1::GPU_MEMORY);
+  buffer.set_bytes(1);
+  v1::AllocateBufferResponse allocated;
+  while (
+      (status = control.Call(*control.events, &v1::Events::Stub::AllocateBuffer,
+                             buffer, &allocated))
+          .ok()) {
+  }
+  SayOutcome("one more buffer", status);
+}
+
+void AbsurdRegistrations(const Scene& scene) {
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  const WireControl& control = device.control;
+  const auto try_out = [&](const std::string& what,
+                           const std::function<void(v1::RegisterEventRequest&)>&
+                               change) {
+    v1::RegisterEventRequest request;
+    request.set_session(device.attached.session());
+    request.set_kernel("busy");
+    request.set_max_in_flight(4);
+    for (v1::Dim3* dim : {request.mutable_grid(), request.mutable_block()}) {
+      dim->set_x(1);
+      dim->set_y(1);
+      dim->set_z(1);
+    }
+    v1::ParameterBinding* iterations = request.add_parameters();
+    iterations->set_name("iterations");
+    iterations->set_unsigned_value(1);
+    change(request);
+    v1::RegisterEventResponse response;
+    SayOutcome(what,
+               control.Call(*control.events, &v1::Events::Stub::RegisterEvent,
+                            request, &response));
+  };
+  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
+  try_out("no kernel", [](auto& r) { r.set_kernel(""); });
+  try_out("no such kernel", [](auto& r) { r.set_kernel("no\1such"); });
+  try_out("a kernel's name of a megabyte",
+          [](auto& r) { r.set_kernel(std::string(1 << 20, 'k')); });
+  try_out("a grid of 2^96", [](auto& r) {
+    r.mutable_grid()->set_x(kMost);
+    r.mutable_grid()->set_y(kMost);
+    r.mutable_grid()->set_z(kMost);
+  });
+  try_out("a block of 2^32", [](auto& r) { r.mutable_block()->set_x(kMost); });
+  try_out("a block of 65536 squared", [](auto& r) {
+    r.mutable_block()->set_x(65536);
+    r.mutable_block()->set_y(65536);
+  });
+  try_out("shared memory", [](auto& r) { r.set_shared_bytes(kMost); });
+  for (const uint32_t entries : {0u, 3u, 131072u, kMost}) {
+    try_out(fmt::format("a ring of {}", entries),
+            [&](auto& r) { r.set_max_in_flight(entries); });
+  }
+  try_out("a ring that has no room",
+          [](auto& r) { r.set_max_in_flight(65536); });
+  try_out("a priority", [](auto& r) { r.set_priority(kMost); });
+  try_out("no parameters", [](auto& r) { r.clear_parameters(); });
+  try_out("ten thousand parameters", [](auto& r) {
+    for (int i = 0; i < 10'000; ++i) *r.add_parameters() = r.parameters(0);
+  });
+  try_out("another parameter",
+          [](auto& r) { r.mutable_parameters(0)->set_name("x"); });
+  try_out("a buffer for a value", [](auto& r) {
+    r.mutable_parameters(0)->clear_value();
+    r.mutable_parameters(0)->set_buffer_id(1);
+  });
+  try_out("a launch path", [](auto& r) { r.set_launch_path("../edge"); });
+  try_out("a label", [](auto& r) { r.set_label(std::string(65, 'l')); });
+  try_out("an event id again", [](auto& r) {
+    r.mutable_resumed()->set_event_id(kMost);
+    r.mutable_resumed()->set_esq_offset(~uint64_t{0});
+    r.mutable_resumed()->set_ecq_offset(~uint64_t{0});
+    r.mutable_resumed()->set_consumed(~uint64_t{0});
+  });
+  try_out("a ring where the control words are", [](auto& r) {
+    r.mutable_resumed()->set_esq_offset(0);
+    r.mutable_resumed()->set_ecq_offset(0);
+  });
+}
+
+void ForeignEvents(const Scene& scene) {
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  const WireControl& control = device.control;
+  for (const std::string& session :
+       {device.attached.session(), std::string(), std::string(16, '\0'),
+        device.attached.session() + "x"}) {
+    // The victim's event kernels have these ids, in its own numbering.
+    for (const uint32_t id : {0u, 1u, ~0u}) {
+      v1::UnregisterEventRequest unregister;
+      unregister.set_session(session);
+      unregister.set_event_id(id);
+      v1::UnregisterEventResponse unregistered;
+      SayOutcome(
+          fmt::format("unregistering event {}", id),
+          control.Call(*control.events, &v1::Events::Stub::UnregisterEvent,
+                       unregister, &unregistered));
+      v1::ScheduleEventRequest schedule;
+      schedule.set_session(session);
+      schedule.set_event_id(id);
+      schedule.set_through(1);
+      v1::ScheduleEventResponse scheduled;
+      SayOutcome(fmt::format("scheduling event {}", id),
+                 control.Call(*control.events, &v1::Events::Stub::ScheduleEvent,
+                              schedule, &scheduled));
+      v1::FreeBufferRequest free;
+      free.set_session(session);
+      free.set_buffer_id(id);
+      v1::FreeBufferResponse freed;
+      SayOutcome(fmt::format("freeing buffer {}", id),
+                 control.Call(*control.events, &v1::Events::Stub::FreeBuffer,
+                              free, &freed));
+    }
+  }
+  auto& ring = Keep(new WireRing(&device, 8, 32));
+  v1::ScheduleEventRequest schedule;
+  schedule.set_session(device.attached.session());
+  schedule.set_event_id(ring.layout().event_id());
+  schedule.set_through(~uint64_t{0});
+  v1::ScheduleEventResponse scheduled;
+  SayOutcome("scheduling more than there can be",
+             control.Call(*control.events, &v1::Events::Stub::ScheduleEvent,
+                          schedule, &scheduled));
+}
+
+void FloodSessions(const Scene& scene) {
+  auto& control = Keep(new WireControl(scene.paths));
+  grpc::Status status;
+  for (int i = 0; status.ok() && i < 1000; ++i) {
+    auto request = AttachRequestFor(fmt::format("{}-{}", scene.name, i));
+    request.set_submission_bytes(4096);
+    request.set_completion_bytes(4096);
+    status = TryAttach(control, request);
+  }
+  SayOutcome("one more session", status);
+}
+
+// Calls that take long, more than gpud has threads, over several connections.
+void FloodCalls(const Scene& scene) {
+  auto& device = Keep(new WireDevice(scene.paths, scene.name));
+  // Some seconds of one worker: no drain ends meanwhile.
+  v1::LaunchKernelRequest launch;
+  launch.set_session(device.attached.session());
+  launch.set_kernel("busy");
+  for (v1::Dim3* dim : {launch.mutable_grid(), launch.mutable_block()}) {
+    dim->set_x(1);
+    dim->set_y(1);
+    dim->set_z(1);
+  }
+  v1::ParameterBinding* const iterations = launch.add_parameters();
+  iterations->set_name("iterations");
+  iterations->set_unsigned_value(1'000'000'000);
+  auto& launched = Keep(new v1::LaunchKernelResponse);
+  auto& launcher = Keep(new std::thread([&device, launch, &launched] {
+    device.control.Call(*device.control.events, &v1::Events::Stub::LaunchKernel,
+                        launch, &launched);
+  }));
+  launcher.detach();
+  Await("a kernel that runs", [&] {
+    v1::DrainRequest glance;
+    glance.set_timeout_ms(1);
+    v1::DrainResponse response;
+    return !device.control
+                .Call(*device.control.admin, &v1::Admin::Stub::Drain, glance,
+                      &response)
+                .ok();
+  });
+  struct Drain {
+    grpc::ClientContext context;
+    v1::DrainResponse response;
+    grpc::Status status;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<v1::DrainResponse>> call;
+  };
+  struct Watch {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientAsyncReader<v1::TelemetryEvent>> call;
+    grpc::Status status;
+  };
+  auto& queue = Keep(new grpc::CompletionQueue);
+  constexpr int kCalls = 400;
+  WireControl* control = nullptr;
+  v1::DrainRequest request;
+  request.set_timeout_ms(60'000);
+  for (int i = 0; i < kCalls; ++i) {
+    if (i % 50 == 0) control = &Keep(new WireControl(scene.paths));
+    auto& drain = Keep(new Drain);
+    drain.call =
+        control->admin->PrepareAsyncDrain(&drain.context, request, &queue);
+    drain.call->StartCall();
+    drain.call->Finish(&drain.response, &drain.status, &drain);
+    auto& watch = Keep(new Watch);
+    watch.call = control->admin->PrepareAsyncWatch(&watch.context,
+                                                   v1::WatchRequest(), &queue);
+    watch.call->StartCall(nullptr);
+    watch.call->Finish(&watch.status, nullptr);
+  }
+  // All but those that it may hold are refused at once.
+  uint32_t refused = 0;
+  std::string why;
+  void* tag = nullptr;
+  bool ok = false;
+  while (refused < kCalls / 2 &&
+         queue.AsyncNext(&tag, &ok,
+                         std::chrono::system_clock::now() + kPatience) ==
+             grpc::CompletionQueue::GOT_EVENT) {
+    if (tag == nullptr) continue;
+    const auto* const drain = static_cast<Drain*>(tag);
+    if (drain->status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) {
+      continue;
+    }
+    ++refused;
+    why = drain->status.error_message();
+  }
+  Say("{}: drains: {}", refused == kCalls / 2 ? "refused" : "UNEXPECTED", why);
+}
+
+void HugeMessages(const Scene& scene) {
+  auto& control = Keep(new WireControl(scene.paths));
+  v1::AttachRequest request = AttachRequestFor(scene.name);
+  request.set_kind(std::string(100 << 20, 'k'));
+  SayOutcome("a message of 100 MiB", TryAttach(control, request));
+  request.set_kind(std::string(60 << 20, 'k'));
+  SayOutcome("a kind of 60 MiB", TryAttach(control, request));
+  std::vector<std::thread> threads;
+  std::atomic<uint32_t> refused{0};  // writers: the threads
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 3; ++k) {
+        if (!TryAttach(control, request).ok()) ++refused;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Say("{}: {} more of them at a time", refused == 18 ? "refused" : "UNEXPECTED",
+      refused.load());
+  // A header list that no call has.
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  for (int i = 0; i < 64; ++i) {
+    context.AddMetadata(fmt::format("h{}", i), std::string(4096, 'h'));
+  }
+  v1::GetStatusResponse response;
+  SayOutcome(
+      "headers of 256 KiB",
+      control.admin->GetStatus(&context, v1::GetStatusRequest(), &response));
+}
+
+}  // namespace
+
+std::vector<Trick> CallTricks() {
+  return {
+      {"foreign-names", "takes the name of another, or of no device",
+       ForeignNames},
+      {"grab-memory", "takes all memory, and more", GrabMemory},
+      {"flood-registrations", "fills the table and its heap",
+       FloodRegistrations},
+      {"absurd-registrations", "registers what cannot be", AbsurdRegistrations},
+      {"foreign-events", "uses ids, buffers and sessions of others",
+       ForeignEvents},
+      {"flood-sessions", "attaches and fetches nothing", FloodSessions},
+      {"flood-calls", "more calls that take long than gpud has threads",
+       FloodCalls},
+      {"huge-messages", "messages and headers that are too long", HugeMessages},
+  };
+}
+
+}  // namespace carillon::testing

@@ -1,0 +1,333 @@
+// A hostile device plays its tricks against a real gpud, one a test, while an
+// honest neighbour works: the tricks are refused or cost the hostile device its
+// session, with a reason that says which, and nobody else notices.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <thread>
+
+#include "devices/sdk/edge.h"
+#include "fmt/format.h"
+#include "integration_tests/hostile/checksum_events.h"
+#include "integration_tests/testbed_process.h"
+
+namespace carillon {
+namespace {
+
+using testing::Checksums;
+using testing::Eventually;
+using ::testing::HasSubstr;
+using testing::Neighbour;
+using ::testing::Not;
+using testing::Process;
+using testing::Testbed;
+
+// Descriptors that gpud may have: few enough for a flood to take them all.
+constexpr rlim_t kDescriptors = 1024;
+
+struct Expectation {
+  std::string trick;
+  std::vector<std::string> says;  // in the hostile device's output
+  std::string log;                // in gpud's output; empty: nothing
+  // What a device that comes while the hostile one holds on hears; empty: it is
+  // served. For what all devices share, and may use up.
+  std::string newcomer = "";
+
+  friend std::ostream& operator<<(std::ostream& out, const Expectation& one) {
+    return out << one.trick;
+  }
+};
+
+// Every trick that `hostile_device --list` names.
+const std::vector<Expectation> kExpectations = {
+    {"resize",
+     {"refused: shrinking the submission", "refused: growing the completion",
+      "refused: sealing the completion", "ended: 1 events done"},
+     ""},
+    {"write-completions",
+     {"refused: mapping the completion aperture writable",
+      "refused: making its mapping writable", "refused: write()",
+      "refused: punching", "by its name in /proc", "ended: 1 events done"},
+     ""},
+    {"punch-holes", {"closed: evicted", "went back"}, "went back"},
+    {"scribble-all",
+     {"closed: evicted", "it broke the protocol: doorbell of event"},
+     "it broke the protocol: doorbell of event"},
+    {"scribble-entries", {"ended: "}, ""},
+    {"rewrite-parameters",
+     {"events done with status 0", "events failed with status 3"},
+     ""},
+    {"lying-lease", {"seen: silent"}, ""},
+    {"lying-counters", {"seen: its counters"}, ""},
+    {"doorbell-jump", {"closed: evicted", "jumped"}, "jumped"},
+    {"doorbell-one-too-many", {"closed: evicted", "jumped"}, "jumped"},
+    {"doorbell-back",
+     {"ended: 3 events done", "closed: evicted", "went back"},
+     "went back"},
+    {"doorbell-not-own",
+     {"seen: 20 rings of event 0", "ended: 20 events done"},
+     ""},
+    {"stale-generations",
+     {"ended: 5 events failed with status 1", "ended: 1 events done"},
+     ""},
+    {"wrong-entries",
+     {"ended: 4 events failed with status 2",
+      "ended: 4 events failed with status 5"},
+     ""},
+    {"foreign-offsets", {"ended: 9 events failed with status 3"}, ""},
+    {"replayed-ticket",
+     {"PERMISSION_DENIED: this ticket was already used"},
+     "this ticket was already used"},
+    {"foreign-ticket",
+     {"another process's ticket: PERMISSION_DENIED"},
+     "this ticket was issued to process"},
+    {"foreign-session", {"another process's session: PERMISSION_DENIED"}, ""},
+    {"expired-ticket",
+     {"in time: PERMISSION_DENIED: this ticket has expired"},
+     "did not fetch its apertures in time"},
+    {"guessed-tickets",
+     {"refused: 3000 guessed tickets: unknown ticket"},
+     "unknown ticket"},
+    {"silent-handover",
+     {"refused: silent hand-over connections: process"},
+     "connections that wait for a hand-over"},
+    {"wrong-descriptors",
+     {"refused: 253 descriptors with a request: unknown ticket",
+      "refused: a short request: a hand-over request has 32 bytes, not 31",
+      "refused: a long request: a hand-over request has 32 bytes, not 65536",
+      "refused: a request without magic: hand-over request with magic",
+      "refused: a request of another layout: the device speaks"},
+     "a hand-over request has 32 bytes, not 31"},
+    {"data-on-connection",
+     {"closed: evicted", "data on the hand-over connection"},
+     "it broke the protocol: data on the hand-over connection"},
+    {"flood-connections",
+     {"refused: most of 1500 connections"},
+     "connections to the control socket"},
+    {"foreign-names",
+     {"refused: the name of another device: ALREADY_EXISTS",
+      "a name of 0 bytes: INVALID_ARGUMENT",
+      "another layout version: FAILED_PRECONDITION"},
+     ""},
+    {"grab-memory",
+     {"refused: a huge submission aperture",
+      "refused: GPU memory beyond gpud's: RESOURCE_EXHAUSTED"},
+     "",
+     "bytes"},
+    {"flood-registrations",
+     {"refused: one more event kernel: RESOURCE_EXHAUSTED",
+      "refused: one more buffer: RESOURCE_EXHAUSTED"},
+     "",
+     "event kernel table"},
+    {"absurd-registrations", {"refused: a grid of 2^96: INVALID_ARGUMENT"}, ""},
+    {"foreign-events",
+     {"refused: unregistering event 0: NOT_FOUND",
+      "refused: scheduling more than there can be: INVALID_ARGUMENT"},
+     ""},
+    {"flood-sessions",
+     {"refused: one more session: RESOURCE_EXHAUSTED: process"},
+     ""},
+    {"flood-calls", {"refused: drains: 16 calls wait for a drain"}, ""},
+    {"huge-messages",
+     {"refused: a message of 100 MiB: RESOURCE_EXHAUSTED",
+      "refused: a kind of 60 MiB: INVALID_ARGUMENT",
+      "refused: headers of 256 KiB: "},
+     ""},
+};
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+// What gpud has of the machine.
+struct Holdings {
+  size_t descriptors = 0;
+  size_t threads = 0;
+  size_t regions = 0;  // apertures that it maps
+  size_t resident_kb = 0;
+  uint32_t devices = 0;
+  uint32_t ekt_used = 0;
+  uint64_t memory_used = 0;
+
+  friend std::ostream& operator<<(std::ostream& out, const Holdings& all) {
+    return out << fmt::format(
+               "{} descriptors, {} threads, {} regions, {} kB resident, {} "
+               "devices, {} EKT entries, {} bytes",
+               all.descriptors, all.threads, all.regions, all.resident_kb,
+               all.devices, all.ekt_used, all.memory_used);
+  }
+};
+
+size_t Entries(const std::string& directory) {
+  std::error_code ignored;
+  const std::filesystem::directory_iterator files(directory, ignored);
+  return std::distance(begin(files), end(files));
+}
+
+size_t LinesWith(const std::string& file, const std::string& text) {
+  std::ifstream lines(file);
+  size_t count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(text) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+size_t ResidentKb(const std::string& process) {
+  std::ifstream lines(process + "/status");
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("VmRSS:")) return std::stoul(line.substr(6));
+  }
+  return 0;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kMemoryIsKept = true;  // freed memory stays in quarantine
+#else
+constexpr bool kMemoryIsKept = false;
+#endif
+// gpud's allocator and gRPC's pollers keep some of what they had once.
+constexpr size_t kKeptKb = 96 * 1024;
+constexpr size_t kKeptThreads = 6;
+
+class HostileTest : public ::testing::TestWithParam<Expectation> {
+ protected:
+  void SetUp() override {
+    auto testbed = Testbed::Start({"--workers", "2", "--memory", "64M"});
+    ASSERT_TRUE(testbed.ok()) << Message(testbed.status());
+    testbed_ = *std::move(testbed);
+    const rlimit limit{kDescriptors, kDescriptors};
+    ASSERT_EQ(prlimit(testbed_->gpud().pid(), RLIMIT_NOFILE, &limit, nullptr),
+              0);
+    auto device = Attach("honest");
+    ASSERT_TRUE(device.ok()) << Message(device.status());
+    neighbour_ = std::make_unique<Neighbour>(*std::move(device));
+    ASSERT_TRUE(neighbour_->GoesOn());
+  }
+  absl::StatusOr<std::unique_ptr<edge::Device>> Attach(
+      const std::string& name) const {
+    edge::AttachOptions options;
+    options.testbed_directory = testbed_->directory();
+    options.name = name;
+    options.kind = "test";
+    options.submission_bytes = 1 << 16;
+    options.completion_bytes = 1 << 16;
+    return edge::Device::Attach(options);
+  }
+  // A device that comes, is served, and goes.
+  absl::Status Visit() const {
+    auto device = Attach("newcomer");
+    if (!device.ok()) return device.status();
+    auto events = Checksums::Register(**device, 32);
+    if (!events.ok()) return events.status();
+    (*events)->Ring();
+    return (*events)->Take();
+  }
+  std::unique_ptr<Process> Play(const std::string& trick) {
+    auto hostile =
+        testbed_->StartDevice("hostile", "integration_tests/hostile/hostile_device",
+                              {"--dir", testbed_->directory(), "--victim",
+                               "honest", "--trick", trick});
+    EXPECT_TRUE(hostile.ok()) << Message(hostile.status());
+    return *std::move(hostile);
+  }
+  Holdings Held() {
+    const std::string process = fmt::format("/proc/{}", testbed_->gpud().pid());
+    const v1::GetStatusResponse status = testbed_->Status();
+    return {.descriptors = Entries(process + "/fd"),
+            .threads = Entries(process + "/task"),
+            .regions = LinesWith(process + "/maps", "/memfd:"),
+            .resident_kb = ResidentKb(process),
+            .devices = status.devices(),
+            .ekt_used = status.ekt_used(),
+            .memory_used = status.memory_used()};
+  }
+  // gpud has no more than `before`.
+  bool AllReturns(const Holdings& before) {
+    return Eventually([&] {
+      const Holdings now = Held();
+      return now.descriptors <= before.descriptors &&
+             now.threads <= before.threads + kKeptThreads &&
+             now.regions == before.regions &&
+             (kMemoryIsKept ||
+              now.resident_kb <= before.resident_kb + kKeptKb) &&
+             now.devices == before.devices && now.ekt_used == before.ekt_used &&
+             now.memory_used == before.memory_used;
+    });
+  }
+
+  std::unique_ptr<Testbed> testbed_;
+  std::unique_ptr<Neighbour> neighbour_;
+};
+
+TEST_P(HostileTest, IsRefusedAndNobodyElseNotices) {
+  const Expectation& expected = GetParam();
+  // What a first visit leaves for the next ones is not the trick's.
+  ASSERT_TRUE(Visit().ok());
+  const Holdings before = Held();
+
+  auto hostile = Play(expected.trick);
+  ASSERT_TRUE(hostile->WaitForOutput("holding\n"));
+  for (const std::string& line : expected.says) {
+    EXPECT_THAT(hostile->output(), HasSubstr(line));
+  }
+  EXPECT_THAT(hostile->output(), Not(HasSubstr("ACCEPTED")));
+  EXPECT_THAT(hostile->output(), Not(HasSubstr("UNEXPECTED")));
+  if (!expected.log.empty()) {
+    EXPECT_TRUE(testbed_->gpud().WaitForOutput(expected.log));
+  }
+  // It still has all that it could get.
+  EXPECT_TRUE(neighbour_->GoesOn());
+  const absl::Status visit = Visit();
+  if (expected.newcomer.empty()) {
+    EXPECT_TRUE(visit.ok()) << Message(visit);
+  } else {
+    EXPECT_EQ(visit.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(Message(visit), HasSubstr(expected.newcomer));
+  }
+
+  hostile->Kill();
+  EXPECT_TRUE(AllReturns(before))
+      << "before: " << before << "\nafter: " << Held();
+  EXPECT_TRUE(neighbour_->GoesOn());
+  const absl::Status end = neighbour_->Stop();
+  EXPECT_TRUE(end.ok()) << Message(end);
+  EXPECT_TRUE(Visit().ok());
+  // Whatever it did, the log can be read.
+  const std::string log = testbed_->gpud().output();
+  EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 200);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tricks, HostileTest,
+                         ::testing::ValuesIn(kExpectations),
+                         [](const auto& info) {
+                           std::string name = info.param.trick;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(HostileTricksTest, EachIsExpectedHere) {
+  auto list = Process::Start(
+      "list", {testing::Program("integration_tests/hostile/hostile_device"), "--list"});
+  ASSERT_TRUE(list.ok());
+  ASSERT_EQ((*list)->Wait(), 0);
+  std::istringstream lines((*list)->output());
+  std::vector<std::string> named;
+  for (std::string line; std::getline(lines, line);) {
+    named.push_back(line.substr(0, line.find(' ')));
+  }
+  std::vector<std::string> expected;
+  for (const Expectation& one : kExpectations) expected.push_back(one.trick);
+  EXPECT_THAT(named, ::testing::UnorderedElementsAreArray(expected));
+}
+
+}  // namespace
+}  // namespace carillon

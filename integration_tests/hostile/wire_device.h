@@ -1,0 +1,130 @@
+// A device made by hand, for tests: no SDK and no checks, every byte that a
+// device can reach is within reach.
+#ifndef CARILLON_INTEGRATION_TESTS_HOSTILE_WIRE_DEVICE_H_
+#define CARILLON_INTEGRATION_TESTS_HOSTILE_WIRE_DEVICE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/testbed_paths.h"
+#include "proto/admin.grpc.pb.h"
+#include "proto/devices.grpc.pb.h"
+#include "proto/events.grpc.pb.h"
+#include "shm/handover.h"
+#include "shm/layout.h"
+
+namespace carillon::testing {
+
+// How long a hostile device waits for anything that must come.
+inline constexpr std::chrono::seconds kPatience{30};
+
+// Looks until `state` holds; ends the process with `what` if it does not within
+// kPatience.
+void Await(const std::string& what, const std::function<bool()>& state);
+
+// gpud's services over a connection of its own. Thread safe.
+class WireControl {
+ public:
+  explicit WireControl(const TestbedPaths& paths);
+
+  template <class Stub, class Request, class Response>
+  grpc::Status Call(Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                 const Request&, Response*),
+                    const Request& request, Response* response) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    return (stub.*method)(&context, request, response);
+  }
+
+  const std::unique_ptr<v1::Devices::Stub> devices;
+  const std::unique_ptr<v1::Events::Stub> events;
+  const std::unique_ptr<v1::Admin::Stub> admin;
+
+ private:
+  explicit WireControl(const std::shared_ptr<grpc::Channel>& channel);
+};
+
+v1::AttachRequest AttachRequestFor(const std::string& name);
+shm::Ticket TicketOf(const std::string& bytes);
+
+// Attached, with both apertures mapped. What cannot be set up ends the process.
+class WireDevice {
+ public:
+  WireDevice(const TestbedPaths& paths, const std::string& name);
+  WireDevice(const WireDevice&) = delete;
+  WireDevice& operator=(const WireDevice&) = delete;
+
+  // Bytes of the whole aperture; the second is mapped read-only.
+  std::span<std::byte> submission() const { return submission_; }
+  std::span<const std::byte> completion() const { return completion_; }
+  template <class T>
+  T* At(uint64_t offset) const {
+    return reinterpret_cast<T*>(submission_.data() + offset);
+  }
+  shm::SubmissionControl& submission_control() const {
+    return *At<shm::SubmissionControl>(shm::kControlOffset);
+  }
+  const shm::CompletionControl& completion_control() const {
+    return *reinterpret_cast<const shm::CompletionControl*>(
+        completion_.data() + shm::kControlOffset);
+  }
+  shm::CloseReason closed() const;
+
+  // Rings doorbell `index` as often, and wakes gpud whether it sleeps or not.
+  void Ring(uint32_t index, uint32_t times) const;
+
+  const std::string name;
+  WireControl control;
+  v1::AttachResponse attached;
+  shm::HandedOver handed;
+
+ private:
+  std::span<std::byte> submission_;
+  std::span<const std::byte> completion_;
+};
+
+// A ring of `echo` events whose input the device chooses for each.
+class WireRing {
+ public:
+  static constexpr uint64_t kMessage = 64;
+
+  // `threads`: up to 32 take the short path, more go through the KMU.
+  WireRing(WireDevice* device, uint32_t entries, uint32_t threads);
+
+  // The parts of the next event's entry, right as they are; what was changed is
+  // what gpud finds.
+  struct Entry {
+    shm::EsqEntryHeader header;
+    shm::BufferRef in;
+  };
+  Entry Next() const;
+  // Writes the entry, rings once, and counts it as rung.
+  void Launch(const Entry& entry);
+  std::byte* entry(uint64_t sequence) const;
+
+  // How event `sequence` has ended, if it has.
+  std::optional<shm::EcqEntry> Ended(uint64_t sequence) const;
+  // Launches it and waits for its end. Nothing if gpud has closed the session.
+  std::optional<shm::EcqEntry> Run(const Entry& entry);
+
+  const v1::RegisterEventResponse& layout() const { return layout_; }
+  uint64_t rung() const { return rung_; }
+  uint64_t input_bytes() const { return input_bytes_; }
+
+ private:
+  WireDevice* const device_;
+  uint64_t input_bytes_ = 0;
+  v1::RegisterEventResponse layout_;
+  uint64_t rung_ = 0;
+};
+
+}  // namespace carillon::testing
+
+#endif  // CARILLON_INTEGRATION_TESTS_HOSTILE_WIRE_DEVICE_H_

@@ -1,0 +1,340 @@
+#include "shm/recorder/flight_recorder.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "base/file_error.h"
+#include "fmt/format.h"
+
+namespace carillon::shm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kExtension[] = ".rec";
+// A process that attaches under one name again and again, and pids that come
+// again.
+constexpr int kMostOfOneName = 10'000;
+constexpr size_t kLongestName = sizeof(FlightHeader::name) - 1;
+
+uint64_t Mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9e37'79b9'7f4a'7c15;
+  return hash ^ hash >> 32;
+}
+
+// `last`: the slot's last word; its low half is the place for the result.
+uint32_t Check(uint64_t place, uint64_t time, uint64_t sequence, uint64_t ring,
+               uint64_t last) {
+  uint64_t hash = Mix(place + 1, time);
+  hash = Mix(hash, sequence);
+  hash = Mix(hash, ring);
+  return static_cast<uint32_t>(Mix(hash, last >> 32));
+}
+
+// False: torn.
+bool Decode(const FlightSlot& slot, uint64_t place, FlightRecord* record) {
+  const auto& [time, sequence, ring, last] = slot.words;
+  if (static_cast<uint32_t>(last) != Check(place, time, sequence, ring, last)) {
+    return false;
+  }
+  const auto step = static_cast<uint8_t>(last >> 48);
+  if (time == 0 || step == 0 || step >= kSteps) return false;
+  *record = {.time_ns = time,
+             .sequence = sequence,
+             .generation = static_cast<uint32_t>(ring),
+             .status = static_cast<uint32_t>(ring >> 32),
+             .event_id = static_cast<uint16_t>(last >> 32),
+             .step = Step(step),
+             .state = EventState(static_cast<uint8_t>(last >> 56))};
+  return true;
+}
+
+bool IsName(std::string_view name) {
+  return !name.empty() && name.size() <= kLongestName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9') || c == '_' || c == '-';
+         });
+}
+
+absl::Status SystemError(std::string_view what, const std::string& path) {
+  return FileError(what, "flight recorder", path);
+}
+
+struct flock WholeFile(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+// Reads `size` bytes, or as many as there are.
+size_t ReadAt(int fd, void* to, size_t size, off_t offset) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got =
+        pread(fd, static_cast<char*>(to) + done, size - done, offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += got;
+  }
+  return done;
+}
+
+absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
+                         const std::string& path) {
+  const auto wrong = [&](std::string_view field, uint64_t value,
+                         std::string_view expected) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is no flight recorder's file: its {} is {:#x}, not {}",
+                    path, field, value, expected));
+  };
+  if (header.magic != FlightHeader::kMagic) {
+    return wrong("magic", header.magic,
+                 fmt::format("{:#x}", FlightHeader::kMagic));
+  }
+  if (header.version != FlightHeader::kVersion) {
+    return wrong("version", header.version,
+                 fmt::format("{}", FlightHeader::kVersion));
+  }
+  if (header.record_bytes != sizeof(FlightSlot)) {
+    return wrong("record size", header.record_bytes,
+                 fmt::format("{}", sizeof(FlightSlot)));
+  }
+  if (!std::has_single_bit(header.capacity) ||
+      header.capacity < FlightRecorder::kLeastRecords ||
+      header.capacity > FlightRecorder::kMostRecords) {
+    return wrong("capacity", header.capacity,
+                 fmt::format("a power of two from {} to {}",
+                             FlightRecorder::kLeastRecords,
+                             FlightRecorder::kMostRecords));
+  }
+  const uint64_t bytes =
+      sizeof(FlightHeader) + header.capacity * sizeof(FlightSlot);
+  if (file_bytes != bytes) {
+    return wrong("size", file_bytes, fmt::format("{:#x}", bytes));
+  }
+  const std::string_view name(header.name,
+                              strnlen(header.name, sizeof(header.name)));
+  if (!IsName(name)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} is no flight recorder's file: it names no process", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string_view StepName(Step step) {
+  constexpr std::array<std::string_view, kSteps> kNames = {
+      "none",          "attached",   "detached",     "closed", "registered",
+      "unregistered",  "scheduling", "rung",         "taken",  "session_began",
+      "session_ended", "ring_made",  "ring_removed", "ended",  "end_noted",
+      "resumed",       "missed"};
+  const auto index = static_cast<uint8_t>(step);
+  return index < kSteps ? kNames[index] : "unknown";
+}
+
+absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
+    const std::string& directory, std::string_view name, uint64_t records) {
+  if (!IsName(name)) {
+    return absl::InvalidArgumentError(
+        fmt::format("a flight recorder for '{}': a name has 1 to {} letters, "
+                    "digits, '_' and '-'",
+                    name, kLongestName));
+  }
+  if (records < kLeastRecords || records > kMostRecords) {
+    return absl::InvalidArgumentError(
+        fmt::format("a flight recorder of {} records: must be from {} to {}",
+                    records, kLeastRecords, kMostRecords));
+  }
+  const uint64_t capacity = std::bit_ceil(records);
+  const uint64_t bytes = sizeof(FlightHeader) + capacity * sizeof(FlightSlot);
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return SystemError("make the folder of", directory);
+  }
+  std::string path;
+  UniqueFd fd;
+  for (int i = 1; !fd && i <= kMostOfOneName; ++i) {
+    path = fmt::format("{}/{}-{}{}{}", directory, name, getpid(),
+                       i == 1 ? "" : fmt::format("-{}", i), kExtension);
+    fd.reset(open(path.c_str(),
+                  O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd && errno != EEXIST) break;
+  }
+  if (!fd) return SystemError("make", path);
+
+  struct flock lock = WholeFile(F_WRLCK);
+  const bool locked = fcntl(fd.get(), F_OFD_SETLK, &lock) == 0;
+  if (locked) errno = posix_fallocate(fd.get(), 0, bytes);
+  if (!locked || errno != 0) {
+    const absl::Status status = SystemError(locked ? "reserve" : "lock", path);
+    unlink(path.c_str());
+    return status;
+  }
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) {
+    const absl::Status status = SystemError("map", path);
+    unlink(path.c_str());
+    return status;
+  }
+  std::unique_ptr<FlightRecorder> recorder(
+      new FlightRecorder(path, std::move(fd), memory, capacity));
+  FlightHeader& header = *recorder->header_;
+  header.version = FlightHeader::kVersion;
+  header.record_bytes = sizeof(FlightSlot);
+  header.capacity = capacity;
+  header.pid = static_cast<uint32_t>(getpid());
+  name.copy(header.name, kLongestName);
+  // Writer: this thread; readers: other processes, which check all of it.
+  std::atomic_ref<uint64_t>(header.magic)
+      .store(FlightHeader::kMagic, std::memory_order_release);
+  return recorder;
+}
+
+absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::FromEnvironment(
+    const std::string& directory, std::string_view name) {
+  const char* const text = std::getenv(kVariable);
+  if (text == nullptr || *text == '\0') return nullptr;
+  uint64_t records = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, records);
+  if (error != std::errc() || rest != end) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}={}: must be a number of records from {} to {}",
+                    kVariable, text, kLeastRecords, kMostRecords));
+  }
+  if (records == 0) return nullptr;
+  return Create(directory, name, records);
+}
+
+FlightRecorder::~FlightRecorder() {
+  munmap(header_, sizeof(FlightHeader) + capacity_ * sizeof(FlightSlot));
+}
+
+void FlightRecorder::Record(Step step, uint32_t event_id, Generation generation,
+                            uint64_t sequence, EventState state,
+                            uint32_t status) {
+  const Nanoseconds time = NowNs();
+  // Relaxed: see FlightHeader.
+  const uint64_t place = std::atomic_ref<uint64_t>(header_->next)
+                             .fetch_add(1, std::memory_order_relaxed);
+  const uint64_t ring = uint64_t{status} << 32 | generation.value();
+  uint64_t last = uint64_t{static_cast<uint16_t>(event_id)} << 32 |
+                  uint64_t{static_cast<uint8_t>(step)} << 48 |
+                  uint64_t{static_cast<uint8_t>(state)} << 56;
+  last |= Check(place, time, sequence, ring, last);
+  FlightSlot& slot = slots_[place & (capacity_ - 1)];
+  const auto store = [&](int word, uint64_t value, std::memory_order order) {
+    std::atomic_ref<uint64_t>(slot.words[word]).store(value, order);
+  };
+  store(0, time, std::memory_order_relaxed);
+  store(1, sequence, std::memory_order_relaxed);
+  store(2, ring, std::memory_order_relaxed);
+  store(3, last, std::memory_order_release);
+}
+
+absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
+  // O_NONBLOCK: a FIFO of that name must not hold the reader.
+  const UniqueFd fd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) return SystemError("read", path);
+  struct stat facts;
+  if (fstat(fd.get(), &facts) != 0) return SystemError("read", path);
+  const Nanoseconds read_ns = NowNs();
+  FlightHeader header{};
+  if (!S_ISREG(facts.st_mode) ||
+      ReadAt(fd.get(), &header, sizeof(header), 0) != sizeof(header)) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is no flight recorder's file: it has no header", path));
+  }
+  if (auto status =
+          CheckHeader(header, static_cast<uint64_t>(facts.st_size), path);
+      !status.ok()) {
+    return status;
+  }
+
+  FlightRecording recording;
+  recording.read_ns = read_ns;
+  recording.name = header.name;
+  recording.pid = header.pid;
+  // Before the records: one that runs now may be dead when they are read, and
+  // is taken for running then, which claims less.
+  struct flock lock = WholeFile(F_RDLCK);
+  recording.running =
+      fcntl(fd.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  const uint64_t capacity = header.capacity;
+  const uint64_t end = header.next;
+  const uint64_t used = std::min(end, capacity);
+  // Records that come while this reads lie where the oldest were.
+  std::vector<FlightSlot> slots(used);
+  const size_t got = ReadAt(fd.get(), slots.data(), used * sizeof(FlightSlot),
+                            sizeof(FlightHeader));
+  slots.resize(got / sizeof(FlightSlot));
+  uint64_t end_now = end;
+  if (ReadAt(fd.get(), &end_now, sizeof(end_now),
+             offsetof(FlightHeader, next)) != sizeof(end_now) ||
+      end_now < end) {
+    end_now = end;
+  }
+  recording.written = end;
+  recording.overwritten =
+      std::min(end, end_now > capacity ? end_now - capacity : 0);
+  recording.records.reserve(end - recording.overwritten);
+  for (uint64_t place = recording.overwritten; place < end; ++place) {
+    const uint64_t index = place & (capacity - 1);
+    FlightRecord record;
+    if (index < slots.size() && Decode(slots[index], place, &record)) {
+      recording.records.push_back(record);
+    } else {
+      ++recording.torn;
+    }
+  }
+  return recording;
+}
+
+bool IsFlightRecordingName(std::string_view file) {
+  return file.ends_with(kExtension);
+}
+
+std::vector<FlightRecording> ReadFlightRecordings(
+    const std::string& directory, std::vector<std::string>* unreadable) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (IsFlightRecordingName(entry.path().filename().native())) {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<FlightRecording> recordings;
+  for (const std::string& path : paths) {
+    auto recording = ReadFlightRecording(path);
+    if (recording.ok()) {
+      recordings.push_back(*std::move(recording));
+    } else {
+      unreadable->emplace_back(recording.status().message());
+    }
+  }
+  std::stable_sort(recordings.begin(), recordings.end(),
+                   [](const FlightRecording& a, const FlightRecording& b) {
+                     return std::tie(a.name, a.pid) < std::tie(b.name, b.pid);
+                   });
+  return recordings;
+}
+
+}  // namespace carillon::shm

@@ -1,0 +1,194 @@
+// The flight recorder of a process: its last doorbell, ring and state
+// transitions, in a file that outlives any death of the process.
+//
+//   file    NAME-PID.rec in the testbed's folder of recorders, mode 0600
+//   step    what happened (Step), of which ring, to which event
+//   place   how many steps were recorded before: the record's index modulo the
+//           capacity is where it lies
+//   torn    a record that its process died in, or that two writers a lap apart
+//           have mixed; readers leave it out and count it
+#ifndef CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
+#define CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "shm/layout.h"
+#include "shm/types.h"
+
+namespace carillon::shm {
+
+// What a record says, and what its fields mean beside the time. "ring" stands
+// for `event_id` and `generation`, unique among the rings of one gpud.
+enum class Step : uint8_t {
+  kNone = 0,
+  // A device's.
+  kAttached = 1,    // generation: the apertures'; sequence: gpud's pid
+  kDetached = 2,    // by itself, in order
+  kClosed = 3,      // by gpud; status: CloseReason, kOpen when gpud just died
+  kRegistered = 4,  // ring; status: its entries
+  // Ring, which is gone for the device; sequence: the last event taken; status:
+  // 0 if gpud has confirmed it.
+  kUnregistered = 5,
+  kScheduling = 6,  // ring; asks gpud to launch up to event `sequence`
+  kRung = 7,        // ring; sequence: the last event rung; status: how many
+  kTaken = 8,       // ring, sequence, state, status: how it has ended
+  // gpud's.
+  kSessionBegan = 9,   // generation: the apertures'; sequence: the device's pid
+  kSessionEnded = 10,  // the same; status: CloseReason
+  kRingMade = 11,      // ring; sequence: the device's pid; status: 1 if every
+                       // end is recorded here, 0 if kernels store their own
+  kRingRemoved = 12,   // ring; the device has unregistered it
+  kEnded = 13,         // ring, sequence, state, status: gpud ends it so
+  kEndNoted = 14,      // as kEnded, but its kernel has ended it before
+  // A device's, again: another gpud (kAttached) goes on with this ring;
+  // sequence: the last event that has ended.
+  kResumed = 15,
+  // Ring; has waited in vain for the end of event `sequence`; status: how long,
+  // ms.
+  kMissed = 16,
+};
+inline constexpr uint8_t kSteps = 17;
+std::string_view StepName(Step step);
+
+struct FlightRecord {
+  Nanoseconds time_ns = 0;
+  uint64_t sequence = 0;
+  uint32_t generation = 0;
+  uint32_t status = 0;
+  uint16_t event_id = 0;
+  Step step = Step::kNone;
+  EventState state = EventState::kNone;
+
+  bool operator==(const FlightRecord&) const = default;
+};
+
+//   0       8          16           20       24      28         30     31   32
+//   +-------+----------+------------+--------+-------+----------+------+-----+
+//   | time  | sequence | generation | status | check | event id | step |state|
+//   +-------+----------+------------+--------+-------+----------+------+-----+
+// Four words. Writer: whoever has taken the place, the last word last
+// (release). Readers: other processes, which copy it and then compare `check`:
+// it covers the place and all other bytes.
+struct FlightSlot {
+  uint64_t words[4];
+};
+static_assert(sizeof(FlightSlot) == 32);
+
+//   0       8         12             16         24    28         32     72
+//   +-------+---------+--------------+----------+-----+----------+------+----
+//   | magic | version | record bytes | capacity | pid | reserved | name | 0..
+//   +-------+---------+--------------+----------+-----+----------+------+----
+//   128
+//   +------+-------------------------
+//   | next | 0...                 256: the slots
+//   +------+-------------------------
+// Written once before the file has records, the magic last; then only `next`
+// changes.
+struct FlightHeader {
+  static constexpr uint64_t kMagic =
+      0x4345'524f'4c52'4143;  // "CARLOREC", as bytes
+  static constexpr uint32_t kVersion = 1;
+
+  uint64_t magic;
+  uint32_t version;
+  uint32_t record_bytes;
+  uint64_t capacity;  // slots: a power of two
+  uint32_t pid;
+  uint32_t reserved;
+  char name[40];  // ends with a 0
+  char zero[56];
+  // Places taken so far. Writers: the process's threads (fetch_add, relaxed:
+  // only the number counts). Readers: other processes, which believe nothing.
+  uint64_t next;
+  char zero_too[120];
+};
+static_assert(offsetof(FlightHeader, name) == 32);
+static_assert(offsetof(FlightHeader, next) == 128);
+static_assert(sizeof(FlightHeader) == 256);
+
+// The writing side. Record() is for any number of threads, never waits, and
+// makes no system call. A recorder that is off is a null pointer.
+class FlightRecorder {
+ public:
+  static constexpr uint64_t kLeastRecords = 64;
+  static constexpr uint64_t kMostRecords = 1 << 22;  // 128 MiB
+  // The environment variable that turns a device's recorder on: how many
+  // records.
+  static constexpr char kVariable[] = "CARILLON_RECORD";
+
+  // Makes the folder if it is missing (0700), and the file, with room for
+  // `records` or the next power of two; the space is reserved, so that no
+  // later access can raise SIGBUS. Errors: InvalidArgument (name, records),
+  // ResourceExhausted (space, descriptors), PermissionDenied, Internal.
+  static absl::StatusOr<std::unique_ptr<FlightRecorder>> Create(
+      const std::string& directory, std::string_view name, uint64_t records);
+  // As kVariable asks for; null if it is not set. Errors: as Create(), and
+  // InvalidArgument for a value that is no number.
+  static absl::StatusOr<std::unique_ptr<FlightRecorder>> FromEnvironment(
+      const std::string& directory, std::string_view name);
+  ~FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  void Record(Step step, uint32_t event_id, Generation generation,
+              uint64_t sequence, EventState state = EventState::kNone,
+              uint32_t status = 0);
+
+ private:
+  FlightRecorder(std::string path, UniqueFd fd, void* memory, uint64_t capacity)
+      : path_(std::move(path)),
+        fd_(std::move(fd)),
+        header_(static_cast<FlightHeader*>(memory)),
+        slots_(reinterpret_cast<FlightSlot*>(header_ + 1)),
+        capacity_(capacity) {}
+
+  const std::string path_;
+  const UniqueFd fd_;  // its lock says that this process runs
+  FlightHeader* const header_;
+  FlightSlot* const slots_;
+  const uint64_t capacity_;
+};
+
+// What a recorder file holds.
+struct FlightRecording {
+  std::string name;
+  uint32_t pid = 0;
+  bool running = false;      // its process has the file open for writing
+  uint64_t written = 0;      // records, ever
+  uint64_t overwritten = 0;  // the oldest of them
+  uint64_t torn = 0;         // among those that are left
+  // When it was read: what a running process did later is not in it.
+  Nanoseconds read_ns = 0;
+  // By place, without torn ones.
+  std::vector<FlightRecord> records;
+};
+
+// Reads a file of a dead or living process. Trusts nothing in it and maps
+// nothing: a file that changes or shrinks meanwhile costs records, no more.
+// Errors: NotFound, PermissionDenied, FailedPrecondition (no recorder's file:
+// the field, the value and what was expected).
+absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path);
+
+// Of all the recorder files in `directory`, by name and pid; `unreadable` gets
+// a sentence for each that cannot be read. A folder that is not there has none.
+std::vector<FlightRecording> ReadFlightRecordings(
+    const std::string& directory, std::vector<std::string>* unreadable);
+
+// Whether `file` (without its folder) is called as recorders' files are.
+bool IsFlightRecordingName(std::string_view file);
+
+}  // namespace carillon::shm
+
+#endif  // CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_

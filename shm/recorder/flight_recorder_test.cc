@@ -1,0 +1,324 @@
+#include "shm/recorder/flight_recorder.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace carillon::shm {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr uint64_t kCapacity = 64;
+
+class FlightRecorderTest : public testing::Test {
+ protected:
+  FlightRecorderTest() {
+    char path[] = "/tmp/recorder-test-XXXXXX";
+    directory_ = std::string(mkdtemp(path)) + "/recorder";
+  }
+  ~FlightRecorderTest() override {
+    std::filesystem::remove_all(
+        std::filesystem::path(directory_).parent_path());
+  }
+
+  std::unique_ptr<FlightRecorder> Make(const std::string& name = "nic0",
+                                       uint64_t records = kCapacity) {
+    auto made = FlightRecorder::Create(directory_, name, records);
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? *std::move(made) : nullptr;
+  }
+  static FlightRecording Read(const std::string& path) {
+    auto read = ReadFlightRecording(path);
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? *std::move(read) : FlightRecording();
+  }
+  static void Write(const std::string& path, uint64_t offset, const void* bytes,
+                    size_t size) {
+    const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(pwrite(fd.get(), bytes, size, offset),
+              static_cast<ssize_t>(size));
+  }
+  static void Ring(FlightRecorder& recorder, uint64_t sequence) {
+    recorder.Record(Step::kRung, 3, Generation(7), sequence);
+  }
+
+  std::string directory_;
+};
+
+TEST_F(FlightRecorderTest, EveryFieldComesBack) {
+  const auto recorder = Make();
+  const Nanoseconds before = NowNs();
+  recorder->Record(Step::kTaken, 1023, Generation(0xfedcba98), ~uint64_t{0} - 1,
+                   EventState::kAborted, 0x89abcdef);
+  const Nanoseconds after = NowNs();
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_EQ(read.name, "nic0");
+  EXPECT_EQ(read.pid, static_cast<uint32_t>(getpid()));
+  EXPECT_TRUE(read.running);
+  EXPECT_EQ(read.written, 1);
+  EXPECT_EQ(read.overwritten, 0);
+  EXPECT_EQ(read.torn, 0);
+  ASSERT_THAT(read.records, SizeIs(1));
+  const FlightRecord& record = read.records[0];
+  EXPECT_GE(record.time_ns, before);
+  EXPECT_LE(record.time_ns, after);
+  EXPECT_EQ(record, (FlightRecord{.time_ns = record.time_ns,
+                                  .sequence = ~uint64_t{0} - 1,
+                                  .generation = 0xfedcba98,
+                                  .status = 0x89abcdef,
+                                  .event_id = 1023,
+                                  .step = Step::kTaken,
+                                  .state = EventState::kAborted}));
+}
+
+TEST_F(FlightRecorderTest, KeepsTheLastAndCountsWhatItHasOverwritten) {
+  const auto recorder = Make();
+  for (uint64_t i = 1; i <= 3 * kCapacity + 5; ++i) Ring(*recorder, i);
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_EQ(read.written, 3 * kCapacity + 5);
+  EXPECT_EQ(read.overwritten, 2 * kCapacity + 5);
+  ASSERT_THAT(read.records, SizeIs(kCapacity));
+  for (uint64_t i = 0; i < kCapacity; ++i) {
+    EXPECT_EQ(read.records[i].sequence, read.overwritten + i + 1);
+  }
+}
+
+TEST_F(FlightRecorderTest, ThreadsLoseNothingAndKeepTheirOwnOrder) {
+  constexpr uint32_t kThreads = 4;
+  constexpr uint64_t kEach = 5000;
+  const auto recorder = Make("gpud", kThreads * kEach);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 1; i <= kEach; ++i) {
+        recorder->Record(Step::kEnded, t, Generation(t + 1), i,
+                         EventState::kDone, static_cast<uint32_t>(i));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_EQ(read.torn, 0);
+  std::map<uint32_t, uint64_t> last;
+  for (const FlightRecord& record : read.records) {
+    EXPECT_EQ(record.sequence, ++last[record.event_id]);
+    EXPECT_EQ(record.status, record.sequence);
+  }
+  for (uint32_t t = 0; t < kThreads; ++t) EXPECT_EQ(last[t], kEach);
+}
+
+TEST_F(FlightRecorderTest, OutlivesSigkill) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto recorder = FlightRecorder::Create(directory_, "nic0", kCapacity);
+    if (!recorder.ok()) _exit(1);
+    for (uint64_t i = 1; i <= 10; ++i) Ring(**recorder, i);
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const FlightRecording read =
+      Read(directory_ + "/nic0-" + std::to_string(child) + ".rec");
+  EXPECT_EQ(read.pid, static_cast<uint32_t>(child));
+  EXPECT_FALSE(read.running);
+  ASSERT_THAT(read.records, SizeIs(10));
+  EXPECT_EQ(read.records.back().sequence, 10);
+}
+
+TEST_F(FlightRecorderTest, EveryByteOfARecordCounts) {
+  const auto recorder = Make();
+  for (uint64_t i = 1; i <= 3; ++i) Ring(*recorder, i);
+  const uint64_t second = sizeof(FlightHeader) + sizeof(FlightSlot);
+  for (uint64_t at = second; at < second + sizeof(FlightSlot); ++at) {
+    uint8_t byte = 0;
+    {
+      const UniqueFd fd(open(recorder->path().c_str(), O_RDONLY));
+      ASSERT_EQ(pread(fd.get(), &byte, 1, at), 1);
+    }
+    const uint8_t other = byte ^ 1;
+    Write(recorder->path(), at, &other, 1);
+    const FlightRecording read = Read(recorder->path());
+    EXPECT_EQ(read.torn, 1) << "byte " << at - second;
+    ASSERT_THAT(read.records, SizeIs(2));
+    EXPECT_EQ(read.records[0].sequence, 1);
+    EXPECT_EQ(read.records[1].sequence, 3);
+    Write(recorder->path(), at, &byte, 1);
+  }
+}
+
+TEST_F(FlightRecorderTest, ARecordOfAnEarlierLapIsNotTakenForALaterOne) {
+  const auto recorder = Make();
+  for (uint64_t i = 1; i <= kCapacity; ++i) Ring(*recorder, i);
+  // As if a writer had died between taking its place and writing.
+  const uint64_t next = kCapacity + 1;
+  Write(recorder->path(), offsetof(FlightHeader, next), &next, sizeof(next));
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_EQ(read.overwritten, 1);
+  EXPECT_EQ(read.torn, 1);
+  ASSERT_THAT(read.records, SizeIs(kCapacity - 1));
+  EXPECT_EQ(read.records.front().sequence, 2);
+}
+
+TEST_F(FlightRecorderTest, NoIndexInTheFileIsBelieved) {
+  const auto recorder = Make();
+  for (uint64_t i = 1; i <= 3; ++i) Ring(*recorder, i);
+  for (const uint64_t next : {~uint64_t{0}, uint64_t{1} << 63, kCapacity * 9}) {
+    Write(recorder->path(), offsetof(FlightHeader, next), &next, sizeof(next));
+    const FlightRecording read = Read(recorder->path());
+    EXPECT_EQ(read.torn, kCapacity);
+    EXPECT_THAT(read.records, IsEmpty());
+  }
+}
+
+TEST_F(FlightRecorderTest, WhatIsReadWhileThreadsWriteIsWhole) {
+  const auto recorder = Make();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 1; !stop.load(std::memory_order_relaxed); ++i) {
+        recorder->Record(Step::kRung, t, Generation(static_cast<uint32_t>(i)),
+                         i, EventState::kNone, ~static_cast<uint32_t>(i));
+      }
+    });
+  }
+  uint64_t seen = 0;
+  for (int i = 0; i < 2000 || (seen == 0 && i < 1'000'000); ++i) {
+    const FlightRecording read = Read(recorder->path());
+    std::map<uint32_t, uint64_t> last;
+    for (const FlightRecord& record : read.records) {
+      ASSERT_EQ(record.generation, static_cast<uint32_t>(record.sequence));
+      ASSERT_EQ(record.status, ~static_cast<uint32_t>(record.sequence));
+      ASSERT_GT(record.sequence, last[record.event_id]);
+      last[record.event_id] = record.sequence;
+    }
+    seen += read.records.size();
+  }
+  stop.store(true, std::memory_order_relaxed);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(seen, 0);
+}
+
+TEST_F(FlightRecorderTest, FilesThatNoRecorderMadeAreRefused) {
+  const auto recorder = Make();
+  struct Case {
+    size_t offset;
+    uint64_t value;
+    size_t size;
+    const char* named;
+  };
+  for (const Case& bad : std::vector<Case>{
+           {offsetof(FlightHeader, magic), 1, 8, "magic"},
+           {offsetof(FlightHeader, version), 2, 4, "version"},
+           {offsetof(FlightHeader, record_bytes), 31, 4, "record size"},
+           {offsetof(FlightHeader, capacity), 63, 8, "capacity"},
+           {offsetof(FlightHeader, capacity), 32, 8, "capacity"},
+           {offsetof(FlightHeader, capacity), uint64_t{1} << 40, 8, "capacity"},
+           {offsetof(FlightHeader, capacity), 128, 8, "size"},
+           {offsetof(FlightHeader, name), 0, 8, "names no process"},
+           {offsetof(FlightHeader, name), '/', 8, "names no process"}}) {
+    const std::string path = directory_ + "/bad-1.rec";
+    std::filesystem::copy_file(
+        recorder->path(), path,
+        std::filesystem::copy_options::overwrite_existing);
+    Write(path, bad.offset, &bad.value, bad.size);
+    const auto read = ReadFlightRecording(path);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(read.status().message()), HasSubstr(bad.named));
+  }
+}
+
+TEST_F(FlightRecorderTest, OddFilesDoNotHoldTheReader) {
+  const auto recorder = Make();
+  Ring(*recorder, 1);
+  const std::string fifo = directory_ + "/fifo-1.rec";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string link = directory_ + "/link-1.rec";
+  ASSERT_EQ(symlink(recorder->path().c_str(), link.c_str()), 0);
+  const std::string cut = directory_ + "/cut-1.rec";
+  std::filesystem::copy_file(recorder->path(), cut);
+  std::filesystem::resize_file(cut, 300);
+  ASSERT_EQ(mkdir((directory_ + "/folder-1.rec").c_str(), 0700), 0);
+  std::filesystem::copy_file(recorder->path(), directory_ + "/else.txt");
+
+  std::vector<std::string> unreadable;
+  const auto all = ReadFlightRecordings(directory_, &unreadable);
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].name, "nic0");
+  EXPECT_THAT(unreadable, SizeIs(4));
+  EXPECT_THAT(ReadFlightRecordings(directory_ + "/none", &unreadable),
+              IsEmpty());
+}
+
+TEST_F(FlightRecorderTest, ANameTakenGetsAnotherFile) {
+  const auto first = Make();
+  const auto second = Make();
+  EXPECT_NE(first->path(), second->path());
+  Ring(*first, 1);
+  EXPECT_EQ(Read(second->path()).written, 0);
+  struct stat facts;
+  ASSERT_EQ(stat(first->path().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600);
+  ASSERT_EQ(stat(directory_.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0700);
+}
+
+TEST_F(FlightRecorderTest, ImpossibleRecordersAreRefused) {
+  for (const char* name : {"", "a/b", "a b", ".."}) {
+    EXPECT_EQ(FlightRecorder::Create(directory_, name, 64).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << name;
+  }
+  EXPECT_FALSE(
+      FlightRecorder::Create(directory_, std::string(40, 'n'), 64).ok());
+  for (const uint64_t records :
+       {uint64_t{0}, uint64_t{63}, FlightRecorder::kMostRecords + 1}) {
+    EXPECT_EQ(FlightRecorder::Create(directory_, "n", records).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(FlightRecorder::Create(directory_ + "/no/such", "n", 64).ok());
+}
+
+TEST_F(FlightRecorderTest, TheEnvironmentTurnsItOn) {
+  const auto made = [&](const char* value) {
+    setenv(FlightRecorder::kVariable, value, 1);
+    auto recorder = FlightRecorder::FromEnvironment(directory_, "nic0");
+    unsetenv(FlightRecorder::kVariable);
+    return recorder;
+  };
+  unsetenv(FlightRecorder::kVariable);
+  const auto off = FlightRecorder::FromEnvironment(directory_, "nic0");
+  ASSERT_TRUE(off.ok());
+  EXPECT_EQ(*off, nullptr);
+  EXPECT_EQ(*made("0"), nullptr);
+  EXPECT_NE(*made("100"), nullptr);
+  for (const char* bad : {"abc", "100x", "-1", "99999999999", "5"}) {
+    const auto refused = made(bad);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.status().message()),
+                HasSubstr("from 64 to"));
+  }
+}
+
+}  // namespace
+}  // namespace carillon::shm

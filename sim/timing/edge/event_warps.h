@@ -1,0 +1,162 @@
+// An SM's table of event warps, and the state machine that finds them a place
+// (EDGE IV-C, IV-D):
+//
+//   IDLE -> SELECT -> FLUSH -> SAVE -> LAUNCH -> IDLE
+//             |  ^------'                 ^
+//             '---- a free context -------'
+//
+// A cycle for each state at least, but for a free context, which is taken at
+// once. One event at a time goes this way; any number of the table's run, and
+// their victims come back by themselves (victims.h).
+#ifndef CARILLON_SIM_TIMING_EDGE_EVENT_WARPS_H_
+#define CARILLON_SIM_TIMING_EDGE_EVENT_WARPS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/timing/grid.h"
+#include "sim/timing/observer.h"
+#include "sim/timing/statistics.h"
+#include "sim/timing/edge/victims.h"
+
+namespace carillon::sim::timing {
+
+class EventWarps {
+ public:
+  // The SM, for its table.
+  class Host {
+   public:
+    // There is room for a block of it as things are.
+    virtual bool Fits(const GridRun& grid) const = 0;
+    virtual Contexts& free() = 0;
+    // Starts the grid's next block: in victims' slots, where there are some,
+    // with what it takes of what is free.
+    virtual void StartEvent(GridRun* grid, uint32_t entry,
+                            std::span<const uint32_t> slots,
+                            const Contexts& takes, Cycle now) = 0;
+    // A victim has left its slot, or has it again.
+    virtual void Left(uint32_t slot) = 0;
+    virtual void CameBack(uint32_t slot) = 0;
+    // The table has room again, or an event has its place.
+    virtual void Changed() = 0;
+    // A victim that is away is dropped: its contexts are this event's, whether
+    // it runs yet or not.
+    virtual void Keep(uint32_t entry, const Contexts& contexts) = 0;
+    virtual void Observe(Observation::What what, const GridRun& grid,
+                         uint32_t slot, Cycle now) = 0;
+
+   protected:
+    ~Host() = default;
+  };
+  static constexpr uint32_t kNoEntry = ~uint32_t{0};
+
+  EventWarps(const Config& config, uint32_t sm, SmWarps* warps,
+             InstructionFetch* fetch, Lsu* lsu, SmCounters* counters,
+             Host* host);
+
+  bool HasRoom() const { return used_ < entries_.size(); }
+  uint32_t used() const { return used_; }
+  // Some have no place yet.
+  bool waiting() const { return waiting_ != 0; }
+  // A block of the grid is to have a place. There must be room in the table.
+  void Accept(GridRun* grid, Cycle now);
+  // Whether there are victims for a block of it now, if nobody else gets them.
+  bool HasVictims(const GridRun& grid, Cycle now) const;
+
+  bool active() const { return used_ != 0; }
+  void Tick(Cycle now);
+  // Tick() has something to do in the next cycle, whatever happens.
+  bool again() const { return again_; }
+  // An event is on its way into the SM, and no barrier holds it up.
+  bool freezes() const;
+  // So many cycles have passed as they were at the last Tick().
+  void Count(Cycle cycles);
+
+  // An event's warp has ended in this slot; then, its block.
+  void Vacated(uint32_t entry, uint32_t slot);
+  void BlockEnded(uint32_t entry);
+  // A victim's, as it left.
+  const WarpContext& context(uint32_t slot) const {
+    return victims_.context(slot);
+  }
+  void MemoryDone(const MemoryOperation& operation) {
+    victims_.MemoryDone(operation);
+  }
+
+  // The grid is no more, and its warps have been cleared away: what of it waits
+  // for a place here, and what is away from its slot.
+  void Drop(const GridRun* grid);
+
+ private:
+  enum class State : uint8_t { kIdle, kSelect, kFlush, kSave, kLaunch };
+  enum class EntryState : uint8_t { kFree, kWaiting, kRuns, kEnded };
+
+  // A victim's slot.
+  struct Place {
+    uint32_t slot = 0;
+    uint32_t generation = 0;
+    uint32_t saved = 0;  // registers of it that the event uses
+    bool lent = false;   // only its registers are of use
+  };
+  struct Entry {
+    EntryState state = EntryState::kFree;
+    GridRun* grid = nullptr;  // until it runs
+    uint64_t order = 0;
+    Contexts taken;  // of what is free, until it runs
+    std::vector<Place> places;
+    // For GridResult.
+    Cycle selected = kNever;
+    Cycle flushed = kNever;
+    uint32_t victims = 0;
+    uint32_t reselections = 0;
+    bool saves = false;
+  };
+
+  void PlaceNext(Cycle now);
+  // Victims for it, none if there are not enough; whether it has registers of
+  // its own.
+  std::vector<Place> Select(const GridRun& grid, Cycle now, bool* own) const;
+  void Flush(Cycle now);
+  bool MustReselect(Cycle now) const;
+  bool WaitsForOthers(uint32_t slot, Cycle now) const;
+  void Leave(Cycle now);
+  void Release();
+  void ForgetVictims(const GridRun* grid, uint32_t entry);
+  void Save(Cycle now);
+  void Launch(Cycle now);
+  void Free(Entry& entry);
+  uint32_t RegistersOf(uint32_t slot) const;
+
+  const Config& config_;
+  SmWarps* const warps_;
+  Lsu* const lsu_;
+  SmCounters* const counters_;
+  Host* const host_;
+  Victims victims_;
+  std::vector<Entry> entries_;
+  uint32_t used_ = 0;
+  uint32_t waiting_ = 0;
+  uint64_t next_order_ = 0;
+  bool again_ = false;
+
+  State state_ = State::kIdle;
+  uint32_t current_ = kNoEntry;  // from kFlush on
+  size_t saving_ = 0;            // of its places
+  uint32_t saved_ = 0;           // of that one's registers
+  FlushWaits waits_ = 0;
+  // While none would do: of what the choice depends on, as it was then.
+  struct Seen {
+    uint64_t order = ~uint64_t{0};
+    uint64_t arrivals = 0;
+    WarpMask running = 0;
+    WarpMask held = 0;
+    uint32_t registers = 0;
+    bool operator==(const Seen&) const = default;
+  };
+  Seen none_;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_EDGE_EVENT_WARPS_H_

@@ -1,0 +1,63 @@
+#include "sim/timing/edge/reservation.h"
+
+#include <algorithm>
+
+namespace carillon::sim::timing {
+
+SmReservation::SmReservation(const Config& config)
+    : config_(config), window_end_(config.edge.reserve_window) {
+  if (config.edge.reservation == Reservation::kStatic) {
+    sms_ = config.edge.reserve_sms;
+  }
+}
+
+bool SmReservation::Advance(Cycle now, uint32_t events) {
+  if (config_.edge.reservation == Reservation::kStatic ||
+      config_.edge.reserve_sms == 0) {
+    return false;
+  }
+  const uint32_t before = sms_;
+  while (now >= window_end_) {
+    load_ += (window_end_ - since_) * events_;
+    since_ = window_end_;
+    window_end_ += config_.edge.reserve_window;
+    EndWindow();
+    if (sms_ == 0 && events_ == 0 && now >= window_end_) {
+      // Nothing happens in those that have passed.
+      window_end_ += (now - window_end_) / config_.edge.reserve_window *
+                     config_.edge.reserve_window;
+      since_ = window_end_ - config_.edge.reserve_window;
+    }
+  }
+  load_ += (now - since_) * events_;
+  since_ = now;
+  events_ = events;
+  return sms_ != before;
+}
+
+void SmReservation::EndWindow() {
+  // Its part of all that is under way, in windows' worth of events.
+  const uint64_t others =
+      uint64_t{config_.edge.reserve_window} * config_.edge.reserve_load;
+  const uint64_t all = load_ + others;
+  const auto wanted = static_cast<uint32_t>(std::min<uint64_t>(
+      (config_.sm.count * load_ + all - 1) / all, config_.edge.reserve_sms));
+  load_ = 0;
+  if (wanted >= sms_) {
+    sms_ = wanted;
+    low_windows_ = 0;
+  } else if (++low_windows_ >= config_.edge.reserve_hold) {
+    --sms_;
+    low_windows_ = 0;
+  }
+}
+
+Cycle SmReservation::next() const {
+  if (config_.edge.reservation == Reservation::kStatic ||
+      config_.edge.reserve_sms == 0) {
+    return kNever;
+  }
+  return sms_ == 0 && events_ == 0 && load_ == 0 ? kNever : window_end_;
+}
+
+}  // namespace carillon::sim::timing

@@ -1,0 +1,125 @@
+#include "sim/timing/memory/coalescer.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace carillon::sim::timing {
+namespace {
+
+class Builder {
+ public:
+  Builder(uint32_t line_bytes, uint32_t sector_bytes, Transactions& to)
+      : line_mask_(~uint64_t{line_bytes - 1}),
+        sector_shift_(static_cast<uint32_t>(std::countr_zero(sector_bytes))),
+        to_(to) {}
+
+  // Bytes that lie within one line.
+  void Add(uint64_t address, uint32_t bytes) {
+    const uint64_t line = address & line_mask_;
+    const uint64_t first = (address - line) >> sector_shift_;
+    const uint64_t last = (address - line + bytes - 1) >> sector_shift_;
+    const auto sectors =
+        static_cast<Sectors>((uint32_t{2} << last) - (uint32_t{1} << first));
+    // Neighbours usually share a line.
+    if (to_[last_].line != line || count_ == 0) {
+      last_ = 0;
+      while (last_ < count_ && to_[last_].line != line) ++last_;
+      if (last_ == count_) to_[count_++] = {.line = line};
+    }
+    to_[last_].sectors |= sectors;
+    ++to_[last_].lanes;
+  }
+  uint32_t count() const { return count_; }
+
+ private:
+  const uint64_t line_mask_;
+  const uint32_t sector_shift_;
+  Transactions& to_;
+  uint32_t count_ = 0;
+  uint32_t last_ = 0;
+};
+
+// Whether no bank is asked for two words; the usual case, and quick to see.
+bool WithoutConflict(const Access& access, uint32_t banks) {
+  constexpr uint64_t kNone = ~uint64_t{0};
+  std::array<uint64_t, 64> word_of;
+  word_of.fill(kNone);
+  for (LaneMask left = access.mask; left != 0; left &= left - 1) {
+    const uint64_t word =
+        access.address[static_cast<size_t>(std::countr_zero(left))] / 4;
+    uint64_t& other = word_of[word % banks];
+    if (other != kNone && other != word) return false;
+    other = word;
+  }
+  return true;
+}
+
+}  // namespace
+
+uint32_t Coalesce(const Access& access, uint32_t line_bytes,
+                  uint32_t sector_bytes, Transactions& transactions) {
+  Builder builder(line_bytes, sector_bytes, transactions);
+  for (LaneMask left = access.mask; left != 0; left &= left - 1) {
+    builder.Add(access.address[static_cast<size_t>(std::countr_zero(left))],
+                access.bytes);
+  }
+  return builder.count();
+}
+
+uint32_t CoalesceLocal(const Access& access, uint64_t base, uint32_t line_bytes,
+                       uint32_t sector_bytes, Transactions& transactions) {
+  Builder builder(line_bytes, sector_bytes, transactions);
+  const uint32_t words = std::max(access.bytes / 4, 1u);
+  for (uint32_t word = 0; word < words; ++word) {
+    for (LaneMask left = access.mask; left != 0; left &= left - 1) {
+      const auto lane = static_cast<size_t>(std::countr_zero(left));
+      const uint64_t at = access.address[lane] / 4 + word;
+      builder.Add(base + (at * kLanes + lane) * 4, 4);
+    }
+  }
+  return builder.count();
+}
+
+uint32_t SharedPasses(const Access& access, uint32_t banks) {
+  if (access.bytes <= 4 && !access.atomic && WithoutConflict(access, banks)) {
+    return 1;
+  }
+  const uint32_t words = std::max(access.bytes / 4, 1u);
+  const uint32_t lanes = kLanes / words;
+  uint32_t passes = 0;
+  for (uint32_t group = 0; group < words; ++group) {
+    std::array<uint64_t, kLanes * 4> seen;
+    std::array<uint8_t, 64> used{};
+    uint32_t count = 0;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < lanes; ++i) {
+      const uint32_t lane = group * lanes + i;
+      if ((access.mask >> lane & 1) == 0) continue;
+      for (uint32_t w = 0; w < words; ++w) {
+        const uint64_t word = access.address[lane] / 4 + w;
+        uint32_t other = access.atomic ? count : 0;
+        while (other < count && seen[other] != word) ++other;
+        if (other < count) continue;
+        seen[count++] = word;
+        most = std::max<uint32_t>(most, ++used[word % banks]);
+      }
+    }
+    passes += most;
+  }
+  return std::max(passes, 1u);
+}
+
+uint32_t ConstantPasses(const Access& access) {
+  std::array<uint64_t, kLanes> seen;
+  uint32_t count = 0;
+  for (LaneMask left = access.mask; left != 0; left &= left - 1) {
+    const uint64_t word =
+        access.address[static_cast<size_t>(std::countr_zero(left))] / 4;
+    uint32_t other = 0;
+    while (other < count && seen[other] != word) ++other;
+    if (other == count) seen[count++] = word;
+  }
+  return std::max(count, 1u);
+}
+
+}  // namespace carillon::sim::timing

@@ -1,0 +1,204 @@
+// An SM's way to memory: operations in a queue, one line of a warp's access a
+// cycle into the L1, so many passes over the banks for shared memory, and what
+// is under way beyond.
+#ifndef CARILLON_SIM_TIMING_MEMORY_LSU_H_
+#define CARILLON_SIM_TIMING_MEMORY_LSU_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/timing/memory/cache.h"
+#include "sim/timing/memory/coalescer.h"
+#include "sim/timing/event_wheel.h"
+#include "sim/timing/memory/memory_system.h"
+#include "sim/timing/memory/mshr.h"
+#include "sim/timing/ring.h"
+#include "sim/timing/statistics.h"
+#include "sim/timing/warp_context.h"
+
+namespace carillon::sim::timing {
+
+// From issue until all of it is done. Dropping one is a matter of its warp's
+// generation: what arrives for it then fills the caches and nothing else.
+struct MemoryOperation {
+  uint32_t generation = 0;
+  Pc pc = 0;
+  uint8_t slot = 0;
+  OpKind kind = OpKind::kLoad;
+  bool used = false;
+  uint32_t parts = 0;  // that are to come; the LSU itself is one
+  uint32_t next = 0;   // free one
+  uint32_t order = 0;  // of its issue
+};
+
+// What an operation asks of memory, kept for as long as it is under way.
+struct MemoryAccess {
+  enum class Path : uint8_t { kFixed, kLoad, kStore, kLocalStore, kAtomic };
+
+  Path path = Path::kFixed;
+  bool past_l1 = false;
+  // kFixed: passes and the latency of the last one.
+  uint32_t passes = 0;
+  uint32_t latency = 0;
+  uint32_t count = 0;  // of transactions
+  Transactions transactions;
+};
+
+// A MemoryOperation's generation that is no warp's: a register that is saved or
+// brought back.
+inline constexpr uint32_t kMoveGeneration = kNoGeneration - 1;
+
+// A load that was given up, to be done again.
+struct DroppedLoad {
+  Pc pc = 0;
+  MemoryAccess::Path path = MemoryAccess::Path::kLoad;
+  bool past_l1 = false;
+  uint32_t passes = 0;
+  uint32_t latency = 0;
+  std::vector<Transaction> transactions;
+};
+
+class Lsu {
+ public:
+  Lsu(const Config& config, uint32_t sm, MemorySystem* memory,
+      EventWheel<SmEvent>* events, SmCounters* counters);
+
+  bool CanAccept() const {
+    return queue_.size() < config_.lsu.queue && free_ != kNone;
+  }
+  // What Warp::Step() has just done; CanAccept() must be true. It is at the
+  // LSU's door `op.latency` cycles from now.
+  void Issue(uint32_t slot, uint32_t generation, Pc pc, const OpTiming& op,
+             const Access& access, Cycle now);
+
+  // What is there answers by itself.
+  void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
+    interrupt_registers_ = begin;
+    interrupt_registers_bytes_ = bytes;
+  }
+
+  // Gives up a warp's loads, in the order of their issue. What was on its way
+  // for them still fills the caches.
+  std::vector<DroppedLoad> DropLoads(uint32_t slot, uint32_t generation);
+  // As Issue(), at the LSU's door `latency` cycles from now.
+  void IssueAgain(uint32_t slot, uint32_t generation, const DroppedLoad& load,
+                  uint32_t latency, Cycle now);
+  // The registers of a warp are saved or brought back, one a time: 32 words at
+  // `address`. Its operation has kMoveGeneration, and `pc` is the caller's.
+  void MoveRegister(uint32_t slot, uint64_t address, bool store, Pc pc,
+                    Cycle now);
+
+  // Of what a warp has under way:
+  struct Outstanding {
+    bool loads = false;
+    bool atomics = false;
+    bool values = false;      // an atomic has a register wait for it
+    bool queued = false;      // the LSU has not sent some that is no load
+    bool on_the_way = false;  // some is not at the LSU's door yet
+  };
+  Outstanding OutstandingOf(uint32_t slot, const WarpContext& context,
+                            Cycle now) const;
+
+  // Goes on with the first in the queue. Returns when to ask again; kNever:
+  // after an Issue() or a reply.
+  Cycle Advance(Cycle now);
+
+  // A part of an operation is done. Returns it if that was the last one.
+  const MemoryOperation* Part(uint32_t index) {
+    MemoryOperation& operation = operations_[index];
+    if (--operation.parts != 0) return nullptr;
+    operation.used = false;
+    operation.next = free_;
+    free_ = index;
+    return &operation;
+  }
+
+  // Memory's answer; done(operation) for all that have their last part by it.
+  template <class Done>
+  void Reply(const MemoryRequest& reply, Cycle now, Done done) {
+    switch (reply.kind) {
+      case RequestKind::kLoad:
+        Fill(reply, now, done);
+        return;
+      case RequestKind::kStore:
+        if (reply.tag == kWriteBack) return;
+        [[fallthrough]];
+      case RequestKind::kAtomic:
+        --stores_;
+        if (const MemoryOperation* last = Part(reply.tag)) done(*last);
+        return;
+      case RequestKind::kFetch:
+        return;
+    }
+  }
+
+  // All that are under way, for whoever preempts; `used` says which.
+  const std::vector<MemoryOperation>& operations() const { return operations_; }
+
+  // Nothing of what an earlier grid left is valid.
+  void Invalidate() { l1_.Clear(); }
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr uint32_t kWriteBack = ~uint32_t{0};  // a tag
+
+  using Path = MemoryAccess::Path;
+
+  // As large as a power of two: the queue's places are worked out often.
+  struct alignas(32) Waiting {
+    uint32_t operation = 0;
+    uint32_t next = 0;  // transaction
+    Cycle ready = 0;
+    Cycle done = 0;  // of its hits, the last
+  };
+  struct Waiter {
+    uint32_t operation = 0;
+    Sectors sectors = 0;
+  };
+
+  // A new last one in the queue.
+  MemoryAccess& Enqueue(uint32_t slot, uint32_t generation, Pc pc, OpKind kind,
+                        Cycle ready);
+  bool Step(Waiting& waiting, const MemoryAccess& access, Cycle now);
+  bool StepLoad(Waiting& waiting, const MemoryAccess& access, Cycle now);
+  void SendStore(RequestKind kind, const Transaction& transaction, uint32_t tag,
+                 Cycle now);
+  void Insert(uint64_t line, Sectors valid, Sectors dirty, Cycle now);
+  // To whole sectors of the L1, in the L2's.
+  Sectors Widen(Sectors sectors) const { return widened_[sectors]; }
+
+  template <class Done>
+  void Fill(const MemoryRequest& reply, Cycle now, Done done) {
+    const auto& entry = mshrs_.entry(reply.tag);
+    if (!entry.bypass) Insert(reply.line, reply.sectors, 0, now);
+    mshrs_.Fill(reply.tag, reply.sectors, [&](const Waiter& waiter) {
+      if (const MemoryOperation* last = Part(waiter.operation)) done(*last);
+    });
+  }
+
+  const Config& config_;
+  const uint32_t sm_;
+  MemorySystem* const memory_;
+  EventWheel<SmEvent>* const events_;
+  SmCounters* const counters_;
+  Cache l1_;
+  MshrTable<Waiter> mshrs_;
+  std::vector<MemoryOperation> operations_;
+  std::vector<MemoryAccess> accesses_;  // of each operation so far
+  uint32_t accesses_used_ = 0;
+  uint32_t free_ = 0;
+  uint32_t next_order_ = 0;
+  Ring<Waiting> queue_;
+  uint32_t stores_ = 0;  // that memory has not acknowledged
+  Cycle port_free_ = 0;
+  // Since when the first one cannot go on, and what counts that.
+  Cycle blocked_since_ = 0;
+  uint64_t* blocked_ = nullptr;
+  std::array<Sectors, 256> widened_{};
+  DeviceAddress interrupt_registers_ = 0;
+  uint64_t interrupt_registers_bytes_ = 0;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_MEMORY_LSU_H_

@@ -1,0 +1,97 @@
+// All memory beyond the SMs: interconnect, L2 slices and DRAM channels, and the
+// events between them.
+#ifndef CARILLON_SIM_TIMING_MEMORY_MEMORY_SYSTEM_H_
+#define CARILLON_SIM_TIMING_MEMORY_MEMORY_SYSTEM_H_
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "sim/timing/memory/dram.h"
+#include "sim/timing/event_wheel.h"
+#include "sim/timing/memory/interconnect.h"
+#include "sim/timing/memory/l2.h"
+#include "sim/timing/memory/memory_request.h"
+#include "sim/timing/statistics.h"
+
+namespace carillon::sim::timing {
+
+class MemorySystem {
+ public:
+  explicit MemorySystem(const Config& config);
+
+  // An SM's request leaves it now; its reply comes by Advance().
+  void Send(const MemoryRequest& request, Cycle now);
+
+  // What is due at `now`; deliver(reply) for each that reaches its SM.
+  template <class Deliver>
+  void Advance(Cycle now, Deliver deliver) {
+    events_.Advance(now, [&](const Event& event) {
+      if (event.kind == Event::Kind::kAtSm) {
+        deliver(event.request);
+      } else {
+        Handle(event, now);
+      }
+    });
+  }
+  // Nothing is due before it.
+  Cycle next(Cycle now) const { return events_.next(now); }
+  bool idle() const { return events_.size() == 0; }
+
+  const MemoryCounters& counters() const { return counters_; }
+
+  // Where a line lies: neighbouring pieces of dram.interleave_bytes lie in
+  // different slices, in an order that changes from round to round.
+  struct Place {
+    uint32_t slice = 0;
+    uint64_t line = 0;  // in the slice's own addresses
+  };
+  Place PlaceOf(uint64_t line) const {
+    const uint64_t slices = slices_.size();
+    const uint64_t piece = line >> piece_bits_;
+    const uint64_t round = piece / slices;
+    // More digits of the piece's number count than the last, so that strides of
+    // a power of two use every slice.
+    uint64_t turn = piece;
+    uint64_t left = round;
+    for (int digit = 0; digit < 5; ++digit, left /= slices) turn += left;
+    return {static_cast<uint32_t>(turn % slices),
+            round << piece_bits_ | (line & ((uint64_t{1} << piece_bits_) - 1))};
+  }
+
+ private:
+  struct Event {
+    enum class Kind : uint8_t {
+      kAtSlice,     // a request
+      kSliceAgain,  // it could not take all when it was asked last
+      kDramAgain,
+      kFilled,  // a demand's data
+      kAtSm,    // a reply
+    };
+    Kind kind = Kind::kAtSlice;
+    uint32_t index = 0;  // of the slice or channel
+    MemoryRequest request;
+    L2Demand demand;  // kAtSlice: where the line lies there
+  };
+
+  void Handle(const Event& event, Cycle now);
+  void AdvanceSlice(uint32_t slice, Cycle now);
+  void AdvanceChannel(uint32_t channel, Cycle now);
+  void Reply(const MemoryRequest& request, uint32_t slice, Cycle now);
+  void Demand(const L2Demand& demand, uint32_t slice);
+
+  MemoryCounters counters_;
+  const uint32_t piece_bits_;
+  const uint32_t sector_bytes_;
+  const Ticks l2_latency_;
+  Interconnect interconnect_;
+  EventWheel<Event> events_;
+  std::vector<L2Slice> slices_;
+  std::vector<DramChannel> channels_;
+  std::vector<Cycle> slice_again_;  // when it asks again; kNever: no event
+  std::vector<Cycle> channel_again_;
+};
+
+}  // namespace carillon::sim::timing
+
+#endif  // CARILLON_SIM_TIMING_MEMORY_MEMORY_SYSTEM_H_
