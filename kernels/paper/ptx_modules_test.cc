@@ -20,7 +20,7 @@ TEST(PtxModules, HaveEveryKernelWithItsArguments) {
       sim::ptx::ParseModuleFile(std::string(kFolder) + "kernels.ptx");
   ASSERT_TRUE(own.ok()) << own.status();
   const absl::StatusOr<sim::ptx::Module> figures = sim::ptx::ParseModuleFile(
-      std::string(kFolder) + "figures/figure_kernels.ptx");
+      std::string(kFolder) + "paper/figure_kernels.ptx");
   ASSERT_TRUE(figures.ok()) << figures.status();
 
   size_t kernels = 0;
