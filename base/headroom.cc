@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 
@@ -57,7 +58,7 @@ absl::Status TryThreads(size_t wanted) {
 }  // namespace
 
 absl::Status CheckHeadroom(size_t descriptors, size_t threads) {
-  if (auto status = TryDescriptors(descriptors); !status.ok()) return status;
+  RETURN_IF_ERROR(TryDescriptors(descriptors));
   return TryThreads(threads);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/status.h"
 
 namespace carillon {
 
@@ -87,8 +88,8 @@ class StrictReader {
     if (!ReadScalar(entry, key, &text)) return false;
     absl::StatusOr<T> result = read(text);
     if (!result.ok()) {
-      Complain(entry.node, fmt::format("{}: {}", key,
-                                       std::string(result.status().message())));
+      Complain(entry.node,
+               fmt::format("{}: {}", key, result.status().message()));
       return false;
     }
     *value = *std::move(result);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/process_cpu.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon {
@@ -141,9 +142,8 @@ absl::StatusOr<std::string> Child::ReadLine(std::chrono::milliseconds timeout) {
       unread_.erase(0, end + 1);
       return line;
     }
-    const auto more = ReadMore(deadline);
-    if (!more.ok()) return more.status();
-    if (!*more) {
+    ASSIGN_OR_RETURN(const auto more, ReadMore(deadline));
+    if (!more) {
       return absl::AbortedError(
           fmt::format("process {} ended early; its messages are above", pid_));
     }
@@ -154,9 +154,8 @@ absl::StatusOr<std::string> Child::ReadAll(std::chrono::milliseconds timeout) {
   const Nanoseconds deadline =
       NowNs() + std::chrono::nanoseconds(timeout).count();
   while (true) {
-    const auto more = ReadMore(deadline);
-    if (!more.ok()) return more.status();
-    if (!*more) return std::exchange(unread_, {});
+    ASSIGN_OR_RETURN(const auto more, ReadMore(deadline));
+    if (!more) return std::exchange(unread_, {});
   }
 }
 

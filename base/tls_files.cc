@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon {
@@ -138,18 +139,12 @@ absl::StatusOr<PrivateKey> ParseKey(const Named& file,
 
 absl::Status CheckOwn(const Named& certificate_file, const Named& key_file,
                       const TlsPems& pems) {
-  const auto chain = Parse(certificate_file, pems.certificate);
-  if (!chain.ok()) return chain.status();
-  for (const Certificate& certificate : *chain) {
-    if (auto status = CheckTime(certificate_file, certificate.get());
-        !status.ok()) {
-      return status;
-    }
+  ASSIGN_OR_RETURN(const auto chain, Parse(certificate_file, pems.certificate));
+  for (const Certificate& certificate : chain) {
+    RETURN_IF_ERROR(CheckTime(certificate_file, certificate.get()));
   }
-  const auto key = ParseKey(key_file, pems.key);
-  if (!key.ok()) return key.status();
-  const bool same =
-      X509_check_private_key(chain->front().get(), key->get()) == 1;
+  ASSIGN_OR_RETURN(const auto key, ParseKey(key_file, pems.key));
+  const bool same = X509_check_private_key(chain.front().get(), key.get()) == 1;
   ERR_clear_error();
   if (same) return absl::OkStatus();
   return Wrong(key_file, fmt::format("is not the key of the certificate in {}",
@@ -157,15 +152,12 @@ absl::Status CheckOwn(const Named& certificate_file, const Named& key_file,
 }
 
 absl::Status CheckCa(const Named& file, const std::string& text) {
-  const auto authorities = Parse(file, text);
-  if (!authorities.ok()) return authorities.status();
-  for (const Certificate& authority : *authorities) {
+  ASSIGN_OR_RETURN(const auto authorities, Parse(file, text));
+  for (const Certificate& authority : authorities) {
     if (X509_check_ca(authority.get()) == 0) {
       return Wrong(file, "holds a certificate that is no CA's");
     }
-    if (auto status = CheckTime(file, authority.get()); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(CheckTime(file, authority.get()));
   }
   return absl::OkStatus();
 }
@@ -190,14 +182,11 @@ absl::StatusOr<TlsPems> ReadTlsFiles(const TlsFiles& files,
   for (const auto& [file, text] :
        {std::pair(&certificate, &pems.certificate), std::pair(&key, &pems.key),
         std::pair(&ca, &pems.ca)}) {
-    auto read = ReadFile(*file);
-    if (!read.ok()) return read.status();
-    *text = *std::move(read);
+    ASSIGN_OR_RETURN(auto read, ReadFile(*file));
+    *text = std::move(read);
   }
-  if (auto status = CheckOwn(certificate, key, pems); !status.ok()) {
-    return status;
-  }
-  if (auto status = CheckCa(ca, pems.ca); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOwn(certificate, key, pems));
+  RETURN_IF_ERROR(CheckCa(ca, pems.ca));
   return pems;
 }
 

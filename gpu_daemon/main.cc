@@ -21,11 +21,12 @@
 
 #include "base/clock.h"
 #include "base/headroom.h"
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/control_plane.h"
 #include "gpu_daemon/grpc_log.h"
-#include "shm/recorder/flight_recorder.h"
 #include "shm/layout.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::gpud {
 namespace {
@@ -221,7 +222,7 @@ int Main(int argc, char** argv) {
   settings.plane.lease_ns =
       Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
   if (auto status = CheckMachine(settings.plane.workers); !status.ok()) {
-    spdlog::error("{}", std::string(status.message()));
+    spdlog::error("{}", status.message());
     return kFailed;
   }
   // Writer: this thread, once everybody was told; readers: the threads of
@@ -235,7 +236,7 @@ int Main(int argc, char** argv) {
   });
   auto plane = ControlPlane::Start(settings.plane);
   if (!plane.ok()) {
-    spdlog::error("{}", std::string(plane.status().message()));
+    spdlog::error("{}", plane.status().message());
     return kFailed;
   }
   (*plane)->Run();

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
@@ -37,16 +38,14 @@ class EchoDevice {
  public:
   static absl::Status Run(const edge::DeviceContext& context,
                           const Options& options) {
-    auto device = edge::Device::Attach({.testbed_directory = context.directory,
-                                        .name = context.name,
-                                        .kind = "echo",
-                                        .counter_names = {"taken", "failed"}});
-    if (!device.ok()) return device.status();
-    EchoDevice echo(**device, context, options);
-    if (auto status = echo.Register(); !status.ok()) return status;
-    if (auto status = (*device)->ReportReady("echo"); !status.ok()) {
-      return status;
-    }
+    ASSIGN_OR_RETURN(auto device, edge::Device::Attach(
+                                      {.testbed_directory = context.directory,
+                                       .name = context.name,
+                                       .kind = "echo",
+                                       .counter_names = {"taken", "failed"}}));
+    EchoDevice echo(*device, context, options);
+    RETURN_IF_ERROR(echo.Register());
+    RETURN_IF_ERROR(device->ReportReady("echo"));
     const absl::Status status = echo.Serve();
     fmt::print("taken {}, failed {}\n", echo.taken_, echo.failed_);
     return status;
@@ -59,25 +58,25 @@ class EchoDevice {
 
   absl::Status Register() {
     const uint64_t bytes = uint64_t{options_.slots} * kBytes;
-    auto in = device_.AllocateBuffer(edge::Place::kInput, bytes);
-    if (!in.ok()) return in.status();
-    auto out = device_.AllocateBuffer(edge::Place::kOutput, bytes);
-    if (!out.ok()) return out.status();
-    in_ = *in;
-    out_ = *out;
-    auto queue = edge::edgeRegisterEvent(
-        device_, {.kernel = "echo",
-                  .max_in_flight = options_.slots,
-                  .launch_path = options_.launch_path,
-                  .parameters = {
-                      edge::WritableBuffer("in", in_),
-                      edge::Fixed("out", out_,
-                                  {.length = kBytes, .slot_stride = kBytes})}});
-    if (!queue.ok()) return queue.status();
-    queue_ = *queue;
-    auto place = queue_->ParameterOffset("in");
-    if (!place.ok()) return place.status();
-    in_place_ = *place;
+    ASSIGN_OR_RETURN(auto in,
+                     device_.AllocateBuffer(edge::Place::kInput, bytes));
+    ASSIGN_OR_RETURN(auto out,
+                     device_.AllocateBuffer(edge::Place::kOutput, bytes));
+    in_ = in;
+    out_ = out;
+    ASSIGN_OR_RETURN(
+        auto queue,
+        edge::edgeRegisterEvent(
+            device_, {.kernel = "echo",
+                      .max_in_flight = options_.slots,
+                      .launch_path = options_.launch_path,
+                      .parameters = {edge::WritableBuffer("in", in_),
+                                     edge::Fixed("out", out_,
+                                                 {.length = kBytes,
+                                                  .slot_stride = kBytes})}}));
+    queue_ = queue;
+    ASSIGN_OR_RETURN(auto place, queue_->ParameterOffset("in"));
+    in_place_ = place;
     return absl::OkStatus();
   }
 
@@ -97,13 +96,10 @@ class EchoDevice {
       }
       const auto done = queue_->Wait(milliseconds(options_.patience_ms));
       if (!done.ok()) {
-        if (auto status = edge::GoOnAfter(done.status(), device_, context_);
-            !status.ok()) {
-          return status;
-        }
+        RETURN_IF_ERROR(edge::GoOnAfter(done.status(), device_, context_));
         continue;
       }
-      if (auto status = Take(*done); !status.ok()) return status;
+      RETURN_IF_ERROR(Take(*done));
     }
     return absl::OkStatus();
   }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/status.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/hostile/checksum_events.h"
@@ -93,12 +94,10 @@ absl::Status VisitTestbed(const std::string& directory) {
   options.testbed_directory = directory;
   options.name = "visitor";
   options.kind = "test";
-  auto device = edge::Device::Attach(options);
-  if (!device.ok()) return device.status();
-  auto events = Checksums::Register(**device, 32);
-  if (!events.ok()) return events.status();
-  (*events)->Ring();
-  return (*events)->Take();
+  ASSIGN_OR_RETURN(auto device, edge::Device::Attach(options));
+  ASSIGN_OR_RETURN(auto events, Checksums::Register(*device, 32));
+  events->Ring();
+  return events->Take();
 }
 
 // gpud has run out of memory, at any time: it ends at once, and what it has left

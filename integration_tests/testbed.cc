@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
@@ -192,21 +193,19 @@ FaultTestbed::FaultTestbed(const std::string& runtime_directory)
 
 absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::Up(
     std::string_view topology, const std::vector<std::string>& flags) {
-  auto files = MakeTestDirectory();
-  if (!files.ok()) return files.status();
-  const std::string file = *files + "/topology.yaml";
+  ASSIGN_OR_RETURN(auto files, MakeTestDirectory());
+  const std::string file = files + "/topology.yaml";
   std::ofstream(file) << topology << "\n";
   auto testbed = UpFile(file, flags);
-  fs::remove_all(*files);
+  fs::remove_all(files);
   return testbed;
 }
 
 absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::UpFile(
     const std::string& file, const std::vector<std::string>& flags) {
-  auto directory = MakeTestDirectory();
-  if (!directory.ok()) return directory.status();
-  std::unique_ptr<FaultTestbed> testbed(new FaultTestbed(*directory));
-  if (auto status = testbed->BringUp(file, flags); !status.ok()) return status;
+  ASSIGN_OR_RETURN(auto directory, MakeTestDirectory());
+  std::unique_ptr<FaultTestbed> testbed(new FaultTestbed(directory));
+  RETURN_IF_ERROR(testbed->BringUp(file, flags));
   return testbed;
 }
 
@@ -223,13 +222,14 @@ absl::Status FaultTestbed::BringUp(const std::string& file,
       "--timeout",
       std::to_string(std::chrono::seconds(kBound).count())};
   command.insert(command.end(), flags.begin(), flags.end());
-  auto supervisor = Process::Start(
-      "carillon up", command,
-      {"CARILLON_RUNTIME_DIR=" + runtime_directory_,
-       "CARILLON_BIN_DIR=" + Program("."),
-       fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)});
-  if (!supervisor.ok()) return supervisor.status();
-  supervisor_ = *std::move(supervisor);
+  ASSIGN_OR_RETURN(
+      auto supervisor,
+      Process::Start(
+          "carillon up", command,
+          {"CARILLON_RUNTIME_DIR=" + runtime_directory_,
+           "CARILLON_BIN_DIR=" + Program("."),
+           fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)}));
+  supervisor_ = std::move(supervisor);
   // Its own time limits end it.
   Eventually(
       [&] {
@@ -242,9 +242,8 @@ absl::Status FaultTestbed::BringUp(const std::string& file,
     supervisor_->Wait();
     return absl::InternalError(supervisor_->output());
   }
-  auto board = faults::Board::Open(paths().fault_board());
-  if (!board.ok()) return board.status();
-  board_ = *std::move(board);
+  ASSIGN_OR_RETURN(auto board, faults::Board::Open(paths().fault_board()));
+  board_ = std::move(board);
   return absl::OkStatus();
 }
 

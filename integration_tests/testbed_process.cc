@@ -21,6 +21,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::testing {
@@ -262,10 +263,9 @@ Testbed::~Testbed() {
 
 absl::StatusOr<std::unique_ptr<Testbed>> Testbed::Start(
     const std::vector<std::string>& flags) {
-  auto directory = MakeTestDirectory();
-  if (!directory.ok()) return directory.status();
-  std::unique_ptr<Testbed> testbed(new Testbed(*std::move(directory)));
-  if (auto status = testbed->RestartGpud(flags); !status.ok()) return status;
+  ASSIGN_OR_RETURN(auto directory, MakeTestDirectory());
+  std::unique_ptr<Testbed> testbed(new Testbed(std::move(directory)));
+  RETURN_IF_ERROR(testbed->RestartGpud(flags));
   return testbed;
 }
 
@@ -277,9 +277,8 @@ absl::Status Testbed::RestartGpud(const std::vector<std::string>& flags) {
     argv.insert(argv.end(), {"--backend", backend});
   }
   argv.insert(argv.end(), flags.begin(), flags.end());
-  auto gpud = Process::Start("gpud", argv);
-  if (!gpud.ok()) return gpud.status();
-  gpud_ = *std::move(gpud);
+  ASSIGN_OR_RETURN(auto gpud, Process::Start("gpud", argv));
+  gpud_ = std::move(gpud);
   const bool up =
       Eventually([&] { return gpud_->ended() || Serves(channel()); });
   if (up && !gpud_->ended()) return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::shm {
@@ -207,14 +208,10 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
         "memfd_create: {}; raise the limit on open files (ulimit -n)",
         std::strerror(errno)));
   }
-  if (auto status = Reserve(fd.get(), size, KindName(spec.kind));
-      !status.ok()) {
-    return status;
-  }
-  auto region = MapFd(fd.get(), bip::read_write, size);
-  if (!region.ok()) return region.status();
+  RETURN_IF_ERROR(Reserve(fd.get(), size, KindName(spec.kind)));
+  ASSIGN_OR_RETURN(auto region, MapFd(fd.get(), bip::read_write, size));
 
-  auto* header = new (region->get_address()) RegionHeader{};
+  auto* header = new (region.get_address()) RegionHeader{};
   header->layout_version = kLayoutVersion;
   header->kind = spec.kind;
   header->size = size;
@@ -237,7 +234,7 @@ absl::StatusOr<Aperture> Aperture::Create(const ApertureSpec& spec) {
         fmt::format("cannot seal an aperture: {}; Linux 5.1 or newer is needed",
                     std::strerror(errno)));
   }
-  return Aperture(std::move(fd), *std::move(region), *header);
+  return Aperture(std::move(fd), std::move(region), *header);
 }
 
 absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
@@ -263,10 +260,9 @@ absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
   }
   const bip::mode_t mode =
       kind == RegionKind::kSubmission ? bip::read_write : bip::read_only;
-  auto region = MapFd(fd.get(), mode, size);
-  if (!region.ok()) return region.status();
+  ASSIGN_OR_RETURN(auto region, MapFd(fd.get(), mode, size));
 
-  auto* shared = static_cast<RegionHeader*>(region->get_address());
+  auto* shared = static_cast<RegionHeader*>(region.get_address());
   const uint64_t magic =
       std::atomic_ref<uint64_t>(shared->magic).load(std::memory_order_acquire);
   RegionHeader header;
@@ -274,11 +270,8 @@ absl::StatusOr<Aperture> Aperture::Map(UniqueFd fd, RegionKind kind,
   // Keeps the compiler from reading the shared header again in place of the
   // copy.
   asm volatile("" ::: "memory");
-  if (auto status = CheckHeader(header, magic, size, kind, generation);
-      !status.ok()) {
-    return status;
-  }
-  return Aperture(std::move(fd), *std::move(region), header);
+  RETURN_IF_ERROR(CheckHeader(header, magic, size, kind, generation));
+  return Aperture(std::move(fd), std::move(region), header);
 }
 
 absl::Status Aperture::TakePlaceOf(Aperture& old) {

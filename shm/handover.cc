@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
 
@@ -183,9 +184,8 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
                                           const Ticket& ticket,
                                           std::chrono::milliseconds timeout) {
   const Deadline deadline(timeout);
-  auto connected = Connect(socket_path, deadline);
-  if (!connected.ok()) return connected.status();
-  UniqueFd connection = *std::move(connected);
+  ASSIGN_OR_RETURN(auto connected, Connect(socket_path, deadline));
+  UniqueFd connection = std::move(connected);
   const HandoverRequest request{.magic = kMagic,
                                 .layout_version = kLayoutVersion,
                                 .reserved = 0,
@@ -194,27 +194,22 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
       sizeof(request)) {
     return Closed();
   }
-  if (auto status = WaitReadable(connection.get(), deadline); !status.ok()) {
-    return status;
-  }
-  auto received = ReceiveReply(connection.get());
-  if (!received.ok()) return received.status();
-  if (auto status = CheckReply(*received); !status.ok()) return status;
+  RETURN_IF_ERROR(WaitReadable(connection.get(), deadline));
+  ASSIGN_OR_RETURN(auto received, ReceiveReply(connection.get()));
+  RETURN_IF_ERROR(CheckReply(received));
   HandedOver result;
-  result.device_id = received->reply.device_id;
-  result.generation = Generation(received->reply.generation);
-  result.submission = std::move(received->descriptors[0]);
-  result.completion = std::move(received->descriptors[1]);
-  result.completion_event = std::move(received->descriptors[2]);
+  result.device_id = received.reply.device_id;
+  result.generation = Generation(received.reply.generation);
+  result.submission = std::move(received.descriptors[0]);
+  result.completion = std::move(received.descriptors[1]);
+  result.completion_event = std::move(received.descriptors[2]);
   result.connection = std::move(connection);
   return result;
 }
 
 absl::StatusOr<Ticket> ReceiveTicket(int connection,
                                      std::chrono::milliseconds timeout) {
-  if (auto status = WaitReadable(connection, Deadline(timeout)); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(WaitReadable(connection, Deadline(timeout)));
   HandoverRequest request{};
   const ssize_t received =
       recv(connection, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/status.h"
 #include "devices/cpu_host/graph.h"
 #include "devices/cpu_host/workload.h"
 #include "fmt/format.h"
@@ -67,24 +68,18 @@ class Bfs : public Workload {
 
   absl::StatusOr<RunFigures> Run(edge::Device& device) override {
     RunFigures figures;
-    if (auto status = LaunchAndCount(device, reset_levels_, &figures);
-        !status.ok())
-      return status;
+    RETURN_IF_ERROR(LaunchAndCount(device, reset_levels_, &figures));
     for (uint32_t level = 0;; ++level) {
       const uint32_t flag = level % kFlags;
       if (flag == 0) {
-        if (auto status = LaunchAndCount(device, reset_flags_, &figures);
-            !status.ok()) {
-          return status;
-        }
+        RETURN_IF_ERROR(LaunchAndCount(device, reset_flags_, &figures));
       }
       edge::Device::LaunchSpec spec = level_;
       spec.parameters.push_back(
           edge::Fixed("changed", changed_buffer_,
                       {.offset = 4 * uint64_t{flag}, .length = 4}));
       spec.parameters.push_back(edge::Constant("level", level));
-      if (auto status = LaunchAndCount(device, spec, &figures); !status.ok())
-        return status;
+      RETURN_IF_ERROR(LaunchAndCount(device, spec, &figures));
       // Writer: the kernel, which has ended.
       if (std::atomic_ref<uint32_t>(changed_[flag])
               .load(std::memory_order_acquire) == 0)

@@ -1,4 +1,5 @@
 // Computes without memory or result: a load of chosen length.
+#include "base/status.h"
 #include "devices/cpu_host/workload.h"
 
 namespace carillon::cpu_host {
@@ -19,8 +20,7 @@ class Busy : public Workload {
   absl::Status Prepare(edge::Device&) override { return absl::OkStatus(); }
   absl::StatusOr<RunFigures> Run(edge::Device& device) override {
     RunFigures figures;
-    if (auto status = LaunchAndCount(device, spec_, &figures); !status.ok())
-      return status;
+    RETURN_IF_ERROR(LaunchAndCount(device, spec_, &figures));
     return figures;
   }
   std::string Verify() const override { return ""; }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "base/status.h"
 #include "devices/cpu_host/scheduled_echo.h"
 #include "devices/cpu_host/slowdown.h"
 #include "devices/cpu_host/workload.h"
@@ -65,18 +66,17 @@ absl::Status RunAll(edge::Device& device, Workload& workload,
   uint64_t runs = 0;
   while (!stop.requested() &&
          (options.launches == 0 || launches < options.launches)) {
-    const auto figures = workload.Run(device);
-    if (!figures.ok()) return figures.status();
+    ASSIGN_OR_RETURN(const auto figures, workload.Run(device));
     if (const std::string wrong = workload.Verify(); !wrong.empty()) {
       if (++failures <= 5) spdlog::error("run {}: {}", runs, wrong);
     }
-    slowdown.Add(figures->kernel_ns);
-    device.histogram(kKernelTime).Add(figures->kernel_ns);
-    device.SetCounter(kLaunches, launches += figures->launches);
-    device.SetCounter(kBlocks, blocks += figures->blocks);
+    slowdown.Add(figures.kernel_ns);
+    device.histogram(kKernelTime).Add(figures.kernel_ns);
+    device.SetCounter(kLaunches, launches += figures.launches);
+    device.SetCounter(kBlocks, blocks += figures.blocks);
     device.SetCounter(kRuns, ++runs);
     device.SetCounter(kVerifyFailures, failures);
-    device.SetCounter(kLastDurationUs, figures->kernel_ns / 1000);
+    device.SetCounter(kLastDurationUs, figures.kernel_ns / 1000);
     device.SetCounter(kSlowdownPermille, slowdown.permille());
     if (options.gap_us > 0)
       Sleep(device, std::chrono::microseconds(options.gap_us), stop);
@@ -92,42 +92,42 @@ absl::Status RunAll(edge::Device& device, Workload& workload,
 }
 
 absl::Status Run(const edge::DeviceContext& context, const Options& options) {
-  auto workload = MakeWorkload(options.kernel, options.workload);
-  if (!workload.ok()) return workload.status();
+  ASSIGN_OR_RETURN(auto workload,
+                   MakeWorkload(options.kernel, options.workload));
   edge::AttachOptions attach;
   attach.testbed_directory = context.directory;
   attach.name = context.name;
   attach.kind = "cpu_host";
   attach.submission_bytes =
-      (*workload)->submission_bytes() + ScheduledEcho::kApertureBytes;
+      workload->submission_bytes() + ScheduledEcho::kApertureBytes;
   attach.completion_bytes =
-      (*workload)->completion_bytes() + ScheduledEcho::kApertureBytes;
+      workload->completion_bytes() + ScheduledEcho::kApertureBytes;
   attach.counter_names = kCounterNames;
   attach.histogram_names = kHistogramNames;
   // Events beside the launches are a second thread's.
   attach.takes_simulated_time = options.schedule_every_ms == 0;
-  auto device = edge::Device::Attach(attach);
-  if (!device.ok()) return device.status();
-  if (auto status = (*workload)->Prepare(**device); !status.ok()) return status;
+  ASSIGN_OR_RETURN(auto device, edge::Device::Attach(attach));
+  RETURN_IF_ERROR(workload->Prepare(*device));
 
   std::unique_ptr<ScheduledEcho> echo;
   if (options.schedule_every_ms > 0) {
-    auto made = ScheduledEcho::Make(
-        device->get(), std::chrono::milliseconds(options.schedule_every_ms),
-        {.events = kScheduledEvents,
-         .failures = kScheduledFailures,
-         .histogram = kScheduledLatency});
-    if (!made.ok()) return made.status();
-    echo = *std::move(made);
+    ASSIGN_OR_RETURN(
+        auto made,
+        ScheduledEcho::Make(
+            device.get(), std::chrono::milliseconds(options.schedule_every_ms),
+            {.events = kScheduledEvents,
+             .failures = kScheduledFailures,
+             .histogram = kScheduledLatency}));
+    echo = std::move(made);
   }
   const std::string note = fmt::format(
       "background {}{}", options.kernel,
       echo == nullptr
           ? ""
           : fmt::format(", an event every {} ms", options.schedule_every_ms));
-  if (auto status = (*device)->ReportReady(note); !status.ok()) return status;
+  RETURN_IF_ERROR(device->ReportReady(note));
   spdlog::info("launching {}", note);
-  return RunAll(**device, **workload, options, context.stop);
+  return RunAll(*device, *workload, options, context.stop);
 }
 
 }  // namespace

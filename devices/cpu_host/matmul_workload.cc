@@ -2,6 +2,7 @@
 // results are compared to the bit.
 #include <random>
 
+#include "base/status.h"
 #include "devices/cpu_host/workload.h"
 #include "fmt/format.h"
 
@@ -26,10 +27,11 @@ class Matmul : public Workload {
   absl::Status Prepare(edge::Device& device) override {
     edge::Buffer buffers[3];
     for (int i = 0; i < 3; ++i) {
-      auto buffer = device.AllocateBuffer(
-          i < 2 ? edge::Place::kInput : edge::Place::kOutput, bytes());
-      if (!buffer.ok()) return buffer.status();
-      buffers[i] = *buffer;
+      ASSIGN_OR_RETURN(
+          auto buffer,
+          device.AllocateBuffer(
+              i < 2 ? edge::Place::kInput : edge::Place::kOutput, bytes()));
+      buffers[i] = buffer;
     }
     a_ = reinterpret_cast<float*>(buffers[0].bytes.data());
     b_ = reinterpret_cast<float*>(buffers[1].bytes.data());
@@ -50,8 +52,7 @@ class Matmul : public Workload {
     // A new matrix each time: the last run's result cannot pass for this one's.
     Fill(a_);
     RunFigures figures;
-    if (auto status = LaunchAndCount(device, spec_, &figures); !status.ok())
-      return status;
+    RETURN_IF_ERROR(LaunchAndCount(device, spec_, &figures));
     return figures;
   }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::cpu_host {
@@ -13,19 +14,18 @@ namespace carillon::cpu_host {
 absl::StatusOr<std::unique_ptr<ScheduledEcho>> ScheduledEcho::Make(
     edge::Device* device, std::chrono::milliseconds period,
     const Telemetry& telemetry) {
-  const auto in = device->AllocateBuffer(edge::Place::kInput, kMessageBytes);
-  if (!in.ok()) return in.status();
-  const auto out = device->AllocateBuffer(edge::Place::kOutput, kMessageBytes);
-  if (!out.ok()) return out.status();
+  ASSIGN_OR_RETURN(const auto in,
+                   device->AllocateBuffer(edge::Place::kInput, kMessageBytes));
+  ASSIGN_OR_RETURN(const auto out,
+                   device->AllocateBuffer(edge::Place::kOutput, kMessageBytes));
   edge::EventSpec spec;
   spec.kernel = "echo";
   spec.max_in_flight = 1;
   spec.label = "scheduled";
-  spec.parameters = {edge::Fixed("in", *in), edge::Fixed("out", *out)};
-  const auto queue = edge::edgeRegisterEvent(*device, spec);
-  if (!queue.ok()) return queue.status();
+  spec.parameters = {edge::Fixed("in", in), edge::Fixed("out", out)};
+  ASSIGN_OR_RETURN(const auto queue, edge::edgeRegisterEvent(*device, spec));
   return std::unique_ptr<ScheduledEcho>(
-      new ScheduledEcho(device, period, telemetry, *in, *out, *queue));
+      new ScheduledEcho(device, period, telemetry, in, out, queue));
 }
 
 ScheduledEcho::ScheduledEcho(edge::Device* device,
@@ -49,8 +49,7 @@ void ScheduledEcho::Run(std::stop_token stop) {
     if (status.ok()) continue;
     if (!device_->status().ok()) return;  // the main thread reports that
     device_->AddToCounter(telemetry_.failures, 1);
-    spdlog::error("scheduled event {}: {}", number,
-                  std::string(status.message()));
+    spdlog::error("scheduled event {}: {}", number, status.message());
     // What became of an event in flight is unknown: its slot cannot be used
     // again.
     if (queue_->free_slots() == 0) return;
@@ -63,16 +62,14 @@ absl::Status ScheduledEcho::Echo(uint64_t number) {
   std::memcpy(in_.bytes.data(), message.data(), kMessageBytes);
   const Nanoseconds start = NowNs();
   queue_->Commit();
-  if (auto status = edge::edgeScheduleEvent(*device_, queue_); !status.ok())
-    return status;
-  const auto done = queue_->Wait(std::chrono::seconds(10));
-  if (!done.ok()) return done.status();
+  RETURN_IF_ERROR(edge::edgeScheduleEvent(*device_, queue_));
+  ASSIGN_OR_RETURN(const auto done, queue_->Wait(std::chrono::seconds(10)));
   device_->histogram(telemetry_.histogram).Add(NowNs() - start);
   device_->AddToCounter(telemetry_.events, 1);
   absl::Status result;
-  if (done->state != edge::EventState::kDone) {
+  if (done.state != edge::EventState::kDone) {
     result =
-        absl::InternalError(fmt::format("failed with status {}", done->status));
+        absl::InternalError(fmt::format("failed with status {}", done.status));
   } else if (std::memcmp(out_.bytes.data(), message.data(), kMessageBytes) !=
              0) {
     result = absl::DataLossError("the echo is not what was sent");

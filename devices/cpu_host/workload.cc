@@ -1,5 +1,6 @@
 #include "devices/cpu_host/workload.h"
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::cpu_host {
@@ -47,11 +48,10 @@ absl::StatusOr<std::unique_ptr<Workload>> MakeWorkload(
 absl::Status LaunchAndCount(edge::Device& device,
                             const edge::Device::LaunchSpec& spec,
                             RunFigures* figures) {
-  const auto times = device.LaunchKernel(spec);
-  if (!times.ok()) return times.status();
+  ASSIGN_OR_RETURN(const auto times, device.LaunchKernel(spec));
   ++figures->launches;
   figures->blocks += uint64_t{spec.grid.x} * spec.grid.y * spec.grid.z;
-  figures->kernel_ns += times->finished_ns;
+  figures->kernel_ns += times.finished_ns;
   return absl::OkStatus();
 }
 

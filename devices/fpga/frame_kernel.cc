@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/status.h"
 #include "devices/fpga/references.h"
 #include "fmt/format.h"
 
@@ -113,16 +114,16 @@ class ConvKernel : public FrameKernel {
 
   absl::Status Prepare(edge::Device& device, const FrameBuffers& buffers,
                        edge::EventSpec* spec) override {
-    auto weights = device.AllocateBuffer(edge::Place::kInput, sizeof(kWeights));
-    if (!weights.ok()) return weights.status();
-    std::memcpy(weights->bytes.data(), kWeights.data(), sizeof(kWeights));
+    ASSIGN_OR_RETURN(auto weights, device.AllocateBuffer(edge::Place::kInput,
+                                                         sizeof(kWeights)));
+    std::memcpy(weights.bytes.data(), kWeights.data(), sizeof(kWeights));
     spec->kernel = "conv5x5";
     spec->grid = {DivideUp(width_, kThreads), DivideUp(height_, kThreads), 1};
     spec->block = {kThreads, kThreads, 1};
     spec->parameters = {edge::Fixed("image", buffers.frames,
                                     {.length = result_bytes(),
                                      .slot_stride = buffers.frame_stride}),
-                        edge::Fixed("weights", *weights),
+                        edge::Fixed("weights", weights),
                         edge::Fixed("out", buffers.results,
                                     {.length = result_bytes(),
                                      .slot_stride = buffers.result_stride}),

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "devices/fpga/image.h"
 #include "fmt/format.h"
 
@@ -77,20 +78,18 @@ absl::StatusOr<std::unique_ptr<FrameSource>> MakeFrameSource(
   if (source == "cardiac")
     return std::make_unique<CardiacSource>(width, height);
 
-  const auto files = FilesOf(source);
-  if (!files.ok()) return files.status();
+  ASSIGN_OR_RETURN(const auto files, FilesOf(source));
   std::vector<GreyImage> images;
-  for (const std::string& file : *files) {
-    auto image = ReadImage(file);
-    if (!image.ok()) return image.status();
-    if (!images.empty() && (image->width != images[0].width ||
-                            image->height != images[0].height)) {
+  for (const std::string& file : files) {
+    ASSIGN_OR_RETURN(auto image, ReadImage(file));
+    if (!images.empty() &&
+        (image.width != images[0].width || image.height != images[0].height)) {
       return absl::InvalidArgumentError(fmt::format(
           "{} has {}x{} pixels, {} has {}x{}; frames must be of one size", file,
-          image->width, image->height, files->front(), images[0].width,
+          image.width, image.height, files.front(), images[0].width,
           images[0].height));
     }
-    images.push_back(*std::move(image));
+    images.push_back(std::move(image));
   }
   return std::make_unique<ImageSource>(std::move(images));
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
 
@@ -69,24 +70,22 @@ absl::StatusOr<std::unique_ptr<FrameStream>> FrameStream::Make(
   FrameBuffers& buffers = stream->buffers_;
   buffers.frame_stride = Stride(uint64_t{source->width()} * source->height());
   buffers.result_stride = Stride(kernel->result_bytes());
-  auto frames = device->AllocateBuffer(edge::Place::kInput,
-                                       options.ring * buffers.frame_stride);
-  if (!frames.ok()) return frames.status();
-  buffers.frames = *frames;
-  auto results = device->AllocateBuffer(edge::Place::kOutput,
-                                        options.ring * buffers.result_stride);
-  if (!results.ok()) return results.status();
-  buffers.results = *results;
+  ASSIGN_OR_RETURN(auto frames,
+                   device->AllocateBuffer(edge::Place::kInput,
+                                          options.ring * buffers.frame_stride));
+  buffers.frames = frames;
+  ASSIGN_OR_RETURN(auto results, device->AllocateBuffer(
+                                     edge::Place::kOutput,
+                                     options.ring * buffers.result_stride));
+  buffers.results = results;
 
   edge::EventSpec spec;
   spec.max_in_flight = options.ring;
   spec.priority = options.priority;
   spec.label = fmt::format("frames {}x{}", source->width(), source->height());
-  if (auto status = kernel->Prepare(*device, buffers, &spec); !status.ok())
-    return status;
-  auto queue = edge::edgeRegisterEvent(*device, spec);
-  if (!queue.ok()) return queue.status();
-  stream->queue_ = *queue;
+  RETURN_IF_ERROR(kernel->Prepare(*device, buffers, &spec));
+  ASSIGN_OR_RETURN(auto queue, edge::edgeRegisterEvent(*device, spec));
+  stream->queue_ = queue;
   return stream;
 }
 
@@ -191,9 +190,8 @@ absl::Status FrameStream::TakeResults() {
 
 absl::Status FrameStream::Drain() {
   while (queue_->in_flight() > 0) {
-    const auto done = queue_->Wait(kDrainTime);
-    if (!done.ok()) return done.status();
-    if (auto status = TakeResults(); !status.ok()) return status;
+    ASSIGN_OR_RETURN(const auto done, queue_->Wait(kDrainTime));
+    RETURN_IF_ERROR(TakeResults());
   }
   return absl::OkStatus();
 }
@@ -201,7 +199,7 @@ absl::Status FrameStream::Drain() {
 absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
   while (!stop.requested() && !AllSent()) {
     SendDue();
-    if (auto status = TakeResults(); !status.ok()) return status;
+    RETURN_IF_ERROR(TakeResults());
     if (AllSent()) break;
     const Nanoseconds now = device_->Now();
     const Nanoseconds due = NextDue();
@@ -211,7 +209,7 @@ absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
       sleep = std::min(sleep, std::chrono::nanoseconds(due - now));
     device_->WaitForCompletion(
         [&] { return queue_->Poll().has_value() || stop.requested(); }, sleep);
-    if (auto status = device_->status(); !status.ok()) return status;
+    RETURN_IF_ERROR(device_->status());
   }
   return Drain();
 }

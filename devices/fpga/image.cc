@@ -9,6 +9,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::fpga {
@@ -90,21 +91,18 @@ absl::StatusOr<GreyImage> ParseNetpbm(std::string_view file) {
   }
   const bool colour = format == '3' || format == '6';
   const bool binary = format == '5' || format == '6';
-  const auto width = reader.Number("width", kMaxImageSide);
-  if (!width.ok()) return width.status();
-  const auto height = reader.Number("height", kMaxImageSide);
-  if (!height.ok()) return height.status();
-  if (*width == 0 || *height == 0) {
+  ASSIGN_OR_RETURN(const auto width, reader.Number("width", kMaxImageSide));
+  ASSIGN_OR_RETURN(const auto height, reader.Number("height", kMaxImageSide));
+  if (width == 0 || height == 0) {
     return absl::InvalidArgumentError(fmt::format(
-        "the image is {}x{}: both must be at least 1", *width, *height));
+        "the image is {}x{}: both must be at least 1", width, height));
   }
-  const auto largest = reader.Number("largest sample", 65535);
-  if (!largest.ok()) return largest.status();
-  if (*largest == 0)
+  ASSIGN_OR_RETURN(const auto largest, reader.Number("largest sample", 65535));
+  if (largest == 0)
     return absl::InvalidArgumentError("the largest sample is 0");
 
-  const uint64_t samples = uint64_t{*width} * *height * (colour ? 3 : 1);
-  const bool wide = *largest > 255;
+  const uint64_t samples = uint64_t{width} * height * (colour ? 3 : 1);
+  const bool wide = largest > 255;
   if (binary) {
     const auto space = reader.Byte();
     if (!space || !IsSpace(*space)) {
@@ -116,35 +114,34 @@ absl::StatusOr<GreyImage> ParseNetpbm(std::string_view file) {
     if (reader.left() < needed) {
       return absl::InvalidArgumentError(
           fmt::format("the file ends after {} of {} bytes of samples ({}x{})",
-                      reader.left(), needed, *width, *height));
+                      reader.left(), needed, width, height));
     }
   } else if (reader.left() / 2 < samples) {
     // A sample takes a space and a digit at least: no memory for what cannot be
     // there.
-    return absl::InvalidArgumentError(
-        fmt::format("the file ends before its {} samples ({}x{})", samples,
-                    *width, *height));
+    return absl::InvalidArgumentError(fmt::format(
+        "the file ends before its {} samples ({}x{})", samples, width, height));
   }
 
-  GreyImage image{.width = *width, .height = *height, .pixels = {}};
-  image.pixels.reserve(uint64_t{*width} * *height);
+  GreyImage image{.width = width, .height = height, .pixels = {}};
+  image.pixels.reserve(uint64_t{width} * height);
   uint32_t channel[3];
   uint32_t channels = 0;
   for (uint64_t i = 0; i < samples; ++i) {
     uint32_t sample;
     if (binary) {
       sample = reader.Sample(wide);
-      if (sample > *largest) {
+      if (sample > largest) {
         return absl::InvalidArgumentError(
             fmt::format("sample {} is {}, over the file's largest of {}", i,
-                        sample, *largest));
+                        sample, largest));
       }
     } else {
-      const auto number = reader.Number(fmt::format("sample {}", i), *largest);
-      if (!number.ok()) return number.status();
-      sample = *number;
+      ASSIGN_OR_RETURN(const auto number,
+                       reader.Number(fmt::format("sample {}", i), largest));
+      sample = number;
     }
-    channel[channels++] = (sample * 255 + *largest / 2) / *largest;
+    channel[channels++] = (sample * 255 + largest / 2) / largest;
     if (channels < (colour ? 3u : 1u)) continue;
     image.pixels.push_back(colour ? Luma(channel[0], channel[1], channel[2])
                                   : static_cast<uint8_t>(channel[0]));
@@ -175,7 +172,7 @@ absl::StatusOr<GreyImage> ReadImage(const std::string& path) {
   auto image = ParseNetpbm(file);
   if (!image.ok()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: {}", path, std::string(image.status().message())));
+        fmt::format("{}: {}", path, image.status().message()));
   }
   return image;
 }

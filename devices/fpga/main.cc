@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "devices/fpga/frame_kernel.h"
 #include "devices/fpga/frame_source.h"
@@ -55,41 +56,37 @@ absl::Status CheckOptions(const StreamOptions& options) {
 absl::Status Run(const edge::DeviceContext& context, const Options& options) {
   uint32_t width = 0;
   uint32_t height = 0;
-  if (auto status = ParseSize(options.size, &width, &height); !status.ok())
-    return status;
-  if (auto status = CheckOptions(options.stream); !status.ok()) return status;
-  auto source = MakeFrameSource(options.source, width, height);
-  if (!source.ok()) return source.status();
-  width = (*source)->width();
-  height = (*source)->height();
-  auto kernel = MakeFrameKernel(options.kernel, width, height);
-  if (!kernel.ok()) return kernel.status();
+  RETURN_IF_ERROR(ParseSize(options.size, &width, &height));
+  RETURN_IF_ERROR(CheckOptions(options.stream));
+  ASSIGN_OR_RETURN(auto source, MakeFrameSource(options.source, width, height));
+  width = source->width();
+  height = source->height();
+  ASSIGN_OR_RETURN(auto kernel, MakeFrameKernel(options.kernel, width, height));
 
   edge::AttachOptions attach;
   attach.testbed_directory = context.directory;
   attach.name = context.name;
   attach.kind = "fpga";
   attach.submission_bytes = FrameStream::SubmissionBytes(
-      **kernel, uint64_t{width} * height, options.stream.ring);
+      *kernel, uint64_t{width} * height, options.stream.ring);
   attach.completion_bytes =
-      FrameStream::CompletionBytes(**kernel, options.stream.ring);
+      FrameStream::CompletionBytes(*kernel, options.stream.ring);
   attach.counter_names = FrameStream::CounterNames();
   attach.histogram_names = FrameStream::HistogramNames();
   attach.takes_simulated_time = true;
-  auto device = edge::Device::Attach(attach);
-  if (!device.ok()) return device.status();
-  auto stream = FrameStream::Make(device->get(), source->get(), kernel->get(),
-                                  options.stream);
-  if (!stream.ok()) return stream.status();
+  ASSIGN_OR_RETURN(auto device, edge::Device::Attach(attach));
+  ASSIGN_OR_RETURN(auto stream,
+                   FrameStream::Make(device.get(), source.get(), kernel.get(),
+                                     options.stream));
 
   const std::string rate = options.stream.fps == 0
                                ? "as fast as it goes"
                                : fmt::format("{} fps", options.stream.fps);
   const std::string note = fmt::format("{} {}x{} to {}, {}", options.source,
                                        width, height, options.kernel, rate);
-  if (auto status = (*device)->ReportReady(note); !status.ok()) return status;
+  RETURN_IF_ERROR(device->ReportReady(note));
   spdlog::info("streaming {}", note);
-  return (*stream)->Run(context);
+  return stream->Run(context);
 }
 
 }  // namespace

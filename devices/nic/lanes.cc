@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/status.h"
 #include "devices/nic/stream_framer.h"
 #include "kernels/memcached/wire.h"
 #include "shm/layout.h"
@@ -72,10 +73,9 @@ absl::Status Lanes::Open(edge::Device* device, const NicOptions& options,
     wanted.packets = lane.large ? nullptr : &memory.packets;
     wanted.table = &memory.table;
     wanted.store = &memory.store;
-    auto channel = MemcChannel::Open(device, wanted);
-    if (!channel.ok()) return channel.status();
+    ASSIGN_OR_RETURN(auto channel, MemcChannel::Open(device, wanted));
     lanes_.push_back(
-        {lane.type, lane.large, *std::move(channel),
+        {lane.type, lane.large, std::move(channel),
          BatchQueue(wanted.batch, uint64_t{options.batch_timeout_us} * 1000)});
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "shm/layout.h"
 
 namespace carillon::nic {
@@ -51,7 +52,7 @@ uint64_t MemcChannel::CompletionBytes(const Options& options) {
 absl::StatusOr<std::unique_ptr<MemcChannel>> MemcChannel::Open(
     edge::Device* device, const Options& options) {
   std::unique_ptr<MemcChannel> channel(new MemcChannel(options));
-  if (auto status = channel->Register(device); !status.ok()) return status;
+  RETURN_IF_ERROR(channel->Register(device));
   return channel;
 }
 
@@ -101,14 +102,12 @@ absl::Status MemcChannel::Register(edge::Device* device) {
           edge::Fixed("store", *options_.store), edge::Writable("now_s"),
           edge::Writable("count"),
           edge::Constant("reply_stride", options_.reply_stride)}};
-  auto queue = edge::edgeRegisterEvent(*device, spec);
-  if (!queue.ok()) return queue.status();
-  queue_ = *queue;
+  ASSIGN_OR_RETURN(auto queue, edge::edgeRegisterEvent(*device, spec));
+  queue_ = queue;
   for (const auto& [name, offset] :
        {std::pair("now_s", &now_offset_), std::pair("count", &count_offset_)}) {
-    auto found = queue_->ParameterOffset(name);
-    if (!found.ok()) return found.status();
-    *offset = *found;
+    ASSIGN_OR_RETURN(auto found, queue_->ParameterOffset(name));
+    *offset = found;
   }
   slots_.resize(options_.ring);
   requests_.resize(ring * options_.batch);

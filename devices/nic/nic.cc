@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "devices/nic/verb.h"
 #include "shm/waiting.h"
 
@@ -44,7 +45,7 @@ Nic::~Nic() = default;
 
 absl::StatusOr<std::unique_ptr<Nic>> Nic::Start(
     const edge::DeviceContext& context, const NicOptions& options) {
-  if (auto status = Check(options); !status.ok()) return status;
+  RETURN_IF_ERROR(Check(options));
   std::unique_ptr<Nic> nic(new Nic(options));
   auto status = nic->Attach(context);
   if (status.ok()) status = nic->OpenLanes();
@@ -77,54 +78,48 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   attach.completion_bytes = 4096 + Lanes::CompletionBytes(options_);
   attach.counter_names = CounterNames();
   attach.histogram_names = HistogramNames();
-  auto device = edge::Device::Attach(attach);
-  if (!device.ok()) return device.status();
-  device_ = std::move(*device);
+  ASSIGN_OR_RETURN(auto device, edge::Device::Attach(attach));
+  device_ = std::move(device);
 
-  auto packets = device_->AllocateBuffer(edge::Place::kInput, packet_bytes);
-  if (!packets.ok()) return packets.status();
-  packets_ = *packets;
+  ASSIGN_OR_RETURN(auto packets,
+                   device_->AllocateBuffer(edge::Place::kInput, packet_bytes));
+  packets_ = packets;
   pool_ = std::make_unique<PacketPool>(
       packets_.bytes.first(uint64_t{options_.packet_buffers} * kPacketBytes));
   return WatchGpud();
 }
 
 absl::Status Nic::WatchGpud() {
-  if (auto status = Watch(device_->connection_fd(), kGpudTag); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(Watch(device_->connection_fd(), kGpudTag));
   return Watch(device_->completion_fd(), kCompletionTag);
 }
 
 absl::Status Nic::OpenLanes() {
-  auto table = device_->AllocateBuffer(
-      edge::Place::kGpuMemory, memcached::TableBytes(options_.table_entries));
-  if (!table.ok()) return table.status();
-  auto store =
-      device_->AllocateBuffer(edge::Place::kGpuMemory, options_.store_bytes);
-  if (!store.ok()) return store.status();
+  ASSIGN_OR_RETURN(
+      auto table,
+      device_->AllocateBuffer(edge::Place::kGpuMemory,
+                              memcached::TableBytes(options_.table_entries)));
+  ASSIGN_OR_RETURN(auto store, device_->AllocateBuffer(edge::Place::kGpuMemory,
+                                                       options_.store_bytes));
   return lanes_.Open(device_.get(), options_,
-                     {.packets = packets_, .table = *table, .store = *store});
+                     {.packets = packets_, .table = table, .store = store});
 }
 
 absl::Status Nic::Listen() {
-  auto udp = SocketAddress::Parse(options_.listen, options_.udp_port);
-  if (!udp.ok()) return udp.status();
-  auto source = UdpSource::Open(*udp, pool_.get(), {});
-  if (!source.ok()) return source.status();
-  source_ = std::move(*source);
-  if (auto status = Watch(source_->fd(), kSourceTag); !status.ok()) {
-    return status;
-  }
-  auto tcp = SocketAddress::Parse(options_.listen, options_.tcp_port);
-  if (!tcp.ok()) return tcp.status();
-  auto streams =
-      StreamServer::Listen(*tcp, epoll_.get(), kStreamTag,
+  ASSIGN_OR_RETURN(auto udp,
+                   SocketAddress::Parse(options_.listen, options_.udp_port));
+  ASSIGN_OR_RETURN(auto source, UdpSource::Open(udp, pool_.get(), {}));
+  source_ = std::move(source);
+  RETURN_IF_ERROR(Watch(source_->fd(), kSourceTag));
+  ASSIGN_OR_RETURN(auto tcp,
+                   SocketAddress::Parse(options_.listen, options_.tcp_port));
+  ASSIGN_OR_RETURN(
+      auto streams,
+      StreamServer::Listen(tcp, epoll_.get(), kStreamTag,
                            {.max_connections = options_.max_connections,
                             .max_value = memcached::kMaxValueBytes},
-                           this);
-  if (!streams.ok()) return streams.status();
-  streams_ = std::move(*streams);
+                           this));
+  streams_ = std::move(streams);
   responder_ =
       std::make_unique<Responder>(Responder::Parts{.device = device_.get(),
                                                    .pool = pool_.get(),
@@ -346,10 +341,7 @@ absl::Status Nic::PollDescriptors(int64_t timeout_ns) {
         streams_->OnEvent(event.data.u64, event.events);
         break;
       case kGpudTag:
-        if (auto status = device_->WaitForEnd(std::chrono::seconds(1));
-            !status.ok()) {
-          return status;
-        }
+        RETURN_IF_ERROR(device_->WaitForEnd(std::chrono::seconds(1)));
         return absl::UnavailableError("gpud closed the connection");
       case kStopTag:
         stopping_ = true;

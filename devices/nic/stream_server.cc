@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "devices/nic/multi_get.h"
 #include "devices/nic/stream_framer.h"
 
@@ -80,11 +81,10 @@ struct StreamServer::Connection {
 absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Listen(
     const SocketAddress& address, int epoll_fd, uint8_t tag,
     const Limits& limits, StreamSink* sink) {
-  auto listener = BindSocket(address, SOCK_STREAM);
-  if (!listener.ok()) return listener.status();
+  ASSIGN_OR_RETURN(auto listener, BindSocket(address, SOCK_STREAM));
   std::unique_ptr<StreamServer> server(
-      new StreamServer(std::move(*listener), epoll_fd, tag, limits, sink));
-  if (auto status = server->Start(); !status.ok()) return status;
+      new StreamServer(std::move(listener), epoll_fd, tag, limits, sink));
+  RETURN_IF_ERROR(server->Start());
   return server;
 }
 

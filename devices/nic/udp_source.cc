@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/status.h"
 #include "shm/faults/point.h"
 
 // Linux 4.18; older C libraries lack the name.
@@ -59,13 +60,12 @@ uint32_t UdpSource::Peer::Hash() const {
 
 absl::StatusOr<std::unique_ptr<UdpSource>> UdpSource::Open(
     const SocketAddress& address, PacketPool* pool, const Options& options) {
-  auto fd = BindSocket(address, SOCK_DGRAM);
-  if (!fd.ok()) return fd.status();
-  SetBuffer(fd->get(), SO_RCVBUFFORCE, SO_RCVBUF);
-  SetBuffer(fd->get(), SO_SNDBUFFORCE, SO_SNDBUF);
-  const SocketAddress bound = SocketAddress::OfSocket(fd->get());
+  ASSIGN_OR_RETURN(auto fd, BindSocket(address, SOCK_DGRAM));
+  SetBuffer(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF);
+  SetBuffer(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF);
+  const SocketAddress bound = SocketAddress::OfSocket(fd.get());
   return std::unique_ptr<UdpSource>(
-      new UdpSource(std::move(*fd), bound, pool, options));
+      new UdpSource(std::move(fd), bound, pool, options));
 }
 
 UdpSource::UdpSource(UniqueFd fd, const SocketAddress& address,

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/headroom.h"
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "base/unique_fd.h"
 #include "devices/sdk/parameters.h"
@@ -43,7 +44,7 @@ absl::Status Contradiction(std::string_view what) {
 
 // What gRPC would only call "unavailable".
 absl::Status CheckSocket(const std::string& path) {
-  if (auto status = CheckSocketPath(path); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSocketPath(path));
   if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
     return absl::PermissionDeniedError(
         fmt::format("the testbed at {} belongs to another user", path));
@@ -102,9 +103,7 @@ struct Device::Impl::Session {
 absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
     const AttachOptions& options) {
   const TestbedPaths paths(options.testbed_directory);
-  if (auto status = CheckSocket(paths.control_socket()); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckSocket(paths.control_socket()));
   Session session;
   session.control =
       std::make_unique<ControlClient>(paths.control_socket(), options.timeout);
@@ -121,10 +120,10 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
     request.add_histogram_names(name);
   request.set_layout_version(shm::kLayoutVersion);
   request.set_takes_simulated_time(options.takes_simulated_time);
-  auto attached = client.Call(client.devices(), &v1::Devices::Stub::Attach,
-                              "Attach", request, options.timeout);
-  if (!attached.ok()) return attached.status();
-  session.attached = *std::move(attached);
+  ASSIGN_OR_RETURN(auto attached,
+                   client.Call(client.devices(), &v1::Devices::Stub::Attach,
+                               "Attach", request, options.timeout));
+  session.attached = std::move(attached);
   const auto fetch = [&]() -> absl::Status {
     shm::Ticket ticket;
     const std::string& given = session.attached.ticket();
@@ -132,28 +131,27 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
       return Contradiction(fmt::format("a ticket of {} bytes", given.size()));
     }
     std::copy(given.begin(), given.end(), ticket.begin());
-    auto handed =
-        shm::FetchApertures(paths.handover_socket(), ticket, options.timeout);
-    if (!handed.ok()) return handed.status();
+    ASSIGN_OR_RETURN(auto handed, shm::FetchApertures(paths.handover_socket(),
+                                                      ticket, options.timeout));
     const shm::Generation generation(session.attached.generation());
-    if (handed->device_id != session.attached.device_id() ||
-        handed->generation != generation) {
+    if (handed.device_id != session.attached.device_id() ||
+        handed.generation != generation) {
       return Contradiction(fmt::format(
           "device {} of generation {} was handed over, not {} of {}",
-          handed->device_id, handed->generation.value(),
+          handed.device_id, handed.generation.value(),
           session.attached.device_id(), generation.value()));
     }
-    auto submission =
-        shm::Aperture::Map(std::move(handed->submission),
-                           shm::RegionKind::kSubmission, generation);
-    if (!submission.ok()) return submission.status();
-    auto completion =
-        shm::Aperture::Map(std::move(handed->completion),
-                           shm::RegionKind::kCompletion, generation);
-    if (!completion.ok()) return completion.status();
-    session.submission = *std::move(submission);
-    session.completion = *std::move(completion);
-    session.handed = *std::move(handed);
+    ASSIGN_OR_RETURN(
+        auto submission,
+        shm::Aperture::Map(std::move(handed.submission),
+                           shm::RegionKind::kSubmission, generation));
+    ASSIGN_OR_RETURN(
+        auto completion,
+        shm::Aperture::Map(std::move(handed.completion),
+                           shm::RegionKind::kCompletion, generation));
+    session.submission = std::move(submission);
+    session.completion = std::move(completion);
+    session.handed = std::move(handed);
     return absl::OkStatus();
   };
   if (auto status = fetch(); !status.ok()) {
@@ -166,30 +164,24 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
 
 absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
     AttachOptions options) {
-  if (auto status = CheckHeadroom(kDescriptors, kThreads); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckHeadroom(kDescriptors, kThreads));
   const TestbedPaths paths(options.testbed_directory);
-  if (auto status =
-          faults::Member::JoinForGood(paths.fault_board(), options.name);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(
+      faults::Member::JoinForGood(paths.fault_board(), options.name));
   const std::string name = options.name;
   faults::At(faults::Point::kDeviceAttach, {.device = name});
-  auto opened = Open(options);
-  if (!opened.ok()) return opened.status();
+  ASSIGN_OR_RETURN(auto opened, Open(options));
   auto recorder = shm::FlightRecorder::FromEnvironment(
       paths.recorder_directory(), options.name);
   if (!recorder.ok()) {
-    opened->Detach();
+    opened.Detach();
     return recorder.status();
   }
   auto impl = std::unique_ptr<Impl>(new Impl(std::move(options)));
   impl->recorder = *std::move(recorder);
-  impl->submission = std::move(opened->submission);
-  impl->completion = std::move(opened->completion);
-  if (auto status = impl->Use(*std::move(opened)); !status.ok()) return status;
+  impl->submission = std::move(opened.submission);
+  impl->completion = std::move(opened.completion);
+  RETURN_IF_ERROR(impl->Use(std::move(opened)));
   faults::At(faults::Point::kDeviceAttached, {.device = name});
   return impl;
 }
@@ -202,15 +194,16 @@ absl::Status Device::Impl::Use(Session opened) {
   session = opened.attached.session();
   completion_event = std::move(opened.handed.completion_event);
   connection = std::move(opened.handed.connection);
-  auto started = PeerWatch::Start(
-      {.connection = connection.get(),
-       .heartbeat_ns = &submission.submission_control().heartbeat_ns,
-       .control = &completion.completion_control(),
-       .generation = generation,
-       .device = options.name,
-       .recorder = recorder.get()});
-  if (!started.ok()) return started.status();
-  watch = *std::move(started);
+  ASSIGN_OR_RETURN(
+      auto started,
+      PeerWatch::Start(
+          {.connection = connection.get(),
+           .heartbeat_ns = &submission.submission_control().heartbeat_ns,
+           .control = &completion.completion_control(),
+           .generation = generation,
+           .device = options.name,
+           .recorder = recorder.get()}));
+  watch = std::move(started);
   waiter = std::make_unique<shm::CompletionWaiter>(&submission, &completion,
                                                    &watch->closed());
   // gpud gives the first turn before it hands the apertures over.
@@ -260,7 +253,7 @@ absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
     return absl::FailedPreconditionError(fmt::format(
         "{}; the testbed's simulated time has ended with it, and another's "
         "begins anew",
-        std::string(ended.message())));
+        ended.message()));
   }
   for (const auto& [id, queue] : queues_) {
     if (!queue->Poll()) continue;
@@ -285,9 +278,8 @@ absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
     }
     if (!absl::IsUnavailable(resumed)) return resumed;
     if (std::chrono::steady_clock::now() >= deadline) {
-      return absl::UnavailableError(
-          fmt::format("{}; no other gpud within {} ms",
-                      std::string(ended.message()), timeout.count()));
+      return absl::UnavailableError(fmt::format(
+          "{}; no other gpud within {} ms", ended.message(), timeout.count()));
     }
     std::this_thread::sleep_for(kBetweenAttempts);
   }
@@ -332,17 +324,16 @@ absl::Status Device::Impl::PlaceAgain() {
     request.set_bytes(buffer.bytes);
     request.mutable_resumed()->set_buffer_id(id);
     request.mutable_resumed()->set_offset(buffer.offset);
-    const auto answer =
-        Call(control->events(), &v1::Events::Stub::AllocateBuffer,
-             "AllocateBuffer", request);
-    if (!answer.ok()) return answer.status();
-    if (answer->buffer_id() != id || (buffer.place != Place::kGpuMemory &&
-                                      answer->offset() != buffer.offset)) {
+    ASSIGN_OR_RETURN(const auto answer,
+                     Call(control->events(), &v1::Events::Stub::AllocateBuffer,
+                          "AllocateBuffer", request));
+    if (answer.buffer_id() != id || (buffer.place != Place::kGpuMemory &&
+                                     answer.offset() != buffer.offset)) {
       return Contradiction(fmt::format("buffer {} is not where it was", id));
     }
   }
   for (const auto& [id, queue] : queues_) {
-    if (auto status = RegisterAgain(*queue); !status.ok()) return status;
+    RETURN_IF_ERROR(RegisterAgain(*queue));
   }
   if (!ready_note_) return absl::OkStatus();
   v1::ReportReadyRequest ready;
@@ -355,27 +346,25 @@ absl::Status Device::Impl::PlaceAgain() {
 absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
   const shm::RingLayout before = queue.ring_.layout();
   queue.ring_.PrepareToResume();
-  auto request = RequestFor(queue.spec_);
-  if (!request.ok()) return request.status();
-  auto* resumed = request->mutable_resumed();
+  ASSIGN_OR_RETURN(auto request, RequestFor(queue.spec_));
+  auto* resumed = request.mutable_resumed();
   resumed->set_event_id(queue.event_id());
   resumed->set_esq_offset(before.esq_offset);
   resumed->set_ecq_offset(before.ecq_offset);
   resumed->set_consumed(queue.ring_.last_consumed().value());
-  const auto answer = Call(control->events(), &v1::Events::Stub::RegisterEvent,
-                           "RegisterEvent", *request);
-  if (!answer.ok()) return answer.status();
-  const auto layout = CheckAnswer(queue.spec_, *answer);
-  if (!layout.ok()) return layout.status();
+  ASSIGN_OR_RETURN(const auto answer,
+                   Call(control->events(), &v1::Events::Stub::RegisterEvent,
+                        "RegisterEvent", request));
+  ASSIGN_OR_RETURN(const auto layout, CheckAnswer(queue.spec_, answer));
   shm::RingLayout same = before;
-  same.generation = layout->generation;
-  if (*layout != same) {
+  same.generation = layout.generation;
+  if (layout != same) {
     return Contradiction(
         fmt::format("event {} has another ring than before", queue.event_id()));
   }
-  queue.launch_path_ = answer->launch_path();
-  Record(shm::Step::kResumed, *layout, queue.ring_.last_consumed().value());
-  queue.ring_.Resume(*layout);
+  queue.launch_path_ = answer.launch_path();
+  Record(shm::Step::kResumed, layout, queue.ring_.last_consumed().value());
+  queue.ring_.Resume(layout);
   return absl::OkStatus();
 }
 
@@ -391,33 +380,33 @@ absl::StatusOr<Buffer> Device::Impl::AllocateBuffer(Place place,
   v1::AllocateBufferRequest request;
   request.set_place(ToProto(place));
   request.set_bytes(bytes);
-  const auto answer = Call(control->events(), &v1::Events::Stub::AllocateBuffer,
-                           "AllocateBuffer", request);
-  if (!answer.ok()) return answer.status();
-  Buffer buffer{.id = answer->buffer_id(), .place = place, .bytes = {}};
+  ASSIGN_OR_RETURN(const auto answer,
+                   Call(control->events(), &v1::Events::Stub::AllocateBuffer,
+                        "AllocateBuffer", request));
+  Buffer buffer{.id = answer.buffer_id(), .place = place, .bytes = {}};
   if (place != Place::kGpuMemory) {
     const shm::Aperture& aperture =
         place == Place::kInput ? submission : completion;
-    if (answer->offset() < aperture.heap_offset() ||
-        !aperture.Contains(answer->offset(), bytes)) {
+    if (answer.offset() < aperture.heap_offset() ||
+        !aperture.Contains(answer.offset(), bytes)) {
       (void)FreeBuffer(buffer);
       return Contradiction(
           fmt::format("a buffer of {} bytes at offset {} of an aperture of {}",
-                      bytes, answer->offset(), aperture.size()));
+                      bytes, answer.offset(), aperture.size()));
     }
-    buffer.bytes = {aperture.At(answer->offset()), bytes};
+    buffer.bytes = {aperture.At(answer.offset()), bytes};
   }
   std::lock_guard lock(mutex_);
-  buffers_[buffer.id] = {place, answer->offset(), bytes};
+  buffers_[buffer.id] = {place, answer.offset(), bytes};
   return buffer;
 }
 
 absl::Status Device::Impl::FreeBuffer(const Buffer& buffer) {
   v1::FreeBufferRequest request;
   request.set_buffer_id(buffer.id);
-  const auto answer = Call(control->events(), &v1::Events::Stub::FreeBuffer,
-                           "FreeBuffer", request);
-  if (!answer.ok()) return answer.status();
+  ASSIGN_OR_RETURN(const auto answer,
+                   Call(control->events(), &v1::Events::Stub::FreeBuffer,
+                        "FreeBuffer", request));
   std::lock_guard lock(mutex_);
   buffers_.erase(buffer.id);
   return absl::OkStatus();
@@ -426,9 +415,9 @@ absl::Status Device::Impl::FreeBuffer(const Buffer& buffer) {
 absl::Status Device::Impl::ReportReady(const std::string& note) {
   v1::ReportReadyRequest request;
   request.set_note(note);
-  const auto answer = Call(control->devices(), &v1::Devices::Stub::ReportReady,
-                           "ReportReady", request);
-  if (!answer.ok()) return answer.status();
+  ASSIGN_OR_RETURN(const auto answer,
+                   Call(control->devices(), &v1::Devices::Stub::ReportReady,
+                        "ReportReady", request));
   std::lock_guard lock(mutex_);
   ready_note_ = note;
   return absl::OkStatus();
@@ -446,31 +435,27 @@ absl::StatusOr<v1::RegisterEventRequest> Device::Impl::RequestFor(
   request.set_modifyable(spec.modifyable);
   request.set_label(spec.label);
   request.set_launch_path(spec.launch_path);
-  if (auto status = ToBindings(spec.parameters, /*ring=*/true,
-                               request.mutable_parameters());
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(
+      ToBindings(spec.parameters, /*ring=*/true, request.mutable_parameters()));
   return request;
 }
 
 absl::StatusOr<EventQueue*> Device::Impl::Register(Device* device,
                                                    const EventSpec& spec) {
-  const auto request = RequestFor(spec);
-  if (!request.ok()) return request.status();
+  ASSIGN_OR_RETURN(const auto request, RequestFor(spec));
   faults::At(faults::Point::kDeviceRegister, {.device = options.name});
-  const auto answer = Call(control->events(), &v1::Events::Stub::RegisterEvent,
-                           "RegisterEvent", *request);
-  if (!answer.ok()) return answer.status();
-  auto queue = AddQueue(device, spec, *answer);
+  ASSIGN_OR_RETURN(const auto answer,
+                   Call(control->events(), &v1::Events::Stub::RegisterEvent,
+                        "RegisterEvent", request));
+  auto queue = AddQueue(device, spec, answer);
   if (!queue.ok()) {
     v1::UnregisterEventRequest undo;
-    undo.set_event_id(answer->event_id());
+    undo.set_event_id(answer.event_id());
     (void)Call(control->events(), &v1::Events::Stub::UnregisterEvent,
                "UnregisterEvent", undo);
   }
   faults::At(faults::Point::kDeviceRegistered,
-             {.device = options.name, .event_id = answer->event_id()});
+             {.device = options.name, .event_id = answer.event_id()});
   return queue;
 }
 
@@ -504,16 +489,15 @@ absl::Status Device::Impl::status() const {
   if (sequences.empty()) return ended;
   return absl::Status(ended.code(),
                       fmt::format("{}; last completed sequence {}",
-                                  std::string(ended.message()), sequences));
+                                  ended.message(), sequences));
 }
 
 absl::Status Device::Impl::status(const shm::RingLayout& ring) const {
   absl::Status ended = watch->status();
   if (ended.ok()) return ended;
   return absl::Status(
-      ended.code(),
-      fmt::format("{}; last completed sequence {}",
-                  std::string(ended.message()), LastCompleted(ring).value()));
+      ended.code(), fmt::format("{}; last completed sequence {}",
+                                ended.message(), LastCompleted(ring).value()));
 }
 
 absl::StatusOr<shm::RingLayout> Device::Impl::CheckAnswer(
@@ -571,8 +555,7 @@ absl::StatusOr<shm::RingLayout> Device::Impl::CheckAnswer(
 absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
     Device* device, const EventSpec& spec,
     const v1::RegisterEventResponse& answer) {
-  const auto layout = CheckAnswer(spec, answer);
-  if (!layout.ok()) return layout.status();
+  ASSIGN_OR_RETURN(const auto layout, CheckAnswer(spec, answer));
   std::vector<EventQueue::WritableParameter> writable;
   for (const v1::WritableParameter& parameter : answer.writable()) {
     writable.push_back({parameter.name(), parameter.offset()});
@@ -583,9 +566,9 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
     return Contradiction(
         fmt::format("event id {} is in use", answer.event_id()));
   }
-  queue.reset(new EventQueue(device, spec, answer.launch_path(), *layout,
+  queue.reset(new EventQueue(device, spec, answer.launch_path(), layout,
                              std::move(writable)));
-  Record(shm::Step::kRegistered, *layout, 0, layout->entries);
+  Record(shm::Step::kRegistered, layout, 0, layout.entries);
   return queue.get();
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "devices/sdk/control_client.h"
 #include "devices/sdk/edge.h"
@@ -38,12 +39,12 @@ class Device::Impl {
                                    Response*),
       std::string_view name, Request request,
       std::chrono::milliseconds timeout) const {
-    if (auto ended = status(); !ended.ok()) return ended;
+    RETURN_IF_ERROR(status());
     request.set_session(session);
     auto response = control->Call(stub, method, name, request, timeout);
     if (absl::IsUnavailable(response.status()) &&
         watch->WaitForEnd(kEndAfterFailedCall)) {
-      if (auto ended = status(); !ended.ok()) return ended;
+      RETURN_IF_ERROR(status());
     }
     if (absl::IsDeadlineExceeded(response.status())) {
       return absl::DeadlineExceededError(

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 
@@ -63,7 +64,7 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
       context.resume_within.count() == 0) {
     return halted;
   }
-  spdlog::warn("{}; waiting for another gpud", std::string(halted.message()));
+  spdlog::warn("{}; waiting for another gpud", halted.message());
   const auto deadline =
       std::chrono::steady_clock::now() + context.resume_within;
   while (!context.stop.requested()) {
@@ -132,7 +133,7 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
   const absl::Status status = run(DeviceContext{
       directory, name, stop,
       std::chrono::milliseconds(static_cast<int64_t>(resume_within_s * 1e3))});
-  if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+  if (!status.ok()) spdlog::error("{}", status.message());
   // Left open: the handler may still run.
   return ExitCodeOf(status);
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "devices/sdk/control_client.h"
 #include "devices/sdk/device_impl.h"
@@ -45,9 +46,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Attach(
     directory = from_environment;
   }
   options.testbed_directory = directory;
-  auto impl = Impl::Attach(std::move(options));
-  if (!impl.ok()) return impl.status();
-  return std::unique_ptr<Device>(new Device(*std::move(impl)));
+  ASSIGN_OR_RETURN(auto impl, Impl::Attach(std::move(options)));
+  return std::unique_ptr<Device>(new Device(std::move(impl)));
 }
 
 bool Device::gpud_died() const { return impl_->watch->gpud_died(); }
@@ -79,14 +79,14 @@ absl::Status Device::FreeBuffer(const Buffer& buffer) {
 }
 
 absl::StatusOr<std::vector<KernelDescription>> Device::ListKernels() {
-  if (auto ended = status(); !ended.ok()) return ended;
+  RETURN_IF_ERROR(status());
   const ControlClient& control = *impl_->control;
-  const auto answer =
+  ASSIGN_OR_RETURN(
+      const auto answer,
       control.Call(control.events(), &v1::Events::Stub::ListKernels,
-                   "ListKernels", v1::ListKernelsRequest(), control.timeout());
-  if (!answer.ok()) return answer.status();
+                   "ListKernels", v1::ListKernelsRequest(), control.timeout()));
   std::vector<KernelDescription> kernels;
-  for (const v1::Kernel& kernel : answer->kernels()) {
+  for (const v1::Kernel& kernel : answer.kernels()) {
     kernels.push_back({kernel.name(), kernel.summary()});
   }
   return kernels;
@@ -104,24 +104,22 @@ absl::StatusOr<Device::LaunchTimes> Device::LaunchKernel(
   SetDim3(spec.block, request.mutable_block());
   request.set_shared_bytes(spec.shared_bytes);
   request.set_priority(spec.priority);
-  if (auto status = ToBindings(spec.parameters, /*ring=*/false,
-                               request.mutable_parameters());
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(ToBindings(spec.parameters, /*ring=*/false,
+                             request.mutable_parameters()));
   const bool simulated = in_simulated_time();
-  const auto answer = impl_->Call(
-      impl_->control->events(), &v1::Events::Stub::LaunchKernel, "LaunchKernel",
-      request, simulated ? kLongestSimulation : spec.timeout);
-  if (!answer.ok()) return answer.status();
+  ASSIGN_OR_RETURN(
+      const auto answer,
+      impl_->Call(impl_->control->events(), &v1::Events::Stub::LaunchKernel,
+                  "LaunchKernel", request,
+                  simulated ? kLongestSimulation : spec.timeout));
   // gpud has taken the launch for this turn's end.
   if (simulated && !impl_->WaitForTurn()) return status();
-  if (answer->status() != 0) {
+  if (answer.status() != 0) {
     return absl::InternalError(fmt::format("kernel '{}' failed with status {}",
-                                           spec.kernel, answer->status()));
+                                           spec.kernel, answer.status()));
   }
-  return LaunchTimes{.dispatched_ns = answer->dispatched_ns(),
-                     .finished_ns = answer->finished_ns()};
+  return LaunchTimes{.dispatched_ns = answer.dispatched_ns(),
+                     .finished_ns = answer.finished_ns()};
 }
 
 Nanoseconds Device::Now() const {
@@ -285,8 +283,7 @@ absl::StatusOr<Completion> EventQueue::Wait(std::chrono::nanoseconds timeout,
       },
       timeout, std::min(spin, timeout));
   if (done) return *done;
-  if (auto ended = device_->impl_->status(ring_.layout()); !ended.ok())
-    return ended;
+  RETURN_IF_ERROR(device_->impl_->status(ring_.layout()));
   // Shorter ones are looks, not waits.
   if (in_flight() > 0 && timeout >= kLongWait) {
     device_->impl_->Record(

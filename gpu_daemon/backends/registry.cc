@@ -11,6 +11,7 @@
 #include "gpu_daemon/backends/sim/sim_backend.h"
 #include "gpu_daemon/backends/sim/timed_backend.h"
 #ifdef CARILLON_HAVE_CUDA
+#include "base/status.h"
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 #endif
 
@@ -62,8 +63,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     auto backend = entry.create(options);
     const bool last = &entry == std::end(kBackends) - 1;
     if (backend.ok() || name == entry.name || last) return backend;
-    spdlog::info("no {} back-end: {}", entry.name,
-                 std::string(backend.status().message()));
+    spdlog::info("no {} back-end: {}", entry.name, backend.status().message());
   }
   return absl::NotFoundError(
       fmt::format("no back-end '{}'; there are: auto, {}", name,

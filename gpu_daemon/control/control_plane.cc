@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/registry.h"
@@ -60,10 +61,7 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
         fmt::format("{} bytes of memory for devices: this machine has {}",
                     options.memory_bytes, machine));
   }
-  if (auto status = CheckText("testbed name", options.testbed, kMaxLabelLength);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckText("testbed name", options.testbed, kMaxLabelLength));
   if (options.listen.empty() && options.tls.any()) {
     return absl::InvalidArgumentError(
         "--tls-cert, --tls-key and --tls-client-ca go with --listen: on the "
@@ -80,9 +78,9 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
 
 absl::StatusOr<std::unique_ptr<ControlPlane>> ControlPlane::Start(
     Options options) {
-  if (auto status = CheckOptions(options); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOptions(options));
   std::unique_ptr<ControlPlane> plane(new ControlPlane(std::move(options)));
-  if (auto status = plane->Open(); !status.ok()) return status;
+  RETURN_IF_ERROR(plane->Open());
   return plane;
 }
 
@@ -106,32 +104,29 @@ absl::Status ControlPlane::Open() {
   const TestbedPaths paths(options_.directory);
   for (const std::string& path :
        {paths.control_socket(), paths.handover_socket(), paths.bus_socket()}) {
-    if (auto status = CheckSocketPath(path); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckSocketPath(path));
   }
-  if (auto status = PrepareDirectory(options_.directory); !status.ok()) {
-    return status;
-  }
-  auto lock = DaemonLock::Take(options_.directory, options_.testbed);
-  if (!lock.ok()) return lock.status();
-  lock_ = *std::move(lock);
+  RETURN_IF_ERROR(PrepareDirectory(options_.directory));
+  ASSIGN_OR_RETURN(auto lock,
+                   DaemonLock::Take(options_.directory, options_.testbed));
+  lock_ = std::move(lock);
   daemon_.BeginAfterDeaths(lock_->deaths());
 
-  if (auto status = OpenBoard(); !status.ok()) return status;
+  RETURN_IF_ERROR(OpenBoard());
   if (options_.record != 0) {
-    auto recorder = shm::FlightRecorder::Create(paths.recorder_directory(),
-                                                "gpud", options_.record);
-    if (!recorder.ok()) return recorder.status();
-    recorder_ = *std::move(recorder);
+    ASSIGN_OR_RETURN(auto recorder,
+                     shm::FlightRecorder::Create(paths.recorder_directory(),
+                                                 "gpud", options_.record));
+    recorder_ = std::move(recorder);
     daemon_.recorder = recorder_.get();
   }
-  auto loop = EventLoop::Create();
-  if (!loop.ok()) return loop.status();
-  loop_ = *std::move(loop);
-  auto bus =
+  ASSIGN_OR_RETURN(auto loop, EventLoop::Create());
+  loop_ = std::move(loop);
+  ASSIGN_OR_RETURN(
+      auto bus,
       TelemetryBus::Start({.socket_path = paths.bus_socket(),
-                           .watcher_capacity = options_.watcher_capacity});
-  if (!bus.ok()) return bus.status();
-  bus_ = *std::move(bus);
+                           .watcher_capacity = options_.watcher_capacity}));
+  bus_ = std::move(bus);
 
   auto backend = MakeBackend(
       options_.backend,
@@ -165,8 +160,8 @@ absl::Status ControlPlane::Open() {
         if (tcp_door_ != nullptr) tcp_door_->Cut(peer);
       },
       [this](v1::GetStatusResponse* response) { DescribeTcp(response); });
-  if (auto status = StartServer(); !status.ok()) return status;
-  if (auto status = OpenSockets(); !status.ok()) return status;
+  RETURN_IF_ERROR(StartServer());
+  RETURN_IF_ERROR(OpenSockets());
   return StartClock();
 }
 
@@ -176,12 +171,10 @@ absl::Status ControlPlane::OpenBoard() {
   const std::string path = TestbedPaths(options_.directory).fault_board();
   if (lock_->deaths() == 0) unlink(path.c_str());
   if (!options_.faults) return absl::OkStatus();
-  auto board = faults::Board::Create(path);
-  if (!board.ok()) return board.status();
-  board_ = *std::move(board);
-  auto member = faults::Member::Join(path, "gpud");
-  if (!member.ok()) return member.status();
-  member_ = *std::move(member);
+  ASSIGN_OR_RETURN(auto board, faults::Board::Create(path));
+  board_ = std::move(board);
+  ASSIGN_OR_RETURN(auto member, faults::Member::Join(path, "gpud"));
+  member_ = std::move(member);
   faults_.UseBoard(board_.get());
   return absl::OkStatus();
 }
@@ -202,7 +195,7 @@ absl::Status ControlPlane::StartServer() {
   builder.RegisterService(&*admin_);
   builder.RegisterService(&faults_);
   if (!options_.listen.empty()) {
-    if (auto status = AddTcp(builder); !status.ok()) return status;
+    RETURN_IF_ERROR(AddTcp(builder));
   }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
@@ -215,9 +208,8 @@ absl::Status ControlPlane::StartServer() {
 absl::Status ControlPlane::AddTcp(grpc::ServerBuilder& builder) {
   auto pems = ReadTlsFiles(options_.tls, "--tls-client-ca");
   if (!pems.ok()) {
-    return absl::Status(
-        pems.status().code(),
-        fmt::format("--listen: {}", std::string(pems.status().message())));
+    return absl::Status(pems.status().code(),
+                        fmt::format("--listen: {}", pems.status().message()));
   }
   // TLS 1.2 at least: gRPC offers nothing older.
   grpc::SslServerCredentialsOptions tls(
@@ -262,10 +254,10 @@ absl::Status ControlPlane::OpenSockets() {
     tcp_door_ = *std::move(tcp_door);
   }
   const TestbedPaths paths(options_.directory);
-  auto desk = HandoverDesk::Open(paths.handover_socket(), loop_.get(),
-                                 &tickets_, &sessions_);
-  if (!desk.ok()) return desk.status();
-  handover_desk_ = *std::move(desk);
+  ASSIGN_OR_RETURN(auto desk,
+                   HandoverDesk::Open(paths.handover_socket(), loop_.get(),
+                                      &tickets_, &sessions_));
+  handover_desk_ = std::move(desk);
   // Last: who finds this socket finds all.
   auto door = ControlSocket::Open(
       paths.control_socket(), loop_.get(), &peers_,

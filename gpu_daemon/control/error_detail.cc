@@ -1,6 +1,7 @@
 #include "gpu_daemon/control/error_detail.h"
 
 #include "absl/strings/cord.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::gpud {

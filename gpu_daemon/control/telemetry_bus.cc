@@ -11,6 +11,7 @@
 #include <zmq.hpp>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/net/unix_listener.h"
@@ -110,22 +111,16 @@ Nanoseconds TelemetryBus::Watcher::overflowed_ns() const {
 
 absl::StatusOr<std::unique_ptr<TelemetryBus>> TelemetryBus::Start(
     Options options) {
-  if (auto status = CheckSocketPath(options.socket_path); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckSocketPath(options.socket_path));
   // ZeroMQ would take a path over from a process that still serves on it.
-  if (auto status = RemoveStaleSocket(options.socket_path, SOCK_STREAM);
-      !status.ok()) {
-    return status;
-  }
-  auto socket = Socket::Bind(options);
-  if (!socket.ok()) return socket.status();
+  RETURN_IF_ERROR(RemoveStaleSocket(options.socket_path, SOCK_STREAM));
+  ASSIGN_OR_RETURN(auto socket, Socket::Bind(options));
   if (chmod(options.socket_path.c_str(), 0600) != 0) {
     return absl::UnavailableError(fmt::format(
         "cannot chmod {}: {}", options.socket_path, std::strerror(errno)));
   }
   return std::unique_ptr<TelemetryBus>(
-      new TelemetryBus(std::move(options), *std::move(socket)));
+      new TelemetryBus(std::move(options), std::move(socket)));
 }
 
 TelemetryBus::TelemetryBus(Options options, std::unique_ptr<Socket> socket)

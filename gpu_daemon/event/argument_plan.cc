@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/event/argument_steps.h"
 
@@ -81,7 +82,7 @@ absl::StatusOr<ArgumentPlan> ArgumentPlan::Make(
     const ParamInfo& info = kernel.params[i];
     const ParameterBinding& binding = bindings[i];
     if (info.is_buffer()) {
-      if (auto status = CheckBuffer(info, binding); !status.ok()) return status;
+      RETURN_IF_ERROR(CheckBuffer(info, binding));
     }
     if (binding.writable) {
       const uint32_t bytes = EntryBytes(info);

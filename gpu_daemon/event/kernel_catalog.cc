@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "base/edit_distance.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/registry.h"
 
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<const KernelInfo*>> KernelCatalog::Load(
         "{} files with kernels are loaded: that is the limit; restart gpud",
         kMostModules));
   }
-  if (auto status = CheckNames(source); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckNames(source));
   auto loaded = backend.LoadKernels(source);
   if (!loaded.ok()) return loaded.status();
   ++modules_;

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "gpu_daemon/event/refusal.h"
@@ -15,8 +16,8 @@ namespace carillon::gpud {
 namespace {
 
 absl::Status Annotate(const absl::Status& status, std::string_view more) {
-  absl::Status annotated(
-      status.code(), fmt::format("{}{}", std::string(status.message()), more));
+  absl::Status annotated(status.code(),
+                         fmt::format("{}{}", status.message(), more));
   status.ForEachPayload([&](auto url, const absl::Cord& payload) {
     annotated.SetPayload(url, payload);
   });
@@ -59,10 +60,9 @@ absl::StatusOr<std::vector<size_t>> PathSet::Candidates(
 }
 
 absl::StatusOr<StartedPath> PathSet::Find(std::string_view name) {
-  const auto candidates = Candidates(name);
-  if (!candidates.ok()) return candidates.status();
+  ASSIGN_OR_RETURN(const auto candidates, Candidates(name));
   absl::Status error;
-  for (const size_t index : *candidates) {
+  for (const size_t index : candidates) {
     auto path = Start(index);
     if (path.ok()) return path;
     error.Update(path.status());
@@ -72,11 +72,10 @@ absl::StatusOr<StartedPath> PathSet::Find(std::string_view name) {
 
 absl::StatusOr<StartedPath> PathSet::Serve(std::string_view name,
                                            const Add& add) {
-  const auto candidates = Candidates(name);
-  if (!candidates.ok()) return candidates.status();
+  ASSIGN_OR_RETURN(const auto candidates, Candidates(name));
   absl::Status not_started;
   absl::Status refused;
-  for (const size_t index : *candidates) {
+  for (const size_t index : candidates) {
     auto path = Start(index);
     if (!path.ok()) {
       not_started.Update(path.status());
@@ -86,7 +85,7 @@ absl::StatusOr<StartedPath> PathSet::Serve(std::string_view name,
     if (status.ok()) return path;
     if (!name.empty() || !AnotherPathMayServe(status)) return status;
     spdlog::info("launch path {} does not take an event kernel: {}", path->name,
-                 std::string(status.message()));
+                 status.message());
     refused.Update(status);
   }
   if (refused.ok()) return not_started;

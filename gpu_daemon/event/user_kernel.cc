@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "shm/layout.h"
 
@@ -55,7 +56,7 @@ absl::StatusOr<std::unique_ptr<UserKernel>> UserKernel::Make(
     const KernelLayout& layout) {
   std::unique_ptr<UserKernel> kernel(
       new UserKernel(std::move(declaration), std::move(file)));
-  if (auto status = kernel->Lay(layout); !status.ok()) return status;
+  RETURN_IF_ERROR(kernel->Lay(layout));
   return kernel;
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
 
@@ -28,22 +29,24 @@ uint32_t Crc32(std::span<const std::byte> bytes) {
 
 absl::StatusOr<std::unique_ptr<Checksums>> Checksums::Register(
     edge::Device& device, uint32_t threads) {
-  auto in = device.AllocateBuffer(Place::kInput, kRing * kBytes);
-  if (!in.ok()) return in.status();
-  auto out = device.AllocateBuffer(Place::kOutput, kRing * sizeof(uint32_t));
-  if (!out.ok()) return out.status();
-  auto queue = edge::edgeRegisterEvent(
-      device, {.kernel = "crc32",
-               .block = {threads, 1, 1},
-               .max_in_flight = kRing,
-               .parameters = {Fixed("messages", *in,
-                                    {.length = kBytes, .slot_stride = kBytes}),
-                              edge::Constant("message_bytes", kBytes),
-                              Fixed("crcs", *out,
-                                    {.length = sizeof(uint32_t),
-                                     .slot_stride = sizeof(uint32_t)})}});
-  if (!queue.ok()) return queue.status();
-  return std::unique_ptr<Checksums>(new Checksums(*in, *out, *queue));
+  ASSIGN_OR_RETURN(auto in,
+                   device.AllocateBuffer(Place::kInput, kRing * kBytes));
+  ASSIGN_OR_RETURN(auto out, device.AllocateBuffer(Place::kOutput,
+                                                   kRing * sizeof(uint32_t)));
+  ASSIGN_OR_RETURN(
+      auto queue,
+      edge::edgeRegisterEvent(
+          device,
+          {.kernel = "crc32",
+           .block = {threads, 1, 1},
+           .max_in_flight = kRing,
+           .parameters = {
+               Fixed("messages", in, {.length = kBytes, .slot_stride = kBytes}),
+               edge::Constant("message_bytes", kBytes),
+               Fixed("crcs", out,
+                     {.length = sizeof(uint32_t),
+                      .slot_stride = sizeof(uint32_t)})}}));
+  return std::unique_ptr<Checksums>(new Checksums(in, out, queue));
 }
 
 void Checksums::Ring() {
@@ -57,16 +60,15 @@ void Checksums::Ring() {
 }
 
 absl::Status Checksums::Take() {
-  const auto done = queue_->Wait(kBound);
-  if (!done.ok()) return done.status();
-  const uint32_t slot = queue_->SlotOf(done->sequence);
+  ASSIGN_OR_RETURN(const auto done, queue_->Wait(kBound));
+  const uint32_t slot = queue_->SlotOf(done.sequence);
   uint32_t crc = 0;
   std::memcpy(&crc, out_.bytes.data() + slot * sizeof(crc), sizeof(crc));
-  if (done->state != edge::EventState::kDone || crc != expected_[slot]) {
+  if (done.state != edge::EventState::kDone || crc != expected_[slot]) {
     return absl::DataLossError(
         fmt::format("event {}: state {}, status {}, checksum {:#x}, not {:#x}",
-                    done->sequence.value(), static_cast<int>(done->state),
-                    done->status, crc, expected_[slot]));
+                    done.sequence.value(), static_cast<int>(done.state),
+                    done.status, crc, expected_[slot]));
   }
   queue_->Free();
   return absl::OkStatus();
@@ -90,15 +92,13 @@ void Neighbour::Work() {
 }
 
 absl::Status Neighbour::TryWork() {
-  auto quick = Checksums::Register(*device_, 32);
-  if (!quick.ok()) return quick.status();
-  auto queued = Checksums::Register(*device_, 64);
-  if (!queued.ok()) return queued.status();
+  ASSIGN_OR_RETURN(auto quick, Checksums::Register(*device_, 32));
+  ASSIGN_OR_RETURN(auto queued, Checksums::Register(*device_, 64));
   while (!stop_) {
-    for (Checksums* one : {quick->get(), queued->get()}) {
+    for (Checksums* one : {quick.get(), queued.get()}) {
       one->Ring();
       for (uint32_t i = 0; i < Checksums::kRing; ++i) {
-        if (auto status = one->Take(); !status.ok()) return status;
+        RETURN_IF_ERROR(one->Take());
         events_.fetch_add(1, std::memory_order_relaxed);
       }
     }

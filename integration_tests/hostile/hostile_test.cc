@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "base/status.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/hostile/checksum_events.h"
@@ -224,18 +225,16 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
   }
   // A device that comes, is served, and goes.
   absl::Status Visit() const {
-    auto device = Attach("newcomer");
-    if (!device.ok()) return device.status();
-    auto events = Checksums::Register(**device, 32);
-    if (!events.ok()) return events.status();
-    (*events)->Ring();
-    return (*events)->Take();
+    ASSIGN_OR_RETURN(auto device, Attach("newcomer"));
+    ASSIGN_OR_RETURN(auto events, Checksums::Register(*device, 32));
+    events->Ring();
+    return events->Take();
   }
   std::unique_ptr<Process> Play(const std::string& trick) {
-    auto hostile =
-        testbed_->StartDevice("hostile", "integration_tests/hostile/hostile_device",
-                              {"--dir", testbed_->directory(), "--victim",
-                               "honest", "--trick", trick});
+    auto hostile = testbed_->StartDevice(
+        "hostile", "integration_tests/hostile/hostile_device",
+        {"--dir", testbed_->directory(), "--victim", "honest", "--trick",
+         trick});
     EXPECT_TRUE(hostile.ok()) << Message(hostile.status());
     return *std::move(hostile);
   }
@@ -316,7 +315,8 @@ INSTANTIATE_TEST_SUITE_P(Tricks, HostileTest,
 
 TEST(HostileTricksTest, EachIsExpectedHere) {
   auto list = Process::Start(
-      "list", {testing::Program("integration_tests/hostile/hostile_device"), "--list"});
+      "list",
+      {testing::Program("integration_tests/hostile/hostile_device"), "--list"});
   ASSERT_TRUE(list.ok());
   ASSERT_EQ((*list)->Wait(), 0);
   std::istringstream lines((*list)->output());

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
@@ -114,13 +115,11 @@ absl::StatusOr<v1::AllocateBufferResponse> SimulatedDevice::Allocate(
 }
 
 absl::Status SimulatedDevice::Register(uint32_t entries) {
-  auto in = Allocate(v1::INPUT, uint64_t{entries} * kBytes);
-  if (!in.ok()) return in.status();
-  auto out = Allocate(v1::OUTPUT, uint64_t{entries} * kBytes);
-  if (!out.ok()) return out.status();
+  ASSIGN_OR_RETURN(auto in, Allocate(v1::INPUT, uint64_t{entries} * kBytes));
+  ASSIGN_OR_RETURN(auto out, Allocate(v1::OUTPUT, uint64_t{entries} * kBytes));
   Ring ring;
-  ring.in_offset = in->offset();
-  ring.out_offset = out->offset();
+  ring.in_offset = in.offset();
+  ring.out_offset = out.offset();
   ring.spoilt.resize(entries);
   ring.request.set_kernel("echo");
   ring.request.mutable_block()->set_x(32);
@@ -134,11 +133,10 @@ absl::Status SimulatedDevice::Register(uint32_t entries) {
     binding.set_length(kBytes);
     binding.set_slot_stride(kBytes);
   };
-  bind("in", in->buffer_id());
-  bind("out", out->buffer_id());
-  auto answer = session_->RegisterEvent(ring.request);
-  if (!answer.ok()) return answer.status();
-  ring.ring = std::make_unique<shm::DeviceRing>(LayoutOf(*answer), &submission_,
+  bind("in", in.buffer_id());
+  bind("out", out.buffer_id());
+  ASSIGN_OR_RETURN(auto answer, session_->RegisterEvent(ring.request));
+  ring.ring = std::make_unique<shm::DeviceRing>(LayoutOf(answer), &submission_,
                                                 &completion_);
   Record(Step::kRegistered, &ring, 0, entries);
   rings_.push_back(std::move(ring));
@@ -298,9 +296,8 @@ absl::Status SimulatedDevice::Resume(SimulatedGpud& gpud) {
     resumed->set_esq_offset(before.esq_offset);
     resumed->set_ecq_offset(before.ecq_offset);
     resumed->set_consumed(ring.ring->last_consumed().value());
-    const auto answer = session_->RegisterEvent(request);
-    if (!answer.ok()) return answer.status();
-    const shm::RingLayout layout = LayoutOf(*answer);
+    ASSIGN_OR_RETURN(const auto answer, session_->RegisterEvent(request));
+    const shm::RingLayout layout = LayoutOf(answer);
     ring.ring->Resume(layout);
     Record(Step::kResumed, &ring, ring.ring->last_consumed().value());
   }

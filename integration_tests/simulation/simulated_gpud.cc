@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/dispatch/doorbell_poller.h"
@@ -65,7 +66,7 @@ class StepPath : public gpud::LaunchPath {
   StepPath(StepLauncher* launcher, gpud::DoorbellPoller* poller)
       : launcher_(launcher), poller_(poller) {}
   absl::Status Add(std::shared_ptr<EventKernel> event) override {
-    if (auto status = launcher_->Prepare(*event); !status.ok()) return status;
+    RETURN_IF_ERROR(launcher_->Prepare(*event));
     return poller_->Add(event);
   }
   void Remove(const std::shared_ptr<EventKernel>& event) override {

@@ -15,13 +15,13 @@
 #include <utility>
 
 #include "base/file_error.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "shm/faults/board_layout.h"
 #include "shm/waiting.h"
 
 namespace carillon::faults {
 namespace {
-
 
 // The lock of those who change the board: a byte beyond those of the members.
 constexpr off_t kLockByte = kMostMembers;
@@ -228,8 +228,7 @@ absl::StatusOr<std::unique_ptr<Board>> Board::OpenFile(const std::string& path,
   BoardLayout& layout = *board->layout_;
   std::atomic_ref<uint64_t> magic(layout.magic);
   if (create && magic.load(std::memory_order_acquire) == 0) {
-    auto lock = Lock::Take(*board);
-    if (!lock.ok()) return lock.status();
+    ASSIGN_OR_RETURN(auto lock, Lock::Take(*board));
     layout.version = BoardLayout::kVersion;
     magic.store(BoardLayout::kMagic, std::memory_order_release);
   }
@@ -256,16 +255,14 @@ absl::StatusOr<std::vector<uint32_t>> Board::Inject(
   std::vector<std::string> names;
   for (const Fault& fault : faults) {
     if (auto status = Check(fault); !status.ok()) {
-      return absl::Status(status.code(),
-                          fmt::format("fault {}: {}", fault.name,
-                                      std::string(status.message())));
+      return absl::Status(status.code(), fmt::format("fault {}: {}", fault.name,
+                                                     status.message()));
     }
     names.push_back(fault.name);
   }
   std::vector<uint32_t> ids;
   {
-    auto lock = Lock::Take(*this);
-    if (!lock.ok()) return lock.status();
+    ASSIGN_OR_RETURN(auto lock, Lock::Take(*this));
     const std::vector<Injected> there = List();
     if (there.size() + faults.size() > kMostFaults) {
       return absl::ResourceExhaustedError(
@@ -306,8 +303,7 @@ absl::Status Board::Clear(std::string_view name,
                           std::chrono::milliseconds patience) {
   bool found = false;
   {
-    auto lock = Lock::Take(*this);
-    if (!lock.ok()) return lock.status();
+    ASSIGN_OR_RETURN(auto lock, Lock::Take(*this));
     for (FaultSlot& slot : layout_->faults) {
       const auto words = LoadWords(&slot.words);
       if (!words || Get(words->name) != name) continue;
@@ -339,8 +335,7 @@ size_t Board::ClearAll(std::chrono::milliseconds patience) {
 }
 
 absl::StatusOr<size_t> Board::TakePlace(std::string_view name) {
-  auto lock = Lock::Take(*this);
-  if (!lock.ok()) return lock.status();
+  ASSIGN_OR_RETURN(auto lock, Lock::Take(*this));
   for (size_t i = 0; i < kMostMembers; ++i) {
     struct flock mine = LockOf(static_cast<off_t>(i), F_WRLCK);
     if (fcntl(fd_.get(), F_OFD_SETLK, &mine) != 0) continue;

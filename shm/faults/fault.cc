@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -110,9 +111,9 @@ absl::Status CheckGlob(std::string_view field, const std::string& glob) {
 }
 
 absl::Status CheckTarget(const Fault& fault) {
-  if (auto s = CheckGlob("process", fault.process); !s.ok()) return s;
-  if (auto s = CheckGlob("device", fault.device); !s.ok()) return s;
-  if (auto s = CheckGlob("method", fault.method); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckGlob("process", fault.process));
+  RETURN_IF_ERROR(CheckGlob("device", fault.device));
+  RETURN_IF_ERROR(CheckGlob("method", fault.method));
   const PointInfo& point = InfoOf(fault.point);
   if (fault.device != "*" && fault.point == Point::kNone) {
     return Invalid("device", "selects at a point; select the process instead");
@@ -257,8 +258,8 @@ absl::Status Check(const Fault& fault) {
   if (static_cast<size_t>(fault.point) >= kPoints) {
     return Invalid("point", "is no point");
   }
-  if (auto s = CheckTarget(fault); !s.ok()) return s;
-  if (auto s = CheckTime(fault); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckTarget(fault));
+  RETURN_IF_ERROR(CheckTime(fault));
   return CheckAction(fault);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "shm/faults/board.h"
 #include "shm/faults/board_layout.h"
 #include "shm/faults/point.h"
@@ -19,7 +20,6 @@
 
 namespace carillon::faults {
 namespace {
-
 
 // SplitMix64: the n-th number of a stream.
 uint64_t Draw(uint64_t seed, uint64_t n) {
@@ -345,11 +345,9 @@ std::optional<Struck> Member::Impl::Pass(Point point, const Subject& subject) {
 
 absl::StatusOr<std::unique_ptr<Member::Impl>> Member::Impl::Join(
     const std::string& path, std::string_view name) {
-  auto board = Board::Open(path);
-  if (!board.ok()) return board.status();
-  auto place = (*board)->TakePlace(name);
-  if (!place.ok()) return place.status();
-  return std::make_unique<Impl>(*std::move(board), *place, std::string(name));
+  ASSIGN_OR_RETURN(auto board, Board::Open(path));
+  ASSIGN_OR_RETURN(auto place, board->TakePlace(name));
+  return std::make_unique<Impl>(std::move(board), place, std::string(name));
 }
 
 namespace {
@@ -376,10 +374,9 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& path,
     return absl::FailedPreconditionError(
         "this process is on a board of faults already");
   }
-  auto impl = Impl::Join(path, name);
-  if (!impl.ok()) return impl.status();
-  member_of_process.store(impl->get(), std::memory_order_release);
-  return std::unique_ptr<Member>(new Member(*std::move(impl)));
+  ASSIGN_OR_RETURN(auto impl, Impl::Join(path, name));
+  member_of_process.store(impl.get(), std::memory_order_release);
+  return std::unique_ptr<Member>(new Member(std::move(impl)));
 }
 
 absl::Status Member::JoinForGood(const std::string& path,

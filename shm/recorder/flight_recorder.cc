@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/file_error.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::shm {
@@ -262,11 +263,8 @@ absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path) {
     return absl::FailedPreconditionError(
         fmt::format("{} is no flight recorder's file: it has no header", path));
   }
-  if (auto status =
-          CheckHeader(header, static_cast<uint64_t>(facts.st_size), path);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(
+      CheckHeader(header, static_cast<uint64_t>(facts.st_size), path));
 
   FlightRecording recording;
   recording.read_ns = read_ns;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "shm/region_heap.h"
@@ -27,9 +28,7 @@ absl::StatusOr<Aperture> MapCopy(const Aperture& aperture) {
 
 absl::StatusOr<std::unique_ptr<RingFixture>> RingFixture::Make(
     const Options& options) {
-  if (auto status = CheckRingEntries(options.entries); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckRingEntries(options.entries));
   const RingLayout shape = MakeRingLayout(
       options.entries, options.parameter_bytes, options.modifyable);
   const uint64_t output_bytes =
@@ -43,17 +42,15 @@ absl::StatusOr<std::unique_ptr<RingFixture>> RingFixture::Make(
       .device_id = 1,
       .doorbell_count =
           static_cast<uint32_t>(AlignUp(options.rings, kDoorbellsPerLine))};
-  auto submission = Aperture::Create(spec);
-  if (!submission.ok()) return submission.status();
+  ASSIGN_OR_RETURN(auto submission, Aperture::Create(spec));
   spec.kind = RegionKind::kCompletion;
   spec.heap_bytes =
       options.rings * (AlignUp(shape.ecq_bytes(), RegionHeap::kAlignment) +
                        AlignUp(shape.life_bytes(), RegionHeap::kAlignment) +
                        AlignUp(output_bytes, RegionHeap::kAlignment));
-  auto completion = Aperture::Create(spec);
-  if (!completion.ok()) return completion.status();
-  fixture->gpud_submission_ = *std::move(submission);
-  fixture->gpud_completion_ = *std::move(completion);
+  ASSIGN_OR_RETURN(auto completion, Aperture::Create(spec));
+  fixture->gpud_submission_ = std::move(submission);
+  fixture->gpud_completion_ = std::move(completion);
   if (!options.one_mapping) {
     auto mapped = MapCopy(fixture->gpud_submission_);
     if (!mapped.ok()) return mapped.status();
@@ -62,9 +59,8 @@ absl::StatusOr<std::unique_ptr<RingFixture>> RingFixture::Make(
     if (!mapped.ok()) return mapped.status();
     fixture->device_completion_ = *std::move(mapped);
   }
-  auto event = CompletionEvent::Create();
-  if (!event.ok()) return event.status();
-  fixture->event_ = *std::move(event);
+  ASSIGN_OR_RETURN(auto event, CompletionEvent::Create());
+  fixture->event_ = std::move(event);
 
   RegionHeap submission_heap(fixture->gpud_submission_.heap_offset(),
                              fixture->gpud_submission_.heap_size());
@@ -80,11 +76,8 @@ absl::StatusOr<std::unique_ptr<RingFixture>> RingFixture::Make(
     layout.life_offset = completion_heap.Allocate(layout.life_bytes()).value();
     fixture->outputs_.push_back(
         output_bytes == 0 ? 0 : completion_heap.Allocate(output_bytes).value());
-    if (auto status = CheckRingLayout(layout, fixture->gpud_submission_,
-                                      fixture->gpud_completion_);
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(CheckRingLayout(layout, fixture->gpud_submission_,
+                                    fixture->gpud_completion_));
     fixture->gpud_submission_.doorbells()[ring] = options.first_doorbell;
     fixture->layouts_.push_back(layout);
   }

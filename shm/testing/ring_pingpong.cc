@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "shm/waiting.h"
 
@@ -91,16 +92,17 @@ struct RingYardstick::Shared {
 absl::StatusOr<std::unique_ptr<RingYardstick>> RingYardstick::Start(
     const Options& options) {
   for (const int core : {options.device_core, options.gpud_core}) {
-    if (auto status = CheckCore(core); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckCore(core));
   }
-  auto rings = RingFixture::Make({.entries = options.entries,
-                                  .parameter_bytes = options.parameter_bytes,
-                                  .output_bytes_per_slot = 0,
-                                  // Of two threads, TSan must see one address.
-                                  .one_mapping = !options.child_process});
-  if (!rings.ok()) return rings.status();
+  ASSIGN_OR_RETURN(
+      auto rings,
+      RingFixture::Make({.entries = options.entries,
+                         .parameter_bytes = options.parameter_bytes,
+                         .output_bytes_per_slot = 0,
+                         // Of two threads, TSan must see one address.
+                         .one_mapping = !options.child_process}));
   std::unique_ptr<RingYardstick> yardstick(new RingYardstick(options));
-  yardstick->rings_ = *std::move(rings);
+  yardstick->rings_ = std::move(rings);
   yardstick->device_ =
       std::make_unique<DeviceRing>(yardstick->rings_->device_ring(0));
   void* page = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
@@ -243,7 +245,7 @@ absl::StatusOr<HistogramSnapshot> RingYardstick::RoundTrips(uint64_t count) {
     std::memcpy(device_->parameters(), &i, sizeof(i));
     device_->Commit();
     device_->Ring();
-    if (auto status = AwaitCompletion(); !status.ok()) return status;
+    RETURN_IF_ERROR(AwaitCompletion());
     const Nanoseconds after = NowNs();
     times.AddBucket(HistogramBucket(after - before), 1);
     before = after;
@@ -319,7 +321,7 @@ absl::StatusOr<double> RingYardstick::EventsPerSecond(uint64_t events,
       for (; device_->Poll().has_value(); ++consumed) device_->Consume();
     }
     if (consumed == events) break;
-    if (auto status = AwaitCompletion(); !status.ok()) return status;
+    RETURN_IF_ERROR(AwaitCompletion());
     ++consumed;
     for (; device_->Poll().has_value(); ++consumed) device_->Consume();
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::sim {
@@ -159,7 +160,7 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::RunOneBlock(
 }
 
 absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
-  if (auto status = CheckLaunch(launch); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckLaunch(launch));
   Prepare(launch);
   Result result;
   std::vector<Block*> resident;

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "sim/exec/handlers.h"
 #include "sim/lower/lower.h"
@@ -115,12 +116,13 @@ std::string Kernel(std::string_view name, const Form& form, size_t first,
 }  // namespace
 
 absl::Status Bench::Load(std::string_view text) {
-  auto module = ptx::ParseModule(
-      fmt::format(".version 8.0 .target sm_80 .address_size 64\n{}", text),
-      "test.ptx");
-  if (!module.ok()) return module.status();
+  ASSIGN_OR_RETURN(
+      auto module,
+      ptx::ParseModule(
+          fmt::format(".version 8.0 .target sm_80 .address_size 64\n{}", text),
+          "test.ptx"));
   auto program =
-      Lower(std::make_shared<const ptx::Module>(*std::move(module)), &memory_);
+      Lower(std::make_shared<const ptx::Module>(std::move(module)), &memory_);
   if (program.ok()) program_ = *std::move(program);
   return program.status();
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "sim/exec/functional.h"
 #include "sim/lower/lower.h"
@@ -62,12 +63,12 @@ class Yield : public testing::Test {
  protected:
   absl::Status Run(const std::string& text, uint32_t blocks,
                    uint64_t limit = uint64_t{1} << 28) {
-    auto module = ptx::ParseModule(text, "yield.ptx");
-    if (!module.ok()) return module.status();
-    auto program = Lower(
-        std::make_shared<const ptx::Module>(*std::move(module)), &memory_);
-    if (!program.ok()) return program.status();
-    program_ = *program;
+    ASSIGN_OR_RETURN(auto module, ptx::ParseModule(text, "yield.ptx"));
+    ASSIGN_OR_RETURN(
+        auto program,
+        Lower(std::make_shared<const ptx::Module>(std::move(module)),
+              &memory_));
+    program_ = program;
     cells_ = *memory_.Allocate(16, "cells");
     Launch launch{.program = program_.get(),
                   .kernel = program_->FindEntry("count"),

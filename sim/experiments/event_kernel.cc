@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/paper/des_tables.h"
@@ -441,16 +442,14 @@ std::vector<std::string_view> EventKernelNames() {
 
 absl::StatusOr<uint32_t> RegistersOfEventKernel(std::string_view name,
                                                 const Kernels& kernels) {
-  const auto entry = Find(name);
-  if (!entry.ok()) return entry.status();
-  return kernels.Find((*entry)->kernel).function->registers;
+  ASSIGN_OR_RETURN(const auto entry, Find(name));
+  return kernels.Find(entry->kernel).function->registers;
 }
 
 absl::StatusOr<std::unique_ptr<EventKernel>> MakeEventKernel(
     std::string_view name, Size size, uint32_t slots, Kernels* kernels) {
-  const auto entry = Find(name);
-  if (!entry.ok()) return entry.status();
-  auto event = (*entry)->make(size, slots, kernels);
+  ASSIGN_OR_RETURN(const auto entry, Find(name));
+  auto event = entry->make(size, slots, kernels);
   if (!kernels->status().ok()) return kernels->status();
   return event;
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "sim/exec/functional.h"
 #include "sim/timing/gpu.h"
 
@@ -10,10 +11,9 @@ namespace {
 
 absl::StatusOr<timing::GridResult> RunOne(
     timing::Gpu& gpu, Launch launch, const timing::SubmitOptions& options) {
-  const auto grid = gpu.Submit(std::move(launch), options);
-  if (!grid.ok()) return grid.status();
+  ASSIGN_OR_RETURN(const auto grid, gpu.Submit(std::move(launch), options));
   gpu.Run();
-  timing::GridResult result = *gpu.result(*grid);
+  timing::GridResult result = *gpu.result(grid);
   gpu.ForgetResults();
   if (!result.status.ok()) return result.status;
   return result;
@@ -28,15 +28,15 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
   timing::Gpu gpu(config, &memory, {});
   IsolatedRun run;
   while (auto launch = background.Next()) {
-    const auto result =
-        RunOne(gpu, *std::move(launch), {.registers = background.registers()});
-    if (!result.ok()) return result.status();
-    run.cycles = result->completed;
-    run.warp_instructions += result->warp_instructions;
+    ASSIGN_OR_RETURN(
+        const auto result,
+        RunOne(gpu, *std::move(launch), {.registers = background.registers()}));
+    run.cycles = result.completed;
+    run.warp_instructions += result.warp_instructions;
     ++run.launches;
   }
   run.statistics = gpu.statistics();
-  if (auto status = background.Check(); !status.ok()) return status;
+  RETURN_IF_ERROR(background.Check());
   return run;
 }
 
@@ -51,13 +51,13 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
   for (uint32_t i = 0; i < events; ++i) {
     const uint32_t slot = i % event.slots();
     event.Prepare(slot);
-    const auto result = RunOne(gpu, event.launch(slot),
-                               {.origin = timing::LaunchOrigin::kDevice});
-    if (!result.ok()) return result.status();
-    sum += result->completed - result->dispatched;
-    run.warp_instructions += result->warp_instructions;
+    ASSIGN_OR_RETURN(const auto result,
+                     RunOne(gpu, event.launch(slot),
+                            {.origin = timing::LaunchOrigin::kDevice}));
+    sum += result.completed - result.dispatched;
+    run.warp_instructions += result.warp_instructions;
     ++run.launches;
-    if (auto status = event.Check(slot); !status.ok()) return status;
+    RETURN_IF_ERROR(event.Check(slot));
   }
   run.cycles = sum / events;
   run.statistics = gpu.statistics();
@@ -70,11 +70,10 @@ absl::StatusOr<uint64_t> RunFunctionally(Background& background,
   FunctionalGpu gpu(&memory, {});
   uint64_t instructions = 0;
   while (const auto launch = background.Next()) {
-    const auto result = gpu.Run(*launch);
-    if (!result.ok()) return result.status();
-    instructions += result->warp_instructions;
+    ASSIGN_OR_RETURN(const auto result, gpu.Run(*launch));
+    instructions += result.warp_instructions;
   }
-  if (auto status = background.Check(); !status.ok()) return status;
+  RETURN_IF_ERROR(background.Check());
   return instructions;
 }
 

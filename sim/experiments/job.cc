@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/busy.cuh"
 #include "kernels/null_event.cuh"
@@ -16,8 +17,8 @@
 #include "sim/experiments/isolated.h"
 #include "sim/experiments/load_ptx.h"
 #include "sim/experiments/persistent_job.h"
-#include "sim/timing/gpu.h"
 #include "sim/timing/edge/interrupts.h"
+#include "sim/timing/gpu.h"
 
 namespace carillon::sim::figures {
 namespace {
@@ -61,15 +62,15 @@ class EventSource {
       source->launch_ = kernels->Make(kernels::null_event_info, one, warp,
                                       kernels::NullArgs{}, failure);
       if (job.event == "null" || job.registers != 0) return source;
-      const auto registers = RegistersOfEventKernel(job.event, *kernels);
-      if (!registers.ok()) return registers.status();
-      source->registers_ = *registers;
+      ASSIGN_OR_RETURN(const auto registers,
+                       RegistersOfEventKernel(job.event, *kernels));
+      source->registers_ = registers;
       return source;
     }
-    auto kernel =
-        MakeEventKernel(job.event, job.size, job.arrivals.concurrent, kernels);
-    if (!kernel.ok()) return kernel.status();
-    source->kernel_ = *std::move(kernel);
+    ASSIGN_OR_RETURN(
+        auto kernel,
+        MakeEventKernel(job.event, job.size, job.arrivals.concurrent, kernels));
+    source->kernel_ = std::move(kernel);
     source->kernel_->Start(job.seed);
     source->launch_ = source->kernel_->launch(0);
     return source;
@@ -171,7 +172,7 @@ class JobRun {
 
   absl::StatusOr<Json> Run() {
     if (events_ != nullptr) {
-      if (auto status = Prepare(); !status.ok()) return status;
+      RETURN_IF_ERROR(Prepare());
       TickAfterGap();
     }
     const Cycle limit = job_.most_cycles != 0 ? job_.most_cycles : kNever;
@@ -199,17 +200,16 @@ class JobRun {
  private:
   absl::Status Prepare() {
     if (job_.event != kRoutine) {
-      const auto event = gpu_.RegisterEvent(events_->registration());
-      if (!event.ok()) return event.status();
-      event_ = *event;
+      ASSIGN_OR_RETURN(const auto event,
+                       gpu_.RegisterEvent(events_->registration()));
+      event_ = event;
     }
     if (!TakesInterrupts(job_)) return absl::OkStatus();
-    auto program = LoadRoutine(memory_);
-    if (!program.ok()) return program.status();
-    routine_ = *std::move(program);
-    auto interrupts = Interrupts::Create(&gpu_, memory_, routine_.get());
-    if (!interrupts.ok()) return interrupts.status();
-    interrupts_ = *std::move(interrupts);
+    ASSIGN_OR_RETURN(auto program, LoadRoutine(memory_));
+    routine_ = std::move(program);
+    ASSIGN_OR_RETURN(auto interrupts,
+                     Interrupts::Create(&gpu_, memory_, routine_.get()));
+    interrupts_ = std::move(interrupts);
     return absl::OkStatus();
   }
 
@@ -384,8 +384,7 @@ class JobRun {
 absl::StatusOr<Json> RunRoutinesAlone(const Job& job,
                                       const timing::Config& config,
                                       Memory* memory) {
-  const auto program = LoadRoutine(memory);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(const auto program, LoadRoutine(memory));
   std::unique_ptr<Interrupts> interrupts;
   EventLog log;
   timing::Gpu gpu(config, memory, {.ended = [&](const GridResult& result) {
@@ -393,17 +392,16 @@ absl::StatusOr<Json> RunRoutinesAlone(const Job& job,
                     log.AddRoutine(result);
                     interrupts->Ended(result);
                   }});
-  auto made = Interrupts::Create(&gpu, memory, program->get());
-  if (!made.ok()) return made.status();
-  interrupts = *std::move(made);
+  ASSIGN_OR_RETURN(auto made, Interrupts::Create(&gpu, memory, program.get()));
+  interrupts = std::move(made);
   for (uint32_t i = 0; i < job.events; ++i) {
-    const auto id = interrupts->Raise(
-        {.delay = static_cast<uint32_t>(job.busy_steps)}, gpu.cycle());
-    if (!id.ok()) return id.status();
+    ASSIGN_OR_RETURN(
+        const auto id,
+        interrupts->Raise({.delay = static_cast<uint32_t>(job.busy_steps)},
+                          gpu.cycle()));
     ++log.rung;
     gpu.Run();
-    const absl::Status status = interrupts->result(*id)->status;
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(interrupts->result(id)->status);
     interrupts->ForgetResults();
   }
   return Json{{"cycles", gpu.cycle()}, {"events", log.ToJson()}};
@@ -412,13 +410,13 @@ absl::StatusOr<Json> RunRoutinesAlone(const Job& job,
 absl::StatusOr<Json> RunEventsAlone(const Job& job,
                                     const timing::Config& config,
                                     const Memory& memory, Kernels* kernels) {
-  const auto event = MakeEventKernel(job.event, job.size, job.events, kernels);
-  if (!event.ok()) return event.status();
-  const auto run = RunIsolated(config, **event, memory, job.seed, job.events);
-  if (!run.ok()) return run.status();
-  return Json{{"cycles", run->cycles},
-              {"launches", run->launches},
-              {"warp_instructions", run->warp_instructions}};
+  ASSIGN_OR_RETURN(const auto event,
+                   MakeEventKernel(job.event, job.size, job.events, kernels));
+  ASSIGN_OR_RETURN(const auto run,
+                   RunIsolated(config, *event, memory, job.seed, job.events));
+  return Json{{"cycles", run.cycles},
+              {"launches", run.launches},
+              {"warp_instructions", run.warp_instructions}};
 }
 
 }  // namespace
@@ -471,28 +469,24 @@ absl::StatusOr<timing::Config> Override(const timing::Config& config,
 
 absl::StatusOr<Json> RunJob(const Job& job, const timing::Config& base,
                             const JobControl& control) {
-  const auto config = Override(base, job.overrides);
-  if (!config.ok()) return config.status();
-  if (!job.persistent.empty()) return RunPersistent(job, *config, control);
+  ASSIGN_OR_RETURN(const auto config, Override(base, job.overrides));
+  if (!job.persistent.empty()) return RunPersistent(job, config, control);
   Memory memory;
   if (job.background.empty() && job.event == kRoutine) {
-    return RunRoutinesAlone(job, *config, &memory);
+    return RunRoutinesAlone(job, config, &memory);
   }
-  const auto kernels = Kernels::Load(&memory);
-  if (!kernels.ok()) return kernels.status();
+  ASSIGN_OR_RETURN(const auto kernels, Kernels::Load(&memory));
   if (job.background.empty()) {
-    return RunEventsAlone(job, *config, memory, kernels->get());
+    return RunEventsAlone(job, config, memory, kernels.get());
   }
-  const auto background =
-      MakeBackground(job.background, job.size, kernels->get());
-  if (!background.ok()) return background.status();
+  ASSIGN_OR_RETURN(const auto background,
+                   MakeBackground(job.background, job.size, kernels.get()));
   std::unique_ptr<EventSource> events;
   if (!job.event.empty()) {
-    auto made = EventSource::Make(job, kernels->get());
-    if (!made.ok()) return made.status();
-    events = *std::move(made);
+    ASSIGN_OR_RETURN(auto made, EventSource::Make(job, kernels.get()));
+    events = std::move(made);
   }
-  return JobRun(job, *config, control, &memory, background->get(), events.get())
+  return JobRun(job, config, control, &memory, background.get(), events.get())
       .Run();
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/own_kernels_ptx.h"
 #include "sim/experiments/figure_kernels_ptx.h"
@@ -20,11 +21,13 @@ absl::StatusOr<Modules> ParseModules() {
       {kernels::OwnKernelsPtx(), "kernels.ptx"}};
   Modules modules;
   for (const auto& [bytes, name] : files) {
-    auto module = ptx::ParseModule(
-        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
-        name);
-    if (!module.ok()) return module.status();
-    modules.push_back(std::make_shared<const ptx::Module>(*std::move(module)));
+    ASSIGN_OR_RETURN(
+        auto module,
+        ptx::ParseModule(
+            std::string(reinterpret_cast<const char*>(bytes.data()),
+                        bytes.size()),
+            name));
+    modules.push_back(std::make_shared<const ptx::Module>(std::move(module)));
   }
   return modules;
 }
@@ -37,9 +40,8 @@ absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Memory* memory) {
   if (!modules.ok()) return modules.status();
   std::unique_ptr<Kernels> kernels(new Kernels(memory));
   for (const auto& module : *modules) {
-    auto program = Lower(module, memory);
-    if (!program.ok()) return program.status();
-    kernels->programs_.push_back(*std::move(program));
+    ASSIGN_OR_RETURN(auto program, Lower(module, memory));
+    kernels->programs_.push_back(std::move(program));
   }
   return kernels;
 }

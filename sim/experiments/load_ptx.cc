@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "sim/experiments/isr_ptx.h"
 #include "sim/lower/lower.h"
 
@@ -10,11 +11,12 @@ namespace carillon::sim::figures {
 
 absl::StatusOr<std::shared_ptr<const Program>> LoadPtx(
     std::span<const std::byte> text, const char* file, Memory* memory) {
-  auto module = ptx::ParseModule(
-      std::string(reinterpret_cast<const char*>(text.data()), text.size()),
-      file);
-  if (!module.ok()) return module.status();
-  return Lower(std::make_shared<const ptx::Module>(*std::move(module)), memory);
+  ASSIGN_OR_RETURN(
+      auto module,
+      ptx::ParseModule(
+          std::string(reinterpret_cast<const char*>(text.data()), text.size()),
+          file));
+  return Lower(std::make_shared<const ptx::Module>(std::move(module)), memory);
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> LoadRoutine(Memory* memory) {

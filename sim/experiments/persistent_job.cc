@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/paper/persistent.h"
 #include "sim/experiments/load_ptx.h"
@@ -31,18 +32,17 @@ class PersistentRun {
   static absl::StatusOr<std::unique_ptr<PersistentRun>> Make(
       const Job& job, const timing::Config& config) {
     std::unique_ptr<PersistentRun> run(new PersistentRun(job));
-    auto kernels = LoadPtx(PersistentPtx(), "persistent.ptx", &run->memory_);
-    if (!kernels.ok()) return kernels.status();
-    run->kernels_ = *std::move(kernels);
-    auto isr = LoadRoutine(&run->memory_);
-    if (!isr.ok()) return isr.status();
-    run->isr_ = *std::move(isr);
+    ASSIGN_OR_RETURN(auto kernels,
+                     LoadPtx(PersistentPtx(), "persistent.ptx", &run->memory_));
+    run->kernels_ = std::move(kernels);
+    ASSIGN_OR_RETURN(auto isr, LoadRoutine(&run->memory_));
+    run->isr_ = std::move(isr);
     const uint64_t bytes = config.sm.count * sizeof(PersistentQueue);
-    const auto address = run->memory_.Allocate(bytes, "queues");
-    if (!address.ok()) return address.status();
-    run->address_ = *address;
+    ASSIGN_OR_RETURN(const auto address,
+                     run->memory_.Allocate(bytes, "queues"));
+    run->address_ = address;
     run->queues_ = {reinterpret_cast<PersistentQueue*>(
-                        run->memory_.At(*address, bytes)->data()),
+                        run->memory_.At(address, bytes)->data()),
                     config.sm.count};
     PersistentRun* const self = run.get();
     run->gpu_ = std::make_unique<timing::Gpu>(
@@ -50,10 +50,10 @@ class PersistentRun {
         timing::Gpu::Options{.ended = [self](const timing::GridResult& grid) {
           self->Ended(grid);
         }});
-    auto interrupts = timing::Interrupts::Create(run->gpu_.get(), &run->memory_,
-                                                 run->isr_.get());
-    if (!interrupts.ok()) return interrupts.status();
-    run->interrupts_ = *std::move(interrupts);
+    ASSIGN_OR_RETURN(auto interrupts,
+                     timing::Interrupts::Create(run->gpu_.get(), &run->memory_,
+                                                run->isr_.get()));
+    run->interrupts_ = std::move(interrupts);
     return run;
   }
 
@@ -76,9 +76,8 @@ class PersistentRun {
     tasks_ = args.tasks * static_cast<uint32_t>(queues_.size());
     launch.parameters.resize(sizeof(args));
     std::memcpy(launch.parameters.data(), &args, sizeof(args));
-    const auto grid = gpu_->Submit(std::move(launch), {});
-    if (!grid.ok()) return grid.status();
-    grid_ = *grid;
+    ASSIGN_OR_RETURN(const auto grid, gpu_->Submit(std::move(launch), {}));
+    grid_ = grid;
     gpu_->CallAt(kFirstTask, [this] { Push(); });
     // The tasks are not known to the GPU, so it would not wait for them.
     while (!gpu_->Run(gpu_->cycle() + kTurn) || !ended_) {

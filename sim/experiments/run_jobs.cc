@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::sim::figures {
@@ -103,7 +104,7 @@ class Pool {
         cache_(options.cache) {}
 
   absl::StatusOr<Results> Run() {
-    if (auto status = cache_.Prepare(); !status.ok()) return status;
+    RETURN_IF_ERROR(cache_.Prepare());
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < std::max(1u, options_.threads); ++i) {
       threads.emplace_back([this] { Work(); });
@@ -142,10 +143,9 @@ class Pool {
     std::lock_guard lock(mutex_);
     if (!result.ok()) {
       if (status_.ok()) {
-        status_ =
-            absl::Status(result.status().code(),
-                         fmt::format("{}: {}", job.name,
-                                     std::string(result.status().message())));
+        status_ = absl::Status(
+            result.status().code(),
+            fmt::format("{}: {}", job.name, result.status().message()));
       }
       cancelled_ = true;
       return;

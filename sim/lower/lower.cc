@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "sim/lower/function_lowering.h"
 
@@ -56,15 +57,15 @@ class ModuleLowering {
 
   absl::StatusOr<std::shared_ptr<const Program>> Run() {
     FindReferences();
-    if (auto status = PlaceVariables(); !status.ok()) return status;
+    RETURN_IF_ERROR(PlaceVariables());
     PlaceShared();
-    if (auto status = PlaceFrames(); !status.ok()) return status;
+    RETURN_IF_ERROR(PlaceFrames());
     Constants constants(&program_->constants);
     for (uint32_t f = 0; f < module_.functions.size(); ++f) {
       if (!module_.functions[f].defined) continue;
       FunctionLowering lowering(module_, f, placement_, &constants,
                                 program_.get());
-      if (auto status = lowering.Run(); !status.ok()) return status;
+      RETURN_IF_ERROR(lowering.Run());
     }
     CountRegisters();
     return std::shared_ptr<const Program>(std::move(program_));
@@ -118,10 +119,10 @@ class ModuleLowering {
             "supported",
             module_.file, variable.at.line, variable.at.column, variable.name));
       }
-      const auto address =
-          memory_->Allocate(variable.bytes, std::string(variable.name));
-      if (!address.ok()) return address.status();
-      placement_.of_module[v] = *address;
+      ASSIGN_OR_RETURN(
+          const auto address,
+          memory_->Allocate(variable.bytes, std::string(variable.name)));
+      placement_.of_module[v] = address;
     }
     for (uint32_t v = 0; v < module_.variables.size(); ++v) {
       const ptx::Variable& variable = module_.variables[v];

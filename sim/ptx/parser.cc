@@ -9,6 +9,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::sim::ptx {
@@ -388,8 +389,7 @@ absl::StatusOr<Module> ParseModule(std::string text, std::string file) {
   Module module;
   module.text = std::make_unique<const std::string>(std::move(text));
   module.file = std::move(file);
-  const absl::Status status = Parser(&module).Run();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Parser(&module).Run());
   return module;
 }
 

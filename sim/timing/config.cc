@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "sim/timing/presets.h"
@@ -160,8 +161,7 @@ absl::Status Flatten(const YAML::Node& node, const std::string& prefix,
     const std::string key = prefix + child.first.as<std::string>();
     const int line = child.first.Mark().line + 1;
     if (child.second.IsMap()) {
-      auto status = Flatten(child.second, key + ".", file, entries);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(Flatten(child.second, key + ".", file, entries));
       continue;
     }
     if (!child.second.IsScalar()) {
@@ -271,8 +271,7 @@ absl::StatusOr<Config> ParseConfig(const std::string& text, std::string file) {
   try {
     const YAML::Node root = YAML::Load(text);
     if (!root.IsMap()) return Wrong(file, 0, "is no map of keys to values");
-    auto status = Flatten(root, "", file, entries);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Flatten(root, "", file, entries));
   } catch (const YAML::Exception& e) {
     return Wrong(file, e.mark.line + 1, e.msg);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "sim/exec/functional.h"
 
@@ -68,17 +69,16 @@ absl::StatusOr<const LoadedProgram*> Gpu::Load(const Program* program) {
   for (const auto& loaded : programs_) {
     if (loaded->program == program) return loaded.get();
   }
-  auto operations = BuildOpTable(*program, config_);
-  if (!operations.ok()) return operations.status();
+  ASSIGN_OR_RETURN(auto operations, BuildOpTable(*program, config_));
   programs_.push_back(std::make_unique<LoadedProgram>(LoadedProgram{
-      program, CodeBase(programs_.size()), *std::move(operations)}));
+      program, CodeBase(programs_.size()), std::move(operations)}));
   return programs_.back().get();
 }
 
 absl::StatusOr<Contexts> Gpu::ContextsFor(const Launch& launch,
                                           uint32_t registers,
                                           bool event) const {
-  if (auto status = CheckLaunch(launch); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckLaunch(launch));
   const Contexts block = ContextsOfBlock(launch, registers, config_);
   Contexts needs = block;
   if (!event) needs.Return(Reserved());
@@ -96,15 +96,14 @@ absl::StatusOr<Contexts> Gpu::ContextsFor(const Launch& launch,
 
 absl::StatusOr<GridId> Gpu::Submit(Launch launch,
                                    const SubmitOptions& options) {
-  const auto block = ContextsFor(launch, options.registers, options.event);
-  if (!block.ok()) return block.status();
-  auto program = Load(launch.program);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(const auto block,
+                   ContextsFor(launch, options.registers, options.event));
+  ASSIGN_OR_RETURN(auto program, Load(launch.program));
   auto grid = std::make_unique<GridRun>();
   grid->launch = std::move(launch);
   grid->options = options;
-  grid->program = *program;
-  grid->contexts = *block;
+  grid->program = program;
+  grid->contexts = block;
   grid->result.id = next_id_++;
   grid->result.event = options.event;
   if (options.event) ++events_;
@@ -126,8 +125,8 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
 }
 
 absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
-  const auto block = ContextsFor(kernel.launch, kernel.registers, true);
-  if (!block.ok()) return block.status();
+  ASSIGN_OR_RETURN(const auto block,
+                   ContextsFor(kernel.launch, kernel.registers, true));
   const auto event = event_table_.Add(std::move(kernel));
   for (Sm& sm : sms_) sm.Reserve(Reserved());
   return event;
@@ -170,12 +169,11 @@ void Gpu::SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
 
 absl::Status Gpu::ReserveInstructions(const Program* program,
                                       const ProgramFunction& function) {
-  const auto loaded = Load(program);
-  if (!loaded.ok()) return loaded.status();
-  const uint64_t begin = (*loaded)->code + uint64_t{function.entry} *
-                                               config_.fetch.operation_bytes;
+  ASSIGN_OR_RETURN(const auto loaded, Load(program));
+  const uint64_t begin =
+      loaded->code + uint64_t{function.entry} * config_.fetch.operation_bytes;
   const uint64_t end =
-      (*loaded)->code + uint64_t{function.end} * config_.fetch.operation_bytes;
+      loaded->code + uint64_t{function.end} * config_.fetch.operation_bytes;
   uint32_t left = config_.edge.reserve_icache_lines;
   for (uint64_t line = begin / config_.icache.line_bytes; left != 0; --left) {
     const uint64_t address = line++ * config_.icache.line_bytes;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/status.h"
 #include "tools/bench/roles.h"
 #include "tools/cli/ui/exit_code.h"
 
@@ -40,7 +41,7 @@ std::optional<std::string_view> BaseOf(const BenchResult& result,
 }
 
 int Fail(const absl::Status& status) {
-  fmt::print(stderr, "{}\n", std::string(status.message()));
+  fmt::print(stderr, "{}\n", status.message());
   return static_cast<int>(cli::ExitCodeOf(status));
 }
 
@@ -70,7 +71,7 @@ int Report(const BenchRun& run, const BenchResult& result,
       fmt::print(stderr, "wrote {}\n", path);
     }
     if (!status.ok()) {
-      fmt::print(stderr, "{}\n", std::string(status.message()));
+      fmt::print(stderr, "{}\n", status.message());
       if (result.status.ok()) return 1;
     }
   }

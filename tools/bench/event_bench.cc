@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "tools/bench/bench_main.h"
 #include "tools/bench/transports/transport.h"
 
@@ -98,15 +99,13 @@ Range Scaled(Range range, double by) {
 }
 
 absl::StatusOr<BenchResult> Run(const BenchRun& run) {
-  const auto spinning =
-      run.Measure("null event, both sides spinning", Spinning());
-  if (!spinning.ok()) return spinning.status();
-  const auto from_idle = run.Measure("null event, from idle", FromIdle());
-  if (!from_idle.ok()) return from_idle.status();
-  const auto pipelined = run.Measure("pipelined null events", Pipelined());
-  if (!pipelined.ok()) return pipelined.status();
-  const auto idle = run.Measure("idle", Idle());
-  if (!idle.ok()) return idle.status();
+  ASSIGN_OR_RETURN(const auto spinning,
+                   run.Measure("null event, both sides spinning", Spinning()));
+  ASSIGN_OR_RETURN(const auto from_idle,
+                   run.Measure("null event, from idle", FromIdle()));
+  ASSIGN_OR_RETURN(const auto pipelined,
+                   run.Measure("pipelined null events", Pipelined()));
+  ASSIGN_OR_RETURN(const auto idle, run.Measure("idle", Idle()));
 
   using Wish = Figure::Wish;
   BenchResult result;
@@ -114,60 +113,60 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
       {.name = "control_spinning",
        .what = "control: the same ring twice, p50",
        .unit = "x",
-       .value = spinning->Ratio("ring_again", "ring", kP50)},
+       .value = spinning.Ratio("ring_again", "ring", kP50)},
       {.name = "null_event_over_ring_p50",
        .what = "null event / bare ring, p50, spinning",
        .unit = "x",
-       .value = spinning->Ratio("event", "ring", kP50),
+       .value = spinning.Ratio("event", "ring", kP50),
        .wish = Wish::kAtMost,
        .target = 2.5},
       {.name = "null_event_over_plain_ring_p50",
        .what = "null event / textbook ring, p50, spinning",
        .unit = "x",
-       .value = spinning->Ratio("event", "plain_ring", kP50),
+       .value = spinning.Ratio("event", "plain_ring", kP50),
        .wish = Wish::kAtMost,
        .target = 2.5},
       {.name = "control_from_idle",
        .what = "control: the same futex wake twice, p50",
        .unit = "x",
-       .value = from_idle->Ratio("futex_again", "futex", kP50)},
+       .value = from_idle.Ratio("futex_again", "futex", kP50)},
       {.name = "null_event_over_futex_p50",
        .what = "null event / futex wake, p50, from idle",
        .unit = "x",
-       .value = from_idle->Ratio("event", "futex", kP50),
+       .value = from_idle.Ratio("event", "futex", kP50),
        .wish = Wish::kAtMost,
        .target = 1.5},
       {.name = "null_event_no_spin_over_futex_p50",
        .what = "the same, the device never spins",
        .unit = "x",
-       .value = from_idle->Ratio("event_no_spin", "futex", kP50),
+       .value = from_idle.Ratio("event_no_spin", "futex", kP50),
        .wish = Wish::kAtMost,
        .target = 1.5},
       {.name = "control_pipelined",
        .what = "control: one device twice, rate",
        .unit = "x",
-       .value = pipelined->Ratio("one_device_again", "one_device", kRate)},
+       .value = pipelined.Ratio("one_device_again", "one_device", kRate)},
       {.name = "pipelined_one_device",
        .what = "pipelined null events, one device",
        .unit = "M/s",
-       .value = Scaled(pipelined->Value("one_device", kRate), 1e-6),
+       .value = Scaled(pipelined.Value("one_device", kRate), 1e-6),
        .wish = Wish::kAtLeast,
        .target = 5},
       {.name = "four_devices_over_one",
        .what = "four devices on the same CPUs / one, rate",
        .unit = "x",
-       .value = pipelined->Ratio("four_devices", "one_device", kRate),
+       .value = pipelined.Ratio("four_devices", "one_device", kRate),
        .wish = Wish::kAtLeast,
        .target = 0.9},
       {.name = "idle_percent",
        .what = "gpud and four idle devices",
        .unit = "% of a core",
-       .value = IdlePercent(*idle),
+       .value = IdlePercent(idle),
        .wish = Wish::kAtMost,
        .target = 1},
   };
-  result.parts = {*spinning, *from_idle, *pipelined, *idle};
-  result.bases = {{spinning->name(), "ring"}, {from_idle->name(), "futex"}};
+  result.parts = {spinning, from_idle, pipelined, idle};
+  result.bases = {{spinning.name(), "ring"}, {from_idle.name(), "futex"}};
   return result;
 }
 

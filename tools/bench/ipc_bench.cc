@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "tools/bench/bench_main.h"
 #include "tools/bench/transports/transport.h"
 
@@ -25,21 +26,21 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
   again.label += " (control)";
   Contender futex = Make("ring_futex");
   futex.job.spin = std::chrono::microseconds(20);
-  auto part =
+  ASSIGN_OR_RETURN(
+      auto part,
       run.Measure("64-byte request and reply",
                   {Make("plain_ring"), Make("ring_spin"), std::move(again),
                    std::move(futex), Make("event_echo"), Make("unix_seqpacket"),
-                   Make("boost_mq"), Make("zmq_ipc"), Make("grpc_unary")});
-  if (!part.ok()) return part.status();
+                   Make("boost_mq"), Make("zmq_ipc"), Make("grpc_unary")}));
   BenchResult result;
-  result.bases = {{part->name(), "ring_spin"}};
+  result.bases = {{part.name(), "ring_spin"}};
   const auto ratio = [&](std::string name, std::string what,
                          std::string_view of, std::string_view to,
                          std::string_view path) {
     result.figures.push_back({.name = std::move(name),
                               .what = std::move(what),
                               .unit = "x",
-                              .value = part->Ratio(of, to, path)});
+                              .value = part.Ratio(of, to, path)});
   };
   constexpr std::string_view kP50 = "/round_trip_ns/p50";
   constexpr std::string_view kRate = "/pipelined/per_second";
@@ -57,7 +58,7 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
           "event path / " + std::string(label) + ", pipelined rate",
           "event_echo", name, kRate);
   }
-  result.parts.push_back(*std::move(part));
+  result.parts.push_back(std::move(part));
   return result;
 }
 

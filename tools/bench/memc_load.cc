@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "base/json.h"
 #include "base/process_cpu.h"
+#include "base/status.h"
 #include "shm/histogram.h"
 #include "tools/testbed/load/memc_client.h"
 
@@ -64,12 +65,10 @@ absl::StatusOr<std::pair<std::string, uint16_t>> SplitAddress(
 
 absl::Status Open(Target* target, const testbed::Workload& workload,
                   int tcp_port, bool warm) {
-  const auto split = SplitAddress(target->address);
-  if (!split.ok()) return split.status();
-  auto client =
-      testbed::MemcClient::Connect(split->first, split->second, workload);
-  if (!client.ok()) return client.status();
-  target->client = std::move(*client);
+  ASSIGN_OR_RETURN(const auto split, SplitAddress(target->address));
+  ASSIGN_OR_RETURN(auto client, testbed::MemcClient::Connect(
+                                    split.first, split.second, workload));
+  target->client = std::move(client);
   if (!warm) return absl::OkStatus();
   return tcp_port > 0
              ? target->client->WarmByTcp(static_cast<uint16_t>(tcp_port))

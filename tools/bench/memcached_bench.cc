@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/subprocess.h"
 #include "base/testbed_paths.h"
 #include "base/unique_fd.h"
@@ -88,9 +89,8 @@ class Servers {
 
   absl::Status Start(ChildSpec spec) {
     spec.realtime = realtime_;
-    auto child = Child::Spawn(spec);
-    if (!child.ok()) return child.status();
-    children_.push_back(*std::move(child));
+    ASSIGN_OR_RETURN(auto child, Child::Spawn(spec));
+    children_.push_back(std::move(child));
     return absl::OkStatus();
   }
   explicit Servers(const BenchRun& run) : realtime_(run.session.realtime) {}
@@ -123,28 +123,26 @@ class Servers {
 
 absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch,
                                        const BenchRun& run) {
-  const auto port = FreePort();
-  if (!port.ok()) return port.status();
+  ASSIGN_OR_RETURN(const auto port, FreePort());
   Servers servers(run);
-  servers.port = *port;
-  const std::string number = std::to_string(*port);
+  servers.port = port;
+  const std::string number = std::to_string(port);
   std::vector<std::string> argv = {
       "/usr/bin/memcached", "-t", "1",    "-m", "64",  "-l",
       "127.0.0.1",          "-p", number, "-U", number};
   if (getuid() == 0) argv.insert(argv.end(), {"-u", "nobody"});
   auto started =
       servers.Start({.argv = argv, .log_path = scratch.path() + "/memcached"});
-  if (started.ok()) started = WaitForTcp(*port, "memcached");
+  if (started.ok()) started = WaitForTcp(port, "memcached");
   if (!started.ok()) return started;
   return servers;
 }
 
 absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
                                  const BenchRun& run) {
-  const auto port = FreePort();
-  if (!port.ok()) return port.status();
+  ASSIGN_OR_RETURN(const auto port, FreePort());
   Servers servers(run);
-  servers.port = *port;
+  servers.port = port;
   const std::string testbed = scratch.path() + "/testbed";
   auto started =
       servers.Start({.argv = {run.session.gpud, "--dir", testbed, "--backend",
@@ -160,25 +158,24 @@ absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
     }
     std::this_thread::sleep_for(milliseconds(20));
   }
-  const std::string number = std::to_string(*port);
+  const std::string number = std::to_string(port);
   started =
       servers.Start({.argv = {plots::Runfile("devices/nic/nic"), "--dir",
                               testbed, "--name", "nic0", "--udp-port", number,
                               "--tcp-port", number, "--log-level", "warn"},
                      .log_path = scratch.path() + "/nic"});
-  if (started.ok()) started = WaitForTcp(*port, "the NIC");
+  if (started.ok()) started = WaitForTcp(port, "the NIC");
   if (!started.ok()) return started;
   return servers;
 }
 
 absl::StatusOr<Servers> StartEcho(const ScratchDirectory& scratch,
                                   const BenchRun& run) {
-  const auto port = FreePort();
-  if (!port.ok()) return port.status();
+  ASSIGN_OR_RETURN(const auto port, FreePort());
   Servers servers(run);
-  servers.port = *port;
+  servers.port = port;
   const auto started = servers.Start(
-      {.argv = {plots::Runfile("tools/bench/udp_echo"), std::to_string(*port)},
+      {.argv = {plots::Runfile("tools/bench/udp_echo"), std::to_string(port)},
        .log_path = scratch.path() + "/echo"});
   if (!started.ok()) return started;
   return servers;
@@ -200,11 +197,11 @@ absl::StatusOr<Json> Compare(const Servers& a, bool echo,
       run.quick ? "--rounds=1" : "--rounds=3"};
   if (run.quick) argv.push_back("--keys=1000");
   argv.push_back(echo ? "--echo" : fmt::format("--tcp-warm={}", a.port));
-  auto client = Child::Spawn({.argv = argv, .realtime = run.session.realtime});
-  if (!client.ok()) return client.status();
-  const auto output = client->ReadAll(std::chrono::minutes(3));
-  if (!output.ok()) return output.status();
-  Json result = Json::parse(*output, nullptr, false);
+  ASSIGN_OR_RETURN(
+      auto client,
+      Child::Spawn({.argv = argv, .realtime = run.session.realtime}));
+  ASSIGN_OR_RETURN(const auto output, client.ReadAll(std::chrono::minutes(3)));
+  Json result = Json::parse(output, nullptr, false);
   if (!result.is_object() || !result.contains("a_to_b")) {
     return absl::InternalError("memc_load failed; its message is above");
   }
@@ -228,41 +225,35 @@ struct Runs {
 absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
   std::vector<ScratchDirectory> scratch;
   for (int i = 0; i < 4; ++i) {
-    auto directory = ScratchDirectory::Make();
-    if (!directory.ok()) return directory.status();
-    scratch.push_back(*std::move(directory));
+    ASSIGN_OR_RETURN(auto directory, ScratchDirectory::Make());
+    scratch.push_back(std::move(directory));
   }
-  auto nic = StartNic(scratch[0], run);
-  if (!nic.ok()) return nic.status();
-  auto memcached = StartMemcached(scratch[1], run);
-  if (!memcached.ok()) return memcached.status();
-  auto again = StartMemcached(scratch[2], run);
-  if (!again.ok()) return again.status();
-  auto echo = StartEcho(scratch[3], run);
-  if (!echo.ok()) return echo.status();
+  ASSIGN_OR_RETURN(auto nic, StartNic(scratch[0], run));
+  ASSIGN_OR_RETURN(auto memcached, StartMemcached(scratch[1], run));
+  ASSIGN_OR_RETURN(auto again, StartMemcached(scratch[2], run));
+  ASSIGN_OR_RETURN(auto echo, StartEcho(scratch[3], run));
   runs->idle_percent.push_back(
-      IdlePercent(*nic, run.quick ? kQuickIdleTime : kIdleTime));
+      IdlePercent(nic, run.quick ? kQuickIdleTime : kIdleTime));
 
   for (const int window : kWindows) {
     for (const auto& [name, servers] :
-         {std::pair("nic", &*nic), std::pair("memcached_again", &*again),
-          std::pair("udp_echo", &*echo)}) {
+         {std::pair("nic", &nic), std::pair("memcached_again", &again),
+          std::pair("udp_echo", &echo)}) {
       WaitForQuiet(run.session.max_foreign, run.session.patience);
-      auto result =
-          Compare(*servers, servers == &*echo, *memcached, window, run);
-      if (!result.ok()) return result.status();
+      ASSIGN_OR_RETURN(auto result, Compare(*servers, servers == &echo,
+                                            memcached, window, run));
       const auto median = [&](const char* what) {
         const Json::json_pointer at(fmt::format("/a_to_b/{}/median", what));
-        return result->value(at, 0.0);
+        return result.value(at, 0.0);
       };
       fmt::print(stderr,
                  "  round {} window {:>3} {:<15} / memcached: {:.2f} x the "
                  "requests, {:.2f} x the p99, {:.2f} x the CPU time\n",
                  round + 1, window, name, median("requests_per_s"),
                  median("p99_latency"), median("server_cpu_per_request"));
-      (*result)["round"] = round + 1;
-      (*result)["name"] = name;
-      runs->all.push_back(*std::move(result));
+      (result)["round"] = round + 1;
+      (result)["name"] = name;
+      runs->all.push_back(std::move(result));
     }
   }
   return absl::OkStatus();
@@ -341,7 +332,7 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
   }
   Runs runs;
   for (size_t round = 0; round < run.session.rounds; ++round) {
-    if (auto status = RunOnce(run, round, &runs); !status.ok()) return status;
+    RETURN_IF_ERROR(RunOnce(run, round, &runs));
   }
   using Wish = Figure::Wish;
   BenchResult result;

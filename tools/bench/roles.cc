@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "tools/bench/stats.h"
 
 namespace carillon::bench {
@@ -60,26 +61,24 @@ absl::Status Pipeline(Client* client, const ClientJob& job, uint64_t first,
   const auto send_half = [&] {
     for (uint32_t i = 0; i < half; ++i, ++sent) {
       sum_sent += sent;
-      if (auto status = client->Send(MakeRequest(sent)); !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(client->Send(MakeRequest(sent)));
     }
     return client->Flush();
   };
   const auto receive_half = [&] {
     for (uint32_t i = 0; i < half; ++i, ++received) {
       Message reply;
-      if (auto status = client->Receive(&reply); !status.ok()) return status;
+      RETURN_IF_ERROR(client->Receive(&reply));
       sum_received += reply.sequence;
     }
     return absl::OkStatus();
   };
-  if (auto status = send_half(); !status.ok()) return status;
+  RETURN_IF_ERROR(send_half());
   while (NowNs() - start < limit) {
-    if (auto status = send_half(); !status.ok()) return status;
-    if (auto status = receive_half(); !status.ok()) return status;
+    RETURN_IF_ERROR(send_half());
+    RETURN_IF_ERROR(receive_half());
   }
-  if (auto status = receive_half(); !status.ok()) return status;
+  RETURN_IF_ERROR(receive_half());
   result->pipelined_seconds = static_cast<double>(NowNs() - start) * 1e-9;
   result->pipelined = received - first;
   if (sum_received != sum_sent) return WrongReply(sum_received, sum_sent);
@@ -157,25 +156,19 @@ absl::StatusOr<ClientResult> RunJob(Client* client, const ClientJob& job) {
   const auto limit = std::chrono::nanoseconds(job.round_trip_time).count();
   Nanoseconds start = NowNs();
   for (uint64_t i = 0; i < kWarmUp && job.round_trips > 0; ++i) {
-    if (auto status = OneRoundTrip(client, sequence++, &ns); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(OneRoundTrip(client, sequence++, &ns));
     if (NowNs() - start > Nanoseconds(limit) / 10) break;
   }
   result.round_trips_ns.reserve(job.round_trips);
   start = NowNs();
   while (result.round_trips_ns.size() < job.round_trips) {
     if (job.gap.count() > 0) std::this_thread::sleep_for(job.gap);
-    if (auto status = OneRoundTrip(client, sequence++, &ns); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(OneRoundTrip(client, sequence++, &ns));
     result.round_trips_ns.push_back(ns);
     if (NowNs() - start > Nanoseconds(limit)) break;
   }
   if (job.pipeline_time.count() > 0) {
-    if (auto status = Pipeline(client, job, sequence, &result); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(Pipeline(client, job, sequence, &result));
   }
   return result;
 }

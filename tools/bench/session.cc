@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/subprocess.h"
 #include "fmt/format.h"
 #include "tools/bench/quiet.h"
@@ -31,25 +32,23 @@ class Server {
   static absl::StatusOr<Server> Start(const Transport& transport,
                                       const std::vector<int>& cpus,
                                       const SessionOptions& options) {
-    auto directory = ScratchDirectory::Make();
-    if (!directory.ok()) return directory.status();
+    ASSIGN_OR_RETURN(auto directory, ScratchDirectory::Make());
     if (transport.serve == nullptr) {
-      return StartGpud(transport, *std::move(directory), cpus, options);
+      return StartGpud(transport, std::move(directory), cpus, options);
     }
-    auto child =
+    ASSIGN_OR_RETURN(
+        auto child,
         Child::Spawn({.argv = ServerArguments(std::string(transport.name),
-                                              directory->path()),
+                                              directory.path()),
                       .cpus = cpus,
-                      .realtime = options.realtime});
-    if (!child.ok()) return child.status();
-    Server server(transport, *std::move(directory), *std::move(child));
-    const auto line = server.child_.ReadLine(kAnswerTime);
-    if (!line.ok()) return line.status();
+                      .realtime = options.realtime}));
+    Server server(transport, std::move(directory), std::move(child));
+    ASSIGN_OR_RETURN(const auto line, server.child_.ReadLine(kAnswerTime));
     constexpr std::string_view kReady = "ready ";
-    if (!line->starts_with(kReady)) {
-      return absl::InternalError(fmt::format("the server says '{}'", *line));
+    if (!line.starts_with(kReady)) {
+      return absl::InternalError(fmt::format("the server says '{}'", line));
     }
-    server.endpoint_ = line->substr(kReady.size());
+    server.endpoint_ = line.substr(kReady.size());
     return server;
   }
   Server(Server&&) = default;
@@ -80,14 +79,14 @@ class Server {
           "this measurement needs gpud: say where it is with --gpud");
     }
     const std::string testbed = directory.path() + "/testbed";
-    auto child =
+    ASSIGN_OR_RETURN(
+        auto child,
         Child::Spawn({.argv = {options.gpud, "--dir", testbed, "--backend",
                                "cpu", "--log-level", "warn"},
                       .cpus = cpus,
                       .realtime = options.realtime,
-                      .log_path = directory.path() + "/gpud.log"});
-    if (!child.ok()) return child.status();
-    Server server(transport, std::move(directory), *std::move(child));
+                      .log_path = directory.path() + "/gpud.log"}));
+    Server server(transport, std::move(directory), std::move(child));
     server.endpoint_ = testbed;
     return server;
   }
@@ -133,18 +132,16 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   if (cpus.size() >= 2) {
     measurement.probe_ns = PlacementProbeNs(cpus[0], cpus[1]);
   }
-  auto server = Server::Start(*transport, only(1), options);
-  if (!server.ok()) return server.status();
+  ASSIGN_OR_RETURN(auto server, Server::Start(*transport, only(1), options));
 
   ClientJob job = contender.job;
-  job.endpoint = server->endpoint();
+  job.endpoint = server.endpoint();
   std::vector<Child> clients;
   for (size_t i = 0; i < contender.clients; ++i) {
-    auto client = Child::Spawn({.argv = ClientArguments(job),
-                                .cpus = only(0),
-                                .realtime = options.realtime});
-    if (!client.ok()) return client.status();
-    clients.push_back(*std::move(client));
+    ASSIGN_OR_RETURN(auto client, Child::Spawn({.argv = ClientArguments(job),
+                                                .cpus = only(0),
+                                                .realtime = options.realtime}));
+    clients.push_back(std::move(client));
   }
   for (Child& client : clients) {
     if (auto line = client.ReadLine(kAnswerTime); !line.ok()) {
@@ -154,24 +151,23 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
 
   ForeignMeter foreign;
   const uint64_t client_start = SumCpu(clients);
-  const uint64_t server_start = server->CpuNs();
+  const uint64_t server_start = server.CpuNs();
   foreign.Start(client_start + server_start);
   const Nanoseconds start = NowNs();
   for (Child& client : clients) {
-    if (auto status = client.WriteLine("go"); !status.ok()) return status;
+    RETURN_IF_ERROR(client.WriteLine("go"));
   }
   uint64_t client_end = 0;
   for (Child& client : clients) {
-    const auto line = client.ReadLine(kAnswerTime);
-    if (!line.ok()) return line.status();
-    const Json result = Json::parse(*line, nullptr, false);
+    ASSIGN_OR_RETURN(const auto line, client.ReadLine(kAnswerTime));
+    const Json result = Json::parse(line, nullptr, false);
     if (!result.is_object()) {
-      return absl::InternalError(fmt::format("a client says '{}'", *line));
+      return absl::InternalError(fmt::format("a client says '{}'", line));
     }
     AddResult(result, &measurement.result);
   }
   client_end = SumCpu(clients);
-  const uint64_t server_end = server->CpuNs();
+  const uint64_t server_end = server.CpuNs();
   measurement.foreign = foreign.Stop(client_end + server_end);
   const auto elapsed = static_cast<double>(NowNs() - start);
   measurement.client_cpu =
@@ -198,10 +194,9 @@ absl::StatusOr<std::vector<Measurement>> RunSession(
         WaitForQuiet(options.max_foreign, options.patience);
         auto measured = MeasureOnce(contender, options, cpus);
         if (!measured.ok()) {
-          return absl::Status(
-              measured.status().code(),
-              fmt::format("{}: {}", contender.name,
-                          std::string(measured.status().message())));
+          return absl::Status(measured.status().code(),
+                              fmt::format("{}: {}", contender.name,
+                                          measured.status().message()));
         }
         measured->contender = index;
         measured->round = round;

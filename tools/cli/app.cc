@@ -177,11 +177,10 @@ absl::Status Dispatch(const std::vector<std::string>& arguments,
     return absl::OkStatus();
   }
   size_t taken = 0;
-  const auto command = ChooseCommand(words, &taken, console);
-  if (!command.ok()) return command.status();
-  if (*command == nullptr) return absl::OkStatus();
-  if (help) return RunCommand(**command, {"--help"}, console);
-  return RunCommand(**command, {words.begin() + taken, words.end()}, console);
+  ASSIGN_OR_RETURN(const auto command, ChooseCommand(words, &taken, console));
+  if (command == nullptr) return absl::OkStatus();
+  if (help) return RunCommand(*command, {"--help"}, console);
+  return RunCommand(*command, {words.begin() + taken, words.end()}, console);
 }
 
 // -o json holds for errors too, even for those of parsing.

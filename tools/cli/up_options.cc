@@ -10,6 +10,7 @@ namespace {
 
 constexpr char kLocalFile[] = "carillon.yaml";
 constexpr char kDemoText[] =
+#include "base/status.h"
 #include "tools/cli/demo_topology.inc"
     ;
 
@@ -64,9 +65,7 @@ absl::StatusOr<testbed::Topology> ChooseTopology(
                       : testbed::LoadTopology(*source, "default");
   if (!topology.ok()) return topology.status();
   if (source->empty()) *source = "the demo's topology";
-  if (absl::Status status = SetName(options.name, *topology); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(SetName(options.name, *topology));
   topology->faults |= options.faults;
   return topology;
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/cuda_memory.h"
@@ -141,14 +142,13 @@ class Bench {
     if (!bench->expected_.ok() || !bench->shadow_.ok()) {
       return absl::ResourceExhaustedError("no memory for the inputs");
     }
-    auto gpu = Gpu::Open(driver, {.image = module.image()});
-    if (!gpu.ok()) return gpu.status();
-    bench->gpu_ = *std::move(gpu);
+    ASSIGN_OR_RETURN(auto gpu, Gpu::Open(driver, {.image = module.image()}));
+    bench->gpu_ = std::move(gpu);
     bench->memory_ =
         std::make_unique<gpud::cuda::CudaMemory>(bench->gpu_.get());
-    auto mapping = bench->memory_->MapHost(bench->shadow_.span());
-    if (!mapping.ok()) return mapping.status();
-    bench->mapping_ = *std::move(mapping);
+    ASSIGN_OR_RETURN(auto mapping,
+                     bench->memory_->MapHost(bench->shadow_.span()));
+    bench->mapping_ = std::move(mapping);
     const Gpu::Use use = bench->gpu_->Enter();
     if (!use) return bench->gpu_->health();
     auto device = DeviceBytes::Make(driver, kArenaBytes);
@@ -195,17 +195,14 @@ class Bench {
       expected.Feed(launch);
       found.Feed(launch);
       const uint32_t want = RunOnCpu(launch, expected.Args(launch));
-      auto have = Launch(one, launch, form, found);
-      if (!have.ok()) return have.status();
+      ASSIGN_OR_RETURN(auto have, Launch(one, launch, form, found));
       const uint32_t status =
           IsPlain(form) ? want : simt::CompletionStatus(want);
-      if (*have != status) {
+      if (have != status) {
         return absl::DataLossError(
-            fmt::format("status {} on the GPU, {} on the CPU", *have, status));
+            fmt::format("status {} on the GPU, {} on the CPU", have, status));
       }
-      if (auto same = CompareArenas(one, expected, found); !same.ok()) {
-        return same;
-      }
+      RETURN_IF_ERROR(CompareArenas(one, expected, found));
     }
     return absl::OkStatus();
   }
@@ -221,26 +218,22 @@ class Bench {
       return absl::InternalError("too many arguments");
     }
     if (form.device_memory) {
-      if (auto status =
-              ToStatus(driver,
-                       driver.cuMemcpyHtoD(device_.address(),
-                                           shadow_.span().data(), bytes),
-                       "copy the inputs");
-          !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(ToStatus(
+          driver,
+          driver.cuMemcpyHtoD(device_.address(), shadow_.span().data(), bytes),
+          "copy the inputs"));
     }
     const bool in_line = form.prefix == kInline;
     uint64_t inlined = 0;
     if (in_line) {
-      auto word = gpu_->DeviceWord(
-          fmt::format("{}{}", kInline, launch.kmd.kernel->name));
-      if (!word.ok()) return word.status();
-      inlined = *word;
+      ASSIGN_OR_RETURN(auto word,
+                       gpu_->DeviceWord(fmt::format("{}{}", kInline,
+                                                    launch.kmd.kernel->name)));
+      inlined = word;
     }
-    auto function = in_line ? gpu_->Function("carillon_run_inline")
-                            : gpu_->FunctionFor(form.prefix, launch.kmd);
-    if (!function.ok()) return function.status();
+    ASSIGN_OR_RETURN(auto function,
+                     in_line ? gpu_->Function("carillon_run_inline")
+                             : gpu_->FunctionFor(form.prefix, launch.kmd));
 
     const std::string_view prefix = form.prefix;
     auto* const ecq = pinned_.as<shm::EcqEntry>();
@@ -272,7 +265,7 @@ class Bench {
     const simt::Dim3 threads =
         in_line ? simt::Dim3{simt::kWarpSize, 1, 1} : kmd.block;
     CUresult result = driver.cuLaunchKernel(
-        *function, kmd.grid.x, kmd.grid.y, kmd.grid.z, threads.x, threads.y,
+        function, kmd.grid.x, kmd.grid.y, kmd.grid.z, threads.x, threads.y,
         threads.z, kmd.total_shared(), nullptr, parameters, nullptr);
     if (result == CUDA_SUCCESS) result = driver.cuStreamSynchronize(nullptr);
     if (!gpu_->Check(result)) return ToStatus(driver, result, "run the kernel");
@@ -323,7 +316,7 @@ class Bench {
 int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
   const auto driver = OpenGpu();
   if (!driver.ok()) {
-    fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+    fmt::print(stderr, "{}\n", driver.status().message());
     return ExitCodeOf(driver.status());
   }
   auto module = GpudModule::Find(gpud);
@@ -334,12 +327,12 @@ int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
     if (beside.ok()) module = beside;
   }
   if (!module.ok()) {
-    fmt::print(stderr, "{}\n", std::string(module.status().message()));
+    fmt::print(stderr, "{}\n", module.status().message());
     return 1;
   }
   auto bench = Bench::Open(*driver, *module);
   if (!bench.ok()) {
-    fmt::print(stderr, "{}\n", std::string(bench.status().message()));
+    fmt::print(stderr, "{}\n", bench.status().message());
     return 1;
   }
   fmt::print("{}; seed {}\n", (*bench)->description(), seed);
@@ -369,7 +362,7 @@ int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
         const std::string text =
             fmt::format("{}, {}, {} memory, seed {}: {}", one.name, form.prefix,
                         form.device_memory ? "GPU" : "host", seed + round,
-                        std::string(status.message()));
+                        status.message());
         fmt::print("FAILED {}\n", text);
         if (first.empty()) first = text;
       }

@@ -20,6 +20,7 @@
 #include "tools/bench/report.h"
 #include "tools/gpu_check/runner.h"
 #if CARILLON_WITH_CUDA
+#include "base/status.h"
 #include "tools/gpu_check/info.h"
 #endif
 
@@ -58,9 +59,9 @@ absl::Status CallAll(LaunchDeviceProcess& device,
   for (const Json& command : commands) {
     const auto answer = device.Call(command);
     if (answer.ok()) continue;
-    return absl::Status(answer.status().code(),
-                        fmt::format("{}: {}", command.dump(),
-                                    std::string(answer.status().message())));
+    return absl::Status(
+        answer.status().code(),
+        fmt::format("{}: {}", command.dump(), answer.status().message()));
   }
   return absl::OkStatus();
 }
@@ -78,14 +79,13 @@ struct Counts {
 };
 
 absl::StatusOr<Counts> CountsOf(LaunchDeviceProcess& device) {
-  const auto answer = device.Call({{"do", "ledger"}});
-  if (!answer.ok()) return answer.status();
-  return Counts{.rung = answer->at("rung"),
-                .done = answer->at("done"),
-                .failed = answer->at("failed"),
-                .aborted = answer->at("aborted"),
-                .device_rung = answer->at("device_rung"),
-                .device_done = answer->at("device_done")};
+  ASSIGN_OR_RETURN(const auto answer, device.Call({{"do", "ledger"}}));
+  return Counts{.rung = answer.at("rung"),
+                .done = answer.at("done"),
+                .failed = answer.at("failed"),
+                .aborted = answer.at("aborted"),
+                .device_rung = answer.at("device_rung"),
+                .device_done = answer.at("device_done")};
 }
 
 // Until `fits`, within kPatience. Error: DataLoss with the counts.
@@ -99,7 +99,7 @@ absl::StatusOr<Counts> AwaitCounts(
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::DataLossError(fmt::format("{}: {}", what, counts->Text()));
     }
-    if (auto slept = bench::Sleep(kGlance); !slept.ok()) return slept;
+    RETURN_IF_ERROR(bench::Sleep(kGlance));
   }
 }
 
@@ -116,21 +116,19 @@ class Scenarios {
   // at a constant rate, while another device does the same.
   absl::Status Load(const std::string& path) {
     return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
-      auto other = testbed.AddDevice("other");
-      if (!other.ok()) return other.status();
+      ASSIGN_OR_RETURN(auto other, testbed.AddDevice("other"));
       size_t opened = 0;
       for (const char* const kernel : kKernels) {
         absl::Status status = CallAll(testbed.device(), {Open(path, kernel)});
         if (absl::IsInvalidArgument(status) || absl::IsUnimplemented(status)) {
-          fmt::print("{} {}: refused: {}\n", path, kernel,
-                     std::string(status.message()));
+          fmt::print("{} {}: refused: {}\n", path, kernel, status.message());
           continue;
         }
         if (!status.ok()) return status;
         ++opened;
-        status = CallAll(*other, {Open(path, kernel)});
+        status = CallAll(other, {Open(path, kernel)});
         if (!status.ok()) return status;
-        if (status = other->Send(For("pipeline", 3 * time_)); !status.ok()) {
+        if (status = other.Send(For("pipeline", 3 * time_)); !status.ok()) {
           return status;
         }
         status = CallAll(testbed.device(),
@@ -140,19 +138,18 @@ class Scenarios {
         stream["per_second"] = 2000;
         status = CallAll(testbed.device(), {stream, {{"do", "close"}}});
         if (!status.ok()) return status;
-        if (auto answer = other->Receive(); !answer.ok()) {
+        if (auto answer = other.Receive(); !answer.ok()) {
           return answer.status();
         }
-        status = CallAll(*other, {{{"do", "close"}}});
+        status = CallAll(other, {{{"do", "close"}}});
         if (!status.ok()) return status;
       }
       if (opened == 0) return absl::NotFoundError("refuses every kernel");
-      const auto theirs = CountsOf(*other);
-      if (!theirs.ok()) return theirs.status();
+      ASSIGN_OR_RETURN(const auto theirs, CountsOf(other));
       return Account(testbed, [&](const Counts& counts) {
         return Balanced(counts) && counts.failed == 0 && counts.aborted == 0 &&
-               counts.rung == counts.device_rung + theirs->device_rung &&
-               counts.done == counts.device_done + theirs->device_done;
+               counts.rung == counts.device_rung + theirs.device_rung &&
+               counts.done == counts.device_done + theirs.device_done;
       });
     });
   }
@@ -160,13 +157,12 @@ class Scenarios {
   // A device registers and unregisters while another's events go on.
   absl::Status Churn(const std::string& path) {
     return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
-      auto other = testbed.AddDevice("other");
-      if (!other.ok()) return other.status();
-      auto status = CallAll(*other, {Open(path, "warp")});
+      ASSIGN_OR_RETURN(auto other, testbed.AddDevice("other"));
+      auto status = CallAll(other, {Open(path, "warp")});
       if (!status.ok()) return status;
       const size_t times = options_.quick ? 3 : 20;
       // So long that it covers them all, most probably; its end is waited for.
-      if (status = other->Send(For("pipeline", 8 * time_)); !status.ok()) {
+      if (status = other.Send(For("pipeline", 8 * time_)); !status.ok()) {
         return status;
       }
       for (size_t i = 0; i < times; ++i) {
@@ -176,12 +172,11 @@ class Scenarios {
                                        {{"do", "close"}}});
         if (!status.ok()) return status;
       }
-      if (auto answer = other->Receive(); !answer.ok()) return answer.status();
-      const auto theirs = CountsOf(*other);
-      if (!theirs.ok()) return theirs.status();
+      if (auto answer = other.Receive(); !answer.ok()) return answer.status();
+      ASSIGN_OR_RETURN(const auto theirs, CountsOf(other));
       return Account(testbed, [&](const Counts& counts) {
         return Balanced(counts) && counts.failed == 0 &&
-               counts.rung == counts.device_rung + theirs->device_rung;
+               counts.rung == counts.device_rung + theirs.device_rung;
       });
     });
   }
@@ -194,19 +189,18 @@ class Scenarios {
       auto status = CallAll(survivor, {Open(path, "warp")});
       if (!status.ok()) return status;
       for (int i = 0; i < (options_.quick ? 1 : 3); ++i) {
-        auto victim = testbed.AddDevice(fmt::format("victim{}", i));
-        if (!victim.ok()) return victim.status();
-        status = CallAll(*victim, {Open(path, "warp")});
+        ASSIGN_OR_RETURN(auto victim,
+                         testbed.AddDevice(fmt::format("victim{}", i)));
+        status = CallAll(victim, {Open(path, "warp")});
         if (!status.ok()) return status;
-        const auto before = CountsOf(survivor);
-        if (!before.ok()) return before.status();
-        status = victim->Send(For("pipeline", seconds(30)));
+        ASSIGN_OR_RETURN(const auto before, CountsOf(survivor));
+        status = victim.Send(For("pipeline", seconds(30)));
         if (!status.ok()) return status;
         const auto flows = AwaitCounts(
             survivor, "the victim's events do not flow",
-            [&](const Counts& now) { return now.rung >= before->rung + 300; });
+            [&](const Counts& now) { return now.rung >= before.rung + 300; });
         if (!flows.ok()) return flows.status();
-        victim->Kill();
+        victim.Kill();
         status = CallAll(survivor,
                          {For("round_trips", time_), For("pipeline", time_)});
         if (!status.ok()) return status;
@@ -224,9 +218,8 @@ class Scenarios {
     auto status = WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
       auto opened = CallAll(testbed.device(), {Open(path, "warp")});
       if (!opened.ok()) return opened;
-      auto sent = testbed.device().Send(For("pipeline", seconds(30)));
-      if (!sent.ok()) return sent;
-      if (auto slept = bench::Sleep(time_); !slept.ok()) return slept;
+      RETURN_IF_ERROR(testbed.device().Send(For("pipeline", seconds(30))));
+      RETURN_IF_ERROR(bench::Sleep(time_));
       testbed.KillGpud();
       const Nanoseconds killed = NowNs();
       const auto answer = testbed.device().Receive();
@@ -238,10 +231,10 @@ class Scenarios {
           absl::IsAborted(answer.status())) {
         return absl::DataLossError(
             fmt::format("the device of a dead gpud is not told: {}",
-                        std::string(answer.status().message())));
+                        answer.status().message()));
       }
       fmt::print("{}: a device knew after {:.1f} ms: {}\n", path, ms,
-                 std::string(answer.status().message()));
+                 answer.status().message());
       return absl::OkStatus();
     });
     if (!status.ok()) return status;
@@ -283,8 +276,7 @@ class Scenarios {
         good += (good.empty() ? "" : ", ") + path;
         fmt::print("{}: ok\n", path);
       } else {
-        bad.push_back(
-            fmt::format("{}: {}", path, std::string(status.message())));
+        bad.push_back(fmt::format("{}: {}", path, status.message()));
         fmt::print("FAILED {}\n", bad.back());
       }
       std::fflush(stdout);
@@ -298,27 +290,27 @@ class Scenarios {
 
  private:
   static int Fail(const absl::Status& status) {
-    fmt::print(stderr, "{}\n", std::string(status.message()));
+    fmt::print(stderr, "{}\n", status.message());
     return 1;
   }
 
   absl::Status WithTestbed(
       const std::function<absl::Status(LaunchTestbed&)>& body) {
-    auto testbed =
+    ASSIGN_OR_RETURN(
+        auto testbed,
         LaunchTestbed::Start({.gpud = options_.gpud,
                               .backend = options_.backend,
-                              .reserved_sms = options_.reserved_sms});
-    if (!testbed.ok()) return testbed.status();
-    return (*testbed)->WithLog(body(**testbed));
+                              .reserved_sms = options_.reserved_sms}));
+    return testbed->WithLog(body(*testbed));
   }
 
   absl::Status Account(LaunchTestbed& testbed,
                        const std::function<bool(const Counts&)>& fits) {
-    const auto counts =
-        AwaitCounts(testbed.device(), "the ledger does not add up", fits);
-    if (!counts.ok()) return counts.status();
-    events_ += counts->rung;
-    fmt::print("  {}\n", counts->Text());
+    ASSIGN_OR_RETURN(
+        const auto counts,
+        AwaitCounts(testbed.device(), "the ledger does not add up", fits));
+    events_ += counts.rung;
+    fmt::print("  {}\n", counts.Text());
     return absl::OkStatus();
   }
 
@@ -340,7 +332,7 @@ int Main(const Options& options) {
     if (pid == 0) {
       const auto driver = OpenGpu();
       if (driver.ok()) _exit(0);
-      fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+      fmt::print(stderr, "{}\n", driver.status().message());
       std::fflush(stderr);
       _exit(ExitCodeOf(driver.status()));
     }

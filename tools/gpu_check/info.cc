@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "tools/gpu_check/runner.h"
 
@@ -61,11 +62,8 @@ int ExitCodeOf(const absl::Status& status) {
 
 absl::StatusOr<Json> DescribeGpu(const Driver& driver) {
   CUdevice device = 0;
-  if (auto status =
-          ToStatus(driver, driver.cuDeviceGet(&device, 0), "cuDeviceGet");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(
+      ToStatus(driver, driver.cuDeviceGet(&device, 0), "cuDeviceGet"));
   char name[256] = "";
   driver.cuDeviceGetName(name, sizeof(name), device);
   int version = 0;
@@ -98,12 +96,9 @@ absl::StatusOr<Json> DescribeGpu(const Driver& driver) {
   json["refused"] = std::move(refused);
 
   CUcontext context = nullptr;
-  if (auto status =
-          ToStatus(driver, driver.cuDevicePrimaryCtxRetain(&context, device),
-                   "make a context");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(ToStatus(driver,
+                           driver.cuDevicePrimaryCtxRetain(&context, device),
+                           "make a context"));
   driver.cuCtxSetCurrent(context);
   int least = 0;
   int greatest = 0;
@@ -120,12 +115,12 @@ absl::StatusOr<Json> DescribeGpu(const Driver& driver) {
 int PrintInfo() {
   const auto driver = OpenGpu();
   if (!driver.ok()) {
-    fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+    fmt::print(stderr, "{}\n", driver.status().message());
     return ExitCodeOf(driver.status());
   }
   const auto json = DescribeGpu(*driver);
   if (!json.ok()) {
-    fmt::print(stderr, "{}\n", std::string(json.status().message()));
+    fmt::print(stderr, "{}\n", json.status().message());
     return 1;
   }
   fmt::print("{}\n", json->dump(2));

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "base/subprocess.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
@@ -116,7 +117,7 @@ int Run(const Options& options) {
     return 0;
   }
   if (auto status = CheckParts(parts, options.only); !status.ok()) {
-    fmt::print(stderr, "{}\n", std::string(status.message()));
+    fmt::print(stderr, "{}\n", status.message());
     return 2;
   }
   BlockSignalsOfRuns();
@@ -146,7 +147,7 @@ int Run(const Options& options) {
                 .total = std::chrono::seconds(options.seconds)},
                &results);
   if (!status.ok() && !absl::IsCancelled(status)) {
-    fmt::print(stderr, "gpu_check: {}\n", std::string(status.message()));
+    fmt::print(stderr, "gpu_check: {}\n", status.message());
     return 1;
   }
   const std::string table = ResultTable(parts, options.only, results);
@@ -161,7 +162,7 @@ int RunBench(char** argv) {
   if (pid == 0) {
     const auto driver = OpenGpu();
     if (driver.ok()) _exit(0);
-    fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+    fmt::print(stderr, "{}\n", driver.status().message());
     std::fflush(stderr);
     _exit(ExitCodeOf(driver.status()));
   }

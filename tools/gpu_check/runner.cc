@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "tools/gpu_check/limited_run.h"
@@ -85,11 +86,11 @@ class Runner {
 
   absl::Status Run(const std::vector<Part>& parts) {
     if (options_.resume) Load();
-    if (auto status = Store(); !status.ok()) return status;
+    RETURN_IF_ERROR(Store());
     for (const Part& part : parts) {
       if (!IsChosen(part, options_.only)) continue;
       for (const Step& step : part.steps) {
-        if (auto status = Take(part, step); !status.ok()) return status;
+        RETURN_IF_ERROR(Take(part, step));
       }
     }
     return absl::OkStatus();
@@ -153,14 +154,14 @@ class Runner {
                             options_.total.count(), part.name)};
     } else {
       results_[key] = {Outcome::kLost, 0, "gpu_check ended while this ran"};
-      if (auto stored = Store(); !stored.ok()) return stored;
+      RETURN_IF_ERROR(Store());
       fmt::print(stderr, "[{:5.1f} s] {:<28} ...\n", Elapsed(), key);
       status = Start(part, step, left, &result);
       if (!status.ok() && !absl::IsCancelled(status)) return status;
     }
     results_[key] = result;
     Say(key, result);
-    if (auto stored = Store(); !stored.ok()) return stored;
+    RETURN_IF_ERROR(Store());
     return status;
   }
 
@@ -168,15 +169,13 @@ class Runner {
                      StepResult* result) const {
     const std::string stem =
         fmt::format("{}/{}.{}", options_.directory, part.name, step.name);
-    auto out = Create(stem + ".out");
-    if (!out.ok()) return out.status();
-    auto err = Create(stem + ".err");
-    if (!err.ok()) return err.status();
+    ASSIGN_OR_RETURN(auto out, Create(stem + ".out"));
+    ASSIGN_OR_RETURN(auto err, Create(stem + ".err"));
     const milliseconds limit = std::min<milliseconds>(step.limit, left);
     const LimitedResult run = RunLimited({.argv = step.argv,
                                           .environment = step.environment,
-                                          .out = out->get(),
-                                          .err = err->get(),
+                                          .out = out.get(),
+                                          .err = err.get(),
                                           .limit = limit,
                                           .grace = options_.grace,
                                           .burial = options_.burial});
@@ -277,9 +276,7 @@ absl::Status CheckParts(const std::vector<Part>& parts,
 absl::Status RunParts(const std::vector<Part>& parts,
                       const RunnerOptions& options, Results* results) {
   results->clear();
-  if (auto status = CheckParts(parts, options.only); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckParts(parts, options.only));
   return Runner(options, results).Run(parts);
 }
 

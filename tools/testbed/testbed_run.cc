@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/topology/reader.h"
@@ -23,18 +24,15 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
     const Topology& topology, const std::string& source,
     const UpOptions& options, Say say) {
   const TestbedPaths paths = PathsOf(topology.name);
-  auto plan = PlanLaunch(topology, paths);
-  if (!plan.ok()) return plan.status();
+  ASSIGN_OR_RETURN(auto plan, PlanLaunch(topology, paths));
   // Who reads the narration may go away; that must not end the testbed.
   signal(SIGPIPE, SIG_IGN);
   // Before gRPC starts its threads: they inherit the mask.
   std::unique_ptr<TestbedRun> run(new TestbedRun());
-  auto directory = LockedDirectory::Create(paths);
-  if (!directory.ok()) return directory.status();
+  ASSIGN_OR_RETURN(auto directory, LockedDirectory::Create(paths));
   run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
   run->supervisor_ = std::make_unique<Supervisor>(
-      *std::move(plan), *std::move(directory), run->probe_.get(),
-      &run->requests_,
+      std::move(plan), std::move(directory), run->probe_.get(), &run->requests_,
       Supervisor::Options{
           .ready_budget = InMilliseconds(options.timeout_s),
           .backoff = {.proven = InMilliseconds(options.restart_proven_s)},

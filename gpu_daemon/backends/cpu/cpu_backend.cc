@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
@@ -78,10 +79,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
         "the cpu back-end reserves no SMs: leave out --reserve-sms "
         "(reserve_sms), or use --backend cuda");
   }
-  auto policy = MakePolicy(options.policy);
-  if (!policy.ok()) return policy.status();
+  ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
   return std::unique_ptr<Backend>(new CpuBackend(
-      options, *std::move(policy), std::make_unique<CpuBlockRunner>(),
+      options, std::move(policy), std::make_unique<CpuBlockRunner>(),
       std::make_unique<CpuMemory>()));
 }
 
@@ -115,9 +115,8 @@ BackendFigures CpuBackend::figures() const {
 }
 
 absl::Status CpuBackend::SetPolicy(std::string_view name) {
-  auto policy = MakePolicy(name);
-  if (!policy.ok()) return policy.status();
-  kmu_.SetPolicy(*std::move(policy));
+  ASSIGN_OR_RETURN(auto policy, MakePolicy(name));
+  kmu_.SetPolicy(std::move(policy));
   return absl::OkStatus();
 }
 

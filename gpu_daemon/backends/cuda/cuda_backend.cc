@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "gpu_daemon/backends/cuda/paths/baseline_path.h"
@@ -22,10 +23,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(
   // other; and no loading of kernels while others run, which may wait for them.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-  auto driver = Driver::Load();
-  if (!driver.ok()) return driver.status();
+  ASSIGN_OR_RETURN(auto driver, Driver::Load());
   return CreateOn(
-      *driver, options,
+      driver, options,
       {.image = CudaModule(), .reserved_sms = options.reserved_sms});
 }
 
@@ -33,21 +33,17 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::CreateOn(
     Driver driver, const BackendOptions& options,
     const Gpu::Options& gpu_options) {
   std::unique_ptr<CudaBackend> backend(new CudaBackend(options));
-  if (auto status = backend->Open(driver, gpu_options); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(backend->Open(driver, gpu_options));
   return backend;
 }
 
 absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
-  auto gpu = Gpu::Open(driver, gpu_options);
-  if (!gpu.ok()) return gpu.status();
-  gpu_ = *std::move(gpu);
+  ASSIGN_OR_RETURN(auto gpu, Gpu::Open(driver, gpu_options));
+  gpu_ = std::move(gpu);
   gpu_->SetTracing(options_.tracing);
   memory_ = std::make_unique<CudaMemory>(gpu_.get());
-  auto background = Background::Create(gpu_.get());
-  if (!background.ok()) return background.status();
-  background_ = *std::move(background);
+  ASSIGN_OR_RETURN(auto background, Background::Create(gpu_.get()));
+  background_ = std::move(background);
   std::vector<PathSet::Entry> entries;
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
@@ -92,23 +88,23 @@ CudaBackend::~CudaBackend() {
 
 absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartEdge(
     bool tracing) {
-  auto path =
+  ASSIGN_OR_RETURN(
+      auto path,
       EdgePath::Create(gpu_.get(), {.tracing = tracing,
                                     .on_violation = options_.on_violation,
-                                    .longest_kernel = gpu_->longest_kernel()});
-  if (!path.ok()) return path.status();
-  return std::unique_ptr<LaunchPath>(*std::move(path));
+                                    .longest_kernel = gpu_->longest_kernel()}));
+  return std::unique_ptr<LaunchPath>(std::move(path));
 }
 
 template <class Path>
 absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartRings(
     bool tracing) {
-  auto path =
+  ASSIGN_OR_RETURN(
+      auto path,
       Path::Create(gpu_.get(), {.tracing = tracing,
                                 .on_violation = options_.on_violation,
-                                .longest_kernel = gpu_->longest_kernel()});
-  if (!path.ok()) return path.status();
-  return std::unique_ptr<LaunchPath>(*std::move(path));
+                                .longest_kernel = gpu_->longest_kernel()}));
+  return std::unique_ptr<LaunchPath>(std::move(path));
 }
 
 PathSet::Entry CudaBackend::HostPath(
@@ -141,7 +137,7 @@ std::string CudaBackend::description() const {
         fmt::format(", context lost {} time{}", losses, losses == 1 ? "" : "s");
   }
   if (auto status = gpu_->health(); !status.ok()) {
-    text += fmt::format(", UNUSABLE: {}", std::string(status.message()));
+    text += fmt::format(", UNUSABLE: {}", status.message());
   }
   return text;
 }

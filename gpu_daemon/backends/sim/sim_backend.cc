@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/sim/sim_block_runner.h"
 #include "gpu_daemon/backends/sim/sim_memory.h"
@@ -14,13 +15,12 @@ absl::StatusOr<std::unique_ptr<Backend>> SimBackend::Create(
         "the sim back-end reserves no SMs for functional runs: leave out "
         "--reserve-sms (reserve_sms)");
   }
-  auto policy = MakePolicy(options.policy);
-  if (!policy.ok()) return policy.status();
+  ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
   auto memory = std::make_shared<sim::Memory>();
   auto kernels = std::make_unique<SimKernels>(memory.get());
-  if (auto status = kernels->LoadOwn(); !status.ok()) return status;
+  RETURN_IF_ERROR(kernels->LoadOwn());
   return std::unique_ptr<Backend>(new SimBackend(
-      options, *std::move(policy), std::move(memory), std::move(kernels)));
+      options, std::move(policy), std::move(memory), std::move(kernels)));
 }
 
 SimBackend::SimBackend(const BackendOptions& options,

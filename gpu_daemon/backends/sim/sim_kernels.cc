@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "kernels/own_kernels_ptx.h"
 #include "kernels/registry.h"
@@ -17,10 +18,10 @@ absl::StatusOr<std::shared_ptr<const sim::Program>> ParseAndLower(
   std::string text(reinterpret_cast<const char*>(image.data()), image.size());
   // A string, for the driver, ends with a zero.
   while (!text.empty() && text.back() == '\0') text.pop_back();
-  auto module = sim::ptx::ParseModule(std::move(text), std::move(file));
-  if (!module.ok()) return module.status();
-  return sim::Lower(
-      std::make_shared<const sim::ptx::Module>(*std::move(module)), memory);
+  ASSIGN_OR_RETURN(auto module,
+                   sim::ptx::ParseModule(std::move(text), std::move(file)));
+  return sim::Lower(std::make_shared<const sim::ptx::Module>(std::move(module)),
+                    memory);
 }
 
 // Of an object file (ELF: cubin) or a fatbin.
@@ -55,8 +56,8 @@ absl::Status SimKernels::LoadOwn() {
   const auto program =
       ParseAndLower(kernels::OwnKernelsPtx(), "kernels.ptx", memory_);
   if (!program.ok()) {
-    return absl::InternalError(fmt::format(
-        "gpud's own kernels: {}", std::string(program.status().message())));
+    return absl::InternalError(
+        fmt::format("gpud's own kernels: {}", program.status().message()));
   }
   for (const simt::KernelInfo* kernel : simt::AllKernels()) {
     // A test's kernel is none of gpud's own.
@@ -76,27 +77,27 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
         "it with nvcc -ptx -arch=compute_75",
         source.file));
   }
-  const auto program = ParseAndLower(source.image, source.file, memory_);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(const auto program,
+                   ParseAndLower(source.image, source.file, memory_));
   std::vector<std::unique_ptr<UserKernel>> kernels;
   std::vector<const simt::KernelInfo*> infos;
   std::vector<const sim::ProgramFunction*> entries;
   for (const KernelDeclaration& declaration : source.kernels) {
-    const auto* entry = (*program)->FindEntry(declaration.symbol);
+    const auto* entry = program->FindEntry(declaration.symbol);
     if (entry == nullptr) {
       return absl::NotFoundError(fmt::format(
           "{} has no kernel '{}': is it a __global__, extern \"C\", and not "
           "static?",
           source.file, declaration.symbol));
     }
-    auto kernel = UserKernel::Make(declaration, source.file, LayoutOf(*entry));
-    if (!kernel.ok()) return kernel.status();
-    infos.push_back(&(*kernel)->info());
+    ASSIGN_OR_RETURN(auto kernel, UserKernel::Make(declaration, source.file,
+                                                   LayoutOf(*entry)));
+    infos.push_back(&kernel->info());
     entries.push_back(entry);
-    kernels.push_back(*std::move(kernel));
+    kernels.push_back(std::move(kernel));
   }
   for (size_t i = 0; i < infos.size(); ++i) {
-    Add(infos[i], *program, entries[i]);
+    Add(infos[i], program, entries[i]);
   }
   std::lock_guard lock(users_mutex_);
   for (auto& kernel : kernels) users_.push_back(std::move(kernel));

@@ -1,5 +1,7 @@
 #include "gpu_daemon/backends/sim/sim_memory.h"
 
+#include "base/status.h"
+
 namespace carillon::gpud {
 namespace {
 
@@ -40,15 +42,14 @@ struct Allocation final : GpuMemory {
 
 absl::StatusOr<std::unique_ptr<HostMapping>> SimMemory::MapHost(
     std::span<std::byte> memory) {
-  const auto address = memory_->Map(memory, /*writable=*/true, "host memory");
-  if (!address.ok()) return address.status();
-  return std::make_unique<Mapping>(memory_, *address);
+  ASSIGN_OR_RETURN(const auto address,
+                   memory_->Map(memory, /*writable=*/true, "host memory"));
+  return std::make_unique<Mapping>(memory_, address);
 }
 
 absl::StatusOr<std::unique_ptr<GpuMemory>> SimMemory::Allocate(uint64_t bytes) {
-  const auto address = memory_->Allocate(bytes, "GPU memory");
-  if (!address.ok()) return address.status();
-  return std::make_unique<Allocation>(memory_, *address);
+  ASSIGN_OR_RETURN(const auto address, memory_->Allocate(bytes, "GPU memory"));
+  return std::make_unique<Allocation>(memory_, address);
 }
 
 }  // namespace carillon::gpud

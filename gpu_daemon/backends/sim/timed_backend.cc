@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "sim/timing/config.h"
 
@@ -30,25 +31,24 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
         "--timing",
         options.policy));
   }
-  auto config = sim::timing::LoadConfig(options.timing);
-  if (!config.ok()) return config.status();
-  const GpuModel model{.sms = config->sm.count,
-                       .blocks_per_sm = config->sm.blocks,
-                       .threads_per_sm = config->sm.warps * sim::kLanes,
-                       .registers_per_sm = config->sm.registers,
-                       .shared_bytes_per_sm = config->sm.shared_bytes};
+  ASSIGN_OR_RETURN(auto config, sim::timing::LoadConfig(options.timing));
+  const GpuModel model{.sms = config.sm.count,
+                       .blocks_per_sm = config.sm.blocks,
+                       .threads_per_sm = config.sm.warps * sim::kLanes,
+                       .registers_per_sm = config.sm.registers,
+                       .shared_bytes_per_sm = config.sm.shared_bytes};
   auto memory = std::make_shared<sim::Memory>();
   auto kernels = std::make_unique<SimKernels>(memory.get());
-  if (auto status = kernels->LoadOwn(); !status.ok()) return status;
-  auto launcher = TimedLauncher::Make({.gpu = *std::move(config),
-                                       .first_devices = options.first_devices,
-                                       .event_log = options.event_log,
-                                       .on_violation = options.on_violation},
-                                      memory.get(), kernels.get());
-  if (!launcher.ok()) return launcher.status();
+  RETURN_IF_ERROR(kernels->LoadOwn());
+  ASSIGN_OR_RETURN(auto launcher,
+                   TimedLauncher::Make({.gpu = std::move(config),
+                                        .first_devices = options.first_devices,
+                                        .event_log = options.event_log,
+                                        .on_violation = options.on_violation},
+                                       memory.get(), kernels.get()));
   std::unique_ptr<TimedBackend> backend(
       new TimedBackend(options, model, std::move(memory), std::move(kernels),
-                       *std::move(launcher)));
+                       std::move(launcher)));
   // Time needs its thread from the first device on.
   if (const auto path = backend->paths_.Find(kEdgePath); !path.ok()) {
     return path.status();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ostream.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
@@ -289,14 +290,14 @@ void TimedLauncher::Submit(std::unique_ptr<KernelLaunch> launch) {
 
 absl::StatusOr<size_t> TimedLauncher::TakeStatus() {
   if (free_statuses_.empty()) {
-    const auto block = memory_->Allocate(kStatusesAtOnce * sizeof(uint32_t),
-                                         "status of kernels");
-    if (!block.ok()) return block.status();
+    ASSIGN_OR_RETURN(const auto block,
+                     memory_->Allocate(kStatusesAtOnce * sizeof(uint32_t),
+                                       "status of kernels"));
     auto* const words = reinterpret_cast<uint32_t*>(
-        memory_->At(*block, kStatusesAtOnce * sizeof(uint32_t))->data());
+        memory_->At(block, kStatusesAtOnce * sizeof(uint32_t))->data());
     for (size_t i = kStatusesAtOnce; i-- > 0;) {
       free_statuses_.push_back(statuses_.size());
-      statuses_.emplace_back(*block + i * sizeof(uint32_t), words + i);
+      statuses_.emplace_back(block + i * sizeof(uint32_t), words + i);
     }
   }
   const size_t index = free_statuses_.back();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 
@@ -14,10 +15,9 @@ namespace carillon::gpud {
 absl::StatusOr<std::unique_ptr<ControlSocket>> ControlSocket::Open(
     const std::string& path, EventLoop* loop, PeerTable* peers,
     Callbacks callbacks) {
-  auto listener = UnixListener::Listen(path, SOCK_STREAM);
-  if (!listener.ok()) return listener.status();
+  ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_STREAM));
   std::unique_ptr<ControlSocket> door(new ControlSocket(
-      *std::move(listener), loop, peers, std::move(callbacks)));
+      std::move(listener), loop, peers, std::move(callbacks)));
   auto watch = loop->Watch(door->listener_.fd(),
                            [self = door.get()] { self->Accept(); });
   if (!watch.ok()) return watch.status();
@@ -41,9 +41,9 @@ void ControlSocket::Accept() {
   bool is_new = false;
   auto peer = peers_->Admit(connection.get(), &is_new);
   if (!peer.ok()) {
-    refusals_.Warn(fmt::format("connection refused: {}",
-                               std::string(peer.status().message())),
-                   NowNs());
+    refusals_.Warn(
+        fmt::format("connection refused: {}", peer.status().message()),
+        NowNs());
     return;
   }
   if (is_new) WatchForDeath(*peer);
@@ -68,7 +68,7 @@ void ControlSocket::WatchForDeath(const std::shared_ptr<const Peer>& peer) {
     *id = *watch;
   } else {
     spdlog::error("cannot watch process {}: {}", peer->pid,
-                  std::string(watch.status().message()));
+                  watch.status().message());
   }
 }
 

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 
@@ -138,27 +139,23 @@ absl::Status PeerTable::CheckRoom(pid_t pid) {
 absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
                                                              bool* is_new) {
   *is_new = false;
-  auto credentials = CredentialsOf(connection);
-  if (!credentials.ok()) return credentials.status();
-  if (auto status = CheckUser(credentials->uid, geteuid()); !status.ok()) {
-    return status;
-  }
-  if (credentials->pid == 0) {
+  ASSIGN_OR_RETURN(auto credentials, CredentialsOf(connection));
+  RETURN_IF_ERROR(CheckUser(credentials.uid, geteuid()));
+  if (credentials.pid == 0) {
     return Error(absl::StatusCode::kPermissionDenied,
                  "the caller lives in another PID namespace, where gpud cannot "
                  "tell one process from another: run it in gpud's",
                  reason::kUnknownPeer);
   }
-  auto pidfd = PidfdOf(connection, credentials->pid);
-  if (!pidfd.ok()) return pidfd.status();
+  ASSIGN_OR_RETURN(auto pidfd, PidfdOf(connection, credentials.pid));
 
   std::lock_guard lock(mutex_);
-  if (auto status = CheckRoom(credentials->pid); !status.ok()) return status;
-  auto& peer = by_pid_[credentials->pid];
+  RETURN_IF_ERROR(CheckRoom(credentials.pid));
+  auto& peer = by_pid_[credentials.pid];
   if (peer == nullptr || !peer->alive()) {
     *is_new = true;
     peer = std::make_shared<const Peer>(
-        Peer{credentials->pid, credentials->uid, *std::move(pidfd)});
+        Peer{credentials.pid, credentials.uid, std::move(pidfd)});
   }
   by_connection_[connection] = {peer, InodeOf(connection)};
   return peer;

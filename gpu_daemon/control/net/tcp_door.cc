@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/host_port.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/net/accept.h"
 
@@ -93,7 +94,7 @@ absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Open(
   const auto wanted = ReadListenAddress(address);
   if (!wanted.ok()) {
     return absl::InvalidArgumentError(
-        fmt::format("--listen: {}", std::string(wanted.status().message())));
+        fmt::format("--listen: {}", wanted.status().message()));
   }
   Address where = ToAddress(*wanted);
   UniqueFd listener(socket(where.storage.ss_family,
@@ -140,9 +141,8 @@ void TcpDoor::Accept() {
   if (!connection) return;
   if (auto status = Admit(connection.get()); !status.ok()) {
     refused_.fetch_add(1, std::memory_order_relaxed);
-    refusals_.Warn(
-        fmt::format("connection refused: {}", std::string(status.message())),
-        NowNs());
+    refusals_.Warn(fmt::format("connection refused: {}", status.message()),
+                   NowNs());
     return;
   }
   Set(connection.get(), IPPROTO_TCP, TCP_NODELAY, 1);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/net/accept.h"
@@ -61,8 +62,8 @@ absl::Status RemoveStaleSocket(const std::string& path, int type) {
 
 absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path,
                                                   int type) {
-  if (auto status = CheckSocketPath(path); !status.ok()) return status;
-  if (auto status = RemoveStaleSocket(path, type); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSocketPath(path));
+  RETURN_IF_ERROR(RemoveStaleSocket(path, type));
   UnixListener listener;
   listener.fd_.reset(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.fd_) return SystemError("cannot make a socket for", path);

@@ -1,5 +1,6 @@
 #include "gpu_daemon/control/rpc/caller.h"
 
+#include "base/status.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/rpc/rpc_faults.h"
 
@@ -28,12 +29,10 @@ absl::StatusOr<std::shared_ptr<const Peer>> Callers::PeerOf(
 absl::StatusOr<std::shared_ptr<Session>> Callers::SessionOf(
     const grpc::ServerContext& context, const std::string& token,
     std::string_view method) const {
-  auto peer = PeerOf(context);
-  if (!peer.ok()) return peer.status();
-  auto session = sessions_->Find(token, **peer);
+  ASSIGN_OR_RETURN(auto peer, PeerOf(context));
+  auto session = sessions_->Find(token, *peer);
   if (!session.ok()) return session;
-  auto struck = PassRpc(method, (*session)->identity().name);
-  if (!struck.ok()) return struck;
+  RETURN_IF_ERROR(PassRpc(method, (*session)->identity().name));
   return session;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/rpc/roles.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/kernel_request.h"
 
@@ -31,39 +32,35 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
     const v1::LaunchKernelRequest& request,
     const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
     Daemon* daemon) {
-  auto kmd = MakeKernelMetadata(
-      request.kernel(), request.has_grid() ? &request.grid() : nullptr,
-      request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
-      *daemon->kernels, daemon->backend->gpu());
-  if (!kmd.ok()) return kmd.status();
-  if (auto status = CheckPriority(request.priority()); !status.ok()) {
-    return status;
-  }
-  if (auto status = CheckUnchanging(request); !status.ok()) return status;
-  auto bound =
-      BindParameters(*kmd->kernel, request.parameters(), 1, find_buffer);
-  if (!bound.ok()) return bound.status();
-  auto plan = ArgumentPlan::Make(*kmd->kernel, bound->bindings);
+  ASSIGN_OR_RETURN(
+      auto kmd,
+      MakeKernelMetadata(
+          request.kernel(), request.has_grid() ? &request.grid() : nullptr,
+          request.has_block() ? &request.block() : nullptr,
+          request.shared_bytes(), *daemon->kernels, daemon->backend->gpu()));
+  RETURN_IF_ERROR(CheckPriority(request.priority()));
+  RETURN_IF_ERROR(CheckUnchanging(request));
+  ASSIGN_OR_RETURN(auto bound, BindParameters(*kmd.kernel, request.parameters(),
+                                              1, find_buffer));
+  auto plan = ArgumentPlan::Make(*kmd.kernel, bound.bindings);
   if (!plan.ok()) {
     return WithDetail(plan.status(), reason::kBadBinding, request.kernel());
   }
-  if (auto status = CheckFixedArguments(*kmd, *plan); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckFixedArguments(kmd, *plan));
 
   std::shared_ptr<BackgroundLaunch> self(new BackgroundLaunch(daemon));
-  self->buffers_ = std::move(bound->buffers);
+  self->buffers_ = std::move(bound.buffers);
   self->token_ = daemon->NextLaunchToken();
   auto launch = std::make_unique<KernelLaunch>();
-  launch->kmd = *kmd;
-  launch->cost = CostOf(kmd->threads(), kmd->kernel->registers_per_thread,
-                        kmd->total_shared());
+  launch->kmd = kmd;
+  launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
+                        kmd.total_shared());
   launch->priority = request.priority();
   launch->from_host = true;
   ArgumentBlock args;
   plan->Build(0, nullptr, args.data());
-  launch->args = std::make_unique<std::byte[]>(kmd->kernel->args_size);
-  std::copy_n(args.data(), kmd->kernel->args_size, launch->args.get());
+  launch->args = std::make_unique<std::byte[]>(kmd.kernel->args_size);
+  std::copy_n(args.data(), kmd.kernel->args_size, launch->args.get());
   launch->memory = space->memory();
   launch->token = self->token_;
   self->launch_ = std::move(launch);

@@ -1,5 +1,6 @@
 #include "gpu_daemon/control/sessions/device_space.h"
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 
@@ -53,39 +54,35 @@ absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
   for (const auto& [what, bytes] :
        {std::pair{"submission_bytes", spec.submission_bytes},
         std::pair{"completion_bytes", spec.completion_bytes}}) {
-    if (auto status = CheckBytes(what, bytes); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckBytes(what, bytes));
   }
   const uint64_t bytes =
       ApertureBytes(RegionKind::kSubmission, spec.submission_bytes) +
       ApertureBytes(RegionKind::kCompletion, spec.completion_bytes);
-  auto reservation =
-      budget->Reserve(bytes, fmt::format("attaching device '{}'", spec.name));
-  if (!reservation.ok()) return reservation.status();
+  ASSIGN_OR_RETURN(
+      auto reservation,
+      budget->Reserve(bytes, fmt::format("attaching device '{}'", spec.name)));
 
   shm::ApertureSpec aperture{.kind = RegionKind::kSubmission,
                              .heap_bytes = spec.submission_bytes,
                              .generation = spec.generation,
                              .device_id = spec.device_id,
                              .doorbell_count = spec.doorbell_count};
-  auto submission = shm::Aperture::Create(aperture);
-  if (!submission.ok()) return submission.status();
+  ASSIGN_OR_RETURN(auto submission, shm::Aperture::Create(aperture));
   aperture.kind = RegionKind::kCompletion;
   aperture.heap_bytes = spec.completion_bytes;
-  auto completion = shm::Aperture::Create(aperture);
-  if (!completion.ok()) return completion.status();
-  auto event = shm::CompletionEvent::Create();
-  if (!event.ok()) return event.status();
+  ASSIGN_OR_RETURN(auto completion, shm::Aperture::Create(aperture));
+  ASSIGN_OR_RETURN(auto event, shm::CompletionEvent::Create());
   std::array<std::unique_ptr<HostMapping>, 2> mappings;
   for (size_t i = 0; i < mappings.size(); ++i) {
-    const shm::Aperture& mapped = i == 0 ? *submission : *completion;
-    auto mapping = kernel_memory->MapHost({mapped.At(0), mapped.size()});
-    if (!mapping.ok()) return mapping.status();
-    mappings[i] = *std::move(mapping);
+    const shm::Aperture& mapped = i == 0 ? submission : completion;
+    ASSIGN_OR_RETURN(auto mapping,
+                     kernel_memory->MapHost({mapped.At(0), mapped.size()}));
+    mappings[i] = std::move(mapping);
   }
-  return std::shared_ptr<DeviceSpace>(
-      new DeviceSpace(spec.name, *std::move(submission), *std::move(completion),
-                      *std::move(event), budget, *std::move(reservation),
-                      kernel_memory, std::move(mappings)));
+  return std::shared_ptr<DeviceSpace>(new DeviceSpace(
+      spec.name, std::move(submission), std::move(completion), std::move(event),
+      budget, std::move(reservation), kernel_memory, std::move(mappings)));
 }
 
 DeviceSpace::DeviceSpace(std::string name, shm::Aperture submission,
@@ -141,7 +138,7 @@ absl::StatusOr<HeapRange> DeviceSpace::AllocateRange(
 
 absl::StatusOr<std::shared_ptr<Buffer>> DeviceSpace::AllocateBuffer(
     v1::BufferPlace place, uint64_t bytes, std::optional<uint64_t> offset) {
-  if (auto status = CheckBytes("a buffer", bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckBytes("a buffer", bytes));
   if (place == v1::GPU_MEMORY) return AllocateGpuMemory(bytes);
   if (place != v1::INPUT && place != v1::OUTPUT) {
     return Error(absl::StatusCode::kInvalidArgument,
@@ -149,22 +146,22 @@ absl::StatusOr<std::shared_ptr<Buffer>> DeviceSpace::AllocateBuffer(
                              static_cast<int>(place)),
                  reason::kBadSize, "place");
   }
-  auto range = AllocateRange(
-      place == v1::INPUT ? RegionKind::kSubmission : RegionKind::kCompletion,
-      bytes, "the buffer", offset);
-  if (!range.ok()) return range.status();
-  return std::make_shared<Buffer>(place, *std::move(range), bytes);
+  ASSIGN_OR_RETURN(auto range,
+                   AllocateRange(place == v1::INPUT ? RegionKind::kSubmission
+                                                    : RegionKind::kCompletion,
+                                 bytes, "the buffer", offset));
+  return std::make_shared<Buffer>(place, std::move(range), bytes);
 }
 
 absl::StatusOr<std::shared_ptr<Buffer>> DeviceSpace::AllocateGpuMemory(
     uint64_t bytes) {
-  auto reservation = budget_->Reserve(
-      bytes, fmt::format("GPU memory for device '{}'", memory_.name()));
-  if (!reservation.ok()) return reservation.status();
-  auto memory = kernel_memory_->Allocate(bytes);
-  if (!memory.ok()) return memory.status();
-  return std::make_shared<Buffer>(*std::move(memory), bytes,
-                                  *std::move(reservation));
+  ASSIGN_OR_RETURN(
+      auto reservation,
+      budget_->Reserve(
+          bytes, fmt::format("GPU memory for device '{}'", memory_.name())));
+  ASSIGN_OR_RETURN(auto memory, kernel_memory_->Allocate(bytes));
+  return std::make_shared<Buffer>(std::move(memory), bytes,
+                                  std::move(reservation));
 }
 
 uint64_t DeviceSpace::free_bytes(RegionKind kind) const {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
@@ -17,10 +18,9 @@ namespace carillon::gpud {
 absl::StatusOr<std::unique_ptr<HandoverDesk>> HandoverDesk::Open(
     const std::string& path, EventLoop* loop, TicketOffice* tickets,
     SessionTable* sessions) {
-  auto listener = UnixListener::Listen(path, SOCK_SEQPACKET);
-  if (!listener.ok()) return listener.status();
+  ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_SEQPACKET));
   std::unique_ptr<HandoverDesk> desk(
-      new HandoverDesk(*std::move(listener), loop, tickets, sessions));
+      new HandoverDesk(std::move(listener), loop, tickets, sessions));
   auto watch = loop->Watch(desk->listener_.fd(),
                            [self = desk.get()] { self->Accept(); });
   if (!watch.ok()) return watch.status();
@@ -65,9 +65,8 @@ void HandoverDesk::Accept() {
   if (status.ok()) status = CheckUser(credentials->uid, geteuid());
   if (status.ok()) status = CheckRoom(*credentials);
   if (!status.ok()) {
-    refusals_.Warn(
-        fmt::format("hand-over refused: {}", std::string(status.message())),
-        NowNs());
+    refusals_.Warn(fmt::format("hand-over refused: {}", status.message()),
+                   NowNs());
     shm::SendRefusal(connection.get(), status);
     return;
   }
@@ -90,10 +89,9 @@ void HandoverDesk::Serve(uint64_t id) {
   visitors_.erase(found);
   loop_->Unwatch(visitor.watch);
   if (auto status = HandOver(visitor); !status.ok()) {
-    refusals_.Warn(
-        fmt::format("hand-over to process {} refused: {}",
-                    visitor.credentials.pid, std::string(status.message())),
-        NowNs());
+    refusals_.Warn(fmt::format("hand-over to process {} refused: {}",
+                               visitor.credentials.pid, status.message()),
+                   NowNs());
     if (visitor.connection) {
       shm::SendRefusal(visitor.connection.get(), status);
     }
@@ -102,10 +100,10 @@ void HandoverDesk::Serve(uint64_t id) {
 
 absl::Status HandoverDesk::HandOver(Visitor& visitor) {
   // Readable already: waits for nothing.
-  auto ticket = shm::ReceiveTicket(visitor.connection.get(),
-                                   std::chrono::milliseconds(0));
-  if (!ticket.ok()) return ticket.status();
-  auto device_id = tickets_->Redeem(*ticket, visitor.credentials, NowNs());
+  ASSIGN_OR_RETURN(auto ticket,
+                   shm::ReceiveTicket(visitor.connection.get(),
+                                      std::chrono::milliseconds(0)));
+  auto device_id = tickets_->Redeem(ticket, visitor.credentials, NowNs());
   if (!device_id.ok()) return device_id.status();
   const auto session = sessions_->FindDevice(*device_id);
   if (session == nullptr) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
@@ -68,10 +69,7 @@ std::optional<ParamKind> KindOf(v1::ParameterKind kind) {
 
 absl::StatusOr<KernelDeclaration::Parameter> ReadParameter(
     const std::string& where, const v1::KernelParameter& parameter) {
-  if (auto status = CheckIdentifier(where + "parameter", parameter.name());
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckIdentifier(where + "parameter", parameter.name()));
   const auto bad = [&](std::string_view what, std::string_view why) {
     return Error(
         absl::StatusCode::kInvalidArgument,
@@ -116,14 +114,9 @@ absl::StatusOr<KernelDeclaration> ReadKernel(
       .name = kernel.name().empty() ? kernel.symbol() : kernel.name(),
       .summary = kernel.summary(),
       .parameters = {}};
-  if (auto status = CheckIdentifier("kernel name", read.name); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckIdentifier("kernel name", read.name));
   const std::string where = fmt::format("kernel '{}': ", read.name);
-  if (auto status = CheckText(where + "summary", read.summary, kMaxNoteLength);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckText(where + "summary", read.summary, kMaxNoteLength));
   if (kernel.parameters_size() > kMostParameters) {
     return Error(absl::StatusCode::kInvalidArgument,
                  fmt::format("{}{} parameters: the limit is {}", where,
@@ -131,17 +124,16 @@ absl::StatusOr<KernelDeclaration> ReadKernel(
                  reason::kBadCount, read.name);
   }
   for (const v1::KernelParameter& parameter : kernel.parameters()) {
-    auto one = ReadParameter(where, parameter);
-    if (!one.ok()) return one.status();
-    if (std::ranges::find(read.parameters, one->name,
+    ASSIGN_OR_RETURN(auto one, ReadParameter(where, parameter));
+    if (std::ranges::find(read.parameters, one.name,
                           &KernelDeclaration::Parameter::name) !=
         read.parameters.end()) {
       return Error(
           absl::StatusCode::kInvalidArgument,
-          fmt::format("{}two parameters are called '{}'", where, one->name),
-          reason::kBadName, one->name);
+          fmt::format("{}two parameters are called '{}'", where, one.name),
+          reason::kBadName, one.name);
     }
-    read.parameters.push_back(*std::move(one));
+    read.parameters.push_back(std::move(one));
   }
   return read;
 }
@@ -150,10 +142,7 @@ absl::StatusOr<KernelDeclaration> ReadKernel(
 
 absl::StatusOr<ModuleSource> ReadModuleRequest(
     const v1::RegisterModuleRequest& request) {
-  if (auto status = CheckText("file name", request.file(), kMaxNoteLength);
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckText("file name", request.file(), kMaxNoteLength));
   ModuleSource source{
       .image = std::as_bytes(std::span(request.image())),
       .file = request.file().empty() ? "the image" : request.file(),
@@ -174,9 +163,8 @@ absl::StatusOr<ModuleSource> ReadModuleRequest(
         reason::kBadCount, "kernels");
   }
   for (const v1::KernelDeclaration& kernel : request.kernels()) {
-    auto read = ReadKernel(kernel);
-    if (!read.ok()) return read.status();
-    source.kernels.push_back(*std::move(read));
+    ASSIGN_OR_RETURN(auto read, ReadKernel(kernel));
+    source.kernels.push_back(std::move(read));
   }
   return source;
 }

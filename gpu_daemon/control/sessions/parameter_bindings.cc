@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/edit_distance.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
@@ -105,11 +106,10 @@ absl::StatusOr<ParameterBinding> BindValue(
   }
   const bool is_float =
       info.kind == ParamKind::kF32 || info.kind == ParamKind::kF64;
-  const auto bits =
-      is_float ? FloatBits(info, binding) : IntegerBits(info, binding);
-  if (!bits.ok()) return bits.status();
+  ASSIGN_OR_RETURN(const auto bits, is_float ? FloatBits(info, binding)
+                                             : IntegerBits(info, binding));
   return ParameterBinding{
-      .writable = false, .constant_bits = *bits, .buffer = {}};
+      .writable = false, .constant_bits = bits, .buffer = {}};
 }
 
 absl::Status CheckPlace(const ParamInfo& info, const Buffer& buffer) {
@@ -131,7 +131,7 @@ absl::StatusOr<ParameterBinding> BindBuffer(const ParamInfo& info,
   if (binding.value_case() != v1::ParameterBinding::VALUE_NOT_SET) {
     return Bad(info.name, "is a buffer: it takes no value");
   }
-  if (auto status = CheckPlace(info, buffer); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckPlace(info, buffer));
   if (binding.writable() && binding.slot_stride() != 0) {
     return Bad(info.name, "is writable: it cannot have a slot stride");
   }

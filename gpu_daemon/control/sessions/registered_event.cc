@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/event_status_text.h"
@@ -24,33 +25,27 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
     const v1::RegisterEventRequest& request, const Placement& placement,
     const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
     const KernelCatalog& kernels, const GpuModel& gpu) {
-  auto kmd = MakeKernelMetadata(
-      request.kernel(), request.has_grid() ? &request.grid() : nullptr,
-      request.has_block() ? &request.block() : nullptr, request.shared_bytes(),
-      kernels, gpu);
-  if (!kmd.ok()) return kmd.status();
+  ASSIGN_OR_RETURN(
+      auto kmd,
+      MakeKernelMetadata(request.kernel(),
+                         request.has_grid() ? &request.grid() : nullptr,
+                         request.has_block() ? &request.block() : nullptr,
+                         request.shared_bytes(), kernels, gpu));
   if (auto status = shm::CheckRingEntries(request.max_in_flight());
       !status.ok()) {
     return WithDetail(status, reason::kBadRingSize, "max_in_flight");
   }
-  if (auto status = CheckPriority(request.priority()); !status.ok()) {
-    return status;
-  }
-  if (auto status = CheckText("label", request.label(), kMaxLabelLength);
-      !status.ok()) {
-    return status;
-  }
-  auto bound = BindParameters(*kmd->kernel, request.parameters(),
-                              request.max_in_flight(), find_buffer);
-  if (!bound.ok()) return bound.status();
-  auto plan = ArgumentPlan::Make(*kmd->kernel, bound->bindings);
+  RETURN_IF_ERROR(CheckPriority(request.priority()));
+  RETURN_IF_ERROR(CheckText("label", request.label(), kMaxLabelLength));
+  ASSIGN_OR_RETURN(auto bound,
+                   BindParameters(*kmd.kernel, request.parameters(),
+                                  request.max_in_flight(), find_buffer));
+  auto plan = ArgumentPlan::Make(*kmd.kernel, bound.bindings);
   if (!plan.ok()) {
     return WithDetail(plan.status(), reason::kBadBinding, request.kernel());
   }
   if (plan->writable().empty() && !request.modifyable()) {
-    if (auto status = CheckFixedArguments(*kmd, *plan); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(CheckFixedArguments(kmd, *plan));
   }
 
   shm::RingLayout layout =
@@ -73,28 +68,29 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
                    reason::kBadRingSize, "resumed");
     }
   }
-  auto esq = space->AllocateRange(shm::RegionKind::kSubmission,
-                                  layout.esq_bytes(), "the ESQ", esq_offset);
-  if (!esq.ok()) return esq.status();
+  ASSIGN_OR_RETURN(auto esq, space->AllocateRange(shm::RegionKind::kSubmission,
+                                                  layout.esq_bytes(), "the ESQ",
+                                                  esq_offset));
   const uint64_t life_at = shm::AlignUp(layout.ecq_bytes(), shm::kCacheLine);
   const uint64_t completion_bytes = life_at + layout.life_bytes();
-  auto completions = space->AllocateRange(
-      shm::RegionKind::kCompletion, completion_bytes, "the ECQ", ecq_offset);
-  if (!completions.ok()) return completions.status();
-  layout.esq_offset = esq->offset();
-  layout.ecq_offset = completions->offset();
-  layout.life_offset = completions->offset() + life_at;
+  ASSIGN_OR_RETURN(
+      auto completions,
+      space->AllocateRange(shm::RegionKind::kCompletion, completion_bytes,
+                           "the ECQ", ecq_offset));
+  layout.esq_offset = esq.offset();
+  layout.ecq_offset = completions.offset();
+  layout.life_offset = completions.offset() + life_at;
   // A sequence that an earlier ring left here would look like a completion.
-  std::memset(completions->data(), 0, completion_bytes);
+  std::memset(completions.data(), 0, completion_bytes);
   // What was consumed has ended, for whoever looks at a lap of the ring.
-  auto* ecq = reinterpret_cast<shm::EcqEntry*>(completions->data());
+  auto* ecq = reinterpret_cast<shm::EcqEntry*>(completions.data());
   for (uint64_t s = consumed; s > 0 && consumed - s < layout.entries; --s) {
     ecq[layout.SlotOf(shm::Sequence(s))] = {shm::EventState::kDone, 0, s};
   }
 
   return std::shared_ptr<RegisteredEvent>(new RegisteredEvent(
-      {*std::move(esq), *std::move(completions), std::move(bound->buffers)},
-      {.kmd = *kmd,
+      {std::move(esq), std::move(completions), std::move(bound.buffers)},
+      {.kmd = kmd,
        .priority = request.priority(),
        .modifyable = request.modifyable(),
        .label = request.label(),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
@@ -120,8 +121,8 @@ absl::Status Session::HandOver(UniqueFd&& connection,
         fmt::format("device '{}' is {}: its apertures were handed over before",
                     identity_.name, SessionStateName(state_)));
   }
-  auto watch = daemon_->loop->Watch(connection.get(), std::move(on_readable));
-  if (!watch.ok()) return watch.status();
+  ASSIGN_OR_RETURN(auto watch, daemon_->loop->Watch(connection.get(),
+                                                    std::move(on_readable)));
   const DeviceMemory& memory = space_->device_memory();
   daemon_->Record(shm::Step::kSessionBegan, 0, identity_.generation,
                   identity_.owner->pid);
@@ -130,11 +131,11 @@ absl::Status Session::HandOver(UniqueFd&& connection,
           memory.submission().fd(), memory.completion().fd(),
           memory.completion_event());
       !status.ok()) {
-    daemon_->loop->Unwatch(*watch);
+    daemon_->loop->Unwatch(watch);
     return status;
   }
   connection_ = std::move(connection);
-  connection_watch_ = *watch;
+  connection_watch_ = watch;
   state_ = SessionState::kAttached;
   v1::TelemetryEvent message;
   v1::DeviceAttached* attached = message.mutable_device_attached();
@@ -158,11 +159,9 @@ Session::ConnectionNews Session::ReadConnection() {
 }
 
 absl::Status Session::ReportReady(const std::string& note) {
-  if (auto status = CheckText("note", note, kMaxNoteLength); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckText("note", note, kMaxNoteLength));
   std::lock_guard lock(mutex_);
-  if (auto status = CheckOpen(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOpen());
   state_ = SessionState::kReady;
   note_ = note;
   v1::TelemetryEvent message;
@@ -175,7 +174,7 @@ absl::Status Session::ReportReady(const std::string& note) {
 absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
     const v1::AllocateBufferRequest& request) {
   std::lock_guard lock(mutex_);
-  if (auto status = CheckOpen(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOpen());
   if (buffers_.size() >= kMostBuffers) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("device '{}' has {} buffers: that is the limit",
@@ -196,21 +195,20 @@ absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
           reason::kUnknownBuffer, "resumed");
     }
   }
-  auto buffer =
-      space_->AllocateBuffer(request.place(), request.bytes(), offset);
-  if (!buffer.ok()) return buffer.status();
+  ASSIGN_OR_RETURN(auto buffer, space_->AllocateBuffer(
+                                    request.place(), request.bytes(), offset));
   next_buffer_id_ = std::max(next_buffer_id_, id + 1);
   v1::AllocateBufferResponse response;
   response.set_buffer_id(id);
-  response.set_offset((*buffer)->offset());
-  buffers_[id] = *std::move(buffer);
+  response.set_offset(buffer->offset());
+  buffers_[id] = std::move(buffer);
   return response;
 }
 
 absl::Status Session::FreeBuffer(uint32_t buffer_id) {
   std::shared_ptr<Buffer> buffer;  // may unmap: not under the lock
   std::lock_guard lock(mutex_);
-  if (auto status = CheckOpen(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOpen());
   const auto found = buffers_.find(buffer_id);
   if (found == buffers_.end()) {
     return Error(
@@ -289,22 +287,21 @@ void Session::TellTracing() const {
 absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
     const v1::RegisterEventRequest& request) {
   std::lock_guard lock(mutex_);
-  if (auto status = CheckOpen(); !status.ok()) return status;
-  auto doorbell = request.has_resumed()
-                      ? SameDoorbell(request.resumed().event_id())
-                      : FreeDoorbell();
-  if (!doorbell.ok()) return doorbell.status();
-  auto slot = daemon_->ekt->Reserve();
-  if (!slot.ok()) return slot.status();
+  RETURN_IF_ERROR(CheckOpen());
+  ASSIGN_OR_RETURN(auto doorbell,
+                   request.has_resumed()
+                       ? SameDoorbell(request.resumed().event_id())
+                       : FreeDoorbell());
+  ASSIGN_OR_RETURN(auto slot, daemon_->ekt->Reserve());
   const shm::Generation generation = daemon_->NextGeneration();
   std::shared_ptr<RegisteredEvent> event;
   const auto add = [&](const StartedPath& path) -> absl::Status {
     event.reset();  // of a path that has refused it: its ring's place is free
     auto created = RegisteredEvent::Create(
         request,
-        {.doorbell = *doorbell,
+        {.doorbell = doorbell,
          .generation = generation,
-         .ekt_index = slot->index(),
+         .ekt_index = slot.index(),
          .launch_path = path.name},
         space_, BufferFinder(), *daemon_->kernels, daemon_->backend->gpu());
     if (!created.ok()) return OnAnyPath(created.status());
@@ -321,13 +318,13 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
                       "carillon status");
   }
   TellTracing();
-  slot->Fill(event->event());
-  daemon_->Record(shm::Step::kRingMade, doorbell->value(), generation,
+  slot.Fill(event->event());
+  daemon_->Record(shm::Step::kRingMade, doorbell.value(), generation,
                   identity_.owner->pid, event->event()->finishes_all());
   const v1::RegisterEventResponse response = event->Describe();
   daemon_->bus->Publish(RegisteredMessage(*event->event()));
-  registrations_[doorbell->value()] = {
-      .event = std::move(event), .slot = *std::move(slot), .path = path->path};
+  registrations_[doorbell.value()] = {
+      .event = std::move(event), .slot = std::move(slot), .path = path->path};
   return response;
 }
 
@@ -340,7 +337,7 @@ absl::Status Session::UnknownEvent(uint32_t event_id) const {
 
 absl::StatusOr<Session::RegistrationMap::iterator> Session::FindEvent(
     uint32_t event_id) {
-  if (auto status = CheckOpen(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOpen());
   const auto found = registrations_.find(event_id);
   if (found == registrations_.end() || found->second.closing) {
     return UnknownEvent(event_id);
@@ -355,8 +352,7 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   LaunchPath* path = nullptr;
   {
     std::lock_guard lock(mutex_);
-    auto found = FindEvent(event_id);
-    if (!found.ok()) return found.status();
+    ASSIGN_OR_RETURN(auto found, FindEvent(event_id));
     const auto closing = static_cast<size_t>(
         std::count_if(registrations_.begin(), registrations_.end(),
                       [](const auto& one) { return one.second.closing; }));
@@ -367,9 +363,9 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
                                closing, identity_.name),
                    reason::kTooMany, "event_id");
     }
-    (*found)->second.closing = true;
-    registered = (*found)->second.event;
-    path = (*found)->second.path;
+    found->second.closing = true;
+    registered = found->second.event;
+    path = found->second.path;
   }
   const auto event = registered->event();
   const uint64_t aborted_before = event->counts().aborted;
@@ -407,9 +403,8 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
 
 absl::Status Session::ScheduleEvent(uint32_t event_id, uint64_t through) {
   std::lock_guard lock(mutex_);
-  auto found = FindEvent(event_id);
-  if (!found.ok()) return found.status();
-  const auto event = (*found)->second.event->event();
+  ASSIGN_OR_RETURN(auto found, FindEvent(event_id));
+  const auto event = found->second.event->event();
   if (!event->ScheduleThrough(through)) {
     return Error(
         absl::StatusCode::kInvalidArgument,
@@ -418,13 +413,13 @@ absl::Status Session::ScheduleEvent(uint32_t event_id, uint64_t through) {
                     through, event->launched(), event->ring().layout().entries),
         reason::kBadCount, "through");
   }
-  return WithDetail((*found)->second.path->Wake(), reason::kBadLaunchPath,
+  return WithDetail(found->second.path->Wake(), reason::kBadLaunchPath,
                     "event_id");
 }
 
 absl::Status Session::CheckEvent(uint32_t event_id) const {
   std::lock_guard lock(mutex_);
-  if (auto status = CheckOpen(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOpen());
   return registrations_.contains(event_id) ? absl::OkStatus()
                                            : UnknownEvent(event_id);
 }
@@ -434,7 +429,7 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
   std::shared_ptr<BackgroundLaunch> launch;
   {
     std::lock_guard lock(mutex_);
-    if (auto status = CheckOpen(); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckOpen());
     std::erase_if(launches_, [](const auto& weak) { return weak.expired(); });
     const uint32_t waiting =
         daemon_->waiting_launches.load(std::memory_order_relaxed);
@@ -447,10 +442,10 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
                                kMostLaunches, kMostWaitingLaunches),
                    reason::kTooMany, "launches");
     }
-    auto created =
-        BackgroundLaunch::Create(request, space_, BufferFinder(), daemon_);
-    if (!created.ok()) return created.status();
-    launch = *std::move(created);
+    ASSIGN_OR_RETURN(
+        auto created,
+        BackgroundLaunch::Create(request, space_, BufferFinder(), daemon_));
+    launch = std::move(created);
     launches_.push_back(launch);
     daemon_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
     launch->Submit();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
@@ -142,37 +143,36 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
     const v1::AttachRequest& request, const std::shared_ptr<const Peer>& caller,
     uint32_t device_id) {
   const shm::Generation generation = daemon_->NextGeneration();
-  auto space = DeviceSpace::Create(
-      {.name = request.name(),
-       .device_id = device_id,
-       .generation = generation,
-       .doorbell_count = static_cast<uint32_t>(
-           shm::AlignUp(daemon_->ekt->capacity(), shm::kDoorbellsPerLine)),
-       .submission_bytes = request.submission_bytes(),
-       .completion_bytes = request.completion_bytes()},
-      daemon_->budget, &daemon_->backend->memory());
-  if (!space.ok()) return space.status();
-  auto token = RandomTicket();
-  if (!token.ok()) return token.status();
+  ASSIGN_OR_RETURN(auto space,
+                   DeviceSpace::Create(
+                       {.name = request.name(),
+                        .device_id = device_id,
+                        .generation = generation,
+                        .doorbell_count = static_cast<uint32_t>(shm::AlignUp(
+                            daemon_->ekt->capacity(), shm::kDoorbellsPerLine)),
+                        .submission_bytes = request.submission_bytes(),
+                        .completion_bytes = request.completion_bytes()},
+                       daemon_->budget, &daemon_->backend->memory()));
+  ASSIGN_OR_RETURN(auto token, RandomTicket());
   return std::make_shared<Session>(
       Session::Identity{.device_id = device_id,
                         .name = request.name(),
                         .kind = request.kind(),
                         .generation = generation,
-                        .token = std::string(token->begin(), token->end()),
+                        .token = std::string(token.begin(), token.end()),
                         .owner = caller,
                         .counter_names = {request.counter_names().begin(),
                                           request.counter_names().end()},
                         .histogram_names = {request.histogram_names().begin(),
                                             request.histogram_names().end()},
                         .attached_ns = NowNs()},
-      *std::move(space), daemon_);
+      std::move(space), daemon_);
 }
 
 absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     const v1::AttachRequest& request,
     const std::shared_ptr<const Peer>& caller) {
-  if (auto status = CheckAttach(request); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckAttach(request));
   if (daemon_->backend->simulates_time() && !request.takes_simulated_time()) {
     return Error(
         absl::StatusCode::kFailedPrecondition,
@@ -182,9 +182,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
                     request.name(), request.kind()),
         reason::kLivesInWallTime, "takes_simulated_time");
   }
-  if (auto status = Reserve(request.name(), caller->pid); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(Reserve(request.name(), caller->pid));
   uint32_t device_id;
   {
     std::lock_guard lock(mutex_);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::sim::timing {
@@ -23,16 +24,14 @@ absl::StatusOr<std::unique_ptr<Interrupts>> Interrupts::Create(
                     isr::kKernel, isr->module->file));
   }
   constexpr uint64_t kBytes = kMostPending * kSetBytes;
-  const auto address = memory->Allocate(kBytes, "interrupt registers");
-  if (!address.ok()) return address.status();
-  gpu->SetInterruptRegisters(*address, kBytes);
-  if (auto status = gpu->ReserveInstructions(isr, *kernel); !status.ok()) {
-    return status;
-  }
+  ASSIGN_OR_RETURN(const auto address,
+                   memory->Allocate(kBytes, "interrupt registers"));
+  gpu->SetInterruptRegisters(address, kBytes);
+  RETURN_IF_ERROR(gpu->ReserveInstructions(isr, *kernel));
   Launch launch{
       .program = isr, .kernel = kernel, .grid = {1, 1, 1}, .block = {32, 1, 1}};
   return std::unique_ptr<Interrupts>(new Interrupts(
-      gpu, std::move(launch), *address, *memory->At(*address, kBytes)));
+      gpu, std::move(launch), address, *memory->At(address, kBytes)));
 }
 
 Interrupts::Interrupts(Gpu* gpu, Launch launch, DeviceAddress address,
@@ -89,7 +88,7 @@ absl::Status Interrupts::Check(const Interrupt& interrupt) const {
 
 absl::StatusOr<InterruptId> Interrupts::Raise(const Interrupt& interrupt,
                                               Cycle at) {
-  if (auto status = Check(interrupt); !status.ok()) return status;
+  RETURN_IF_ERROR(Check(interrupt));
   const bool all = interrupt.vector == isr::Vector::kReleaseBarrier &&
                    interrupt.sm == kAnySm;
   const uint32_t count = all ? gpu_->config().sm.count : 1;
@@ -122,7 +121,7 @@ absl::Status Interrupts::Every(uint32_t period, const Interrupt& interrupt) {
   if (period == 0) {
     return absl::InvalidArgumentError("a timer's period is 1 cycle at least");
   }
-  if (auto status = Check(interrupt); !status.ok()) return status;
+  RETURN_IF_ERROR(Check(interrupt));
   Arm(period, interrupt);
   return absl::OkStatus();
 }

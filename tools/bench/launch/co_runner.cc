@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "tools/bench/launch/interrupt.h"
 #include "tools/bench/machine.h"
@@ -62,13 +63,11 @@ absl::StatusOr<CoRunners> CoRunners::Start(CoRunnerKind kind,
     ChildSpec spec{
         .argv = {OwnProgram(), std::string(kRole), std::string(NameOf(kind))}};
     if (!cpus.empty()) spec.cpus = {cpus[i]};
-    auto child = Child::Spawn(spec);
-    if (!child.ok()) return child.status();
-    runners.children_.push_back(*std::move(child));
+    ASSIGN_OR_RETURN(auto child, Child::Spawn(spec));
+    runners.children_.push_back(std::move(child));
   }
   for (Child& child : runners.children_) {
-    const auto line = AwaitLine(child, kAnswerTime);
-    if (!line.ok()) return line.status();
+    ASSIGN_OR_RETURN(const auto line, AwaitLine(child, kAnswerTime));
   }
   return runners;
 }
@@ -76,8 +75,7 @@ absl::StatusOr<CoRunners> CoRunners::Start(CoRunnerKind kind,
 absl::Status CoRunners::Run(std::chrono::milliseconds time) {
   time_ = time;
   for (Child& child : children_) {
-    auto status = child.WriteLine(std::to_string(time.count()));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(child.WriteLine(std::to_string(time.count())));
   }
   return absl::OkStatus();
 }
@@ -85,9 +83,8 @@ absl::Status CoRunners::Run(std::chrono::milliseconds time) {
 absl::StatusOr<double> CoRunners::StepsPerSecond() {
   double sum = 0;
   for (Child& child : children_) {
-    const auto line = AwaitLine(child, time_ + kAnswerTime);
-    if (!line.ok()) return line.status();
-    sum += std::strtod(line->c_str(), nullptr);
+    ASSIGN_OR_RETURN(const auto line, AwaitLine(child, time_ + kAnswerTime));
+    sum += std::strtod(line.c_str(), nullptr);
   }
   return sum / static_cast<double>(children_.size());
 }

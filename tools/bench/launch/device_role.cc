@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/subprocess.h"
 #include "base/testbed_paths.h"
 #include "devices/sdk/edge.h"
@@ -163,15 +164,14 @@ absl::StatusOr<Json> LaunchDevice::Attach() {
     }
     std::this_thread::sleep_for(milliseconds(10));
   }
-  const auto status = admin_.GetStatus();
-  if (!status.ok()) return status.status();
+  ASSIGN_OR_RETURN(const auto status, admin_.GetStatus());
   Json paths = Json::array();
-  for (const auto& path : status->launch_paths()) {
+  for (const auto& path : status.launch_paths()) {
     paths.push_back({{"name", path.name()}, {"summary", path.summary()}});
   }
-  return Json{{"backend", status->backend()},
-              {"description", status->backend_description()},
-              {"workers", status->workers()},
+  return Json{{"backend", status.backend()},
+              {"description", status.backend_description()},
+              {"workers", status.workers()},
               {"paths", std::move(paths)}};
 }
 
@@ -181,8 +181,7 @@ absl::StatusOr<Json> LaunchDevice::Do(const Json& command) {
   if (what == "background") return Background(command);
   if (what == "ledger") return Ledger();
   if (what == "trace") {
-    auto status = admin_.SetTracing(command.at("on").get<bool>());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(admin_.SetTracing(command.at("on").get<bool>()));
     return Json::object();
   }
   if (workload_ == nullptr) {
@@ -212,10 +211,11 @@ absl::StatusOr<Json> LaunchDevice::Open(const Json& command) {
     if (known == nullptr) return absl::InternalError("no such workload");
     workload = *known;
   }
-  auto opened = OpenWorkload::Open(
-      *device_, workload, command.at("path").get<std::string>(), kEntries);
-  if (!opened.ok()) return opened.status();
-  workload_ = *std::move(opened);
+  ASSIGN_OR_RETURN(
+      auto opened,
+      OpenWorkload::Open(*device_, workload,
+                         command.at("path").get<std::string>(), kEntries));
+  workload_ = std::move(opened);
   typical_ns_ = 0;
   ++opened_;
   return Json::object();
@@ -254,13 +254,13 @@ absl::StatusOr<Json> LaunchDevice::RoundTrips(const Json& command) {
   const uint64_t before = rung_;
   Nanoseconds start = NowNs();
   do {
-    if (auto status = OneRoundTrip(&ns); !status.ok()) return status;
+    RETURN_IF_ERROR(OneRoundTrip(&ns));
   } while (NowNs() - start < time / 10);
   samples.reserve(time / std::max<uint64_t>(ns, 200) * 2);
   start = NowNs();
   Nanoseconds end = start;
   do {
-    if (auto status = OneRoundTrip(&ns); !status.ok()) return status;
+    RETURN_IF_ERROR(OneRoundTrip(&ns));
     samples.push_back(ns);
     end = NowNs();
   } while (end - start < time);
@@ -285,7 +285,7 @@ absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
   };
   const auto take_half = [&]() -> absl::Status {
     for (uint64_t i = 0; i < half; ++i) {
-      if (auto status = WaitForOldest(); !status.ok()) return status;
+      RETURN_IF_ERROR(WaitForOldest());
     }
     return absl::OkStatus();
   };
@@ -294,9 +294,9 @@ absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
   ring_half();
   do {
     ring_half();
-    if (auto status = take_half(); !status.ok()) return status;
+    RETURN_IF_ERROR(take_half());
   } while (NowNs() - start < time);
-  if (auto status = take_half(); !status.ok()) return status;
+  RETURN_IF_ERROR(take_half());
   const double seconds = ToSeconds(NowNs() - start);
   return Json{{"events", done_ - before},
               {"launched", done_ - before},
@@ -333,13 +333,13 @@ absl::StatusOr<uint64_t> LaunchDevice::Stream(double interval_ns,
     queue.Ring();
     while (const auto completion = queue.Poll()) {
       on_end(due_of[queue.SlotOf(completion->sequence)]);
-      if (auto status = Take(*completion); !status.ok()) return status;
+      RETURN_IF_ERROR(Take(*completion));
       ++ended;
       idle = false;
     }
     if (!idle) continue;
     if (now > limit) {
-      if (auto status = device_->status(); !status.ok()) return status;
+      RETURN_IF_ERROR(device_->status());
       return absl::DeadlineExceededError(fmt::format(
           "{} of {} events did not end in time", events - ended, events));
     }
@@ -389,31 +389,30 @@ absl::StatusOr<Json> LaunchDevice::Background(const Json& command) {
   std::vector<edge::Parameter>& parameters = background_[n];
   if (parameters.empty()) parameters.push_back(edge::Constant("n", n));
   while (parameters.size() < 4) {
-    const auto buffer = device_->AllocateBuffer(
-        edge::Place::kGpuMemory, uint64_t{n} * n * sizeof(float));
-    if (!buffer.ok()) return buffer.status();
+    ASSIGN_OR_RETURN(const auto buffer,
+                     device_->AllocateBuffer(edge::Place::kGpuMemory,
+                                             uint64_t{n} * n * sizeof(float)));
     parameters.push_back(
-        edge::Fixed(std::string(1, "abc"[parameters.size() - 1]), *buffer));
+        edge::Fixed(std::string(1, "abc"[parameters.size() - 1]), buffer));
   }
   const uint32_t blocks = (n + kTile - 1) / kTile;
   std::vector<uint32_t> samples;
   const Nanoseconds start = NowNs();
   do {
-    const auto times = device_->LaunchKernel({.kernel = "matmul",
-                                              .grid = {blocks, blocks, 1},
-                                              .block = {kTile, kTile, 1},
-                                              .parameters = parameters,
-                                              .timeout = kPatience});
-    if (!times.ok()) return times.status();
-    samples.push_back(ToSample(times->finished_ns - times->dispatched_ns));
+    ASSIGN_OR_RETURN(const auto times,
+                     device_->LaunchKernel({.kernel = "matmul",
+                                            .grid = {blocks, blocks, 1},
+                                            .block = {kTile, kTile, 1},
+                                            .parameters = parameters,
+                                            .timeout = kPatience}));
+    samples.push_back(ToSample(times.finished_ns - times.dispatched_ns));
   } while (NowNs() - start < time);
   return Json{{"kernel_ns", SamplesToJson(std::move(samples))}};
 }
 
 absl::StatusOr<Json> LaunchDevice::Ledger() {
-  const auto status = admin_.GetStatus();
-  if (!status.ok()) return status.status();
-  const auto& events = status->events();
+  ASSIGN_OR_RETURN(const auto status, admin_.GetStatus());
+  const auto& events = status.events();
   return Json{{"rung", events.rung()},         {"done", events.done()},
               {"failed", events.failed()},     {"aborted", events.aborted()},
               {"refused", events.refused()},   {"device_rung", rung_ + opened_},
@@ -423,7 +422,7 @@ absl::StatusOr<Json> LaunchDevice::Ledger() {
 Json ErrorToJson(const absl::Status& status) {
   return {{"error",
            {{"code", static_cast<int>(status.code())},
-            {"message", std::string(status.message())}}}};
+            {"message", status.message()}}}};
 }
 
 void Answer(const absl::StatusOr<Json>& answer) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/status.h"
 
 namespace carillon::bench {
 namespace {
@@ -42,7 +43,7 @@ absl::StatusOr<std::string> AwaitLine(Child& child, milliseconds timeout) {
   while (true) {
     auto line = child.ReadLine(kGlance);
     // What Ctrl-C has done to the child is no failure of its own.
-    if (auto status = CheckInterrupt(); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckInterrupt());
     if (!absl::IsDeadlineExceeded(line.status()) || NowNs() >= deadline) {
       return line;
     }
@@ -52,7 +53,7 @@ absl::StatusOr<std::string> AwaitLine(Child& child, milliseconds timeout) {
 absl::Status Sleep(milliseconds time) {
   const auto deadline = std::chrono::steady_clock::now() + time;
   while (true) {
-    if (auto status = CheckInterrupt(); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckInterrupt());
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left <= milliseconds(0)) return absl::OkStatus();
     std::this_thread::sleep_for(

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/bench/launch/co_runner.h"
@@ -115,12 +116,12 @@ bool LaunchRun::Wants(std::string_view part) const {
 }
 
 absl::Status LaunchRun::StartTestbed() {
-  auto testbed = LaunchTestbed::Start({.gpud = run_.session.gpud,
-                                       .backend = options_.backend,
-                                       .reserved_sms = options_.reserved_sms,
-                                       .realtime = run_.session.realtime});
-  if (!testbed.ok()) return testbed.status();
-  testbed_ = *std::move(testbed);
+  ASSIGN_OR_RETURN(auto testbed,
+                   LaunchTestbed::Start({.gpud = run_.session.gpud,
+                                         .backend = options_.backend,
+                                         .reserved_sms = options_.reserved_sms,
+                                         .realtime = run_.session.realtime}));
+  testbed_ = std::move(testbed);
   ++ledger_.testbeds;
   return absl::OkStatus();
 }
@@ -188,8 +189,7 @@ absl::StatusOr<Json> LaunchRun::MeasureOnce(const Json& open,
   (*result)["foreign_share"] = share;
   (*result)["disturbed"] = share > run_.session.max_foreign;
   if (!open.is_null()) {
-    const auto closed = device.Call({{"do", "close"}});
-    if (!closed.ok()) return closed.status();
+    ASSIGN_OR_RETURN(const auto closed, device.Call({{"do", "close"}}));
   }
   return result;
 }
@@ -202,13 +202,13 @@ absl::Status LaunchRun::AfterFailure(LaunchCell& cell,
   violated_ |= absl::IsDataLoss(why);
   fmt::print(stderr, "  {} {}: FAILED: {}\n", cell.path, cell.workload,
              cell.failed);
-  if (auto status = EndTestbed(); !status.ok()) return status;
+  RETURN_IF_ERROR(EndTestbed());
   return StartTestbed();
 }
 
 absl::Status LaunchRun::MeasureCell(LaunchCell& cell, size_t round,
                                     const Json& open, const Measure& measure) {
-  if (auto status = CheckInterrupt(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckInterrupt());
   if (!cell.over() && failures_[cell.path] >= kFailuresOfAPath) {
     cell.failed =
         fmt::format("given up: the path has failed {} times", kFailuresOfAPath);
@@ -238,7 +238,7 @@ absl::Status LaunchRun::InRounds(
     const std::function<absl::Status(size_t path, size_t round)>& body) {
   for (size_t round = 0; round < rounds; ++round) {
     for (const size_t path : RoundOrder(paths_.size(), round)) {
-      if (auto status = body(path, round); !status.ok()) return status;
+      RETURN_IF_ERROR(body(path, round));
     }
   }
   return absl::OkStatus();
@@ -300,7 +300,7 @@ absl::Status LaunchRun::MeasureIdle() {
           [this](LaunchDeviceProcess&) -> absl::StatusOr<Json> {
             const uint64_t cpu = testbed_->GpudCpuNs();
             const auto start = std::chrono::steady_clock::now();
-            if (auto slept = Sleep(times_.idle); !slept.ok()) return slept;
+            RETURN_IF_ERROR(Sleep(times_.idle));
             const std::chrono::duration<double, std::nano> took =
                 std::chrono::steady_clock::now() - start;
             return Json{{"gpud_cpu_percent",
@@ -320,9 +320,9 @@ absl::Status LaunchRun::MeasureCoRunners() {
   std::vector<std::pair<std::string, CoRunners>> kinds;
   for (const CoRunnerKind kind :
        {CoRunnerKind::kCompute, CoRunnerKind::kMemory}) {
-    auto runners = CoRunners::Start(kind, testbed_->cpus().gpud);
-    if (!runners.ok()) return runners.status();
-    kinds.emplace_back(NameOf(kind), *std::move(runners));
+    ASSIGN_OR_RETURN(auto runners,
+                     CoRunners::Start(kind, testbed_->cpus().gpud));
+    kinds.emplace_back(NameOf(kind), std::move(runners));
   }
   using Load = std::pair<const char*, const char*>;
   static constexpr std::array<Load, 3> kLoads = {
@@ -337,16 +337,15 @@ absl::Status LaunchRun::MeasureCoRunners() {
   // What the co-runners got done while `command` ran (null: nothing).
   const auto together = [&](CoRunners& runners, LaunchDeviceProcess& device,
                             const char* command) -> absl::StatusOr<Json> {
-    if (auto status = runners.Run(time); !status.ok()) return status;
+    RETURN_IF_ERROR(runners.Run(time));
     Json result = Json::object();
     if (command != nullptr) {
       auto called = device.Call(Command(command, time));
       if (!called.ok()) return called;
       result = *std::move(called);
     }
-    const auto steps = runners.StepsPerSecond();
-    if (!steps.ok()) return steps.status();
-    result["steps_per_second"] = *steps;
+    ASSIGN_OR_RETURN(const auto steps, runners.StepsPerSecond());
+    result["steps_per_second"] = steps;
     return result;
   };
   const auto measure =
@@ -367,25 +366,25 @@ absl::Status LaunchRun::MeasureCoRunners() {
     }
     return result;
   };
-  return InRounds(std::min(run_.session.rounds, kRoundsOfOthers),
-                  [&](size_t path, size_t round) -> absl::Status {
-                    LaunchCell& cell = co_runner_[path];
-                    if (cell.over()) return absl::OkStatus();
-                    Json alone = Json::object();
-                    for (auto& [name, runners] : kinds) {
-                      auto one = together(runners, testbed_->device(), nullptr);
-                      if (!one.ok()) return one.status();
-                      alone[name] = (*one)["steps_per_second"];
-                    }
-                    const size_t before = cell.runs.size();
-                    auto status = MeasureCell(
-                        cell, round, OpenCommand(cell.path, kLoad), measure);
-                    if (!status.ok()) return status;
-                    for (size_t i = before; i < cell.runs.size(); ++i) {
-                      cell.runs[i]["alone"] = alone;
-                    }
-                    return absl::OkStatus();
-                  });
+  return InRounds(
+      std::min(run_.session.rounds, kRoundsOfOthers),
+      [&](size_t path, size_t round) -> absl::Status {
+        LaunchCell& cell = co_runner_[path];
+        if (cell.over()) return absl::OkStatus();
+        Json alone = Json::object();
+        for (auto& [name, runners] : kinds) {
+          ASSIGN_OR_RETURN(auto one,
+                           together(runners, testbed_->device(), nullptr));
+          alone[name] = (one)["steps_per_second"];
+        }
+        const size_t before = cell.runs.size();
+        RETURN_IF_ERROR(
+            MeasureCell(cell, round, OpenCommand(cell.path, kLoad), measure));
+        for (size_t i = before; i < cell.runs.size(); ++i) {
+          cell.runs[i]["alone"] = alone;
+        }
+        return absl::OkStatus();
+      });
 }
 
 absl::Status LaunchRun::MeasureBackground() {
@@ -398,7 +397,7 @@ absl::Status LaunchRun::MeasureBackground() {
                                  Json* load) -> absl::StatusOr<Json> {
     Json command = Command("background", time);
     command["size"] = background_size_;
-    if (auto status = other->Send(command); !status.ok()) return status;
+    RETURN_IF_ERROR(other->Send(command));
     if (device != nullptr) {
       auto loaded = device->Call(Command("pipeline", time));
       if (!loaded.ok()) return loaded;
@@ -411,17 +410,16 @@ absl::Status LaunchRun::MeasureBackground() {
   const auto prepare = [&]() -> absl::Status {
     if (of == ledger_.testbeds) return absl::OkStatus();
     other.reset();
-    auto added = testbed_->AddDevice("background");
-    if (!added.ok()) return added.status();
-    other.emplace(*std::move(added));
+    ASSIGN_OR_RETURN(auto added, testbed_->AddDevice("background"));
+    other.emplace(std::move(added));
     of = ledger_.testbeds;
     for (const uint32_t size : kBackgroundSizes) {
       if (background_size_ > size) continue;
       background_size_ = size;
-      const auto ns = background_ns(milliseconds(1), nullptr, nullptr);
-      if (!ns.ok()) return ns.status();
+      ASSIGN_OR_RETURN(const auto ns,
+                       background_ns(milliseconds(1), nullptr, nullptr));
       const auto longest = std::chrono::nanoseconds(kShortestBackground);
-      if ((*ns)["min"].get<double>() >= static_cast<double>(longest.count())) {
+      if ((ns)["min"].get<double>() >= static_cast<double>(longest.count())) {
         break;
       }
     }
@@ -443,13 +441,12 @@ absl::Status LaunchRun::MeasureBackground() {
       [&](size_t path, size_t round) -> absl::Status {
         LaunchCell& cell = background_[path];
         if (cell.over()) return absl::OkStatus();
-        if (auto ready = prepare(); !ready.ok()) return ready;
+        RETURN_IF_ERROR(prepare());
         auto alone = background_ns(times_.background, nullptr, nullptr);
         if (!alone.ok()) return AfterFailure(cell, alone.status());
         const size_t before = cell.runs.size();
-        auto measured =
-            MeasureCell(cell, round, OpenCommand(cell.path, kLoad), measure);
-        if (!measured.ok()) return measured;
+        RETURN_IF_ERROR(
+            MeasureCell(cell, round, OpenCommand(cell.path, kLoad), measure));
         for (size_t i = before; i < cell.runs.size(); ++i) {
           cell.runs[i]["alone"] = *alone;
         }
@@ -496,17 +493,16 @@ absl::StatusOr<double> LaunchRun::MeanWatts(LaunchDeviceProcess& device,
   PowerMeter meter(nvml_.get());
   const auto end = std::chrono::steady_clock::now() + times_.power;
   if (!command.is_null()) {
-    if (auto status = device.Send(command); !status.ok()) return status;
+    RETURN_IF_ERROR(device.Send(command));
   }
   while (std::chrono::steady_clock::now() < end) {
-    if (auto status = Sleep(milliseconds(20)); !status.ok()) return status;
+    RETURN_IF_ERROR(Sleep(milliseconds(20)));
     meter.Sample();
   }
   const auto mean = meter.Mean();
   if (!command.is_null()) {
-    const auto answer = device.Receive();
-    if (!answer.ok()) return answer.status();
-    *result = *answer;
+    ASSIGN_OR_RETURN(const auto answer, device.Receive());
+    *result = answer;
   }
   if (!mean.ok()) return mean.status();
   return mean->watts;
@@ -531,18 +527,17 @@ absl::Status LaunchRun::MeasurePower() {
         cell, 0, none ? Json() : OpenCommand(cell.path, cell.workload),
         [&](LaunchDeviceProcess& device) -> absl::StatusOr<Json> {
           Json result = Json::object();
-          auto idle = MeanWatts(device, Json(), nullptr);
-          if (!idle.ok()) return idle.status();
-          result["idle_watts"] = *idle;
+          ASSIGN_OR_RETURN(auto idle, MeanWatts(device, Json(), nullptr));
+          result["idle_watts"] = idle;
           if (none) return result;
           // So that the pipeline knows how long an event takes.
-          auto trips = device.Call(Command("round_trips", milliseconds(20)));
-          if (!trips.ok()) return trips;
+          RETURN_IF_ERROR(
+              device.Call(Command("round_trips", milliseconds(20))).status());
           Json answer;
-          auto load =
-              MeanWatts(device, Command("pipeline", times_.power), &answer);
-          if (!load.ok()) return load.status();
-          result["load_watts"] = *load;
+          ASSIGN_OR_RETURN(
+              auto load,
+              MeanWatts(device, Command("pipeline", times_.power), &answer));
+          result["load_watts"] = load;
           result["load_per_second"] = answer["per_second"];
           return result;
         });
@@ -563,8 +558,8 @@ absl::StatusOr<BenchResult> LaunchRun::Run() {
   } else {
     no_power_ = std::string(nvml.status().message());
   }
-  if (auto status = StartTestbed(); !status.ok()) return status;
-  if (auto status = ChoosePaths(); !status.ok()) return status;
+  RETURN_IF_ERROR(StartTestbed());
+  RETURN_IF_ERROR(ChoosePaths());
   fmt::print(stderr, "{} back-end ({}), launch paths {}\n",
              about_["backend"].get<std::string>(),
              about_["description"].get<std::string>(), fmt::join(paths_, ", "));
@@ -577,9 +572,9 @@ absl::StatusOr<BenchResult> LaunchRun::Run() {
       {"power", &LaunchRun::MeasurePower}};
   for (const auto& [name, part] : parts) {
     if (!Wants(name)) continue;
-    if (auto status = (this->*part)(); !status.ok()) return status;
+    RETURN_IF_ERROR((this->*part)());
   }
-  if (auto status = EndTestbed(); !status.ok()) return status;
+  RETURN_IF_ERROR(EndTestbed());
   return Summarize();
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/status.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "tools/bench/launch/device_role.h"
@@ -45,16 +46,16 @@ CpuShares ShareCpus() {
 absl::StatusOr<LaunchDeviceProcess> LaunchDeviceProcess::Start(
     const std::string& testbed, const std::string& name,
     const std::vector<int>& cpus, bool always_spin, bool realtime) {
-  auto child = Child::Spawn(
-      {.argv = LaunchDeviceArguments(
-           {.testbed = testbed, .name = name, .always_spin = always_spin}),
-       .cpus = cpus,
-       .realtime = realtime});
-  if (!child.ok()) return child.status();
-  LaunchDeviceProcess device(*std::move(child));
-  auto about = device.ReadAnswer(kAnswerTime);
-  if (!about.ok()) return about.status();
-  device.about_ = *std::move(about);
+  ASSIGN_OR_RETURN(
+      auto child,
+      Child::Spawn(
+          {.argv = LaunchDeviceArguments(
+               {.testbed = testbed, .name = name, .always_spin = always_spin}),
+           .cpus = cpus,
+           .realtime = realtime}));
+  LaunchDeviceProcess device(std::move(child));
+  ASSIGN_OR_RETURN(auto about, device.ReadAnswer(kAnswerTime));
+  device.about_ = std::move(about);
   return device;
 }
 
@@ -68,16 +69,15 @@ absl::StatusOr<Json> LaunchDeviceProcess::Receive() {
 }
 
 absl::StatusOr<Json> LaunchDeviceProcess::Call(const Json& command) {
-  if (auto status = Send(command); !status.ok()) return status;
+  RETURN_IF_ERROR(Send(command));
   return Receive();
 }
 
 absl::StatusOr<Json> LaunchDeviceProcess::ReadAnswer(milliseconds timeout) {
-  const auto line = AwaitLine(child_, timeout);
-  if (!line.ok()) return line.status();
-  Json answer = Json::parse(*line, nullptr, false);
+  ASSIGN_OR_RETURN(const auto line, AwaitLine(child_, timeout));
+  Json answer = Json::parse(line, nullptr, false);
   if (!answer.is_object()) {
-    return absl::InternalError(fmt::format("a device says '{}'", *line));
+    return absl::InternalError(fmt::format("a device says '{}'", line));
   }
   if (!answer.contains("error")) return answer;
   const Json& error = answer["error"];
@@ -87,20 +87,21 @@ absl::StatusOr<Json> LaunchDeviceProcess::ReadAnswer(milliseconds timeout) {
 
 absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
     const LaunchTestbedOptions& options) {
-  auto directory = ScratchDirectory::Make();
-  if (!directory.ok()) return directory.status();
-  const std::string log = directory->path() + "/gpud.log";
-  auto gpud = Child::Spawn(
-      {.argv = {options.gpud, "--dir", directory->path() + "/testbed",
-                "--backend", options.backend, "--reserve-sms",
-                std::to_string(options.reserved_sms), "--log-level", "warn"},
-       .cpus = ShareCpus().gpud,
-       .realtime = options.realtime,
-       .log_path = log});
-  if (!gpud.ok()) return gpud.status();
+  ASSIGN_OR_RETURN(auto directory, ScratchDirectory::Make());
+  const std::string log = directory.path() + "/gpud.log";
+  ASSIGN_OR_RETURN(
+      auto gpud,
+      Child::Spawn(
+          {.argv = {options.gpud, "--dir", directory.path() + "/testbed",
+                    "--backend", options.backend, "--reserve-sms",
+                    std::to_string(options.reserved_sms), "--log-level",
+                    "warn"},
+           .cpus = ShareCpus().gpud,
+           .realtime = options.realtime,
+           .log_path = log}));
   std::unique_ptr<LaunchTestbed> testbed(
-      new LaunchTestbed(options, *std::move(directory), *std::move(gpud)));
-  if (auto up = testbed->WaitForGpud(); !up.ok()) return up;
+      new LaunchTestbed(options, std::move(directory), std::move(gpud)));
+  RETURN_IF_ERROR(testbed->WaitForGpud());
   auto device = LaunchDeviceProcess::Start(
       testbed->testbed(), "launcher", testbed->cpus_.device,
       testbed->cpus_.separate(), options.realtime);
@@ -124,7 +125,7 @@ absl::Status LaunchTestbed::WaitForGpud() const {
       return WithLog(absl::FailedPreconditionError(
           fmt::format("gpud is not up after {} s", kStartTime.count())));
     }
-    if (auto slept = Sleep(milliseconds(10)); !slept.ok()) return slept;
+    RETURN_IF_ERROR(Sleep(milliseconds(10)));
   }
   return absl::OkStatus();
 }
@@ -143,9 +144,8 @@ absl::StatusOr<LaunchDeviceProcess> LaunchTestbed::AddDevice(
 absl::Status LaunchTestbed::WithLog(const absl::Status& status) const {
   const std::string logged = LastLine(directory_.path() + "/gpud.log");
   if (status.ok() || logged.empty()) return status;
-  return absl::Status(status.code(),
-                      fmt::format("{}; gpud's last message: {}",
-                                  std::string(status.message()), logged));
+  return absl::Status(status.code(), fmt::format("{}; gpud's last message: {}",
+                                                 status.message(), logged));
 }
 
 }  // namespace carillon::bench

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::bench {
@@ -77,14 +78,12 @@ absl::StatusOr<std::unique_ptr<OpenWorkload>> OpenWorkload::Open(
   std::unique_ptr<OpenWorkload> open(new OpenWorkload(device, workload));
   // Only what registration says may look like a refusal.
   if (auto status = open->FillBuffers(); !status.ok()) {
-    return absl::InternalError(fmt::format("cannot fill the buffers: {}",
-                                           std::string(status.message())));
+    return absl::InternalError(
+        fmt::format("cannot fill the buffers: {}", status.message()));
   }
-  if (auto status = open->Register(path, max_in_flight); !status.ok()) {
-    return status;
-  }
-  if (auto status = open->LaunchOnce(); !status.ok()) return status;
-  if (auto status = open->CheckResult(); !status.ok()) return status;
+  RETURN_IF_ERROR(open->Register(path, max_in_flight));
+  RETURN_IF_ERROR(open->LaunchOnce());
+  RETURN_IF_ERROR(open->CheckResult());
   return open;
 }
 
@@ -125,20 +124,18 @@ absl::Status OpenWorkload::FillBuffers() {
   const uint64_t bytes = elements() * sizeof(float);
   if (bytes == 0) return absl::OkStatus();
   for (edge::Buffer* buffer : {&zeros_, &a_, &b_, &c_}) {
-    auto allocated = Allocate(edge::Place::kGpuMemory, bytes);
-    if (!allocated.ok()) return allocated.status();
-    *buffer = *allocated;
+    ASSIGN_OR_RETURN(auto allocated, Allocate(edge::Place::kGpuMemory, bytes));
+    *buffer = allocated;
   }
-  const auto input = Allocate(edge::Place::kInput, bytes);
-  if (!input.ok()) return input.status();
+  ASSIGN_OR_RETURN(const auto input, Allocate(edge::Place::kInput, bytes));
   for (const auto& [buffer, value] :
        {std::pair(&a_, &ValueOfA), std::pair(&b_, &ValueOfB)}) {
     for (uint64_t i = 0; i < elements(); ++i) {
       const float element = value(i);
-      std::memcpy(input->bytes.data() + i * sizeof(float), &element,
+      std::memcpy(input.bytes.data() + i * sizeof(float), &element,
                   sizeof(float));
     }
-    if (auto status = Copy(*input, *buffer); !status.ok()) return status;
+    RETURN_IF_ERROR(Copy(input, *buffer));
   }
   return absl::OkStatus();
 }
@@ -161,13 +158,11 @@ absl::Status OpenWorkload::Register(std::string_view path,
       spec.parameters.push_back(edge::Constant("n", workload_.size));
     }
   }
-  const auto queue = edge::edgeRegisterEvent(device_, spec);
-  if (!queue.ok()) return queue.status();
-  queue_ = *queue;
+  ASSIGN_OR_RETURN(const auto queue, edge::edgeRegisterEvent(device_, spec));
+  queue_ = queue;
   if (null) {
-    const auto token = queue_->ParameterOffset("token");
-    if (!token.ok()) return token.status();
-    token_ = *token;
+    ASSIGN_OR_RETURN(const auto token, queue_->ParameterOffset("token"));
+    token_ = token;
   }
   return absl::OkStatus();
 }
@@ -175,27 +170,25 @@ absl::Status OpenWorkload::Register(std::string_view path,
 absl::Status OpenWorkload::LaunchOnce() {
   Commit();
   queue_->Ring();
-  const auto done = queue_->Wait(kFirstEventTime);
-  if (!done.ok()) return done.status();
+  ASSIGN_OR_RETURN(const auto done, queue_->Wait(kFirstEventTime));
   queue_->Free();
-  if (done->state == edge::EventState::kDone) return absl::OkStatus();
+  if (done.state == edge::EventState::kDone) return absl::OkStatus();
   return absl::InternalError(
       fmt::format("the first event ended in state {} with status {}",
-                  static_cast<int>(done->state), done->status));
+                  static_cast<int>(done.state), done.status));
 }
 
 absl::Status OpenWorkload::CheckResult() {
   const uint64_t bytes = elements() * sizeof(float);
   if (bytes == 0) return absl::OkStatus();
-  const auto output = Allocate(edge::Place::kOutput, bytes);
-  if (!output.ok()) return output.status();
-  if (auto status = Copy(c_, *output); !status.ok()) {
-    return absl::InternalError(fmt::format("cannot read the result: {}",
-                                           std::string(status.message())));
+  ASSIGN_OR_RETURN(const auto output, Allocate(edge::Place::kOutput, bytes));
+  if (auto status = Copy(c_, output); !status.ok()) {
+    return absl::InternalError(
+        fmt::format("cannot read the result: {}", status.message()));
   }
   for (uint64_t i = 0; i < elements(); ++i) {
     float got;
-    std::memcpy(&got, output->bytes.data() + i * sizeof(float), sizeof(float));
+    std::memcpy(&got, output.bytes.data() + i * sizeof(float), sizeof(float));
     if (got != Expected(workload_, i)) {
       return absl::DataLossError(fmt::format("{}: element {} is {}, not {}",
                                              workload_.kernel, i, got,

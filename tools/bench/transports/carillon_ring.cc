@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "shm/bells.h"
 #include "shm/device_ring.h"
@@ -120,19 +121,17 @@ class Server {
 
 template <Payload kPayload, Wait kWait>
 absl::Status Serve(const std::string&, AnnounceReady ready) {
-  const auto submission =
-      shm::Aperture::Create({.kind = shm::RegionKind::kSubmission,
-                             .heap_bytes = kHeapBytes,
-                             .generation = kGeneration});
-  if (!submission.ok()) return submission.status();
-  const auto completion =
-      shm::Aperture::Create({.kind = shm::RegionKind::kCompletion,
-                             .heap_bytes = kHeapBytes,
-                             .generation = kGeneration});
-  if (!completion.ok()) return completion.status();
-  Server<kPayload, kWait> server(*submission, *completion);
-  ready(fmt::format("{} {}", PathOfDescriptor(submission->fd()),
-                    PathOfDescriptor(completion->fd())));
+  ASSIGN_OR_RETURN(const auto submission,
+                   shm::Aperture::Create({.kind = shm::RegionKind::kSubmission,
+                                          .heap_bytes = kHeapBytes,
+                                          .generation = kGeneration}));
+  ASSIGN_OR_RETURN(const auto completion,
+                   shm::Aperture::Create({.kind = shm::RegionKind::kCompletion,
+                                          .heap_bytes = kHeapBytes,
+                                          .generation = kGeneration}));
+  Server<kPayload, kWait> server(submission, completion);
+  ready(fmt::format("{} {}", PathOfDescriptor(submission.fd()),
+                    PathOfDescriptor(completion.fd())));
   server.Run();
 }
 
@@ -162,7 +161,7 @@ class RingClient final : public Client {
     std::optional<shm::Completion> completion;
     const auto ready = [&] { return (completion = ring_.Poll()).has_value(); };
     if constexpr (kWait == Wait::kSpin) {
-      if (auto status = SpinUntil(ready); !status.ok()) return status;
+      RETURN_IF_ERROR(SpinUntil(ready));
     } else if (!waiter_.WaitUntil(ready, kPatience, spin_)) {
       return absl::DeadlineExceededError("the other side does not answer");
     }
@@ -195,18 +194,18 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
   if (space == std::string::npos) {
     return absl::InvalidArgumentError("an endpoint of a ring is two paths");
   }
-  auto in = OpenDescriptor(endpoint.substr(0, space), true);
-  if (!in.ok()) return in.status();
-  auto out = OpenDescriptor(endpoint.substr(space + 1), false);
-  if (!out.ok()) return out.status();
-  auto submission = shm::Aperture::Map(
-      *std::move(in), shm::RegionKind::kSubmission, kGeneration);
-  if (!submission.ok()) return submission.status();
-  auto completion = shm::Aperture::Map(
-      *std::move(out), shm::RegionKind::kCompletion, kGeneration);
-  if (!completion.ok()) return completion.status();
+  ASSIGN_OR_RETURN(auto in, OpenDescriptor(endpoint.substr(0, space), true));
+  ASSIGN_OR_RETURN(auto out, OpenDescriptor(endpoint.substr(space + 1), false));
+  ASSIGN_OR_RETURN(
+      auto submission,
+      shm::Aperture::Map(std::move(in), shm::RegionKind::kSubmission,
+                         kGeneration));
+  ASSIGN_OR_RETURN(
+      auto completion,
+      shm::Aperture::Map(std::move(out), shm::RegionKind::kCompletion,
+                         kGeneration));
   return std::make_unique<RingClient<kPayload, kWait>>(
-      *std::move(submission), *std::move(completion), spin);
+      std::move(submission), std::move(completion), spin);
 }
 
 template <Payload kPayload, Wait kWait>

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/status.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "tools/bench/transports/memory.h"
@@ -53,9 +54,8 @@ class EventClient final : public Client {
           SpinUntil([&] { return (completion = queue_->Poll()).has_value(); });
       if (!status.ok()) return status;
     } else {
-      auto waited = queue_->Wait(kPatience, spin_);
-      if (!waited.ok()) return waited.status();
-      completion = *waited;
+      ASSIGN_OR_RETURN(auto waited, queue_->Wait(kPatience, spin_));
+      completion = waited;
     }
     if (completion->state != edge::EventState::kDone) {
       return absl::InternalError(
@@ -107,19 +107,18 @@ absl::StatusOr<std::unique_ptr<edge::Device>> AttachTo(
 template <Kernel kKernel>
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
                                                 std::chrono::nanoseconds spin) {
-  auto device = AttachTo(testbed);
-  if (!device.ok()) return device.status();
+  ASSIGN_OR_RETURN(auto device, AttachTo(testbed));
   edge::EventSpec spec{.max_in_flight = kEntries};
   edge::Buffer in, out;
   if constexpr (kKernel == Kernel::kEcho) {
-    auto input = (*device)->AllocateBuffer(edge::Place::kInput,
-                                           kEntries * sizeof(Message));
-    if (!input.ok()) return input.status();
-    auto output = (*device)->AllocateBuffer(edge::Place::kOutput,
-                                            kEntries * sizeof(Message));
-    if (!output.ok()) return output.status();
-    in = *input;
-    out = *output;
+    ASSIGN_OR_RETURN(auto input,
+                     device->AllocateBuffer(edge::Place::kInput,
+                                            kEntries * sizeof(Message)));
+    ASSIGN_OR_RETURN(auto output,
+                     device->AllocateBuffer(edge::Place::kOutput,
+                                            kEntries * sizeof(Message)));
+    in = input;
+    out = output;
     const edge::BufferPart slots{.length = sizeof(Message),
                                  .slot_stride = sizeof(Message)};
     spec.kernel = "echo";
@@ -129,16 +128,14 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
     spec.kernel = "null_event";
     spec.parameters = {edge::Writable("token")};
   }
-  auto queue = edge::edgeRegisterEvent(**device, spec);
-  if (!queue.ok()) return queue.status();
+  ASSIGN_OR_RETURN(auto queue, edge::edgeRegisterEvent(*device, spec));
   uint32_t token = 0;
   if constexpr (kKernel == Kernel::kNull) {
-    auto offset = (*queue)->ParameterOffset("token");
-    if (!offset.ok()) return offset.status();
-    token = *offset;
+    ASSIGN_OR_RETURN(auto offset, queue->ParameterOffset("token"));
+    token = offset;
   }
-  return std::make_unique<EventClient<kKernel>>(*std::move(device), *queue,
-                                                token, in, out, spin);
+  return std::make_unique<EventClient<kKernel>>(std::move(device), queue, token,
+                                                in, out, spin);
 }
 
 }  // namespace

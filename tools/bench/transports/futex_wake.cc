@@ -1,6 +1,7 @@
 #include <array>
 #include <atomic>
 
+#include "base/status.h"
 #include "tools/bench/transports/memory.h"
 #include "tools/bench/transports/transports.h"
 
@@ -29,9 +30,8 @@ absl::Status SleepWhile(uint32_t* word, uint32_t seen) {
 
 absl::Status Serve(const std::string&, AnnounceReady ready) {
   std::string path;
-  const auto memory = MakeSharedMemory(sizeof(Words), &path);
-  if (!memory.ok()) return memory.status();
-  auto* words = static_cast<Words*>(*memory);
+  ASSIGN_OR_RETURN(const auto memory, MakeSharedMemory(sizeof(Words), &path));
+  auto* words = static_cast<Words*>(memory);
   ready(path);
   for (uint32_t seen = 0;; ++seen) {
     while (!SleepWhile(&words->request, seen).ok()) {
@@ -65,9 +65,8 @@ class FutexClient final : public Client {
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
                                                 std::chrono::nanoseconds) {
-  const auto memory = MapSharedMemory(endpoint, sizeof(Words));
-  if (!memory.ok()) return memory.status();
-  return std::make_unique<FutexClient>(static_cast<Words*>(*memory));
+  ASSIGN_OR_RETURN(const auto memory, MapSharedMemory(endpoint, sizeof(Words)));
+  return std::make_unique<FutexClient>(static_cast<Words*>(memory));
 }
 
 }  // namespace

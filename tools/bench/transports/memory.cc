@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::bench {
@@ -49,9 +50,8 @@ absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path) {
 }
 
 absl::StatusOr<void*> MapSharedMemory(const std::string& path, size_t bytes) {
-  const auto fd = OpenDescriptor(path, true);
-  if (!fd.ok()) return fd.status();
-  return MapAll(fd->get(), bytes);
+  ASSIGN_OR_RETURN(const auto fd, OpenDescriptor(path, true));
+  return MapAll(fd.get(), bytes);
 }
 
 }  // namespace carillon::bench

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/status.h"
 #include "tools/bench/transports/memory.h"
 #include "tools/bench/transports/transports.h"
 
@@ -37,9 +38,9 @@ struct BothWays {
 
 absl::Status Serve(const std::string&, AnnounceReady ready) {
   std::string path;
-  const auto memory = MakeSharedMemory(sizeof(BothWays), &path);
-  if (!memory.ok()) return memory.status();
-  auto* rings = static_cast<BothWays*>(*memory);
+  ASSIGN_OR_RETURN(const auto memory,
+                   MakeSharedMemory(sizeof(BothWays), &path));
+  auto* rings = static_cast<BothWays*>(memory);
   ready(path);
   for (uint64_t done = 0;;) {
     if (!rings->requests.Has(done)) {
@@ -81,9 +82,9 @@ class PlainRingClient final : public Client {
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
                                                 std::chrono::nanoseconds) {
-  const auto memory = MapSharedMemory(endpoint, sizeof(BothWays));
-  if (!memory.ok()) return memory.status();
-  return std::make_unique<PlainRingClient>(static_cast<BothWays*>(*memory));
+  ASSIGN_OR_RETURN(const auto memory,
+                   MapSharedMemory(endpoint, sizeof(BothWays)));
+  return std::make_unique<PlainRingClient>(static_cast<BothWays*>(memory));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status.h"
 
 namespace carillon::bench {
 
@@ -43,8 +44,8 @@ class Client {
   }
   // The first three in one, where a transport has a better way.
   virtual absl::Status RoundTrip(const Message& request, Message* reply) {
-    if (auto sent = Send(request); !sent.ok()) return sent;
-    if (auto flushed = Flush(); !flushed.ok()) return flushed;
+    RETURN_IF_ERROR(Send(request));
+    RETURN_IF_ERROR(Flush());
     return Receive(reply);
   }
 };

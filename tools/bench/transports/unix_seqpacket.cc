@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
 #include "tools/bench/transports/transports.h"
@@ -29,11 +30,10 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
 
 absl::Status Serve(const std::string& directory, AnnounceReady ready) {
   const std::string path = directory + "/seqpacket";
-  const auto address = AddressOf(path);
-  if (!address.ok()) return address.status();
+  ASSIGN_OR_RETURN(const auto address, AddressOf(path));
   const UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET, 0));
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&*address),
-           sizeof(*address)) != 0 ||
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address),
+           sizeof(address)) != 0 ||
       listen(listener.get(), 1) != 0) {
     return Failed("bind");
   }
@@ -69,14 +69,13 @@ class SeqpacketClient final : public Client {
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
                                                 std::chrono::nanoseconds) {
-  const auto address = AddressOf(endpoint);
-  if (!address.ok()) return address.status();
+  ASSIGN_OR_RETURN(const auto address, AddressOf(endpoint));
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
   const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address),
-              sizeof(*address)) != 0) {
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+              sizeof(address)) != 0) {
     return Failed("connect");
   }
   return std::make_unique<SeqpacketClient>(std::move(fd));

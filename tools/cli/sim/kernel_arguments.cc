@@ -9,6 +9,7 @@
 #include <iterator>
 #include <random>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::cli {
@@ -85,9 +86,9 @@ absl::Status Fill(std::span<std::byte> bytes, Type type,
   if (init == "random" || init.starts_with("random:")) {
     uint64_t seed = 1;
     if (init.size() > 7) {
-      const auto given = ParseNumber(init.substr(7), Type::kU64);
-      if (!given.ok()) return given.status();
-      seed = *given;
+      ASSIGN_OR_RETURN(const auto given,
+                       ParseNumber(init.substr(7), Type::kU64));
+      seed = given;
     }
     std::mt19937_64 random(seed);
     for (uint64_t i = 0; i < count; ++i) {
@@ -100,12 +101,12 @@ absl::Status Fill(std::span<std::byte> bytes, Type type,
   uint64_t value = 0;
   for (size_t begin = 0; begin <= init.size();) {
     const size_t comma = std::min(init.find(',', begin), init.size());
-    const auto bits = ParseNumber(init.substr(begin, comma - begin), type);
-    if (!bits.ok()) return bits.status();
+    ASSIGN_OR_RETURN(const auto bits,
+                     ParseNumber(init.substr(begin, comma - begin), type));
     if (given == count) {
       return Wrong(init, fmt::format("more than the {} elements", count));
     }
-    value = *bits;
+    value = bits;
     put(given++, value);
     begin = comma + 1;
   }
@@ -121,11 +122,11 @@ absl::StatusOr<KernelBuffer> FileBuffer(std::string_view path,
     return absl::NotFoundError(
         fmt::format("'{}': {}", path, std::strerror(errno)));
   }
-  const auto address = memory->Allocate(text.size(), std::string(path));
-  if (!address.ok()) return address.status();
-  std::memcpy(memory->At(*address, text.size())->data(), text.data(),
+  ASSIGN_OR_RETURN(const auto address,
+                   memory->Allocate(text.size(), std::string(path)));
+  std::memcpy(memory->At(address, text.size())->data(), text.data(),
               text.size());
-  return KernelBuffer{*address, text.size(), Type::kU8};
+  return KernelBuffer{address, text.size(), Type::kU8};
 }
 
 // nullopt: it does not say a buffer.
@@ -142,11 +143,11 @@ absl::StatusOr<std::optional<KernelBuffer>> ParseBuffer(std::string_view text,
                                    text.substr(0, open)));
   }
   if (close == std::string_view::npos) return Wrong(text, "']' is missing");
-  const auto count =
-      ParseNumber(text.substr(open + 1, close - open - 1), Type::kU64);
-  if (!count.ok()) return count.status();
+  ASSIGN_OR_RETURN(
+      const auto count,
+      ParseNumber(text.substr(open + 1, close - open - 1), Type::kU64));
   const uint32_t size = sim::ptx::BytesOf(*type);
-  if (*count == 0 || *count > kMostBytes / size) {
+  if (count == 0 || count > kMostBytes / size) {
     return Wrong(
         text, fmt::format("a buffer has 1 to {} elements", kMostBytes / size));
   }
@@ -154,16 +155,14 @@ absl::StatusOr<std::optional<KernelBuffer>> ParseBuffer(std::string_view text,
   if (!rest.empty() && rest.front() != '=') {
     return Wrong(text, "after the count may come '=' and values");
   }
-  const auto address =
-      memory->Allocate(*count * size, std::string(text.substr(0, close + 1)));
-  if (!address.ok()) return address.status();
+  ASSIGN_OR_RETURN(
+      const auto address,
+      memory->Allocate(count * size, std::string(text.substr(0, close + 1))));
   if (!rest.empty()) {
-    const auto bytes = memory->At(*address, *count * size);
-    if (auto status = Fill(*bytes, *type, rest.substr(1)); !status.ok()) {
-      return status;
-    }
+    const auto bytes = memory->At(address, count * size);
+    RETURN_IF_ERROR(Fill(*bytes, *type, rest.substr(1)));
   }
-  return KernelBuffer{*address, *count, *type};
+  return KernelBuffer{address, count, *type};
 }
 
 class Parser {
@@ -206,16 +205,14 @@ class Parser {
 
   absl::Status Single(std::string_view text, Type type,
                       std::vector<std::byte>& bytes) {
-    const auto buffer = ParseBuffer(text, memory_);
-    if (!buffer.ok()) return buffer.status();
-    if (*buffer) {
-      to_->buffers.push_back(**buffer);
-      Append(bytes, (*buffer)->address, 8);
+    ASSIGN_OR_RETURN(const auto buffer, ParseBuffer(text, memory_));
+    if (buffer) {
+      to_->buffers.push_back(*buffer);
+      Append(bytes, buffer->address, 8);
       return absl::OkStatus();
     }
-    const auto value = ParseNumber(text, type);
-    if (!value.ok()) return value.status();
-    Append(bytes, *value, sim::ptx::BytesOf(type));
+    ASSIGN_OR_RETURN(const auto value, ParseNumber(text, type));
+    Append(bytes, value, sim::ptx::BytesOf(type));
     return absl::OkStatus();
   }
 
@@ -238,10 +235,7 @@ class Parser {
       if (!buffer && (!type || sim::ptx::BytesOf(*type) > 8)) {
         return Wrong(item, "in a struct a value needs its type: u32:256");
       }
-      if (auto status = Single(item, type.value_or(Type::kU64), bytes);
-          !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(Single(item, type.value_or(Type::kU64), bytes));
       if (span) Append(bytes, to_->buffers.back().count, 8);
     }
     return absl::OkStatus();
@@ -295,9 +289,8 @@ absl::StatusOr<KernelArguments> ParseKernelArguments(
     const absl::Status status = parser.Argument(
         kernel.parameters[i], kernel.ParameterOffset(i), texts[i]);
     if (!status.ok()) {
-      return absl::Status(
-          status.code(),
-          fmt::format("argument {}: {}", i + 1, std::string(status.message())));
+      return absl::Status(status.code(), fmt::format("argument {}: {}", i + 1,
+                                                     status.message()));
     }
   }
   return arguments;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "sim/lower/lower.h"
@@ -11,16 +12,14 @@ namespace carillon::cli {
 
 absl::StatusOr<std::shared_ptr<const sim::ptx::Module>> LoadModule(
     const std::string& file) {
-  auto module = sim::ptx::ParseModuleFile(file);
-  if (!module.ok()) return module.status();
-  return std::make_shared<const sim::ptx::Module>(*std::move(module));
+  ASSIGN_OR_RETURN(auto module, sim::ptx::ParseModuleFile(file));
+  return std::make_shared<const sim::ptx::Module>(std::move(module));
 }
 
 absl::StatusOr<std::shared_ptr<const sim::Program>> LoadProgram(
     const std::string& file, sim::Memory* memory) {
-  auto module = LoadModule(file);
-  if (!module.ok()) return module.status();
-  return sim::Lower(*std::move(module), memory);
+  ASSIGN_OR_RETURN(auto module, LoadModule(file));
+  return sim::Lower(std::move(module), memory);
 }
 
 absl::StatusOr<const sim::ptx::Function*> ChooseKernel(

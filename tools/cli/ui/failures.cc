@@ -12,7 +12,7 @@ namespace carillon::cli {
 
 Json ErrorToJson(const absl::Status& status) {
   return {{"code", ExitCodeName(ExitCodeOf(status))},
-          {"message", std::string(status.message())},
+          {"message", status.message()},
           {"hint", HintOf(status)}};
 }
 
@@ -33,8 +33,7 @@ absl::Status Failures::Status() const {
 void Failures::Say(Console& console) const {
   if (failures_.size() < 2) return;
   for (const auto& [name, status] : failures_) {
-    console.Say(
-        fmt::format("{}: {}", Quote(name), std::string(status.message())));
+    console.Say(fmt::format("{}: {}", Quote(name), status.message()));
     if (const std::string hint = HintOf(status); !hint.empty()) {
       console.Say(fmt::format("  hint: {}", hint));
     }

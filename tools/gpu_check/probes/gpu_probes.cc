@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/probes/probe.h"
@@ -28,7 +29,7 @@ int Ask(const Probe& probe) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   const auto driver = OpenGpu();
   if (!driver.ok()) {
-    fmt::print(stderr, "{}\n", std::string(driver.status().message()));
+    fmt::print(stderr, "{}\n", driver.status().message());
     return ExitCodeOf(driver.status());
   }
   Kit kit(*driver);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/status.h"
 #include "fmt/format.h"
 #include "tools/gpu_check/probes/probe_module.h"
 
@@ -70,8 +71,7 @@ gpud::cuda::Stream Kit::MakeStream(int priority) const {
 absl::StatusOr<gpud::cuda::GraphExec> Kit::MakeDeviceGraph(
     CUstream upload, CUfunction function, uint32_t threads,
     void** parameters) const {
-  auto graph = gpud::cuda::MakeGraph(driver_);
-  if (!graph.ok()) return graph.status();
+  ASSIGN_OR_RETURN(auto graph, gpud::cuda::MakeGraph(driver_));
   CUDA_KERNEL_NODE_PARAMS node = {};
   node.func = function;
   node.gridDimX = node.gridDimY = node.gridDimZ = 1;
@@ -79,14 +79,11 @@ absl::StatusOr<gpud::cuda::GraphExec> Kit::MakeDeviceGraph(
   node.blockDimY = node.blockDimZ = 1;
   node.kernelParams = parameters;
   CUgraphNode handle = nullptr;
-  if (auto status = ToStatus(driver_,
-                             driver_.cuGraphAddKernelNode(&handle, graph->get(),
-                                                          nullptr, 0, &node),
-                             "add a kernel to a graph");
-      !status.ok()) {
-    return status;
-  }
-  return gpud::cuda::Instantiate(driver_, graph->get(),
+  RETURN_IF_ERROR(ToStatus(
+      driver_,
+      driver_.cuGraphAddKernelNode(&handle, graph.get(), nullptr, 0, &node),
+      "add a kernel to a graph"));
+  return gpud::cuda::Instantiate(driver_, graph.get(),
                                  CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                                      CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
                                  upload);

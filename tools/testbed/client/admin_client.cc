@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
 #include "tools/testbed/client/gpud_channel.h"
@@ -70,55 +71,49 @@ absl::Status AdminClient::CheckHealth() {
 
 absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
   v1::GetStatusResponse response;
-  absl::Status status =
-      channel_->Call(*channel_->admin, &v1::Admin::Stub::GetStatus, "GetStatus",
-                     v1::GetStatusRequest(), &response, timeout_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::GetStatus,
+                                 "GetStatus", v1::GetStatusRequest(), &response,
+                                 timeout_));
   return response;
 }
 
 absl::StatusOr<v1::ListDevicesResponse> AdminClient::ListDevices() {
   v1::ListDevicesResponse response;
-  absl::Status status = channel_->Call(
+  RETURN_IF_ERROR(channel_->Call(
       *channel_->admin, &v1::Admin::Stub::ListDevices, "ListDevices",
-      v1::ListDevicesRequest(), &response, timeout_);
-  if (!status.ok()) return status;
+      v1::ListDevicesRequest(), &response, timeout_));
   return response;
 }
 
 absl::StatusOr<v1::ListEktResponse> AdminClient::ListEkt() {
   v1::ListEktResponse response;
-  absl::Status status =
-      channel_->Call(*channel_->admin, &v1::Admin::Stub::ListEkt, "ListEkt",
-                     v1::ListEktRequest(), &response, timeout_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::ListEkt,
+                                 "ListEkt", v1::ListEktRequest(), &response,
+                                 timeout_));
   return response;
 }
 
 absl::StatusOr<v1::ListRingsResponse> AdminClient::ListRings() {
   v1::ListRingsResponse response;
-  absl::Status status =
-      channel_->Call(*channel_->admin, &v1::Admin::Stub::ListRings, "ListRings",
-                     v1::ListRingsRequest(), &response, timeout_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::ListRings,
+                                 "ListRings", v1::ListRingsRequest(), &response,
+                                 timeout_));
   return response;
 }
 
 absl::StatusOr<v1::ListQueuesResponse> AdminClient::ListQueues() {
   v1::ListQueuesResponse response;
-  absl::Status status = channel_->Call(
-      *channel_->admin, &v1::Admin::Stub::ListQueues, "ListQueues",
-      v1::ListQueuesRequest(), &response, timeout_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::ListQueues,
+                                 "ListQueues", v1::ListQueuesRequest(),
+                                 &response, timeout_));
   return response;
 }
 
 absl::StatusOr<v1::ListKernelsResponse> AdminClient::ListKernels() {
   v1::ListKernelsResponse response;
-  absl::Status status = channel_->Call(
+  RETURN_IF_ERROR(channel_->Call(
       *channel_->events, &v1::Events::Stub::ListKernels, "ListKernels",
-      v1::ListKernelsRequest(), &response, timeout_);
-  if (!status.ok()) return status;
+      v1::ListKernelsRequest(), &response, timeout_));
   return response;
 }
 
@@ -126,20 +121,17 @@ absl::StatusOr<std::string> AdminClient::SetPolicy(const std::string& policy) {
   v1::SetPolicyRequest request;
   request.set_policy(policy);
   v1::SetPolicyResponse response;
-  absl::Status status =
-      channel_->Call(*channel_->admin, &v1::Admin::Stub::SetPolicy, "SetPolicy",
-                     request, &response, timeout_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::SetPolicy,
+                                 "SetPolicy", request, &response, timeout_));
   return response.previous();
 }
 
 absl::StatusOr<v1::RegisterModuleResponse> AdminClient::RegisterModule(
     const v1::RegisterModuleRequest& request) {
   v1::RegisterModuleResponse response;
-  absl::Status status = channel_->Call(
+  RETURN_IF_ERROR(channel_->Call(
       *channel_->admin, &v1::Admin::Stub::RegisterModule, "RegisterModule",
-      request, &response, std::max(timeout_, kLoadTimeout));
-  if (!status.ok()) return status;
+      request, &response, std::max(timeout_, kLoadTimeout)));
   return response;
 }
 
@@ -208,23 +200,21 @@ GrpcReadinessProbe::GrpcReadinessProbe(const TestbedPaths& paths)
     : paths_(paths), client_(paths, kProbeTimeout) {}
 
 absl::Status GrpcReadinessProbe::Gpud(std::string* note) {
-  if (absl::Status status = client_.CheckHealth(); !status.ok()) return status;
-  const auto status = client_.GetStatus();
-  if (!status.ok()) return status.status();
-  *note = fmt::format("{} back-end: {}; policy {}", status->backend(),
-                      status->backend_description(), status->policy());
-  if (!status->listen().empty()) {
-    *note += fmt::format("; listens on {}, with TLS", status->listen());
+  RETURN_IF_ERROR(client_.CheckHealth());
+  ASSIGN_OR_RETURN(const auto status, client_.GetStatus());
+  *note = fmt::format("{} back-end: {}; policy {}", status.backend(),
+                      status.backend_description(), status.policy());
+  if (!status.listen().empty()) {
+    *note += fmt::format("; listens on {}, with TLS", status.listen());
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::map<std::string, DeviceReadiness>>
 GrpcReadinessProbe::Devices() {
-  const auto devices = client_.ListDevices();
-  if (!devices.ok()) return devices.status();
+  ASSIGN_OR_RETURN(const auto devices, client_.ListDevices());
   std::map<std::string, DeviceReadiness> readiness;
-  for (const v1::Device& device : devices->devices()) {
+  for (const v1::Device& device : devices.devices()) {
     readiness[device.name()] = {device.state() == "ready", device.note(),
                                 static_cast<pid_t>(device.pid())};
   }

@@ -28,9 +28,8 @@ class BoardHere : public FaultBoard {
   }
   absl::StatusOr<Injection> Inject(
       const std::vector<faults::Fault>& faults) override {
-    auto ids = board_->Inject(faults);
-    if (!ids.ok()) return ids.status();
-    Injection injection{.ids = *std::move(ids), .late = {}};
+    ASSIGN_OR_RETURN(auto ids, board_->Inject(faults));
+    Injection injection{.ids = std::move(ids), .late = {}};
     for (const faults::MemberProcess& member : board_->Members()) {
       if (!member.up_to_date) injection.late.push_back(member.name);
     }
@@ -50,17 +49,16 @@ class BoardElsewhere : public FaultBoard {
   explicit BoardElsewhere(RemoteGpud gpud) : client_(std::move(gpud)) {}
 
   absl::StatusOr<BoardView> Look() override {
-    const auto listed = client_.List();
-    if (!listed.ok()) return listed.status();
+    ASSIGN_OR_RETURN(const auto listed, client_.List());
     BoardView view{
-        .faults = {}, .strikes = {}, .struck = listed->struck(), .members = {}};
-    for (const auto& entry : listed->faults()) {
+        .faults = {}, .strikes = {}, .struck = listed.struck(), .members = {}};
+    for (const auto& entry : listed.faults()) {
       std::string field;
       auto fault = FromMessage(entry.fault(), &field);
       if (!fault.ok()) {
         return absl::InternalError(
             fmt::format("gpud knows faults that this program does not: {}",
-                        std::string(fault.status().message())));
+                        fault.status().message()));
       }
       view.faults.push_back({.id = entry.id(),
                              .fault = *std::move(fault),
@@ -69,13 +67,13 @@ class BoardElsewhere : public FaultBoard {
                              .struck = entry.struck(),
                              .spent = entry.spent()});
     }
-    for (const auto& strike : listed->strikes()) {
+    for (const auto& strike : listed.strikes()) {
       view.strikes.push_back({.time_ns = strike.time_ns(),
                               .fault_id = strike.fault_id(),
                               .pid = strike.pid(),
                               .passage = strike.passage()});
     }
-    for (const auto& process : listed->processes()) {
+    for (const auto& process : listed.processes()) {
       view.members.push_back({.name = process.name(),
                               .pid = process.pid(),
                               .up_to_date = !process.behind()});
@@ -84,11 +82,10 @@ class BoardElsewhere : public FaultBoard {
   }
   absl::StatusOr<Injection> Inject(
       const std::vector<faults::Fault>& faults) override {
-    const auto injected = client_.Inject(faults);
-    if (!injected.ok()) return injected.status();
+    ASSIGN_OR_RETURN(const auto injected, client_.Inject(faults));
     return Injection{
-        .ids = {injected->ids().begin(), injected->ids().end()},
-        .late = {injected->behind().begin(), injected->behind().end()}};
+        .ids = {injected.ids().begin(), injected.ids().end()},
+        .late = {injected.behind().begin(), injected.behind().end()}};
   }
   absl::Status Clear(const std::string& name) override {
     return client_.Clear(name).status();

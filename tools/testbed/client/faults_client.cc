@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "proto/faults.grpc.pb.h"
 #include "shm/faults/fault_message.h"
 #include "tools/testbed/client/gpud_channel.h"
@@ -27,10 +28,9 @@ FaultsClient::~FaultsClient() = default;
 
 absl::StatusOr<v1::ListFaultsResponse> FaultsClient::List() {
   v1::ListFaultsResponse response;
-  absl::Status status =
-      channel_->Call(*channel_->faults, &v1::Faults::Stub::List, "List",
-                     v1::ListFaultsRequest(), &response, kTimeout);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->faults, &v1::Faults::Stub::List,
+                                 "List", v1::ListFaultsRequest(), &response,
+                                 kTimeout));
   return response;
 }
 
@@ -41,10 +41,8 @@ absl::StatusOr<v1::InjectResponse> FaultsClient::Inject(
     *request.add_faults() = ToMessage(fault);
   }
   v1::InjectResponse response;
-  absl::Status status =
-      channel_->Call(*channel_->faults, &v1::Faults::Stub::Inject, "Inject",
-                     request, &response, kTimeout);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->faults, &v1::Faults::Stub::Inject,
+                                 "Inject", request, &response, kTimeout));
   return response;
 }
 
@@ -52,10 +50,8 @@ absl::StatusOr<uint32_t> FaultsClient::Clear(const std::string& name) {
   v1::ClearFaultsRequest request;
   request.set_name(name);
   v1::ClearFaultsResponse response;
-  absl::Status status =
-      channel_->Call(*channel_->faults, &v1::Faults::Stub::Clear, "Clear",
-                     request, &response, kTimeout);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(channel_->Call(*channel_->faults, &v1::Faults::Stub::Clear,
+                                 "Clear", request, &response, kTimeout));
   return response.cleared();
 }
 

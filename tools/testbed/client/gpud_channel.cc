@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "devices/sdk/rpc_status.h"
 #include "devices/sdk/unix_target.h"
 #include "fmt/format.h"
@@ -59,8 +60,7 @@ absl::Status GpudChannel::ToStatus(const grpc::Status& status,
   if (!remote() || !edge::ErrorReason(told).empty()) return told;
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE: {
-      absl::Status why = Diagnose(*gpud_, kDiagnosis);
-      if (!why.ok()) return why;
+      RETURN_IF_ERROR(Diagnose(*gpud_, kDiagnosis));
       return absl::UnavailableError(fmt::format(
           "gpud at {} broke off: {}", where_, status.error_message()));
     }

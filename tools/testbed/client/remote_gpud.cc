@@ -166,26 +166,22 @@ absl::StatusOr<RemoteGpud> RemoteGpud::Read(std::string_view address,
   auto where = ReadHostPort(address);
   if (!where.ok()) {
     return absl::InvalidArgumentError(
-        fmt::format("--gpud: {}", std::string(where.status().message())));
+        fmt::format("--gpud: {}", where.status().message()));
   }
   gpud.address = *std::move(where);
-  auto pems = ReadTlsFiles(files, "--tls-ca");
-  if (!pems.ok()) return pems.status();
-  gpud.pems = *std::move(pems);
+  ASSIGN_OR_RETURN(auto pems, ReadTlsFiles(files, "--tls-ca"));
+  gpud.pems = std::move(pems);
   return gpud;
 }
 
 absl::Status Diagnose(const RemoteGpud& gpud, std::chrono::milliseconds limit) {
   const Clock::time_point end = Clock::now() + limit;
-  const auto fd = ConnectTcp(gpud, end);
-  if (!fd.ok()) return fd.status();
+  ASSIGN_OR_RETURN(const auto fd, ConnectTcp(gpud, end));
   const Context context(SSL_CTX_new(TLS_client_method()));
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   const Connection ssl(SSL_new(context.get()));
-  if (auto status = Setup(gpud, context.get(), ssl.get()); !status.ok()) {
-    return status;
-  }
-  SSL_set_fd(ssl.get(), fd->get());
+  RETURN_IF_ERROR(Setup(gpud, context.get(), ssl.get()));
+  SSL_set_fd(ssl.get(), fd.get());
   // With TLS 1.3 gpud judges our certificate after the handshake: only its first
   // bytes of HTTP/2 say that it was good.
   const auto read = [](SSL* connection) {
@@ -201,7 +197,7 @@ absl::Status Diagnose(const RemoteGpud& gpud, std::chrono::milliseconds limit) {
       if (wanted != SSL_ERROR_WANT_READ && wanted != SSL_ERROR_WANT_WRITE) {
         return Failure(gpud, ssl.get(), shaken);
       }
-      if (!Await(fd->get(), wanted == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT,
+      if (!Await(fd.get(), wanted == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT,
                  end)) {
         return absl::DeadlineExceededError(
             fmt::format("what listens at {} does not answer; is it a gpud, and "

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/client/event_counts.h"
@@ -99,8 +100,8 @@ class OwnBed : public Bed {
       const auto status = client.GetStatus();
       std::vector<std::string> leaks;
       if (!status.ok()) {
-        leaks.push_back(fmt::format("gpud does not answer: {}",
-                                    std::string(status.status().message())));
+        leaks.push_back(
+            fmt::format("gpud does not answer: {}", status.status().message()));
       } else {
         rest->in_flight = InFlight(status->events());
         if (status->devices() != 0) {
@@ -169,22 +170,19 @@ absl::StatusOr<std::unique_ptr<Bed>> BringUpBed(const fault::Plan& plan,
   topology.faults = true;
   if (topology.record == 0) topology.record = kRecords;
   auto shared = SharedMemoryFiles();
-  auto run = TestbedRun::Make(topology, plan.file, options, say);
-  if (!run.ok()) return run.status();
-  if (absl::Status status = (*run)->supervisor().BringUp(); !status.ok()) {
-    return status;
-  }
-  return std::make_unique<OwnBed>(*std::move(run), std::move(shared));
+  ASSIGN_OR_RETURN(auto run,
+                   TestbedRun::Make(topology, plan.file, options, say));
+  RETURN_IF_ERROR(run->supervisor().BringUp());
+  return std::make_unique<OwnBed>(std::move(run), std::move(shared));
 }
 
 absl::StatusOr<std::unique_ptr<Bed>> BedThatIsUp(const std::string& name) {
-  auto testbed = ChooseTestbed(name);
-  if (!testbed.ok()) return testbed.status();
-  if (!testbed->supervisor) {
+  ASSIGN_OR_RETURN(auto testbed, ChooseTestbed(name));
+  if (!testbed.supervisor) {
     return absl::UnavailableError(
-        fmt::format("testbed '{}' is not up", testbed->name));
+        fmt::format("testbed '{}' is not up", testbed.name));
   }
-  return std::make_unique<RunningBed>(*std::move(testbed));
+  return std::make_unique<RunningBed>(std::move(testbed));
 }
 
 size_t DescriptorsOf(const ProcessIdentity& process) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "shm/faults/board.h"
 #include "tools/testbed/client/fault_board.h"
@@ -91,16 +92,14 @@ class PlanRunner {
     return absl::NotFoundError(
         fmt::format("plan {} has no topology of its own: it needs a testbed "
                     "that is up ({})",
-                    plan().name, std::string(bed.status().message())));
+                    plan().name, bed.status().message()));
   }
 
   absl::Status Open() {
-    auto bed = OpenBed();
-    if (!bed.ok()) return bed.status();
-    bed_ = *std::move(bed);
-    auto board = OpenBoardOf(bed_->paths());
-    if (!board.ok()) return board.status();
-    board_ = *std::move(board);
+    ASSIGN_OR_RETURN(auto bed, OpenBed());
+    bed_ = std::move(bed);
+    ASSIGN_OR_RETURN(auto board, OpenBoardOf(bed_->paths()));
+    board_ = std::move(board);
     return absl::OkStatus();
   }
 
@@ -138,10 +137,9 @@ class PlanRunner {
     }
     const auto faults = fault::FaultsOf(plan());
     injected_ = NowNs();
-    const auto ids = board_->Inject(faults);
-    if (!ids.ok()) return ids.status();
+    ASSIGN_OR_RETURN(const auto ids, board_->Inject(faults));
     for (size_t i = 0; i < faults.size(); ++i) {
-      fault_ids_[(*ids)[i]] = &plan().faults[i];
+      fault_ids_[(ids)[i]] = &plan().faults[i];
       say_(fmt::format("  fault {}: {}", faults[i].name,
                        faults::Describe(faults[i])));
     }

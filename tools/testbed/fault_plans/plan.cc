@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/fault_plans/fields.h"
 #include "tools/testbed/fault_plans/plan_reader.h"
@@ -68,16 +69,14 @@ PlanReading ReadPlan(std::string_view text, const std::string& path) {
 }
 
 absl::StatusOr<PlanReading> ReadPlanFile(const std::string& path) {
-  const auto text = ReadYamlFile(path, "a plan");
-  if (!text.ok()) return text.status();
-  return ReadPlan(*text, path);
+  ASSIGN_OR_RETURN(const auto text, ReadYamlFile(path, "a plan"));
+  return ReadPlan(text, path);
 }
 
 absl::StatusOr<Plan> LoadPlan(const std::string& path) {
-  auto reading = ReadPlanFile(path);
-  if (!reading.ok()) return reading.status();
-  if (reading->problems.empty()) return std::move(reading->plan);
-  return absl::InvalidArgumentError(ToString(reading->problems, path));
+  ASSIGN_OR_RETURN(auto reading, ReadPlanFile(path));
+  if (reading.problems.empty()) return std::move(reading.plan);
+  return absl::InvalidArgumentError(ToString(reading.problems, path));
 }
 
 bool LooksLikePlan(std::string_view text) {

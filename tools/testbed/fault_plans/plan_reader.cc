@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "shm/faults/board.h"
 #include "tools/testbed/fault_plans/fields.h"
@@ -136,8 +137,7 @@ class PlanReader : StrictReader {
     const auto topology = testbed::ReadTopologyFile(where, "plan");
     if (!topology.ok()) {
       Complain(entry.node,
-               fmt::format("topology: {}",
-                           std::string(topology.status().message())));
+               fmt::format("topology: {}", topology.status().message()));
       return;
     }
     for (const Problem& problem : topology->problems) {
@@ -236,8 +236,7 @@ class PlanReader : StrictReader {
     if (!ReadScalar(entry, field.name, &text)) return false;
     const absl::Status status = field.set(text, *fault);
     if (status.ok()) return true;
-    Complain(entry.node,
-             fmt::format("{}: {}", field.name, std::string(status.message())));
+    Complain(entry.node, fmt::format("{}: {}", field.name, status.message()));
     return false;
   }
 
@@ -276,8 +275,7 @@ class PlanReader : StrictReader {
     const auto& [name, how] = entries[0];
     const auto action = ReadAction(name);
     if (!action.ok()) {
-      Complain(how.mark,
-               fmt::format("do: {}", std::string(action.status().message())));
+      Complain(how.mark, fmt::format("do: {}", action.status().message()));
       return false;
     }
     fault->action = *action;

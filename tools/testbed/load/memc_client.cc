@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/status.h"
 
 namespace carillon::testbed {
 namespace {
@@ -133,10 +134,9 @@ absl::StatusOr<std::unique_ptr<MemcClient>> MemcClient::Connect(
         workload.keys, workload.key_bytes, workload.value_bytes,
         workload.window, workload.burst));
   }
-  auto fd = ConnectSocket(host, port, SOCK_DGRAM);
-  if (!fd.ok()) return fd.status();
+  ASSIGN_OR_RETURN(auto fd, ConnectSocket(host, port, SOCK_DGRAM));
   std::unique_ptr<MemcClient> client(new MemcClient(workload, host, port));
-  client->fd_ = std::move(*fd);
+  client->fd_ = std::move(fd);
   // A lost datagram should be the server's fault: room for every reply.
   const int bytes = 4 << 20;
   setsockopt(client->fd_.get(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -153,7 +153,7 @@ absl::Status MemcClient::WarmByUdp() {
     request[5] = 1;
     request += fmt::format("set {} 0 0 {}\r\n", Key(key), Value(key).size());
     request.append(Value(key)).append("\r\n");
-    if (auto status = StoreOne(key, request); !status.ok()) return status;
+    RETURN_IF_ERROR(StoreOne(key, request));
   }
   return absl::OkStatus();
 }
@@ -187,22 +187,21 @@ absl::Status MemcClient::StoreOne(uint32_t key, const std::string& request) {
 }
 
 absl::Status MemcClient::WarmByTcp(uint16_t port) {
-  auto fd = ConnectSocket(host_, port, SOCK_STREAM);
-  if (!fd.ok()) return fd.status();
+  ASSIGN_OR_RETURN(auto fd, ConnectSocket(host_, port, SOCK_STREAM));
   const timeval wait = {.tv_sec = 5, .tv_usec = 0};
-  setsockopt(fd->get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
   for (uint32_t key = 0; key < workload_.keys; ++key) {
     std::string request =
         fmt::format("set {} 0 0 {}\r\n", Key(key), Value(key).size());
     request.append(Value(key)).append("\r\n");
-    if (send(fd->get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+    if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(request.size())) {
       return absl::UnavailableError(
           fmt::format("sending to {}: {}", host_, strerror(errno)));
     }
     std::array<char, kStored.size()> reply;
     const ssize_t bytes =
-        recv(fd->get(), reply.data(), reply.size(), MSG_WAITALL);
+        recv(fd.get(), reply.data(), reply.size(), MSG_WAITALL);
     const std::string_view text(
         reply.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
     if (text != kStored) {

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 
 extern char** environ;
 
@@ -135,8 +136,7 @@ absl::StatusOr<std::string> FindProgram(const std::string& program) {
 
 absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
   if (spec.argv.empty()) return absl::InvalidArgumentError("no program named");
-  const auto program = FindProgram(spec.argv[0]);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(const auto program, FindProgram(spec.argv[0]));
 
   const std::string log = spec.log_path.empty() ? "/dev/null" : spec.log_path;
   const UniqueFd log_fd(
@@ -149,7 +149,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
   int pipe_fds[2];
   if (!input_fd || pipe2(pipe_fds, O_CLOEXEC) != 0) {
     return absl::InternalError(
-        fmt::format("cannot start {}: {}", *program, strerror(errno)));
+        fmt::format("cannot start {}: {}", program, strerror(errno)));
   }
   const UniqueFd error_reader(pipe_fds[0]);
   UniqueFd error_writer(pipe_fds[1]);
@@ -163,7 +163,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid = VforkInto({.program = program->c_str(),
+  const pid_t pid = VforkInto({.program = program.c_str(),
                                .argv = argv.data(),
                                .environment = envp.data(),
                                .log_fd = log_fd.get(),
@@ -174,7 +174,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
     return absl::InternalError(
-        fmt::format("cannot start {}: {}", *program, strerror(fork_error)));
+        fmt::format("cannot start {}: {}", program, strerror(fork_error)));
   }
 
   error_writer.reset();
@@ -182,7 +182,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
   const ssize_t got = read(error_reader.get(), &exec_error, sizeof(exec_error));
   if (got == sizeof(exec_error)) {
     waitpid(pid, nullptr, 0);
-    return ProgramError(*program, exec_error);
+    return ProgramError(program, exec_error);
   }
   // Not reaped yet, so the pid cannot mean another process.
   UniqueFd pidfd(PidfdOpen(pid));
@@ -192,7 +192,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
     return absl::InternalError(
-        fmt::format("cannot watch {}: {}", *program, strerror(error)));
+        fmt::format("cannot watch {}: {}", program, strerror(error)));
   }
   return ChildProcess(facts->identity, std::move(pidfd));
 }

@@ -227,9 +227,7 @@ std::vector<std::string> TestbedFiles(const TestbedPaths& paths) {
 
 absl::StatusOr<LockedDirectory> LockedDirectory::Create(
     const TestbedPaths& paths) {
-  if (absl::Status status = CheckSocketPaths(paths); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckSocketPaths(paths));
   const std::string above = fs::path(paths.directory()).parent_path();
   absl::Status status;
   for (int i = 0; i < kTries; ++i) {
@@ -274,10 +272,7 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Create(
 
 absl::StatusOr<LockedDirectory> LockedDirectory::TakeOver(
     const TestbedPaths& paths) {
-  if (absl::Status status = CheckDirectoryOwner(paths.directory());
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckDirectoryOwner(paths.directory()));
   absl::StatusOr<UniqueFd> lock = Lock(paths, 0);
   if (absl::IsUnavailable(lock.status())) {
     return absl::NotFoundError(

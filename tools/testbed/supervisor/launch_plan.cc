@@ -35,15 +35,15 @@ absl::StatusOr<PlannedProcess> PlanDevice(const DeviceEntry& device,
     if (!program.ok()) {
       return absl::Status(program.status().code(),
                           fmt::format("device {}: {}", device.name,
-                                      std::string(program.status().message())));
+                                      program.status().message()));
     }
     planned.argv = device.command;
     planned.argv[0] = *program;
     return planned;
   }
-  const auto program = FindCarillonProgram(device.kind->program);
-  if (!program.ok()) return program.status();
-  planned.argv = {*program, "--dir=" + paths.directory(),
+  ASSIGN_OR_RETURN(const auto program,
+                   FindCarillonProgram(device.kind->program));
+  planned.argv = {program, "--dir=" + paths.directory(),
                   "--name=" + device.name};
   AppendFlags(device.settings, &planned.argv);
   return planned;
@@ -77,13 +77,12 @@ absl::StatusOr<std::string> FindCarillonProgram(std::string_view program) {
 
 absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
                                       const TestbedPaths& paths) {
-  const auto gpud = FindCarillonProgram(kGpud);
-  if (!gpud.ok()) return gpud.status();
+  ASSIGN_OR_RETURN(const auto gpud, FindCarillonProgram(kGpud));
   LaunchPlan plan{
       .testbed = topology.name,
       .gpud = {.name = "gpud", .kind = "gpud", .restart = topology.gpu_restart},
       .record = topology.record};
-  plan.gpud.argv = {*gpud, "--dir=" + paths.directory(),
+  plan.gpud.argv = {gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   if (topology.faults) plan.gpud.argv.push_back("--faults");
   plan.one_by_one = std::any_of(
@@ -98,9 +97,8 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   }
   AppendFlags(topology.gpu, &plan.gpud.argv);
   for (const DeviceEntry& device : topology.devices) {
-    auto planned = PlanDevice(device, paths);
-    if (!planned.ok()) return planned.status();
-    plan.devices.push_back(*std::move(planned));
+    ASSIGN_OR_RETURN(auto planned, PlanDevice(device, paths));
+    plan.devices.push_back(std::move(planned));
   }
   return plan;
 }

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "base/json.h"
+#include "base/status.h"
 #include "base/unique_fd.h"
 
 namespace carillon::testbed {
@@ -55,8 +56,7 @@ absl::Status ReadExit(const Json& json, const char* key,
 }
 
 absl::Status ReadIdentity(const Json& json, ProcessIdentity* identity) {
-  absl::Status status = ReadNumber(json, "pid", &identity->pid);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ReadNumber(json, "pid", &identity->pid));
   return ReadNumber(json, "start_ticks", &identity->start_ticks);
 }
 
@@ -113,9 +113,7 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
     if (!status.ok()) return status;
   }
   for (const Json& process : json.at("processes")) {
-    const absl::Status status =
-        ReadProcess(process, &state.processes.emplace_back());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReadProcess(process, &state.processes.emplace_back()));
   }
   return state;
 }

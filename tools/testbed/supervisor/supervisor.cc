@@ -111,9 +111,9 @@ absl::Status Supervisor::StartProcess(const PlannedProcess& planned) {
                                     .environment = std::move(environment),
                                     .log_path = log});
   if (!child.ok()) {
-    return absl::Status(child.status().code(),
-                        fmt::format("{}: {}", planned.name,
-                                    std::string(child.status().message())));
+    return absl::Status(
+        child.status().code(),
+        fmt::format("{}: {}", planned.name, child.status().message()));
   }
   ProcessRecord* record = state_.Find(planned.name);
   if (record == nullptr) {
@@ -182,13 +182,12 @@ absl::Status Supervisor::WaitForGpud() {
       return absl::OkStatus();
     }
     Step(kProbeEvery);
-    if (absl::Status early = CheckForEarlyExit(); !early.ok()) return early;
+    RETURN_IF_ERROR(CheckForEarlyExit());
     if (Clock::now() - since > options_.ready_budget) {
       return absl::DeadlineExceededError(fmt::format(
           "gpud did not answer its health check within {} ({}); the last lines "
           "of its log:\n{}",
-          FormatSeconds(Ns(options_.ready_budget)),
-          std::string(status.message()),
+          FormatSeconds(Ns(options_.ready_budget)), status.message(),
           LastLines(state_.Find("gpud")->log, kShownLogLines)));
     }
   }
@@ -214,7 +213,7 @@ absl::Status Supervisor::WaitForDevices() {
     }
     if (waiting.empty()) return absl::OkStatus();
     Step(kProbeEvery);
-    if (absl::Status early = CheckForEarlyExit(); !early.ok()) return early;
+    RETURN_IF_ERROR(CheckForEarlyExit());
     if (Clock::now() - progress > options_.ready_budget) {
       std::string logs;
       for (const std::string& name : waiting) {

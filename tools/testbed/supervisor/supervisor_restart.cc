@@ -88,8 +88,7 @@ void Supervisor::TakeRequests() {
 }
 
 absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
-  auto wanted = ReadRestartRequest(json);
-  if (!wanted.ok()) return wanted.status();
+  ASSIGN_OR_RETURN(auto wanted, ReadRestartRequest(json));
   if (ending_ || state_.phase != Phase::kUp) {
     return absl::FailedPreconditionError(
         fmt::format("testbed '{}' is {}", plan_.testbed,
@@ -101,12 +100,12 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
   std::vector<std::string> names;  // of the request, in the testbed's order
   for (const ProcessRecord& record : state_.processes) {
     known.push_back(record.name);
-    if (std::find(wanted->processes.begin(), wanted->processes.end(),
-                  record.name) != wanted->processes.end()) {
+    if (std::find(wanted.processes.begin(), wanted.processes.end(),
+                  record.name) != wanted.processes.end()) {
       names.push_back(record.name);
     }
   }
-  for (const std::string& name : wanted->processes) {
+  for (const std::string& name : wanted.processes) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       return WithHint(
           absl::NotFoundError(fmt::format("testbed '{}' has no process {}{}",
@@ -144,13 +143,13 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
     restart = {
         .request = id,
         .due = now,
-        .limit = with_gpud ? Clock::time_point::max() : now + wanted->timeout,
-        .kill = wanted->kill,
-        .timeout = wanted->timeout,
+        .limit = with_gpud ? Clock::time_point::max() : now + wanted.timeout,
+        .kill = wanted.kill,
+        .timeout = wanted.timeout,
         .since = now};
     if (FindChild(name) == nullptr) {
       restart.stage = Restart::Stage::kWaiting;
-    } else if (name == kGpudName && others_end && !wanted->kill) {
+    } else if (name == kGpudName && others_end && !wanted.kill) {
       restart.stage = Restart::Stage::kHeld;
     } else {
       SendEnd(name, restart);

@@ -55,7 +55,7 @@ bool SendAll(int fd, const std::string& text, int flags) {
 Json FailedLine(const absl::Status& status) {
   return {{"failed",
            {{"code", static_cast<int>(status.code())},
-            {"message", std::string(status.message())},
+            {"message", status.message()},
             {"hint", HintOf(status)}}}};
 }
 
@@ -64,7 +64,7 @@ Json FailedLine(const absl::Status& status) {
 RequestDesk::Limits::Limits() : user(geteuid()) {}
 
 absl::Status RequestDesk::Open(const std::string& path) {
-  if (absl::Status status = CheckSocketPath(path); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSocketPath(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_un address = AddressOf(path);
   // The file gets the socket's mode: there is no moment at which others may
@@ -213,7 +213,7 @@ class Conversation {
           start_ + (heard_ ? question_.limit : question_.first_word);
       if (Clock::now() >= wake) return TooLate();
       if (!held_.empty()) wake = std::min(wake, start_ + question_.quiet);
-      if (absl::Status status = Wait(wake); !status.ok()) return status;
+      RETURN_IF_ERROR(Wait(wake));
       if (Clock::now() >= start_ + question_.quiet) Release();
     }
     return *std::move(answer_);
@@ -305,9 +305,7 @@ class Conversation {
 }  // namespace
 
 absl::StatusOr<Json> AskSupervisor(const SupervisorQuestion& question) {
-  if (absl::Status status = CheckSocketPath(question.socket); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckSocketPath(question.socket));
   const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // Holds for connecting, too: the queue may be full.
   const auto seconds =

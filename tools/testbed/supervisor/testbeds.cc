@@ -66,10 +66,9 @@ absl::StatusOr<std::vector<Testbed>> ListTestbeds() {
 }
 
 absl::StatusOr<Testbed> ChooseTestbed(const std::string& name) {
-  auto testbeds = ListTestbeds();
-  if (!testbeds.ok()) return testbeds.status();
+  ASSIGN_OR_RETURN(auto testbeds, ListTestbeds());
   std::vector<std::string> up;
-  for (const Testbed& testbed : *testbeds) {
+  for (const Testbed& testbed : testbeds) {
     if (testbed.name == name) return testbed;
     if (testbed.supervisor) up.push_back(testbed.name);
   }
@@ -94,10 +93,9 @@ absl::StatusOr<Testbed> ChooseTestbed(const std::string& name) {
 }
 
 absl::StatusOr<Testbed> FindTestbed(const std::string& name) {
-  const auto testbeds = ListTestbeds();
-  if (!testbeds.ok()) return testbeds.status();
-  if (name.empty() && testbeds->size() == 1) return testbeds->front();
-  for (const Testbed& testbed : *testbeds) {
+  ASSIGN_OR_RETURN(const auto testbeds, ListTestbeds());
+  if (name.empty() && testbeds.size() == 1) return testbeds.front();
+  for (const Testbed& testbed : testbeds) {
     if (testbed.name == name) return testbed;
   }
   return ChooseTestbed(name);

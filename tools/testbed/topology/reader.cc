@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/host_port.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/topology/value.h"
 
@@ -129,8 +130,7 @@ class Reader : StrictReader {
     const auto address = ReadListenAddress(listen->node.Scalar());
     if (address.ok()) return;
     Complain(listen->node,
-             fmt::format("{}: {}", kListenKey,
-                         std::string(address.status().message())));
+             fmt::format("{}: {}", kListenKey, address.status().message()));
   }
 
   void ReadRestart(const Entry& entry, RestartPolicy* policy) {
@@ -371,9 +371,8 @@ void AnchorPaths(const std::string& file, Topology& topology) {
 
 absl::StatusOr<TopologyReading> ReadTopologyFile(
     const std::string& path, std::string_view default_name) {
-  const auto text = ReadYamlFile(path, "a topology file");
-  if (!text.ok()) return text.status();
-  TopologyReading reading = ReadTopology(*text, default_name);
+  ASSIGN_OR_RETURN(const auto text, ReadYamlFile(path, "a topology file"));
+  TopologyReading reading = ReadTopology(text, default_name);
   AnchorPaths(path, reading.topology);
   return reading;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::gpud::cuda {
@@ -23,9 +24,9 @@ class CudaMemory::Mapping : public HostMapping {
   }
 
   absl::Status Register() {
-    auto made = HostRegistration::Make(owner_->gpu_->driver(), memory_);
-    if (!made.ok()) return made.status();
-    registration_ = *std::move(made);
+    ASSIGN_OR_RETURN(auto made,
+                     HostRegistration::Make(owner_->gpu_->driver(), memory_));
+    registration_ = std::move(made);
     return absl::OkStatus();
   }
   void Abandon() { registration_.Abandon(); }
@@ -58,19 +59,13 @@ class CudaMemory::Block : public GpuMemory {
   absl::Status Make(uint64_t bytes) {
     const CUmemAllocationProp where = Where();
     size_t granularity = 0;
-    if (auto status =
-            Checked(driver().cuMemGetAllocationGranularity(
-                        &granularity, &where, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                    bytes);
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(
+        Checked(driver().cuMemGetAllocationGranularity(
+                    &granularity, &where, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                bytes));
     size_ = (bytes + granularity - 1) / granularity * granularity;
-    if (auto status = Checked(
-            driver().cuMemAddressReserve(&address_, size_, 0, 0, 0), bytes);
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(Checked(
+        driver().cuMemAddressReserve(&address_, size_, 0, 0, 0), bytes));
     return MapNew();
   }
 
@@ -81,7 +76,7 @@ class CudaMemory::Block : public GpuMemory {
     if (handle_ != 0 && Map().ok()) return true;
     Unmap();
     if (handle_ != 0) driver().cuMemRelease(std::exchange(handle_, 0));
-    if (auto status = MapNew(); !status.ok()) return status;
+    RETURN_IF_ERROR(MapNew());
     return false;
   }
 
@@ -106,7 +101,7 @@ class CudaMemory::Block : public GpuMemory {
       handle_ = 0;
       return status;
     }
-    if (auto status = Map(); !status.ok()) return status;
+    RETURN_IF_ERROR(Map());
     // A memset returns before it is done, and streams that do not wait for the
     // default one would overtake it.
     CUresult result = driver().cuMemsetD8(address_, 0, size_);
@@ -114,11 +109,8 @@ class CudaMemory::Block : public GpuMemory {
     return Checked(result, size_);
   }
   absl::Status Map() {
-    if (auto status =
-            Checked(driver().cuMemMap(address_, size_, 0, handle_, 0), size_);
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(
+        Checked(driver().cuMemMap(address_, size_, 0, handle_, 0), size_));
     mapped_ = true;
     CUmemAccessDesc access = {};
     access.location = Where().location;
@@ -189,13 +181,12 @@ void CudaMemory::Abandon() {
 absl::Status CudaMemory::Settle() {
   std::lock_guard lock(mutex_);
   for (Mapping* mapping : mappings_) {
-    if (auto status = mapping->Register(); !status.ok()) return status;
+    RETURN_IF_ERROR(mapping->Register());
   }
   uint64_t lost = 0;
   for (Block* block : blocks_) {
-    const auto kept = block->MapAgain();
-    if (!kept.ok()) return kept.status();
-    if (!*kept) ++lost;
+    ASSIGN_OR_RETURN(const auto kept, block->MapAgain());
+    if (!kept) ++lost;
   }
   lost_buffers_ += lost;
   if (lost != 0) {

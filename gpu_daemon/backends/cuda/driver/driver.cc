@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "gpu_daemon/event/refusal.h"
 
 #define CARILLON_STRING(text) #text
@@ -92,9 +93,7 @@ absl::StatusOr<Driver> Driver::Load(const std::string& path) {
     return absl::NotFoundError(
         fmt::format("no NVIDIA driver here: {}", why != nullptr ? why : path));
   }
-  if (absl::Status status = CheckVersion(library, path); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckVersion(library, path));
   Driver driver;
   if (const char* missing = FindFunctions(library, driver)) {
     return absl::FailedPreconditionError(fmt::format(

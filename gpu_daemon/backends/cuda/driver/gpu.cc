@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/module_image.h"
@@ -35,8 +36,8 @@ uint32_t Status(EventStatus status) { return static_cast<uint32_t>(status); }
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(Driver driver,
                                                const Options& options) {
   std::unique_ptr<Gpu> gpu(new Gpu(driver, options));
-  if (auto status = gpu->Describe(); !status.ok()) return status;
-  if (auto status = gpu->MakeContext(); !status.ok()) return status;
+  RETURN_IF_ERROR(gpu->Describe());
+  RETURN_IF_ERROR(gpu->MakeContext());
   gpu->watcher_ = std::thread([gpu = gpu.get()] { gpu->Watch(); });
   return gpu;
 }
@@ -62,11 +63,8 @@ Gpu::~Gpu() {
 }
 
 absl::Status Gpu::Describe() {
-  if (auto status = ToStatus(driver_, driver_.cuDeviceGet(&device_, 0),
-                             "find the first GPU");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(ToStatus(driver_, driver_.cuDeviceGet(&device_, 0),
+                           "find the first GPU"));
   int version = 0;
   char name[256] = {};
   driver_.cuDriverGetVersion(&version);
@@ -111,21 +109,18 @@ absl::Status Gpu::MakeContext() {
   epoch_ = epochs.fetch_add(1, std::memory_order_relaxed) + 1;
   driver_.cuCtxSetCurrent(context_);
   driver_.cuCtxGetStreamPriorityRange(&least_priority_, &greatest_priority_);
-  if (auto status = ReserveSms(); !status.ok()) return status;
-  auto module = LoadModule(driver_, options_.image);
-  if (!module.ok()) return module.status();
-  module_ = *std::move(module);
+  RETURN_IF_ERROR(ReserveSms());
+  ASSIGN_OR_RETURN(auto module, LoadModule(driver_, options_.image));
+  module_ = std::move(module);
   for (auto& user : user_modules_) {
-    if (auto status = LoadAgain(*user); !status.ok()) return status;
+    RETURN_IF_ERROR(LoadAgain(*user));
   }
   for (Stream* stream : {&watch_stream_, &stop_stream_}) {
-    auto made = cuda::MakeStream(driver_, greatest_priority_);
-    if (!made.ok()) return made.status();
-    *stream = *std::move(made);
+    ASSIGN_OR_RETURN(auto made, cuda::MakeStream(driver_, greatest_priority_));
+    *stream = std::move(made);
   }
-  auto clock = PinnedBytes::Make(driver_, sizeof(uint64_t));
-  if (!clock.ok()) return clock.status();
-  clock_ = *std::move(clock);
+  ASSIGN_OR_RETURN(auto clock, PinnedBytes::Make(driver_, sizeof(uint64_t)));
+  clock_ = std::move(clock);
   MeasureClock();
   return absl::OkStatus();
 }
@@ -266,12 +261,10 @@ absl::StatusOr<CUfunction> Gpu::Function(const std::string& name) {
 
 absl::StatusOr<CUfunction> Gpu::FunctionFor(std::string_view prefix,
                                             const KernelMetadata& kmd) {
-  if (auto status = CheckCompletesItself(*kmd.kernel); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckCompletesItself(*kmd.kernel));
   auto function = Function(fmt::format("{}{}", prefix, kmd.kernel->name));
   if (!function.ok()) return function;
-  if (auto status = MakeReady(*function, kmd); !status.ok()) return status;
+  RETURN_IF_ERROR(MakeReady(*function, kmd));
   return function;
 }
 
@@ -281,7 +274,7 @@ absl::StatusOr<CUfunction> Gpu::UserFunction(const KernelMetadata& kmd) {
     std::lock_guard lock(functions_mutex_);
     function = user_functions_.at(kmd.kernel);
   }
-  if (auto status = MakeReady(function, kmd); !status.ok()) return status;
+  RETURN_IF_ERROR(MakeReady(function, kmd));
   return function;
 }
 
@@ -307,10 +300,7 @@ absl::StatusOr<KernelLayout> Gpu::LayoutOf(CUfunction function) const {
     const CUresult result = driver_.cuFuncGetParamInfo(
         function, layout.parameters.size(), &offset, &bytes);
     if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
-    if (auto status = ToStatus(driver_, result, "ask for a parameter's place");
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(ToStatus(driver_, result, "ask for a parameter's place"));
     layout.parameters.push_back(
         {static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
   }
@@ -323,12 +313,9 @@ absl::StatusOr<KernelLayout> Gpu::LayoutOf(CUfunction function) const {
       {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &layout.most_threads}};
   for (const auto& [attribute, value] : wanted) {
     int found = 0;
-    if (auto status = ToStatus(
-            driver_, driver_.cuFuncGetAttribute(&found, attribute, function),
-            "ask what a kernel needs");
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(ToStatus(
+        driver_, driver_.cuFuncGetAttribute(&found, attribute, function),
+        "ask what a kernel needs"));
     *value = static_cast<uint32_t>(std::max(found, 0));
   }
   return layout;
@@ -341,9 +328,9 @@ absl::StatusOr<std::unique_ptr<Gpu::UserModule>> Gpu::TryLoad(
   user->image.push_back(std::byte{0});
   auto module = LoadModule(driver_, user->image);
   if (!module.ok()) {
-    return absl::Status(module.status().code(),
-                        fmt::format("{}: {}", source.file,
-                                    std::string(module.status().message())));
+    return absl::Status(
+        module.status().code(),
+        fmt::format("{}: {}", source.file, module.status().message()));
   }
   user->module = *std::move(module);
   for (const KernelDeclaration& declaration : source.kernels) {
@@ -356,11 +343,10 @@ absl::StatusOr<std::unique_ptr<Gpu::UserModule>> Gpu::TryLoad(
           source.file, declaration.symbol));
     }
     if (!function.ok()) return function.status();
-    const auto layout = LayoutOf(*function);
-    if (!layout.ok()) return layout.status();
-    auto kernel = UserKernel::Make(declaration, source.file, *layout);
-    if (!kernel.ok()) return kernel.status();
-    user->kernels.push_back(*std::move(kernel));
+    ASSIGN_OR_RETURN(const auto layout, LayoutOf(*function));
+    ASSIGN_OR_RETURN(auto kernel,
+                     UserKernel::Make(declaration, source.file, layout));
+    user->kernels.push_back(std::move(kernel));
     user->functions.push_back(*function);
   }
   return user;
@@ -368,9 +354,7 @@ absl::StatusOr<std::unique_ptr<Gpu::UserModule>> Gpu::TryLoad(
 
 absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
     const ModuleSource& source) {
-  if (auto status = CheckModuleImage(source.image, source.file); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckModuleImage(source.image, source.file));
   while (true) {
     const Use use = Enter();
     if (!use) return health();
@@ -391,15 +375,14 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
 }
 
 absl::Status Gpu::LoadAgain(UserModule& user) {
-  auto module = LoadModule(driver_, user.image);
-  if (!module.ok()) return module.status();
-  user.module = *std::move(module);
+  ASSIGN_OR_RETURN(auto module, LoadModule(driver_, user.image));
+  user.module = std::move(module);
   for (size_t i = 0; i < user.kernels.size(); ++i) {
-    const auto function = FindFunction(driver_, user.module.get(),
-                                       user.kernels[i]->symbol().c_str());
-    if (!function.ok()) return function.status();
-    user.functions[i] = *function;
-    user_functions_[&user.kernels[i]->info()] = *function;
+    ASSIGN_OR_RETURN(const auto function,
+                     FindFunction(driver_, user.module.get(),
+                                  user.kernels[i]->symbol().c_str()));
+    user.functions[i] = function;
+    user_functions_[&user.kernels[i]->info()] = function;
   }
   return absl::OkStatus();
 }
@@ -591,8 +574,7 @@ void Gpu::Recover() {
     status = tenants_[i]->Resume();
   }
   if (!status.ok()) {
-    spdlog::error("the GPU cannot be used any more: {}",
-                  std::string(status.message()));
+    spdlog::error("the GPU cannot be used any more: {}", status.message());
     for (Unfinished& launch : lost.unfinished) {
       launch.end(EventState::kAborted, Status(EventStatus::kShutdown));
     }
@@ -613,12 +595,11 @@ absl::Status Gpu::Replay(LostWork& lost) {
   int losses_in_a_row = 0;
   for (; !unfinished.empty(); unfinished.pop_back()) {
     Unfinished& launch = unfinished.back();
-    const auto survived = RunAlone(launch);
-    if (!survived.ok()) return survived.status();
+    ASSIGN_OR_RETURN(const auto survived, RunAlone(launch));
     lost.keep.push_back(
         std::make_shared<decltype(launch.end)>(std::move(launch.end)));
-    losses_in_a_row = *survived ? 0 : losses_in_a_row + 1;
-    if (*survived) continue;
+    losses_in_a_row = survived ? 0 : losses_in_a_row + 1;
+    if (survived) continue;
     if (losses_in_a_row > kMostLossesInARow) {
       unfinished.pop_back();
       return absl::InternalError("every kernel faults");
@@ -643,20 +624,20 @@ absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
     launch.end(EventState::kFailed, Status(EventStatus::kTimedOut));
     return true;
   }
-  auto entry = PinnedBytes::Make(driver_, sizeof(shm::EcqEntry));
-  if (!entry.ok()) return entry.status();
-  auto scratch = DeviceBytes::Make(driver_, sizeof(simt::EventScratch));
-  if (!scratch.ok()) return scratch.status();
-  const auto sequence = LaunchSequence::Make(*this, launch.kmd);
-  if (!sequence.ok()) return sequence.status();
+  ASSIGN_OR_RETURN(auto entry,
+                   PinnedBytes::Make(driver_, sizeof(shm::EcqEntry)));
+  ASSIGN_OR_RETURN(auto scratch,
+                   DeviceBytes::Make(driver_, sizeof(simt::EventScratch)));
+  ASSIGN_OR_RETURN(const auto sequence,
+                   LaunchSequence::Make(*this, launch.kmd));
 
-  auto* completion = entry->as<shm::EcqEntry>();
+  auto* completion = entry.as<shm::EcqEntry>();
   simt::EventFrame frame{};
   frame.ecq = completion;
-  frame.scratch = scratch->as<simt::EventScratch>();
+  frame.scratch = scratch.as<simt::EventScratch>();
   frame.sequence = 1;
-  CUresult result = sequence->Launch(driver_, launch.kmd, frame,
-                                     launch.args.data(), watch_stream_.get());
+  CUresult result = sequence.Launch(driver_, launch.kmd, frame,
+                                    launch.args.data(), watch_stream_.get());
   if (result != CUDA_SUCCESS && !IsContextFault(result)) {
     launch.end(EventState::kFailed, Status(EventStatus::kNotLaunched));
     return true;
@@ -678,8 +659,8 @@ absl::StatusOr<bool> Gpu::RunAlone(Unfinished& launch) {
     return true;
   }
   if (timed_out) StopRunningKernels();
-  entry->Abandon();
-  scratch->Abandon();
+  entry.Abandon();
+  scratch.Abandon();
   launch.end(
       EventState::kFailed,
       Status(timed_out ? EventStatus::kTimedOut : EventStatus::kKernelFault));

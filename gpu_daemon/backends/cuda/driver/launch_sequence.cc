@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/status.h"
+
 namespace carillon::gpud::cuda {
 
 // A kernel's parameters as the driver takes them. Refers to what it was made
@@ -67,14 +69,13 @@ absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
                                                     const KernelMetadata& kmd) {
   LaunchSequence sequence;
   const bool is_users = kmd.kernel->is_users();
-  auto kernel =
-      is_users ? gpu.UserFunction(kmd) : gpu.FunctionFor("carillon_call_", kmd);
-  if (!kernel.ok()) return kernel.status();
-  sequence.kernel_ = *kernel;
+  ASSIGN_OR_RETURN(auto kernel, is_users
+                                    ? gpu.UserFunction(kmd)
+                                    : gpu.FunctionFor("carillon_call_", kmd));
+  sequence.kernel_ = kernel;
   if (is_users) {
-    auto complete = gpu.Function("carillon_complete");
-    if (!complete.ok()) return complete.status();
-    sequence.complete_ = *complete;
+    ASSIGN_OR_RETURN(auto complete, gpu.Function("carillon_complete"));
+    sequence.complete_ = complete;
   }
   return sequence;
 }
@@ -111,10 +112,7 @@ absl::StatusOr<LaunchSequence::Nodes> LaunchSequence::AddTo(
     result = driver.cuGraphAddKernelNode(&nodes.complete, graph, &nodes.kernel,
                                          1, &params);
   }
-  if (auto status = ToStatus(driver, result, "add a kernel to a graph");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(ToStatus(driver, result, "add a kernel to a graph"));
   return nodes;
 }
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/status.h"
+
 namespace carillon::gpud::cuda {
 namespace {
 
@@ -99,9 +101,8 @@ absl::StatusOr<Module> LoadModule(const Driver& driver,
   if (result != CUDA_SUCCESS) {
     absl::Status status = ToStatus(driver, result, "load a module");
     if (log[0] == '\0') return status;
-    return absl::Status(
-        status.code(),
-        fmt::format("{}: {}", std::string(status.message()), log.data()));
+    return absl::Status(status.code(),
+                        fmt::format("{}: {}", status.message(), log.data()));
   }
   return Module(&driver, module);
 }

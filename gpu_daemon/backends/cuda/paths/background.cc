@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "kernels/simt/event_frame.h"
 
@@ -37,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
   {
     const Gpu::Use use = gpu->Enter();
     if (!use) return gpu->health();
-    if (auto status = background->Settle(); !status.ok()) return status;
+    RETURN_IF_ERROR(background->Settle());
   }
   gpu->Add(background.get());
   background->thread_ = std::thread([self = background.get()] { self->Run(); });
@@ -47,14 +48,14 @@ absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
 // All of it at once: later the driver may have to wait for an idle GPU.
 absl::Status Background::Settle() {
   std::lock_guard lock(mutex_);
-  auto scratch =
-      DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch));
-  if (!scratch.ok()) return scratch.status();
-  auto completions =
-      PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry));
-  if (!completions.ok()) return completions.status();
-  scratch_ = *std::move(scratch);
-  completions_ = *std::move(completions);
+  ASSIGN_OR_RETURN(
+      auto scratch,
+      DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch)));
+  ASSIGN_OR_RETURN(
+      auto completions,
+      PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry)));
+  scratch_ = std::move(scratch);
+  completions_ = std::move(completions);
   return absl::OkStatus();
 }
 
@@ -178,8 +179,7 @@ void Background::Fill(std::vector<Ended>& ended) {
       lane->launched = false;
       if (auto status = Start(*lane); !status.ok() && !gpu_->Faulted()) {
         spdlog::warn("background kernel '{}': {}",
-                     lane->launch->kmd.kernel->name,
-                     std::string(status.message()));
+                     lane->launch->kmd.kernel->name, status.message());
         ended.push_back({std::move(lane->launch), EventState::kFailed,
                          static_cast<uint32_t>(EventStatus::kNotLaunched)});
         continue;
@@ -194,20 +194,18 @@ absl::Status Background::Start(Lane& lane) {
   const KernelMetadata& kmd = lane.launch->kmd;
   const uint32_t priority = lane.launch->priority;
   if (!lane.stream || lane.stream_priority != priority) {
-    auto stream = gpu_->MakeStream(SmSet::kRest, priority);
-    if (!stream.ok()) return stream.status();
-    lane.stream = *std::move(stream);
+    ASSIGN_OR_RETURN(auto stream, gpu_->MakeStream(SmSet::kRest, priority));
+    lane.stream = std::move(stream);
     lane.stream_priority = priority;
   }
-  const auto sequence = LaunchSequence::Make(*gpu_, kmd);
-  if (!sequence.ok()) return sequence.status();
+  ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
   simt::EventFrame frame{};
   frame.ecq = CompletionOf(lane);
   frame.scratch = scratch_.as<simt::EventScratch>() + (&lane - lanes_.data());
   frame.sequence = 1;
   lane.launched_ns = lane.launch->life.dispatched_ns = NowNs();
   lane.overdue = false;
-  const CUresult result = sequence->Launch(
+  const CUresult result = sequence.Launch(
       driver, kmd, frame, lane.launch->args.get(), lane.stream.get());
   lane.launched = gpu_->Check(result);
   if (lane.launched || IsContextFault(result)) return absl::OkStatus();

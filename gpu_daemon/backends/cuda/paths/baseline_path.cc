@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/status.h"
 
 namespace carillon::gpud::cuda {
 
@@ -31,20 +32,20 @@ BaselinePath::MakeResources(EventKernel& event) {
   if (completion_ == Completion::kEpilogue) {
     event.ExpectEpilogues();
     auto resources = std::make_unique<Resources>();
-    if (auto status = FillIn(event, *resources); !status.ok()) return status;
+    RETURN_IF_ERROR(FillIn(event, *resources));
     return resources;
   }
   auto resources = std::make_unique<Polled>();
-  if (auto status = FillIn(event, *resources); !status.ok()) return status;
+  RETURN_IF_ERROR(FillIn(event, *resources));
   const uint32_t entries = event.ring().layout().entries;
-  auto completions = PinnedBytes::Make(
-      gpu().driver(), uint64_t{entries} * sizeof(shm::EcqEntry));
-  if (!completions.ok()) return completions.status();
-  resources->completions = *std::move(completions);
+  ASSIGN_OR_RETURN(
+      auto completions,
+      PinnedBytes::Make(gpu().driver(),
+                        uint64_t{entries} * sizeof(shm::EcqEntry)));
+  resources->completions = std::move(completions);
   for (uint32_t i = 0; i < entries; ++i) {
-    auto made = MakeEvent(gpu().driver());
-    if (!made.ok()) return made.status();
-    resources->events.push_back(*std::move(made));
+    ASSIGN_OR_RETURN(auto made, MakeEvent(gpu().driver()));
+    resources->events.push_back(std::move(made));
   }
   return resources;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 
@@ -51,8 +52,7 @@ absl::StatusOr<GraphExec> DeviceGraph(Gpu& gpu, CUfunction function,
                                       void** parameters, CUstream upload) {
   const Driver& driver = gpu.driver();
   const Gpu::Making making(&gpu, SmSet::kEdge);
-  auto graph = MakeGraph(driver);
-  if (!graph.ok()) return graph.status();
+  ASSIGN_OR_RETURN(auto graph, MakeGraph(driver));
   CUDA_KERNEL_NODE_PARAMS node = {};
   node.func = function;
   node.gridDimX = grid.x;
@@ -64,15 +64,12 @@ absl::StatusOr<GraphExec> DeviceGraph(Gpu& gpu, CUfunction function,
   node.sharedMemBytes = shared_bytes;
   node.kernelParams = parameters;
   CUgraphNode handle = nullptr;
-  if (auto status = ToStatus(
-          driver,
-          driver.cuGraphAddKernelNode(&handle, graph->get(), nullptr, 0, &node),
-          "add a kernel to a graph");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(ToStatus(
+      driver,
+      driver.cuGraphAddKernelNode(&handle, graph.get(), nullptr, 0, &node),
+      "add a kernel to a graph"));
   GiveHints(driver, handle, gpu.NativePriority(priority));
-  return Instantiate(driver, graph->get(),
+  return Instantiate(driver, graph.get(),
                      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
                          CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
                      upload);
@@ -94,7 +91,7 @@ uint32_t FirstDoorbell(const EventKernel& event) {
 absl::StatusOr<std::unique_ptr<EdgePath>> EdgePath::Create(Gpu* gpu,
                                                            Options options) {
   std::unique_ptr<EdgePath> path(new EdgePath(gpu, std::move(options)));
-  if (auto status = path->Open(); !status.ok()) return status;
+  RETURN_IF_ERROR(path->Open());
   path->opened_ = true;
   return path;
 }
@@ -120,17 +117,16 @@ absl::Status EdgePath::Prepare() {
   status.Update(
       MakeBytes(kEdgeMaxEntries * sizeof(simt::EventTotals), totals_));
   if (!status.ok()) return status;
-  auto function = gpu().Function("carillon_edge_dispatcher");
-  if (!function.ok()) return function.status();
+  ASSIGN_OR_RETURN(auto function, gpu().Function("carillon_edge_dispatcher"));
   for (uint32_t i = 0; i < dispatchers(); ++i) {
-    auto stream = gpu().MakeStream(SmSet::kEdge, kPriorities - 1);
-    if (!stream.ok()) return stream.status();
-    streams_[i] = *std::move(stream);
+    ASSIGN_OR_RETURN(auto stream,
+                     gpu().MakeStream(SmSet::kEdge, kPriorities - 1));
+    streams_[i] = std::move(stream);
     if (inline_only()) return absl::OkStatus();
     auto* table = table_.as<EdgeTable>();
     void* parameters[] = {&table, &i};
     auto exec = DeviceGraph(
-        gpu(), *function, kPriorities - 1, {1, 1, 1},
+        gpu(), function, kPriorities - 1, {1, 1, 1},
         {kEdgeLanes * (options_.pollers + options_.event_warps), 1, 1}, 0,
         parameters, streams_[i].get());
     if (!exec.ok()) return DoWithoutGraphs(exec.status());
@@ -252,18 +248,17 @@ absl::Status EdgePath::PlaceOwn(Resident& resident) {
 }
 
 absl::Status EdgePath::MakeInline(Row& row) {
-  auto address = gpu().DeviceWord(
-      fmt::format("carillon_inline_{}", row.event->kmd().kernel->name));
-  if (!address.ok()) return address.status();
-  row.inline_function = *address;
+  ASSIGN_OR_RETURN(auto address,
+                   gpu().DeviceWord(fmt::format(
+                       "carillon_inline_{}", row.event->kmd().kernel->name)));
+  row.inline_function = address;
   return absl::OkStatus();
 }
 
 absl::Status EdgePath::MakeGraphs(Row& row) {
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = row.event->kmd();
-  auto function = gpu().FunctionFor("carillon_event_", kmd);
-  if (!function.ok()) return function.status();
+  ASSIGN_OR_RETURN(auto function, gpu().FunctionFor("carillon_event_", kmd));
   const uint64_t frame_bytes = simt::EventFrameBytes(kmd.kernel->args_size);
   const uint32_t copies = row.event->ring().layout().entries * 2;
   std::vector<uint64_t> handles;
@@ -271,12 +266,12 @@ absl::Status EdgePath::MakeGraphs(Row& row) {
   for (uint32_t i = 0; i < copies; ++i) {
     auto* frame = row.frames.as<simt::EventFrame>(i * frame_bytes);
     void* parameters[] = {&frame};
-    auto exec = DeviceGraph(gpu(), *function, row.event->priority(), kmd.grid,
-                            kmd.block, kmd.total_shared(), parameters,
-                            streams_[0].get());
-    if (!exec.ok()) return exec.status();
-    handles.push_back(reinterpret_cast<uint64_t>(exec->get()));
-    row.graphs.push_back(*std::move(exec));
+    ASSIGN_OR_RETURN(
+        auto exec,
+        DeviceGraph(gpu(), function, row.event->priority(), kmd.grid, kmd.block,
+                    kmd.total_shared(), parameters, streams_[0].get()));
+    handles.push_back(reinterpret_cast<uint64_t>(exec.get()));
+    row.graphs.push_back(std::move(exec));
   }
   return Put(driver, row.execs, handles.data(), handles.size());
 }

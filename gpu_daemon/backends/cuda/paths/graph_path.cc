@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
+
 namespace carillon::gpud::cuda {
 
 struct GraphPath::Graphs : Resources {
@@ -25,20 +27,18 @@ absl::StatusOr<std::unique_ptr<HostLauncher::Resources>>
 GraphPath::MakeResources(EventKernel& event) {
   event.ExpectEpilogues();
   auto resources = std::make_unique<Graphs>();
-  if (auto status = FillIn(event, *resources); !status.ok()) return status;
+  RETURN_IF_ERROR(FillIn(event, *resources));
   const Driver& driver = gpu().driver();
   const Gpu::Making making(&gpu(), SmSet::kRest);
-  auto graph = MakeGraph(driver);
-  if (!graph.ok()) return graph.status();
-  resources->graph = *std::move(graph);
-  auto nodes =
-      resources->sequence.AddTo(driver, resources->graph.get(), event.kmd());
-  if (!nodes.ok()) return nodes.status();
-  resources->nodes = *nodes;
+  ASSIGN_OR_RETURN(auto graph, MakeGraph(driver));
+  resources->graph = std::move(graph);
+  ASSIGN_OR_RETURN(
+      auto nodes,
+      resources->sequence.AddTo(driver, resources->graph.get(), event.kmd()));
+  resources->nodes = nodes;
   for (uint32_t i = 0; i < event.ring().layout().entries; ++i) {
-    auto exec = Instantiate(driver, resources->graph.get(), 0);
-    if (!exec.ok()) return exec.status();
-    resources->execs.push_back(*std::move(exec));
+    ASSIGN_OR_RETURN(auto exec, Instantiate(driver, resources->graph.get(), 0));
+    resources->execs.push_back(std::move(exec));
   }
   return resources;
 }

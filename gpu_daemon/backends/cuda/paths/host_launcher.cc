@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::gpud::cuda {
@@ -43,14 +44,13 @@ HostLauncher::~HostLauncher() {
 }
 
 absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
-  auto sequence = LaunchSequence::Make(*gpu_, event.kmd());
-  if (!sequence.ok()) return sequence.status();
-  resources.sequence = *sequence;
-  auto scratch = DeviceBytes::Make(
-      gpu_->driver(),
-      uint64_t{event.ring().layout().entries} * sizeof(simt::EventScratch));
-  if (!scratch.ok()) return scratch.status();
-  resources.scratch = *std::move(scratch);
+  ASSIGN_OR_RETURN(auto sequence, LaunchSequence::Make(*gpu_, event.kmd()));
+  resources.sequence = sequence;
+  ASSIGN_OR_RETURN(auto scratch,
+                   DeviceBytes::Make(gpu_->driver(),
+                                     uint64_t{event.ring().layout().entries} *
+                                         sizeof(simt::EventScratch)));
+  resources.scratch = std::move(scratch);
   return absl::OkStatus();
 }
 
@@ -80,22 +80,18 @@ absl::Status HostLauncher::Prepare(EventKernel& event) {
 }
 
 absl::Status HostLauncher::TryPrepare(EventKernel& event) {
-  auto resources = MakeResources(event);
-  if (!resources.ok()) return resources.status();
+  ASSIGN_OR_RETURN(auto resources, MakeResources(event));
   std::lock_guard lock(mutex_);
-  if (auto status = OpenStreams(event.priority()); !status.ok()) {
-    return status;
-  }
-  tenancies_[&event].resources = *std::move(resources);
+  RETURN_IF_ERROR(OpenStreams(event.priority()));
+  tenancies_[&event].resources = std::move(resources);
   return absl::OkStatus();
 }
 
 absl::Status HostLauncher::OpenStreams(uint32_t priority) {
   for (Stream& stream : streams_[priority]) {
     if (stream) continue;
-    auto made = gpu_->MakeStream(SmSet::kRest, priority);
-    if (!made.ok()) return made.status();
-    stream = *std::move(made);
+    ASSIGN_OR_RETURN(auto made, gpu_->MakeStream(SmSet::kRest, priority));
+    stream = std::move(made);
   }
   return absl::OkStatus();
 }
@@ -271,12 +267,9 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
 absl::Status HostLauncher::Settle() {
   std::lock_guard lock(mutex_);
   for (auto& [event, tenancy] : tenancies_) {
-    auto resources = MakeResources(*event);
-    if (!resources.ok()) return resources.status();
-    tenancy.resources = *std::move(resources);
-    if (auto status = OpenStreams(event->priority()); !status.ok()) {
-      return status;
-    }
+    ASSIGN_OR_RETURN(auto resources, MakeResources(*event));
+    tenancy.resources = std::move(resources);
+    RETURN_IF_ERROR(OpenStreams(event->priority()));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "shm/layout.h"
 
@@ -27,9 +28,9 @@ class HostWords {
 
   // In a new context.
   absl::Status Register(const Driver& driver) {
-    auto made = HostRegistration::Make(driver, {bytes_.get(), kBytes});
-    if (!made.ok()) return made.status();
-    registration_ = *std::move(made);
+    ASSIGN_OR_RETURN(auto made,
+                     HostRegistration::Make(driver, {bytes_.get(), kBytes}));
+    registration_ = std::move(made);
     return absl::OkStatus();
   }
   void Unregister() { registration_ = {}; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 
@@ -31,7 +32,7 @@ absl::StatusOr<std::unique_ptr<PersistentPath>> PersistentPath::Create(
     Gpu* gpu, Options options) {
   std::unique_ptr<PersistentPath> path(
       new PersistentPath(gpu, std::move(options)));
-  if (auto status = path->Open(); !status.ok()) return status;
+  RETURN_IF_ERROR(path->Open());
   return path;
 }
 
@@ -69,9 +70,9 @@ absl::Status PersistentPath::Prepare() {
 
 absl::Status PersistentPath::PlaceRing(Ring& ring) {
   auto& blocks = static_cast<Blocks&>(ring);
-  auto kernel = gpu().FunctionFor("carillon_persistent_", blocks.event->kmd());
-  if (!kernel.ok()) return kernel.status();
-  blocks.kernel = *kernel;
+  ASSIGN_OR_RETURN(auto kernel, gpu().FunctionFor("carillon_persistent_",
+                                                  blocks.event->kmd()));
+  blocks.kernel = kernel;
   absl::Status status = MakeBytes(sizeof(PersistentEntry), blocks.entry);
   status.Update(MakeBytes(sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes,
                           blocks.copy));
@@ -85,14 +86,11 @@ absl::Status PersistentPath::TakeRoom(Blocks& blocks) {
   const Driver& driver = gpu().driver();
   const KernelMetadata& kmd = blocks.event->kmd();
   int registers = 0;
-  if (auto status =
-          ToStatus(driver,
-                   driver.cuFuncGetAttribute(
-                       &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, blocks.kernel),
-                   "ask for a kernel's registers");
-      !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(
+      ToStatus(driver,
+               driver.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS,
+                                         blocks.kernel),
+               "ask for a kernel's registers"));
   const auto rounded = static_cast<uint32_t>(registers + kRegisterUnit - 1) /
                        kRegisterUnit * kRegisterUnit;
   blocks.cost =

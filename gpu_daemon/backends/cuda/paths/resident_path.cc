@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 #include "gpu_daemon/event/user_kernel.h"
@@ -84,30 +85,26 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
         "launch's dimensions; use another launch path",
         event->kmd().kernel->name, name_));
   }
-  if (auto status = CheckCompletesItself(*event->kmd().kernel); !status.ok()) {
-    return status;
-  }
-  if (auto status = CheckKernel(*event); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckCompletesItself(*event->kmd().kernel));
+  RETURN_IF_ERROR(CheckKernel(*event));
   return Change([&]() -> absl::Status {
     if (stopped_) return absl::UnavailableError("gpud goes down");
     if (!given_up_.ok()) return given_up_;
-    auto resident = NewResident(*event);
-    if (!resident.ok()) return resident.status();
-    (*resident)->event = event;
-    (*resident)->totals = event->FirstTotals();
-    if (auto placed = Place(**resident); !placed.ok()) return placed;
-    simt::EventTotals& shown = Shown((*resident)->index);
-    Publish((*resident)->totals, shown);
+    ASSIGN_OR_RETURN(auto resident, NewResident(*event));
+    resident->event = event;
+    resident->totals = event->FirstTotals();
+    RETURN_IF_ERROR(Place(*resident));
+    simt::EventTotals& shown = Shown(resident->index);
+    Publish(resident->totals, shown);
     event->FollowTotals(&shown);
-    residents_.push_back(*std::move(resident));
+    residents_.push_back(std::move(resident));
     return absl::OkStatus();
   });
 }
 
 absl::Status ResidentPath::MakeBytes(uint64_t size, DeviceBytes& bytes) const {
-  auto made = DeviceBytes::Make(gpu_->driver(), size);
-  if (!made.ok()) return made.status();
-  bytes = *std::move(made);
+  ASSIGN_OR_RETURN(auto made, DeviceBytes::Make(gpu_->driver(), size));
+  bytes = std::move(made);
   return absl::OkStatus();
 }
 
@@ -264,7 +261,7 @@ void ResidentPath::Unpause() {
   const absl::Status status = StartAll();
   if (status.ok() || gpu_->Faulted()) return;
   spdlog::error("launch path {} does not serve all of its event kernels: {}",
-                name_, std::string(status.message()));
+                name_, status.message());
 }
 
 void ResidentPath::SetTracing(bool on) {
@@ -368,7 +365,7 @@ void ResidentPath::BeginAgain(const std::string& why) {
                     "event ended: {}",
                     name_, losses_in_a_row_, why));
     SetNotice(fmt::format("has given up: {}", why));
-    spdlog::error("{}", std::string(given_up_.message()));
+    spdlog::error("{}", given_up_.message());
     return;
   }
   restarts_.fetch_add(1, std::memory_order_relaxed);

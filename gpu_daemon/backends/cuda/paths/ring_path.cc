@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 #include "gpu_daemon/backends/cuda/paths/host_words.h"
@@ -53,9 +54,9 @@ absl::StatusOr<ResidentPath::ResidentPtr> RingPath::NewResident(
 
 absl::Status RingPath::PlaceOwn(Resident& resident) {
   auto& ring = static_cast<Ring&>(resident);
-  auto stream = gpu().MakeStream(SmSet::kRest, ring.event->priority());
-  if (!stream.ok()) return stream.status();
-  ring.stream = *std::move(stream);
+  ASSIGN_OR_RETURN(auto stream,
+                   gpu().MakeStream(SmSet::kRest, ring.event->priority()));
+  ring.stream = std::move(stream);
   return PlaceRing(ring);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -28,7 +29,7 @@ absl::StatusOr<std::unique_ptr<StreamWaitPath>> StreamWaitPath::Create(
     Gpu* gpu, Options options) {
   std::unique_ptr<StreamWaitPath> path(
       new StreamWaitPath(gpu, std::move(options)));
-  if (auto status = path->Open(); !status.ok()) return status;
+  RETURN_IF_ERROR(path->Open());
   return path;
 }
 
@@ -47,12 +48,11 @@ std::unique_ptr<RingPath::Ring> StreamWaitPath::NewRing() {
 
 absl::Status StreamWaitPath::Prepare() {
   const Driver& driver = gpu().driver();
-  if (auto status = gates_.Register(driver); !status.ok()) return status;
+  RETURN_IF_ERROR(gates_.Register(driver));
   // A trial: only the call itself tells whether streams can wait.
-  auto stream = MakeStream(driver);
-  if (!stream.ok()) return stream.status();
+  ASSIGN_OR_RETURN(auto stream, MakeStream(driver));
   const CUresult result = driver.cuStreamWaitValue32(
-      stream->get(), reinterpret_cast<CUdeviceptr>(gates_.get()), 0,
+      stream.get(), reinterpret_cast<CUdeviceptr>(gates_.get()), 0,
       CU_STREAM_WAIT_VALUE_GEQ);
   if (result == CUDA_ERROR_NOT_SUPPORTED) {
     return absl::UnimplementedError(
@@ -66,15 +66,12 @@ absl::Status StreamWaitPath::Prepare() {
 absl::Status StreamWaitPath::PlaceRing(Ring& of) {
   auto& ring = static_cast<Armed&>(of);
   const Driver& driver = gpu().driver();
-  auto stage = gpu().Function("carillon_stage_entry");
-  if (!stage.ok()) return stage.status();
-  ring.stage = *stage;
-  auto kernel = gpu().FunctionFor("carillon_event_", ring.event->kmd());
-  if (!kernel.ok()) return kernel.status();
-  ring.kernel = *kernel;
-  if (auto status = MakeBytes(sizeof(EdgeEntry), ring.entry); !status.ok()) {
-    return status;
-  }
+  ASSIGN_OR_RETURN(auto stage, gpu().Function("carillon_stage_entry"));
+  ring.stage = stage;
+  ASSIGN_OR_RETURN(auto kernel,
+                   gpu().FunctionFor("carillon_event_", ring.event->kmd()));
+  ring.kernel = kernel;
+  RETURN_IF_ERROR(MakeBytes(sizeof(EdgeEntry), ring.entry));
   const EdgeEntry entry = EntryOf(ring);
   return ToStatus(
       driver, driver.cuMemcpyHtoD(ring.entry.address(), &entry, sizeof(entry)),

@@ -222,11 +222,10 @@ absl::Status Build(const std::vector<Benchmark>& benchmarks) {
     label[label.rfind('/')] = ':';
     arguments.push_back(std::move(label));
   }
-  const auto exit_code =
-      RunBazel(std::move(arguments), root, /*output_to_stderr=*/true);
-  if (!exit_code.ok()) return exit_code.status();
-  if (*exit_code == kBazelInterrupted) return absl::CancelledError();
-  if (*exit_code != 0) {
+  ASSIGN_OR_RETURN(const auto exit_code, RunBazel(std::move(arguments), root,
+                                                  /*output_to_stderr=*/true));
+  if (exit_code == kBazelInterrupted) return absl::CancelledError();
+  if (exit_code != 0) {
     return absl::FailedPreconditionError("the benchmarks do not build");
   }
   return absl::OkStatus();
@@ -234,28 +233,27 @@ absl::Status Build(const std::vector<Benchmark>& benchmarks) {
 
 absl::Status Bench(const Options& options, Console& console) {
   if (options.list || Benchmarks().empty()) return List(console);
-  const auto chosen = Choose(options);
-  if (!chosen.ok()) return chosen.status();
+  ASSIGN_OR_RETURN(const auto chosen, Choose(options));
   Json results = Json::object();
-  if (absl::Status status = Build(*chosen); !status.ok()) return status;
-  for (const Benchmark& benchmark : *chosen) {
-    const auto program = testbed::FindCarillonProgram(benchmark.program);
-    if (!program.ok()) return program.status();
+  RETURN_IF_ERROR(Build(chosen));
+  for (const Benchmark& benchmark : chosen) {
+    ASSIGN_OR_RETURN(const auto program,
+                     testbed::FindCarillonProgram(benchmark.program));
     console.Say(fmt::format("{}: {}", benchmark.name, benchmark.summary));
-    std::vector<std::string> arguments = {*program};
+    std::vector<std::string> arguments = {program};
     if (!options.out.empty()) arguments.push_back("--out=" + options.out);
     if (options.quick) arguments.push_back("--quick");
     if (!options.backend.empty() && benchmark.takes_backend) {
       arguments.push_back("--backend=" + options.backend);
     }
     if (console.json()) arguments.push_back("--json");
-    const auto output = RunProgram(std::move(arguments), console.json());
-    if (!output.ok()) return output.status();
+    ASSIGN_OR_RETURN(const auto output,
+                     RunProgram(std::move(arguments), console.json()));
     if (!console.json()) continue;
-    Json result = Json::parse(*output, nullptr, /*allow_exceptions=*/false);
+    Json result = Json::parse(output, nullptr, /*allow_exceptions=*/false);
     if (result.is_discarded()) {
       return absl::InternalError(
-          fmt::format("{} printed no JSON document", *program));
+          fmt::format("{} printed no JSON document", program));
     }
     results[std::string(benchmark.name)] = std::move(result);
   }

@@ -36,19 +36,18 @@ Json Describe(const std::string& directory) {
 
 // tools/gpu_check/make_bundle.sh says what went wrong.
 absl::Status GpuBundle(const Options& options, Console& console) {
-  const auto root = FindCheckout();
-  if (!root.ok()) return root.status();
+  ASSIGN_OR_RETURN(const auto root, FindCheckout());
   std::error_code error;
   const std::string out =
       std::filesystem::absolute(options.out, error).lexically_normal().string();
   console.Say("carillon: building the programs of the bundle");
-  const auto exit_code =
+  ASSIGN_OR_RETURN(
+      const auto exit_code,
       RunBazel({"run", "--show_result=0", "--ui_event_filters=-info",
                 "--noshow_progress", "//tools/gpu_check:make_bundle", "--",
                 "--out=" + out},
-               *root, /*output_to_stderr=*/console.json());
-  if (!exit_code.ok()) return exit_code.status();
-  switch (*exit_code) {
+               root, /*output_to_stderr=*/console.json()));
+  switch (exit_code) {
     case 0:
       if (console.json()) console.PrintDocument(Describe(out));
       return absl::OkStatus();
@@ -61,7 +60,7 @@ absl::Status GpuBundle(const Options& options, Console& console) {
           "gpu-bundle");
     default:
       return absl::FailedPreconditionError(
-          fmt::format("no bundle was made (exit code {})", *exit_code));
+          fmt::format("no bundle was made (exit code {})", exit_code));
   }
 }
 

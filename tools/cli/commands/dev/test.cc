@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+#include "base/status.h"
 #include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/testing/bazel.h"
 #include "tools/cli/testing/test_results.h"
@@ -120,17 +121,16 @@ absl::Status TestMutations(const Options& options, const std::string& root,
       root + "/integration_tests/mutations/check.sh", "--"};
   arguments.insert(arguments.end(), options.bazel_arguments.begin(),
                    options.bazel_arguments.end());
-  const auto exit_code = RunInCheckout(std::move(arguments), root, false);
-  if (!exit_code.ok()) return exit_code.status();
-  if (*exit_code == 0) return absl::OkStatus();
-  if (*exit_code == kInterrupted) return absl::CancelledError();
+  ASSIGN_OR_RETURN(const auto exit_code,
+                   RunInCheckout(std::move(arguments), root, false));
+  if (exit_code == 0) return absl::OkStatus();
+  if (exit_code == kInterrupted) return absl::CancelledError();
   return absl::FailedPreconditionError("");
 }
 
 absl::Status Test(const Options& options, Console& console) {
-  const auto root = FindCheckout();
-  if (!root.ok()) return root.status();
-  if (options.mutations) return TestMutations(options, *root, console);
+  ASSIGN_OR_RETURN(const auto root, FindCheckout());
+  if (options.mutations) return TestMutations(options, root, console);
   std::vector<TestRun> runs;
   for (const Configuration& configuration : Configurations(options.quick)) {
     console.Say(fmt::format(
@@ -138,11 +138,10 @@ absl::Status Test(const Options& options, Console& console) {
         *configuration.name == '\0'
             ? ""
             : fmt::format(" under --config={}", configuration.name)));
-    const auto run =
-        RunConfiguration(configuration, options, *root, console.json());
-    if (!run.ok()) return run.status();
-    runs.push_back(*run);
-    if (run->exit_code == kBazelInterrupted) break;
+    ASSIGN_OR_RETURN(const auto run, RunConfiguration(configuration, options,
+                                                      root, console.json()));
+    runs.push_back(run);
+    if (run.exit_code == kBazelInterrupted) break;
   }
   const Tally tally = CountTargets(runs);
   PrintTally(tally, runs, console);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "tools/cli/command.h"
 #include "tools/testbed/supervisor/directory.h"
 
@@ -19,24 +20,19 @@ absl::StatusOr<OpenBoard> BoardOption::Open() const {
   OpenBoard open{.testbed = {directory_, TestbedPaths(directory_), {}},
                  .board = {}};
   if (gpud_->given()) {
-    auto gpud = gpud_->Read();
-    if (!gpud.ok()) return gpud.status();
-    open.testbed.name = gpud->address.ToString();
-    open.board = testbed::RemoteFaultBoard(*std::move(gpud));
+    ASSIGN_OR_RETURN(auto gpud, gpud_->Read());
+    open.testbed.name = gpud.address.ToString();
+    open.board = testbed::RemoteFaultBoard(std::move(gpud));
     return open;
   }
-  if (absl::Status status = gpud_->CheckUnused(); !status.ok()) return status;
+  RETURN_IF_ERROR(gpud_->CheckUnused());
   if (directory_.empty()) {
-    auto testbed = testbed::FindTestbed(name_);
-    if (!testbed.ok()) return testbed.status();
-    open.testbed = *std::move(testbed);
-  } else if (absl::Status status = testbed::CheckDirectoryOwner(directory_);
-             !status.ok()) {
-    return status;
-  }
-  auto board = testbed::OpenBoardOf(open.testbed.paths);
-  if (!board.ok()) return board.status();
-  open.board = testbed::LocalFaultBoard(*std::move(board));
+    ASSIGN_OR_RETURN(auto testbed, testbed::FindTestbed(name_));
+    open.testbed = std::move(testbed);
+  } else
+    RETURN_IF_ERROR(testbed::CheckDirectoryOwner(directory_));
+  ASSIGN_OR_RETURN(auto board, testbed::OpenBoardOf(open.testbed.paths));
+  open.board = testbed::LocalFaultBoard(std::move(board));
   return open;
 }
 

@@ -44,9 +44,8 @@ absl::Status Clear(const Options& options, const OpenBoard& open,
                    Console& console) {
   size_t cleared = 0;
   if (options.all) {
-    const auto all = open.board->ClearAll();
-    if (!all.ok()) return all.status();
-    cleared = *all;
+    ASSIGN_OR_RETURN(const auto all, open.board->ClearAll());
+    cleared = all;
   } else {
     const auto view = open.board->Look();
     // Who may clear need not be allowed to look.
@@ -56,9 +55,7 @@ absl::Status Clear(const Options& options, const OpenBoard& open,
     if (!status.ok()) return status;
   }
   for (const std::string& name : options.names) {
-    if (absl::Status status = open.board->Clear(name); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(open.board->Clear(name));
     ++cleared;
   }
   if (console.json()) {
@@ -85,9 +82,8 @@ Run MakeFaultClear(Arguments& arguments, Console& console) {
       return WithHint(absl::InvalidArgumentError("which faults?"),
                       "carillon fault clear FAULT..., or --all");
     }
-    const auto open = option->Open();
-    if (!open.ok()) return open.status();
-    return Clear(*options, *open, console);
+    ASSIGN_OR_RETURN(const auto open, option->Open());
+    return Clear(*options, open, console);
   };
 }
 

@@ -37,9 +37,8 @@ std::string FlagOf(const Field& field) {
 }
 
 absl::Status WithFlag(const absl::Status& status, const Field& field) {
-  return absl::Status(
-      status.code(),
-      fmt::format("{}: {}", FlagOf(field), std::string(status.message())));
+  return absl::Status(status.code(),
+                      fmt::format("{}: {}", FlagOf(field), status.message()));
 }
 
 // A fault's name when the user gives none: "kill-1".
@@ -76,15 +75,14 @@ absl::Status CheckProcess(const std::string& glob,
 absl::StatusOr<Fault> ReadFault(const Options& options) {
   Fault fault;
   fault.process = options.words[0];
-  const auto action = fault::ReadAction(options.words[1]);
-  if (!action.ok()) return action.status();
-  fault.action = *action;
+  ASSIGN_OR_RETURN(const auto action, fault::ReadAction(options.words[1]));
+  fault.action = action;
   for (const Field& field : fault::Fields()) {
     const auto given = options.fields.find(field.name);
     if (given == options.fields.end() || given->second.empty()) continue;
-    if (field.part == Part::kDo && !fault::TakesField(*action, field.name)) {
+    if (field.part == Part::kDo && !fault::TakesField(action, field.name)) {
       return absl::InvalidArgumentError(fmt::format(
-          "{} does not take {}", faults::ActionName(*action), FlagOf(field)));
+          "{} does not take {}", faults::ActionName(action), FlagOf(field)));
     }
     if (absl::Status status = field.set(given->second, fault); !status.ok()) {
       return WithFlag(status, field);
@@ -126,9 +124,8 @@ absl::StatusOr<std::vector<Fault>> ReadFaults(const Options& options) {
         "{} words; there are two, a process and an action, or one, a plan",
         options.words.size()));
   }
-  const auto fault = ReadFault(options);
-  if (!fault.ok()) return fault.status();
-  return std::vector<Fault>{*fault};
+  ASSIGN_OR_RETURN(const auto fault, ReadFault(options));
+  return std::vector<Fault>{fault};
 }
 
 absl::Status Inject(const Options& options, std::vector<Fault> faults,
@@ -143,19 +140,15 @@ absl::Status Inject(const Options& options, std::vector<Fault> faults,
     const std::vector<std::string> names =
         testbed::ProcessNames(open.testbed, *view);
     for (const Fault& fault : faults) {
-      if (absl::Status status = CheckProcess(fault.process, names);
-          !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(CheckProcess(fault.process, names));
     }
   }
   if (options.words.size() == 2 && options.name.empty()) {
     faults[0].name = FreeName(faults[0], *view);
     faults[0].seed = fault::SeedOf(options.seed, faults[0].name);
   }
-  const auto injection = open.board->Inject(faults);
-  if (!injection.ok()) return injection.status();
-  const auto& [ids, late] = *injection;
+  ASSIGN_OR_RETURN(const auto injection, open.board->Inject(faults));
+  const auto& [ids, late] = injection;
   if (console.json()) {
     Json list = Json::array();
     for (size_t i = 0; i < faults.size(); ++i) {
@@ -202,11 +195,9 @@ Run MakeFaultInject(Arguments& arguments, Console& console) {
   AddOutputOption(arguments, console);
   return [options, option, &console]() -> absl::Status {
     // What is wrong with the command line is told before who is up.
-    auto faults = ReadFaults(*options);
-    if (!faults.ok()) return faults.status();
-    const auto open = option->Open();
-    if (!open.ok()) return open.status();
-    return Inject(*options, *std::move(faults), *open, console);
+    ASSIGN_OR_RETURN(auto faults, ReadFaults(*options));
+    ASSIGN_OR_RETURN(const auto open, option->Open());
+    return Inject(*options, std::move(faults), open, console);
   };
 }
 

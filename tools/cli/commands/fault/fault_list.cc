@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/fault/board_option.h"
 #include "tools/cli/commands/fault/commands.h"
@@ -44,9 +45,8 @@ Json ToJson(const OpenBoard& open, const testbed::BoardView& view) {
 }
 
 absl::Status Show(const OpenBoard& open, Console& console) {
-  const auto looked = open.board->Look();
-  if (!looked.ok()) return looked.status();
-  const testbed::BoardView& view = *looked;
+  ASSIGN_OR_RETURN(const auto looked, open.board->Look());
+  const testbed::BoardView& view = looked;
   if (console.json()) {
     console.PrintDocument(ToJson(open, view));
     return absl::OkStatus();
@@ -82,9 +82,8 @@ Run MakeFaultList(Arguments& arguments, Console& console) {
   auto option = std::make_shared<BoardOption>(arguments);
   AddOutputOption(arguments, console);
   return [option, &console]() -> absl::Status {
-    const auto open = option->Open();
-    if (!open.ok()) return open.status();
-    return Show(*open, console);
+    ASSIGN_OR_RETURN(const auto open, option->Open());
+    return Show(open, console);
   };
 }
 

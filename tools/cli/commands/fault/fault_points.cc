@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "shm/faults/fault.h"
 #include "tools/cli/commands/fault/commands.h"
@@ -41,17 +42,16 @@ absl::StatusOr<std::vector<PointInfo>> Chosen(const std::string& name) {
 }
 
 absl::Status Show(const std::string& name, Console& console) {
-  const auto points = Chosen(name);
-  if (!points.ok()) return points.status();
+  ASSIGN_OR_RETURN(const auto points, Chosen(name));
   std::vector<bool> shown(faults::kActions);
-  for (const PointInfo& info : *points) {
+  for (const PointInfo& info : points) {
     for (size_t i = 0; i < faults::kActions; ++i) {
       if (faults::Allows(info.point, Action(i))) shown[i] = true;
     }
   }
   if (console.json()) {
     Json document = {{"points", Json::array()}, {"actions", Json::array()}};
-    for (const PointInfo& info : *points) {
+    for (const PointInfo& info : points) {
       document["points"].push_back({{"point", info.name},
                                     {"summary", info.summary},
                                     {"of_event", info.of_event},
@@ -67,7 +67,7 @@ absl::Status Show(const std::string& name, Console& console) {
     return absl::OkStatus();
   }
   Table table({{"POINT"}, {"WHEN"}, {"BESIDE KILL, STOP, DELAY"}});
-  for (const PointInfo& info : *points) {
+  for (const PointInfo& info : points) {
     table.AddRow(
         {std::string(info.name), std::string(info.summary),
          fmt::format("{}", fmt::join(ActionsAt(info.point, true), ", "))});

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/fault/commands.h"
 #include "tools/cli/ui/exit_code.h"
@@ -56,9 +57,8 @@ class Runs {
       : options_(options), console_(console) {}
 
   absl::Status All() {
-    auto plans = LoadPlans();
-    if (!plans.ok()) return plans.status();
-    for (const Plan& plan : *plans) {
+    ASSIGN_OR_RETURN(auto plans, LoadPlans());
+    for (const Plan& plan : plans) {
       Outcome outcome = Repeat(plan);
       Report(outcome);
       const bool interrupted = absl::IsCancelled(outcome.status);
@@ -66,11 +66,11 @@ class Runs {
       outcomes_.push_back(std::move(outcome));
       if (interrupted) break;
       if (violated && !options_.shrink.empty()) {
-        if (absl::Status status = ShrinkLast(); !status.ok()) return status;
+        RETURN_IF_ERROR(ShrinkLast());
       }
     }
     Summarize();
-    if (absl::Status status = WriteJunit(); !status.ok()) return status;
+    RETURN_IF_ERROR(WriteJunit());
     return Verdict();
   }
 
@@ -92,7 +92,7 @@ class Runs {
         const auto seed = testbed::ReadInteger(options_.seed, 0, UINT64_MAX);
         if (!seed.ok()) {
           return absl::InvalidArgumentError(
-              fmt::format("--seed: {}", std::string(seed.status().message())));
+              fmt::format("--seed: {}", seed.status().message()));
         }
         plan->seed = *seed;
       }
@@ -137,8 +137,7 @@ class Runs {
     if (!outcome.status.ok()) {
       if (options_.files.size() > 1 && !absl::IsCancelled(outcome.status)) {
         console_.Say(fmt::format("plan {} could not be run: {}",
-                                 outcome.plan.name,
-                                 std::string(outcome.status.message())));
+                                 outcome.plan.name, outcome.status.message()));
       }
       return;
     }

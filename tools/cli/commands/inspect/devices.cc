@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
@@ -68,11 +69,10 @@ absl::Status ShowOne(const v1::ListDevicesResponse& devices,
 
 absl::Status Show(OpenTestbed& open, const std::string& name,
                   Console& console) {
-  const auto devices = open.client->ListDevices();
-  if (!devices.ok()) return devices.status();
-  if (!name.empty()) return ShowOne(*devices, name, console);
+  ASSIGN_OR_RETURN(const auto devices, open.client->ListDevices());
+  if (!name.empty()) return ShowOne(devices, name, console);
   if (console.json()) {
-    console.PrintDocument(ToJson(*devices));
+    console.PrintDocument(ToJson(devices));
     return absl::OkStatus();
   }
   Table table({{"DEVICE"},
@@ -85,7 +85,7 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
                {"ATTACHED", Align::kRight},
                {"SILENT", Align::kRight},
                {"NOTE"}});
-  for (const v1::Device& device : devices->devices()) {
+  for (const v1::Device& device : devices.devices()) {
     table.AddRow({device.name(), device.kind(), device.state(),
                   fmt::format("{}", device.pid()),
                   fmt::format("{}", device.generation()),

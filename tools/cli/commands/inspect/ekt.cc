@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
@@ -19,13 +20,12 @@ std::string Flags(const v1::EktEntry& entry) {
 }
 
 absl::Status Show(OpenTestbed& open, Console& console) {
-  const auto ekt = open.client->ListEkt();
-  if (!ekt.ok()) return ekt.status();
+  ASSIGN_OR_RETURN(const auto ekt, open.client->ListEkt());
   if (console.json()) {
-    Json document = ToJson(*ekt);
-    for (int i = 0; i < ekt->entries_size(); ++i) {
+    Json document = ToJson(ekt);
+    for (int i = 0; i < ekt.entries_size(); ++i) {
       document["entries"][i]["counts"]["in_flight"] =
-          testbed::InFlight(ekt->entries(i).counts());
+          testbed::InFlight(ekt.entries(i).counts());
     }
     console.PrintDocument(document);
     return absl::OkStatus();
@@ -45,7 +45,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
                {"IN FLIGHT", Align::kRight},
                {"PATH"},
                {"FLAGS"}});
-  for (const v1::EktEntry& entry : ekt->entries()) {
+  for (const v1::EktEntry& entry : ekt.entries()) {
     const v1::EventCounts& counts = entry.counts();
     table.AddRow({fmt::format("{}", entry.ekt_index()), entry.device(),
                   fmt::format("{}", entry.event_id()),
@@ -61,8 +61,8 @@ absl::Status Show(OpenTestbed& open, Console& console) {
                   Flags(entry)});
   }
   if (!table.empty()) console.Print(table);
-  console.Say(fmt::format("{} of {} entries used", ekt->entries_size(),
-                          ekt->capacity()));
+  console.Say(
+      fmt::format("{} of {} entries used", ekt.entries_size(), ekt.capacity()));
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "tools/testbed/supervisor/directory.h"
 
 namespace carillon::cli {
@@ -22,20 +23,16 @@ TestbedOption::TestbedOption(Arguments& arguments) {
 absl::StatusOr<OpenTestbed> TestbedOption::Open() const {
   OpenTestbed open{.testbed = {"", TestbedPaths(directory_), {}}};
   if (gpud_->given()) {
-    auto gpud = gpud_->Read();
-    if (!gpud.ok()) return gpud.status();
-    open.client = std::make_unique<testbed::AdminClient>(*std::move(gpud));
+    ASSIGN_OR_RETURN(auto gpud, gpud_->Read());
+    open.client = std::make_unique<testbed::AdminClient>(std::move(gpud));
     return open;
   }
-  if (absl::Status status = gpud_->CheckUnused(); !status.ok()) return status;
+  RETURN_IF_ERROR(gpud_->CheckUnused());
   if (directory_.empty()) {
-    absl::StatusOr<testbed::Testbed> testbed = testbed::ChooseTestbed(name_);
-    if (!testbed.ok()) return testbed.status();
-    open.testbed = *std::move(testbed);
-  } else if (absl::Status status = testbed::CheckDirectoryOwner(directory_);
-             !status.ok()) {
-    return status;
-  }
+    ASSIGN_OR_RETURN(testbed::Testbed testbed, testbed::ChooseTestbed(name_));
+    open.testbed = std::move(testbed);
+  } else
+    RETURN_IF_ERROR(testbed::CheckDirectoryOwner(directory_));
   open.client = std::make_unique<testbed::AdminClient>(open.testbed.paths);
   return open;
 }
@@ -45,9 +42,8 @@ Run MakeInspection(Arguments& arguments, Console& console,
   auto option = std::make_shared<TestbedOption>(arguments);
   AddOutputOption(arguments, console);
   return [option, show = std::move(show)]() -> absl::Status {
-    auto open = option->Open();
-    if (!open.ok()) return open.status();
-    return show(*open);
+    ASSIGN_OR_RETURN(auto open, option->Open());
+    return show(open);
   };
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
@@ -67,11 +68,10 @@ absl::Status ShowOne(const v1::ListKernelsResponse& kernels,
 
 absl::Status Show(OpenTestbed& open, const std::string& name,
                   Console& console) {
-  const auto kernels = open.client->ListKernels();
-  if (!kernels.ok()) return kernels.status();
-  if (!name.empty()) return ShowOne(*kernels, name, console);
+  ASSIGN_OR_RETURN(const auto kernels, open.client->ListKernels());
+  if (!name.empty()) return ShowOne(kernels, name, console);
   if (console.json()) {
-    console.PrintDocument(ToJson(*kernels));
+    console.PrintDocument(ToJson(kernels));
     return absl::OkStatus();
   }
   Table table({{"KERNEL"},
@@ -80,7 +80,7 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
                {"SHARED", Align::kRight},
                {"FROM"},
                {"SUMMARY"}});
-  for (const v1::Kernel& kernel : kernels->kernels()) {
+  for (const v1::Kernel& kernel : kernels.kernels()) {
     table.AddRow({kernel.name(), fmt::format("{}", kernel.parameters_size()),
                   fmt::format("{}", kernel.registers_per_thread()),
                   FormatBytes(kernel.static_shared_bytes()),

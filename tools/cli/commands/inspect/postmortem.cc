@@ -28,10 +28,9 @@ absl::StatusOr<testbed::Story> ReadChosen(const Options& options) {
   std::string name = options.directory;
   TestbedPaths paths(options.directory);
   if (options.directory.empty()) {
-    const auto testbed = testbed::FindTestbed(options.testbed);
-    if (!testbed.ok()) return testbed.status();
-    paths = testbed->paths;
-    name = testbed->name;
+    ASSIGN_OR_RETURN(const auto testbed, testbed::FindTestbed(options.testbed));
+    paths = testbed.paths;
+    name = testbed.name;
   }
   testbed::Story story = testbed::ReadStory(name, paths);
   if (story.recordings.empty()) {
@@ -106,14 +105,13 @@ void Print(const testbed::Story& story, uint32_t last, Console& console) {
 }
 
 absl::Status Show(const Options& options, Console& console) {
-  const auto story = ReadChosen(options);
-  if (!story.ok()) return story.status();
+  ASSIGN_OR_RETURN(const auto story, ReadChosen(options));
   if (console.json()) {
-    console.PrintDocument(ToJson(*story, options.last));
+    console.PrintDocument(ToJson(story, options.last));
   } else {
-    Print(*story, options.last, console);
+    Print(story, options.last, console);
   }
-  switch (story->report.verdict()) {
+  switch (story.report.verdict()) {
     case ledger::Verdict::kOk:
       break;
     case ledger::Verdict::kViolated:

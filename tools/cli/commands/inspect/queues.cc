@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
@@ -11,16 +12,15 @@ namespace carillon::cli {
 namespace {
 
 absl::Status Show(OpenTestbed& open, Console& console) {
-  const auto queues = open.client->ListQueues();
-  if (!queues.ok()) return queues.status();
+  ASSIGN_OR_RETURN(const auto queues, open.client->ListQueues());
   if (console.json()) {
-    console.PrintDocument(ToJson(*queues));
+    console.PrintDocument(ToJson(queues));
     return absl::OkStatus();
   }
   Table table({{"QUEUE"},
                {"PRIORITY", Align::kRight},
                {"KERNELS WAITING", Align::kRight}});
-  for (const v1::Queue& queue : queues->queues()) {
+  for (const v1::Queue& queue : queues.queues()) {
     if (queue.kernels() == 0) continue;
     table.AddRow({queue.name(), fmt::format("{}", queue.priority()),
                   FormatCount(queue.kernels())});

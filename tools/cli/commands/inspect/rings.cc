@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
@@ -18,12 +19,11 @@ uint64_t Free(const v1::Ring& ring) {
 }
 
 absl::Status Show(OpenTestbed& open, Console& console) {
-  const auto rings = open.client->ListRings();
-  if (!rings.ok()) return rings.status();
+  ASSIGN_OR_RETURN(const auto rings, open.client->ListRings());
   if (console.json()) {
-    Json document = ToJson(*rings);
-    for (int i = 0; i < rings->rings_size(); ++i) {
-      document["rings"][i]["free"] = Free(rings->rings(i));
+    Json document = ToJson(rings);
+    for (int i = 0; i < rings.rings_size(); ++i) {
+      document["rings"][i]["free"] = Free(rings.rings(i));
     }
     console.PrintDocument(document);
     return absl::OkStatus();
@@ -39,7 +39,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
                {"COMPLETED", Align::kRight},
                {"CONSUMED", Align::kRight},
                {"FREE", Align::kRight}});
-  for (const v1::Ring& ring : rings->rings()) {
+  for (const v1::Ring& ring : rings.rings()) {
     table.AddRow({ring.device(), fmt::format("{}", ring.event_id()),
                   ring.kernel(), fmt::format("{}", ring.generation()),
                   fmt::format("{}", ring.entries()),

@@ -1,3 +1,5 @@
+#include "base/status.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -199,24 +201,22 @@ Table LatencyTable(const v1::ListEktResponse& ekt) {
 }
 
 absl::Status Show(OpenTestbed& open, Console& console) {
-  const auto status = open.client->GetStatus();
-  if (!status.ok()) return status.status();
-  const auto ekt = open.client->ListEkt();
-  if (!ekt.ok()) return ekt.status();
+  ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
+  ASSIGN_OR_RETURN(const auto ekt, open.client->ListEkt());
   const std::vector<std::string> dead = Dead(open.testbed);
   const std::vector<std::string> restarted = Restarted(open.testbed);
   if (console.json()) {
-    console.PrintDocument(ToDocument(*status, *ekt, dead, restarted));
-    return testbed::CheckLedger(status->events());
+    console.PrintDocument(ToDocument(status, ekt, dead, restarted));
+    return testbed::CheckLedger(status.events());
   }
-  console.Print(Overview(*status, dead, restarted, console));
-  if (const Table table = LatencyTable(*ekt); !table.empty()) {
+  console.Print(Overview(status, dead, restarted, console));
+  if (const Table table = LatencyTable(ekt); !table.empty()) {
     console.Print("\n");
     console.Print(table);
-  } else if (!status->tracing()) {
+  } else if (!status.tracing()) {
     console.Say("tracing is off; for latencies: carillon trace on");
   }
-  return testbed::CheckLedger(status->events());
+  return testbed::CheckLedger(status.events());
 }
 
 }  // namespace

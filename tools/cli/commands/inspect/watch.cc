@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
@@ -41,9 +42,8 @@ Run MakeWatch(Arguments& arguments, Console& console) {
   AddOutputOption(arguments, console);
   return [=, &console]() -> absl::Status {
     *requests = std::make_unique<testbed::EndRequests>();
-    auto open = option->Open();
-    if (!open.ok()) return open.status();
-    return open->client->Watch([&](const v1::TelemetryEvent* event) {
+    ASSIGN_OR_RETURN(auto open, option->Open());
+    return open.client->Watch([&](const v1::TelemetryEvent* event) {
       if ((*requests)->Take() > 0) return false;
       if (event == nullptr) return true;
       const Json json = ToJson(*event);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/status.h"
 #include "sim/ptx/control_flow.h"
 #include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/load_program.h"
@@ -23,14 +24,12 @@ Run MakeSimCfg(Arguments& arguments, Console& console) {
       .Placeholder("KERNEL");
   AddOutputOption(arguments, console);
   return [options, &console]() -> absl::Status {
-    const auto module = LoadModule(options->file);
-    if (!module.ok()) return module.status();
-    const auto kernel = ChooseKernel(**module, options->kernel);
-    if (!kernel.ok()) return kernel.status();
+    ASSIGN_OR_RETURN(const auto module, LoadModule(options->file));
+    ASSIGN_OR_RETURN(const auto kernel, ChooseKernel(*module, options->kernel));
     const std::string dot = sim::ptx::ToDot(
-        **module, **kernel, sim::ptx::AnalyzeControlFlow(**kernel));
+        *module, *kernel, sim::ptx::AnalyzeControlFlow(*kernel));
     if (console.json()) {
-      console.PrintDocument({{"kernel", (*kernel)->name}, {"dot", dot}});
+      console.PrintDocument({{"kernel", kernel->name}, {"dot", dot}});
     } else {
       console.Print(dot);
     }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "sim/experiments/experiment.h"
 #include "tools/cli/commands/sim/commands.h"
@@ -155,21 +156,19 @@ void Print(const Json& document, Console& console) {
 
 absl::Status MakeFigures(const Options& options, Console& console) {
   if (options.names.empty()) return List(options, console);
-  const auto chosen = Choose(options.names);
-  if (!chosen.ok()) return chosen.status();
-  const auto config = sim::timing::LoadConfig(options.gpu);
-  if (!config.ok()) return config.status();
+  ASSIGN_OR_RETURN(const auto chosen, Choose(options.names));
+  ASSIGN_OR_RETURN(const auto config, sim::timing::LoadConfig(options.gpu));
   const sim::figures::ExperimentOptions experiment_options{
       .quick = options.quick, .seed = options.seed};
 
   std::vector<sim::figures::Job> jobs;
-  for (const Experiment* experiment : *chosen) {
+  for (const Experiment* experiment : chosen) {
     std::ranges::move(experiment->jobs(experiment_options),
                       std::back_inserter(jobs));
   }
   Progress progress(console);
   const auto results = sim::figures::RunJobs(
-      jobs, *config,
+      jobs, config,
       {.threads = options.jobs,
        .cache = options.out.empty() ? "" : options.out + "/runs",
        .progress = [&](const sim::figures::JobProgress& job) {
@@ -178,10 +177,10 @@ absl::Status MakeFigures(const Options& options, Console& console) {
   if (!results.ok()) return results.status();
 
   Json documents = Json::object();
-  for (const Experiment* experiment : *chosen) {
+  for (const Experiment* experiment : chosen) {
     Json document{{"figure", experiment->name},
                   {"title", experiment->title},
-                  {"gpu", config->name},
+                  {"gpu", config.name},
                   {"quick", options.quick},
                   {"seed", options.seed}};
     document.update(experiment->figure(*results, experiment_options));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/status.h"
 #include "sim/exec/functional.h"
 #include "sim/timing/occupancy.h"
 #include "tools/cli/commands/sim/commands.h"
@@ -24,13 +25,10 @@ struct Options {
 
 absl::Status ShowOccupancy(const Options& options, Console& console) {
   using namespace sim::timing;
-  const auto block = ParseDimensions(options.block);
-  if (!block.ok()) return block.status();
-  const auto config = LoadConfig(options.gpu);
-  if (!config.ok()) return config.status();
+  ASSIGN_OR_RETURN(const auto block, ParseDimensions(options.block));
+  ASSIGN_OR_RETURN(const auto config, LoadConfig(options.gpu));
   sim::Memory memory;
-  const auto program = LoadProgram(options.file, &memory);
-  if (!program.ok()) return program.status();
+  ASSIGN_OR_RETURN(const auto program, LoadProgram(options.file, &memory));
   Table table({{"KERNEL"},
                {"REGISTERS", Align::kRight},
                {"SHARED", Align::kRight},
@@ -40,18 +38,18 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
                {"OF ITS WARPS", Align::kRight},
                {"LIMITED BY"}});
   Json kernels = Json::array();
-  for (const sim::ProgramFunction& kernel : (*program)->functions) {
+  for (const sim::ProgramFunction& kernel : program->functions) {
     if (!kernel.is_entry) continue;
-    sim::Launch launch{.program = program->get(),
+    sim::Launch launch{.program = program.get(),
                        .kernel = &kernel,
-                       .block = *block,
+                       .block = block,
                        .dynamic_shared_bytes = options.shared_bytes};
     launch.parameters.resize(kernel.source->ParameterBytes());
     // A kernel that this block is not for is no reason to say nothing of others.
     const absl::Status fits = sim::CheckLaunch(launch);
-    const Contexts taken = ContextsOfBlock(launch, options.registers, *config);
+    const Contexts taken = ContextsOfBlock(launch, options.registers, config);
     const Occupancy occupancy =
-        fits.ok() ? OccupancyOf(taken, *config) : Occupancy{};
+        fits.ok() ? OccupancyOf(taken, config) : Occupancy{};
     const uint32_t registers =
         options.registers != 0 ? options.registers : kernel.registers;
     const uint32_t warps = occupancy.blocks * launch.block_warps();
@@ -61,7 +59,7 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
                   fmt::format("{}", launch.shared_bytes()),
                   fmt::format("{}", kernel.local_bytes),
                   fmt::format("{}", occupancy.blocks), fmt::format("{}", warps),
-                  fmt::format("{:.0f} %", 100.0 * warps / config->sm.warps),
+                  fmt::format("{:.0f} %", 100.0 * warps / config.sm.warps),
                   limit});
     kernels.push_back({{"kernel", kernel.name},
                        {"registers_per_thread", registers},
@@ -72,7 +70,7 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
                        {"limited_by", limit}});
   }
   if (console.json()) {
-    console.PrintDocument({{"gpu", config->name}, {"kernels", kernels}});
+    console.PrintDocument({{"gpu", config.name}, {"kernels", kernels}});
   } else {
     console.Print(table);
   }

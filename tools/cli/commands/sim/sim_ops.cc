@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/status.h"
 #include "sim/lower/lower.h"
 #include "tools/cli/commands/sim/commands.h"
 #include "tools/cli/sim/load_program.h"
@@ -31,24 +32,22 @@ void ListKnown(Console& console) {
 }
 
 absl::Status ListFile(const std::string& file, Console& console) {
-  const auto module = LoadModule(file);
-  if (!module.ok()) return module.status();
+  ASSIGN_OR_RETURN(const auto module, LoadModule(file));
   std::map<std::string, uint64_t> counts;
   uint64_t all = 0;
-  for (const sim::ptx::Function& function : (*module)->functions) {
+  for (const sim::ptx::Function& function : module->functions) {
     for (const sim::ptx::Instruction& instruction : function.body) {
       ++counts[std::string(instruction.name)];
       ++all;
     }
   }
   sim::Memory memory;
-  const auto program = sim::Lower(*module, &memory);
+  const auto program = sim::Lower(module, &memory);
   if (console.json()) {
-    console.PrintDocument(
-        {{"instructions", all},
-         {"forms", counts},
-         {"runs", program.ok()},
-         {"why_not", std::string(program.status().message())}});
+    console.PrintDocument({{"instructions", all},
+                           {"forms", counts},
+                           {"runs", program.ok()},
+                           {"why_not", program.status().message()}});
     return absl::OkStatus();
   }
   Table table({{"INSTRUCTION"}, {"IN THE TEXT", Align::kRight}});
@@ -59,7 +58,7 @@ absl::Status ListFile(const std::string& file, Console& console) {
   console.Print(program.ok()
                     ? fmt::format("{} instructions; all of it runs\n", all)
                     : fmt::format("{} instructions; it does not run: {}\n", all,
-                                  std::string(program.status().message())));
+                                  program.status().message()));
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "sim/exec/functional.h"
 #include "sim/timing/config.h"
@@ -81,9 +82,8 @@ absl::StatusOr<Outcome> RunFunctionally(const sim::Launch& launch,
                                                      launch.grid.count()));
                     },
                 .printed = printed});
-  const auto result = gpu.Run(launch);
-  if (!result.ok()) return result.status();
-  return Outcome{.warp_instructions = result->warp_instructions};
+  ASSIGN_OR_RETURN(const auto result, gpu.Run(launch));
+  return Outcome{.warp_instructions = result.warp_instructions};
 }
 
 absl::StatusOr<Outcome> RunTimed(const sim::Launch& launch,
@@ -91,8 +91,7 @@ absl::StatusOr<Outcome> RunTimed(const sim::Launch& launch,
                                  sim::Memory& memory, std::string* printed,
                                  Console& console) {
   sim::timing::Gpu gpu(config, &memory, {.printed = printed});
-  const auto grid = gpu.Submit(launch, {});
-  if (!grid.ok()) return grid.status();
+  ASSIGN_OR_RETURN(const auto grid, gpu.Submit(launch, {}));
   auto said = Clock::now();
   for (sim::timing::Cycle until = kTurn; !gpu.Run(until); until += kTurn) {
     const auto now = Clock::now();
@@ -100,7 +99,7 @@ absl::StatusOr<Outcome> RunTimed(const sim::Launch& launch,
     said = now;
     console.SayInPlace(fmt::format("cycle {}", gpu.cycle()));
   }
-  const sim::timing::GridResult& result = *gpu.result(*grid);
+  const sim::timing::GridResult& result = *gpu.result(grid);
   if (!result.status.ok()) return result.status;
   return Outcome{.warp_instructions = result.warp_instructions,
                  .cycles = result.completed - result.submitted,
@@ -123,34 +122,28 @@ void PrintStalls(const std::string& statistics, Console& console) {
 }
 
 absl::Status RunKernel(const Options& options, Console& console) {
-  const auto grid = ParseDimensions(options.grid);
-  if (!grid.ok()) return grid.status();
-  const auto block = ParseDimensions(options.block);
-  if (!block.ok()) return block.status();
+  ASSIGN_OR_RETURN(const auto grid, ParseDimensions(options.grid));
+  ASSIGN_OR_RETURN(const auto block, ParseDimensions(options.block));
   std::optional<sim::timing::Config> config;
   if (!options.gpu.empty()) {
-    auto loaded = sim::timing::LoadConfig(options.gpu);
-    if (!loaded.ok()) return loaded.status();
-    config = *std::move(loaded);
+    ASSIGN_OR_RETURN(auto loaded, sim::timing::LoadConfig(options.gpu));
+    config = std::move(loaded);
   }
   sim::Memory memory;
-  const auto program = LoadProgram(options.file, &memory);
-  if (!program.ok()) return program.status();
-  const auto function = ChooseKernel(*(*program)->module, options.kernel);
-  if (!function.ok()) return function.status();
-  const auto arguments =
-      ParseKernelArguments(**function, options.arguments, &memory);
-  if (!arguments.ok()) return arguments.status();
-  const auto shown = Shown(options, *arguments);
-  if (!shown.ok()) return shown.status();
+  ASSIGN_OR_RETURN(const auto program, LoadProgram(options.file, &memory));
+  ASSIGN_OR_RETURN(const auto function,
+                   ChooseKernel(*program->module, options.kernel));
+  ASSIGN_OR_RETURN(const auto arguments,
+                   ParseKernelArguments(*function, options.arguments, &memory));
+  ASSIGN_OR_RETURN(const auto shown, Shown(options, arguments));
 
   const sim::Launch launch{
-      .program = program->get(),
-      .kernel = (*program)->FindEntry((*function)->name),
-      .grid = *grid,
-      .block = *block,
+      .program = program.get(),
+      .kernel = program->FindEntry(function->name),
+      .grid = grid,
+      .block = block,
       .dynamic_shared_bytes = options.shared_bytes,
-      .parameters = arguments->bytes,
+      .parameters = arguments.bytes,
   };
   std::string printed;
   const auto begin = Clock::now();
@@ -165,14 +158,14 @@ absl::Status RunKernel(const Options& options, Console& console) {
   const double rate = static_cast<double>(outcome->warp_instructions) / seconds;
   if (console.json()) {
     Json buffers = Json::array();
-    for (const size_t which : *shown) {
+    for (const size_t which : shown) {
       buffers.push_back({{"buffer", which + 1},
-                         {"values", FirstValues(arguments->buffers[which],
+                         {"values", FirstValues(arguments.buffers[which],
                                                 memory, options.values)}});
     }
-    Json document{{"kernel", (*function)->name},
-                  {"blocks", grid->count()},
-                  {"threads_per_block", block->count()},
+    Json document{{"kernel", function->name},
+                  {"blocks", grid.count()},
+                  {"threads_per_block", block.count()},
                   {"warp_instructions", outcome->warp_instructions},
                   {"seconds", seconds},
                   {"warp_instructions_per_second", rate},
@@ -195,18 +188,18 @@ absl::Status RunKernel(const Options& options, Console& console) {
                {"CYCLES", Align::kRight},
                {"SECONDS", Align::kRight},
                {"M/S", Align::kRight}});
-  table.AddRow(
-      {std::string((*function)->name), fmt::format("{}", grid->count()),
-       fmt::format("{}", grid->count() * block->count()),
-       fmt::format("{}", outcome->warp_instructions),
-       outcome->cycles ? fmt::format("{}", *outcome->cycles) : "-",
-       fmt::format("{:.3f}", seconds), fmt::format("{:.1f}", rate / 1e6)});
+  table.AddRow({std::string(function->name), fmt::format("{}", grid.count()),
+                fmt::format("{}", grid.count() * block.count()),
+                fmt::format("{}", outcome->warp_instructions),
+                outcome->cycles ? fmt::format("{}", *outcome->cycles) : "-",
+                fmt::format("{:.3f}", seconds),
+                fmt::format("{:.1f}", rate / 1e6)});
   console.Print(table);
   if (outcome->cycles) PrintStalls(outcome->statistics, console);
-  for (const size_t which : *shown) {
+  for (const size_t which : shown) {
     console.Print(fmt::format(
         "buffer {}: {}\n", which + 1,
-        FirstValues(arguments->buffers[which], memory, options.values)));
+        FirstValues(arguments.buffers[which], memory, options.values)));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "sim/experiments/job.h"
 #include "sim/timing/timeline.h"
@@ -43,12 +44,10 @@ absl::StatusOr<sim::figures::Overrides> Overrides(const Options& options) {
 }
 
 absl::Status Trace(const Options& options, Console& console) {
-  const auto preset = sim::timing::LoadConfig(options.gpu);
-  if (!preset.ok()) return preset.status();
-  const auto overrides = Overrides(options);
-  if (!overrides.ok()) return overrides.status();
-  const auto config = sim::figures::Override(*preset, *overrides);
-  if (!config.ok()) return config.status();
+  ASSIGN_OR_RETURN(const auto preset, sim::timing::LoadConfig(options.gpu));
+  ASSIGN_OR_RETURN(const auto overrides, Overrides(options));
+  ASSIGN_OR_RETURN(const auto config,
+                   sim::figures::Override(preset, overrides));
   // Known before the run: it may take a while.
   std::ofstream file(options.out);
   if (!file) {
@@ -57,7 +56,7 @@ absl::Status Trace(const Options& options, Console& console) {
   }
   const sim::figures::Job job{
       .name = "trace",
-      .overrides = *overrides,
+      .overrides = overrides,
       .background = options.background,
       .event = options.event,
       .arrivals = {.least = options.period,
@@ -67,30 +66,28 @@ absl::Status Trace(const Options& options, Console& console) {
           options.full ? sim::figures::Size::kFull : sim::figures::Size::kSmall,
       .seed = options.seed,
   };
-  sim::timing::Timeline timeline(*config);
-  const auto result =
-      sim::figures::RunJob(job, *preset, {.timeline = &timeline});
-  if (!result.ok()) return result.status();
+  sim::timing::Timeline timeline(config);
+  ASSIGN_OR_RETURN(const auto result,
+                   sim::figures::RunJob(job, preset, {.timeline = &timeline}));
   timeline.Write(file);
   file.close();
   if (!file) {
     return absl::ResourceExhaustedError(
         fmt::format("{}: {}", options.out, std::strerror(errno)));
   }
-  const Json& events = (*result)["events"];
+  const Json& events = (result)["events"];
   if (console.json()) {
     console.PrintDocument({{"file", options.out},
                            {"observations", timeline.size()},
-                           {"cycles", (*result)["cycles"]},
+                           {"cycles", (result)["cycles"]},
                            {"events", events["completed"]},
                            {"places", events["places"]}});
     return absl::OkStatus();
   }
-  console.Print(
-      fmt::format("{}: {} cycles, {} events ({} preempted a warp), in {}\n",
-                  options.background, (*result)["cycles"].dump(),
-                  events["completed"].dump(),
-                  events["places"]["preempted"].dump(), options.out));
+  console.Print(fmt::format(
+      "{}: {} cycles, {} events ({} preempted a warp), in {}\n",
+      options.background, (result)["cycles"].dump(), events["completed"].dump(),
+      events["places"]["preempted"].dump(), options.out));
   return absl::OkStatus();
 }
 

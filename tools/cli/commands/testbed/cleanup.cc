@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/failures.h"
@@ -23,12 +24,11 @@ Json ToJson(const testbed::Leftovers& leftovers) {
 }
 
 absl::Status Clean(bool dry_run, Console& console) {
-  const auto testbeds = testbed::ListTestbeds();
-  if (!testbeds.ok()) return testbeds.status();
+  ASSIGN_OR_RETURN(const auto testbeds, testbed::ListTestbeds());
   Json removed = Json::array();
   Failures failures;
   bool found = false;
-  for (const testbed::Testbed& testbed : *testbeds) {
+  for (const testbed::Testbed& testbed : testbeds) {
     if (testbed.supervisor) continue;
     const testbed::Leftovers leftovers = testbed::LeftoversOf(testbed);
     found = true;

@@ -96,16 +96,12 @@ class Demo {
   absl::Status BringUp() {
     testbed::Topology topology = DemoTopology();
     topology.name = fmt::format("demo-{}", getpid());
-    if (absl::Status status = SetName(options_.up.name, topology);
-        !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(SetName(options_.up.name, topology));
     if (const auto client = testbed::FindProgram(kMemcaslap); !client.ok()) {
       return WithHint(client.status(), "apt-get install libmemcached-tools");
     }
-    const auto port = FindFreePort();
-    if (!port.ok()) return port.status();
-    port_ = *port;
+    ASSIGN_OR_RETURN(const auto port, FindFreePort());
+    port_ = port;
     testbed::SetGpuText(topology, "backend", options_.backend);
     for (testbed::DeviceEntry& device : topology.devices) {
       testbed::SetNumber(device, "udp_port", port_);
@@ -116,9 +112,7 @@ class Demo {
         [this](const std::string& line) { console_.Say(line); });
     if (!run.ok()) return run.status();
     run_ = *std::move(run);
-    if (absl::Status status = run_->supervisor().BringUp(); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(run_->supervisor().BringUp());
     client_ =
         std::make_unique<testbed::AdminClient>(run_->supervisor().paths());
     return absl::OkStatus();
@@ -139,9 +133,8 @@ class Demo {
 
   // The devices into figures_.
   absl::Status ReadDevices() {
-    auto devices = client_->ListDevices();
-    if (!devices.ok()) return devices.status();
-    for (v1::Device& device : *devices->mutable_devices()) {
+    ASSIGN_OR_RETURN(auto devices, client_->ListDevices());
+    for (v1::Device& device : *devices.mutable_devices()) {
       if (device.kind() == "nic") figures_.nic.Swap(&device);
       if (device.kind() == "fpga") figures_.fpga.Swap(&device);
       if (device.kind() == "cpu_host") figures_.host.Swap(&device);
@@ -154,9 +147,9 @@ class Demo {
                              kAlone.count() / 1000));
     const auto end = Clock::now() + kAlone;
     while (Clock::now() < end) {
-      if (absl::Status status = Watch(kTick); !status.ok()) return status;
+      RETURN_IF_ERROR(Watch(kTick));
     }
-    if (absl::Status status = ReadDevices(); !status.ok()) return status;
+    RETURN_IF_ERROR(ReadDevices());
     figures_.kernel_time_alone = HistogramOf(figures_.host, "kernel_time");
     return client_->ResetStatistics();
   }
@@ -171,33 +164,33 @@ class Demo {
     const TestbedPaths& paths = run_->supervisor().paths();
     const std::string log = paths.log_directory() + "/memcaslap.log";
     console_.Say(fmt::format("{}", fmt::join(command, " ")));
-    auto load = testbed::ChildProcess::Spawn(
-        {.argv = command,
-         .environment = {fmt::format(
-             "{}={}", testbed::kSupervisorVariable,
-             testbed::SupervisorMark(paths, testbed::OwnIdentity()))},
-         .log_path = log});
-    if (!load.ok()) return load.status();
+    ASSIGN_OR_RETURN(
+        auto load,
+        testbed::ChildProcess::Spawn(
+            {.argv = command,
+             .environment = {fmt::format(
+                 "{}={}", testbed::kSupervisorVariable,
+                 testbed::SupervisorMark(paths, testbed::OwnIdentity()))},
+             .log_path = log}));
     start_ = Clock::now();
     const auto deadline =
         start_ + std::chrono::seconds(options_.seconds) + kClientSlack;
-    while (!load->Reap()) {
-      if (absl::Status status = Watch(kTick); !status.ok()) return status;
+    while (!load.Reap()) {
+      RETURN_IF_ERROR(Watch(kTick));
       if (Clock::now() > deadline) {
         return absl::DeadlineExceededError(
             fmt::format("memcaslap did not end; its last lines:\n{}",
                         testbed::LastLines(log, 10)));
       }
-      if (absl::Status status = ShowProgress(); !status.ok()) return status;
+      RETURN_IF_ERROR(ShowProgress());
     }
-    if (!load->Reap()->ok()) {
+    if (!load.Reap()->ok()) {
       return absl::AbortedError(
           fmt::format("memcaslap has ended ({}); its last lines:\n{}",
-                      load->Reap()->ToString(), testbed::LastLines(log, 10)));
+                      load.Reap()->ToString(), testbed::LastLines(log, 10)));
     }
-    const auto result = ParseMemcaslap(FileText(log));
-    if (!result.ok()) return result.status();
-    figures_.client = *result;
+    ASSIGN_OR_RETURN(const auto result, ParseMemcaslap(FileText(log)));
+    figures_.client = result;
     return absl::OkStatus();
   }
 
@@ -205,7 +198,7 @@ class Demo {
     const auto now = Clock::now();
     const auto period = console_.err_is_terminal() ? kTick : milliseconds(1000);
     if (now - shown_ < period) return absl::OkStatus();
-    if (absl::Status status = ReadDevices(); !status.ok()) return status;
+    RETURN_IF_ERROR(ReadDevices());
     const uint64_t requests = CounterOf(figures_.nic, "udp_requests");
     const double seconds =
         std::chrono::duration<double>(now - std::max(shown_, start_)).count();
@@ -234,10 +227,9 @@ class Demo {
   absl::Status Settle() {
     const auto deadline = Clock::now() + kSettle;
     for (;;) {
-      const auto ekt = client_->ListEkt();
-      if (!ekt.ok()) return ekt.status();
+      ASSIGN_OR_RETURN(const auto ekt, client_->ListEkt());
       uint64_t in_flight = 0;
-      for (const v1::EktEntry& entry : ekt->entries()) {
+      for (const v1::EktEntry& entry : ekt.entries()) {
         if (entry.device() == figures_.nic.name()) {
           in_flight += testbed::InFlight(entry.counts());
         }
@@ -248,17 +240,14 @@ class Demo {
             fmt::format("{} events of {} did not end within {} s", in_flight,
                         figures_.nic.name(), kSettle.count() / 1000));
       }
-      if (absl::Status status = Watch(milliseconds(10)); !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(Watch(milliseconds(10)));
     }
   }
 
   absl::Status Look() {
-    if (absl::Status status = ReadDevices(); !status.ok()) return status;
-    const auto ekt = client_->ListEkt();
-    if (!ekt.ok()) return ekt.status();
-    for (const v1::EktEntry& entry : ekt->entries()) {
+    RETURN_IF_ERROR(ReadDevices());
+    ASSIGN_OR_RETURN(const auto ekt, client_->ListEkt());
+    for (const v1::EktEntry& entry : ekt.entries()) {
       if (entry.device() != figures_.nic.name()) continue;
       MergeHistograms(entry.stages(), &figures_.stages);
     }
@@ -275,9 +264,8 @@ class Demo {
 
   // After the devices: nothing rings any more.
   absl::Status ReadLedger() {
-    const auto status = client_->GetStatus();
-    if (!status.ok()) return status.status();
-    figures_.ledger = status->events();
+    ASSIGN_OR_RETURN(const auto status, client_->GetStatus());
+    figures_.ledger = status.events();
     return absl::OkStatus();
   }
 

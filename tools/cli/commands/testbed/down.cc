@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/failures.h"
 #include "tools/testbed/supervisor/testbeds.h"
@@ -21,9 +22,8 @@ struct Options {
 absl::Status Down(const Options& options, Console& console) {
   std::vector<testbed::Testbed> chosen;
   if (options.all) {
-    auto testbeds = testbed::ListTestbeds();
-    if (!testbeds.ok()) return testbeds.status();
-    chosen = *std::move(testbeds);
+    ASSIGN_OR_RETURN(auto testbeds, testbed::ListTestbeds());
+    chosen = std::move(testbeds);
   } else {
     auto testbed = testbed::ChooseTestbed(options.name);
     if (testbed.ok()) {

@@ -74,9 +74,8 @@ absl::StatusOr<v1::RegisterModuleRequest> MakeRequest(const Options& options) {
     kernel->set_summary(options.summary);
     *request.add_kernels() = *std::move(kernel);
   }
-  auto image = ReadImage(options.file);
-  if (!image.ok()) return image.status();
-  request.set_image(*std::move(image));
+  ASSIGN_OR_RETURN(auto image, ReadImage(options.file));
+  request.set_image(std::move(image));
   request.set_file(std::filesystem::path(options.file).filename().string());
   return request;
 }
@@ -95,17 +94,16 @@ std::string Parameters(const v1::Kernel& kernel) {
 
 absl::Status Load(OpenTestbed& open, const v1::RegisterModuleRequest& request,
                   Console& console) {
-  const auto loaded = open.client->RegisterModule(request);
-  if (!loaded.ok()) return loaded.status();
+  ASSIGN_OR_RETURN(const auto loaded, open.client->RegisterModule(request));
   if (console.json()) {
-    console.PrintDocument(ToJson(*loaded));
+    console.PrintDocument(ToJson(loaded));
     return absl::OkStatus();
   }
   Table table({{"KERNEL"},
                {"REGISTERS", Align::kRight},
                {"SHARED", Align::kRight},
                {"PARAMETERS"}});
-  for (const v1::Kernel& kernel : loaded->kernels()) {
+  for (const v1::Kernel& kernel : loaded.kernels()) {
     table.AddRow(
         {kernel.name(), fmt::format("{}", kernel.registers_per_thread()),
          FormatBytes(kernel.static_shared_bytes()), Parameters(kernel)});
@@ -113,7 +111,7 @@ absl::Status Load(OpenTestbed& open, const v1::RegisterModuleRequest& request,
   console.Print(table);
   console.Say(fmt::format("loaded from {}; devices can register {} now",
                           request.file(),
-                          loaded->kernels_size() == 1 ? "it" : "them"));
+                          loaded.kernels_size() == 1 ? "it" : "them"));
   return absl::OkStatus();
 }
 
@@ -153,11 +151,9 @@ Run MakeKernel(Arguments& arguments, Console& console) {
   AddOutputOption(arguments, console);
   return [options, testbed, &console]() -> absl::Status {
     // What is wrong with the command line is told before who is up.
-    const auto request = MakeRequest(*options);
-    if (!request.ok()) return request.status();
-    auto open = testbed->Open();
-    if (!open.ok()) return open.status();
-    return Load(*open, *request, console);
+    ASSIGN_OR_RETURN(const auto request, MakeRequest(*options));
+    ASSIGN_OR_RETURN(auto open, testbed->Open());
+    return Load(open, request, console);
   };
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "base/text.h"
 
 namespace carillon::cli {
@@ -57,7 +58,7 @@ class Parser {
     if (!Take('(')) return Wanted("'(' and the parameters");
     if (!Take(')')) {
       do {
-        if (auto status = Parameter(kernel); !status.ok()) return status;
+        RETURN_IF_ERROR(Parameter(kernel));
       } while (Take(','));
       if (!Take(')')) return Wanted("',' or ')' after the parameter");
     }

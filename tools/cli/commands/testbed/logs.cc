@@ -147,13 +147,12 @@ absl::Status Show(const Options& options, Console& console) {
   testbed::EndRequests requests;
   auto testbed = testbed::ChooseTestbed(options.testbed);
   if (!testbed.ok()) return testbed.status();
-  auto logs = OpenLogs(*testbed, options);
-  if (!logs.ok()) return logs.status();
-  PrintLast(*logs, options, console);
+  ASSIGN_OR_RETURN(auto logs, OpenLogs(*testbed, options));
+  PrintLast(logs, options, console);
   if (!options.follow) return absl::OkStatus();
-  Printer printer(*logs, console);
+  Printer printer(logs, console);
   while (requests.Take() == 0 && console.out_ok()) {
-    for (Log& log : *logs) {
+    for (Log& log : logs) {
       for (const std::string& line : NewLines(log)) {
         printer.Print(log.name, line);
       }

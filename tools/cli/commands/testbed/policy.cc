@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/commands/testbed/commands.h"
 
@@ -11,13 +12,11 @@ namespace {
 
 absl::Status Show(OpenTestbed& open, const std::string& wanted,
                   Console& console) {
-  const auto status = open.client->GetStatus();
-  if (!status.ok()) return status.status();
-  std::string previous = status->policy();
+  ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
+  std::string previous = status.policy();
   if (!wanted.empty()) {
-    const auto set = open.client->SetPolicy(wanted);
-    if (!set.ok()) return set.status();
-    previous = *set;
+    ASSIGN_OR_RETURN(const auto set, open.client->SetPolicy(wanted));
+    previous = set;
   }
   const std::string current = wanted.empty() ? previous : wanted;
   if (console.json()) {

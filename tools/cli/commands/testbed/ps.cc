@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/testbed/client/admin_client.h"
@@ -170,13 +171,11 @@ void AddRows(const Listing& listing, Table* table) {
 absl::Status ListAll(const std::string& name, Console& console) {
   std::vector<testbed::Testbed> testbeds;
   if (name.empty()) {
-    auto all = testbed::ListTestbeds();
-    if (!all.ok()) return all.status();
-    testbeds = *std::move(all);
+    ASSIGN_OR_RETURN(auto all, testbed::ListTestbeds());
+    testbeds = std::move(all);
   } else {
-    auto one = testbed::ChooseTestbed(name);
-    if (!one.ok()) return one.status();
-    testbeds = {*std::move(one)};
+    ASSIGN_OR_RETURN(auto one, testbed::ChooseTestbed(name));
+    testbeds = {std::move(one)};
   }
   Json document = Json::array();
   Table table({{"TESTBED"},

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <memory>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/up_report.h"

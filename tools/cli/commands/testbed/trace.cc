@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/commands/testbed/commands.h"
 
@@ -11,18 +12,15 @@ namespace {
 
 absl::Status Steer(OpenTestbed& open, const std::string& what,
                    Console& console) {
-  const absl::Status status = what == "reset"
-                                  ? open.client->ResetStatistics()
-                                  : open.client->SetTracing(what == "on");
-  if (!status.ok()) return status;
-  const auto now = open.client->GetStatus();
-  if (!now.ok()) return now.status();
+  RETURN_IF_ERROR(what == "reset" ? open.client->ResetStatistics()
+                                  : open.client->SetTracing(what == "on"));
+  ASSIGN_OR_RETURN(const auto now, open.client->GetStatus());
   if (console.json()) {
-    console.PrintDocument({{"tracing", now->tracing()}});
+    console.PrintDocument({{"tracing", now.tracing()}});
   } else if (what == "reset") {
     console.Say("latencies start from zero");
   } else {
-    console.Say(fmt::format("tracing is {}", now->tracing() ? "on" : "off"));
+    console.Say(fmt::format("tracing is {}", now.tracing() ? "on" : "off"));
   }
   return absl::OkStatus();
 }

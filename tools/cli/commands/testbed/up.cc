@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/unique_fd.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/up_report.h"
@@ -35,14 +36,13 @@ void SayWhatNext(const testbed::Supervisor& supervisor, const char* end,
 
 absl::Status RunInForeground(const Options& options, Console& console) {
   std::string source;
-  const auto topology = ChooseTopology(options.up, &source);
-  if (!topology.ok()) return topology.status();
+  ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
   auto run = testbed::TestbedRun::Make(
-      *topology, source, options.up,
+      topology, source, options.up,
       [&console](const std::string& line) { console.Say(line); });
   if (!run.ok()) return run.status();
   testbed::Supervisor& supervisor = (*run)->supervisor();
-  if (absl::Status status = supervisor.BringUp(); !status.ok()) return status;
+  RETURN_IF_ERROR(supervisor.BringUp());
   if (console.json()) console.PrintDocument(testbed::UpDocument(supervisor));
   SayWhatNext(supervisor, "end it with Ctrl-C", console);
   while (supervisor.Watch(std::chrono::hours(1))) {
@@ -102,18 +102,18 @@ absl::Status RunDetached(const Options& options, Console& console) {
   }
   const UniqueFd reader(fds[0]);
   UniqueFd writer(fds[1]);
-  const auto supervisor = StartSupervisor(options, writer.get());
-  if (!supervisor.ok()) return supervisor.status();
+  ASSIGN_OR_RETURN(const auto supervisor,
+                   StartSupervisor(options, writer.get()));
   writer.reset();
 
   UpReportReader report(reader.get(),
                         [&](const std::string& line) { console.Say(line); });
   while (report.Read(requests.fd())) {
     // Ctrl-C ends the bring-up, and the report then says so.
-    for (int i = requests.Take(); i > 0; --i) kill(*supervisor, SIGTERM);
+    for (int i = requests.Take(); i > 0; --i) kill(supervisor, SIGTERM);
   }
   if (!report.status().ok()) {
-    waitpid(*supervisor, nullptr, 0);
+    waitpid(supervisor, nullptr, 0);
     return report.status();
   }
   if (console.json()) console.PrintDocument(report.document());

@@ -27,7 +27,7 @@ void UpReportWriter::Up(const Json& document) {
 void UpReportWriter::Failed(const absl::Status& status) {
   Write({{"failed",
           {{"code", static_cast<int>(status.code())},
-           {"message", std::string(status.message())},
+           {"message", status.message()},
            {"hint", HintOf(status)}}}});
   fd_.reset();
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/testbed/fault_plans/plan.h"
@@ -69,11 +70,10 @@ absl::Status CheckPlan(const std::string& file, const std::string& text,
 }
 
 absl::Status Check(const std::string& file, Console& console) {
-  const auto text = ReadYamlFile(file, "a topology or a plan");
-  if (!text.ok()) return text.status();
-  if (fault::LooksLikePlan(*text)) return CheckPlan(file, *text, console);
+  ASSIGN_OR_RETURN(const auto text, ReadYamlFile(file, "a topology or a plan"));
+  if (fault::LooksLikePlan(text)) return CheckPlan(file, text, console);
   const testbed::TopologyReading reading =
-      testbed::ReadTopology(*text, "default");
+      testbed::ReadTopology(text, "default");
   return Tell(file, reading.problems, Devices(reading.topology),
               {{"testbed", reading.topology.name},
                {"devices", reading.topology.devices.size()}},
