@@ -10,7 +10,7 @@
 namespace carillon {
 namespace {
 
-constexpr size_t kMostHost = 253;  // bytes of a DNS name
+constexpr size_t kMaxHost = 253;  // bytes of a DNS name
 
 bool IsV6(const std::string& host) {
   in6_addr address;
@@ -31,7 +31,7 @@ absl::Status Wrong(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format(
       "'{}' {}; allowed: HOST:PORT, like 127.0.0.1:4000 or [::1]:4000, the "
       "port 0 to 65535",
-      text.substr(0, kMostHost), why));
+      text.substr(0, kMaxHost), why));
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ absl::StatusOr<HostPort> ReadHostPort(std::string_view text) {
     return Wrong(text, "has no IPv6 address in its brackets");
   }
   result.host = host;
-  if (host.empty() || host.size() > kMostHost ||
+  if (host.empty() || host.size() > kMaxHost ||
       !std::all_of(host.begin(), host.end(), IsNameCharacter)) {
     return Wrong(text, "has no such host");
   }

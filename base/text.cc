@@ -36,7 +36,7 @@ constexpr TimeUnit kTimeUnits[] = {
     {"us", 1'000},
     {"ns", 1},
 };
-constexpr uint64_t kMostDuration = uint64_t{24} * 3600 * 1'000'000'000;
+constexpr uint64_t kMaxDuration = uint64_t{24} * 3600 * 1'000'000'000;
 
 constexpr size_t kQuotedCharacters = 60;
 
@@ -96,7 +96,7 @@ absl::StatusOr<uint64_t> ParseDuration(std::string_view text) {
   uint64_t number = 0;
   const char* const end = text.data() + text.size();
   auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || number > kMostDuration) return bad;
+  if (error != std::errc() || number > kMaxDuration) return bad;
   // Digits behind the point, exactly: 1.5 is 15 tenths.
   unsigned __int128 digits = number;
   uint64_t scale = 1;
@@ -114,7 +114,7 @@ absl::StatusOr<uint64_t> ParseDuration(std::string_view text) {
   for (const TimeUnit& candidate : kTimeUnits) {
     if (candidate.name != unit) continue;
     const unsigned __int128 ns = digits * candidate.ns;
-    if (ns % scale != 0 || ns / scale > kMostDuration) return bad;
+    if (ns % scale != 0 || ns / scale > kMaxDuration) return bad;
     return static_cast<uint64_t>(ns / scale);
   }
   return bad;

@@ -21,7 +21,7 @@
 namespace carillon {
 namespace {
 
-constexpr off_t kMostBytes = 1 << 20;
+constexpr off_t kMaxBytes = 1 << 20;
 
 template <auto kFree>
 struct Free {
@@ -54,10 +54,10 @@ absl::StatusOr<std::string> ReadFile(const Named& file) {
   struct stat info;
   if (fstat(fd, &info) != 0) return Wrong(file, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return Wrong(file, "is no regular file");
-  if (info.st_size > kMostBytes) {
+  if (info.st_size > kMaxBytes) {
     return Wrong(file, fmt::format("has {} bytes: that is no certificate, at "
                                    "most {} are read",
-                                   info.st_size, kMostBytes));
+                                   info.st_size, kMaxBytes));
   }
   std::string text(static_cast<size_t>(info.st_size), '\0');
   size_t have = 0;

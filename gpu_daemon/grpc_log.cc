@@ -16,7 +16,7 @@
 namespace carillon::gpud {
 namespace {
 
-constexpr size_t kMostMessage = 512;
+constexpr size_t kMaxMessage = 512;
 // Its last words before it aborts, where there is no room for a thread's stack.
 constexpr std::string_view kNoThread = "assertion failed: worker->created()";
 
@@ -29,7 +29,7 @@ void Log(gpr_log_func_args* said) {
   static RefusalLog* const log =
       new RefusalLog([](const std::string& line) { spdlog::warn("{}", line); });
   const std::string line =
-      fmt::format("gRPC: {}", Printable(said->message, kMostMessage));
+      fmt::format("gRPC: {}", Printable(said->message, kMaxMessage));
   std::lock_guard lock(*mutex);
   log->Warn(line, NowNs());
 }

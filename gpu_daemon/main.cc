@@ -33,7 +33,7 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-constexpr std::chrono::seconds kLongestShutdown{5};
+constexpr std::chrono::seconds kMaxShutdown{5};
 // For a gpud with a few devices.
 constexpr size_t kDescriptors = 64;
 constexpr size_t kThreadsBesideWorkers = 24;
@@ -93,7 +93,7 @@ void AddOptions(CLI::App& app, Settings& settings) {
                  "Keep the last so many steps of every ring in the testbed's "
                  "directory (carillon postmortem); 0: none")
       ->envname(shm::FlightRecorder::kVariable)
-      ->check(CLI::Range(uint64_t{0}, shm::FlightRecorder::kMostRecords))
+      ->check(CLI::Range(uint64_t{0}, shm::FlightRecorder::kMaxRecords))
       ->capture_default_str();
   app.add_flag("--faults", plane.faults,
                "Let faults be injected on purpose (carillon fault)");
@@ -158,12 +158,13 @@ void StartLogging(const std::string& level) {
 // No kernel can be stopped on a CPU core: one that runs too long does not keep
 // gpud up, not even when the main thread is among those who wait for it.
 // `begin`, in a thread of its own, returns when the time begins.
-void ExitAnyway(const std::atomic<bool>* closed, std::function<void()> begin) {
+void ExitAfterGrace(const std::atomic<bool>* closed,
+                    std::function<void()> begin) {
   std::thread([closed, begin = std::move(begin)] {
     begin();
-    std::this_thread::sleep_for(kLongestShutdown);
+    std::this_thread::sleep_for(kMaxShutdown);
     spdlog::warn("a kernel still runs after {} s: going down without it",
-                 kLongestShutdown.count());
+                 kMaxShutdown.count());
     std::_Exit(closed->load(std::memory_order_relaxed) ? 0 : kFailed);
   }).detach();
 }
@@ -226,10 +227,10 @@ int Main(int argc, char** argv) {
     return kFailed;
   }
   // Writer: this thread, once everybody was told; readers: the threads of
-  // ExitAnyway(), which may outlive this function. Relaxed: it only decides the
+  // ExitAfterGrace(), which may outlive this function. Relaxed: it only decides the
   // exit status.
   static std::atomic<bool> closed{false};
-  ExitAnyway(&closed, [stop = stop.get()] {
+  ExitAfterGrace(&closed, [stop = stop.get()] {
     pollfd signal{.fd = stop, .events = POLLIN, .revents = 0};
     while (poll(&signal, 1, -1) < 0) {
     }
@@ -240,7 +241,7 @@ int Main(int argc, char** argv) {
     return kFailed;
   }
   (*plane)->Run();
-  ExitAnyway(&closed, [] {});
+  ExitAfterGrace(&closed, [] {});
   (*plane)->ShutDown();
   closed.store(true, std::memory_order_relaxed);
   plane->reset();

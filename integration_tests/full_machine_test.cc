@@ -96,7 +96,7 @@ absl::Status VisitTestbed(const std::string& directory) {
   options.kind = "test";
   ASSIGN_OR_RETURN(auto device, edge::Device::Attach(options));
   ASSIGN_OR_RETURN(auto events, Checksums::Register(*device, 32));
-  events->Ring();
+  events->RingDoorbell();
   return events->Take();
 }
 

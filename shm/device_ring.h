@@ -86,7 +86,7 @@ class DeviceRing {
   // Slot index of that entry: per-slot buffers are found by it.
   uint32_t next_slot() const { return layout_.SlotOf(head_ + 1); }
 
-  // Ends an entry; nobody sees it before Ring(). Requires free_slots() > 0.
+  // Ends an entry; nobody sees it before RingDoorbell(). Requires free_slots() > 0.
   Sequence Commit(const KmdOverride* kmd = nullptr, Nanoseconds rung_ns = 0) {
     ++head_;
     std::byte* at = entry(head_);
@@ -102,20 +102,20 @@ class DeviceRing {
 
   // Rings the doorbell once for every entry committed since the last call, and
   // wakes gpud if it sleeps. One store, whatever the number of entries.
-  void Ring() {
+  void RingDoorbell() {
     if (head_ == rung_) return;
     doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
     StoreDoorbell();
   }
 
-  // Faults on purpose. As Ring(), but the doorbell does not show it: what was
+  // Faults on purpose. As RingDoorbell(), but the doorbell does not show it: what was
   // committed is launched with the next ring.
   void LoseRing() {
     doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
   }
-  // As Ring(), and `more` rings that no entry belongs to.
+  // As RingDoorbell(), and `more` rings that no entry belongs to.
   void RingWith(uint32_t more) {
     LoseRing();
     doorbell_count_ += more;
@@ -126,7 +126,7 @@ class DeviceRing {
     return {entry(head_), layout_.entry_bytes};
   }
 
-  // As Ring(), when the launch has travelled over the control plane
+  // As RingDoorbell(), when the launch has travelled over the control plane
   // (edgeScheduleEvent, up to last_committed()): gpud launches up to the later
   // of the two, and knows this one already.
   void TakeScheduled() {

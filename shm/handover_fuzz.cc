@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMostDescriptors = 7;
+constexpr size_t kMaxDescriptors = 7;
 
 // A kept one need not be the lowest that is free: these are all.
 int OpenDescriptors() {
@@ -38,8 +38,7 @@ int OpenDescriptors() {
 void Send(int connection, std::string_view bytes, size_t descriptors) {
   iovec payload{.iov_base = const_cast<char*>(bytes.data()),
                 .iov_len = bytes.size()};
-  alignas(
-      cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &payload;
   message.msg_iovlen = 1;
@@ -50,7 +49,7 @@ void Send(int connection, std::string_view bytes, size_t descriptors) {
     part->cmsg_level = SOL_SOCKET;
     part->cmsg_type = SCM_RIGHTS;
     part->cmsg_len = CMSG_LEN(descriptors * sizeof(int));
-    const std::array<int, kMostDescriptors> all{};  // standard input
+    const std::array<int, kMaxDescriptors> all{};  // standard input
     std::memcpy(CMSG_DATA(part), all.data(), descriptors * sizeof(int));
   }
   FUZZ_CHECK(sendmsg(connection, &message, MSG_NOSIGNAL) ==

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "shm/aperture.h"
-#include "shm/bells.h"
 #include "shm/layout.h"
+#include "shm/wakeups.h"
 
 namespace carillon::shm {
 namespace {

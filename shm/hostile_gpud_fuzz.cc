@@ -19,16 +19,16 @@
 
 #include "base/testing/fuzz_input.h"
 #include "base/unique_fd.h"
-#include "shm/bells.h"
 #include "shm/device_ring.h"
 #include "shm/ring_layout.h"
+#include "shm/wakeups.h"
 
 namespace carillon::shm {
 namespace {
 
 constexpr uint64_t kHeapBytes = 8 << 10;
 constexpr Generation kGeneration{3};
-constexpr size_t kMostSteps = 2000;
+constexpr size_t kMaxSteps = 2000;
 
 // Both sides of both apertures; made once and reset for every input. A byte
 // behind either, or before it, is nobody's.
@@ -150,7 +150,7 @@ class Run {
         ring_(layout, &apertures.submission, &apertures.completion) {}
 
   void Go() {
-    for (size_t i = 0; i < kMostSteps && !input_.empty(); ++i) {
+    for (size_t i = 0; i < kMaxSteps && !input_.empty(); ++i) {
       Step();
       FUZZ_CHECK(ring_.free_slots() <= layout_.entries);
       FUZZ_CHECK(ring_.in_flight() <= layout_.entries);
@@ -173,7 +173,7 @@ class Run {
       case 4:
         return Commit(what >> 3);
       case 5:
-        return ring_.Ring();
+        return ring_.RingDoorbell();
       case 6:
         return Poll();
       default:

@@ -15,7 +15,7 @@ namespace carillon::shm {
 namespace {
 
 constexpr uint64_t kMost = uint64_t{1} << 40;
-constexpr size_t kMostSteps = 1000;
+constexpr size_t kMaxSteps = 1000;
 
 class Model {
  public:
@@ -72,7 +72,7 @@ void Run(fuzz::FuzzInput input) {
   const uint64_t size = input.Take<uint32_t>();
   RegionHeap heap(offset, size);
   Model model(offset, size);
-  for (size_t i = 0; i < kMostSteps && !input.empty(); ++i) {
+  for (size_t i = 0; i < kMaxSteps && !input.empty(); ++i) {
     const auto what = input.Take<uint8_t>();
     const uint64_t bytes =
         (what & 8) != 0 ? input.Take<uint64_t>() : input.Take<uint16_t>() * 8;

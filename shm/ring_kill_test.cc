@@ -118,9 +118,9 @@ class Worker {
         ++rung;
         EventPattern::FillParameters(ring.parameters(), rung);
         ring.Commit();
-        if (rung % 3 != 0) ring.Ring();
+        if (rung % 3 != 0) ring.RingDoorbell();
       }
-      ring.Ring();
+      ring.RingDoorbell();
       if (!WaitForCompletion(ring)) {
         // What was published before the death is whole.
         Consume(ring);

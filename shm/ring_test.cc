@@ -40,17 +40,17 @@ TEST_F(RingTest, AnEventIsSeenOnlyAfterItsDoorbellRang) {
   EXPECT_EQ(device_.Commit(), Sequence(2));
   EXPECT_EQ(gpu_.LoadDoorbell(), before);
   EXPECT_EQ(device_.in_flight(), 0u);
-  device_.Ring();
+  device_.RingDoorbell();
   EXPECT_EQ(gpu_.LoadDoorbell(), before + 2);
   EXPECT_EQ(device_.in_flight(), 2u);
-  device_.Ring();
+  device_.RingDoorbell();
   EXPECT_EQ(gpu_.LoadDoorbell(), before + 2) << "nothing new was committed";
 }
 
 TEST_F(RingTest, AnEntryCarriesItsSequenceGenerationAndParameters) {
   std::memset(device_.parameters(), 0x5a, 96);
   device_.Commit(nullptr, 77);
-  device_.Ring();
+  device_.RingDoorbell();
   std::array<std::byte, 128> entry;
   gpu_.CopyEntry(Sequence(1), entry.data(), entry.size());
   EsqEntryHeader header;
@@ -72,7 +72,7 @@ TEST(ModifyableRingTest, AKmdOverrideLiesBetweenHeaderAndParameters) {
   const KmdOverride kmd{
       .grid = {1, 2, 3}, .block = {4, 5, 6}, .shared_bytes = 7, .reserved = 0};
   device.Commit(&kmd);
-  device.Ring();
+  device.RingDoorbell();
   struct {
     EsqEntryHeader header;
     KmdOverride kmd;
@@ -86,7 +86,7 @@ TEST(ModifyableRingTest, AKmdOverrideLiesBetweenHeaderAndParameters) {
 
 TEST_F(RingTest, SlotsAreFreeAgainOnlyWhenConsumed) {
   for (int i = 0; i < 4; ++i) device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   EXPECT_EQ(device_.free_slots(), 0u);
   gpu_.Complete(Sequence(1), EventState::kDone, 0);
   ASSERT_TRUE(device_.Poll().has_value());
@@ -99,7 +99,7 @@ TEST_F(RingTest, SlotsAreFreeAgainOnlyWhenConsumed) {
 
 TEST_F(RingTest, CompletionsOutOfOrderAreHandedOutInOrder) {
   for (int i = 0; i < 3; ++i) device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   gpu_.Complete(Sequence(3), EventState::kDone, 30);
   gpu_.Complete(Sequence(2), EventState::kFailed, 20);
   EXPECT_FALSE(device_.Poll().has_value());
@@ -135,13 +135,13 @@ TEST_F(RingTest, ScheduledEventsMoveTheDoorbellToo) {
   EXPECT_EQ(gpu_.LoadDoorbell(), before + 2);
   EXPECT_EQ(device_.in_flight(), 2u);
   device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   EXPECT_EQ(gpu_.LoadDoorbell(), before + 3);
 }
 
 TEST_F(RingTest, ASecondRingOnTheDoorbellContinuesItsCounter) {
   for (int i = 0; i < 3; ++i) device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   gpu_.Complete(Sequence(1), EventState::kDone, 0);
   device_.Consume();
   const uint32_t left = gpu_.LoadDoorbell();
@@ -149,13 +149,13 @@ TEST_F(RingTest, ASecondRingOnTheDoorbellContinuesItsCounter) {
   DeviceRing second = rings_->device_ring(0);
   EXPECT_EQ(gpu_.LoadConsumed(), 0u);
   EXPECT_EQ(second.Commit(), Sequence(1));
-  second.Ring();
+  second.RingDoorbell();
   EXPECT_EQ(gpu_.LoadDoorbell(), left + 1);
 }
 
 TEST_F(RingTest, TheLifeOfAnEventTravelsWithItsCompletion) {
   device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   gpu_.life(Sequence(1)) = {.rung_ns = 1,
                             .seen_ns = 2,
                             .queued_ns = 3,
@@ -170,7 +170,7 @@ TEST_F(RingTest, TheLifeOfAnEventTravelsWithItsCompletion) {
 
 TEST_F(RingTest, TheCompletedSequenceOfEverySlotSurvivesItsWriter) {
   for (int i = 0; i < 4; ++i) device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   for (const uint64_t sequence : {1, 2, 4}) {
     gpu_.Complete(Sequence(sequence), EventState::kDone, 0);
   }
@@ -216,7 +216,7 @@ TEST_F(RingTest, GarbageInTheSubmissionApertureStaysThere) {
 
 TEST_F(RingTest, GarbageInTheEcqNeverMovesTheDevicesCounters) {
   for (int i = 0; i < 4; ++i) device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   std::mt19937_64 random(testing::UnitTest::GetInstance()->random_seed());
   for (int round = 0; round < 10'000; ++round) {
     const uint64_t garbage = random() | (uint64_t{1} << 63);
@@ -231,7 +231,7 @@ TEST_F(RingTest, GarbageInTheEcqNeverMovesTheDevicesCounters) {
 
 TEST_F(RingTest, AHolePunchedIntoTheSubmissionApertureReadsAsZeros) {
   device_.Commit();
-  device_.Ring();
+  device_.RingDoorbell();
   ASSERT_EQ(fallocate(rings_->device_submission().fd(),
                       FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                       static_cast<off_t>(rings_->device_submission().size())),
@@ -342,7 +342,7 @@ TEST_P(RingLoadTest, EveryEventArrivesWholeInOrderAndOnce) {
       device.Commit();
       moved = true;
     }
-    device.Ring();
+    device.RingDoorbell();
     while (const auto completion = device.Poll()) {
       ++consumed;
       moved = true;

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <thread>
 
-#include "shm/bells.h"
 #include "shm/testing/ring_fixture.h"
+#include "shm/wakeups.h"
 
 namespace carillon::shm {
 namespace {
@@ -66,7 +66,7 @@ TEST_P(SimulatedTimeTest, TurnsCarryWhatWasDoneBeforeThem) {
       ASSERT_EQ(taker_.now(), turn * 10);
       if (ring.Poll()) ring.Consume();
       ring.Commit(nullptr, taker_.now());
-      ring.Ring();
+      ring.RingDoorbell();
       taker_.Answer(turn * 10 + 5);
     }
   });

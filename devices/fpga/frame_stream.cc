@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Longest sleep: a stop request is seen this late at worst.
-constexpr milliseconds kLongestSleep{50};
+constexpr milliseconds kMaxSleep{50};
 // How long the last events may take.
 constexpr milliseconds kDrainTime{10'000};
 // How many wrong frames are described in the log.
@@ -204,7 +204,7 @@ absl::Status FrameStream::StreamFrames(const edge::StopRequest& stop) {
     const Nanoseconds now = device_->Now();
     const Nanoseconds due = NextDue();
     if (options_.fps == 0 ? queue_->free_slots() > 0 : due <= now) continue;
-    auto sleep = std::chrono::nanoseconds(kLongestSleep);
+    auto sleep = std::chrono::nanoseconds(kMaxSleep);
     if (options_.fps != 0)
       sleep = std::min(sleep, std::chrono::nanoseconds(due - now));
     device_->WaitForCompletion(

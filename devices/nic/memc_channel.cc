@@ -131,7 +131,7 @@ void MemcChannel::WriteRequest(uint32_t slot, uint32_t i,
               sizeof(descriptor));
 }
 
-void MemcChannel::Ring(uint32_t slot, uint32_t count, Nanoseconds now) {
+void MemcChannel::RingDoorbell(uint32_t slot, uint32_t count, Nanoseconds now) {
   slots_[slot] = {count, now};
   queue_->Set<uint64_t>(now_offset_, SecondsSinceEpoch());
   queue_->Set<uint32_t>(count_offset_, count);
@@ -144,7 +144,7 @@ void MemcChannel::Submit(std::span<const PlacedRequest> requests,
   for (uint32_t i = 0; i < requests.size(); ++i) {
     WriteRequest(slot, i, requests[i].request, requests[i].offset);
   }
-  Ring(slot, static_cast<uint32_t>(requests.size()), now);
+  RingDoorbell(slot, static_cast<uint32_t>(requests.size()), now);
 }
 
 void MemcChannel::SubmitCopy(const Request& request, std::string_view bytes,
@@ -156,7 +156,7 @@ void MemcChannel::SubmitCopy(const Request& request, std::string_view bytes,
   Request copied = request;
   copied.length = static_cast<uint32_t>(bytes.size());
   WriteRequest(slot, 0, copied, 0);
-  Ring(slot, 1, now);
+  RingDoorbell(slot, 1, now);
 }
 
 std::optional<FinishedBatch> MemcChannel::Poll() const {

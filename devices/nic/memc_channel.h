@@ -102,7 +102,7 @@ class MemcChannel {
   absl::Status Register(edge::Device* device);
   void WriteRequest(uint32_t slot, uint32_t i, const Request& request,
                     uint32_t offset);
-  void Ring(uint32_t slot, uint32_t count, Nanoseconds now);
+  void RingDoorbell(uint32_t slot, uint32_t count, Nanoseconds now);
 
   const Options options_;
   edge::EventQueue* queue_ = nullptr;

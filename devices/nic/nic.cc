@@ -35,11 +35,11 @@ constexpr int kEpollEvents = 256;
 // Under load, descriptors that are not polled all the time wait for at most so
 // many turns.
 constexpr uint32_t kTurnsPerPoll = 16;
-constexpr Nanoseconds kMostSpinNs = 50'000;
+constexpr Nanoseconds kMaxSpinNs = 50'000;
 
 }  // namespace
 
-Nic::Nic(const NicOptions& options) : options_(options), spin_(kMostSpinNs) {}
+Nic::Nic(const NicOptions& options) : options_(options), spin_(kMaxSpinNs) {}
 
 Nic::~Nic() = default;
 
@@ -74,8 +74,8 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   attach.name = context.name;
   attach.kind = "nic";
   attach.submission_bytes =
-      packet_bytes + 4096 + Lanes::SubmissionBytes(options_);
-  attach.completion_bytes = 4096 + Lanes::CompletionBytes(options_);
+      packet_bytes + 4096 + RequestChannels::SubmissionBytes(options_);
+  attach.completion_bytes = 4096 + RequestChannels::CompletionBytes(options_);
   attach.counter_names = CounterNames();
   attach.histogram_names = HistogramNames();
   ASSIGN_OR_RETURN(auto device, edge::Device::Attach(attach));
@@ -227,7 +227,7 @@ std::string_view Nic::BytesOf(const Request& request) const {
 
 bool Nic::SubmitBatches(Nanoseconds now) {
   bool submitted = false;
-  for (Lane& lane : lanes_) {
+  for (RequestChannel& lane : lanes_) {
     while (lane.channel->CanSubmit()) {
       const uint32_t count =
           lane.queue.Ready(now, drained_, lane.channel->in_flight());
@@ -241,7 +241,7 @@ bool Nic::SubmitBatches(Nanoseconds now) {
   return submitted;
 }
 
-void Nic::Submit(Lane& lane, Nanoseconds now) {
+void Nic::Submit(RequestChannel& lane, Nanoseconds now) {
   counters_.Count(Counter::kBatches);
   counters_.Count(Counter::kBatchRequests, batch_.size());
   if (lane.large) {
@@ -257,7 +257,7 @@ void Nic::Submit(Lane& lane, Nanoseconds now) {
 
 bool Nic::FinishEvents() {
   bool finished = false;
-  for (Lane& lane : lanes_) {
+  for (RequestChannel& lane : lanes_) {
     while (const auto batch = lane.channel->Poll()) {
       responder_->Finish(lane, *batch);
       finished = true;
@@ -267,22 +267,23 @@ bool Nic::FinishEvents() {
 }
 
 bool Nic::EventsInFlight() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
-    return lane.channel->in_flight() > 0;
-  });
+  return std::any_of(
+      lanes_.begin(), lanes_.end(),
+      [](const RequestChannel& lane) { return lane.channel->in_flight() > 0; });
 }
 
 bool Nic::CompletionWaits() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
-    return lane.channel->Poll().has_value();
-  });
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const RequestChannel& lane) {
+                       return lane.channel->Poll().has_value();
+                     });
 }
 
 absl::Status Nic::WaitForWork() {
   counters_.Count(Counter::kWaits);
   const Nanoseconds start = NowNs();
   std::optional<Nanoseconds> deadline;
-  for (const Lane& lane : lanes_) {
+  for (const RequestChannel& lane : lanes_) {
     // A full ring waits for a completion, whatever the time.
     if (!lane.channel->CanSubmit()) continue;
     const auto closes = lane.queue.Deadline();

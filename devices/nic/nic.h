@@ -21,12 +21,12 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "devices/nic/lanes.h"
 #include "devices/nic/memc_channel.h"
 #include "devices/nic/nic_counters.h"
 #include "devices/nic/nic_options.h"
 #include "devices/nic/packet_pool.h"
 #include "devices/nic/request.h"
+#include "devices/nic/request_channels.h"
 #include "devices/nic/responder.h"
 #include "devices/nic/stream_server.h"
 #include "devices/nic/udp_source.h"
@@ -66,7 +66,7 @@ class Nic : private StreamSink {
   bool SubmitBatches(Nanoseconds now);
   bool FinishEvents();
   // The requests in batch_.
-  void Submit(Lane& lane, Nanoseconds now);
+  void Submit(RequestChannel& lane, Nanoseconds now);
 
   void OnStreamRequest(ConnectionIndex connection,
                        std::string_view request) override;
@@ -89,7 +89,7 @@ class Nic : private StreamSink {
   std::unique_ptr<PacketPool> pool_;
   std::unique_ptr<UdpSource> source_;
   std::unique_ptr<StreamServer> streams_;
-  Lanes lanes_;
+  RequestChannels lanes_;
   NicCounters counters_;
   std::unique_ptr<Responder> responder_;
 

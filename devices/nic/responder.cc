@@ -24,7 +24,7 @@ bool IsStream(const Request& request) {
 
 }  // namespace
 
-void Responder::Finish(Lane& lane, const FinishedBatch& batch) {
+void Responder::Finish(RequestChannel& lane, const FinishedBatch& batch) {
   const Nanoseconds seen = NowNs();
   histogram(Histogram::kEventLatency).Add(seen - batch.rung_ns);
   if (batch.finished_ns != 0 && batch.finished_ns <= seen) {
@@ -45,8 +45,8 @@ void Responder::Finish(Lane& lane, const FinishedBatch& batch) {
   lane.channel->Free();
 }
 
-void Responder::CountFailure(const Lane& lane, const FinishedBatch& batch,
-                             Nanoseconds now) {
+void Responder::CountFailure(const RequestChannel& lane,
+                             const FinishedBatch& batch, Nanoseconds now) {
   parts_.counters->Count(Counter::kEventsFailed);
   if (const uint64_t events = failures_.Take(now)) {
     spdlog::warn(
@@ -73,7 +73,8 @@ bool Responder::FailRequest(const Request& request, uint32_t status) {
   return true;
 }
 
-bool Responder::FinishRequest(const Lane& lane, const Request& request,
+bool Responder::FinishRequest(const RequestChannel& lane,
+                              const Request& request,
                               const RequestResult& result) {
   switch (result.outcome) {
     case Outcome::kAnswered:
@@ -106,7 +107,7 @@ bool Responder::FinishRequest(const Lane& lane, const Request& request,
   return true;
 }
 
-void Responder::Answer(const Lane& lane, const Request& request,
+void Responder::Answer(const RequestChannel& lane, const Request& request,
                        const RequestResult& result) {
   parts_.counters->Count(Counter::kGetHits, result.hits);
   parts_.counters->Count(Counter::kGetMisses, result.misses);
@@ -127,7 +128,8 @@ void Responder::Answer(const Lane& lane, const Request& request,
   }
 }
 
-bool Responder::AskWithLargeBuffer(const Lane& lane, const Request& request) {
+bool Responder::AskWithLargeBuffer(const RequestChannel& lane,
+                                   const Request& request) {
   BatchQueue& queue = parts_.lanes->of(lane.type, /*large=*/true).queue;
   if (!IsStream(request) && queue.size() >= parts_.pool->size() / kLargeShare) {
     parts_.counters->Count(Counter::kDropsLarge);
@@ -138,7 +140,7 @@ bool Responder::AskWithLargeBuffer(const Lane& lane, const Request& request) {
   return false;
 }
 
-void Responder::PassToSet(const Lane& lane, Request request) {
+void Responder::PassToSet(const RequestChannel& lane, Request request) {
   parts_.counters->Count(Counter::kReroutes);
   request.type = RequestType::kSet;
   parts_.lanes->of(request.type, lane.large).queue.Push(request);

@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "base/log_limit.h"
-#include "devices/nic/lanes.h"
 #include "devices/nic/memc_channel.h"
 #include "devices/nic/nic_counters.h"
 #include "devices/nic/packet_pool.h"
 #include "devices/nic/request.h"
+#include "devices/nic/request_channels.h"
 #include "devices/nic/stream_server.h"
 #include "devices/nic/udp_source.h"
 #include "devices/sdk/edge.h"
@@ -29,28 +29,28 @@ class Responder {
     PacketPool* pool;
     UdpSource* source;
     StreamServer* streams;
-    Lanes* lanes;
+    RequestChannels* lanes;
     NicCounters* counters;
   };
   explicit Responder(const Parts& parts) : parts_(parts) {}
 
   // Answers every request of `batch`, the lane's oldest event, or passes it on
   // to another lane; then frees the event.
-  void Finish(Lane& lane, const FinishedBatch& batch);
+  void Finish(RequestChannel& lane, const FinishedBatch& batch);
 
  private:
   // Each returns whether the request is done with; otherwise it is in a lane.
-  bool FinishRequest(const Lane& lane, const Request& request,
+  bool FinishRequest(const RequestChannel& lane, const Request& request,
                      const RequestResult& result);
   bool FailRequest(const Request& request, uint32_t status);
-  bool AskWithLargeBuffer(const Lane& lane, const Request& request);
+  bool AskWithLargeBuffer(const RequestChannel& lane, const Request& request);
 
-  void Answer(const Lane& lane, const Request& request,
+  void Answer(const RequestChannel& lane, const Request& request,
               const RequestResult& result);
-  void PassToSet(const Lane& lane, Request request);
+  void PassToSet(const RequestChannel& lane, Request request);
   // Datagrams get none.
   void AnswerError(const Request& request, std::string_view text);
-  void CountFailure(const Lane& lane, const FinishedBatch& batch,
+  void CountFailure(const RequestChannel& lane, const FinishedBatch& batch,
                     Nanoseconds now);
   void SendReplies();
   shm::HistogramWriter histogram(Histogram which) {

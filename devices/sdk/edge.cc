@@ -17,7 +17,7 @@ namespace carillon::edge {
 namespace {
 
 // For gRPC, which takes no deadline as one that has passed.
-constexpr std::chrono::hours kLongestSimulation{24 * 30};
+constexpr std::chrono::hours kMaxSimulation{24 * 30};
 
 // A caller's mistake that no status can carry.
 void RequireIndex(std::string_view what, uint32_t index, uint32_t limit) {
@@ -111,7 +111,7 @@ absl::StatusOr<Device::LaunchTimes> Device::LaunchKernel(
       const auto answer,
       impl_->Call(impl_->control->events(), &v1::Events::Stub::LaunchKernel,
                   "LaunchKernel", request,
-                  simulated ? kLongestSimulation : spec.timeout));
+                  simulated ? kMaxSimulation : spec.timeout));
   // gpud has taken the launch for this turn's end.
   if (simulated && !impl_->WaitForTurn()) return status();
   if (answer.status() != 0) {
@@ -220,7 +220,7 @@ void EventQueue::RingThroughFaults() {
   const auto struck = faults::At(faults::Point::kDeviceRing, subject);
   if (recorder_ != nullptr) RecordRing();
   if (!struck) {
-    ring_.Ring();
+    ring_.RingDoorbell();
   } else if (struck->action == faults::Action::kLose) {
     ring_.LoseRing();
   } else if (struck->action == faults::Action::kDouble) {

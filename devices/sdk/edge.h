@@ -43,12 +43,12 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "shm/aperture.h"
-#include "shm/bells.h"
 #include "shm/device_ring.h"
 #include "shm/faults/point.h"
 #include "shm/histogram.h"
 #include "shm/layout.h"
 #include "shm/simulated_time.h"
+#include "shm/wakeups.h"
 
 namespace carillon::shm {
 class FlightRecorder;
@@ -177,19 +177,19 @@ class EventQueue {
     return sequence;
   }
   // Rings the doorbell for everything committed.
-  void Ring() {
+  void RingCommitted() {
     if (faults::AnyArmed(faults::Point::kDeviceRing,
                          faults::Point::kDeviceRung)) [[unlikely]] {
       return RingThroughFaults();
     }
     if (recorder_ != nullptr) [[unlikely]]
       RecordRing();
-    ring_.Ring();
+    ring_.RingDoorbell();
   }
-  // Commit() and Ring().
+  // Commit() and RingCommitted().
   shm::Sequence RingDoorbell(const KmdOverride* kmd = nullptr) {
     const shm::Sequence sequence = Commit(kmd);
-    Ring();
+    RingCommitted();
     return sequence;
   }
 

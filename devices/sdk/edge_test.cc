@@ -531,10 +531,10 @@ TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
   EventQueue& queue = Register(device, Echo());
   const uint32_t id = queue.event_id();
   const shm::GpuRing ring = gpud_->ring();
-  queue.Ring();  // nothing to ring
+  queue.RingCommitted();  // nothing to ring
   queue.Commit();
   queue.Commit();
-  queue.Ring();
+  queue.RingCommitted();
   ring.Complete(shm::Sequence(1), EventState::kFailed, 1234);
   ASSERT_TRUE(queue.Poll().has_value());
   queue.Free();

@@ -20,8 +20,8 @@
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
 #include "shm/aperture.h"
-#include "shm/bells.h"
 #include "shm/gpu_ring.h"
+#include "shm/wakeups.h"
 
 namespace carillon::edge {
 

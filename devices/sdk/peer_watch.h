@@ -16,10 +16,10 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "shm/bells.h"
-#include "shm/recorder/flight_recorder.h"
 #include "shm/layout.h"
+#include "shm/recorder/flight_recorder.h"
 #include "shm/types.h"
+#include "shm/wakeups.h"
 
 namespace carillon::edge {
 

@@ -88,7 +88,7 @@ TEST(Admin, HealthAndReflectionAnswer) {
 
 TEST(Admin, ErrorsCarryReasonSubjectAndHint) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   auto request = device.NullEvent();
   request.set_kernel("nul_event");
   const auto context = Within();
@@ -133,12 +133,12 @@ TEST(Admin, PoliciesAreChangedByName) {
 
 TEST(Admin, StagesAreStampedWhileTracingAndResetOnRequest) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
-  shm::DeviceRing ring = device.Ring(device.NullEvent());
+  AttachedDevice device(&testbed, "nic0");
+  shm::DeviceRing ring = device.RingOf(device.NullEvent());
   const auto ring_once = [&] {
     ring.Commit(nullptr, NowNs());
-    ring.Ring();
-    EXPECT_TRUE(TestDevice::Await(ring).has_value());
+    ring.RingDoorbell();
+    EXPECT_TRUE(AttachedDevice::Await(ring).has_value());
   };
   ring_once();
   EXPECT_EQ(testbed.Ekt().entries(0).stages_size(), 0);
@@ -172,7 +172,7 @@ TEST(Admin, ADevicesFiguresAreShownByTheNamesItGave) {
   request.add_counter_names("rx");
   request.add_counter_names("tx");
   request.add_histogram_names("latency");
-  TestDevice device(&testbed, request);
+  AttachedDevice device(&testbed, request);
   shm::Telemetry& page = device.submission().telemetry();
   page.counters[0] = 7;
   page.counters[1] = ~uint64_t{0};
@@ -202,19 +202,19 @@ TEST(Admin, GarbageInATelemetryPageCannotMakeTheListTooLong) {
   for (size_t i = 0; i < shm::kMaxTelemetryHistograms; ++i) {
     request.add_histogram_names("histogram" + std::to_string(i));
   }
-  TestDevice device(&testbed, request);
+  AttachedDevice device(&testbed, request);
   std::memset(&device.submission().telemetry(), 0xff, sizeof(shm::Telemetry));
   const auto listed = testbed.Devices();
   ASSERT_EQ(listed.devices_size(), 1);
   // gRPC's default limit of a message.
-  EXPECT_LT(listed.ByteSizeLong() * SessionTable::kMostSessions,
+  EXPECT_LT(listed.ByteSizeLong() * SessionTable::kMaxSessions,
             size_t{4} << 20);
 }
 
 TEST(Watch, StartsWithWhatIsThereAndGoesOnWithChanges) {
   TestTestbed testbed;
-  TestDevice nic(&testbed, "nic0");
-  nic.Ring(nic.NullEvent());
+  AttachedDevice nic(&testbed, "nic0");
+  nic.RingOf(nic.NullEvent());
   const auto context = Within();
   auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
   v1::TelemetryEvent event;
@@ -225,8 +225,8 @@ TEST(Watch, StartsWithWhatIsThereAndGoesOnWithChanges) {
   EXPECT_EQ(event.event_registered().kernel(), "null_event");
   uint64_t last = event.number();
 
-  TestDevice fpga(&testbed, "fpga0");
-  fpga.Ring(fpga.NullEvent());
+  AttachedDevice fpga(&testbed, "fpga0");
+  fpga.RingOf(fpga.NullEvent());
   ASSERT_TRUE(fpga.Unregister(0, 0).ok());
   ASSERT_TRUE(fpga.Detach().ok());
   const auto next = [&] {
@@ -245,7 +245,7 @@ TEST(Watch, StartsWithWhatIsThereAndGoesOnWithChanges) {
 
 TEST(Watch, EndsWithTheNewsThatGpudGoesDown) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   const auto context = Within();
   auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
   v1::TelemetryEvent event;
@@ -264,7 +264,7 @@ TEST(Watch, EndsWithTheNewsThatGpudGoesDown) {
 
 TEST(Drain, WaitsForAQuietGpuOrSaysWhatIsNot) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   v1::DrainRequest request;
   v1::DrainResponse response;
   EXPECT_TRUE(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::Drain,
@@ -277,11 +277,11 @@ TEST(Drain, WaitsForAQuietGpuOrSaysWhatIsNot) {
   busy.mutable_grid()->set_y(1);
   busy.mutable_grid()->set_z(1);
   busy.mutable_block()->set_x(1);
-  shm::DeviceRing ring = device.Ring(busy);
+  shm::DeviceRing ring = device.RingOf(busy);
   const uint64_t iterations = 1'000'000;
   std::memcpy(ring.parameters(), &iterations, sizeof(iterations));
   ring.Commit();
-  ring.Ring();
+  ring.RingDoorbell();
   ASSERT_TRUE(WaitUntil([&] { return testbed.Status().events().rung() == 1; }));
   request.set_timeout_ms(1);
   const Outcome outcome = TestTestbed::Call(

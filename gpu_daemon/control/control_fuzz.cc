@@ -22,7 +22,7 @@
 namespace carillon::gpud {
 namespace {
 
-constexpr size_t kMostCalls = 40;
+constexpr size_t kMaxCalls = 40;
 // A kernel as long as an argument says is nobody's mistake, but no fuzzing.
 constexpr char kUnbounded[] = "busy";
 
@@ -57,7 +57,7 @@ class Run {
   explicit Run(fuzz::FuzzInput input) : input_(input) {}
 
   void Go() {
-    for (size_t i = 0; i < kMostCalls && !input_.empty(); ++i) Step();
+    for (size_t i = 0; i < kMaxCalls && !input_.empty(); ++i) Step();
     for (const std::string& session : sessions_) {
       v1::DetachRequest request;
       request.set_session(session);

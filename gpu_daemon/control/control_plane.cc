@@ -34,9 +34,9 @@ constexpr std::chrono::milliseconds kLastCalls{500};
 // 128 launches, 32 watchers and 16 drains, 256 UnregisterEvents of a process with
 // as many devices as it may have, and some to spare: no process can keep all of
 // them waiting.
-constexpr int kMostThreads = 512;
+constexpr int kMaxThreads = 512;
 // Calls at a time over one connection; a device waits for 32 launches at most.
-constexpr int kMostCallsOfAConnection = 64;
+constexpr int kMaxCallsOfAConnection = 64;
 // A connection over TCP that has not agreed on TLS by then is closed.
 constexpr int kHandshakeMs = 5000;
 // How often gpud looks for memory to give back, and how much is worth it.
@@ -90,7 +90,7 @@ ControlPlane::ControlPlane(Options options)
                                          : DefaultMemoryBudget()),
       ekt_(options_.ekt_entries),
       tickets_(options_.ticket_valid_ns),
-      sessions_(&daemon_, &tickets_),
+      sessions_(&context_, &tickets_),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),
       events_(&callers_, &kernels_) {}
@@ -110,7 +110,7 @@ absl::Status ControlPlane::Open() {
   ASSIGN_OR_RETURN(auto lock,
                    DaemonLock::Take(options_.directory, options_.testbed));
   lock_ = std::move(lock);
-  daemon_.BeginAfterDeaths(lock_->deaths());
+  context_.BeginAfterDeaths(lock_->deaths());
 
   RETURN_IF_ERROR(OpenBoard());
   if (options_.record != 0) {
@@ -118,7 +118,7 @@ absl::Status ControlPlane::Open() {
                      shm::FlightRecorder::Create(paths.recorder_directory(),
                                                  "gpud", options_.record));
     recorder_ = std::move(recorder);
-    daemon_.recorder = recorder_.get();
+    context_.recorder = recorder_.get();
   }
   ASSIGN_OR_RETURN(auto loop, EventLoop::Create());
   loop_ = std::move(loop);
@@ -146,15 +146,15 @@ absl::Status ControlPlane::Open() {
        }});
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
-  daemon_.budget = &budget_;
-  daemon_.ekt = &ekt_;
-  daemon_.bus = bus_.get();
-  daemon_.loop = loop_.get();
-  daemon_.backend = backend_.get();
-  daemon_.kernels = &kernels_;
+  context_.budget = &budget_;
+  context_.ekt = &ekt_;
+  context_.bus = bus_.get();
+  context_.loop = loop_.get();
+  context_.backend = backend_.get();
+  context_.kernels = &kernels_;
   admin_.emplace(
       AdminService::About{.testbed = options_.testbed, .started_ns = NowNs()},
-      &daemon_, &sessions_, [this] { RequestShutdown(); },
+      &context_, &sessions_, [this] { RequestShutdown(); },
       [this](const std::string& peer) {
         peers_.Cut(peer);
         if (tcp_door_ != nullptr) tcp_door_->Cut(peer);
@@ -185,11 +185,11 @@ absl::Status ControlPlane::StartServer() {
   grpc::ServerBuilder builder;
   // Images, and somewhat larger ones, so that their refusal can say more than
   // gRPC's.
-  builder.SetMaxReceiveMessageSize(static_cast<int>(2 * kMostImageBytes));
+  builder.SetMaxReceiveMessageSize(static_cast<int>(2 * kMaxImageBytes));
   builder.SetResourceQuota(
-      grpc::ResourceQuota("gpud").SetMaxThreads(kMostThreads));
+      grpc::ResourceQuota("gpud").SetMaxThreads(kMaxThreads));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             kMostCallsOfAConnection);
+                             kMaxCallsOfAConnection);
   builder.RegisterService(&devices_);
   builder.RegisterService(&events_);
   builder.RegisterService(&*admin_);
@@ -204,7 +204,7 @@ absl::Status ControlPlane::StartServer() {
   return absl::OkStatus();
 }
 
-// gRPC gets no port of its own: without TcpDoor's connections, none is served.
+// gRPC gets no port of its own: without TcpListener's connections, none is served.
 absl::Status ControlPlane::AddTcp(grpc::ServerBuilder& builder) {
   auto pems = ReadTlsFiles(options_.tls, "--tls-client-ca");
   if (!pems.ok()) {
@@ -242,7 +242,7 @@ std::string ControlPlane::listen_address() const {
 
 absl::Status ControlPlane::OpenSockets() {
   if (tcp_acceptor_ != nullptr) {
-    auto tcp_door = TcpDoor::Open(
+    auto tcp_door = TcpListener::Open(
         options_.listen, loop_.get(), [this](int listener, int connection) {
           grpc::experimental::ExternalConnectionAcceptor::
               NewConnectionParameters accepted;
@@ -255,11 +255,11 @@ absl::Status ControlPlane::OpenSockets() {
   }
   const TestbedPaths paths(options_.directory);
   ASSIGN_OR_RETURN(auto desk,
-                   HandoverDesk::Open(paths.handover_socket(), loop_.get(),
-                                      &tickets_, &sessions_));
+                   HandoverServer::Open(paths.handover_socket(), loop_.get(),
+                                        &tickets_, &sessions_));
   handover_desk_ = std::move(desk);
   // Last: who finds this socket finds all.
-  auto door = ControlSocket::Open(
+  auto door = ControlListener::Open(
       paths.control_socket(), loop_.get(), &peers_,
       {.on_connection =
            [this](int connection) {

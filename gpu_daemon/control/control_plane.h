@@ -19,20 +19,20 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/tls_files.h"
-#include "gpu_daemon/control/net/control_socket.h"
+#include "gpu_daemon/control/net/control_listener.h"
 #include "gpu_daemon/control/net/daemon_lock.h"
 #include "gpu_daemon/control/net/peer.h"
-#include "gpu_daemon/control/net/tcp_door.h"
-#include "gpu_daemon/control/net/ticket_office.h"
+#include "gpu_daemon/control/net/tcp_listener.h"
+#include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/rpc/admin_service.h"
 #include "gpu_daemon/control/rpc/caller.h"
 #include "gpu_daemon/control/rpc/devices_service.h"
 #include "gpu_daemon/control/rpc/events_service.h"
 #include "gpu_daemon/control/rpc/faults_service.h"
 #include "gpu_daemon/control/rpc/role_gate.h"
-#include "gpu_daemon/control/sessions/daemon.h"
-#include "gpu_daemon/control/sessions/handover_desk.h"
+#include "gpu_daemon/control/sessions/handover_server.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
+#include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/event/gpu_model.h"
@@ -64,7 +64,7 @@ class ControlPlane {
     // A device that gives no sign of life for longer is closed; 0: never.
     Nanoseconds lease_ns = 0;
     // How long a ticket is good, and how many messages a watcher may be behind.
-    Nanoseconds ticket_valid_ns = TicketOffice::kValidNs;
+    Nanoseconds ticket_valid_ns = TicketStore::kValidNs;
     size_t watcher_capacity = 1024;
     // HOST:PORT to serve on over TCP as well; empty: nowhere. Goes with all of
     // `tls`, whose `ca` is the clients'.
@@ -113,8 +113,8 @@ class ControlPlane {
   MemoryBudget budget_;
   EventKernelTable ekt_;
   PeerTable peers_;
-  TicketOffice tickets_;
-  Daemon daemon_;
+  TicketStore tickets_;
+  SessionContext context_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<TelemetryBus> bus_;
   std::unique_ptr<Backend> backend_;
@@ -128,10 +128,10 @@ class ControlPlane {
   // These three are there where gpud serves over TCP.
   std::shared_ptr<RoleGate> gate_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> tcp_acceptor_;
-  std::unique_ptr<TcpDoor> tcp_door_;
+  std::unique_ptr<TcpListener> tcp_door_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<ControlSocket> control_socket_;
-  std::unique_ptr<HandoverDesk> handover_desk_;
+  std::unique_ptr<ControlListener> control_socket_;
+  std::unique_ptr<HandoverServer> handover_desk_;
   Nanoseconds trimmed_ns_ = 0;  // the main loop's thread only
   bool down_ = false;
 };

@@ -50,7 +50,7 @@ std::string Refusal(TestTestbed& testbed, const shm::Ticket& ticket) {
 
 TEST(Devices, AnAttachedDeviceHoldsItsAperturesAndIsListed) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   EXPECT_NE(device.generation(), 0u);
   EXPECT_EQ(device.submission().generation().value(), device.generation());
   EXPECT_EQ(device.close_reason(), shm::CloseReason::kOpen);
@@ -72,7 +72,7 @@ TEST(Devices, AnAttachedDeviceHoldsItsAperturesAndIsListed) {
 
 TEST(Devices, GpudsLeaseBeats) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   const auto beat = [&] {
     return std::atomic_ref<uint64_t>(
                device.completion().completion_control().heartbeat_ns)
@@ -85,15 +85,15 @@ TEST(Devices, GpudsLeaseBeats) {
 
 TEST(Devices, EveryAttachHasALaterGeneration) {
   TestTestbed testbed;
-  TestDevice first(&testbed, "a");
-  TestDevice second(&testbed, "b");
+  AttachedDevice first(&testbed, "a");
+  AttachedDevice second(&testbed, "b");
   EXPECT_GT(second.generation(), first.generation());
   EXPECT_NE(second.device_id(), first.device_id());
 }
 
 TEST(Devices, ANameIsGivenOnceAndItsHolderIsNamed) {
   TestTestbed testbed;
-  auto device = std::make_unique<TestDevice>(&testbed, "nic0");
+  auto device = std::make_unique<AttachedDevice>(&testbed, "nic0");
   v1::AttachResponse response;
   const Outcome second = Attach(testbed, AttachRequestFor("nic0"), &response);
   EXPECT_EQ(second.status.error_code(), StatusCode::ALREADY_EXISTS);
@@ -102,7 +102,7 @@ TEST(Devices, ANameIsGivenOnceAndItsHolderIsNamed) {
       second.status.error_message().find("pid " + std::to_string(getpid())),
       std::string::npos);
   EXPECT_TRUE(device->Detach().ok());
-  TestDevice again(&testbed, "nic0");
+  AttachedDevice again(&testbed, "nic0");
 }
 
 TEST(Devices, ARefusedAttachLeavesNothingBehind) {
@@ -143,7 +143,7 @@ TEST(Devices, ARefusedAttachLeavesNothingBehind) {
   refuse([](auto& r) { r.set_completion_bytes(8 << 20); },
          StatusCode::RESOURCE_EXHAUSTED, reason::kMemoryBudget);
   EXPECT_EQ(OpenDescriptors(), descriptors);
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
 }
 
 TEST(Devices, ADetachedDeviceGivesEverythingBack) {
@@ -151,9 +151,9 @@ TEST(Devices, ADetachedDeviceGivesEverythingBack) {
   testbed.Status();
   const size_t descriptors = OpenDescriptors();
   {
-    TestDevice device(&testbed, "nic0");
+    AttachedDevice device(&testbed, "nic0");
     device.Buffer(v1::GPU_MEMORY, 1 << 20);
-    device.Ring(device.NullEvent());
+    device.RingOf(device.NullEvent());
     const auto status = testbed.Status();
     EXPECT_GE(status.memory_used(), device.submission().size() +
                                         device.completion().size() + (1 << 20));
@@ -259,7 +259,7 @@ TEST(Handover, AnotherLayoutVersionOrGarbageIsRefusedWithAReason) {
 
 TEST(Sessions, BelongToTheProcessThatAttached) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   TestPeer thief("session", testbed.paths().directory(),
                  ToHex(device.session()));
   const std::string answer = thief.ReadLine();
@@ -353,7 +353,7 @@ TEST(Death, KilledProcessesDoNotUseUpDescriptors) {
 
 TEST(Death, TheEndOfTheHandoverConnectionIsADeath) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   device.CloseConnection();
   EXPECT_TRUE(testbed.WaitUntilGone("nic0"));
   EXPECT_TRUE(WaitUntil(
@@ -362,7 +362,7 @@ TEST(Death, TheEndOfTheHandoverConnectionIsADeath) {
 
 TEST(Death, ADeviceThatTalksOnTheHandoverConnectionIsEvicted) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   ASSERT_EQ(send(device.connection(), "x", 1, MSG_NOSIGNAL), 1);
   EXPECT_TRUE(testbed.WaitUntilGone("nic0"));
   EXPECT_TRUE(WaitUntil(
@@ -416,7 +416,7 @@ TEST(Start, ASecondGpudInADirectoryIsRefusedAndHarmsNothing) {
             std::string::npos)
       << second.status();
   EXPECT_EQ(testbed.Status().testbed(), "lab");
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
 }
 
 TEST(Start, BadOptionsAreNamed) {
@@ -457,7 +457,7 @@ TEST(Start, SocketsOfADeadGpudAreReplaced) {
 
 TEST(Shutdown, TellsDevicesAndLeavesNoFile) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   testbed.Stop();
   EXPECT_EQ(device.close_reason(), shm::CloseReason::kShutdown);
   const TestbedPaths paths = testbed.paths();

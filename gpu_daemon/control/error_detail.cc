@@ -10,8 +10,8 @@ namespace {
 constexpr char kPayloadUrl[] = "carillon.v1.ErrorDetail";
 // What a client sent comes back in errors: it must not make them too long for a
 // trailer.
-constexpr size_t kMostMessage = 1024;
-constexpr size_t kMostPart = 128;
+constexpr size_t kMaxMessage = 1024;
+constexpr size_t kMaxPart = 128;
 
 // At most `most` bytes, whole UTF-8 characters.
 std::string_view Cut(std::string_view text, size_t most) {
@@ -46,9 +46,9 @@ absl::Status WithDetail(absl::Status status, std::string_view reason,
                         std::string_view subject, std::string_view hint) {
   if (status.ok() || status.GetPayload(kPayloadUrl)) return status;
   v1::ErrorDetail detail;
-  detail.set_reason(Printable(reason, kMostPart));
-  detail.set_subject(Printable(subject, kMostPart));
-  detail.set_hint(Printable(hint, kMostPart));
+  detail.set_reason(Printable(reason, kMaxPart));
+  detail.set_subject(Printable(subject, kMaxPart));
+  detail.set_hint(Printable(hint, kMaxPart));
   status.SetPayload(kPayloadUrl, absl::Cord(detail.SerializeAsString()));
   return status;
 }
@@ -71,7 +71,7 @@ grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context) {
   return grpc::Status(
       static_cast<grpc::StatusCode>(status.code()),
       Printable({status.message().data(), status.message().size()},
-                kMostMessage));
+                kMaxMessage));
 }
 
 }  // namespace carillon::gpud

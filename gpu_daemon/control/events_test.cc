@@ -25,7 +25,7 @@ using shm::EventStatus;
 constexpr uint32_t kManyBlocks = 10'000'000;
 constexpr uint64_t kIterations = 1'000'000;
 
-v1::RegisterEventRequest Request(const TestDevice& device,
+v1::RegisterEventRequest Request(const AttachedDevice& device,
                                  const std::string& kernel, uint32_t entries) {
   v1::RegisterEventRequest request;
   request.set_session(device.session());
@@ -53,12 +53,12 @@ v1::ListEktResponse EktWithDone(TestTestbed& testbed, uint64_t events) {
 
 TEST(Events, ARungDoorbellIsAnswered) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
-  shm::DeviceRing ring = device.Ring(device.NullEvent());
+  AttachedDevice device(&testbed, "nic0");
+  shm::DeviceRing ring = device.RingOf(device.NullEvent());
   for (uint64_t i = 1; i <= 10; ++i) {
     ring.Commit();
-    ring.Ring();
-    const auto completion = TestDevice::Await(ring);
+    ring.RingDoorbell();
+    const auto completion = AttachedDevice::Await(ring);
     ASSERT_TRUE(completion.has_value());
     EXPECT_EQ(completion->sequence.value(), i);
     EXPECT_EQ(completion->state, EventState::kDone);
@@ -83,16 +83,16 @@ TEST(Events, ARungDoorbellIsAnswered) {
 
 TEST(Events, TheTableShowsWhichLaunchesTakeTheShortPath) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
-  device.Ring(device.NullEvent());
+  AttachedDevice device(&testbed, "nic0");
+  device.RingOf(device.NullEvent());
   auto two_warps = device.NullEvent();
   two_warps.mutable_block()->set_x(33);
-  device.Ring(two_warps);
+  device.RingOf(two_warps);
   // One warp too, but as long as its argument says.
   auto unbounded = device.NullEvent();
   unbounded.set_kernel("busy");
   unbounded.mutable_parameters(0)->set_name("iterations");
-  device.Ring(unbounded);
+  device.RingOf(unbounded);
   const auto ekt = testbed.Ekt();
   ASSERT_EQ(ekt.entries_size(), 3);
   EXPECT_TRUE(ekt.entries(0).short_path());
@@ -103,16 +103,16 @@ TEST(Events, TheTableShowsWhichLaunchesTakeTheShortPath) {
 // The device's doorbells fill two lines.
 TEST(Events, EveryDoorbellOfALargeTableIsAnswered) {
   TestTestbed testbed({.ekt_entries = 64});
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   std::vector<shm::DeviceRing> rings;
   for (uint32_t i = 0; i < 64; ++i) {
-    rings.push_back(device.Ring(device.NullEvent()));
+    rings.push_back(device.RingOf(device.NullEvent()));
     EXPECT_EQ(rings.back().layout().doorbell.value(), i);
   }
   for (const uint32_t i : {40, 8, 63}) {
     rings[i].Commit();
-    rings[i].Ring();
-    const auto completion = TestDevice::Await(rings[i]);
+    rings[i].RingDoorbell();
+    const auto completion = AttachedDevice::Await(rings[i]);
     ASSERT_TRUE(completion.has_value()) << i;
     EXPECT_EQ(completion->state, EventState::kDone);
     EXPECT_EQ(completion->sequence.value(), 1u);
@@ -127,7 +127,7 @@ TEST(Events, EveryDoorbellOfALargeTableIsAnswered) {
 
 TEST(Events, EverySlotSeesItsOwnPartOfABuffer) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   v1::AllocateBufferResponse in;
   v1::AllocateBufferResponse out;
   ASSERT_TRUE(device.AllocateBuffer(v1::INPUT, 4 * 64, &in).ok());
@@ -136,15 +136,15 @@ TEST(Events, EverySlotSeesItsOwnPartOfABuffer) {
   // In any order, and with the length left to the stride.
   *request.add_parameters() = Part("out", out.buffer_id(), 0, 0, 64);
   *request.add_parameters() = Part("in", in.buffer_id(), 0, 64, 64);
-  shm::DeviceRing ring = device.Ring(request);
+  shm::DeviceRing ring = device.RingOf(request);
   for (int i = 0; i < 8; ++i) {
     const uint32_t slot = ring.next_slot();
     const std::string text = "event " + std::to_string(i);
     std::memcpy(device.submission().At(in.offset() + slot * 64), text.c_str(),
                 text.size() + 1);
     ring.Commit();
-    ring.Ring();
-    const auto completion = TestDevice::Await(ring);
+    ring.RingDoorbell();
+    const auto completion = AttachedDevice::Await(ring);
     ASSERT_TRUE(completion.has_value());
     EXPECT_EQ(completion->state, EventState::kDone);
     EXPECT_EQ(text, reinterpret_cast<const char*>(
@@ -153,23 +153,24 @@ TEST(Events, EverySlotSeesItsOwnPartOfABuffer) {
 }
 
 // What a registration may take: all of it must be back after a refusal.
-struct Holdings {
+struct ResourceUse {
   uint64_t memory = 0;
   uint32_t ekt = 0;
   size_t descriptors = 0;
-  bool operator==(const Holdings&) const = default;
+  bool operator==(const ResourceUse&) const = default;
 };
 
 TEST(Events, ARefusedRegistrationLeavesNothingBehind) {
   TestTestbed testbed({.ekt_entries = 2});
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   const uint32_t in = device.Buffer(v1::INPUT, 256);
   const uint32_t out = device.Buffer(v1::OUTPUT, 256);
   const auto holdings = [&] {
     const auto status = testbed.Status();
-    return Holdings{status.memory_used(), status.ekt_used(), OpenDescriptors()};
+    return ResourceUse{status.memory_used(), status.ekt_used(),
+                       OpenDescriptors()};
   };
-  const Holdings before = holdings();
+  const ResourceUse before = holdings();
   // The heaps are free to the last byte: nothing was taken between.
   const auto heaps_are_whole = [&] {
     constexpr uint64_t kRest = (64 << 10) - 256;
@@ -280,8 +281,8 @@ TEST(Events, ARefusedRegistrationLeavesNothingBehind) {
 
 TEST(Events, AFullEktRefusesUntilAnEntryIsFree) {
   TestTestbed testbed({.ekt_entries = 2});
-  TestDevice nic(&testbed, "nic0");
-  TestDevice fpga(&testbed, "fpga0");
+  AttachedDevice nic(&testbed, "nic0");
+  AttachedDevice fpga(&testbed, "fpga0");
   v1::RegisterEventResponse first;
   v1::RegisterEventResponse second;
   v1::RegisterEventResponse third;
@@ -299,7 +300,7 @@ TEST(Events, AFullEktRefusesUntilAnEntryIsFree) {
 
 TEST(Events, TheLowestFreeDoorbellIsUsedAgainWithALaterGeneration) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   v1::RegisterEventResponse a;
   v1::RegisterEventResponse b;
   v1::RegisterEventResponse c;
@@ -318,17 +319,17 @@ TEST(Events, TheLowestFreeDoorbellIsUsedAgainWithALaterGeneration) {
 
 TEST(Events, ARingThatIsUsedAgainStartsEmpty) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   for (int life = 0; life < 3; ++life) {
-    shm::DeviceRing ring = device.Ring(device.NullEvent(2));
+    shm::DeviceRing ring = device.RingOf(device.NullEvent(2));
     // A sequence that is there already would end an event of this life.
     const std::byte* ecq = device.completion().At(ring.layout().ecq_offset);
     EXPECT_EQ(std::count(ecq, ecq + ring.layout().ecq_bytes(), std::byte{0}),
               static_cast<ptrdiff_t>(ring.layout().ecq_bytes()));
     for (int i = 0; i < 3; ++i) {
       ring.Commit();
-      ring.Ring();
-      const auto completion = TestDevice::Await(ring);
+      ring.RingDoorbell();
+      const auto completion = AttachedDevice::Await(ring);
       ASSERT_TRUE(completion.has_value());
       EXPECT_EQ(completion->state, EventState::kDone);
     }
@@ -338,7 +339,7 @@ TEST(Events, ARingThatIsUsedAgainStartsEmpty) {
 
 TEST(Events, BuffersInUseCannotBeFreed) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   const uint32_t in = device.Buffer(v1::INPUT, 64);
   const uint32_t out = device.Buffer(v1::GPU_MEMORY, 64);
   auto request = Request(device, "echo", 4);
@@ -359,7 +360,7 @@ TEST(Events, BuffersInUseCannotBeFreed) {
 
 TEST(Events, GpuMemoryCountsAgainstTheBudget) {
   TestTestbed testbed({.memory_bytes = 4 << 20});
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   const uint64_t before = testbed.Status().memory_used();
   const uint32_t buffer = device.Buffer(v1::GPU_MEMORY, 1 << 20);
   EXPECT_EQ(testbed.Status().memory_used(), before + (1 << 20));
@@ -374,25 +375,25 @@ TEST(Events, GpuMemoryCountsAgainstTheBudget) {
 }
 
 // An event kernel that takes as long as its grid and its parameter say.
-shm::DeviceRing BusyRing(TestDevice& device, uint32_t blocks) {
+shm::DeviceRing BusyRing(AttachedDevice& device, uint32_t blocks) {
   auto request = Request(device, "busy", 4);
   request.mutable_grid()->set_x(blocks);
   request.mutable_grid()->set_y(1);
   request.mutable_grid()->set_z(1);
   request.mutable_block()->set_x(1);
   *request.add_parameters() = WritableParameter("iterations");
-  return device.Ring(request);
+  return device.RingOf(request);
 }
 
 void RingWith(shm::DeviceRing& ring, uint64_t value) {
   std::memcpy(ring.parameters(), &value, sizeof(value));
   ring.Commit();
-  ring.Ring();
+  ring.RingDoorbell();
 }
 
 TEST(Events, UnregisteringWaitsForWhatEndsInTime) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   shm::DeviceRing ring = BusyRing(device, 2);
   for (int i = 0; i < 3; ++i) RingWith(ring, 1000);
   uint64_t aborted = 77;
@@ -408,7 +409,7 @@ TEST(Events, UnregisteringWaitsForWhatEndsInTime) {
 
 TEST(Events, UnregisteringAbortsWhatDoesNotEndInTime) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   shm::DeviceRing ring = BusyRing(device, kManyBlocks);
   for (int i = 0; i < 3; ++i) RingWith(ring, kIterations);
   ASSERT_TRUE(WaitUntil([&] { return testbed.Status().events().rung() == 3; }));
@@ -432,7 +433,7 @@ TEST(Events, UnregisteringAbortsWhatDoesNotEndInTime) {
 
 TEST(Events, MemoryThatARunningKernelUsesIsNotGivenToAnother) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   const uint64_t heap = 64 << 10;
   shm::DeviceRing ring = BusyRing(device, 2);
   RingWith(ring, 300'000'000);
@@ -452,7 +453,7 @@ TEST(Events, MemoryThatARunningKernelUsesIsNotGivenToAnother) {
 
 TEST(Events, DetachingAbortsWhatIsInFlight) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   shm::DeviceRing ring = BusyRing(device, kManyBlocks);
   for (int i = 0; i < 2; ++i) RingWith(ring, kIterations);
   ASSERT_TRUE(WaitUntil([&] { return testbed.Status().events().rung() == 2; }));
@@ -468,10 +469,10 @@ TEST(Events, DetachingAbortsWhatIsInFlight) {
 
 TEST(Events, RungEventsThatWereNotLaunchedYetAreInTheLedgerToo) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
-  shm::DeviceRing ring = device.Ring(device.NullEvent(64));
+  AttachedDevice device(&testbed, "nic0");
+  shm::DeviceRing ring = device.RingOf(device.NullEvent(64));
   for (int i = 0; i < 50; ++i) ring.Commit();
-  ring.Ring();
+  ring.RingDoorbell();
   uint64_t aborted = 77;
   ASSERT_TRUE(device.Unregister(0, 20'000, &aborted).ok());
   EXPECT_EQ(aborted, 0u);
@@ -484,8 +485,8 @@ TEST(Events, RungEventsThatWereNotLaunchedYetAreInTheLedgerToo) {
 
 TEST(Events, ScheduledEventsRunWithoutADoorbell) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
-  shm::DeviceRing ring = device.Ring(device.NullEvent());
+  AttachedDevice device(&testbed, "nic0");
+  shm::DeviceRing ring = device.RingOf(device.NullEvent());
   ring.Commit();
   ring.Commit();
   v1::ScheduleEventRequest request;
@@ -499,7 +500,7 @@ TEST(Events, ScheduledEventsRunWithoutADoorbell) {
                                 &response)
                   .ok());
   for (int i = 0; i < 2; ++i) {
-    const auto completion = TestDevice::Await(ring);
+    const auto completion = AttachedDevice::Await(ring);
     ASSERT_TRUE(completion.has_value());
     EXPECT_EQ(completion->state, EventState::kDone);
   }
@@ -520,7 +521,7 @@ TEST(Events, ScheduledEventsRunWithoutADoorbell) {
 
 TEST(Events, TheCpuBackEndHasNoBarrierToRelease) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   v1::ReleaseBarrierRequest request;
   request.set_session(device.session());
   v1::ReleaseBarrierResponse response;
@@ -529,7 +530,7 @@ TEST(Events, TheCpuBackEndHasNoBarrierToRelease) {
                         request, &response)
           .status.error_code(),
       StatusCode::NOT_FOUND);
-  device.Ring(device.NullEvent());
+  device.RingOf(device.NullEvent());
   EXPECT_EQ(
       TestTestbed::Call(testbed.events(), &v1::Events::Stub::ReleaseBarrier,
                         request, &response)
@@ -539,10 +540,10 @@ TEST(Events, TheCpuBackEndHasNoBarrierToRelease) {
 
 TEST(Events, ADoorbellJumpEvictsItsDeviceAndNobodyElse) {
   TestTestbed testbed;
-  TestDevice rogue(&testbed, "rogue");
-  TestDevice nic(&testbed, "nic0");
-  rogue.Ring(rogue.NullEvent(4));
-  shm::DeviceRing ring = nic.Ring(nic.NullEvent(4));
+  AttachedDevice rogue(&testbed, "rogue");
+  AttachedDevice nic(&testbed, "nic0");
+  rogue.RingOf(rogue.NullEvent(4));
+  shm::DeviceRing ring = nic.RingOf(nic.NullEvent(4));
   const auto context = Within();
   auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
   v1::TelemetryEvent event;
@@ -564,16 +565,16 @@ TEST(Events, ADoorbellJumpEvictsItsDeviceAndNobodyElse) {
   EXPECT_NE(late.status.error_message().find("broke the protocol"),
             std::string::npos);
   ring.Commit();
-  ring.Ring();
-  EXPECT_TRUE(TestDevice::Await(ring).has_value());
+  ring.RingDoorbell();
+  EXPECT_TRUE(AttachedDevice::Await(ring).has_value());
 }
 
 TEST(Events, FailuresArePublishedWithTheirNumber) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   auto request = Request(device, "fail_if", 8);
   *request.add_parameters() = WritableParameter("code");
-  shm::DeviceRing ring = device.Ring(request);
+  shm::DeviceRing ring = device.RingOf(request);
   const auto context = Within();
   auto watch = testbed.admin().Watch(context.get(), v1::WatchRequest());
   constexpr uint64_t kEvents = 6;

@@ -17,7 +17,7 @@ using grpc::StatusCode;
 constexpr uint32_t kManyBlocks = 10'000'000;
 constexpr uint64_t kIterations = 1'000'000;
 
-v1::LaunchKernelRequest Launch(const TestDevice& device,
+v1::LaunchKernelRequest Launch(const AttachedDevice& device,
                                const std::string& kernel, uint32_t blocks) {
   v1::LaunchKernelRequest request;
   request.set_session(device.session());
@@ -39,7 +39,7 @@ Outcome RunKernel(TestTestbed& testbed, const v1::LaunchKernelRequest& request,
 
 TEST(Launch, RunsToItsEndAndTellsItsTimes) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "host0");
+  AttachedDevice device(&testbed, "host0");
   v1::AllocateBufferResponse in;
   v1::AllocateBufferResponse out;
   ASSERT_TRUE(device.AllocateBuffer(v1::INPUT, 64, &in).ok());
@@ -64,7 +64,7 @@ TEST(Launch, RunsToItsEndAndTellsItsTimes) {
 
 TEST(Launch, AFailingKernelIsAResultWithItsStatus) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "host0");
+  AttachedDevice device(&testbed, "host0");
   auto request = Launch(device, "fail_if", 1);
   *request.add_parameters() = Value("code", 7);
   v1::LaunchKernelResponse response;
@@ -74,7 +74,7 @@ TEST(Launch, AFailingKernelIsAResultWithItsStatus) {
 
 TEST(Launch, BadRequestsAreRefused) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "host0");
+  AttachedDevice device(&testbed, "host0");
   v1::LaunchKernelResponse response;
   EXPECT_EQ(RunKernel(testbed, Launch(device, "bussy", 1), &response).reason,
             reason::kUnknownKernel);
@@ -95,7 +95,7 @@ TEST(Launch, BadRequestsAreRefused) {
 
 TEST(Launch, ACallerThatGivesUpTakesItsKernelBack) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "host0");
+  AttachedDevice device(&testbed, "host0");
   // Its blocks would take hours; after the first ones, none may start.
   auto request = Launch(device, "busy", kManyBlocks);
   *request.add_parameters() = Value("iterations", kIterations);
@@ -114,7 +114,7 @@ TEST(Launch, ACallerThatGivesUpTakesItsKernelBack) {
 
 TEST(Launch, BuffersOfARunningKernelCannotBeFreed) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "host0");
+  AttachedDevice device(&testbed, "host0");
   const uint32_t in = device.Buffer(v1::GPU_MEMORY, 8 << 20);
   const uint32_t out = device.Buffer(v1::GPU_MEMORY, 8 << 20);
   auto request = Launch(device, "echo", 200'000);
@@ -137,7 +137,7 @@ TEST(Launch, BuffersOfARunningKernelCannotBeFreed) {
 
 TEST(Launch, ItsDevicesEndAbortsIt) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "host0");
+  AttachedDevice device(&testbed, "host0");
   auto request = Launch(device, "busy", kManyBlocks);
   *request.add_parameters() = Value("iterations", kIterations);
   grpc::Status status;
@@ -155,7 +155,7 @@ TEST(Launch, ItsDevicesEndAbortsIt) {
 
 TEST(Launch, ADeviceMayHaveSoManyAtOnce) {
   TestTestbed testbed;
-  TestDevice device(&testbed, "host0");
+  AttachedDevice device(&testbed, "host0");
   auto request = Launch(device, "busy", kManyBlocks);
   *request.add_parameters() = Value("iterations", kIterations);
   std::vector<std::thread> callers;

@@ -47,16 +47,16 @@ class MalformedRequest : public testing::Test {
         device_(&testbed_, "dev0"),
         input_(device_.Buffer(v1::INPUT, 256)),
         output_(device_.Buffer(v1::OUTPUT, 256)),
-        ring_(device_.Ring(device_.NullEvent())) {}
+        ring_(device_.RingOf(device_.NullEvent())) {}
 
-  struct Holdings {
+  struct ResourceUse {
     uint64_t memory = 0;
     uint32_t devices = 0;
     uint32_t ekt = 0;
     size_t descriptors = 0;
-    bool operator==(const Holdings&) const = default;
+    bool operator==(const ResourceUse&) const = default;
   };
-  Holdings Held() {
+  ResourceUse Held() {
     const auto status = testbed_.Status();
     return {status.memory_used(), status.devices(), status.ekt_used(),
             OpenDescriptors()};
@@ -67,7 +67,7 @@ class MalformedRequest : public testing::Test {
                grpc::Status (Stub::*method)(grpc::ClientContext*,
                                             const Request&, Response*),
                const Request& good, const std::vector<Row<Request>>& rows) {
-    const Holdings before = Held();
+    const ResourceUse before = Held();
     for (const Row<Request>& row : rows) {
       SCOPED_TRACE(row.what);
       Request request = good;
@@ -88,7 +88,7 @@ class MalformedRequest : public testing::Test {
   }
 
   TestTestbed testbed_;
-  TestDevice device_;
+  AttachedDevice device_;
   const uint32_t input_;
   const uint32_t output_;
   shm::DeviceRing ring_;

@@ -30,16 +30,16 @@ TEST(Recorder, KeepsWhatBecameOfEveryEventAndSession) {
   std::vector<FlightRecord> expected;
   const auto pid = static_cast<uint64_t>(getpid());
   {
-    TestDevice device(&testbed, "nic0");
-    shm::DeviceRing ring = device.Ring(device.NullEvent());
+    AttachedDevice device(&testbed, "nic0");
+    shm::DeviceRing ring = device.RingOf(device.NullEvent());
     const uint32_t ring_generation = ring.layout().generation.value();
     for (int i = 0; i < 2; ++i) {
       ring.Commit();
-      ring.Ring();
-      ASSERT_TRUE(TestDevice::Await(ring).has_value());
+      ring.RingDoorbell();
+      ASSERT_TRUE(AttachedDevice::Await(ring).has_value());
     }
     ASSERT_TRUE(device.Unregister(0, 100).ok());
-    shm::DeviceRing second = device.Ring(device.NullEvent());
+    shm::DeviceRing second = device.RingOf(device.NullEvent());
     const uint32_t second_generation = second.layout().generation.value();
     ASSERT_TRUE(device.Detach().ok());
     const auto session = static_cast<uint32_t>(shm::CloseReason::kDetached);

@@ -45,7 +45,7 @@ class ResumedTest : public ::testing::Test {
   }
 
   TestTestbed testbed_;
-  TestDevice device_{&testbed_, "nic0"};
+  AttachedDevice device_{&testbed_, "nic0"};
 };
 
 TEST_F(ResumedTest, ARingGoesOnBehindWhatWasConsumed) {

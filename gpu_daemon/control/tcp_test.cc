@@ -154,7 +154,7 @@ TEST_F(TcpTest, TheControlSocketStaysOpenToAllRoles) {
   auto options = Listening();
   options.faults = true;
   TestTestbed testbed(options);
-  TestDevice device(&testbed, "nic0");
+  AttachedDevice device(&testbed, "nic0");
   v1::SetPolicyRequest policy;
   policy.set_policy("priority");
   v1::SetPolicyResponse before;
@@ -310,8 +310,8 @@ TEST_F(TcpTest, ConnectionsThatSayNothingEndAndOthersAreServedMeanwhile) {
 
 TEST_F(TcpTest, NoSessionIsMadeOrUsedOverTcp) {
   TestTestbed testbed(Listening());
-  TestDevice device(&testbed, "nic0");
-  shm::DeviceRing ring = device.Ring(device.NullEvent());
+  AttachedDevice device(&testbed, "nic0");
+  shm::DeviceRing ring = device.RingOf(device.NullEvent());
   const auto channel = Channel(testbed, ca_.IssueRole("device"));
   const auto devices = v1::Devices::NewStub(channel);
   const auto events = v1::Events::NewStub(channel);
@@ -348,8 +348,8 @@ TEST_F(TcpTest, NoSessionIsMadeOrUsedOverTcp) {
             reason::kNotLocal);
   EXPECT_EQ(testbed.Status().devices(), 1u);
   ring.Commit(nullptr, NowNs());
-  ring.Ring();
-  EXPECT_TRUE(TestDevice::Await(ring).has_value());
+  ring.RingDoorbell();
+  EXPECT_TRUE(AttachedDevice::Await(ring).has_value());
 }
 
 TEST_F(TcpTest, AStreamIsJudgedAtItsStart) {
@@ -358,7 +358,7 @@ TEST_F(TcpTest, AStreamIsJudgedAtItsStart) {
     const auto stub = v1::Admin::NewStub(Channel(testbed, ca_.IssueRole(role)));
     const auto context = Within();
     auto stream = stub->Watch(context.get(), v1::WatchRequest());
-    TestDevice device(&testbed, "nic0");
+    AttachedDevice device(&testbed, "nic0");
     v1::TelemetryEvent event;
     if (stream->Read(&event)) {
       context->TryCancel();
@@ -376,7 +376,7 @@ TEST_F(TcpTest, GpudEndsInOrderWithConnectionsOpen) {
   const auto channel = Channel(*testbed, ca_.IssueRole("viewer"));
   const auto stub = v1::Admin::NewStub(channel);
   const auto context = Within();
-  TestDevice device(testbed.get(), "nic0");
+  AttachedDevice device(testbed.get(), "nic0");
   auto stream = stub->Watch(context.get(), v1::WatchRequest());
   v1::TelemetryEvent event;
   ASSERT_TRUE(stream->Read(&event));

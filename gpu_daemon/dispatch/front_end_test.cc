@@ -84,7 +84,7 @@ TEST_F(FrontEndTest, ARungEventRunsOnceAndCompletesWithItsSequence) {
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   for (uint64_t sequence = 1; sequence <= 1000; ++sequence) {
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     const Completion completion = device_.Wait(*event.ring);
     ASSERT_EQ(completion.state, EventState::kDone);
     ASSERT_EQ(completion.sequence.value(), sequence);
@@ -105,7 +105,7 @@ TEST_F(FrontEndTest, NoRingIsLostWhenManyAreRungAtOnce) {
       event.ring->Commit();
       ++rung;
     }
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
     ++consumed;
   }
@@ -127,7 +127,7 @@ TEST_F(FrontEndTest,
     const uint32_t slot = event.ring->next_slot();
     std::memcpy(event.ring->parameters(), &ref, sizeof(ref));
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
     EXPECT_EQ(std::memcmp(out + slot * 256, in + i, 100), 0) << i;
   }
@@ -145,7 +145,7 @@ TEST_F(FrontEndTest, ABufferReferenceOutsideItsBufferFailsThatEventOnly) {
   const auto ring = [&](shm::BufferRef ref) {
     std::memcpy(event.ring->parameters(), &ref, sizeof(ref));
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     return device_.Wait(*event.ring);
   };
   ExpectFailed(ring({.offset = 4000, .length = 97}),
@@ -167,7 +167,7 @@ TEST_F(FrontEndTest, AnEntryWithAStaleGenerationSequenceOrFlagsIsRefused) {
     std::memcpy(&header, entry, sizeof(header));
     change(header);
     std::memcpy(entry, &header, sizeof(header));
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     return device_.Wait(*event.ring);
   };
   ExpectFailed(ring_with([](auto& h) { h.generation ^= 1; }),
@@ -188,14 +188,14 @@ TEST_F(FrontEndTest, AModifyableEventRunsWithTheDimensionsOfItsEntry) {
   const shm::KmdOverride six{
       .grid = {3, 2, 1}, .block = {64, 1, 1}, .shared_bytes = 0};
   event.ring->Commit(&six);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(gate_.entered().size(), 6u);
 
   const shm::KmdOverride huge{
       .grid = {1, 1, 1}, .block = {2048, 1, 1}, .shared_bytes = 0};
   event.ring->Commit(&huge);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   ExpectFailed(device_.Wait(*event.ring), EventStatus::kBadKmd);
 }
 
@@ -205,7 +205,7 @@ TEST_F(FrontEndTest, AFailingKernelReportsItsOwnStatus) {
   const uint32_t code = 42;
   std::memcpy(event.ring->parameters(), &code, sizeof(code));
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   const Completion completion = device_.Wait(*event.ring);
   EXPECT_EQ(completion.state, EventState::kFailed);
   EXPECT_EQ(completion.status,
@@ -219,7 +219,7 @@ TEST_F(FrontEndTest, EventsOfSeveralBlocksGoThroughTheKmu) {
                     .block = {128, 1, 1}});
   for (int i = 0; i < 100; ++i) {
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
   }
 }
@@ -235,7 +235,7 @@ TEST_F(FrontEndTest, ScheduledEventsAndRungEventsShareTheRing) {
     EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
     if (i % 3 == 0) continue;
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), ++sequence);
   }
 }
@@ -247,7 +247,7 @@ TEST_F(FrontEndTest, AScheduleWhoseAnswerWasLostLaunchesOnce) {
     // Heard, and repeated; then the doorbell says the same.
     EXPECT_TRUE(event.kernel->ScheduleThrough(sequence));
     EXPECT_TRUE(event.kernel->ScheduleThrough(sequence));
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     EXPECT_EQ(device_.Wait(*event.ring).sequence.value(), sequence);
     // Late.
     EXPECT_TRUE(event.kernel->ScheduleThrough(sequence - 1));
@@ -266,7 +266,7 @@ TEST_F(FrontEndTest, ADoorbellThatJumpsBeyondTheFreeSlotsEvictsItsDevice) {
   auto innocent = other.Register(
       {.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   ASSERT_TRUE(front_end_->Add(innocent.kernel).ok());
-  // What DeviceRing::Ring() does, with a count that it would never store.
+  // What DeviceRing::RingDoorbell() does, with a count that it would never store.
   std::atomic_ref<uint32_t>(device_.memory->submission().doorbells()[0])
       .store(9);
   shm::BumpAndWake(&device_.memory->submission().submission_control().summary);
@@ -277,7 +277,7 @@ TEST_F(FrontEndTest, ADoorbellThatJumpsBeyondTheFreeSlotsEvictsItsDevice) {
   EXPECT_EQ(event.kernel->launched(), 0u);
 
   innocent.ring->Commit();
-  innocent.ring->Ring();
+  innocent.ring->RingDoorbell();
   EXPECT_EQ(other.Wait(*innocent.ring).state, EventState::kDone);
 }
 
@@ -291,10 +291,10 @@ TEST_F(FrontEndTest,
   auto high =
       Add({.kernel = &kGateKernel, .bindings = GateBindings(2), .priority = 7});
   for (int i = 0; i < 100; ++i) low.ring->Commit();
-  low.ring->Ring();
+  low.ring->RingDoorbell();
   ASSERT_TRUE(gate_.WaitEntered(1));
   high.ring->Commit();
-  high.ring->Ring();
+  high.ring->RingDoorbell();
   gate_.LetPass(101);
   ASSERT_EQ(device_.Wait(*high.ring).state, EventState::kDone);
   for (int i = 0; i < 100; ++i)
@@ -318,17 +318,17 @@ TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
   EXPECT_TRUE(slow.kernel->takes_short_path(slow.kernel->kmd()));
   for (int i = 0; i < 4; ++i) {
     slow.ring->Commit();
-    slow.ring->Ring();
+    slow.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*slow.ring).state, EventState::kDone);
   }
   EXPECT_FALSE(slow.kernel->takes_short_path(slow.kernel->kmd()));
 
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   slow.ring->Commit();
-  slow.ring->Ring();
+  slow.ring->RingDoorbell();
   ASSERT_TRUE(gate_.WaitEntered(5));
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(gate_.inside(), 1u);
 }
@@ -339,10 +339,10 @@ TEST_F(FrontEndTest, AKernelWhoseLengthIsAnArgumentKeepsNoDoorbellWaiting) {
   auto endless = Add({.kernel = &kernel, .bindings = GateBindings(1)});
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   endless.ring->Commit();
-  endless.ring->Ring();
+  endless.ring->RingDoorbell();
   ASSERT_TRUE(gate_.WaitEntered(1));
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
   EXPECT_TRUE(Kernel("busy")->unbounded);
 }
@@ -364,14 +364,14 @@ TEST_F(FrontEndTest, ADeviceBeyondWhatOneSleepCanWaitForIsRefused) {
   front_end_->RemoveDevice(devices[1]->memory.get());
   EXPECT_TRUE(front_end_->Add(refused.kernel).ok());
   refused.ring->Commit();
-  refused.ring->Ring();
+  refused.ring->RingDoorbell();
   EXPECT_EQ(one_more.Wait(*refused.ring).state, EventState::kDone);
 }
 
 TEST_F(FrontEndTest, ACallDuringStopWaitsForTheKernelThatTheFrontEndRuns) {
   auto event = Add({.kernel = &kGateKernel, .bindings = GateBindings(1)});
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   ASSERT_TRUE(gate_.WaitEntered(1));
   std::vector<std::future<void>> stops;
   for (int i = 0; i < 2; ++i) {
@@ -403,11 +403,11 @@ TEST_F(FrontEndTest,
                     .grid = {2, 1, 1},
                     .entries = 8});
   for (int i = 0; i < 3; ++i) event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   ASSERT_TRUE(gate_.WaitEntered(1));
   front_end_->Remove(event.kernel);
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   kmu_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
   event.kernel->AbortUnfinished(EventStatus::kUnregistered);
   EXPECT_EQ(event.kernel->in_flight(), 0u);
@@ -430,7 +430,7 @@ TEST_F(FrontEndTest, TracedEventsCarryTheirLifeInOrder) {
   Restart("first_come", /*tracing=*/true);
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   event.ring->Commit(nullptr, NowNs());
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   ASSERT_TRUE(device_.waiter->WaitUntil(
       [&] { return event.ring->Poll().has_value(); }, std::chrono::seconds(10),
       std::chrono::microseconds(5)));
@@ -454,7 +454,7 @@ TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {
     }
     sleeps = front_end_->sleeps();
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*event.ring).state, EventState::kDone) << round;
   }
 }
@@ -481,7 +481,7 @@ TEST(DoorbellPoller, SleepsOverNoRingOfAnyEvent) {
   EXPECT_EQ(sleeps, 1u);
   for (auto& event : events) {
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     EXPECT_FALSE(sleep());
     EXPECT_TRUE(poller.PollOnce());
     EXPECT_EQ(device.Wait(*event.ring).state, EventState::kDone);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "shm/aperture.h"
-#include "shm/bells.h"
+#include "shm/wakeups.h"
 
 namespace carillon::gpud {
 

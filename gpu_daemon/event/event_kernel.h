@@ -16,9 +16,9 @@
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "kernels/simt/event_frame.h"
-#include "shm/recorder/flight_recorder.h"
 #include "shm/gpu_ring.h"
 #include "shm/histogram.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::gpud {
 
@@ -190,8 +190,7 @@ class EventKernel {
   // whose length is an argument never runs there: nothing can stop it.
   bool takes_short_path(const KernelMetadata& shape) const {
     return shape.single_warp() && !shape.kernel->unbounded &&
-           short_path_ns_.load(std::memory_order_relaxed) <=
-               kLongestShortPathNs;
+           short_path_ns_.load(std::memory_order_relaxed) <= kMaxShortPathNs;
   }
   // Of the first launches each, then of one in kSampleEvery: two looks at the
   // clock cost as much as a small kernel.
@@ -237,7 +236,7 @@ class EventKernel {
 
   // A longer kernel would keep the other doorbells waiting: it goes to a
   // worker.
-  static constexpr Nanoseconds kLongestShortPathNs = 100'000;
+  static constexpr Nanoseconds kMaxShortPathNs = 100'000;
   static constexpr uint64_t kSampleEvery = 16;
 
   void CompleteThroughFaults(shm::Sequence sequence, const Ending& ending);

@@ -135,14 +135,14 @@ class EventKernelTest : public testing::Test {
     EXPECT_FALSE(pending.violation);
     return pending.rings;
   }
-  void Ring(int count) {
+  void RingDoorbell(int count) {
     for (int i = 0; i < count; ++i) event_.ring->Commit();
-    event_.ring->Ring();
+    event_.ring->RingDoorbell();
   }
 };
 
 TEST_F(EventKernelTest, AnEventEndsOnceWhoeverTriesToEndItAgain) {
-  Ring(1);
+  RingDoorbell(1);
   ASSERT_EQ(Pending(), 1u);
   const auto sequence = event_.kernel->TakeRing();
   EXPECT_TRUE(event_.kernel->Finish(sequence, {.state = EventState::kDone}));
@@ -178,7 +178,7 @@ class BeforeCompletion {
 };
 
 TEST_F(EventKernelTest, WhoSeesACompletionMayRingForItsSlotAtOnce) {
-  Ring(4);
+  RingDoorbell(4);
   ASSERT_EQ(Pending(), 4u);
   for (int i = 0; i < 4; ++i) event_.kernel->TakeRing();
   uint64_t ended = 0;
@@ -189,7 +189,7 @@ TEST_F(EventKernelTest, WhoSeesACompletionMayRingForItsSlotAtOnce) {
 }
 
 TEST_F(EventKernelTest, AfterAnAbortNothingIsInFlight) {
-  Ring(1);
+  RingDoorbell(1);
   ASSERT_EQ(Pending(), 1u);
   event_.kernel->TakeRing();
   std::atomic<bool> finishing{false};
@@ -212,7 +212,7 @@ TEST_F(EventKernelTest, AfterAnAbortNothingIsInFlight) {
 }
 
 TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {
-  Ring(4);
+  RingDoorbell(4);
   ASSERT_EQ(Pending(), 4u);
   for (int i = 0; i < 4; ++i) event_.kernel->TakeRing();
   // The second ends first: its slot stays taken until the first ends.
@@ -228,7 +228,7 @@ TEST_F(EventKernelTest, SlotsAreFreeAgainOnlyInOrder) {
 }
 
 TEST_F(EventKernelTest, TheLastEventsEndIsShownWithoutAnotherRing) {
-  Ring(2);
+  RingDoorbell(2);
   ASSERT_EQ(Pending(), 2u);
   event_.kernel->TakeRing();
   event_.kernel->TakeRing();
@@ -239,7 +239,7 @@ TEST_F(EventKernelTest, TheLastEventsEndIsShownWithoutAnotherRing) {
 }
 
 TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
-  Ring(3);
+  RingDoorbell(3);
   ASSERT_EQ(Pending(), 3u);
   for (int i = 0; i < 3; ++i) event_.kernel->TakeRing();
   event_.kernel->Finish(shm::Sequence(2),
@@ -257,7 +257,7 @@ TEST_F(EventKernelTest, AbortEndsExactlyWhatIsUnfinished) {
 // Its device rang once more than it has slots: the GPU passes over event 1, and
 // takes the others.
 TEST_F(EventKernelTest, WhatAGpuPassedOverIsNotInFlightForEver) {
-  Ring(4);
+  RingDoorbell(4);
   std::atomic_ref<uint32_t>(
       device_.memory->submission().doorbells()[event_.kernel->event_id()])
       .fetch_add(1);
@@ -274,7 +274,7 @@ TEST_F(EventKernelTest, WhatAGpuPassedOverIsNotInFlightForEver) {
 }
 
 TEST_F(EventKernelTest, WhatAGpuDidNotTakeIsAbortedOnce) {
-  Ring(3);
+  RingDoorbell(3);
   event_.kernel->ring().Complete(shm::Sequence(2), EventState::kDone, 0);
   event_.kernel->TakeBack({.launched = 1, .done = 1});
   EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 2u);
@@ -295,7 +295,7 @@ TEST_F(EventKernelTest, TheLastFailurePairsASequenceWithItsOwnStatus) {
   });
   uint64_t laps = 0;
   for (; laps < kTimes || looks < kTimes; ++laps) {
-    Ring(2);
+    RingDoorbell(2);
     EXPECT_EQ(Pending(), 2u);
     for (int i = 0; i < 2; ++i) {
       const auto sequence = event_.kernel->TakeRing();
@@ -318,7 +318,7 @@ TEST_F(EventKernelTest, ADoorbellWrapsAround) {
                              .bindings = {{.constant_bits = 0}},
                              .entries = 4});
   for (uint64_t sequence = 1; sequence <= 8; ++sequence) {
-    Ring(1);
+    RingDoorbell(1);
     ASSERT_EQ(Pending(), 1u) << sequence;
     ASSERT_EQ(event_.kernel->TakeRing().value(), sequence);
     ASSERT_TRUE(event_.kernel->Finish(shm::Sequence(sequence), {}));
@@ -336,7 +336,7 @@ TEST_F(EventKernelTest, ADoorbellUsedBeforeRegistrationDoesNotLaunchAnything) {
                                   .bindings = {{.constant_bits = 0}}});
   EXPECT_EQ(reused.kernel->PendingRings().rings, 0u);
   reused.ring->Commit();
-  reused.ring->Ring();
+  reused.ring->RingDoorbell();
   const EventKernel::Pending pending = reused.kernel->PendingRings();
   EXPECT_EQ(pending.rings, 1u);
   EXPECT_FALSE(pending.violation);
@@ -350,7 +350,7 @@ TEST_F(EventKernelTest, WhatAnEpilogueEndedMayBeRungAgainBeforeGpudLooked) {
   event.kernel->ExpectEpilogues();
   for (int lap = 0; lap < 3; ++lap) {
     for (int i = 0; i < 2; ++i) event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     const EventKernel::Pending pending = event.kernel->PendingRings();
     EXPECT_EQ(pending.rings, 2u);
     EXPECT_FALSE(pending.violation);
@@ -382,7 +382,7 @@ TEST_F(EventKernelTest, EveryEndIsRecordedOnceBeforeTheDeviceCanSeeIt) {
   ASSERT_TRUE(recorder.ok()) << recorder.status();
   EXPECT_TRUE(event_.kernel->finishes_all());
   event_.kernel->RecordIn(recorder->get());
-  Ring(3);
+  RingDoorbell(3);
   ASSERT_EQ(Pending(), 3u);
   for (int i = 0; i < 3; ++i) event_.kernel->TakeRing();
   for (int i = 0; i < 2; ++i) {
@@ -427,7 +427,7 @@ TEST_F(EventKernelTest, AnEndThatTheDeviceFindsIsRecordedThoughGpudDied) {
   ASSERT_TRUE(board.ok()) << board.status();
   const faults::Fault kill{.name = "f", .point = faults::Point::kGpudCompleted};
   ASSERT_TRUE((*board)->Inject({&kill, 1}).ok());
-  Ring(1);
+  RingDoorbell(1);
   ASSERT_EQ(Pending(), 1u);
   const shm::Sequence sequence = event_.kernel->TakeRing();
   const pid_t child = fork();
@@ -452,7 +452,7 @@ TEST_F(EventKernelTest, AnEndThatTheDeviceFindsIsRecordedThoughGpudDied) {
 TEST_F(EventKernelTest, WhoHoldsAnEarlierLapsSequenceDoesNotEndALaterEvent) {
   event_.kernel->ExpectEpilogues();
   for (int lap = 0; lap < 2; ++lap) {
-    Ring(4);
+    RingDoorbell(4);
     ASSERT_EQ(Pending(), 4u);
     for (int i = 0; i < 4; ++i) event_.kernel->TakeRing();
     if (lap == 1) break;  // 5 to 8 run

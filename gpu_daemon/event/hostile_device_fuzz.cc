@@ -29,7 +29,7 @@ using shm::Sequence;
 constexpr uint64_t kHeapBytes = 8 << 10;
 constexpr uint64_t kBufferBytes = 256;
 constexpr size_t kRings = 3;
-constexpr size_t kMostSteps = 2000;
+constexpr size_t kMaxSteps = 2000;
 
 // As device and gpud map them; made once and reset for every input.
 struct Testbed {
@@ -94,7 +94,7 @@ class Run {
   }
 
   void Go() {
-    for (size_t i = 0; i < kMostSteps && !input_.empty(); ++i) Step();
+    for (size_t i = 0; i < kMaxSteps && !input_.empty(); ++i) Step();
     LoseAll();
     FUZZ_CHECK(std::memcmp(testbed_.shadow.data(), testbed_.submission().At(0),
                            testbed_.submission().size()) == 0,

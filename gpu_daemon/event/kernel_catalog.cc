@@ -61,10 +61,10 @@ absl::Status KernelCatalog::CheckNames(const ModuleSource& source) const {
 absl::StatusOr<std::vector<const KernelInfo*>> KernelCatalog::Load(
     const ModuleSource& source, Backend& backend) {
   std::lock_guard loading(loading_);
-  if (modules_ >= kMostModules) {
+  if (modules_ >= kMaxModules) {
     return absl::ResourceExhaustedError(fmt::format(
         "{} files with kernels are loaded: that is the limit; restart gpud",
-        kMostModules));
+        kMaxModules));
   }
   RETURN_IF_ERROR(CheckNames(source));
   auto loaded = backend.LoadKernels(source);

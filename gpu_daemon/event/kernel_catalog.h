@@ -19,7 +19,7 @@ namespace carillon::gpud {
 class KernelCatalog {
  public:
   // Every image is kept; beyond it somebody forgets to restart gpud.
-  static constexpr size_t kMostModules = 256;
+  static constexpr size_t kMaxModules = 256;
 
   // nullptr when there is none of that name.
   const simt::KernelInfo* Find(std::string_view name) const;

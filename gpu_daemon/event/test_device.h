@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "gpu_daemon/event/event_kernel.h"
-#include "shm/bells.h"
 #include "shm/device_ring.h"
 #include "shm/region_heap.h"
+#include "shm/wakeups.h"
 
 namespace carillon::gpud {
 

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Checksums>> Checksums::Register(
   return std::unique_ptr<Checksums>(new Checksums(in, out, queue));
 }
 
-void Checksums::Ring() {
+void Checksums::RingDoorbell() {
   while (queue_->free_slots() > 0) {
     const uint32_t slot = queue_->next_slot();
     const auto message = in_.bytes.subspan(slot * kBytes, kBytes);
@@ -96,7 +96,7 @@ absl::Status Neighbour::TryWork() {
   ASSIGN_OR_RETURN(auto queued, Checksums::Register(*device_, 64));
   while (!stop_) {
     for (Checksums* one : {quick.get(), queued.get()}) {
-      one->Ring();
+      one->RingDoorbell();
       for (uint32_t i = 0; i < Checksums::kRing; ++i) {
         RETURN_IF_ERROR(one->Take());
         events_.fetch_add(1, std::memory_order_relaxed);

@@ -28,7 +28,7 @@ class Checksums {
       edge::Device& device, uint32_t threads);
 
   // Fills the ring.
-  void Ring();
+  void RingDoorbell();
   // Waits for one event, for at most kBound, and checks it. Errors: DataLoss.
   absl::Status Take();
 

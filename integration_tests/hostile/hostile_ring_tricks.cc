@@ -14,14 +14,14 @@ constexpr uint32_t kDone = 0;
 void DoorbellJump(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   auto& ring = Keep(new WireRing(&device, 8, 32));
-  device.Ring(ring.layout().event_id(), 1u << 30);
+  device.RingDoorbell(ring.layout().event_id(), 1u << 30);
   SayClosed(device);
 }
 
 void DoorbellOneTooMany(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   auto& ring = Keep(new WireRing(&device, 8, 32));
-  device.Ring(ring.layout().event_id(), 9);
+  device.RingDoorbell(ring.layout().event_id(), 9);
   SayClosed(device);
 }
 
@@ -33,7 +33,7 @@ void DoorbellBack(const Scene& scene) {
     if (const auto ended = ring.Run(ring.Next())) tally.Count(*ended);
   }
   tally.Say({kDone});
-  device.Ring(ring.layout().event_id(), ~0u);  // one back
+  device.RingDoorbell(ring.layout().event_id(), ~0u);  // one back
   SayClosed(device);
 }
 
@@ -42,7 +42,7 @@ void DoorbellNotItsOwn(const Scene& scene) {
   auto& ring = Keep(new WireRing(&device, 8, 32));
   // All there is room for, registered or not, but its own.
   for (uint32_t i = 0; i < shm::kMaxDoorbells; ++i) {
-    if (i != ring.layout().event_id()) device.Ring(i, 3);
+    if (i != ring.layout().event_id()) device.RingDoorbell(i, 3);
   }
   Tally tally;
   for (int i = 0; i < 20; ++i) {

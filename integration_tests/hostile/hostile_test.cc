@@ -149,7 +149,7 @@ std::string Message(const absl::Status& status) {
 }
 
 // What gpud has of the machine.
-struct Holdings {
+struct ResourceUse {
   size_t descriptors = 0;
   size_t threads = 0;
   size_t regions = 0;  // apertures that it maps
@@ -158,7 +158,7 @@ struct Holdings {
   uint32_t ekt_used = 0;
   uint64_t memory_used = 0;
 
-  friend std::ostream& operator<<(std::ostream& out, const Holdings& all) {
+  friend std::ostream& operator<<(std::ostream& out, const ResourceUse& all) {
     return out << fmt::format(
                "{} descriptors, {} threads, {} regions, {} kB resident, {} "
                "devices, {} EKT entries, {} bytes",
@@ -227,7 +227,7 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
   absl::Status Visit() const {
     ASSIGN_OR_RETURN(auto device, Attach("newcomer"));
     ASSIGN_OR_RETURN(auto events, Checksums::Register(*device, 32));
-    events->Ring();
+    events->RingDoorbell();
     return events->Take();
   }
   std::unique_ptr<Process> Play(const std::string& trick) {
@@ -238,7 +238,7 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
     EXPECT_TRUE(hostile.ok()) << Message(hostile.status());
     return *std::move(hostile);
   }
-  Holdings Held() {
+  ResourceUse Held() {
     const std::string process = fmt::format("/proc/{}", testbed_->gpud().pid());
     const v1::GetStatusResponse status = testbed_->Status();
     return {.descriptors = Entries(process + "/fd"),
@@ -250,9 +250,9 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
             .memory_used = status.memory_used()};
   }
   // gpud has no more than `before`.
-  bool AllReturns(const Holdings& before) {
+  bool AllReturns(const ResourceUse& before) {
     return Eventually([&] {
-      const Holdings now = Held();
+      const ResourceUse now = Held();
       return now.descriptors <= before.descriptors &&
              now.threads <= before.threads + kKeptThreads &&
              now.regions == before.regions &&
@@ -271,7 +271,7 @@ TEST_P(HostileTest, IsRefusedAndNobodyElseNotices) {
   const Expectation& expected = GetParam();
   // What a first visit leaves for the next ones is not the trick's.
   ASSERT_TRUE(Visit().ok());
-  const Holdings before = Held();
+  const ResourceUse before = Held();
 
   auto hostile = Play(expected.trick);
   ASSERT_TRUE(hostile->WaitForOutput("holding\n"));

@@ -152,7 +152,7 @@ TEST_F(SilentPeersTest, EverythingGoesOnAfterAStoppedGpud) {
     ASSERT_TRUE(events.ok()) << Message(events.status());
     for (int pause = 0; pause < 3; ++pause) {
       testbed_->gpud().Stop();
-      (*events)->Ring();
+      (*events)->RingDoorbell();
       // Every call and every wait ends by its own time, and says why.
       absl::Status call;
       ASSERT_TRUE(Eventually([&] {
@@ -255,7 +255,7 @@ TEST_F(SilentPeersTest, ASlowConsumerHoldsOnlyItselfUp) {
     auto events = Checksums::Register(*slow, threads);
     ASSERT_TRUE(events.ok()) << Message(events.status());
     for (int lap = 0; lap < 3; ++lap) {
-      (*events)->Ring();
+      (*events)->RingDoorbell();
       EXPECT_EQ((*events)->queue().free_slots(), 0u);
       // Nothing is taken meanwhile; all of it has ended long ago.
       EXPECT_TRUE(neighbour.GoesOn(1000));

@@ -100,7 +100,7 @@ shm::CloseReason WireDevice::closed() const {
       shm::LoadShared(completion_control().closed, std::memory_order_seq_cst));
 }
 
-void WireDevice::Ring(uint32_t index, uint32_t times) const {
+void WireDevice::RingDoorbell(uint32_t index, uint32_t times) const {
   std::atomic_ref<uint32_t>(At<uint32_t>(shm::kDoorbellOffset)[index])
       .fetch_add(times, std::memory_order_seq_cst);
   shm::BumpAndWake(&submission_control().summary);
@@ -164,7 +164,7 @@ void WireRing::Launch(const Entry& entry) {
   std::byte* const at = this->entry(++rung_);
   std::memcpy(at, &entry.header, sizeof(entry.header));
   std::memcpy(at + layout_.parameter_offset(), &entry.in, sizeof(entry.in));
-  device_->Ring(layout_.event_id(), 1);
+  device_->RingDoorbell(layout_.event_id(), 1);
 }
 
 std::optional<shm::EcqEntry> WireRing::Ended(uint64_t sequence) const {

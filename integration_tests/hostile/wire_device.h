@@ -78,7 +78,7 @@ class WireDevice {
   shm::CloseReason closed() const;
 
   // Rings doorbell `index` as often, and wakes gpud whether it sleeps or not.
-  void Ring(uint32_t index, uint32_t times) const;
+  void RingDoorbell(uint32_t index, uint32_t times) const;
 
   const std::string name;
   WireControl control;

@@ -220,7 +220,7 @@ void SimulatedDevice::RingDoorbell(size_t index) {
   if (rings == 0) return;
   Record(Step::kRung, &ring, ring.ring->last_committed().value(),
          static_cast<uint32_t>(rings));
-  ring.ring->Ring();
+  ring.ring->RingDoorbell();
 }
 
 absl::Status SimulatedDevice::Schedule(size_t index) {

@@ -168,15 +168,15 @@ SimulatedGpud::SimulatedGpud(const Surroundings& surroundings, uint32_t pid,
       budget_(uint64_t{64} << 20),
       ekt_(32),
       backend_(std::make_unique<SimulatedBackend>(surroundings.gpu)),
-      sessions_(&daemon_, &tickets_) {
-  daemon_.budget = &budget_;
-  daemon_.ekt = &ekt_;
-  daemon_.bus = surroundings.bus;
-  daemon_.loop = loop_.get();
-  daemon_.backend = backend_.get();
-  daemon_.kernels = &kernels_;
-  daemon_.recorder = recorder_.get();
-  daemon_.BeginAfterDeaths(deaths);
+      sessions_(&context_, &tickets_) {
+  context_.budget = &budget_;
+  context_.ekt = &ekt_;
+  context_.bus = surroundings.bus;
+  context_.loop = loop_.get();
+  context_.backend = backend_.get();
+  context_.kernels = &kernels_;
+  context_.recorder = recorder_.get();
+  context_.BeginAfterDeaths(deaths);
 }
 
 SimulatedGpud::~SimulatedGpud() = default;

@@ -11,10 +11,10 @@
 #include <string>
 
 #include "gpu_daemon/control/net/event_loop.h"
-#include "gpu_daemon/control/net/ticket_office.h"
-#include "gpu_daemon/control/sessions/daemon.h"
+#include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/sessions/event_kernel_table.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
+#include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "gpu_daemon/event/kernel_catalog.h"
@@ -58,8 +58,8 @@ class SimulatedGpud {
   std::unique_ptr<gpud::EventLoop> loop_;
   gpud::MemoryBudget budget_;
   gpud::EventKernelTable ekt_;
-  gpud::TicketOffice tickets_;
-  gpud::Daemon daemon_;
+  gpud::TicketStore tickets_;
+  gpud::SessionContext context_;
   std::unique_ptr<SimulatedBackend> backend_;
   gpud::KernelCatalog kernels_;
   gpud::SessionTable sessions_;

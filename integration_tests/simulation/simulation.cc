@@ -19,7 +19,7 @@ constexpr std::array<uint32_t, kSteps> kWeights = {
     200, 200, 200, 150, 10, 200, 6, 6, 10, 2, 4, 4, 20, 20, 3, 20};
 constexpr uint32_t kRare = 10;
 constexpr size_t kDevices = 3;
-constexpr size_t kMostRings = 3;
+constexpr size_t kMaxRings = 3;
 constexpr uint32_t kFirstGpudPid = 1'000'000;
 
 class Random {
@@ -219,7 +219,7 @@ class World {
   }
 
   void Register(SimulatedDevice& device) {
-    if (device.rings() == kMostRings) return;
+    if (device.rings() == kMaxRings) return;
     Expect(device.Register(1u << random_.Below(5)), "register");
   }
 

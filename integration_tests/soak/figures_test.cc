@@ -7,7 +7,7 @@
 
 #include "base/unique_fd.h"
 #include "integration_tests/soak/death_watch.h"
-#include "integration_tests/soak/holdings.h"
+#include "integration_tests/soak/resource_use.h"
 #include "tools/testbed/ledger/test_story.h"
 
 namespace carillon::soak {
@@ -121,8 +121,8 @@ TEST(TrendTest, ALeakOfOneAKillShowsAsAHundred) {
   EXPECT_EQ(leaking.most(), 56);
 }
 
-TEST(HoldingsTest, ADescriptorMoreIsSeen) {
-  const Holdings before = HoldingsOf(getpid());
+TEST(ResourceUseTest, ADescriptorMoreIsSeen) {
+  const ResourceUse before = HoldingsOf(getpid());
   const UniqueFd one(dup(0));
   ASSERT_TRUE(one);
   EXPECT_EQ(HoldingsOf(getpid()).descriptors, before.descriptors + 1);

@@ -86,7 +86,7 @@ void PassUntil(Nanoseconds end) {
 }
 
 // What the testbed has in gpud and beside it. Equal after every kill.
-struct Belongings {
+struct TestbedResources {
   uint32_t sessions = 0;
   uint32_t ekt = 0;
   uint64_t memory = 0;
@@ -95,7 +95,7 @@ struct Belongings {
   std::set<std::string> files;
   std::set<std::string> shared_memory;
 
-  bool operator==(const Belongings&) const = default;
+  bool operator==(const TestbedResources&) const = default;
   std::string ToString() const {
     return fmt::format(
         "{} sessions, {} EKT entries, {} bytes of GPU memory, {} regions, {} "
@@ -158,7 +158,7 @@ class Run {
   // Whatever brings the target to its point; then until it is struck.
   std::string Strike(const Target& target, const std::string& fault,
                      const std::string& words);
-  std::optional<Belongings> TakeBelongings(std::string* why);
+  std::optional<TestbedResources> TakeBelongings(std::string* why);
   // A sentence for each thing that there is more of than before.
   std::vector<std::string> Leaks();
   void AddToTrends();
@@ -186,8 +186,8 @@ class Run {
   TargetResult* target_ = nullptr;  // of this round
   uint64_t events_ = 0;             // in this round
   std::string last_missing_;        // of WaitForAll(), before all was there
-  Belongings at_start_;
-  std::map<std::string, Holdings> held_at_start_;
+  TestbedResources at_start_;
+  std::map<std::string, ResourceUse> held_at_start_;
   std::vector<size_t> order_;  // of targets that have not had their turn
   // Of WaitForAll().
   std::map<std::string, uint64_t> taken_;
@@ -350,10 +350,10 @@ Segment Run::ReadSegment() {
   return segment;
 }
 
-std::optional<Belongings> Run::TakeBelongings(std::string* why) {
+std::optional<TestbedResources> Run::TakeBelongings(std::string* why) {
   const auto look = TakeLook(why);
   if (!look) return std::nullopt;
-  return Belongings{
+  return TestbedResources{
       .sessions = look->status.devices(),
       .ekt = look->status.ekt_used(),
       .memory = look->status.memory_used(),
@@ -379,8 +379,8 @@ std::vector<std::string> Run::Leaks() {
       }
     }
     for (const char* name : kProcesses) {
-      const Holdings held = HoldingsOf(PidOf(name));
-      const Holdings& start = held_at_start_[name];
+      const ResourceUse held = HoldingsOf(PidOf(name));
+      const ResourceUse& start = held_at_start_[name];
       if (held.descriptors > start.descriptors) {
         leaks.push_back(fmt::format("{} has {} descriptors, {} at the start",
                                     name, held.descriptors, start.descriptors));
@@ -408,7 +408,7 @@ std::vector<std::string> Run::Leaks() {
 
 void Run::AddToTrends() {
   const auto add = [&](const std::string& name, pid_t pid) {
-    const Holdings held = HoldingsOf(pid);
+    const ResourceUse held = HoldingsOf(pid);
     const auto number = [&](const char* what, uint64_t value) {
       TrendOf(fmt::format("{}: {}", name, what))
           .Add(static_cast<double>(value));

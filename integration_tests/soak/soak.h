@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "integration_tests/soak/figures.h"
-#include "integration_tests/soak/holdings.h"
+#include "integration_tests/soak/resource_use.h"
 #include "integration_tests/soak/segments.h"
 #include "integration_tests/soak/targets.h"
 #include "integration_tests/testbed.h"

@@ -40,9 +40,9 @@ CARILLON_DEVICE bool FitsSigned(const Decimal& number) {
 CARILLON_DEVICE void PutValue(ReplyWriter& reply, const Key& key,
                               const Found& found, bool with_cas) {
   // VALUE, three blanks, two numbers of 32 bits, two line ends; a cas.
-  constexpr uint64_t kMostText = 6 + 3 + 2 * 10 + 2 * 2 + kMaxDecimalDigits;
+  constexpr uint64_t kMaxText = 6 + 3 + 2 * 10 + 2 * 2 + kMaxDecimalDigits;
   uint8_t* to =
-      reply.Reserve(kMostText + key.length + uint64_t{found.value_length});
+      reply.Reserve(kMaxText + key.length + uint64_t{found.value_length});
   if (to != nullptr) {
     memcpy(to, "VALUE ", 6);
     to += 6;

@@ -24,7 +24,7 @@ namespace carillon::faults {
 namespace {
 
 // The lock of those who change the board: a byte beyond those of the members.
-constexpr off_t kLockByte = kMostMembers;
+constexpr off_t kLockByte = kMaxMembers;
 constexpr std::chrono::seconds kLockPatience{2};
 
 absl::Status SystemError(std::string_view what, const std::string& path) {
@@ -147,9 +147,9 @@ Fault Unpack(const FaultWords& words) {
   fault.jitter_ns = words.jitter_ns;
   fault.count = words.count;
   fault.bytes.assign(reinterpret_cast<const char*>(words.bytes),
-                     std::min<size_t>(words.bytes_size, kMostBytes));
+                     std::min<size_t>(words.bytes_size, kMaxBytes));
   fault.mask.assign(reinterpret_cast<const char*>(words.mask),
-                    std::min<size_t>(words.mask_size, kMostBytes));
+                    std::min<size_t>(words.mask_size, kMaxBytes));
   return fault;
 }
 
@@ -264,10 +264,10 @@ absl::StatusOr<std::vector<uint32_t>> Board::Inject(
   {
     ASSIGN_OR_RETURN(auto lock, Lock::Take(*this));
     const std::vector<Injected> there = List();
-    if (there.size() + faults.size() > kMostFaults) {
+    if (there.size() + faults.size() > kMaxFaults) {
       return absl::ResourceExhaustedError(
           fmt::format("the board holds {} faults, and {} are on it; clear some",
-                      kMostFaults, there.size()));
+                      kMaxFaults, there.size()));
     }
     for (const Injected& injected : there) names.push_back(injected.fault.name);
     for (const Fault& fault : faults) {
@@ -336,7 +336,7 @@ size_t Board::ClearAll(std::chrono::milliseconds patience) {
 
 absl::StatusOr<size_t> Board::TakePlace(std::string_view name) {
   ASSIGN_OR_RETURN(auto lock, Lock::Take(*this));
-  for (size_t i = 0; i < kMostMembers; ++i) {
+  for (size_t i = 0; i < kMaxMembers; ++i) {
     struct flock mine = LockOf(static_cast<off_t>(i), F_WRLCK);
     if (fcntl(fd_.get(), F_OFD_SETLK, &mine) != 0) continue;
     MemberSlot& slot = layout_->members[i];
@@ -346,7 +346,7 @@ absl::StatusOr<size_t> Board::TakePlace(std::string_view name) {
     return i;
   }
   return absl::ResourceExhaustedError(
-      fmt::format("{} processes are on the board of faults", kMostMembers));
+      fmt::format("{} processes are on the board of faults", kMaxMembers));
 }
 
 bool Board::Runs(size_t member) const {
@@ -355,8 +355,8 @@ bool Board::Runs(size_t member) const {
 }
 
 void Board::Announce(std::chrono::milliseconds patience) {
-  std::array<uint32_t, kMostMembers> wanted{};
-  for (size_t i = 0; i < kMostMembers; ++i) {
+  std::array<uint32_t, kMaxMembers> wanted{};
+  for (size_t i = 0; i < kMaxMembers; ++i) {
     if (!Runs(i)) continue;
     uint32_t& changes = layout_->members[i].changes;
     wanted[i] = std::atomic_ref<uint32_t>(changes).fetch_add(
@@ -365,7 +365,7 @@ void Board::Announce(std::chrono::milliseconds patience) {
     shm::FutexWakeAll(&changes);
   }
   const auto until = std::chrono::steady_clock::now() + patience;
-  for (size_t i = 0; i < kMostMembers; ++i) {
+  for (size_t i = 0; i < kMaxMembers; ++i) {
     while (wanted[i] != 0 && Runs(i)) {
       uint32_t& word = layout_->members[i].seen;
       const uint32_t seen = Load(word);
@@ -407,8 +407,8 @@ uint64_t Board::strikes() const { return Load(layout_->next_strike); }
 std::vector<Strike> Board::Strikes() const {
   const uint64_t end = strikes();
   std::vector<Strike> all;
-  for (uint64_t i = end > kMostStrikes ? end - kMostStrikes : 0; i < end; ++i) {
-    Strike& from = layout_->strikes[i % kMostStrikes];
+  for (uint64_t i = end > kMaxStrikes ? end - kMaxStrikes : 0; i < end; ++i) {
+    Strike& from = layout_->strikes[i % kMaxStrikes];
     Strike strike{.time_ns = Load(from.time_ns),
                   .fault_id = Load(from.fault_id),
                   .pid = Load(from.pid),
@@ -424,7 +424,7 @@ std::vector<Strike> Board::Strikes() const {
 
 std::vector<MemberProcess> Board::Members() const {
   std::vector<MemberProcess> all;
-  for (size_t i = 0; i < kMostMembers; ++i) {
+  for (size_t i = 0; i < kMaxMembers; ++i) {
     if (!Runs(i)) continue;
     MemberSlot& slot = layout_->members[i];
     const uint32_t pid = Load(slot.pid);

@@ -28,9 +28,9 @@ namespace carillon::faults {
 
 struct BoardLayout;
 
-inline constexpr size_t kMostFaults = 64;
-inline constexpr size_t kMostMembers = 128;
-inline constexpr size_t kMostStrikes = 1024;
+inline constexpr size_t kMaxFaults = 64;
+inline constexpr size_t kMaxMembers = 128;
+inline constexpr size_t kMaxStrikes = 1024;
 
 // A fault on the board.
 struct Injected {
@@ -84,7 +84,7 @@ class Board {
   size_t ClearAll(std::chrono::milliseconds patience = kPatience);
 
   std::vector<Injected> List() const;   // by id
-  std::vector<Strike> Strikes() const;  // the last kMostStrikes, by time
+  std::vector<Strike> Strikes() const;  // the last kMaxStrikes, by time
   uint64_t strikes() const;             // ever
   // Processes that are on the board and run.
   std::vector<MemberProcess> Members() const;
@@ -119,7 +119,7 @@ class Board {
 // a process.
 class Member {
  public:
-  // Errors: as Board::Open(); ResourceExhausted (kMostMembers); FailedPrecondition
+  // Errors: as Board::Open(); ResourceExhausted (kMaxMembers); FailedPrecondition
   // (this process is on a board).
   static absl::StatusOr<std::unique_ptr<Member>> Join(const std::string& path,
                                                       std::string_view name);

@@ -20,8 +20,8 @@
 
 namespace carillon::faults {
 
-inline constexpr size_t kNameBytes = Fault::kLongestName + 1 + 7;
-inline constexpr size_t kGlobBytes = Fault::kLongestGlob + 1;
+inline constexpr size_t kNameBytes = Fault::kMaxName + 1 + 7;
+inline constexpr size_t kGlobBytes = Fault::kMaxGlob + 1;
 
 // A fault, as it lies on the board. Writer: whoever injects, under the board's
 // lock, `id` last.
@@ -51,8 +51,8 @@ struct FaultWords {
   uint64_t duration_ns;
   uint64_t jitter_ns;
   uint64_t count;
-  uint8_t bytes[kMostBytes];
-  uint8_t mask[kMostBytes];
+  uint8_t bytes[kMaxBytes];
+  uint8_t mask[kMaxBytes];
   uint64_t injected_ns;
 };
 
@@ -91,9 +91,9 @@ struct BoardLayout {
   uint64_t next_strike;  // writers: whoever strikes (fetch_add)
   uint32_t strike_word;  // futex word: counts strikes
   uint32_t reserved;
-  MemberSlot members[kMostMembers];
-  FaultSlot faults[kMostFaults];
-  Strike strikes[kMostStrikes];
+  MemberSlot members[kMaxMembers];
+  FaultSlot faults[kMaxFaults];
+  Strike strikes[kMaxStrikes];
 };
 static_assert(sizeof(MemberSlot) == 64);
 static_assert(sizeof(FaultSlot) == 392);

@@ -366,16 +366,16 @@ TEST_F(BoardTest, InjectsAllOrNothing) {
   EXPECT_TRUE(board_->List().empty());
 
   std::vector<Fault> many;
-  for (size_t i = 0; i <= kMostFaults; ++i) {
+  for (size_t i = 0; i <= kMaxFaults; ++i) {
     many.push_back(Lose(fmt::format("f{}", i)));
   }
   EXPECT_TRUE(absl::IsResourceExhausted(board_->Inject(many).status()));
   EXPECT_TRUE(board_->List().empty());
   many.pop_back();
   EXPECT_TRUE(board_->Inject(many).ok());
-  EXPECT_EQ(board_->List().size(), kMostFaults);
+  EXPECT_EQ(board_->List().size(), kMaxFaults);
   EXPECT_TRUE(absl::IsNotFound(board_->Clear("nobody")));
-  EXPECT_EQ(board_->ClearAll(), kMostFaults);
+  EXPECT_EQ(board_->ClearAll(), kMaxFaults);
   EXPECT_TRUE(board_->List().empty());
 }
 

@@ -94,7 +94,7 @@ bool IsNameLetter(char c) {
 }
 
 bool IsName(std::string_view name) {
-  return !name.empty() && name.size() <= Fault::kLongestName &&
+  return !name.empty() && name.size() <= Fault::kMaxName &&
          std::all_of(name.begin(), name.end(), IsNameLetter);
 }
 
@@ -103,11 +103,11 @@ absl::Status Invalid(std::string_view field, std::string message) {
 }
 
 absl::Status CheckGlob(std::string_view field, const std::string& glob) {
-  if (!glob.empty() && glob.size() <= Fault::kLongestGlob) {
+  if (!glob.empty() && glob.size() <= Fault::kMaxGlob) {
     if (glob.find('\0') == std::string::npos) return absl::OkStatus();
   }
   return Invalid(field, fmt::format("is 1 to {} characters, as \"nic*\"",
-                                    Fault::kLongestGlob));
+                                    Fault::kMaxGlob));
 }
 
 absl::Status CheckTarget(const Fault& fault) {
@@ -200,8 +200,8 @@ absl::Status CheckAction(const Fault& fault) {
       if (fault.code > 16) return Invalid("code", "is a gRPC code, 1 to 16");
       return needs(fault.code > 0, "code");
     case Action::kCorrupt:
-      if (fault.bytes.size() > kMostBytes || fault.mask.size() > kMostBytes) {
-        return Invalid("bytes", fmt::format("are {} at most", kMostBytes));
+      if (fault.bytes.size() > kMaxBytes || fault.mask.size() > kMaxBytes) {
+        return Invalid("bytes", fmt::format("are {} at most", kMaxBytes));
       }
       if (!fault.bytes.empty() && !fault.mask.empty()) {
         return Invalid("mask", "and bytes exclude each other");
@@ -253,7 +253,7 @@ bool Allows(Point point, Action action) {
 absl::Status Check(const Fault& fault) {
   if (!IsName(fault.name)) {
     return Invalid("name", fmt::format("is 1 to {} of a-z, 0-9, _ and -",
-                                       Fault::kLongestName));
+                                       Fault::kMaxName));
   }
   if (static_cast<size_t>(fault.point) >= kPoints) {
     return Invalid("point", "is no point");

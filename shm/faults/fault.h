@@ -84,11 +84,11 @@ std::optional<Point> PointOf(std::string_view name);
 bool Allows(Point point, Action action);
 
 inline constexpr uint32_t kAnyEvent = 0xffff'ffff;
-inline constexpr size_t kMostBytes = 16;
+inline constexpr size_t kMaxBytes = 16;
 
 struct Fault {
-  static constexpr size_t kLongestName = 32;  // [a-z0-9_-]
-  static constexpr size_t kLongestGlob = 47;
+  static constexpr size_t kMaxName = 32;  // [a-z0-9_-]
+  static constexpr size_t kMaxGlob = 47;
 
   std::string name;
   // Whom it strikes; globs as in fnmatch(3).
@@ -117,8 +117,8 @@ struct Fault {
   uint64_t count = 0;
   uint32_t code = 0;
   uint32_t offset = 0;
-  std::string bytes;  // at most kMostBytes
-  std::string mask;   // at most kMostBytes
+  std::string bytes;  // at most kMaxBytes
+  std::string mask;   // at most kMaxBytes
 
   bool operator==(const Fault&) const = default;
 };

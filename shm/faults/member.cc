@@ -226,7 +226,7 @@ bool Member::Impl::TakeStrike(const Watched& watched, uint64_t passage) {
   // Release: whoever sees the number of strikes sees that one struck.
   const uint64_t place = std::atomic_ref<uint64_t>(layout().next_strike)
                              .fetch_add(1, std::memory_order_acq_rel);
-  Strike& strike = layout().strikes[place % kMostStrikes];
+  Strike& strike = layout().strikes[place % kMaxStrikes];
   std::atomic_ref(strike.fault_id).store(watched.id, std::memory_order_relaxed);
   std::atomic_ref(strike.pid)
       .store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);

@@ -40,8 +40,8 @@ struct Struck {
   uint32_t offset = 0;
   uint8_t bytes_size = 0;
   uint8_t mask_size = 0;
-  std::array<uint8_t, kMostBytes> bytes{};
-  std::array<uint8_t, kMostBytes> mask{};
+  std::array<uint8_t, kMaxBytes> bytes{};
+  std::array<uint8_t, kMaxBytes> mask{};
 
   // kCorrupt: of what the point handles.
   void Corrupt(std::span<std::byte> data) const;

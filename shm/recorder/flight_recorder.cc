@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 constexpr char kExtension[] = ".rec";
 // A process that attaches under one name again and again, and pids that come
 // again.
-constexpr int kMostOfOneName = 10'000;
-constexpr size_t kLongestName = sizeof(FlightHeader::name) - 1;
+constexpr int kMaxOfOneName = 10'000;
+constexpr size_t kMaxName = sizeof(FlightHeader::name) - 1;
 
 uint64_t Mix(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9e37'79b9'7f4a'7c15;
@@ -64,7 +64,7 @@ bool Decode(const FlightSlot& slot, uint64_t place, FlightRecord* record) {
 }
 
 bool IsName(std::string_view name) {
-  return !name.empty() && name.size() <= kLongestName &&
+  return !name.empty() && name.size() <= kMaxName &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                   (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -116,12 +116,12 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
                  fmt::format("{}", sizeof(FlightSlot)));
   }
   if (!std::has_single_bit(header.capacity) ||
-      header.capacity < FlightRecorder::kLeastRecords ||
-      header.capacity > FlightRecorder::kMostRecords) {
-    return wrong("capacity", header.capacity,
-                 fmt::format("a power of two from {} to {}",
-                             FlightRecorder::kLeastRecords,
-                             FlightRecorder::kMostRecords));
+      header.capacity < FlightRecorder::kMinRecords ||
+      header.capacity > FlightRecorder::kMaxRecords) {
+    return wrong(
+        "capacity", header.capacity,
+        fmt::format("a power of two from {} to {}", FlightRecorder::kMinRecords,
+                    FlightRecorder::kMaxRecords));
   }
   const uint64_t bytes =
       sizeof(FlightHeader) + header.capacity * sizeof(FlightSlot);
@@ -155,12 +155,12 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
     return absl::InvalidArgumentError(
         fmt::format("a flight recorder for '{}': a name has 1 to {} letters, "
                     "digits, '_' and '-'",
-                    name, kLongestName));
+                    name, kMaxName));
   }
-  if (records < kLeastRecords || records > kMostRecords) {
+  if (records < kMinRecords || records > kMaxRecords) {
     return absl::InvalidArgumentError(
         fmt::format("a flight recorder of {} records: must be from {} to {}",
-                    records, kLeastRecords, kMostRecords));
+                    records, kMinRecords, kMaxRecords));
   }
   const uint64_t capacity = std::bit_ceil(records);
   const uint64_t bytes = sizeof(FlightHeader) + capacity * sizeof(FlightSlot);
@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
   }
   std::string path;
   UniqueFd fd;
-  for (int i = 1; !fd && i <= kMostOfOneName; ++i) {
+  for (int i = 1; !fd && i <= kMaxOfOneName; ++i) {
     path = fmt::format("{}/{}-{}{}{}", directory, name, getpid(),
                        i == 1 ? "" : fmt::format("-{}", i), kExtension);
     fd.reset(open(path.c_str(),
@@ -200,7 +200,7 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
   header.record_bytes = sizeof(FlightSlot);
   header.capacity = capacity;
   header.pid = static_cast<uint32_t>(getpid());
-  name.copy(header.name, kLongestName);
+  name.copy(header.name, kMaxName);
   // Writer: this thread; readers: other processes, which check all of it.
   std::atomic_ref<uint64_t>(header.magic)
       .store(FlightHeader::kMagic, std::memory_order_release);
@@ -217,7 +217,7 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::FromEnvironment(
   if (error != std::errc() || rest != end) {
     return absl::InvalidArgumentError(
         fmt::format("{}={}: must be a number of records from {} to {}",
-                    kVariable, text, kLeastRecords, kMostRecords));
+                    kVariable, text, kMinRecords, kMaxRecords));
   }
   if (records == 0) return nullptr;
   return Create(directory, name, records);

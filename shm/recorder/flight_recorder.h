@@ -120,8 +120,8 @@ static_assert(sizeof(FlightHeader) == 256);
 // makes no system call. A recorder that is off is a null pointer.
 class FlightRecorder {
  public:
-  static constexpr uint64_t kLeastRecords = 64;
-  static constexpr uint64_t kMostRecords = 1 << 22;  // 128 MiB
+  static constexpr uint64_t kMinRecords = 64;
+  static constexpr uint64_t kMaxRecords = 1 << 22;  // 128 MiB
   // The environment variable that turns a device's recorder on: how many
   // records.
   static constexpr char kVariable[] = "CARILLON_RECORD";

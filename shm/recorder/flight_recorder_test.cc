@@ -56,7 +56,7 @@ class FlightRecorderTest : public testing::Test {
     ASSERT_EQ(pwrite(fd.get(), bytes, size, offset),
               static_cast<ssize_t>(size));
   }
-  static void Ring(FlightRecorder& recorder, uint64_t sequence) {
+  static void RingDoorbell(FlightRecorder& recorder, uint64_t sequence) {
     recorder.Record(Step::kRung, 3, Generation(7), sequence);
   }
 
@@ -91,7 +91,7 @@ TEST_F(FlightRecorderTest, EveryFieldComesBack) {
 
 TEST_F(FlightRecorderTest, KeepsTheLastAndCountsWhatItHasOverwritten) {
   const auto recorder = Make();
-  for (uint64_t i = 1; i <= 3 * kCapacity + 5; ++i) Ring(*recorder, i);
+  for (uint64_t i = 1; i <= 3 * kCapacity + 5; ++i) RingDoorbell(*recorder, i);
   const FlightRecording read = Read(recorder->path());
   EXPECT_EQ(read.written, 3 * kCapacity + 5);
   EXPECT_EQ(read.overwritten, 2 * kCapacity + 5);
@@ -131,7 +131,7 @@ TEST_F(FlightRecorderTest, OutlivesSigkill) {
   if (child == 0) {
     auto recorder = FlightRecorder::Create(directory_, "nic0", kCapacity);
     if (!recorder.ok()) _exit(1);
-    for (uint64_t i = 1; i <= 10; ++i) Ring(**recorder, i);
+    for (uint64_t i = 1; i <= 10; ++i) RingDoorbell(**recorder, i);
     kill(getpid(), SIGKILL);
   }
   int status = 0;
@@ -147,7 +147,7 @@ TEST_F(FlightRecorderTest, OutlivesSigkill) {
 
 TEST_F(FlightRecorderTest, EveryByteOfARecordCounts) {
   const auto recorder = Make();
-  for (uint64_t i = 1; i <= 3; ++i) Ring(*recorder, i);
+  for (uint64_t i = 1; i <= 3; ++i) RingDoorbell(*recorder, i);
   const uint64_t second = sizeof(FlightHeader) + sizeof(FlightSlot);
   for (uint64_t at = second; at < second + sizeof(FlightSlot); ++at) {
     uint8_t byte = 0;
@@ -168,7 +168,7 @@ TEST_F(FlightRecorderTest, EveryByteOfARecordCounts) {
 
 TEST_F(FlightRecorderTest, ARecordOfAnEarlierLapIsNotTakenForALaterOne) {
   const auto recorder = Make();
-  for (uint64_t i = 1; i <= kCapacity; ++i) Ring(*recorder, i);
+  for (uint64_t i = 1; i <= kCapacity; ++i) RingDoorbell(*recorder, i);
   // As if a writer had died between taking its place and writing.
   const uint64_t next = kCapacity + 1;
   Write(recorder->path(), offsetof(FlightHeader, next), &next, sizeof(next));
@@ -181,7 +181,7 @@ TEST_F(FlightRecorderTest, ARecordOfAnEarlierLapIsNotTakenForALaterOne) {
 
 TEST_F(FlightRecorderTest, NoIndexInTheFileIsBelieved) {
   const auto recorder = Make();
-  for (uint64_t i = 1; i <= 3; ++i) Ring(*recorder, i);
+  for (uint64_t i = 1; i <= 3; ++i) RingDoorbell(*recorder, i);
   for (const uint64_t next : {~uint64_t{0}, uint64_t{1} << 63, kCapacity * 9}) {
     Write(recorder->path(), offsetof(FlightHeader, next), &next, sizeof(next));
     const FlightRecording read = Read(recorder->path());
@@ -250,7 +250,7 @@ TEST_F(FlightRecorderTest, FilesThatNoRecorderMadeAreRefused) {
 
 TEST_F(FlightRecorderTest, OddFilesDoNotHoldTheReader) {
   const auto recorder = Make();
-  Ring(*recorder, 1);
+  RingDoorbell(*recorder, 1);
   const std::string fifo = directory_ + "/fifo-1.rec";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const std::string link = directory_ + "/link-1.rec";
@@ -274,7 +274,7 @@ TEST_F(FlightRecorderTest, ANameTakenGetsAnotherFile) {
   const auto first = Make();
   const auto second = Make();
   EXPECT_NE(first->path(), second->path());
-  Ring(*first, 1);
+  RingDoorbell(*first, 1);
   EXPECT_EQ(Read(second->path()).written, 0);
   struct stat facts;
   ASSERT_EQ(stat(first->path().c_str(), &facts), 0);
@@ -292,7 +292,7 @@ TEST_F(FlightRecorderTest, ImpossibleRecordersAreRefused) {
   EXPECT_FALSE(
       FlightRecorder::Create(directory_, std::string(40, 'n'), 64).ok());
   for (const uint64_t records :
-       {uint64_t{0}, uint64_t{63}, FlightRecorder::kMostRecords + 1}) {
+       {uint64_t{0}, uint64_t{63}, FlightRecorder::kMaxRecords + 1}) {
     EXPECT_EQ(FlightRecorder::Create(directory_, "n", records).status().code(),
               absl::StatusCode::kInvalidArgument);
   }

@@ -12,10 +12,10 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "shm/aperture.h"
-#include "shm/bells.h"
 #include "shm/device_ring.h"
 #include "shm/gpu_ring.h"
 #include "shm/ring_layout.h"
+#include "shm/wakeups.h"
 
 namespace carillon::shm {
 

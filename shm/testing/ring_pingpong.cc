@@ -244,7 +244,7 @@ absl::StatusOr<HistogramSnapshot> RingYardstick::RoundTrips(uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     std::memcpy(device_->parameters(), &i, sizeof(i));
     device_->Commit();
-    device_->Ring();
+    device_->RingDoorbell();
     RETURN_IF_ERROR(AwaitCompletion());
     const Nanoseconds after = NowNs();
     times.AddBucket(HistogramBucket(after - before), 1);
@@ -265,7 +265,7 @@ absl::StatusOr<HistogramSnapshot> RingYardstick::SleepingRoundTrips(
   for (uint64_t i = 0; i < count; ++i) {
     std::memcpy(device_->parameters(), &i, sizeof(i));
     device_->Commit();
-    device_->Ring();
+    device_->RingDoorbell();
     while (!waiter.WaitUntil(ready, kBound, nanoseconds(0))) {
       if (OtherEndIsGone()) {
         return absl::InternalError("the yardstick's other end is gone");
@@ -317,7 +317,7 @@ absl::StatusOr<double> RingYardstick::EventsPerSecond(uint64_t events,
         std::memcpy(device_->parameters(), &rung, sizeof(rung));
         device_->Commit();
       }
-      device_->Ring();
+      device_->RingDoorbell();
       for (; device_->Poll().has_value(); ++consumed) device_->Consume();
     }
     if (consumed == events) break;

@@ -18,7 +18,7 @@ constexpr uint64_t kPatience = 1 << 18;
 // Turns of all warps of a block, before other blocks have theirs.
 constexpr int kRounds = 16;
 // That take turns; more wait until one of these ends.
-constexpr size_t kMostBlocks = 256;
+constexpr size_t kMaxBlocks = 256;
 
 std::string Text(const Dim3& dim) {
   return fmt::format("{}x{}x{}", dim.x, dim.y, dim.z);
@@ -62,14 +62,14 @@ absl::Status CheckLaunch(const Launch& launch) {
                              Text(launch.block),
                              uint64_t{most[0]} * most[1] * most[2]));
   }
-  constexpr uint64_t kMostShared = 227 << 10;
+  constexpr uint64_t kMaxShared = 227 << 10;
   if (uint64_t{launch.kernel->static_shared_bytes} +
           launch.dynamic_shared_bytes >
-      kMostShared) {
+      kMaxShared) {
     return wrong(fmt::format("{} bytes of shared memory: a block has {}",
                              uint64_t{launch.kernel->static_shared_bytes} +
                                  launch.dynamic_shared_bytes,
-                             kMostShared));
+                             kMaxShared));
   }
   const uint64_t parameters = source.ParameterBytes();
   if (launch.parameters.size() != parameters) {
@@ -203,7 +203,7 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
       }
     }
     // The next one, or while all spin or wait, one more.
-    if (more && resident.size() < kMostBlocks) {
+    if (more && resident.size() < kMaxBlocks) {
       open();
     } else if (!ran && core_.releases.total == releases && !resident.empty()) {
       error_ = WaitsForEver(FirstThatWaits(*resident.front()));

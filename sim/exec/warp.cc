@@ -13,7 +13,7 @@ namespace {
 // Of calls within each other, and of a thread's local memory (CUDA's own
 // limit).
 constexpr size_t kDeepestCall = 4096;
-constexpr uint64_t kMostLocalBytes = 512 << 10;
+constexpr uint64_t kMaxLocalBytes = 512 << 10;
 
 LaneMask FirstLanes(uint32_t count) {
   return count >= kLanes ? kAllLanes : (LaneMask{1} << count) - 1;
@@ -325,7 +325,7 @@ bool Warp::DoCall(const Op& op, LaneMask mask) {
       .mask = mask,
   };
   if (frames_.size() >= kDeepestCall ||
-      frame.local_base + callee.local_bytes > kMostLocalBytes) {
+      frame.local_base + callee.local_bytes > kMaxLocalBytes) {
     Fail(
         op, mask,
         fmt::format("the stack overflows: {} calls within each other, {} bytes "

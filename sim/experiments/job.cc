@@ -273,13 +273,14 @@ class JobRun {
     if (interrupts_ != nullptr) {
       Raise(slot);
     } else {
-      Ring(slot);
+      RingDoorbell(slot);
     }
     TickAfterGap();
   }
 
-  void Ring(uint32_t slot) {
-    const auto grid = gpu_.Ring(event_, gpu_.cycle(), events_->Prepare(slot));
+  void RingDoorbell(uint32_t slot) {
+    const auto grid =
+        gpu_.RingDoorbell(event_, gpu_.cycle(), events_->Prepare(slot));
     status_.Update(grid.status());
     if (!grid.ok()) return;
     slots_[*grid] = slot;

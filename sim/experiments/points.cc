@@ -18,15 +18,15 @@ Dim3 GridFor(uint32_t elements, uint32_t block) {
 }
 
 // Nodes of Rodinia's graphs have 6 edges in the mean.
-constexpr uint32_t kLeastEdges = 2;
-constexpr uint32_t kMostEdges = 10;
+constexpr uint32_t kMinEdges = 2;
+constexpr uint32_t kMaxEdges = 10;
 
 class Bfs final : public Background {
  public:
   Bfs(uint32_t nodes, Kernels* kernels)
       : Background("BFS", fmt::format("graph of {} nodes", nodes), kernels),
         nodes_(kernels->Allocate<kernels::FigBfsNode>(nodes, "BFS nodes")),
-        edges_(kernels->Allocate<uint32_t>(nodes * kMostEdges, "BFS edges")),
+        edges_(kernels->Allocate<uint32_t>(nodes * kMaxEdges, "BFS edges")),
         frontier_(kernels->Allocate<uint8_t>(nodes, "BFS frontier")),
         reached_(kernels->Allocate<uint8_t>(nodes, "BFS reached")),
         visited_(kernels->Allocate<uint8_t>(nodes, "BFS visited")),
@@ -59,7 +59,7 @@ class Bfs final : public Background {
     uint32_t edge = 0;
     for (kernels::FigBfsNode& node : nodes_.values) {
       node.first_edge = edge;
-      node.edge_count = kLeastEdges + random() % (kMostEdges - kLeastEdges + 1);
+      node.edge_count = kMinEdges + random() % (kMaxEdges - kMinEdges + 1);
       edge += node.edge_count;
     }
     for (uint32_t& target : edges_.values) target = random() % count;

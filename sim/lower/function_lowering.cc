@@ -19,7 +19,7 @@ constexpr std::array<uint32_t, 4> kSlotBytes = {sizeof(LaneMask), kLanes * 2,
 
 // 32-bit ones. A GPU has 255 and keeps the rest in local memory; here they stay
 // registers.
-constexpr uint32_t kMostRegisters = 1 << 14;
+constexpr uint32_t kMaxRegisters = 1 << 14;
 
 }  // namespace
 
@@ -48,11 +48,11 @@ FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
 
 absl::Status FunctionLowering::Run() {
   entry_ = static_cast<Pc>(program_->ops.size());
-  if (registers_.pressure > kMostRegisters) {
+  if (registers_.pressure > kMaxRegisters) {
     Fail(function_.at,
          fmt::format("'{}' needs {} registers a thread: the limit "
                      "is {}",
-                     function_.name, registers_.pressure, kMostRegisters));
+                     function_.name, registers_.pressure, kMaxRegisters));
     return error_;
   }
   for (uint32_t i = 0; i < function_.body.size(); ++i) {

@@ -17,7 +17,7 @@ namespace {
 using Kind = ptx::Operand::Kind;
 
 // Of a thread: CUDA's own limit.
-constexpr uint64_t kMostLocalBytes = 512 << 10;
+constexpr uint64_t kMaxLocalBytes = 512 << 10;
 
 uint64_t AlignUp(uint64_t value, uint64_t align) {
   return (value + align - 1) / align * align;
@@ -259,12 +259,12 @@ class ModuleLowering {
             .push_back({static_cast<uint32_t>(to.variables[v]),
                         static_cast<uint32_t>(function.variables[v].bytes)});
       }
-      if (at > kMostLocalBytes) {
+      if (at > kMaxLocalBytes) {
         return absl::InvalidArgumentError(fmt::format(
             "{}:{}:{}: '{}' needs {} bytes of local memory a thread: the limit "
             "is {}",
             module_.file, function.at.line, function.at.column, function.name,
-            at, kMostLocalBytes));
+            at, kMaxLocalBytes));
       }
     }
     return absl::OkStatus();

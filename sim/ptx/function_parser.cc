@@ -12,8 +12,8 @@ namespace {
 using Kind = Token::Kind;
 
 // Far more than nvcc writes; a text that says more is broken.
-constexpr uint64_t kMostRegisters = 1 << 20;  // a function
-constexpr int kDeepest = 64;                  // braces within braces
+constexpr uint64_t kMaxRegisters = 1 << 20;  // a function
+constexpr int kDeepest = 64;                 // braces within braces
 
 }  // namespace
 
@@ -202,13 +202,13 @@ bool Parser::Registers(Function& function) {
               static_cast<uint32_t>(function.registers.size())};
     if (TakeIf("<")) {
       name.kind = Name::Kind::kRegisters;
-      if (!TakeInteger("the number of registers", 1, kMostRegisters, count) ||
+      if (!TakeInteger("the number of registers", 1, kMaxRegisters, count) ||
           !Expect(">")) {
         return false;
       }
     }
-    if (function.registers.size() + count > kMostRegisters) {
-      return Fail(at, fmt::format("more than {} registers", kMostRegisters));
+    if (function.registers.size() + count > kMaxRegisters) {
+      return Fail(at, fmt::format("more than {} registers", kMaxRegisters));
     }
     name.count = static_cast<uint32_t>(count);
     if (!Define(text, name, at, &scopes_.back())) return false;

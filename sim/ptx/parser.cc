@@ -18,8 +18,8 @@ namespace {
 using Kind = Token::Kind;
 
 // Far more than nvcc writes; a text that says more is broken.
-constexpr uint64_t kMostBytes = 1 << 30;  // a variable
-constexpr uint32_t kMostAlign = 1 << 12;
+constexpr uint64_t kMaxBytes = 1 << 30;  // a variable
+constexpr uint32_t kMaxAlign = 1 << 12;
 
 }  // namespace
 
@@ -241,7 +241,7 @@ bool Parser::Declaration(Variable& variable) {
       // Of a pointer parameter, it is what the pointer leads to that is
       // aligned.
       uint64_t said = 0;
-      if (!TakeInteger("the alignment", 1, kMostAlign, said)) return false;
+      if (!TakeInteger("the alignment", 1, kMaxAlign, said)) return false;
       if (!std::has_single_bit(said)) {
         return Fail(token_.at,
                     fmt::format("alignment {} is no power of two", said));
@@ -276,12 +276,12 @@ bool Parser::Declaration(Variable& variable) {
   while (TakeIf("[")) {
     uint64_t count = 0;
     if (!token_.Is("]") &&
-        !TakeInteger("the size of an array", 0, kMostBytes, count)) {
+        !TakeInteger("the size of an array", 0, kMaxBytes, count)) {
       return false;
     }
-    if (count != 0 && variable.bytes > kMostBytes / count) {
+    if (count != 0 && variable.bytes > kMaxBytes / count) {
       return Fail(variable.at, fmt::format("'{}' has more than {} bytes",
-                                           variable.name, kMostBytes));
+                                           variable.name, kMaxBytes));
     }
     variable.bytes *= count;
     if (!Expect("]")) return false;

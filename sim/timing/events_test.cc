@@ -154,10 +154,10 @@ TEST_F(EventsTest, AnEventIsRegisteredOnceAndRungOften) {
   config_.dispatch.device_cycles = 300;
   const auto event = gpu().RegisterEvent({.launch = Work(1)});
   ASSERT_TRUE(event.ok()) << event.status();
-  const GridId first = *gpu().Ring(*event, 1000);
+  const GridId first = *gpu().RingDoorbell(*event, 1000);
   // Another value to add than the registered one.
   std::vector<std::byte> parameters = Work(1, 1, 32, 100).parameters;
-  const GridId second = *gpu().Ring(*event, 2000, parameters);
+  const GridId second = *gpu().RingDoorbell(*event, 2000, parameters);
   EXPECT_TRUE(gpu().Run());
   EXPECT_EQ(Word(), 32u * 101);
   EXPECT_TRUE(Result(first).event);
@@ -166,7 +166,7 @@ TEST_F(EventsTest, AnEventIsRegisteredOnceAndRungOften) {
   EXPECT_EQ(Result(first).dispatched, 1300u);
   EXPECT_EQ(Result(second).arrived, 2300u);
   // A cycle that has passed is now.
-  const GridId third = *gpu().Ring(*event, 5);
+  const GridId third = *gpu().RingDoorbell(*event, 5);
   EXPECT_TRUE(gpu().Run());
   EXPECT_EQ(Result(third).arrived, Result(third).submitted + 300);
   EXPECT_GT(Result(third).submitted, 2300u);
@@ -185,11 +185,11 @@ TEST_F(EventsTest, TheTableHoldsSoManyEvents) {
   const auto next = gpu().RegisterEvent({.launch = Work(1)});
   EXPECT_TRUE(next.ok());
   // An old name does not find the new event.
-  EXPECT_EQ(gpu().Ring(events[1], 0).status().code(),
+  EXPECT_EQ(gpu().RingDoorbell(events[1], 0).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(gpu().UnregisterEvent(events[1]).code(),
             absl::StatusCode::kNotFound);
-  EXPECT_TRUE(gpu().Ring(*next, 0).ok());
+  EXPECT_TRUE(gpu().RingDoorbell(*next, 0).ok());
   EXPECT_TRUE(gpu().Run());
 }
 
@@ -472,7 +472,7 @@ TEST_F(EventsTest, AReservationIsAsLargeAsTheLargestRegisteredEvent) {
   const auto event = gpu().RegisterEvent({.launch = Work(20), .registers = 16});
   ASSERT_TRUE(event.ok());
   const GridId background = Submit(Work(20, 12));
-  const GridId grid = *gpu().Ring(*event, 500);
+  const GridId grid = *gpu().RingDoorbell(*event, 500);
   EXPECT_TRUE(gpu().Run());
   EXPECT_EQ(Result(grid).dispatched, 500u);
   EXPECT_EQ(Result(grid).place, EventPlace::kReserved);

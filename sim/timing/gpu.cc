@@ -139,19 +139,20 @@ absl::Status Gpu::UnregisterEvent(EventId event) {
   return status;
 }
 
-absl::StatusOr<GridId> Gpu::Ring(EventId event, Cycle at,
-                                 std::vector<std::byte> parameters) {
-  return Ring(event, {.not_before = at, .event = true}, std::move(parameters));
+absl::StatusOr<GridId> Gpu::RingDoorbell(EventId event, Cycle at,
+                                         std::vector<std::byte> parameters) {
+  return RingDoorbell(event, {.not_before = at, .event = true},
+                      std::move(parameters));
 }
 
 absl::StatusOr<GridId> Gpu::RingFromGpu(EventId event,
                                         std::vector<std::byte> parameters) {
-  return Ring(event, {.event = true, .by_tb_scheduler = true},
-              std::move(parameters));
+  return RingDoorbell(event, {.event = true, .by_tb_scheduler = true},
+                      std::move(parameters));
 }
 
-absl::StatusOr<GridId> Gpu::Ring(EventId event, SubmitOptions options,
-                                 std::vector<std::byte> parameters) {
+absl::StatusOr<GridId> Gpu::RingDoorbell(EventId event, SubmitOptions options,
+                                         std::vector<std::byte> parameters) {
   const EventKernel* const kernel = event_table_.Find(event);
   if (kernel == nullptr) {
     return absl::NotFoundError(fmt::format("event {}: there is none", event));

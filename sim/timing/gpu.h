@@ -25,11 +25,11 @@
 #include "sim/timing/config.h"
 #include "sim/timing/edge/event_dispatcher.h"
 #include "sim/timing/edge/event_table.h"
+#include "sim/timing/edge/reservation.h"
 #include "sim/timing/grid.h"
 #include "sim/timing/kmu.h"
 #include "sim/timing/memory/memory_system.h"
 #include "sim/timing/observer.h"
-#include "sim/timing/edge/reservation.h"
 #include "sim/timing/sm.h"
 #include "sim/timing/statistics.h"
 
@@ -69,14 +69,14 @@ class Gpu {
   absl::Status UnregisterEvent(EventId event);
   // Launches it at that cycle, or now if it has passed. `parameters`: of this
   // launch; none: the registered ones. Errors: NotFound, those of Submit().
-  absl::StatusOr<GridId> Ring(EventId event, Cycle at,
-                              std::vector<std::byte> parameters = {});
+  absl::StatusOr<GridId> RingDoorbell(EventId event, Cycle at,
+                                      std::vector<std::byte> parameters = {});
 
   bool HasEvent(EventId event) const {
     return event_table_.Find(event) != nullptr;
   }
   // A kernel of the GPU has rung for it, in this cycle: it goes to the TB
-  // scheduler, with kernels that were launched by kernels. Errors: as Ring().
+  // scheduler, with kernels that were launched by kernels. Errors: as RingDoorbell().
   absl::StatusOr<GridId> RingFromGpu(EventId event,
                                      std::vector<std::byte> parameters);
 
@@ -121,8 +121,8 @@ class Gpu {
   // What a block takes, once an SM has been found to hold it.
   absl::StatusOr<Contexts> ContextsFor(const Launch& launch, uint32_t registers,
                                        bool event) const;
-  absl::StatusOr<GridId> Ring(EventId event, SubmitOptions options,
-                              std::vector<std::byte> parameters);
+  absl::StatusOr<GridId> RingDoorbell(EventId event, SubmitOptions options,
+                                      std::vector<std::byte> parameters);
   absl::StatusOr<const LoadedProgram*> Load(const Program* program);
   void Step();
   // Contexts of each SM that only events may use.

@@ -36,7 +36,7 @@ struct SubmitOptions {
   LaunchOrigin origin = LaunchOrigin::kHost;
   WarpClass warp_class = WarpClass::kNormal;
   uint32_t registers = 0;  // of a thread; 0: what the kernel needs
-  // EDGE's: it goes the way that Config::edge says, as Gpu::Ring() does it.
+  // EDGE's: it goes the way that Config::edge says, as Gpu::RingDoorbell() does it.
   // Then `origin` and `warp_class` do not matter.
   bool event = false;
   // An event that is an interrupt's routine: always by the short path, and at

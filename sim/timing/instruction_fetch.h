@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/timing/growing_queue.h"
 #include "sim/timing/memory/cache.h"
 #include "sim/timing/memory/memory_system.h"
-#include "sim/timing/ring.h"
 #include "sim/timing/statistics.h"
 #include "sim/timing/warp_context.h"
 
@@ -56,7 +56,7 @@ class InstructionFetch {
   Cache cache_;
   std::vector<Miss> misses_;
   WarpMask blocked_ = 0;  // there was no room in misses_
-  Ring<Fetched> fetched_;
+  GrowingQueue<Fetched> fetched_;
   uint32_t last_ = 63;
 };
 

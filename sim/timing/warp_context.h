@@ -12,7 +12,7 @@
 
 namespace carillon::sim::timing {
 
-inline constexpr uint32_t kMostWarps = 64;  // of an SM
+inline constexpr uint32_t kMaxWarps = 64;  // of an SM
 // A bit for each warp slot of an SM.
 using WarpMask = uint64_t;
 constexpr WarpMask BitOf(uint32_t slot) { return WarpMask{1} << slot; }
@@ -40,7 +40,7 @@ struct WarpContext {
 };
 
 struct SmWarps {
-  std::array<WarpContext, kMostWarps> slots;
+  std::array<WarpContext, kMaxWarps> slots;
 
   WarpMask used = 0;      // have a warp, or something of it under way
   WarpMask running = 0;   // of these: has not exited
@@ -104,7 +104,7 @@ struct SmWarps {
   uint64_t arrivals = 0;
   // The last that Clear() gave out: a warp that comes back to its slot has its
   // own one again.
-  std::array<uint32_t, kMostWarps> generations{};
+  std::array<uint32_t, kMaxWarps> generations{};
 };
 // Of no warp.
 inline constexpr uint32_t kNoGeneration = ~uint32_t{0};

@@ -149,7 +149,7 @@ class Bench {
     ASSIGN_OR_RETURN(auto mapping,
                      bench->memory_->MapHost(bench->shadow_.span()));
     bench->mapping_ = std::move(mapping);
-    const Gpu::Use use = bench->gpu_->Enter();
+    const Gpu::ContextLease use = bench->gpu_->Enter();
     if (!use) return bench->gpu_->health();
     auto device = DeviceBytes::Make(driver, kArenaBytes);
     auto words = DeviceBytes::Make(driver, 4096);
@@ -166,7 +166,7 @@ class Bench {
   ~Bench() {
     if (gpu_ == nullptr) return;
     {
-      const Gpu::Use use = gpu_->Enter();
+      const Gpu::ContextLease use = gpu_->Enter();
       if (!use) {
         device_.Abandon();
         words_.Abandon();
@@ -187,7 +187,7 @@ class Bench {
     if (Arena::BytesFor(one) > kArenaBytes) {
       return absl::InternalError("the case is larger than its memory");
     }
-    const Gpu::Use use = gpu_->Enter();
+    const Gpu::ContextLease use = gpu_->Enter();
     if (!use) return gpu_->health();
     const Arena expected(one, expected_.span());
     const Arena found(one, shadow_.span());

@@ -28,8 +28,8 @@ constexpr std::array<std::string_view, 7> kOutcomes = {
     "passed", "FAILED", "TIMED OUT", "no GPU", "skipped", "not run", "LOST"};
 constexpr std::string_view kFinding = "finding: ";
 // A step that gets less than this would only be killed.
-constexpr milliseconds kLeastTime{1000};
-constexpr size_t kLongestFinding = 200;
+constexpr milliseconds kMinTime{1000};
+constexpr size_t kMaxFinding = 200;
 
 bool IsChosen(const Part& part, const std::vector<std::string>& only) {
   return only.empty() || std::ranges::find(only, part.name) != only.end();
@@ -53,12 +53,12 @@ std::string FindingIn(std::string_view out) {
   for (const std::string& line : LinesOf(out)) {
     if (line.starts_with(kFinding)) finding = line.substr(kFinding.size());
   }
-  return finding.substr(0, kLongestFinding);
+  return finding.substr(0, kMaxFinding);
 }
 
 std::string LastLine(std::string_view text) {
   const auto lines = LinesOf(text);
-  return lines.empty() ? "" : lines.back().substr(0, kLongestFinding);
+  return lines.empty() ? "" : lines.back().substr(0, kMaxFinding);
 }
 
 std::string ReadFile(const std::string& path) {
@@ -148,7 +148,7 @@ class Runner {
         options_.grace - options_.burial;
     if (!step.skip.empty()) {
       result = {Outcome::kSkipped, 0, step.skip};
-    } else if (left < kLeastTime) {
+    } else if (left < kMinTime) {
       result = {Outcome::kNotRun, 0,
                 fmt::format("no time left of {} s: run it with --only {}",
                             options_.total.count(), part.name)};

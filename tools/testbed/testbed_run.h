@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
-#include "tools/testbed/supervisor/end_requests.h"
 #include "tools/testbed/supervisor/readiness.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/supervisor.h"
 #include "tools/testbed/topology/topology.h"
 
@@ -42,12 +42,12 @@ class TestbedRun {
       const UpOptions& options, Say say);
 
   Supervisor& supervisor() { return *supervisor_; }
-  EndRequests& requests() { return requests_; }
+  StopSignals& requests() { return requests_; }
 
  private:
   TestbedRun() = default;
 
-  EndRequests requests_;
+  StopSignals requests_;
   std::unique_ptr<ReadinessProbe> probe_;
   std::unique_ptr<Supervisor> supervisor_;
 };

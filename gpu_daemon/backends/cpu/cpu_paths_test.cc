@@ -32,7 +32,7 @@ ParameterBinding Writable() { return {.writable = true}; }
 void RingWith(shm::DeviceRing& ring, uint32_t value) {
   std::memcpy(ring.parameters(), &value, sizeof(value));
   ring.Commit();
-  ring.Ring();
+  ring.RingDoorbell();
 }
 
 class CpuPathsTest : public ::testing::TestWithParam<std::string> {
@@ -115,7 +115,7 @@ TEST_P(CpuPathsTest, NoRingOfTwoDevicesIsLostInBursts) {
       for (auto& event : events) event.ring->Commit();
       ++rung;
     }
-    for (auto& event : events) event.ring->Ring();
+    for (auto& event : events) event.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*events[0].ring).state, EventState::kDone);
     ASSERT_EQ(other.Wait(*events[1].ring).state, EventState::kDone);
   }
@@ -135,7 +135,7 @@ TEST_P(CpuPathsTest, WhatWaitsWhenItsEventKernelGoesIsAbortedOnce) {
        .bindings = {Constant(reinterpret_cast<uint64_t>(&gate_)), Constant(7)},
        .block = {64, 1, 1}});
   for (int i = 0; i < 6; ++i) event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   // Two workers: two run, and four wait.
   ASSERT_TRUE(gate_.WaitEntered(2));
   EXPECT_EQ(TakeAway(event), 6u);
@@ -171,7 +171,7 @@ TEST_P(CpuPathsTest, ADeviceThatRingsTooOftenIsReportedAndOthersGoOn) {
   std::atomic_ref<uint32_t>(rogue.memory->submission().doorbells()[0])
       .store(100);
   good.ring->Commit();
-  good.ring->Ring();
+  good.ring->RingDoorbell();
   EXPECT_EQ(device_.Wait(*good.ring).state, EventState::kDone);
   auto report = reported.get_future();
   ASSERT_EQ(report.wait_for(std::chrono::seconds(10)),
@@ -217,7 +217,7 @@ class BaselineLauncherTest : public ::testing::Test {
     event_ = device_.Register(
         {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
     event_.ring->Commit();
-    event_.ring->Ring();
+    event_.ring->RingDoorbell();
     const shm::Sequence sequence = event_.kernel->TakeRing();
     CheckedEntry entry;
     ASSERT_EQ(CheckEntry(*event_.kernel, sequence, 0, GpuModel{}, entry),

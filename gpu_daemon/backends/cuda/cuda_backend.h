@@ -58,7 +58,7 @@ class CudaBackend : public Backend {
   KernelMemory& memory() override { return *memory_; }
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source) override {
-    const Gpu::Quiet quiet(gpu_.get());
+    const Gpu::PauseResidents quiet(gpu_.get());
     return gpu_->LoadKernels(source);
   }
 

@@ -132,7 +132,7 @@ class CudaBackendFixture : public ::testing::Test {
                                      const TestDevice::Event& event,
                                      uint32_t code = 0) {
     Commit(event, code);
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     return device.Wait(*event.ring);
   }
 

@@ -35,7 +35,7 @@ class CudaPathsTest : public CudaBackendFixture,
   static void RingWith(shm::DeviceRing& ring, uint32_t value) {
     std::memcpy(ring.parameters(), &value, sizeof(value));
     ring.Commit();
-    ring.Ring();
+    ring.RingDoorbell();
   }
 };
 
@@ -81,7 +81,7 @@ TEST_P(CudaPathsTest, NoRingOfTwoDevicesIsLostInBursts) {
       for (auto& event : events) event.ring->Commit();
       ++rung;
     }
-    for (auto& event : events) event.ring->Ring();
+    for (auto& event : events) event.ring->RingDoorbell();
     ASSERT_EQ(device_->Wait(*events[0].ring).state, EventState::kDone);
     ASSERT_EQ(other.Wait(*events[1].ring).state, EventState::kDone);
   }
@@ -109,8 +109,8 @@ TEST_P(CudaPathsTest, AFaultFailsItsOwnEventAndNoOther) {
     event.ring->Commit();
     good.ring->Commit();
   }
-  event.ring->Ring();
-  good.ring->Ring();
+  event.ring->RingDoorbell();
+  good.ring->RingDoorbell();
   const auto expect = [&](EventState state, uint32_t status) {
     const Completion completion = device_->Wait(*event.ring);
     EXPECT_EQ(completion.state, state);
@@ -148,7 +148,7 @@ TEST_P(CudaPathsTest, AKernelThatDoesNotEndIsStoppedAndTheOthersRunAgain) {
     std::memcpy(event.ring->parameters(), &code, sizeof(code));
     event.ring->Commit();
   }
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   const Completion stopped = device_->Wait(*event.ring);
   EXPECT_EQ(stopped.state, EventState::kFailed);
   EXPECT_EQ(stopped.status, static_cast<uint32_t>(EventStatus::kTimedOut));
@@ -192,7 +192,7 @@ TEST_P(CudaPathsTest, RegisteringFailsWholeWhenTheGpuHasNoMemory) {
   // And well with memory.
   EXPECT_TRUE(path_->Add(event.kernel).ok());
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(TakeAway(event), 0u);
 }
@@ -282,7 +282,7 @@ TEST_F(CudaBackendTest,
   auto event = Add(*device_, {.kernel = simt::FindKernel("null_event"),
                               .bindings = {Constant(0)}});
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone)
       << "it faulted once only";
   EXPECT_EQ((*memory)->data(), data);
@@ -315,7 +315,7 @@ class DefaultPathTest : public CudaBackendTest {
   // Of the last that was served.
   void ExpectServed(TestDevice& device, const StartedPath& served) {
     event_.ring->Commit();
-    event_.ring->Ring();
+    event_.ring->RingDoorbell();
     EXPECT_EQ(device.Wait(*event_.ring).state, EventState::kDone);
     path_ = served.path;
     EXPECT_EQ(TakeAway(event_), 0u);
@@ -409,7 +409,7 @@ TEST_F(CudaBackendTest, EdgesGraphsHaveTheirEventKernelsPriority) {
                                 .block = {64, 1, 1},
                                 .priority = priority});
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
     TakeAway(event);
   }
@@ -462,7 +462,7 @@ TEST_F(ReservedSmsTest, AreEdgesAndNobodyElses) {
                                   .block = {threads, 1, 1}});
       for (int i = 0; i < 3; ++i) {
         event.ring->Commit();
-        event.ring->Ring();
+        event.ring->RingDoorbell();
         EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
       }
       TakeAway(event);

@@ -338,7 +338,7 @@ TEST_P(UserPathsTest, EveryEventComputesBeforeItCompletes) {
   for (int i = 1; i <= 50; ++i) {
     const auto a = static_cast<float>(i);
     Commit(event, a);
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     const Completion completion = device_->Wait(*event.ring);
     ASSERT_EQ(completion.state, EventState::kDone);
     ASSERT_EQ(completion.sequence.value(), static_cast<uint64_t>(i));
@@ -365,11 +365,11 @@ TEST_P(UserPathsTest, SpansAndKernelsWithoutParametersRunToo) {
           {.symbol = "tick", .name = "tick", .summary = "", .parameters = {}}),
       {});
   Commit(scale, 3);
-  scale.ring->Ring();
+  scale.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*scale.ring).state, EventState::kDone);
   ExpectY(3, 0);
   tick.ring->Commit();
-  tick.ring->Ring();
+  tick.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*tick.ring).state, EventState::kDone);
   EXPECT_EQ(ticks.load(std::memory_order_relaxed), 1);
   TakeAway(scale);
@@ -383,7 +383,7 @@ TEST_P(UserPathsTest, AFaultFailsItsOwnEventAndTheModuleIsLoadedAgain) {
     return call.param<float>(2) == 13;
   });
   for (const float a : {13.f, 2.f}) Commit(event, a);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   const Completion fault = device_->Wait(*event.ring);
   EXPECT_EQ(fault.state, EventState::kFailed);
   EXPECT_EQ(fault.status, static_cast<uint32_t>(EventStatus::kKernelFault));
@@ -392,13 +392,13 @@ TEST_P(UserPathsTest, AFaultFailsItsOwnEventAndTheModuleIsLoadedAgain) {
   // The good one may have added twice.
   std::fill_n(device_->y, kFloats, 1.0f);
   Commit(event, 4);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   ExpectY(1, 4);
   // What comes later finds the new context, too.
   auto later = AddSaxpy(MustLoad(Saxpy("later")));
   Commit(later, 1);
-  later.ring->Ring();
+  later.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*later.ring).state, EventState::kDone);
   TakeAway(event);
   TakeAway(later);
@@ -409,7 +409,7 @@ TEST_P(UserPathsTest, OneThatDoesNotEndIsStopped) {
   auto event = AddSaxpy(MustLoad(Saxpy()));
   fake_.HangOn("saxpy", FakeGpu::Nth(1));
   Commit(event, 1);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   const Completion stopped = device_->Wait(*event.ring);
   EXPECT_EQ(stopped.state, EventState::kFailed);
   EXPECT_EQ(stopped.status, static_cast<uint32_t>(EventStatus::kTimedOut));
@@ -433,7 +433,7 @@ TEST_F(UserKernelsTest, WhoNamesNoPathIsServedByOneThatTellsItsEnd) {
   ASSERT_TRUE(served.ok()) << served.status();
   EXPECT_EQ(served->name, "graph");
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(device_->y[3], 7.0f);
   served->path->Remove(event.kernel);
@@ -474,7 +474,7 @@ TEST_F(UserKernelsTest, AKernelThatNothingFollowsRunsAgainInANewContext) {
   ASSERT_TRUE(path->path->Add(event.kernel).ok());
   launches_to_refuse = 2;
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   EXPECT_THAT(backend_->description(), HasSubstr("context lost 1 time"));
   path->path->Remove(event.kernel);

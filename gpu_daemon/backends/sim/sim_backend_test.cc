@@ -30,7 +30,7 @@ ParameterBinding Fixed(const HostMapping& mapping, size_t bytes) {
 void RingWith(shm::DeviceRing& ring, uint32_t value) {
   std::memcpy(ring.parameters(), &value, sizeof(value));
   ring.Commit();
-  ring.Ring();
+  ring.RingDoorbell();
 }
 
 uint32_t Number(EventStatus status) { return static_cast<uint32_t>(status); }
@@ -101,7 +101,7 @@ TEST_P(SimBackendTest, BlocksComputeInTheHostsMemory) {
                     .grid = {4, 1, 1},
                     .block = {256, 1, 1}});
   event.ring->Commit();
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   const Completion completion = device_.Wait(*event.ring);
   ASSERT_EQ(completion.state, EventState::kDone) << completion.status;
   for (uint32_t i = 0; i < kCount; ++i) {
@@ -205,7 +205,7 @@ TEST(SimBackend, HasPtxOfEveryKernelOfGpud) {
     auto event = device.Register({.kernel = kernel, .bindings = bindings});
     ASSERT_TRUE(path->Add(event.kernel).ok()) << kernel->name;
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     const Completion completion = device.Wait(*event.ring);
     EXPECT_NE(completion.state, EventState::kNone) << kernel->name;
     EXPECT_NE(completion.status, Number(EventStatus::kBadLaunch))

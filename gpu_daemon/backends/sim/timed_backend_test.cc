@@ -44,11 +44,13 @@ class TurnDevice : public TestDevice {
                              std::chrono::microseconds(5));
   }
   // Rings for an event that fails with `code`, unless that is 0.
-  void Ring(Event& event, uint32_t code) { RingAt(event, code, time.now()); }
+  void RingDoorbell(Event& event, uint32_t code) {
+    RingAt(event, code, time.now());
+  }
   void RingAt(Event& event, uint32_t code, Nanoseconds at) {
     std::memcpy(event.ring->parameters(), &code, sizeof(code));
     event.ring->Commit(nullptr, at);
-    event.ring->Ring();
+    event.ring->RingDoorbell();
   }
   shm::Completion Take(Event& event) {
     const auto completion = event.ring->Poll();
@@ -132,8 +134,8 @@ TEST_F(TimedBackendTest, AnEventHasTheSimulatedGpusTimes) {
   const auto device = Attach("fpga0");
   auto event = Register(*device);
   ASSERT_EQ(device->time.now(), 0u);
-  device->Ring(event, 0);
-  device->Ring(event, 7);
+  device->RingDoorbell(event, 0);
+  device->RingDoorbell(event, 7);
   device->time.Answer(kNoTime);
   ASSERT_TRUE(device->WaitForTurn());
   const Nanoseconds first = device->time.now();
@@ -157,7 +159,7 @@ TEST_F(TimedBackendTest, TimeStandsUntilEverybodyHasAnswered) {
   Start(2);
   const auto a = Attach("a");
   auto event = Register(*a);
-  a->Ring(event, 0);
+  a->RingDoorbell(event, 0);
   a->time.Answer(kNoTime);
   EXPECT_FALSE(a->WaitForTurn(milliseconds(50))) << "there is no second device";
   EXPECT_THAT(backend_->description(), HasSubstr("waits for 1 of 2 devices"));
@@ -248,7 +250,7 @@ TEST_F(TimedBackendTest, ARefusedEntryHasItsTurnToo) {
   event.ring->Commit(nullptr, 0);
   const uint64_t other = 99;
   std::memcpy(event.ring->last_entry().data(), &other, sizeof(other));
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   device->time.Answer(kNoTime);
   ASSERT_TRUE(device->WaitForTurn());
   EXPECT_EQ(device->Take(event).status, Number(EventStatus::kBadSequence));
@@ -281,7 +283,7 @@ TEST_F(TimedBackendTest, ACancelledKernelEndsWhereItIs) {
   const auto other = Attach("other");
   auto event = Register(*host);
   std::promise<LaunchResult> ended;
-  host->Ring(event, 0);
+  host->RingDoorbell(event, 0);
   backend_->Submit(Background(host->memory, &ended));
   other->time.Answer(1000);
   ASSERT_TRUE(other->WaitForTurn());
@@ -299,7 +301,7 @@ TEST_F(TimedBackendTest, WhatWaitsIsAbortedWhenItStops) {
   Start(2);
   const auto device = Attach("a");
   auto event = Register(*device);
-  device->Ring(event, 0);
+  device->RingDoorbell(event, 0);
   device->time.Answer(kNoTime);
   while (backend_->idle()) std::this_thread::yield();
   Stop();
@@ -322,7 +324,7 @@ TEST_F(TimedBackendTest, TheSameStoryHasTheSameTimes) {
         while (device.Take(event).state != EventState::kNone) ++taken;
         if (device.time.now() == due) {
           if (event.ring->free_slots() > 0 && rung < 30) {
-            device.Ring(event, rung++ % 3);
+            device.RingDoorbell(event, rung++ % 3);
           }
           due += period;
         }
@@ -359,7 +361,7 @@ TEST_F(TimedBackendTest, AHostileDeviceCostsNobodyButItself) {
     for (uint32_t taken = 0; !enough || taken < rung;) {
       while (good->Take(event).state != EventState::kNone) ++taken;
       if (!enough && event.ring->free_slots() > 0) {
-        good->Ring(event, 0);
+        good->RingDoorbell(event, 0);
         ++rung;
       }
       good->time.Answer(good->time.now() + 100);

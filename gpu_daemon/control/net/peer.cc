@@ -122,12 +122,12 @@ absl::Status PeerTable::CheckRoom(pid_t pid) {
         by_connection_.begin(), by_connection_.end(),
         [&](const auto& entry) { return entry.second.peer->pid == pid; }));
   };
-  if (count() < kMostConnectionsOfAProcess) return absl::OkStatus();
+  if (count() < kMaxConnectionsOfAProcess) return absl::OkStatus();
   std::erase_if(by_connection_, [](const auto& entry) {
     return InodeOf(entry.first) != entry.second.inode;
   });
   const size_t open = count();
-  if (open < kMostConnectionsOfAProcess) return absl::OkStatus();
+  if (open < kMaxConnectionsOfAProcess) return absl::OkStatus();
   return Error(
       absl::StatusCode::kResourceExhausted,
       fmt::format("process {} has {} connections to the control socket: that "

@@ -47,7 +47,7 @@ absl::StatusOr<UniqueFd> PidfdOf(int connection, pid_t pid);
 class PeerTable {
  public:
   // A device has one; a process may have several devices.
-  static constexpr size_t kMostConnectionsOfAProcess = 64;
+  static constexpr size_t kMaxConnectionsOfAProcess = 64;
 
   // Who may not come in gets an error: PermissionDenied, Unavailable or
   // ResourceExhausted (too many connections of that process are open, or gpud

@@ -13,7 +13,7 @@ constexpr Nanoseconds kSecondNs = 1'000'000'000;
 void RefusalLog::Warn(const std::string& line, Nanoseconds now) {
   Tick(now);
   if (written_ == 0) second_began_ns_ = now;
-  if (written_ < kMostASecond) {
+  if (written_ < kMaxASecond) {
     ++written_;
     write_(line);
     return;

@@ -16,7 +16,7 @@ namespace carillon::gpud {
 // Not thread safe.
 class RefusalLog {
  public:
-  static constexpr uint32_t kMostASecond = 5;
+  static constexpr uint32_t kMaxASecond = 5;
 
   // `write` gets the lines.
   explicit RefusalLog(std::function<void(const std::string&)> write)

@@ -21,8 +21,8 @@ namespace carillon::gpud {
 namespace {
 
 // Each holds one of gRPC's threads.
-constexpr size_t kMostStreams = 32;
-constexpr uint32_t kMostDrains = 16;
+constexpr size_t kMaxStreams = 32;
+constexpr uint32_t kMaxDrains = 16;
 // How long a caller that missed a change may take to hear of it.
 constexpr Nanoseconds kStuckNs = 5'000'000'000;
 
@@ -51,13 +51,13 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
   response->set_testbed(about_.testbed);
   response->set_pid(static_cast<uint32_t>(getpid()));
   response->set_uptime_ns(NowNs() - about_.started_ns);
-  const Backend& backend = *daemon_->backend;
+  const Backend& backend = *context_->backend;
   response->set_backend(std::string(backend.name()));
   response->set_backend_description(backend.description());
   response->set_policy(backend.policy());
   response->set_workers(backend.workers());
-  response->set_ekt_entries(daemon_->ekt->capacity());
-  response->set_ekt_used(daemon_->ekt->used());
+  response->set_ekt_entries(context_->ekt->capacity());
+  response->set_ekt_used(context_->ekt->used());
   response->set_devices(static_cast<uint32_t>(sessions_->All().size()));
   const BackendFigures figures = backend.figures();
   v1::GpuModel* gpu = response->mutable_gpu();
@@ -67,12 +67,12 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
   gpu->set_registers_per_sm(backend.gpu().registers_per_sm);
   gpu->set_shared_bytes_per_sm(backend.gpu().shared_bytes_per_sm);
   gpu->set_resident_blocks(figures.resident_blocks);
-  response->set_memory_bytes(daemon_->budget->total());
-  response->set_memory_used(daemon_->budget->used());
-  response->set_tracing(daemon_->backend->paths().tracing());
-  Describe(daemon_->ekt->totals(), response->mutable_events());
-  response->set_telemetry_sent(daemon_->bus->sent());
-  response->set_telemetry_dropped(daemon_->bus->dropped());
+  response->set_memory_bytes(context_->budget->total());
+  response->set_memory_used(context_->budget->used());
+  response->set_tracing(context_->backend->paths().tracing());
+  Describe(context_->ekt->totals(), response->mutable_events());
+  response->set_telemetry_sent(context_->bus->sent());
+  response->set_telemetry_dropped(context_->bus->dropped());
   response->set_background_kernels(figures.background_kernels);
   response->set_background_blocks(figures.background_blocks);
   DescribePaths(response);
@@ -81,11 +81,11 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
 }
 
 void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
-  const auto events = daemon_->ekt->events();
+  const auto events = context_->ekt->events();
   uint64_t polls = 0;
   uint64_t sleeps = 0;
   for (const auto& [info, unavailable, notice, counters] :
-       daemon_->backend->paths().Describe()) {
+       context_->backend->paths().Describe()) {
     v1::LaunchPath* path = response->add_launch_paths();
     path->set_name(std::string(info.name));
     path->set_summary(std::string(info.summary));
@@ -122,8 +122,8 @@ grpc::Status AdminService::ListEkt(grpc::ServerContext* context,
                                    const v1::ListEktRequest*,
                                    v1::ListEktResponse* response) {
   if (auto s = PassRpc("ListEkt"); !s.ok()) return ToGrpc(s, context);
-  response->set_capacity(daemon_->ekt->capacity());
-  for (const auto& event : daemon_->ekt->events()) {
+  response->set_capacity(context_->ekt->capacity());
+  for (const auto& event : context_->ekt->events()) {
     Describe(*event, response->add_entries());
   }
   return grpc::Status::OK;
@@ -133,7 +133,7 @@ grpc::Status AdminService::ListRings(grpc::ServerContext* context,
                                      const v1::ListRingsRequest*,
                                      v1::ListRingsResponse* response) {
   if (auto s = PassRpc("ListRings"); !s.ok()) return ToGrpc(s, context);
-  for (const auto& event : daemon_->ekt->events()) {
+  for (const auto& event : context_->ekt->events()) {
     Describe(*event, response->add_rings());
   }
   return grpc::Status::OK;
@@ -143,7 +143,7 @@ grpc::Status AdminService::ListQueues(grpc::ServerContext* context,
                                       const v1::ListQueuesRequest*,
                                       v1::ListQueuesResponse* response) {
   if (auto s = PassRpc("ListQueues"); !s.ok()) return ToGrpc(s, context);
-  for (const QueueLength& length : daemon_->backend->queue_lengths()) {
+  for (const QueueLength& length : context_->backend->queue_lengths()) {
     v1::Queue* queue = response->add_queues();
     queue->set_name(length.event ? "event" : "host");
     queue->set_priority(length.priority);
@@ -159,17 +159,17 @@ grpc::Status AdminService::Watch(
   std::list<Stream>::iterator stream;
   {
     std::lock_guard lock(streams_mutex_);
-    if (streams_.size() >= kMostStreams) {
+    if (streams_.size() >= kMaxStreams) {
       return ToGrpc(
           Error(absl::StatusCode::kResourceExhausted,
                 fmt::format("{} calls watch already: that is the limit; use "
                             "the event bus instead",
-                            kMostStreams),
+                            kMaxStreams),
                 reason::kTooMany, "watchers"),
           context);
     }
     stream =
-        streams_.insert(streams_.end(), {context, daemon_->bus->Subscribe()});
+        streams_.insert(streams_.end(), {context, context_->bus->Subscribe()});
   }
   const absl::Status status = StreamChanges(
       *stream->watcher, *sessions_,
@@ -196,8 +196,8 @@ grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
                                      const v1::SetPolicyRequest* request,
                                      v1::SetPolicyResponse* response) {
   if (auto s = PassRpc("SetPolicy"); !s.ok()) return ToGrpc(s, context);
-  const std::string previous = daemon_->backend->policy();
-  if (auto status = daemon_->backend->SetPolicy(request->policy());
+  const std::string previous = context_->backend->policy();
+  if (auto status = context_->backend->SetPolicy(request->policy());
       !status.ok()) {
     return ToGrpc(WithDetail(status, reason::kUnknownPolicy, request->policy()),
                   context);
@@ -206,7 +206,7 @@ grpc::Status AdminService::SetPolicy(grpc::ServerContext* context,
   v1::TelemetryEvent message;
   message.mutable_policy_changed()->set_from(previous);
   message.mutable_policy_changed()->set_to(request->policy());
-  daemon_->bus->Publish(std::move(message));
+  context_->bus->Publish(std::move(message));
   spdlog::info("policy: {} instead of {}", request->policy(), previous);
   return grpc::Status::OK;
 }
@@ -215,7 +215,7 @@ grpc::Status AdminService::ResetStatistics(grpc::ServerContext* context,
                                            const v1::ResetStatisticsRequest*,
                                            v1::ResetStatisticsResponse*) {
   if (auto s = PassRpc("ResetStatistics"); !s.ok()) return ToGrpc(s, context);
-  for (const auto& event : daemon_->ekt->events()) event->ResetStages();
+  for (const auto& event : context_->ekt->events()) event->ResetStages();
   return grpc::Status::OK;
 }
 
@@ -223,7 +223,7 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
                                       const v1::SetTracingRequest* request,
                                       v1::SetTracingResponse*) {
   if (auto s = PassRpc("SetTracing"); !s.ok()) return ToGrpc(s, context);
-  daemon_->backend->paths().SetTracing(request->on());
+  context_->backend->paths().SetTracing(request->on());
   // Where a GPU polls, no path tells them.
   for (const auto& session : sessions_->All()) session->TellTracing();
   return grpc::Status::OK;
@@ -231,7 +231,7 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
 
 uint64_t AdminService::InFlight() const {
   uint64_t in_flight = 0;
-  for (const auto& event : daemon_->ekt->events()) {
+  for (const auto& event : context_->ekt->events()) {
     // In this order: a ring that is launched in between counts twice, and not
     // never.
     const uint32_t waiting = event->waiting_rings();
@@ -248,11 +248,11 @@ grpc::Status AdminService::Drain(grpc::ServerContext* context,
   const absl::Cleanup leave = [this] {
     drains_.fetch_sub(1, std::memory_order_relaxed);
   };
-  if (others >= kMostDrains) {
+  if (others >= kMaxDrains) {
     return ToGrpc(Error(absl::StatusCode::kResourceExhausted,
                         fmt::format("{} calls wait for a drain already: that "
                                     "is the limit",
-                                    kMostDrains),
+                                    kMaxDrains),
                         reason::kTooMany, "drains"),
                   context);
   }
@@ -262,7 +262,7 @@ grpc::Status AdminService::Drain(grpc::ServerContext* context,
   const DrainOutcome outcome = WaitUntilDrained(
       [&] {
         in_flight = InFlight();
-        idle = daemon_->backend->idle();
+        idle = context_->backend->idle();
         return in_flight == 0 && idle;
       },
       limit, [context] { return context->IsCancelled(); });
@@ -298,7 +298,7 @@ grpc::Status AdminService::RegisterModule(
   if (auto s = PassRpc("RegisterModule"); !s.ok()) return ToGrpc(s, context);
   const auto source = ReadModuleRequest(*request);
   if (!source.ok()) return ToGrpc(source.status(), context);
-  const auto loaded = daemon_->kernels->Load(*source, *daemon_->backend);
+  const auto loaded = context_->kernels->Load(*source, *context_->backend);
   if (!loaded.ok()) {
     return ToGrpc(
         WithDetail(loaded.status(), ReasonOf(loaded.status()), source->file),

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "gpu_daemon/control/sessions/daemon.h"
+#include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "proto/admin.grpc.pb.h"
@@ -29,12 +29,12 @@ class AdminService final : public v1::Admin::Service {
 
   // `request_shutdown` returns at once. `describe_tcp` fills in the fields of
   // GetStatusResponse that are of TCP.
-  AdminService(About about, Daemon* daemon, SessionTable* sessions,
+  AdminService(About about, SessionContext* context, SessionTable* sessions,
                std::function<void()> request_shutdown,
                std::function<void(const std::string& grpc_peer)> cut,
                std::function<void(v1::GetStatusResponse*)> describe_tcp)
       : about_(std::move(about)),
-        daemon_(daemon),
+        context_(context),
         sessions_(sessions),
         request_shutdown_(std::move(request_shutdown)),
         cut_(std::move(cut)),
@@ -94,7 +94,7 @@ class AdminService final : public v1::Admin::Service {
   void DescribePaths(v1::GetStatusResponse* response) const;
 
   const About about_;
-  Daemon* const daemon_;
+  SessionContext* const context_;
   SessionTable* const sessions_;
   const std::function<void()> request_shutdown_;
   // Ends a caller's connection.

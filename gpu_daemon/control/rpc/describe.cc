@@ -12,7 +12,7 @@ namespace {
 
 // No bucket of an honest device gets there; it bounds how long a message can
 // get.
-constexpr uint64_t kMostCount = uint64_t{1} << 42;
+constexpr uint64_t kMaxCount = uint64_t{1} << 42;
 
 void SetDim3(const simt::Dim3& dim, v1::Dim3* out) {
   out->set_x(dim.x);
@@ -77,7 +77,7 @@ void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
     const uint64_t count = histogram.buckets()[i];
     if (count == 0) continue;
     out->add_bucket(i);
-    out->add_count(std::min(count, kMostCount));
+    out->add_count(std::min(count, kMaxCount));
   }
 }
 

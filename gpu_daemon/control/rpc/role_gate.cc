@@ -55,7 +55,7 @@ grpc::Status RoleGate::Process(const InputMetadata& metadata,
 
 void RoleGate::Tell(const std::string& line) {
   std::lock_guard lock(mutex_);
-  if (told_.size() < kMostTold && !told_.insert(line).second) return;
+  if (told_.size() < kMaxTold && !told_.insert(line).second) return;
   refusals_.Warn(line, NowNs());
 }
 

@@ -21,7 +21,7 @@ namespace carillon::gpud {
 class RoleGate final : public grpc::AuthMetadataProcessor {
  public:
   // How many refusals are remembered, so as not to be told again.
-  static constexpr size_t kMostTold = 256;
+  static constexpr size_t kMaxTold = 256;
 
   RoleGate();
 

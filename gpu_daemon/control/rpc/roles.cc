@@ -61,8 +61,8 @@ constexpr std::array kRoles = {
     NamedRole{Role::kFaultInjector, "fault-injector"},
 };
 
-constexpr size_t kMostName = 64;
-constexpr size_t kMostText = 256;
+constexpr size_t kMaxName = 64;
+constexpr size_t kMaxText = 256;
 
 const MethodRole* FindMethod(std::string_view path) {
   for (const MethodRole& method : kMethods) {
@@ -89,9 +89,9 @@ std::string RolesText(const Identity& caller) {
     if (!text.empty()) text += ", ";
     text += RoleOf(name)
                 ? std::string(name)
-                : fmt::format("unknown role '{}'", Printable(name, kMostName));
+                : fmt::format("unknown role '{}'", Printable(name, kMaxName));
   }
-  return text.empty() ? "no role" : Printable(text, kMostText);
+  return text.empty() ? "no role" : Printable(text, kMaxText);
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ absl::Status CheckRole(std::string_view path, const Identity& caller) {
   const MethodRole* const method = FindMethod(path);
   if (method == nullptr) {
     return absl::PermissionDeniedError(
-        fmt::format("no role may call {}", Printable(path, kMostText)));
+        fmt::format("no role may call {}", Printable(path, kMaxText)));
   }
   for (const std::string_view uri : caller.uris) {
     if (!uri.starts_with(kRoleUriPrefix)) continue;
@@ -127,7 +127,7 @@ absl::Status CheckRole(std::string_view path, const Identity& caller) {
   return absl::PermissionDeniedError(fmt::format(
       "{}.{} needs the role {}; the certificate of CN={} carries {}", service,
       method->method, RoleName(method->role),
-      Printable(caller.common_name, kMostName), RolesText(caller)));
+      Printable(caller.common_name, kMaxName), RolesText(caller)));
 }
 
 }  // namespace carillon::gpud

@@ -29,9 +29,9 @@ class WatchStreamTest : public ::testing::Test {
 
   TestDirectory directory_;
   std::unique_ptr<TelemetryBus> bus_;
-  Daemon daemon_;
-  TicketOffice tickets_;
-  SessionTable sessions_{&daemon_, &tickets_};
+  SessionContext context_;
+  TicketStore tickets_;
+  SessionTable sessions_{&context_, &tickets_};
 };
 
 TEST_F(WatchStreamTest, AReaderThatFallsBehindIsToldSo) {

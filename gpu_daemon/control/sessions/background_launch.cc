@@ -31,13 +31,13 @@ absl::Status CheckUnchanging(const v1::LaunchKernelRequest& request) {
 absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
     const v1::LaunchKernelRequest& request,
     const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
-    Daemon* daemon) {
+    SessionContext* context) {
   ASSIGN_OR_RETURN(
       auto kmd,
       MakeKernelMetadata(
           request.kernel(), request.has_grid() ? &request.grid() : nullptr,
           request.has_block() ? &request.block() : nullptr,
-          request.shared_bytes(), *daemon->kernels, daemon->backend->gpu()));
+          request.shared_bytes(), *context->kernels, context->backend->gpu()));
   RETURN_IF_ERROR(CheckPriority(request.priority()));
   RETURN_IF_ERROR(CheckUnchanging(request));
   ASSIGN_OR_RETURN(auto bound, BindParameters(*kmd.kernel, request.parameters(),
@@ -48,9 +48,9 @@ absl::StatusOr<std::shared_ptr<BackgroundLaunch>> BackgroundLaunch::Create(
   }
   RETURN_IF_ERROR(CheckFixedArguments(kmd, *plan));
 
-  std::shared_ptr<BackgroundLaunch> self(new BackgroundLaunch(daemon));
+  std::shared_ptr<BackgroundLaunch> self(new BackgroundLaunch(context));
   self->buffers_ = std::move(bound.buffers);
-  self->token_ = daemon->NextLaunchToken();
+  self->token_ = context->NextLaunchToken();
   auto launch = std::make_unique<KernelLaunch>();
   launch->kmd = kmd;
   launch->cost = CostOf(kmd.threads(), kmd.kernel->registers_per_thread,
@@ -72,7 +72,7 @@ void BackgroundLaunch::Submit() {
     self->End(result);
   };
   launch_->life.queued_ns = NowNs();
-  daemon_->backend->Submit(std::move(launch_));
+  context_->backend->Submit(std::move(launch_));
 }
 
 std::optional<LaunchResult> BackgroundLaunch::Wait(
@@ -82,7 +82,7 @@ std::optional<LaunchResult> BackgroundLaunch::Wait(
                           [this] { return result_.has_value(); })) {
     if (!given_up()) continue;
     lock.unlock();
-    daemon_->backend->CancelLaunch(token_, shm::EventStatus::kUnregistered);
+    context_->backend->CancelLaunch(token_, shm::EventStatus::kUnregistered);
     return std::nullopt;
   }
   return result_;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu_daemon/control/sessions/daemon.h"
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/parameter_bindings.h"
+#include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "proto/events.pb.h"
 
@@ -28,7 +28,7 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   static absl::StatusOr<std::shared_ptr<BackgroundLaunch>> Create(
       const v1::LaunchKernelRequest& request,
       const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
-      Daemon* daemon);
+      SessionContext* context);
 
   // Hands the launch to the KMU; once.
   void Submit();
@@ -39,10 +39,10 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   bool Uses(const Buffer& buffer) const;
 
  private:
-  explicit BackgroundLaunch(Daemon* daemon) : daemon_(daemon) {}
+  explicit BackgroundLaunch(SessionContext* context) : context_(context) {}
   void End(const LaunchResult& result);
 
-  Daemon* const daemon_;
+  SessionContext* const context_;
   std::vector<std::shared_ptr<Buffer>> buffers_;
   std::unique_ptr<KernelLaunch> launch_;  // until Submit()
   uint64_t token_ = 0;

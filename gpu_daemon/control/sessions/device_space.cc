@@ -9,7 +9,7 @@ namespace {
 
 using shm::RegionKind;
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 
 std::string_view ApertureName(RegionKind kind) {
   return kind == RegionKind::kSubmission ? "submission" : "completion";
@@ -22,10 +22,10 @@ uint64_t ApertureBytes(RegionKind kind, uint64_t heap_bytes) {
 }
 
 absl::Status CheckBytes(std::string_view what, uint64_t bytes) {
-  if (bytes >= 1 && bytes <= kMostBytes) return absl::OkStatus();
+  if (bytes >= 1 && bytes <= kMaxBytes) return absl::OkStatus();
   return Error(absl::StatusCode::kInvalidArgument,
                fmt::format("{} of {} bytes: must be from 1 to {}", what, bytes,
-                           kMostBytes),
+                           kMaxBytes),
                reason::kBadSize, what);
 }
 

@@ -7,7 +7,7 @@ namespace carillon::gpud {
 
 std::chrono::milliseconds DrainLimit(uint32_t asked_ms) {
   if (asked_ms == 0) return kDefaultDrain;
-  return std::min(std::chrono::milliseconds(asked_ms), kLongestDrain);
+  return std::min(std::chrono::milliseconds(asked_ms), kMaxDrain);
 }
 
 DrainOutcome WaitUntilDrained(const std::function<bool()>& drained,
@@ -15,7 +15,7 @@ DrainOutcome WaitUntilDrained(const std::function<bool()>& drained,
                               const GivenUp& given_up) {
   using std::chrono::microseconds;
   using std::chrono::steady_clock;
-  constexpr microseconds kLongestNap{1'000};
+  constexpr microseconds kMaxNap{1'000};
   const auto deadline = steady_clock::now() + limit;
   microseconds nap{20};
   while (true) {
@@ -25,7 +25,7 @@ DrainOutcome WaitUntilDrained(const std::function<bool()>& drained,
     if (given_up()) return DrainOutcome::kGivenUp;
     if (last) return DrainOutcome::kTimedOut;
     std::this_thread::sleep_for(nap);
-    nap = std::min(nap * 2, kLongestNap);
+    nap = std::min(nap * 2, kMaxNap);
   }
 }
 

@@ -15,7 +15,7 @@ using GivenUp = std::function<bool()>;
 // For a caller that asks for 0; and the most that a call holds one of gRPC's
 // threads. proto/events.proto and proto/admin.proto name both.
 inline constexpr std::chrono::milliseconds kDefaultDrain{1'000};
-inline constexpr std::chrono::milliseconds kLongestDrain{60'000};
+inline constexpr std::chrono::milliseconds kMaxDrain{60'000};
 
 // How long to wait for a caller that asks for so many milliseconds.
 std::chrono::milliseconds DrainLimit(uint32_t asked_ms);

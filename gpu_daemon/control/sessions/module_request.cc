@@ -20,7 +20,7 @@ constexpr size_t kMaxIdentifier = 64;
 constexpr size_t kMaxSymbol = 1024;
 constexpr uint32_t kMaxElementBytes = 1 << 20;
 // A parameter has at least 4 bytes.
-constexpr int kMostParameters = shm::kMaxParameterBytes / 4;
+constexpr int kMaxParameters = shm::kMaxParameterBytes / 4;
 
 bool IsSymbolCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -117,10 +117,10 @@ absl::StatusOr<KernelDeclaration> ReadKernel(
   RETURN_IF_ERROR(CheckIdentifier("kernel name", read.name));
   const std::string where = fmt::format("kernel '{}': ", read.name);
   RETURN_IF_ERROR(CheckText(where + "summary", read.summary, kMaxNoteLength));
-  if (kernel.parameters_size() > kMostParameters) {
+  if (kernel.parameters_size() > kMaxParameters) {
     return Error(absl::StatusCode::kInvalidArgument,
                  fmt::format("{}{} parameters: the limit is {}", where,
-                             kernel.parameters_size(), kMostParameters),
+                             kernel.parameters_size(), kMaxParameters),
                  reason::kBadCount, read.name);
   }
   for (const v1::KernelParameter& parameter : kernel.parameters()) {
@@ -147,19 +147,19 @@ absl::StatusOr<ModuleSource> ReadModuleRequest(
       .image = std::as_bytes(std::span(request.image())),
       .file = request.file().empty() ? "the image" : request.file(),
       .kernels = {}};
-  if (source.image.size() > kMostImageBytes) {
+  if (source.image.size() > kMaxImageBytes) {
     return Error(absl::StatusCode::kInvalidArgument,
                  fmt::format("{} has {} bytes: the limit is {} (32 MiB)",
-                             source.file, source.image.size(), kMostImageBytes),
+                             source.file, source.image.size(), kMaxImageBytes),
                  reason::kBadSize, "image");
   }
   if (request.kernels().empty() ||
-      request.kernels_size() > kMostKernelsOfAFile) {
+      request.kernels_size() > kMaxKernelsOfAFile) {
     return Error(
         absl::StatusCode::kInvalidArgument,
         fmt::format("{}: {} kernels were declared: must be from 1 to "
                     "{}",
-                    source.file, request.kernels_size(), kMostKernelsOfAFile),
+                    source.file, request.kernels_size(), kMaxKernelsOfAFile),
         reason::kBadCount, "kernels");
   }
   for (const v1::KernelDeclaration& kernel : request.kernels()) {

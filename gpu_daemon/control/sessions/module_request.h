@@ -10,8 +10,8 @@
 
 namespace carillon::gpud {
 
-inline constexpr size_t kMostImageBytes = size_t{32} << 20;
-inline constexpr int kMostKernelsOfAFile = 256;
+inline constexpr size_t kMaxImageBytes = size_t{32} << 20;
+inline constexpr int kMaxKernelsOfAFile = 256;
 
 // Everything that can be checked without the image's inside. The source refers
 // to the request's image. Errors: InvalidArgument BAD_NAME, BAD_SIZE, BAD_COUNT,

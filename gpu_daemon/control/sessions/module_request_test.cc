@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadRequest{"LargeImage",
                    [](Req& r, Ker&) {
-                     r.set_image(std::string(kMostImageBytes + 1, 'x'));
+                     r.set_image(std::string(kMaxImageBytes + 1, 'x'));
                    },
                    reason::kBadSize,
                    "lab.ptx has 33554433 bytes: the limit is 33554432"},
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                    reason::kBadCount, "0 kernels were declared"},
         BadRequest{"TooManyKernels",
                    [](Req& r, Ker&) {
-                     while (r.kernels_size() <= kMostKernelsOfAFile) {
+                     while (r.kernels_size() <= kMaxKernelsOfAFile) {
                        *r.add_kernels() = r.kernels(0);
                      }
                    },

@@ -20,15 +20,15 @@
 namespace carillon::gpud {
 namespace {
 
-constexpr size_t kMostBuffers = 4096;
+constexpr size_t kMaxBuffers = 4096;
 // Far from the end of the numbers, whatever a device says that it had.
 constexpr uint32_t kLastBufferId = 1u << 31;
 // Hyper-Q's 32 streams a process, and as many calls as gpud has threads to
 // spare.
-constexpr size_t kMostLaunches = 32;
-constexpr uint32_t kMostWaitingLaunches = 128;
+constexpr size_t kMaxLaunches = 32;
+constexpr uint32_t kMaxWaitingLaunches = 128;
 // Calls to UnregisterEvent that wait, each in one of gpud's threads.
-constexpr size_t kMostUnregistering = 8;
+constexpr size_t kMaxUnregistering = 8;
 
 v1::TelemetryEvent RegisteredMessage(const EventKernel& event) {
   v1::TelemetryEvent message;
@@ -57,10 +57,10 @@ std::string_view SessionStateName(SessionState state) {
 }
 
 Session::Session(Identity identity, std::shared_ptr<DeviceSpace> space,
-                 Daemon* daemon)
+                 SessionContext* context)
     : identity_(std::move(identity)),
       space_(std::move(space)),
-      daemon_(daemon),
+      context_(context),
       heard_ns_(identity_.attached_ns) {}
 
 SessionState Session::state() const {
@@ -121,17 +121,17 @@ absl::Status Session::HandOver(UniqueFd&& connection,
         fmt::format("device '{}' is {}: its apertures were handed over before",
                     identity_.name, SessionStateName(state_)));
   }
-  ASSIGN_OR_RETURN(auto watch, daemon_->loop->Watch(connection.get(),
-                                                    std::move(on_readable)));
+  ASSIGN_OR_RETURN(auto watch, context_->loop->Watch(connection.get(),
+                                                     std::move(on_readable)));
   const DeviceMemory& memory = space_->device_memory();
-  daemon_->Record(shm::Step::kSessionBegan, 0, identity_.generation,
-                  identity_.owner->pid);
+  context_->Record(shm::Step::kSessionBegan, 0, identity_.generation,
+                   identity_.owner->pid);
   if (auto status = shm::SendApertures(
           connection.get(), identity_.device_id, identity_.generation,
           memory.submission().fd(), memory.completion().fd(),
           memory.completion_event());
       !status.ok()) {
-    daemon_->loop->Unwatch(watch);
+    context_->loop->Unwatch(watch);
     return status;
   }
   connection_ = std::move(connection);
@@ -142,7 +142,7 @@ absl::Status Session::HandOver(UniqueFd&& connection,
   attached->set_device(identity_.name);
   attached->set_kind(identity_.kind);
   attached->set_pid(static_cast<uint32_t>(identity_.owner->pid));
-  daemon_->bus->Publish(std::move(message));
+  context_->bus->Publish(std::move(message));
   return absl::OkStatus();
 }
 
@@ -167,7 +167,7 @@ absl::Status Session::ReportReady(const std::string& note) {
   v1::TelemetryEvent message;
   message.mutable_device_ready()->set_device(identity_.name);
   message.mutable_device_ready()->set_note(note);
-  daemon_->bus->Publish(std::move(message));
+  context_->bus->Publish(std::move(message));
   return absl::OkStatus();
 }
 
@@ -175,7 +175,7 @@ absl::StatusOr<v1::AllocateBufferResponse> Session::AllocateBuffer(
     const v1::AllocateBufferRequest& request) {
   std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(CheckOpen());
-  if (buffers_.size() >= kMostBuffers) {
+  if (buffers_.size() >= kMaxBuffers) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("device '{}' has {} buffers: that is the limit",
                              identity_.name, buffers_.size()),
@@ -280,7 +280,7 @@ absl::StatusOr<shm::DoorbellIndex> Session::SameDoorbell(
 // device, relaxed.
 void Session::TellTracing() const {
   std::atomic_ref(memory().completion().completion_control().tracing)
-      .store(daemon_->backend->paths().tracing() ? 1 : 0,
+      .store(context_->backend->paths().tracing() ? 1 : 0,
              std::memory_order_relaxed);
 }
 
@@ -292,8 +292,8 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
                    request.has_resumed()
                        ? SameDoorbell(request.resumed().event_id())
                        : FreeDoorbell());
-  ASSIGN_OR_RETURN(auto slot, daemon_->ekt->Reserve());
-  const shm::Generation generation = daemon_->NextGeneration();
+  ASSIGN_OR_RETURN(auto slot, context_->ekt->Reserve());
+  const shm::Generation generation = context_->NextGeneration();
   std::shared_ptr<RegisteredEvent> event;
   const auto add = [&](const StartedPath& path) -> absl::Status {
     event.reset();  // of a path that has refused it: its ring's place is free
@@ -303,26 +303,27 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
          .generation = generation,
          .ekt_index = slot.index(),
          .launch_path = path.name},
-        space_, BufferFinder(), *daemon_->kernels, daemon_->backend->gpu());
+        space_, BufferFinder(), *context_->kernels, context_->backend->gpu());
     if (!created.ok()) return OnAnyPath(created.status());
     event = *std::move(created);
-    event->event()->RecordIn(daemon_->recorder);
+    event->event()->RecordIn(context_->recorder);
     const absl::Status status = path.path->Add(event->event());
     return absl::IsResourceExhausted(status)
                ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")
                : WithDetail(status, reason::kBadLaunchPath, "launch_path");
   };
-  const auto path = daemon_->backend->paths().Serve(request.launch_path(), add);
+  const auto path =
+      context_->backend->paths().Serve(request.launch_path(), add);
   if (!path.ok()) {
     return WithDetail(path.status(), reason::kUnknownLaunchPath, "launch_path",
                       "carillon status");
   }
   TellTracing();
   slot.Fill(event->event());
-  daemon_->Record(shm::Step::kRingMade, doorbell.value(), generation,
-                  identity_.owner->pid, event->event()->finishes_all());
+  context_->Record(shm::Step::kRingMade, doorbell.value(), generation,
+                   identity_.owner->pid, event->event()->finishes_all());
   const v1::RegisterEventResponse response = event->Describe();
-  daemon_->bus->Publish(RegisteredMessage(*event->event()));
+  context_->bus->Publish(RegisteredMessage(*event->event()));
   registrations_[doorbell.value()] = {
       .event = std::move(event), .slot = std::move(slot), .path = path->path};
   return response;
@@ -356,7 +357,7 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
     const auto closing = static_cast<size_t>(
         std::count_if(registrations_.begin(), registrations_.end(),
                       [](const auto& one) { return one.second.closing; }));
-    if (closing >= kMostUnregistering) {
+    if (closing >= kMaxUnregistering) {
       return Error(absl::StatusCode::kResourceExhausted,
                    fmt::format("{} event kernels of device '{}' are being "
                                "unregistered: wait for one of them",
@@ -374,13 +375,13 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
       [&] { return event->waiting_rings() == 0 && event->in_flight() == 0; },
       DrainLimit(drain_ms), given_up);
   path->Remove(event);
-  daemon_->backend->Cancel(event.get(), shm::EventStatus::kUnregistered);
+  context_->backend->Cancel(event.get(), shm::EventStatus::kUnregistered);
   event->AbortUnfinished(shm::EventStatus::kUnregistered);
-  daemon_->Record(shm::Step::kRingRemoved, event_id,
-                  event->ring().layout().generation, 0);
+  context_->Record(shm::Step::kRingRemoved, event_id,
+                   event->ring().layout().generation, 0);
   event->memory().bell().Signal();
   const uint64_t aborted = event->counts().aborted - aborted_before;
-  registered->PublishFailures(daemon_->bus);
+  registered->PublishFailures(context_->bus);
 
   Registration gone;
   {
@@ -397,7 +398,7 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
   message.mutable_event_unregistered()->set_device(identity_.name);
   message.mutable_event_unregistered()->set_event_id(event_id);
   message.mutable_event_unregistered()->set_aborted(aborted);
-  daemon_->bus->Publish(std::move(message));
+  context_->bus->Publish(std::move(message));
   return aborted;
 }
 
@@ -432,26 +433,26 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
     RETURN_IF_ERROR(CheckOpen());
     std::erase_if(launches_, [](const auto& weak) { return weak.expired(); });
     const uint32_t waiting =
-        daemon_->waiting_launches.load(std::memory_order_relaxed);
-    if (launches_.size() >= kMostLaunches || waiting >= kMostWaitingLaunches) {
+        context_->waiting_launches.load(std::memory_order_relaxed);
+    if (launches_.size() >= kMaxLaunches || waiting >= kMaxWaitingLaunches) {
       return Error(absl::StatusCode::kResourceExhausted,
                    fmt::format("{} kernels of device '{}' and {} in all wait "
                                "or run: the limits are {} and {}; launch again "
                                "when one has ended",
                                launches_.size(), identity_.name, waiting,
-                               kMostLaunches, kMostWaitingLaunches),
+                               kMaxLaunches, kMaxWaitingLaunches),
                    reason::kTooMany, "launches");
     }
     ASSIGN_OR_RETURN(
         auto created,
-        BackgroundLaunch::Create(request, space_, BufferFinder(), daemon_));
+        BackgroundLaunch::Create(request, space_, BufferFinder(), context_));
     launch = std::move(created);
     launches_.push_back(launch);
-    daemon_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
+    context_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
     launch->Submit();
   }
   const auto result = launch->Wait(given_up);
-  daemon_->waiting_launches.fetch_sub(1, std::memory_order_relaxed);
+  context_->waiting_launches.fetch_sub(1, std::memory_order_relaxed);
   if (!result) {
     return absl::CancelledError(
         "the caller gave up; what ran of the kernel runs to its end");
@@ -487,7 +488,7 @@ void Session::Tick(Nanoseconds now, bool was_away) {
     heard_ns_ = now;
   }
   for (const auto& [id, registration] : registrations_) {
-    registration.event->PublishFailures(daemon_->bus);
+    registration.event->PublishFailures(context_->bus);
   }
 }
 
@@ -502,23 +503,23 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
     registrations.swap(registrations_);
     buffers.swap(buffers_);
     connection = std::move(connection_);
-    if (connection_watch_) daemon_->loop->Unwatch(*connection_watch_);
+    if (connection_watch_) context_->loop->Unwatch(*connection_watch_);
   }
   uint64_t aborted_before = 0;
   for (const auto& [id, registration] : registrations) {
     aborted_before += registration.event->event()->counts().aborted;
   }
-  daemon_->backend->paths().RemoveDevice(&memory());
-  daemon_->backend->Cancel(&memory(), why);
+  context_->backend->paths().RemoveDevice(&memory());
+  context_->backend->Cancel(&memory(), why);
   uint64_t aborted_after = 0;
   for (const auto& [id, registration] : registrations) {
     const auto event = registration.event->event();
     event->AbortUnfinished(why);
     aborted_after += event->counts().aborted;
-    registration.event->PublishFailures(daemon_->bus);
+    registration.event->PublishFailures(context_->bus);
   }
-  daemon_->Record(shm::Step::kSessionEnded, 0, identity_.generation,
-                  identity_.owner->pid, static_cast<uint32_t>(close));
+  context_->Record(shm::Step::kSessionEnded, 0, identity_.generation,
+                   identity_.owner->pid, static_cast<uint32_t>(close));
   // After the completions: a device that sees the word has seen all that there
   // will be.
   memory().Close(close);

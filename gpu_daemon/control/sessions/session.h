@@ -22,11 +22,11 @@
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "gpu_daemon/control/sessions/background_launch.h"
-#include "gpu_daemon/control/sessions/daemon.h"
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/drain.h"
 #include "gpu_daemon/control/sessions/event_kernel_table.h"
 #include "gpu_daemon/control/sessions/registered_event.h"
+#include "gpu_daemon/control/sessions/session_context.h"
 #include "proto/events.pb.h"
 #include "shm/layout.h"
 #include "shm/types.h"
@@ -54,7 +54,7 @@ class Session {
   };
 
   Session(Identity identity, std::shared_ptr<DeviceSpace> space,
-          Daemon* daemon);
+          SessionContext* context);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -133,7 +133,7 @@ class Session {
 
   const Identity identity_;
   const std::shared_ptr<DeviceSpace> space_;
-  Daemon* const daemon_;
+  SessionContext* const context_;
 
   mutable std::mutex mutex_;
   SessionState state_ = SessionState::kAttaching;

@@ -114,7 +114,7 @@ absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
                              name, taken->second),
                  reason::kDeviceNameTaken, name, "carillon ps");
   }
-  if (names_.size() >= kMostSessions) {
+  if (names_.size() >= kMaxSessions) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("{} devices are attached: that is the limit",
                              names_.size()),
@@ -123,7 +123,7 @@ absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
   const auto own = static_cast<size_t>(
       std::count_if(names_.begin(), names_.end(),
                     [&](const auto& entry) { return entry.second == pid; }));
-  if (own >= kMostSessionsOfAProcess) {
+  if (own >= kMaxSessionsOfAProcess) {
     return Error(absl::StatusCode::kResourceExhausted,
                  fmt::format("process {} has {} devices: that is the limit of "
                              "a process",
@@ -142,17 +142,17 @@ void SessionTable::Unreserve(const std::string& name) {
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
     const v1::AttachRequest& request, const std::shared_ptr<const Peer>& caller,
     uint32_t device_id) {
-  const shm::Generation generation = daemon_->NextGeneration();
+  const shm::Generation generation = context_->NextGeneration();
   ASSIGN_OR_RETURN(auto space,
                    DeviceSpace::Create(
                        {.name = request.name(),
                         .device_id = device_id,
                         .generation = generation,
                         .doorbell_count = static_cast<uint32_t>(shm::AlignUp(
-                            daemon_->ekt->capacity(), shm::kDoorbellsPerLine)),
+                            context_->ekt->capacity(), shm::kDoorbellsPerLine)),
                         .submission_bytes = request.submission_bytes(),
                         .completion_bytes = request.completion_bytes()},
-                       daemon_->budget, &daemon_->backend->memory()));
+                       context_->budget, &context_->backend->memory()));
   ASSIGN_OR_RETURN(auto token, RandomTicket());
   return std::make_shared<Session>(
       Session::Identity{.device_id = device_id,
@@ -166,14 +166,14 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::MakeSession(
                         .histogram_names = {request.histogram_names().begin(),
                                             request.histogram_names().end()},
                         .attached_ns = NowNs()},
-      std::move(space), daemon_);
+      std::move(space), context_);
 }
 
 absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     const v1::AttachRequest& request,
     const std::shared_ptr<const Peer>& caller) {
   RETURN_IF_ERROR(CheckAttach(request));
-  if (daemon_->backend->simulates_time() && !request.takes_simulated_time()) {
+  if (context_->backend->simulates_time() && !request.takes_simulated_time()) {
     return Error(
         absl::StatusCode::kFailedPrecondition,
         fmt::format("this testbed lives in simulated time (--timing), and "
@@ -201,7 +201,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
   }
   const std::string& token = (*session)->identity().token;
   // Before anybody can end the session.
-  daemon_->backend->AddDevice((*session)->shared_memory());
+  context_->backend->AddDevice((*session)->shared_memory());
   bool entered = false;
   {
     std::lock_guard lock(mutex_);
@@ -217,7 +217,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
     }
   }
   if (!entered) {
-    daemon_->backend->paths().RemoveDevice(&(*session)->memory());
+    context_->backend->paths().RemoveDevice(&(*session)->memory());
     return Error(absl::StatusCode::kUnavailable,
                  "gpud is shutting down, or the caller is gone",
                  reason::kShuttingDown);
@@ -292,7 +292,7 @@ uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
   tickets_->Revoke(identity.device_id);
   const auto [close, why] = WordsFor(ending);
   const uint64_t aborted = session->End(close, why);
-  PublishEnding(daemon_->bus, *session, ending, detail, aborted);
+  PublishEnding(context_->bus, *session, ending, detail, aborted);
   const bool sudden = ending == Ending::kDied || ending == Ending::kEvicted ||
                       ending == Ending::kSilent;
   spdlog::log(sudden ? spdlog::level::warn : spdlog::level::info,
@@ -315,7 +315,7 @@ void SessionTable::EndDevice(const DeviceMemory* memory, Ending ending,
 
 void SessionTable::Tick(Nanoseconds now, Nanoseconds lease_ns) {
   // Who was stopped itself has not looked, and holds it against nobody.
-  const bool was_away = now > last_tick_ns_ + kLongestTickNs;
+  const bool was_away = now > last_tick_ns_ + kMaxTickNs;
   last_tick_ns_ = now;
   for (const auto& session : All()) {
     session->Tick(now, was_away);

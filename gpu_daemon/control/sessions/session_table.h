@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "gpu_daemon/control/net/peer.h"
-#include "gpu_daemon/control/net/ticket_office.h"
-#include "gpu_daemon/control/sessions/daemon.h"
+#include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/sessions/session.h"
+#include "gpu_daemon/control/sessions/session_context.h"
 #include "proto/devices.pb.h"
 #include "shm/waiting.h"
 
@@ -39,14 +39,14 @@ class SessionTable {
  public:
   // So that ListDevices fits a gRPC message of 4 MiB whatever the devices write
   // into their telemetry pages.
-  static constexpr size_t kMostSessions = 64;
+  static constexpr size_t kMaxSessions = 64;
   // So that no process can keep all others out.
-  static constexpr size_t kMostSessionsOfAProcess = kMostSessions / 2;
+  static constexpr size_t kMaxSessionsOfAProcess = kMaxSessions / 2;
   // A front-end sleeps on all of them and on its mailbox.
-  static_assert(kMostSessions < shm::kMaxFutexWords);
+  static_assert(kMaxSessions < shm::kMaxFutexWords);
 
-  SessionTable(Daemon* daemon, TicketOffice* tickets)
-      : daemon_(daemon), tickets_(tickets) {}
+  SessionTable(SessionContext* context, TicketStore* tickets)
+      : context_(context), tickets_(tickets) {}
 
   // Makes the apertures and a ticket for them. Errors: InvalidArgument (names,
   // sizes), FailedPrecondition (layout version), AlreadyExists (naming the pid
@@ -87,7 +87,7 @@ class SessionTable {
   };
   static constexpr size_t kRememberedEndings = 64;
   // Between two ticks of a gpud that runs.
-  static constexpr Nanoseconds kLongestTickNs = 1'000'000'000;
+  static constexpr Nanoseconds kMaxTickNs = 1'000'000'000;
 
   absl::Status Reserve(const std::string& name, pid_t pid);
   void Unreserve(const std::string& name);
@@ -95,8 +95,8 @@ class SessionTable {
       const v1::AttachRequest& request,
       const std::shared_ptr<const Peer>& caller, uint32_t device_id);
 
-  Daemon* const daemon_;
-  TicketOffice* const tickets_;
+  SessionContext* const context_;
+  TicketStore* const tickets_;
 
   Nanoseconds last_tick_ns_ = 0;  // of the thread that ticks
   mutable std::mutex mutex_;

@@ -126,10 +126,11 @@ shm::Ticket TicketIn(const v1::AttachResponse& response) {
   return ticket;
 }
 
-TestDevice::TestDevice(TestTestbed* testbed, const std::string& name)
-    : TestDevice(testbed, AttachRequestFor(name)) {}
+AttachedDevice::AttachedDevice(TestTestbed* testbed, const std::string& name)
+    : AttachedDevice(testbed, AttachRequestFor(name)) {}
 
-TestDevice::TestDevice(TestTestbed* testbed, const v1::AttachRequest& request)
+AttachedDevice::AttachedDevice(TestTestbed* testbed,
+                               const v1::AttachRequest& request)
     : testbed_(testbed) {
   const Outcome outcome = TestTestbed::Call(
       testbed->devices(), &v1::Devices::Stub::Attach, request, &attached_);
@@ -152,14 +153,14 @@ TestDevice::TestDevice(TestTestbed* testbed, const v1::AttachRequest& request)
   completion_ = *std::move(completion);
 }
 
-shm::CloseReason TestDevice::close_reason() const {
+shm::CloseReason AttachedDevice::close_reason() const {
   return static_cast<shm::CloseReason>(
       std::atomic_ref<uint32_t>(completion_.completion_control().closed)
           .load(std::memory_order_acquire));
 }
 
-Outcome TestDevice::AllocateBuffer(v1::BufferPlace place, uint64_t bytes,
-                                   v1::AllocateBufferResponse* response) {
+Outcome AttachedDevice::AllocateBuffer(v1::BufferPlace place, uint64_t bytes,
+                                       v1::AllocateBufferResponse* response) {
   v1::AllocateBufferRequest request;
   request.set_session(session());
   request.set_place(place);
@@ -168,14 +169,14 @@ Outcome TestDevice::AllocateBuffer(v1::BufferPlace place, uint64_t bytes,
       testbed_->events(), &v1::Events::Stub::AllocateBuffer, request, response);
 }
 
-uint32_t TestDevice::Buffer(v1::BufferPlace place, uint64_t bytes) {
+uint32_t AttachedDevice::Buffer(v1::BufferPlace place, uint64_t bytes) {
   v1::AllocateBufferResponse response;
   const Outcome outcome = AllocateBuffer(place, bytes, &response);
   EXPECT_TRUE(outcome.ok()) << outcome.status.error_message();
   return response.buffer_id();
 }
 
-Outcome TestDevice::FreeBuffer(uint32_t id) {
+Outcome AttachedDevice::FreeBuffer(uint32_t id) {
   v1::FreeBufferRequest request;
   request.set_session(session());
   request.set_buffer_id(id);
@@ -184,7 +185,7 @@ Outcome TestDevice::FreeBuffer(uint32_t id) {
                            request, &response);
 }
 
-v1::RegisterEventRequest TestDevice::NullEvent(uint32_t entries) const {
+v1::RegisterEventRequest AttachedDevice::NullEvent(uint32_t entries) const {
   v1::RegisterEventRequest request;
   request.set_session(session());
   request.set_kernel("null_event");
@@ -196,13 +197,14 @@ v1::RegisterEventRequest TestDevice::NullEvent(uint32_t entries) const {
   return request;
 }
 
-Outcome TestDevice::Register(const v1::RegisterEventRequest& request,
-                             v1::RegisterEventResponse* response) {
+Outcome AttachedDevice::Register(const v1::RegisterEventRequest& request,
+                                 v1::RegisterEventResponse* response) {
   return TestTestbed::Call(testbed_->events(), &v1::Events::Stub::RegisterEvent,
                            request, response);
 }
 
-shm::DeviceRing TestDevice::Ring(const v1::RegisterEventRequest& request) {
+shm::DeviceRing AttachedDevice::RingOf(
+    const v1::RegisterEventRequest& request) {
   v1::RegisterEventResponse response;
   const Outcome outcome = Register(request, &response);
   EXPECT_TRUE(outcome.ok()) << outcome.status.error_message();
@@ -222,8 +224,8 @@ shm::DeviceRing TestDevice::Ring(const v1::RegisterEventRequest& request) {
   return shm::DeviceRing(layout, &submission_, &completion_);
 }
 
-Outcome TestDevice::Unregister(uint32_t event_id, uint32_t drain_ms,
-                               uint64_t* aborted) {
+Outcome AttachedDevice::Unregister(uint32_t event_id, uint32_t drain_ms,
+                                   uint64_t* aborted) {
   v1::UnregisterEventRequest request;
   request.set_session(session());
   request.set_event_id(event_id);
@@ -236,7 +238,7 @@ Outcome TestDevice::Unregister(uint32_t event_id, uint32_t drain_ms,
   return outcome;
 }
 
-Outcome TestDevice::Detach(uint64_t* aborted) {
+Outcome AttachedDevice::Detach(uint64_t* aborted) {
   v1::DetachRequest request;
   request.set_session(session());
   v1::DetachResponse response;
@@ -246,7 +248,7 @@ Outcome TestDevice::Detach(uint64_t* aborted) {
   return outcome;
 }
 
-std::optional<shm::Completion> TestDevice::Await(shm::DeviceRing& ring) {
+std::optional<shm::Completion> AttachedDevice::Await(shm::DeviceRing& ring) {
   std::optional<shm::Completion> completion;
   WaitUntil([&] { return (completion = ring.Poll()).has_value(); });
   if (completion) ring.Consume();

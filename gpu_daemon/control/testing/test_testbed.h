@@ -91,11 +91,11 @@ v1::AttachRequest AttachRequestFor(const std::string& name);
 shm::Ticket TicketIn(const v1::AttachResponse& response);
 
 // A device in the test's own process.
-class TestDevice {
+class AttachedDevice {
  public:
   // Attaches and fetches the apertures; fails the test if it cannot.
-  TestDevice(TestTestbed* testbed, const std::string& name);
-  TestDevice(TestTestbed* testbed, const v1::AttachRequest& request);
+  AttachedDevice(TestTestbed* testbed, const std::string& name);
+  AttachedDevice(TestTestbed* testbed, const v1::AttachRequest& request);
 
   const std::string& session() const { return attached_.session(); }
   uint32_t device_id() const { return attached_.device_id(); }
@@ -117,7 +117,7 @@ class TestDevice {
                    v1::RegisterEventResponse* response);
   // Registers and makes the device's end of the ring; fails the test if it
   // cannot.
-  shm::DeviceRing Ring(const v1::RegisterEventRequest& request);
+  shm::DeviceRing RingOf(const v1::RegisterEventRequest& request);
   Outcome Unregister(uint32_t event_id, uint32_t drain_ms,
                      uint64_t* aborted = nullptr);
   Outcome Detach(uint64_t* aborted = nullptr);

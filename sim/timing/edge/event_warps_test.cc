@@ -68,7 +68,7 @@ class EventWarpsTest : public testing::Test {
   void Run(const std::string& body, std::vector<Cycle> at,
            uint32_t threads = 32, uint32_t blocks = 1) {
     Start(body, threads, blocks);
-    for (const Cycle cycle : at) Ring(cycle);
+    for (const Cycle cycle : at) RingDoorbell(cycle);
     Finish();
   }
   void Start(const std::string& body, uint32_t threads = 32,
@@ -85,7 +85,7 @@ class EventWarpsTest : public testing::Test {
   Launch EventLaunch(uint32_t threads = 32) {
     return runner_.MakeLaunch("event", {}, {threads, 1, 1}, {out_});
   }
-  void Ring(Cycle at, uint32_t registers = 0, uint32_t threads = 32) {
+  void RingDoorbell(Cycle at, uint32_t registers = 0, uint32_t threads = 32) {
     const auto id =
         gpu_->Submit(EventLaunch(threads),
                      {.not_before = at, .registers = registers, .event = true});
@@ -150,7 +150,7 @@ TEST_F(EventWarpsTest, ContextsAndRegistersInUseAreCounted) {
   config_.sm.registers = 1024;
   // One of two contexts, then both, then one.
   Start("nanosleep.u32 1000;");
-  Ring(500, 8);
+  RingDoorbell(500, 8);
   Finish();
   const Cycle event = Event(0).completed - Event(0).dispatched;
   const SmCounters counters = Counters();
@@ -529,7 +529,7 @@ TEST_F(EventWarpsTest, RegistersAreSavedAndBroughtBack) {
   config_.edge.registers = EventRegisters::kSave;
   const char* body = "nanosleep.u32 1000; mov.u32 %r30, %r31;";
   Start(body);
-  Ring(500, 8);
+  RingDoorbell(500, 8);
   Finish();
   EXPECT_EQ(Event(0).flushed, 501u);
   // A store a cycle, from the next one on.
@@ -547,7 +547,7 @@ TEST_F(EventWarpsTest, FreeRegistersNeedNotBeSaved) {
   config_.edge.flush_i_buffer = 1;
   const char* body = "nanosleep.u32 1000;";
   Start(body);
-  Ring(500, 8);
+  RingDoorbell(500, 8);
   Finish();
   EXPECT_FALSE(Event(0).saved_registers);
   EXPECT_EQ(Event(0).dispatched, 503u);
@@ -555,7 +555,7 @@ TEST_F(EventWarpsTest, FreeRegistersNeedNotBeSaved) {
   // There are none.
   config_.sm.registers = 256;
   Start(body);
-  Ring(500, 8);
+  RingDoorbell(500, 8);
   Finish();
   EXPECT_TRUE(Event(0).saved_registers);
   EXPECT_EQ(Counters().registers_saved, 8u);
@@ -565,21 +565,21 @@ TEST_F(EventWarpsTest, AVictimHasAsManyRegistersAsTheEvent) {
   config_.edge.flush_i_buffer = 1;
   const char* body = "nanosleep.u32 1000;";
   Start(body);
-  Ring(500, 40);
+  RingDoorbell(500, 40);
   Finish();
   // It waits for a free context.
   EXPECT_EQ(Event(0).place, EventPlace::kFree);
   EXPECT_GE(Event(0).dispatched, Background().completed);
   config_.edge.larger_events = 1;
   Start(body);
-  Ring(500, 40);
+  RingDoorbell(500, 40);
   Finish();
   EXPECT_EQ(Event(0).place, EventPlace::kPreempted);
   EXPECT_EQ(Event(0).dispatched, 503u);
   // Not where they are not free.
   config_.sm.registers = 40 * 32;
   Start(body);
-  Ring(500, 40);
+  RingDoorbell(500, 40);
   Finish();
   EXPECT_EQ(Event(0).place, EventPlace::kFree);
 }
@@ -589,7 +589,7 @@ TEST_F(EventWarpsTest, AVictimHasAsManyRegistersAsTheEvent) {
 TEST_F(EventWarpsTest, AnEventOfSeveralWarpsTakesTheTbSchedulersWay) {
   config_.sm.warps = 2;
   Start(kBusy, 64);
-  Ring(500, 0, 64);
+  RingDoorbell(500, 0, 64);
   Finish();
   EXPECT_EQ(Event(0).place, EventPlace::kTbScheduler);
   EXPECT_GE(Event(0).dispatched, Background().completed);
@@ -601,7 +601,7 @@ TEST_F(EventWarpsTest, OrHasSeveralVictims) {
   config_.edge.several_victims = 1;
   config_.edge.flush_i_buffer = 1;
   Start("nanosleep.u32 1000;", 96);
-  Ring(500, 0, 64);
+  RingDoorbell(500, 0, 64);
   Finish();
   EXPECT_EQ(Event(0).place, EventPlace::kPreempted);
   EXPECT_EQ(Event(0).victims, 2u);
@@ -616,7 +616,7 @@ TEST_F(EventWarpsTest, SeveralVictimsDoNotWaitForEachOther) {
   // One of them waits for the other at a barrier, or is about to.
   for (Cycle at = 60; at < 220; ++at) {
     Start(kMeet, 64);
-    Ring(at, 0, 64);
+    RingDoorbell(at, 0, 64);
     Finish();
     EXPECT_EQ(gpu_->sm(0).free(), ContextsOfSm(config_)) << at;
     if (HasFailure()) return;
@@ -629,7 +629,7 @@ TEST_F(EventWarpsTest, OrTheRegistersOfSeveral) {
   config_.edge.several_victims = 1;
   config_.edge.flush_i_buffer = 1;
   Start("nanosleep.u32 1000;", 96);
-  Ring(500, 16);
+  RingDoorbell(500, 16);
   Finish();
   EXPECT_EQ(Event(0).place, EventPlace::kPreempted);
   EXPECT_EQ(Event(0).victims, 2u);

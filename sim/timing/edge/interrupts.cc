@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Interrupts>> Interrupts::Create(
         fmt::format("the interrupt service routine, {}, is not in {}",
                     isr::kKernel, isr->module->file));
   }
-  constexpr uint64_t kBytes = kMostPending * kSetBytes;
+  constexpr uint64_t kBytes = kMaxPending * kSetBytes;
   ASSIGN_OR_RETURN(const auto address,
                    memory->Allocate(kBytes, "interrupt registers"));
   gpu->SetInterruptRegisters(address, kBytes);
@@ -40,7 +40,7 @@ Interrupts::Interrupts(Gpu* gpu, Launch launch, DeviceAddress address,
       launch_(std::move(launch)),
       address_(address),
       registers_(registers) {
-  for (uint32_t set = kMostPending; set-- > 0;) free_sets_.push_back(set);
+  for (uint32_t set = kMaxPending; set-- > 0;) free_sets_.push_back(set);
 }
 
 isr::InterruptRegisters* Interrupts::SetOf(uint32_t set) {
@@ -96,7 +96,7 @@ absl::StatusOr<InterruptId> Interrupts::Raise(const Interrupt& interrupt,
     return absl::ResourceExhaustedError(
         fmt::format("{} interrupts are pending: that is all that the GPU's "
                     "interrupt controllers hold",
-                    kMostPending));
+                    kMaxPending));
   }
   const InterruptId id = next_++;
   Pending& pending = pending_[id];

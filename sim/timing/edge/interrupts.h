@@ -24,8 +24,8 @@
 #include "absl/status/statusor.h"
 #include "sim/exec/memory.h"
 #include "sim/exec/program.h"
-#include "sim/timing/gpu.h"
 #include "sim/timing/edge/isr.h"
+#include "sim/timing/gpu.h"
 
 namespace carillon::sim::timing {
 
@@ -33,7 +33,7 @@ using InterruptId = uint64_t;
 
 struct Interrupt {
   isr::Vector vector = isr::Vector::kNothing;
-  // kLaunchEvent: of Gpu::RegisterEvent(), with parameters as Gpu::Ring() takes
+  // kLaunchEvent: of Gpu::RegisterEvent(), with parameters as Gpu::RingDoorbell() takes
   // them.
   EventId event = 0;
   std::vector<std::byte> parameters;
@@ -64,7 +64,7 @@ class Interrupts {
                                                             const Program* isr);
 
   // At that cycle, or now if it has passed. Errors: NotFound (the event),
-  // InvalidArgument (the barrier), ResourceExhausted (kMostPending).
+  // InvalidArgument (the barrier), ResourceExhausted (kMaxPending).
   absl::StatusOr<InterruptId> Raise(const Interrupt& interrupt, Cycle at);
   // A timer: every `period` cycles from now on. What Raise() refuses then is counted. Errors:
   // InvalidArgument (the period), as Raise().
@@ -81,7 +81,7 @@ class Interrupts {
   size_t pending() const { return pending_.size(); }
 
   // Routines that wait or run.
-  static constexpr uint32_t kMostPending = 1024;
+  static constexpr uint32_t kMaxPending = 1024;
 
  private:
   struct Pending {

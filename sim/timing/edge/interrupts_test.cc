@@ -304,7 +304,7 @@ TEST_F(InterruptsTest, WhatIsWrongIsRefused) {
   EXPECT_EQ(refused({.sm = 1}).message(), "SM 1: there are 1");
   EXPECT_EQ(interrupts().Every(0, {}).message(),
             "a timer's period is 1 cycle at least");
-  for (uint32_t i = 0; i < Interrupts::kMostPending; ++i) Raise({});
+  for (uint32_t i = 0; i < Interrupts::kMaxPending; ++i) Raise({});
   EXPECT_EQ(refused({}).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(gpu().Run());
   EXPECT_TRUE(refused({}).ok());

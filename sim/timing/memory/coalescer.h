@@ -17,8 +17,8 @@ struct Transaction {
   uint8_t lanes = 0;
 };
 // Four words a lane of local memory, each in a line of its own.
-inline constexpr size_t kMostTransactions = 4 * kLanes;
-using Transactions = std::array<Transaction, kMostTransactions>;
+inline constexpr size_t kMaxTransactions = 4 * kLanes;
+using Transactions = std::array<Transaction, kMaxTransactions>;
 
 // Lines and sectors, in the order of the first lane that touches each. Returns
 // how many.

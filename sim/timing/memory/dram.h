@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sim/timing/config.h"
+#include "sim/timing/growing_queue.h"
 #include "sim/timing/memory/memory_request.h"
-#include "sim/timing/ring.h"
 #include "sim/timing/statistics.h"
 
 namespace carillon::sim::timing {
@@ -80,7 +80,7 @@ class DramChannel {
   Ticks bus_free_ = 0;
   std::vector<Bank> banks_;
   std::vector<DramRequest> window_;  // by age
-  Ring<DramRequest> waiting_;
+  GrowingQueue<DramRequest> waiting_;
 };
 
 }  // namespace carillon::sim::timing

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
+#include "sim/timing/growing_queue.h"
 #include "sim/timing/memory/cache.h"
 #include "sim/timing/memory/memory_request.h"
 #include "sim/timing/memory/mshr.h"
-#include "sim/timing/ring.h"
 #include "sim/timing/statistics.h"
 
 namespace carillon::sim::timing {
@@ -117,7 +117,7 @@ class L2Slice {
   const Ticks atomic_interval_;
   Cache cache_;
   MshrTable<Waiting> mshrs_;
-  Ring<Waiting> queue_;
+  GrowingQueue<Waiting> queue_;
   Ticks free_ = 0;
 };
 

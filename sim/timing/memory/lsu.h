@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/timing/event_wheel.h"
+#include "sim/timing/growing_queue.h"
 #include "sim/timing/memory/cache.h"
 #include "sim/timing/memory/coalescer.h"
-#include "sim/timing/event_wheel.h"
 #include "sim/timing/memory/memory_system.h"
 #include "sim/timing/memory/mshr.h"
-#include "sim/timing/ring.h"
 #include "sim/timing/statistics.h"
 #include "sim/timing/warp_context.h"
 
@@ -188,7 +188,7 @@ class Lsu {
   uint32_t accesses_used_ = 0;
   uint32_t free_ = 0;
   uint32_t next_order_ = 0;
-  Ring<Waiting> queue_;
+  GrowingQueue<Waiting> queue_;
   uint32_t stores_ = 0;  // that memory has not acknowledged
   Cycle port_free_ = 0;
   // Since when the first one cannot go on, and what counts that.

@@ -32,7 +32,7 @@ constexpr double kEightGigabits = 8e9 / (84 * 8);
 // What a CPU that plays the GPU can be asked for.
 constexpr double kCpuPackets = 1e6;
 
-constexpr milliseconds kShortestBackground{2};
+constexpr milliseconds kMinBackground{2};
 constexpr std::array<uint32_t, 6> kBackgroundSizes = {64,  128,  256,
                                                       512, 1024, 2048};
 // Each may have to be waited for.
@@ -418,7 +418,7 @@ absl::Status LaunchRun::MeasureBackground() {
       background_size_ = size;
       ASSIGN_OR_RETURN(const auto ns,
                        background_ns(milliseconds(1), nullptr, nullptr));
-      const auto longest = std::chrono::nanoseconds(kShortestBackground);
+      const auto longest = std::chrono::nanoseconds(kMinBackground);
       if ((ns)["min"].get<double>() >= static_cast<double>(longest.count())) {
         break;
       }

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // A device, a path's thread, a worker, and one for all others.
-constexpr size_t kFewestToSeparate = 4;
+constexpr size_t kMinToSeparate = 4;
 constexpr seconds kStartTime{30};
 constexpr seconds kAnswerTime{30};
 constexpr seconds kGpudGrace{6};
@@ -39,7 +39,7 @@ std::string LastLine(const std::string& path) {
 CpuShares ShareCpus() {
   const std::vector<int> cpus = UsableCpus();
   if (cpus.size() < 2) return {};
-  if (cpus.size() < kFewestToSeparate) return {.device = {cpus[0]}};
+  if (cpus.size() < kMinToSeparate) return {.device = {cpus[0]}};
   return {.device = {cpus[0]}, .gpud = {cpus.begin() + 1, cpus.end()}};
 }
 

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
-#include "shm/bells.h"
 #include "shm/device_ring.h"
 #include "shm/gpu_ring.h"
 #include "shm/region_heap.h"
+#include "shm/wakeups.h"
 #include "tools/bench/transports/memory.h"
 #include "tools/bench/transports/transports.h"
 
@@ -154,7 +154,7 @@ class RingClient final : public Client {
     return absl::OkStatus();
   }
   absl::Status Flush() override {
-    ring_.Ring();
+    ring_.RingDoorbell();
     return absl::OkStatus();
   }
   absl::Status Receive(Message* reply) override {

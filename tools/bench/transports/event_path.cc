@@ -44,7 +44,7 @@ class EventClient final : public Client {
     return absl::OkStatus();
   }
   absl::Status Flush() override {
-    queue_->Ring();
+    queue_->RingDoorbell();
     return absl::OkStatus();
   }
   absl::Status Receive(Message* reply) override {

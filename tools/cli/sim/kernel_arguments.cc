@@ -17,7 +17,7 @@ namespace {
 
 using sim::ptx::Type;
 
-constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+constexpr uint64_t kMaxBytes = uint64_t{4} << 30;
 
 bool IsFloat(Type type) { return type == Type::kF32 || type == Type::kF64; }
 bool IsSigned(Type type) {
@@ -147,9 +147,9 @@ absl::StatusOr<std::optional<KernelBuffer>> ParseBuffer(std::string_view text,
       const auto count,
       ParseNumber(text.substr(open + 1, close - open - 1), Type::kU64));
   const uint32_t size = sim::ptx::BytesOf(*type);
-  if (count == 0 || count > kMostBytes / size) {
+  if (count == 0 || count > kMaxBytes / size) {
     return Wrong(
-        text, fmt::format("a buffer has 1 to {} elements", kMostBytes / size));
+        text, fmt::format("a buffer has 1 to {} elements", kMaxBytes / size));
   }
   const std::string_view rest = text.substr(close + 1);
   if (!rest.empty() && rest.front() != '=') {

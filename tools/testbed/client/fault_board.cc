@@ -15,9 +15,9 @@
 namespace carillon::testbed {
 namespace {
 
-class BoardHere : public FaultBoard {
+class LocalBoard : public FaultBoard {
  public:
-  explicit BoardHere(std::unique_ptr<faults::Board> board)
+  explicit LocalBoard(std::unique_ptr<faults::Board> board)
       : board_(std::move(board)) {}
 
   absl::StatusOr<BoardView> Look() override {
@@ -44,9 +44,9 @@ class BoardHere : public FaultBoard {
   const std::unique_ptr<faults::Board> board_;
 };
 
-class BoardElsewhere : public FaultBoard {
+class RemoteBoard : public FaultBoard {
  public:
-  explicit BoardElsewhere(RemoteGpud gpud) : client_(std::move(gpud)) {}
+  explicit RemoteBoard(RemoteGpud gpud) : client_(std::move(gpud)) {}
 
   absl::StatusOr<BoardView> Look() override {
     ASSIGN_OR_RETURN(const auto listed, client_.List());
@@ -117,11 +117,11 @@ absl::StatusOr<std::unique_ptr<faults::Board>> OpenBoardOf(
 
 std::unique_ptr<FaultBoard> LocalFaultBoard(
     std::unique_ptr<faults::Board> board) {
-  return std::make_unique<BoardHere>(std::move(board));
+  return std::make_unique<LocalBoard>(std::move(board));
 }
 
 std::unique_ptr<FaultBoard> RemoteFaultBoard(RemoteGpud gpud) {
-  return std::make_unique<BoardElsewhere>(std::move(gpud));
+  return std::make_unique<RemoteBoard>(std::move(gpud));
 }
 
 std::string ProcessName(const Testbed& testbed, const BoardView& view,

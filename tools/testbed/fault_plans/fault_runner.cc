@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "shm/faults/board.h"
 #include "tools/testbed/client/fault_board.h"
-#include "tools/testbed/fault_plans/fault_bed.h"
+#include "tools/testbed/fault_plans/testbed_handle.h"
 #include "tools/testbed/load/nic_load.h"
 
 namespace carillon::testbed {
@@ -77,9 +77,9 @@ class PlanRunner {
   const Plan& plan() const { return run_.plan; }
   fault::Evidence& evidence() { return run_.evidence; }
 
-  absl::StatusOr<std::unique_ptr<Bed>> OpenBed() {
+  absl::StatusOr<std::unique_ptr<TestbedHandle>> OpenBed() {
     if (plan().topology) {
-      return BringUpBed(
+      return StartTestbed(
           plan(), {.name = options_.testbed, .timeout_s = options_.timeout_s},
           [this](const std::string& line) {
             // What has struck comes before its effect.
@@ -87,7 +87,7 @@ class PlanRunner {
             if (options_.narrate_testbed) say_(line);
           });
     }
-    auto bed = BedThatIsUp(options_.testbed);
+    auto bed = AttachTestbed(options_.testbed);
     if (bed.ok() || !absl::IsNotFound(bed.status())) return bed;
     return absl::NotFoundError(
         fmt::format("plan {} has no topology of its own: it needs a testbed "
@@ -372,7 +372,7 @@ class PlanRunner {
   const RunnerOptions& options_;
   const Say& say_;
   PlanRun run_;
-  std::unique_ptr<Bed> bed_;
+  std::unique_ptr<TestbedHandle> bed_;
   std::unique_ptr<faults::Board> board_;
   std::map<std::string, std::unique_ptr<NicLoad>> loads_;
   std::vector<Survivor> descriptors_;

@@ -91,7 +91,7 @@ template <std::string Fault::*member>
 absl::Status SetHex(std::string_view text, Fault& fault) {
   std::string bytes;
   bool right = !text.empty() && text.size() % 2 == 0 &&
-               text.size() <= 2 * faults::kMostBytes;
+               text.size() <= 2 * faults::kMaxBytes;
   for (size_t i = 0; right && i < text.size(); i += 2) {
     const int high = HexDigit(text[i]);
     const int low = HexDigit(text[i + 1]);
@@ -102,7 +102,7 @@ absl::Status SetHex(std::string_view text, Fault& fault) {
     return absl::InvalidArgumentError(
         fmt::format("{} is not 1 to {} bytes of two hexadecimal digits each, "
                     "like ff00",
-                    Quote(text), faults::kMostBytes));
+                    Quote(text), faults::kMaxBytes));
   }
   fault.*member = bytes;
   return absl::OkStatus();

@@ -15,7 +15,7 @@ namespace {
 void CheckPlan(const Plan& plan) {
   FUZZ_CHECK(testbed::CheckName(plan.name).empty());
   FUZZ_CHECK(!plan.faults.empty());
-  FUZZ_CHECK(plan.faults.size() <= faults::kMostFaults);
+  FUZZ_CHECK(plan.faults.size() <= faults::kMaxFaults);
   std::set<std::string> names;
   for (const faults::Fault& fault : FaultsOf(plan)) {
     FUZZ_CHECK(faults::Check(fault).ok());

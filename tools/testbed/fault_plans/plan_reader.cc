@@ -21,12 +21,12 @@ namespace carillon::fault {
 namespace {
 
 constexpr char kGpud[] = "gpud";
-constexpr size_t kLongestAbout = 500;
-constexpr Nanoseconds kLongestRun = 3600ull * 1'000'000'000;
+constexpr size_t kMaxAbout = 500;
+constexpr Nanoseconds kMaxRun = 3600ull * 1'000'000'000;
 
 absl::StatusOr<uint64_t> ReadRunTime(const std::string& text) {
   auto time = ParseDuration(text);
-  if (time.ok() && *time > kLongestRun) {
+  if (time.ok() && *time > kMaxRun) {
     return absl::InvalidArgumentError(
         fmt::format("{} is out of range; allowed: 0 to 60min", Quote(text)));
   }
@@ -95,9 +95,9 @@ class PlanReader : StrictReader {
   Plan& plan() { return reading_.plan; }
 
   static absl::StatusOr<std::string> ReadAbout(const std::string& text) {
-    if (text.size() <= kLongestAbout) return text;
-    return absl::InvalidArgumentError(fmt::format(
-        "has {} characters; allowed: {}", text.size(), kLongestAbout));
+    if (text.size() <= kMaxAbout) return text;
+    return absl::InvalidArgumentError(
+        fmt::format("has {} characters; allowed: {}", text.size(), kMaxAbout));
   }
 
   bool ReadName(const Entry& entry, const std::string& key, std::string* name) {
@@ -159,9 +159,9 @@ class PlanReader : StrictReader {
       ReadFault(fault);
     }
     if (entry.node.size() == 0) Complain(entry.mark, "faults is empty");
-    if (entry.node.size() > faults::kMostFaults) {
+    if (entry.node.size() > faults::kMaxFaults) {
       Complain(entry.mark, fmt::format("{} faults; allowed: {}",
-                                       entry.node.size(), faults::kMostFaults));
+                                       entry.node.size(), faults::kMaxFaults));
     }
   }
 

@@ -43,8 +43,8 @@ class Checker {
                      [&](const Violation& a, const Violation& b) {
                        return time(a) < time(b);
                      });
-    if (report_.violations.size() > kMostViolations) {
-      report_.violations.resize(kMostViolations);
+    if (report_.violations.size() > kMaxViolations) {
+      report_.violations.resize(kMaxViolations);
     }
     return std::move(report_);
   }
@@ -183,7 +183,7 @@ void Checker::CheckDevice(size_t index) {
         break;
       case Step::kRung:
         if (DeviceRing* const ring = find()) {
-          ring->Ring(record.sequence, record.status, at, accuse);
+          ring->NoteRing(record.sequence, record.status, at, accuse);
         }
         break;
       case Step::kTaken:

@@ -93,14 +93,14 @@ struct Report {
   // may not even be counted.
   uint64_t overwritten = 0;
   std::vector<RingReport> rings;
-  // By time, kMostViolations at most; `total` counts all.
+  // By time, kMaxViolations at most; `total` counts all.
   std::vector<Violation> violations;
 
   // Violated if anything is; else indeterminate if an event is, or records are
   // overwritten.
   Verdict verdict() const;
 };
-inline constexpr size_t kMostViolations = 100;
+inline constexpr size_t kMaxViolations = 100;
 
 // Recordings of running processes should be of about the same time: what one of
 // them did after another was read is not held against anybody.

@@ -21,7 +21,7 @@ namespace {
 using shm::FlightRecord;
 using shm::FlightRecording;
 
-constexpr size_t kMostRecords = 512;
+constexpr size_t kMaxRecords = 512;
 constexpr uint8_t kFirstEdge = 224;
 
 uint64_t Number(uint8_t byte) {
@@ -46,7 +46,7 @@ std::vector<FlightRecording> Read(fuzz::FuzzInput input) {
     recording.read_ns = uint64_t{how} * 64;
   }
   uint64_t now = 1;
-  for (size_t i = 0; i < kMostRecords && !input.empty(); ++i) {
+  for (size_t i = 0; i < kMaxRecords && !input.empty(); ++i) {
     const auto of = input.Take<std::array<uint8_t, 8>>();
     now += of[7];
     FlightRecording& recording = recordings[of[0] % recordings.size()];
@@ -74,7 +74,7 @@ void Run(fuzz::FuzzInput input) {
   FUZZ_CHECK(report.total == again.total);
   FUZZ_CHECK(report.verdict() == again.verdict());
   FUZZ_CHECK(report.violations.size() == again.violations.size());
-  FUZZ_CHECK(report.violations.size() <= kMostViolations);
+  FUZZ_CHECK(report.violations.size() <= kMaxViolations);
   FUZZ_CHECK(report.violations.empty() == (report.total.violated() == 0));
   FUZZ_CHECK((report.verdict() == Verdict::kViolated) ==
              !report.violations.empty());

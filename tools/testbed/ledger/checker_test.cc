@@ -557,7 +557,7 @@ TEST_F(CheckerTest, KeepsAHundredViolationsAndCountsAll) {
   story_.Live(ring_);
   for (int i = 0; i < 150; ++i) story_.Take(ring_, 1);
   const Report report = Checked();
-  EXPECT_THAT(report.violations, SizeIs(kMostViolations));
+  EXPECT_THAT(report.violations, SizeIs(kMaxViolations));
   EXPECT_EQ(report.total.of(Fault::kDuplicated), 150);
 }
 

@@ -129,8 +129,8 @@ void DeviceRing::Schedule(uint64_t through, Place at) {
   scheduled_ = through;
 }
 
-void DeviceRing::Ring(uint64_t through, uint32_t count, Place at,
-                      const Accuse& accuse) {
+void DeviceRing::NoteRing(uint64_t through, uint32_t count, Place at,
+                          const Accuse& accuse) {
   const uint64_t before = through - count;
   if (count == 0 || count > through || count > shm::kMaxRingEntries) {
     Blame(accuse, Fault::kOutOfOrder, at,

@@ -83,7 +83,8 @@ class DeviceRing {
 
   void Resume(Life life) { lives_.push_back(life); }
   void Schedule(uint64_t through, Place at);
-  void Ring(uint64_t through, uint32_t count, Place at, const Accuse& accuse);
+  void NoteRing(uint64_t through, uint32_t count, Place at,
+                const Accuse& accuse);
   void Take(uint64_t sequence, End end, const Accuse& accuse);
   // Waited in vain for the end of `sequence`.
   void Miss(uint64_t sequence, Place at) { missed_ = {sequence, at}; }

@@ -70,7 +70,7 @@ std::string LastLines(const std::string& path, int lines) {
 }
 
 Supervisor::Supervisor(LaunchPlan plan, LockedDirectory directory,
-                       ReadinessProbe* probe, EndRequests* requests,
+                       ReadinessProbe* probe, StopSignals* requests,
                        Options options)
     : plan_(std::move(plan)),
       directory_(std::move(directory)),

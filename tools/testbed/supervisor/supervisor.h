@@ -18,12 +18,12 @@
 #include "base/json.h"
 #include "tools/testbed/supervisor/child_process.h"
 #include "tools/testbed/supervisor/directory.h"
-#include "tools/testbed/supervisor/end_requests.h"
 #include "tools/testbed/supervisor/launch_plan.h"
 #include "tools/testbed/supervisor/readiness.h"
 #include "tools/testbed/supervisor/restart_backoff.h"
 #include "tools/testbed/supervisor/restart_request.h"
 #include "tools/testbed/supervisor/state.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/supervisor_socket.h"
 
 namespace carillon::testbed {
@@ -46,7 +46,7 @@ class Supervisor {
   };
 
   Supervisor(LaunchPlan plan, LockedDirectory directory, ReadinessProbe* probe,
-             EndRequests* requests, Options options);
+             StopSignals* requests, Options options);
   ~Supervisor();  // kills what still runs
 
   // gpud, then the devices, until all are ready. On an error nothing runs any
@@ -98,7 +98,7 @@ class Supervisor {
       kStarting,  // runs, and is not ready yet
     };
     Stage stage = Stage::kWaiting;
-    uint64_t request = 0;  // of RequestDesk; 0: nobody waits
+    uint64_t request = 0;  // of RequestServer; 0: nobody waits
     // kEnding: when SIGKILL comes; kWaiting: the earliest start.
     Clock::time_point due;
     // kWaiting, kStarting: until when it may take; then it is said, once, that
@@ -165,7 +165,7 @@ class Supervisor {
   const LaunchPlan plan_;
   LockedDirectory directory_;
   ReadinessProbe* const probe_;
-  EndRequests* const requests_;
+  StopSignals* const requests_;
   const Options options_;
   const Clock::time_point start_ = Clock::now();
 
@@ -176,7 +176,7 @@ class Supervisor {
   bool ending_ = false;
   std::vector<std::string> casualties_;
 
-  RequestDesk desk_;
+  RequestServer desk_;
   std::map<uint64_t, Request> restart_requests_;
   std::map<std::string, Restart> restarts_;
   std::map<std::string, RestartBackoff> backoffs_;

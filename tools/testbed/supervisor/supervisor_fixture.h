@@ -76,7 +76,7 @@ class SupervisorTest : public ::testing::Test {
   TestFolder folder_;
   const TestbedPaths paths_ = PathsOf("demo");
   FakeProbe probe_;
-  EndRequests requests_;
+  StopSignals requests_;
   std::string said_;
   uint64_t record_ = 0;  // LaunchPlan::record
   std::unique_ptr<Supervisor> supervisor_;

@@ -37,7 +37,7 @@ class Run {
  public:
   Run(const std::string& path, fuzz::FuzzInput input)
       : path_(path), input_(input) {
-    RequestDesk::Limits limits;
+    RequestServer::Limits limits;
     limits.connections = 3;
     limits.request_bytes = 512;
     desk_.emplace(limits);
@@ -104,7 +104,7 @@ class Run {
     Take();
   }
   void Take() {
-    for (const RequestDesk::Request& request : desk_->Take()) {
+    for (const RequestServer::Request& request : desk_->Take()) {
       FUZZ_CHECK(request.id != 0 && request.json.is_object());
       FUZZ_CHECK(asked_.insert(request.id).second, "one id for two");
       open_.push_back(request.id);
@@ -131,7 +131,7 @@ class Run {
 
   const std::string path_;
   fuzz::FuzzInput input_;
-  std::optional<RequestDesk> desk_;
+  std::optional<RequestServer> desk_;
   std::array<UniqueFd, 4> clients_;
   std::set<uint64_t> asked_;
   std::vector<uint64_t> open_;

@@ -81,7 +81,7 @@ bool Supervisor::GpudServes() {
 }
 
 void Supervisor::TakeRequests() {
-  for (const RequestDesk::Request& request : desk_.Take()) {
+  for (const RequestServer::Request& request : desk_.Take()) {
     const absl::Status status = BeginRestart(request.id, request.json);
     if (!status.ok()) desk_.Failed(request.id, status);
   }

@@ -61,9 +61,9 @@ Json FailedLine(const absl::Status& status) {
 
 }  // namespace
 
-RequestDesk::Limits::Limits() : user(geteuid()) {}
+RequestServer::Limits::Limits() : user(geteuid()) {}
 
-absl::Status RequestDesk::Open(const std::string& path) {
+absl::Status RequestServer::Open(const std::string& path) {
   RETURN_IF_ERROR(CheckSocketPath(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_un address = AddressOf(path);
@@ -80,12 +80,12 @@ absl::Status RequestDesk::Open(const std::string& path) {
   return absl::OkStatus();
 }
 
-void RequestDesk::Close() {
+void RequestServer::Close() {
   listener_.reset();
   connections_.clear();
 }
 
-void RequestDesk::AddTo(std::vector<pollfd>& fds) const {
+void RequestServer::AddTo(std::vector<pollfd>& fds) const {
   if (listener_ && connections_.size() < limits_.connections) {
     fds.push_back({listener_.get(), POLLIN, 0});
   }
@@ -95,7 +95,7 @@ void RequestDesk::AddTo(std::vector<pollfd>& fds) const {
   }
 }
 
-std::optional<Clock::time_point> RequestDesk::NextDeadline() const {
+std::optional<Clock::time_point> RequestServer::NextDeadline() const {
   std::optional<Clock::time_point> next;
   for (const Connection& connection : connections_) {
     if (connection.asked) continue;
@@ -104,7 +104,7 @@ std::optional<Clock::time_point> RequestDesk::NextDeadline() const {
   return next;
 }
 
-void RequestDesk::Accept() {
+void RequestServer::Accept() {
   while (listener_ && connections_.size() < limits_.connections) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr,
                         SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -127,7 +127,8 @@ void RequestDesk::Accept() {
   }
 }
 
-bool RequestDesk::Read(Connection& connection, std::vector<Request>* requests) {
+bool RequestServer::Read(Connection& connection,
+                         std::vector<Request>* requests) {
   char bytes[4096];
   for (;;) {
     const ssize_t got =
@@ -158,7 +159,7 @@ bool RequestDesk::Read(Connection& connection, std::vector<Request>* requests) {
   return Clock::now() < connection.deadline;
 }
 
-std::vector<RequestDesk::Request> RequestDesk::Take() {
+std::vector<RequestServer::Request> RequestServer::Take() {
   std::vector<Request> requests;
   Accept();
   for (auto it = connections_.begin(); it != connections_.end();) {
@@ -168,34 +169,35 @@ std::vector<RequestDesk::Request> RequestDesk::Take() {
   return requests;
 }
 
-std::list<RequestDesk::Connection>::iterator RequestDesk::Find(uint64_t id) {
+std::list<RequestServer::Connection>::iterator RequestServer::Find(
+    uint64_t id) {
   return std::find_if(
       connections_.begin(), connections_.end(),
       [&](const Connection& connection) { return connection.id == id; });
 }
 
-bool RequestDesk::Write(Connection& connection, const Json& line) {
+bool RequestServer::Write(Connection& connection, const Json& line) {
   return SendAll(connection.fd.get(), ToLine(line), MSG_DONTWAIT);
 }
 
-void RequestDesk::Say(uint64_t id, const std::string& line) {
+void RequestServer::Say(uint64_t id, const std::string& line) {
   const auto connection = Find(id);
   if (connection == connections_.end()) return;
   if (!Write(*connection, {{"say", line}})) connections_.erase(connection);
 }
 
-void RequestDesk::WriteLast(uint64_t id, const Json& line) {
+void RequestServer::WriteLast(uint64_t id, const Json& line) {
   const auto connection = Find(id);
   if (connection == connections_.end()) return;
   Write(*connection, line);
   connections_.erase(connection);
 }
 
-void RequestDesk::Done(uint64_t id, const Json& document) {
+void RequestServer::Done(uint64_t id, const Json& document) {
   WriteLast(id, {{"done", document}});
 }
 
-void RequestDesk::Failed(uint64_t id, const absl::Status& status) {
+void RequestServer::Failed(uint64_t id, const absl::Status& status) {
   WriteLast(id, FailedLine(status));
 }
 

@@ -19,13 +19,13 @@
 #include "absl/status/statusor.h"
 #include "base/json.h"
 #include "base/unique_fd.h"
-#include "tools/testbed/supervisor/end_requests.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 
 namespace carillon::testbed {
 
 // The supervisor's end. No call blocks, whatever clients do: one that is slow
 // to ask or to read, or asks for nonsense, loses its connection. One thread.
-class RequestDesk {
+class RequestServer {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -45,9 +45,9 @@ class RequestDesk {
     Json json;        // an object
   };
 
-  explicit RequestDesk(Limits limits = Limits()) : limits_(limits) {}
-  RequestDesk(const RequestDesk&) = delete;
-  RequestDesk& operator=(const RequestDesk&) = delete;
+  explicit RequestServer(Limits limits = Limits()) : limits_(limits) {}
+  RequestServer(const RequestServer&) = delete;
+  RequestServer& operator=(const RequestServer&) = delete;
 
   // Makes the socket, mode 0600. Errors: InvalidArgument (the path is too
   // long), PermissionDenied (it cannot be made; one is there).
@@ -100,7 +100,7 @@ struct SupervisorQuestion {
   // then.
   std::chrono::milliseconds quiet{2000};
   // Ends the wait, not what was asked for. May be null.
-  EndRequests* interrupt = nullptr;
+  StopSignals* interrupt = nullptr;
   // Takes one line of narration.
   std::function<void(const std::string&)> say;
 };

@@ -27,10 +27,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class RequestDeskTest : public ::testing::Test {
+class RequestServerTest : public ::testing::Test {
  protected:
-  void Open(RequestDesk::Limits limits = {}) {
-    desk_ = std::make_unique<RequestDesk>(limits);
+  void Open(RequestServer::Limits limits = {}) {
+    desk_ = std::make_unique<RequestServer>(limits);
     const absl::Status status = desk_->Open(path_);
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -63,8 +63,8 @@ class RequestDeskTest : public ::testing::Test {
       return text + (ended ? "<end>" : "");
     }
   }
-  std::vector<RequestDesk::Request> TakeOne() {
-    std::vector<RequestDesk::Request> requests;
+  std::vector<RequestServer::Request> TakeOne() {
+    std::vector<RequestServer::Request> requests;
     EXPECT_TRUE(Eventually([&] {
       requests = desk_->Take();
       return !requests.empty();
@@ -80,22 +80,22 @@ class RequestDeskTest : public ::testing::Test {
 
   TestFolder folder_;
   const std::string path_ = folder_.path() + "/s.sock";
-  std::unique_ptr<RequestDesk> desk_;
+  std::unique_ptr<RequestServer> desk_;
 };
 
-TEST_F(RequestDeskTest, IsOpenToItsOwnerOnly) {
+TEST_F(RequestServerTest, IsOpenToItsOwnerOnly) {
   Open();
   struct stat facts;
   ASSERT_EQ(stat(path_.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777, 0600);
-  RequestDesk second;
+  RequestServer second;
   EXPECT_EQ(second.Open(path_).code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(second.Open(std::string(108, 's')).code(),
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(RequestDeskTest, RefusesAnotherUser) {
-  RequestDesk::Limits limits;
+TEST_F(RequestServerTest, RefusesAnotherUser) {
+  RequestServer::Limits limits;
   limits.user = geteuid() + 1;
   Open(limits);
   const auto client = Connect();
@@ -105,7 +105,7 @@ TEST_F(RequestDeskTest, RefusesAnotherUser) {
               HasSubstr(fmt::format("uid {} may not steer it", geteuid())));
 }
 
-TEST_F(RequestDeskTest, TakesARequestThatComesInPieces) {
+TEST_F(RequestServerTest, TakesARequestThatComesInPieces) {
   Open();
   const auto client = Connect();
   for (const char* piece : {"{\"a\"", ": [1, ", "2]}"}) {
@@ -122,7 +122,7 @@ TEST_F(RequestDeskTest, TakesARequestThatComesInPieces) {
   desk_->Say(requests[0].id, "to nobody");
 }
 
-TEST_F(RequestDeskTest, RefusesNonsense) {
+TEST_F(RequestServerTest, RefusesNonsense) {
   Open();
   for (const std::string& text :
        {std::string("\n"), std::string("[]\n"), std::string("{\n"),
@@ -134,7 +134,7 @@ TEST_F(RequestDeskTest, RefusesNonsense) {
   }
 }
 
-TEST_F(RequestDeskTest, RefusesTooLongARequestHoweverItEnds) {
+TEST_F(RequestServerTest, RefusesTooLongARequestHoweverItEnds) {
   Open();
   for (const char* end : {"", "\n"}) {
     const auto client = Connect();
@@ -145,8 +145,8 @@ TEST_F(RequestDeskTest, RefusesTooLongARequestHoweverItEnds) {
   }
 }
 
-TEST_F(RequestDeskTest, DropsWhoIsSlowToAsk) {
-  RequestDesk::Limits limits;
+TEST_F(RequestServerTest, DropsWhoIsSlowToAsk) {
+  RequestServer::Limits limits;
   limits.request_time = milliseconds(50);
   Open(limits);
   EXPECT_FALSE(desk_->NextDeadline());
@@ -164,8 +164,8 @@ TEST_F(RequestDeskTest, DropsWhoIsSlowToAsk) {
 }
 
 // The others wait in the queue; nothing spins meanwhile.
-TEST_F(RequestDeskTest, ServesOthersOnceTheSlowHaveBeenDropped) {
-  RequestDesk::Limits limits;
+TEST_F(RequestServerTest, ServesOthersOnceTheSlowHaveBeenDropped) {
+  RequestServer::Limits limits;
   limits.connections = 2;
   limits.request_time = milliseconds(300);
   Open(limits);
@@ -178,7 +178,7 @@ TEST_F(RequestDeskTest, ServesOthersOnceTheSlowHaveBeenDropped) {
   for (const auto& fd : slow) EXPECT_EQ(Received(fd), "<end>");
 }
 
-TEST_F(RequestDeskTest, DoesNotLookAtWhoHasAsked) {
+TEST_F(RequestServerTest, DoesNotLookAtWhoHasAsked) {
   Open();
   auto client = Connect();
   EXPECT_TRUE(Send(client, "{}\n"));
@@ -191,7 +191,7 @@ TEST_F(RequestDeskTest, DoesNotLookAtWhoHasAsked) {
   desk_->Done(id, {});
 }
 
-TEST_F(RequestDeskTest, DropsWhoDoesNotRead) {
+TEST_F(RequestServerTest, DropsWhoDoesNotRead) {
   Open();
   const auto client = Connect();
   EXPECT_TRUE(Send(client, "{}\n"));
@@ -203,12 +203,12 @@ TEST_F(RequestDeskTest, DropsWhoDoesNotRead) {
   EXPECT_TRUE(text.ends_with("<end>"));
 }
 
-class AskSupervisorTest : public RequestDeskTest {
+class AskSupervisorTest : public RequestServerTest {
  protected:
   // Asks in a thread while `serve` has the desk.
   absl::StatusOr<Json> Ask(
       SupervisorQuestion question,
-      const std::function<void(const RequestDesk::Request&)>& serve) {
+      const std::function<void(const RequestServer::Request&)>& serve) {
     question.socket = path_;
     question.request = {{"please", true}};
     question.say = [this](const std::string& line) {
@@ -233,7 +233,7 @@ class AskSupervisorTest : public RequestDeskTest {
 
 TEST_F(AskSupervisorTest, KeepsNarrationToItselfWhenItIsSoonOver) {
   Open();
-  const auto answer = Ask({}, [&](const RequestDesk::Request& request) {
+  const auto answer = Ask({}, [&](const RequestServer::Request& request) {
     EXPECT_EQ(request.json, Json({{"please", true}}));
     desk_->Say(request.id, "one moment");
     desk_->Done(request.id, {{"n", 1}});
@@ -246,7 +246,7 @@ TEST_F(AskSupervisorTest, KeepsNarrationToItselfWhenItIsSoonOver) {
 TEST_F(AskSupervisorTest, PassesNarrationOnWhenItTakesLong) {
   Open();
   const auto answer = Ask(
-      {.quiet = milliseconds(20)}, [&](const RequestDesk::Request& request) {
+      {.quiet = milliseconds(20)}, [&](const RequestServer::Request& request) {
         desk_->Say(request.id, "one");
         desk_->Say(request.id, "two");
         EXPECT_TRUE(Eventually([&] { return said_count() == 2; }));
@@ -258,7 +258,7 @@ TEST_F(AskSupervisorTest, PassesNarrationOnWhenItTakesLong) {
 
 TEST_F(AskSupervisorTest, BringsTheSupervisorsErrorsWhole) {
   Open();
-  const auto answer = Ask({}, [&](const RequestDesk::Request& request) {
+  const auto answer = Ask({}, [&](const RequestServer::Request& request) {
     desk_->Failed(request.id,
                   WithHint(absl::NotFoundError("no such thing"), "look"));
   });
@@ -270,7 +270,7 @@ TEST_F(AskSupervisorTest, BringsTheSupervisorsErrorsWhole) {
 TEST_F(AskSupervisorTest, DoesNotWaitForASupervisorThatIsGone) {
   Open();
   const auto answer =
-      Ask({}, [&](const RequestDesk::Request&) { desk_->Close(); });
+      Ask({}, [&](const RequestServer::Request&) { desk_->Close(); });
   EXPECT_EQ(answer.status(),
             absl::UnavailableError("the supervisor went away before it was "
                                    "done"));
@@ -282,13 +282,13 @@ TEST_F(AskSupervisorTest, DoesNotWaitForASupervisorThatIsGone) {
 
 TEST_F(AskSupervisorTest, WaitsWithABoundForAnyWordAndForTheLast) {
   Open();
-  const auto mute =
-      Ask({.first_word = milliseconds(50)}, [](const RequestDesk::Request&) {});
+  const auto mute = Ask({.first_word = milliseconds(50)},
+                        [](const RequestServer::Request&) {});
   EXPECT_EQ(mute.status(),
             absl::DeadlineExceededError(
                 "the supervisor does not answer (0.05 s waited)"));
   const auto endless = Ask({.limit = milliseconds(100)},
-                           [&](const RequestDesk::Request& request) {
+                           [&](const RequestServer::Request& request) {
                              desk_->Say(request.id, "one moment");
                            });
   EXPECT_EQ(endless.status(),
@@ -297,11 +297,11 @@ TEST_F(AskSupervisorTest, WaitsWithABoundForAnyWordAndForTheLast) {
 }
 
 TEST_F(AskSupervisorTest, EndsWhenItIsInterrupted) {
-  EndRequests interrupt;
+  StopSignals interrupt;
   Open();
   const auto answer =
       Ask({.interrupt = &interrupt},
-          [](const RequestDesk::Request&) { kill(getpid(), SIGINT); });
+          [](const RequestServer::Request&) { kill(getpid(), SIGINT); });
   EXPECT_EQ(answer.status().code(), absl::StatusCode::kCancelled);
 }
 

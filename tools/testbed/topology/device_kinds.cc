@@ -16,7 +16,7 @@ Key LogLevel() {
           .help = "what the device writes to its log"};
 }
 
-Key Ring(uint64_t max, std::string_view fallback) {
+Key RingKey(uint64_t max, std::string_view fallback) {
   return {.name = "ring",
           .type = KeyType::kInteger,
           .min = 1,
@@ -78,7 +78,7 @@ DeviceKind Nic() {
                .flag = "--batch-timeout-us",
                .fallback = "100",
                .help = "a batch is closed after this long at the latest"},
-              Ring(4096, "64"),
+              RingKey(4096, "64"),
               Priority(),
               {.name = "table_entries",
                .type = KeyType::kInteger,
@@ -173,7 +173,7 @@ DeviceKind Fpga() {
                .flag = "--store-raw",
                .fallback = "false",
                .help = "store coefficients, not the image that they stand for"},
-              Ring(65536, "8"),
+              RingKey(65536, "8"),
               Priority(),
               LogLevel(),
           },

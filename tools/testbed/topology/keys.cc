@@ -98,8 +98,8 @@ const std::vector<Key>& GpuTable() {
        .help = "stamp every stage of an event's life"},
       {.name = "record",
        .type = KeyType::kInteger,
-       .min = kLeastRecords,
-       .max = kMostRecords,
+       .min = kMinRecords,
+       .max = kMaxRecords,
        .flag = "--record",
        .fallback = "the topology's `record`",
        .help =

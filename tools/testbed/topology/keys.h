@@ -75,15 +75,15 @@ const DeviceKind* FindDeviceKind(std::string_view name);
 inline constexpr std::string_view kExecKind = "exec";
 
 // Of a flight recorder (shm::FlightRecorder).
-inline constexpr uint64_t kLeastRecords = 64;
-inline constexpr uint64_t kMostRecords = 1 << 22;
+inline constexpr uint64_t kMinRecords = 64;
+inline constexpr uint64_t kMaxRecords = 1 << 22;
 inline constexpr std::string_view kRecordHelp =
     "keep the last so many steps of every process, for `carillon postmortem`";
 
 inline constexpr std::string_view kFaultsHelp =
     "let `carillon fault` break it on purpose. Default: false";
 
-// As many as gpud lets attach (SessionTable::kMostSessions).
+// As many as gpud lets attach (SessionTable::kMaxSessions).
 inline constexpr uint64_t kMaxDevices = 64;
 inline constexpr uint64_t kMaxNameLength = 32;
 // Names that Carillon uses itself: their logs lie beside the devices'.

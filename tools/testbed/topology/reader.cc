@@ -41,7 +41,7 @@ class Reader : StrictReader {
         ReadInto(
             value, key,
             [](const std::string& text) {
-              return ReadInteger(text, kLeastRecords, kMostRecords);
+              return ReadInteger(text, kMinRecords, kMaxRecords);
             },
             &reading_.topology.record);
       } else if (key == "faults") {

@@ -15,8 +15,8 @@ class CudaMemory::Mapping : public HostMapping {
   Mapping(CudaMemory* owner, std::span<std::byte> memory)
       : HostMapping(memory.data()), owner_(owner), memory_(memory) {}
   ~Mapping() override {
-    const Gpu::Quiet quiet(owner_->gpu_);
-    const Gpu::Use use = owner_->gpu_->Enter();
+    const Gpu::PauseResidents quiet(owner_->gpu_);
+    const Gpu::ContextLease use = owner_->gpu_->Enter();
     std::lock_guard lock(owner_->mutex_);
     owner_->mappings_.erase(this);
     if (!use) registration_.Abandon();
@@ -43,8 +43,8 @@ class CudaMemory::Block : public GpuMemory {
  public:
   explicit Block(CudaMemory* owner) : owner_(owner) {}
   ~Block() override {
-    const Gpu::Quiet quiet(owner_->gpu_);
-    const Gpu::Use use = owner_->gpu_->Enter();
+    const Gpu::PauseResidents quiet(owner_->gpu_);
+    const Gpu::ContextLease use = owner_->gpu_->Enter();
     std::lock_guard lock(owner_->mutex_);
     owner_->blocks_.erase(this);
     Unmap();
@@ -134,9 +134,9 @@ CudaMemory::~CudaMemory() { gpu_->Remove(this); }
 
 // Again, if the context was lost on the way.
 absl::Status CudaMemory::Try(const std::function<absl::Status()>& action) {
-  const Gpu::Quiet quiet(gpu_);
+  const Gpu::PauseResidents quiet(gpu_);
   while (true) {
-    const Gpu::Use use = gpu_->Enter();
+    const Gpu::ContextLease use = gpu_->Enter();
     if (!use) return gpu_->health();
     std::lock_guard lock(mutex_);
     const absl::Status status = action();

@@ -18,7 +18,7 @@ namespace carillon::gpud::cuda {
 
 // Thread safe. Objects that it has made must go before it, and it before the
 // Gpu.
-class CudaMemory : public KernelMemory, private Gpu::Tenant {
+class CudaMemory : public KernelMemory, private Gpu::ContextUser {
  public:
   explicit CudaMemory(Gpu* gpu);
   ~CudaMemory() override;

@@ -83,7 +83,7 @@ TEST(Driver, RefusesALibraryThatIsNotOne) {
 
 TEST(Driver, NamesTheFunctionThatALibraryLacks) {
   const absl::StatusOr<Driver> driver =
-      Driver::Load(std::string(kDirectory) + "libcuda_torso.so");
+      Driver::Load(std::string(kDirectory) + "libcuda_incomplete.so");
   EXPECT_EQ(driver.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(driver.status().message()),
               HasSubstr("it has no cuInit"));

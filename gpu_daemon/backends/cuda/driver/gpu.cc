@@ -25,7 +25,7 @@ using shm::EventStatus;
 
 // A launch that alone makes this many contexts faulty in a row is given up with
 // all the others: the GPU is broken, or what gpud does with it.
-constexpr int kMostLossesInARow = 64;
+constexpr int kMaxLossesInARow = 64;
 // How long a stopped kernel may take to end.
 constexpr Nanoseconds kStopLimitNs = 2'000'000'000;
 
@@ -173,14 +173,14 @@ absl::Status Gpu::MakePart(CUdevResource sms, Part& part) {
   return ToStatus(driver_, result, "make a green context of reserved SMs");
 }
 
-Gpu::Making::Making(Gpu* gpu, SmSet sms) : gpu_(gpu) {
+Gpu::PartitionScope::PartitionScope(Gpu* gpu, SmSet sms) : gpu_(gpu) {
   Part& part = gpu->PartOf(sms);
   if (part.context == nullptr) return;
   lock_ = std::unique_lock(part.making);
   gpu->driver_.cuCtxSetCurrent(part.context);
 }
 
-Gpu::Making::~Making() {
+Gpu::PartitionScope::~PartitionScope() {
   if (lock_) gpu_->driver_.cuCtxSetCurrent(gpu_->context_);
 }
 
@@ -203,7 +203,7 @@ void Gpu::LoseContext() {
   context_ = nullptr;
 }
 
-Gpu::Use Gpu::TryEnter() {
+Gpu::ContextLease Gpu::TryEnter() {
   if (state_.load(std::memory_order_relaxed) != State::kUp) return {};
   // Without waiting: recovery may wait for what this thread holds.
   std::shared_lock lock(gate_, std::try_to_lock);
@@ -213,12 +213,12 @@ Gpu::Use Gpu::TryEnter() {
     driver_.cuCtxSetCurrent(context_);
     current_epoch = epoch_;
   }
-  return Use(std::move(lock));
+  return ContextLease(std::move(lock));
 }
 
-Gpu::Use Gpu::Enter() {
+Gpu::ContextLease Gpu::Enter() {
   while (true) {
-    if (Use use = TryEnter()) return use;
+    if (ContextLease use = TryEnter()) return use;
     std::unique_lock lock(state_mutex_);
     state_changed_.wait(lock, [this] {
       return stopping_ ||
@@ -356,7 +356,7 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
     const ModuleSource& source) {
   RETURN_IF_ERROR(CheckModuleImage(source.image, source.file));
   while (true) {
-    const Use use = Enter();
+    const ContextLease use = Enter();
     if (!use) return health();
     auto user = TryLoad(source);
     if (!user.ok()) {
@@ -400,22 +400,23 @@ int Gpu::NativePriority(uint32_t priority) const {
                                static_cast<int>(kPriorities - 1);
 }
 
-Gpu::Quiet::Quiet(Gpu* gpu) : gpu_(gpu), lock_(gpu->quiet_mutex_) {
+Gpu::PauseResidents::PauseResidents(Gpu* gpu)
+    : gpu_(gpu), lock_(gpu->quiet_mutex_) {
   if (gpu_->quiets_++ != 0) return;
-  for (Resident* resident : gpu_->residents_) resident->Pause();
+  for (PersistentWork* resident : gpu_->residents_) resident->Pause();
 }
 
-Gpu::Quiet::~Quiet() {
+Gpu::PauseResidents::~PauseResidents() {
   if (--gpu_->quiets_ != 0) return;
-  for (Resident* resident : gpu_->residents_) resident->Unpause();
+  for (PersistentWork* resident : gpu_->residents_) resident->Unpause();
 }
 
-void Gpu::Add(Resident* resident) {
+void Gpu::Add(PersistentWork* resident) {
   std::lock_guard lock(quiet_mutex_);
   residents_.push_back(resident);
 }
 
-void Gpu::Remove(Resident* resident) {
+void Gpu::Remove(PersistentWork* resident) {
   std::lock_guard lock(quiet_mutex_);
   std::erase(residents_, resident);
 }
@@ -426,12 +427,12 @@ void Gpu::AwaitRetired() {
   retirers_.clear();
 }
 
-void Gpu::Add(Tenant* tenant) {
+void Gpu::Add(ContextUser* tenant) {
   std::lock_guard lock(tenants_mutex_);
   tenants_.push_back(tenant);
 }
 
-void Gpu::Remove(Tenant* tenant) {
+void Gpu::Remove(ContextUser* tenant) {
   std::lock_guard lock(tenants_mutex_);
   std::erase(tenants_, tenant);
 }
@@ -465,7 +466,7 @@ void Gpu::Watch() {
 
 void Gpu::LookAtHealth() {
   {
-    const Use use = TryEnter();
+    const ContextLease use = TryEnter();
     if (!use) return;
     const CUresult result = driver_.cuStreamQuery(watch_stream_.get());
     if (result != CUDA_ERROR_NOT_READY && !Check(result)) return;
@@ -477,13 +478,13 @@ void Gpu::LookAtHealth() {
       NowNs() - static_cast<Nanoseconds>(
                     std::chrono::nanoseconds(options_.longest_kernel).count());
   std::lock_guard lock(tenants_mutex_);
-  for (Tenant* tenant : tenants_) {
+  for (ContextUser* tenant : tenants_) {
     if (!tenant->MarkOverdue(since)) continue;
     spdlog::warn(
         "a kernel ran for more than {} ms: it is stopped, and the "
         "CUDA context with it",
         options_.longest_kernel.count());
-    if (const Use use = TryEnter()) StopEverything();
+    if (const ContextLease use = TryEnter()) StopEverything();
     return;
   }
 }
@@ -559,10 +560,10 @@ void Gpu::Recover() {
   std::unique_lock gate(gate_);
   std::lock_guard lock(tenants_mutex_);
   losses_.fetch_add(1, std::memory_order_relaxed);
-  for (Tenant* tenant : tenants_) tenant->Abandon();
+  for (ContextUser* tenant : tenants_) tenant->Abandon();
   LoseContext();
   LostWork lost;
-  for (Tenant* tenant : tenants_) tenant->TakeUnfinished(lost);
+  for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
   spdlog::warn("the CUDA context is made anew; {} launches run again",
                lost.unfinished.size());
   absl::Status status = MakeContext();
@@ -600,12 +601,12 @@ absl::Status Gpu::Replay(LostWork& lost) {
         std::make_shared<decltype(launch.end)>(std::move(launch.end)));
     losses_in_a_row = survived ? 0 : losses_in_a_row + 1;
     if (survived) continue;
-    if (losses_in_a_row > kMostLossesInARow) {
+    if (losses_in_a_row > kMaxLossesInARow) {
       unfinished.pop_back();
       return absl::InternalError("every kernel faults");
     }
     losses_.fetch_add(1, std::memory_order_relaxed);
-    for (Tenant* tenant : tenants_) tenant->Abandon();
+    for (ContextUser* tenant : tenants_) tenant->Abandon();
     LoseContext();
     absl::Status status = MakeContext();
     for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {

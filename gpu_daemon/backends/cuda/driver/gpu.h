@@ -83,9 +83,9 @@ class Gpu {
     std::chrono::milliseconds look_every{50};
   };
 
-  class Tenant {
+  class ContextUser {
    public:
-    virtual ~Tenant() = default;
+    virtual ~ContextUser() = default;
     // All calls come from one thread, while no use is given; the order is that
     // of this list.
     //
@@ -105,9 +105,9 @@ class Gpu {
     virtual bool MarkOverdue(Nanoseconds since) = 0;
   };
 
-  class Resident {
+  class PersistentWork {
    public:
-    virtual ~Resident() = default;
+    virtual ~PersistentWork() = default;
     // Takes its kernels from the GPU, and may put them there again. In turn, in
     // whatever thread, without a use.
     virtual void Pause() = 0;
@@ -115,13 +115,13 @@ class Gpu {
   };
 
   // While it lives, residents pause. May be nested in one thread; others wait.
-  // Not in a tenant's calls, nor with a lock that a resident takes.
-  class Quiet {
+  // Not in a context user's calls, nor with a lock that a resident takes.
+  class PauseResidents {
    public:
-    explicit Quiet(Gpu* gpu);
-    ~Quiet();
-    Quiet(const Quiet&) = delete;
-    Quiet& operator=(const Quiet&) = delete;
+    explicit PauseResidents(Gpu* gpu);
+    ~PauseResidents();
+    PauseResidents(const PauseResidents&) = delete;
+    PauseResidents& operator=(const PauseResidents&) = delete;
 
    private:
     Gpu* const gpu_;
@@ -129,26 +129,26 @@ class Gpu {
   };
 
   // A thread's right to call the driver, with the context current.
-  class Use {
+  class ContextLease {
    public:
-    Use() = default;
+    ContextLease() = default;
     explicit operator bool() const { return lock_.owns_lock(); }
 
    private:
     friend class Gpu;
-    explicit Use(std::shared_lock<std::shared_mutex> lock)
+    explicit ContextLease(std::shared_lock<std::shared_mutex> lock)
         : lock_(std::move(lock)) {}
     std::shared_lock<std::shared_mutex> lock_;
   };
 
   // Under a use: graphs that this thread makes while this lives run on these SMs,
   // whatever stream they are launched in. Not to be nested.
-  class Making {
+  class PartitionScope {
    public:
-    Making(Gpu* gpu, SmSet sms);
-    ~Making();
-    Making(const Making&) = delete;
-    Making& operator=(const Making&) = delete;
+    PartitionScope(Gpu* gpu, SmSet sms);
+    ~PartitionScope();
+    PartitionScope(const PartitionScope&) = delete;
+    PartitionScope& operator=(const PartitionScope&) = delete;
 
    private:
     Gpu* const gpu_;
@@ -176,9 +176,9 @@ class Gpu {
   uint64_t losses() const { return losses_.load(std::memory_order_relaxed); }
 
   // Waits for a context. False: there will be none any more.
-  Use Enter();
+  ContextLease Enter();
   // False, at once, while there is none.
-  Use TryEnter();
+  ContextLease TryEnter();
 
   // What a call gave, under a use: true if it was well. A fault makes the
   // context lost; what the caller has launched, it gives to TakeUnfinished().
@@ -225,13 +225,13 @@ class Gpu {
   absl::StatusOr<std::vector<const simt::KernelInfo*>> LoadKernels(
       const ModuleSource& source);
 
-  // A tenant is called from now on, until Remove() returns.
-  void Add(Tenant* tenant);
-  void Remove(Tenant* tenant);
+  // A context user is called from now on, until Remove() returns.
+  void Add(ContextUser* tenant);
+  void Remove(ContextUser* tenant);
 
-  // From now on it is paused by a Quiet; until Remove() returns.
-  void Add(Resident* resident);
-  void Remove(Resident* resident);
+  // From now on it is paused by a PauseResidents; until Remove() returns.
+  void Add(PersistentWork* resident);
+  void Remove(PersistentWork* resident);
 
   // Returns when nothing that a recovery has kept is left.
   void AwaitRetired();
@@ -315,10 +315,10 @@ class Gpu {
 
   std::recursive_mutex quiet_mutex_;
   uint32_t quiets_ = 0;  // of the thread that holds it
-  std::vector<Resident*> residents_;
+  std::vector<PersistentWork*> residents_;
 
   std::mutex tenants_mutex_;
-  std::vector<Tenant*> tenants_;
+  std::vector<ContextUser*> tenants_;
 
   mutable std::mutex state_mutex_;
   std::condition_variable state_changed_;

@@ -1,4 +1,4 @@
-// Gpu::Quiet: what stays on the GPU stands still, and goes on.
+// Gpu::PauseResidents: what stays on the GPU stands still, and goes on.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace carillon::gpud::cuda {
 namespace {
 
 // Guarded by the quiet itself.
-struct Guest : Gpu::Resident {
+struct Guest : Gpu::PersistentWork {
   void Pause() override { ++pauses; }
   void Unpause() override { ++ends; }
 
@@ -36,9 +36,9 @@ class QuietTest : public ::testing::Test {
 
 TEST_F(QuietTest, LastsUntilTheOutermostOneEnds) {
   {
-    const Gpu::Quiet outer(gpu_.get());
+    const Gpu::PauseResidents outer(gpu_.get());
     EXPECT_EQ(guest_.pauses, 1);
-    { const Gpu::Quiet inner(gpu_.get()); }
+    { const Gpu::PauseResidents inner(gpu_.get()); }
     EXPECT_EQ(guest_.pauses, 1) << "it stands still already";
     EXPECT_EQ(guest_.ends, 0) << "the outer one goes on";
   }
@@ -48,9 +48,9 @@ TEST_F(QuietTest, LastsUntilTheOutermostOneEnds) {
 TEST_F(QuietTest, EveryGuestStandsStillUntilItIsRemoved) {
   Guest other;
   gpu_->Add(&other);
-  { const Gpu::Quiet quiet(gpu_.get()); }
+  { const Gpu::PauseResidents quiet(gpu_.get()); }
   gpu_->Remove(&other);
-  { const Gpu::Quiet quiet(gpu_.get()); }
+  { const Gpu::PauseResidents quiet(gpu_.get()); }
   EXPECT_EQ(guest_.pauses, 2);
   EXPECT_EQ(other.pauses, 1);
   EXPECT_EQ(other.ends, 1);
@@ -63,7 +63,7 @@ TEST_F(QuietTest, ThreadsTakeTurns) {
   for (int i = 0; i < 3; ++i) {
     threads.emplace_back([&] {
       for (int turn = 0; turn < kTurns; ++turn) {
-        const Gpu::Quiet quiet(gpu_.get());
+        const Gpu::PauseResidents quiet(gpu_.get());
         const int pauses = guest_.pauses;
         std::this_thread::yield();
         if (guest_.pauses != pauses || guest_.ends != pauses - 1) ++mixed;

@@ -127,7 +127,7 @@ TEST(EdgeDispatchOneTest, SomebodyIsUpWhateverKernelsDo) {
   Ring& inlined = *testbed.rings()[2];
   const auto ring_stuck = [&](uint64_t n) {
     testbed.Commit(stuck, Parameters(n, kStuck));
-    stuck.event.ring->Ring();
+    stuck.event.ring->RingDoorbell();
     ASSERT_TRUE(Testbed::Until([&] { return testbed.gpu().stuck() == n; }));
   };
   // One dispatcher waits for an event that does not end: the other one relays
@@ -140,7 +140,7 @@ TEST(EdgeDispatchOneTest, SomebodyIsUpWhateverKernelsDo) {
   // So does the other one's: it stays up, without launches, for the rest.
   ring_stuck(2);
   testbed.Commit(launched, Parameters(51, 1));
-  launched.event.ring->Ring();
+  launched.event.ring->RingDoorbell();
   ASSERT_TRUE(Testbed::Until([&] {
     int inline_only = 0;
     for (auto& dispatcher : testbed.report().dispatchers) {
@@ -164,11 +164,11 @@ TEST(EdgeDispatchOneTest, AnInlineKernelThatDoesNotEndIsSeenAndStopped) {
   testbed.Start();
   Ring& ring = *testbed.rings()[0];
   testbed.Commit(ring, Parameters(1, kStuck));
-  ring.event.ring->Ring();
+  ring.event.ring->RingDoorbell();
   ASSERT_TRUE(Testbed::Until([&] { return testbed.gpu().stuck() == 1; }));
   // The other event warp goes on.
   testbed.Commit(ring, Parameters(2, 1));
-  ring.event.ring->Ring();
+  ring.event.ring->RingDoorbell();
   EXPECT_TRUE(Testbed::Until(
       [&] { return ring.event.kernel->ring().LoadCompletedSequence(2) == 2; }));
   const uint64_t beat =
@@ -207,13 +207,13 @@ TEST(EdgeDispatchOneTest, TheTokenWaitsForAnInlineKernel) {
   for (const uint64_t n : {1, 2, 3, 4}) {
     testbed.Commit(launched, Parameters(n, n < 3 ? kStuck : 1));
   }
-  launched.event.ring->Ring();
+  launched.event.ring->RingDoorbell();
   ASSERT_TRUE(Testbed::Until([&] {
     return testbed.gpu().stuck() == 2 && in_state(EdgeState::kInlineOnly) == 1;
   }));
   const uint64_t launches = testbed.gpu().launches();
   testbed.Commit(inlined, Parameters(1, kStuckToo));
-  inlined.event.ring->Ring();
+  inlined.event.ring->RingDoorbell();
   ASSERT_TRUE(Testbed::Until([&] { return testbed.gpu().stuck(true) == 1; }));
   // The first one comes back and waits; the other one would hand over.
   testbed.gpu().LetStuckEnd();
@@ -268,7 +268,7 @@ TEST(EdgeDispatchOneTest, AFrameInUseIsNeverWrittenAgain) {
   for (const uint64_t n : {1, 2}) {
     testbed.Commit(hostile, Parameters(n, kStuck));
   }
-  hostile.event.ring->Ring();
+  hostile.event.ring->RingDoorbell();
   ASSERT_TRUE(Testbed::Until([&] { return testbed.gpu().stuck() == 2; }));
   // One more, whose entry is flawless, into the first one's slot.
   uint32_t* doorbell = &hostile.device->memory->submission()
@@ -303,7 +303,7 @@ TEST(EdgeDispatchOneTest, BadHeadersAreRefusedAsOnACpu) {
           ring.device->memory->submission().At(
               ring.layout().esq_offset +
               ring.layout().SlotOf(Sequence(n)) * ring.layout().entry_bytes)));
-      ring.event.ring->Ring();
+      ring.event.ring->RingDoorbell();
       const shm::Completion completion = Poll(ring);
       EXPECT_EQ(completion.sequence, Sequence(n));
       EXPECT_EQ(completion.state, EventState::kFailed);
@@ -345,7 +345,7 @@ TEST(EdgeDispatchOneTest, GoesOnAtALaterSequence) {
     testbed.Stop();
     for (uint64_t n = first + 3; n < first + 5; ++n) {
       testbed.Commit(ring, Parameters(n, 1));
-      ring.event.ring->Ring();
+      ring.event.ring->RingDoorbell();
       ring.event.kernel->ring().Complete(Sequence(n), EventState::kDone, 0);
       ASSERT_EQ(Poll(ring).sequence, Sequence(n));
       EXPECT_EQ(testbed.gpu().runs[0][n], 0);
@@ -380,7 +380,7 @@ TEST(EdgeDispatchOneTest, LivesAreStampedWhileTracingAndClearedAfterwards) {
     Ring& ring = *testbed.rings()[0];
     const auto life_of = [&](uint64_t n) {
       testbed.Commit(ring, Parameters(n, 1));
-      ring.event.ring->Ring();
+      ring.event.ring->RingDoorbell();
       EXPECT_TRUE(
           Testbed::Until([&] { return ring.event.ring->Poll().has_value(); }));
       const shm::EventLife life = ring.event.ring->life();

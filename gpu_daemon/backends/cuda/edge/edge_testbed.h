@@ -179,7 +179,7 @@ class Testbed {
                EventOf(config_.seed, ring, device.last_committed().value() + 1)
                    .parameters);
       }
-      device.Ring();
+      device.RingDoorbell();
       while (const auto completion = device.Poll()) {
         Check(ring, *completion);
         device.Consume();
@@ -413,7 +413,7 @@ inline shm::Completion Poll(Ring& ring) {
 inline shm::Completion RingAndWait(Testbed& testbed, Ring& ring,
                                    const MixParameters& parameters) {
   testbed.Commit(ring, parameters);
-  ring.event.ring->Ring();
+  ring.event.ring->RingDoorbell();
   return Poll(ring);
 }
 

@@ -108,7 +108,7 @@ class Testbed : public EdgeThreadGpu {
   }
   Completion RingAndPoll(uint64_t value, uint32_t fail = 0) {
     Commit(value, fail);
-    event_.ring->Ring();
+    event_.ring->RingDoorbell();
     return Poll();
   }
   Completion Poll() {
@@ -213,7 +213,7 @@ TEST_P(PersistentBlocksTest, BurstsAreTakenInOrderAcrossTheDoorbellsOverflow) {
   testbed.Start();
   for (uint64_t n = 0; n < 20; ++n) {
     for (uint64_t i = 1; i <= 8; ++i) testbed.Commit(n * 8 + i);
-    testbed.event().ring->Ring();
+    testbed.event().ring->RingDoorbell();
     for (uint64_t i = 1; i <= 8; ++i) {
       const uint64_t sequence = n * 8 + i;
       ASSERT_EQ(testbed.Poll().sequence.value(), sequence);
@@ -249,7 +249,7 @@ TEST_P(PersistentBlocksTest, ARefusedEntryEndsWithoutATurn) {
                                                    n % 4 * layout.entry_bytes))
           ->generation += 1;
     }
-    testbed.event().ring->Ring();
+    testbed.event().ring->RingDoorbell();
     const Completion completion = testbed.Poll();
     ASSERT_EQ(
         completion.status,
@@ -267,7 +267,7 @@ TEST_P(PersistentBlocksTest, BlocksLeaveBetweenEventsAndOthersGoOn) {
     testbed.Start(ended + 1);
     while (rung < 100 && testbed.event().ring->free_slots() > 0) {
       testbed.Commit(++rung);
-      testbed.event().ring->Ring();
+      testbed.event().ring->RingDoorbell();
     }
     const Completion completion = testbed.Poll();
     ASSERT_EQ(completion.sequence.value(), ++ended);

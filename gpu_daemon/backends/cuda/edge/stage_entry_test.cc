@@ -20,7 +20,7 @@ TEST(StageEntryTest, BuildsTheFrameOrEndsTheEvent) {
   bad.in.offset = kInBytes + 1;
   testbed.Commit(ring, Parameters(1, 7));
   testbed.Commit(ring, bad);
-  ring.event.ring->Ring();
+  ring.event.ring->RingDoorbell();
   StageEntry(port, entry, &totals, nullptr, 1, copy);
   StageEntry(port, entry, &totals, nullptr, 2, copy);
 

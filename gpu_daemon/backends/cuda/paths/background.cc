@@ -36,7 +36,7 @@ void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
 absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
   std::unique_ptr<Background> background(new Background(gpu));
   {
-    const Gpu::Use use = gpu->Enter();
+    const Gpu::ContextLease use = gpu->Enter();
     if (!use) return gpu->health();
     RETURN_IF_ERROR(background->Settle());
   }
@@ -62,9 +62,9 @@ absl::Status Background::Settle() {
 Background::~Background() {
   Stop();
   gpu_->Remove(this);
-  const Gpu::Use use = gpu_->Enter();
+  const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
-  for (Lane& lane : lanes_) lane.stream.Reset();
+  for (StreamSlot& slot : slots_) slot.stream.Reset();
   scratch_ = DeviceBytes();
   completions_ = PinnedBytes();
 }
@@ -139,7 +139,7 @@ void Background::Run() {
       continue;
     }
     std::vector<Ended> ended;
-    if (const Gpu::Use use = gpu_->TryEnter()) {
+    if (const Gpu::ContextLease use = gpu_->TryEnter()) {
       Look(ended);
       Fill(ended);
     } else if (!gpu_->health().ok()) {
@@ -167,20 +167,20 @@ void Background::Tell(std::vector<Ended>& ended) {
 
 // The highest priority first, the oldest among equals.
 void Background::Fill(std::vector<Ended>& ended) {
-  auto lane = lanes_.begin();
+  auto slot = slots_.begin();
   for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
     while (!queue->empty()) {
-      lane = std::find_if(lane, lanes_.end(), [](const Lane& candidate) {
+      slot = std::find_if(slot, slots_.end(), [](const StreamSlot& candidate) {
         return candidate.launch == nullptr;
       });
-      if (lane == lanes_.end()) return;
-      lane->launch = std::move(queue->front());
+      if (slot == slots_.end()) return;
+      slot->launch = std::move(queue->front());
       queue->pop_front();
-      lane->launched = false;
-      if (auto status = Start(*lane); !status.ok() && !gpu_->Faulted()) {
+      slot->launched = false;
+      if (auto status = Start(*slot); !status.ok() && !gpu_->Faulted()) {
         spdlog::warn("background kernel '{}': {}",
-                     lane->launch->kmd.kernel->name, status.message());
-        ended.push_back({std::move(lane->launch), EventState::kFailed,
+                     slot->launch->kmd.kernel->name, status.message());
+        ended.push_back({std::move(slot->launch), EventState::kFailed,
                          static_cast<uint32_t>(EventStatus::kNotLaunched)});
         continue;
       }
@@ -189,55 +189,55 @@ void Background::Fill(std::vector<Ended>& ended) {
   }
 }
 
-absl::Status Background::Start(Lane& lane) {
+absl::Status Background::Start(StreamSlot& slot) {
   const Driver& driver = gpu_->driver();
-  const KernelMetadata& kmd = lane.launch->kmd;
-  const uint32_t priority = lane.launch->priority;
-  if (!lane.stream || lane.stream_priority != priority) {
+  const KernelMetadata& kmd = slot.launch->kmd;
+  const uint32_t priority = slot.launch->priority;
+  if (!slot.stream || slot.stream_priority != priority) {
     ASSIGN_OR_RETURN(auto stream, gpu_->MakeStream(SmSet::kRest, priority));
-    lane.stream = std::move(stream);
-    lane.stream_priority = priority;
+    slot.stream = std::move(stream);
+    slot.stream_priority = priority;
   }
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));
   simt::EventFrame frame{};
-  frame.ecq = CompletionOf(lane);
-  frame.scratch = scratch_.as<simt::EventScratch>() + (&lane - lanes_.data());
+  frame.ecq = CompletionOf(slot);
+  frame.scratch = scratch_.as<simt::EventScratch>() + (&slot - slots_.data());
   frame.sequence = 1;
-  lane.launched_ns = lane.launch->life.dispatched_ns = NowNs();
-  lane.overdue = false;
+  slot.launched_ns = slot.launch->life.dispatched_ns = NowNs();
+  slot.overdue = false;
   const CUresult result = sequence.Launch(
-      driver, kmd, frame, lane.launch->args.get(), lane.stream.get());
-  lane.launched = gpu_->Check(result);
-  if (lane.launched || IsContextFault(result)) return absl::OkStatus();
+      driver, kmd, frame, slot.launch->args.get(), slot.stream.get());
+  slot.launched = gpu_->Check(result);
+  if (slot.launched || IsContextFault(result)) return absl::OkStatus();
   return ToStatus(driver, result, "launch");
 }
 
 void Background::Look(std::vector<Ended>& ended) {
-  for (Lane& lane : lanes_) {
-    if (lane.launch == nullptr || !lane.launched) continue;
-    const CUresult result = gpu_->driver().cuStreamQuery(lane.stream.get());
+  for (StreamSlot& slot : slots_) {
+    if (slot.launch == nullptr || !slot.launched) continue;
+    const CUresult result = gpu_->driver().cuStreamQuery(slot.stream.get());
     if (result == CUDA_ERROR_NOT_READY || !gpu_->Check(result)) continue;
-    const shm::EcqEntry& completion = *CompletionOf(lane);
+    const shm::EcqEntry& completion = *CompletionOf(slot);
     ended.push_back(
-        {std::move(lane.launch), completion.state, completion.status});
+        {std::move(slot.launch), completion.state, completion.status});
     --running_;
   }
 }
 
 void Background::Abandon() {
   std::lock_guard lock(mutex_);
-  for (Lane& lane : lanes_) lane.stream.Abandon();
+  for (StreamSlot& slot : slots_) slot.stream.Abandon();
   scratch_.Abandon();
   completions_.Abandon();
 }
 
 void Background::TakeUnfinished(LostWork& lost) {
   std::lock_guard lock(mutex_);
-  for (Lane& lane : lanes_) {
-    if (lane.launch == nullptr) continue;
+  for (StreamSlot& slot : slots_) {
+    if (slot.launch == nullptr) continue;
     --running_;
     ++replaying_;
-    std::shared_ptr<KernelLaunch> launch = std::move(lane.launch);
+    std::shared_ptr<KernelLaunch> launch = std::move(slot.launch);
     lost.unfinished.push_back(
         {.kmd = launch->kmd,
          .args = {launch->args.get(),
@@ -248,21 +248,21 @@ void Background::TakeUnfinished(LostWork& lost) {
                std::lock_guard end_lock(mutex_);
                --replaying_;
              },
-         .timed_out = lane.overdue});
+         .timed_out = slot.overdue});
   }
 }
 
 bool Background::MarkOverdue(Nanoseconds since) {
   std::lock_guard lock(mutex_);
-  Lane* oldest = nullptr;
-  for (Lane& lane : lanes_) {
-    if (lane.launch == nullptr || !lane.launched) continue;
-    if (oldest == nullptr || lane.launched_ns < oldest->launched_ns) {
-      oldest = &lane;
+  StreamSlot* oldest = nullptr;
+  for (StreamSlot& slot : slots_) {
+    if (slot.launch == nullptr || !slot.launched) continue;
+    if (oldest == nullptr || slot.launched_ns < oldest->launched_ns) {
+      oldest = &slot;
     }
   }
   if (oldest == nullptr || oldest->launched_ns >= since) return false;
-  const Gpu::Use use = gpu_->TryEnter();
+  const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use || gpu_->driver().cuStreamQuery(oldest->stream.get()) !=
                   CUDA_ERROR_NOT_READY) {
     return false;

@@ -24,7 +24,7 @@
 namespace carillon::gpud::cuda {
 
 // Thread safe.
-class Background : private Gpu::Tenant {
+class Background : private Gpu::ContextUser {
  public:
   static absl::StatusOr<std::unique_ptr<Background>> Create(Gpu* gpu);
   ~Background() override;  // stops
@@ -47,7 +47,7 @@ class Background : private Gpu::Tenant {
   // As many run at once as CUDA has hardware queues for.
   static constexpr size_t kStreams = 32;
 
-  struct Lane {
+  struct StreamSlot {
     Stream stream;
     uint32_t stream_priority = kPriorities;  // which the stream was made for
     std::unique_ptr<KernelLaunch> launch;    // what runs there
@@ -65,9 +65,9 @@ class Background : private Gpu::Tenant {
   void Run();
   // Lock held:
   void Fill(std::vector<Ended>& ended);
-  absl::Status Start(Lane& lane);
-  shm::EcqEntry* CompletionOf(const Lane& lane) const {
-    return completions_.as<shm::EcqEntry>() + (&lane - lanes_.data());
+  absl::Status Start(StreamSlot& slot);
+  shm::EcqEntry* CompletionOf(const StreamSlot& slot) const {
+    return completions_.as<shm::EcqEntry>() + (&slot - slots_.data());
   }
   void Look(std::vector<Ended>& ended);
 
@@ -82,9 +82,9 @@ class Background : private Gpu::Tenant {
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::array<std::deque<std::unique_ptr<KernelLaunch>>, kPriorities> waiting_;
-  std::array<Lane, kStreams> lanes_;
-  DeviceBytes scratch_;      // EventScratch, a lane each
-  PinnedBytes completions_;  // EcqEntry, a lane each
+  std::array<StreamSlot, kStreams> slots_;
+  DeviceBytes scratch_;      // EventScratch, a slot each
+  PinnedBytes completions_;  // EcqEntry, a slot each
   size_t running_ = 0;
   size_t replaying_ = 0;
   bool stopping_ = false;

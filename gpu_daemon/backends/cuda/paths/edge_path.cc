@@ -51,7 +51,7 @@ absl::StatusOr<GraphExec> DeviceGraph(Gpu& gpu, CUfunction function,
                                       simt::Dim3 block, uint32_t shared_bytes,
                                       void** parameters, CUstream upload) {
   const Driver& driver = gpu.driver();
-  const Gpu::Making making(&gpu, SmSet::kEdge);
+  const Gpu::PartitionScope making(&gpu, SmSet::kEdge);
   ASSIGN_OR_RETURN(auto graph, MakeGraph(driver));
   CUDA_KERNEL_NODE_PARAMS node = {};
   node.func = function;

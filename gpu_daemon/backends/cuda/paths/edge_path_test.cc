@@ -46,7 +46,7 @@ class EdgePathTest : public CudaBackendFixture {
       while (rung < events && event.ring->free_slots() > 0) {
         ++rung;
         Commit(event, rung % 3 == 0 ? static_cast<uint32_t>(rung) : 0);
-        event.ring->Ring();
+        event.ring->RingDoorbell();
       }
       const Completion completion = device.Wait(*event.ring);
       const uint64_t n = ended + 1;
@@ -178,7 +178,7 @@ TEST_F(EdgePathTest, DispatchersThatAreLostBesideAKernelThatHangsStillGo) {
   });
   RefuseTails(1);
   for (uint32_t i = 1; i <= 200; ++i) Commit(event, i == 1 ? 13 : 0);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   for (uint32_t i = 1; i <= 200; ++i) {
     const Completion completion = device_->Wait(*event.ring);
     ASSERT_EQ(completion.sequence.value(), i);
@@ -255,7 +255,7 @@ TEST_F(InlineOnlyTest, ALostContextIsServedAgain) {
       {.kernel = simt::FindKernel("null_event"), .bindings = {{}}});
   ASSERT_TRUE(flag->path->Add(other.kernel).ok());
   other.ring->Commit();
-  other.ring->Ring();
+  other.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*other.ring).state, EventState::kDone);
   EXPECT_THAT(backend_->description(), HasSubstr("context lost"));
   EXPECT_EQ(RingAndWait(*device_, event, 4).status, KernelCode(4));

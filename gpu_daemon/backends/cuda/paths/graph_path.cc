@@ -29,7 +29,7 @@ GraphPath::MakeResources(EventKernel& event) {
   auto resources = std::make_unique<Graphs>();
   RETURN_IF_ERROR(FillIn(event, *resources));
   const Driver& driver = gpu().driver();
-  const Gpu::Making making(&gpu(), SmSet::kRest);
+  const Gpu::PartitionScope making(&gpu(), SmSet::kRest);
   ASSIGN_OR_RETURN(auto graph, MakeGraph(driver));
   resources->graph = std::move(graph);
   ASSIGN_OR_RETURN(

@@ -16,7 +16,7 @@ using shm::EventState;
 using shm::EventStatus;
 
 // Flights that one Reap() looks at.
-constexpr size_t kMostLooks = 64;
+constexpr size_t kMaxLooks = 64;
 constexpr std::chrono::milliseconds kLookEvery{100};
 
 void FinishAndSignal(EventKernel& event, shm::Sequence sequence,
@@ -35,7 +35,7 @@ void HostLauncher::Resources::Abandon() {
 }
 
 HostLauncher::~HostLauncher() {
-  const Gpu::Use use = gpu_->Enter();
+  const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
   tenancies_.clear();
   retired_.clear();
@@ -70,9 +70,9 @@ simt::EventFrame HostLauncher::FrameOf(const Flight& flight,
 }
 
 absl::Status HostLauncher::Prepare(EventKernel& event) {
-  const Gpu::Quiet quiet(gpu_);
+  const Gpu::PauseResidents quiet(gpu_);
   while (true) {
-    const Gpu::Use use = gpu_->Enter();
+    const Gpu::ContextLease use = gpu_->Enter();
     if (!use) return gpu_->health();
     const absl::Status status = TryPrepare(event);
     if (status.ok() || !gpu_->Faulted()) return status;
@@ -115,8 +115,8 @@ void HostLauncher::FreeRetired() {
     std::lock_guard lock(mutex_);
     if (retired_.empty()) return;
   }
-  const Gpu::Quiet quiet(gpu_);
-  const Gpu::Use use = gpu_->Enter();
+  const Gpu::PauseResidents quiet(gpu_);
+  const Gpu::ContextLease use = gpu_->Enter();
   std::lock_guard lock(mutex_);
   if (!use) {
     for (auto& resources : retired_) resources->Abandon();
@@ -134,7 +134,7 @@ bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                          entry.args.data() + entry.kmd.kernel->args_size},
                 .life = entry.life,
                 .stream = next_stream_++ % kStreams};
-  const Gpu::Use use = gpu_->TryEnter();
+  const Gpu::ContextLease use = gpu_->TryEnter();
   const absl::Status status = use ? Start(flight) : gpu_->health();
   if (!status.ok()) {
     return event->Finish(
@@ -168,12 +168,12 @@ bool HostLauncher::must_poll() const {
 bool HostLauncher::Reap() {
   std::lock_guard lock(mutex_);
   if (flights_.empty()) return false;
-  const Gpu::Use use = gpu_->TryEnter();
+  const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use) return false;
   std::array<uint32_t, kPriorities> busy{};  // a bit a stream
   static_assert(kStreams == 32);
   size_t kept = 0;
-  const size_t looks = std::min(flights_.size(), kMostLooks);
+  const size_t looks = std::min(flights_.size(), kMaxLooks);
   for (size_t i = 0; i < looks; ++i) {
     Flight& flight = flights_[i];
     uint32_t& streams = busy[flight.event->priority()];
@@ -279,7 +279,7 @@ bool HostLauncher::MarkOverdue(Nanoseconds since) {
   for (Flight& flight : flights_) {
     if (!flight.launched) continue;
     if (flight.launched_ns >= since) return false;
-    const Gpu::Use use = gpu_->TryEnter();
+    const Gpu::ContextLease use = gpu_->TryEnter();
     if (!use) return false;
     if (Ended(flight, true)) continue;  // the front-end will find it so, too
     flight.overdue = true;

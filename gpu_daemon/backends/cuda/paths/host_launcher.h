@@ -22,7 +22,7 @@
 
 namespace carillon::gpud::cuda {
 
-class HostLauncher : public Launcher, private Gpu::Tenant {
+class HostLauncher : public Launcher, private Gpu::ContextUser {
  public:
   ~HostLauncher() override;
 

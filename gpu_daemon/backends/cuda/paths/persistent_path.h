@@ -51,7 +51,7 @@ class PersistentPath : public RingPath {
 
   struct Words {
     PersistentControl control;
-    PersistentReport reports[kMostRings];
+    PersistentReport reports[kMaxRings];
   };
 
   PersistentPath(Gpu* gpu, Options options);

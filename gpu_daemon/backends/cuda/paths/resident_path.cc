@@ -23,7 +23,7 @@ constexpr std::chrono::microseconds kLookSoon{50};
 constexpr std::chrono::milliseconds kLookLater{2};
 constexpr Nanoseconds kStaysAwakeNs = 2'000'000;
 // Of what serves, without an event having ended in between.
-constexpr uint32_t kMostLosses = 3;
+constexpr uint32_t kMaxLosses = 3;
 
 }  // namespace
 
@@ -44,8 +44,8 @@ absl::Status ResidentPath::Open() {
     return prepared.ok() ? TryOut() : prepared;
   });
   if (!status.ok()) return status;
-  gpu_->Add(static_cast<Gpu::Tenant*>(this));
-  gpu_->Add(static_cast<Gpu::Resident*>(this));
+  gpu_->Add(static_cast<Gpu::ContextUser*>(this));
+  gpu_->Add(static_cast<Gpu::PersistentWork*>(this));
   watcher_ = std::thread([this] { Watch(); });
   return absl::OkStatus();
 }
@@ -53,12 +53,12 @@ absl::Status ResidentPath::Open() {
 void ResidentPath::Close() {
   Stop();
   if (watcher_.joinable()) {
-    gpu_->Remove(static_cast<Gpu::Resident*>(this));
-    gpu_->Remove(static_cast<Gpu::Tenant*>(this));
+    gpu_->Remove(static_cast<Gpu::PersistentWork*>(this));
+    gpu_->Remove(static_cast<Gpu::ContextUser*>(this));
     watcher_.join();
   }
-  const Gpu::Quiet quiet(gpu_);
-  const Gpu::Use use = gpu_->Enter();
+  const Gpu::PauseResidents quiet(gpu_);
+  const Gpu::ContextLease use = gpu_->Enter();
   if (!use) Abandon();
   std::lock_guard lock(mutex_);
   residents_.clear();
@@ -66,9 +66,9 @@ void ResidentPath::Close() {
 }
 
 absl::Status ResidentPath::Change(const std::function<absl::Status()>& change) {
-  const Gpu::Quiet quiet(gpu_);
+  const Gpu::PauseResidents quiet(gpu_);
   while (true) {
-    const Gpu::Use use = gpu_->Enter();
+    const Gpu::ContextLease use = gpu_->Enter();
     if (!use) return gpu_->health();
     std::lock_guard lock(mutex_);
     const absl::Status status = change();
@@ -244,7 +244,7 @@ bool ResidentPath::IsIdle(CUstream stream) {
 }
 
 void ResidentPath::Pause() {
-  while (const Gpu::Use use = gpu_->Enter()) {
+  while (const Gpu::ContextLease use = gpu_->Enter()) {
     std::lock_guard lock(mutex_);
     paused_ = true;
     if (StopAll()) return;
@@ -254,7 +254,7 @@ void ResidentPath::Pause() {
 // Where it cannot start, the context is lost, and recovery tries again; or event
 // kernels are not served any more, which must be known.
 void ResidentPath::Unpause() {
-  const Gpu::Use use = gpu_->Enter();
+  const Gpu::ContextLease use = gpu_->Enter();
   std::lock_guard lock(mutex_);
   paused_ = false;
   if (!use) return;
@@ -313,7 +313,7 @@ void ResidentPath::Watch() {
     const Nanoseconds now = NowNs();
     // A use first, then the lock: as everywhere. While there is none, recovery
     // is at work, and wakes whom it has to.
-    if (const Gpu::Use use = gpu_->TryEnter()) {
+    if (const Gpu::ContextLease use = gpu_->TryEnter()) {
       std::lock_guard lock(mutex_);
       if (running_) {
         if (tracing_) ShowTracing();
@@ -359,7 +359,7 @@ void ResidentPath::BeginAgain(const std::string& why) {
     ended += resident->totals.done + resident->totals.failed;
   }
   if (ended != std::exchange(ended_at_loss_, ended)) losses_in_a_row_ = 0;
-  if (++losses_in_a_row_ >= kMostLosses) {
+  if (++losses_in_a_row_ >= kMaxLosses) {
     given_up_ = absl::UnavailableError(
         fmt::format("launch path {} has given up, after {} times in which no "
                     "event ended: {}",

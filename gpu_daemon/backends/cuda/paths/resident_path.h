@@ -35,8 +35,8 @@
 namespace carillon::gpud::cuda {
 
 class ResidentPath : public LaunchPath,
-                     private Gpu::Tenant,
-                     private Gpu::Resident {
+                     private Gpu::ContextUser,
+                     private Gpu::PersistentWork {
  public:
   struct Options {
     bool tracing = false;
@@ -156,7 +156,7 @@ class ResidentPath : public LaunchPath,
                            Nanoseconds now);
   void NoteViolation(Resident& resident);
   // For LookAtShared(): what serves is there no more, or not all of it. Ends the
-  // rest and begins anew; gives up when that was for nothing kMostLosses times:
+  // rest and begins anew; gives up when that was for nothing kMaxLosses times:
   // no event has ended in between.
   void BeginAgain(const std::string& why);
   uint64_t restarts() const {

@@ -37,14 +37,14 @@ bool IsRefusal(uint32_t status) {
 
 absl::StatusOr<ResidentPath::ResidentPtr> RingPath::NewResident(
     const EventKernel& event) {
-  std::array<bool, kMostRings> taken{};
+  std::array<bool, kMaxRings> taken{};
   for (const ResidentPtr& other : residents()) taken[other->index] = true;
   const auto free = std::ranges::find(taken, false);
   if (free == taken.end()) {
     return absl::ResourceExhaustedError(fmt::format(
         "launch path {} serves {} event kernels already: that is the limit, "
         "for each has a stream of its own; use another launch path",
-        name(), kMostRings));
+        name(), kMaxRings));
   }
   std::unique_ptr<Ring> ring = NewRing();
   ring->ended = event.ended_before();

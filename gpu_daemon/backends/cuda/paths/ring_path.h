@@ -20,9 +20,9 @@ class RingPath : public ResidentPath {
  protected:
   // CUDA_DEVICE_MAX_CONNECTIONS gives 32 hardware queues, and a stream that
   // waits must not share one: the rest is for the back-end's other streams.
-  static constexpr uint32_t kMostRings = 28;
+  static constexpr uint32_t kMaxRings = 28;
 
-  // Its index is below kMostRings. Of each slot's frames stage_entry.h takes the
+  // Its index is below kMaxRings. Of each slot's frames stage_entry.h takes the
   // first.
   struct Ring : Resident {
     Stream stream;
@@ -74,7 +74,7 @@ class RingPath : public ResidentPath {
 
   // What event kernels follow, by index. Writer: whoever holds the lock;
   // readers: any thread, relaxed.
-  std::array<simt::EventTotals, kMostRings> shown_{};
+  std::array<simt::EventTotals, kMaxRings> shown_{};
 };
 
 }  // namespace carillon::gpud::cuda

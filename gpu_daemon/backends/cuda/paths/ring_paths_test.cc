@@ -77,7 +77,7 @@ TEST_P(RingPathsTest, RingsThatNobodyTookAreAborted) {
   auto event = AddFailIf(*device_, 8);
   backend_->Stop();
   for (int i = 0; i < 3; ++i) Commit(event, 0);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   EXPECT_EQ(TakeAway(event), 3u);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kAborted);
@@ -102,7 +102,7 @@ TEST_P(RingPathsTest, NoRingIsLostOrRunTwiceWhileMemoryComesAndGoes) {
   for (uint64_t rung = 0, ended = 0; ended < kEvents; ++ended) {
     while (rung < kEvents && event.ring->free_slots() > 0) {
       Commit(event, ++rung % 3 == 0 ? static_cast<uint32_t>(rung) : 0);
-      event.ring->Ring();
+      event.ring->RingDoorbell();
     }
     const Completion completion = device_->Wait(*event.ring);
     EXPECT_EQ(completion.sequence.value(), ended + 1);
@@ -132,7 +132,7 @@ TEST_P(RingPathsTest, ABadEntryIsRefusedAndTheNextOneRuns) {
           event.kernel->ring().layout().esq_offset +
           2 * event.kernel->ring().layout().entry_bytes));
   header->generation += 1;
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   const Completion completion = device_->Wait(*event.ring);
   EXPECT_EQ(completion.state, EventState::kFailed);
   EXPECT_EQ(completion.status,
@@ -186,7 +186,7 @@ TEST_P(RingPathsTest, AKernelThatDoesNotEndDoesNotKeepItsRing) {
   ASSERT_EQ(RingAndWait(*device_, event).state, EventState::kDone);
   Commit(event, 13);
   Commit(event, 4);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   ASSERT_TRUE(Until([&] { return hangs.load(); }));
   EXPECT_EQ(TakeAway(event), 0u);
   EXPECT_EQ(device_->Wait(*event.ring).status,
@@ -227,7 +227,7 @@ TEST_P(RingPathsTest, LivesAreStampedWhileTracingAndThenCleared) {
   const auto life_of = [&](uint32_t code) {
     std::memcpy(event.ring->parameters(), &code, sizeof(code));
     event.ring->Commit(nullptr, NowNs());
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     EXPECT_TRUE(Until([&] { return event.ring->Poll().has_value(); }));
     const shm::EventLife life = event.ring->life();
     event.ring->Consume();
@@ -276,7 +276,7 @@ TEST_P(RingPathsTest, WhoStartsWhileGpudTracesStampsTheFirstEvent) {
   Open();
   auto event = AddFailIf(*device_);
   Commit(event, 0);
-  event.ring->Ring();
+  event.ring->RingDoorbell();
   ASSERT_TRUE(Until([&] { return event.ring->Poll().has_value(); }));
   EXPECT_NE(event.ring->life().seen_ns, 0u);
   EXPECT_NE(event.ring->life().finished_ns, 0u);
@@ -343,7 +343,7 @@ TEST_P(StreamWaitPathTest, ADeviceThatRingsWhileItIsRemovedHasTheLastWord) {
   std::thread ringing([&] {
     while (!stop.load() && event.ring->free_slots() > 0) {
       event.ring->Commit();
-      event.ring->Ring();
+      event.ring->RingDoorbell();
       rung.fetch_add(1);
       std::this_thread::yield();
     }
@@ -427,7 +427,7 @@ TEST_P(PersistentPathTest, AGridLargerThanWhatIsResidentRunsWhole) {
   for (int n = 0; n < 20; ++n) {
     std::fill_n(sums, kElements, -1.0f);
     event.ring->Commit();
-    event.ring->Ring();
+    event.ring->RingDoorbell();
     ASSERT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
     for (uint32_t i = 0; i < kElements; ++i) ASSERT_EQ(sums[i], 2 * in[i]);
   }
@@ -452,7 +452,7 @@ TEST_P(PersistentPathTest, RoomIsGivenOutOnceAndComesBack) {
   EXPECT_EQ(TakeAway(first), 0u);
   EXPECT_TRUE(path_->Add(second.kernel).ok());
   second.ring->Commit();
-  second.ring->Ring();
+  second.ring->RingDoorbell();
   EXPECT_EQ(device_->Wait(*second.ring).state, EventState::kDone);
   EXPECT_EQ(TakeAway(second), 0u);
 }

@@ -72,7 +72,7 @@ class StreamWaitPath : public RingPath {
 
   // Host memory.
   struct StreamWaitGates {
-    StageGate of[kMostRings];
+    StageGate of[kMaxRings];
   };
 
   StreamWaitPath(Gpu* gpu, Options options);

@@ -17,7 +17,7 @@
 #include "tools/testbed/fault_plans/fault_runner.h"
 #include "tools/testbed/fault_plans/junit.h"
 #include "tools/testbed/fault_plans/shrink.h"
-#include "tools/testbed/supervisor/end_requests.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/topology/value.h"
 
 namespace carillon::cli {
@@ -355,7 +355,7 @@ Run MakeFaultRun(Arguments& arguments, Console& console) {
   return [options, &console]() -> absl::Status {
     // Ctrl-C between two testbeds must not end this process in between; held
     // before gRPC starts a thread.
-    const testbed::EndRequests between;
+    const testbed::StopSignals between;
     return Runs(*options, console).All();
   };
 }

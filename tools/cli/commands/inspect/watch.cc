@@ -9,7 +9,7 @@
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
-#include "tools/testbed/supervisor/end_requests.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 
 namespace carillon::cli {
 namespace {
@@ -37,11 +37,11 @@ std::string Line(const Json& event) {
 
 Run MakeWatch(Arguments& arguments, Console& console) {
   // Before gRPC starts its threads.
-  auto requests = std::make_shared<std::unique_ptr<testbed::EndRequests>>();
+  auto requests = std::make_shared<std::unique_ptr<testbed::StopSignals>>();
   auto option = std::make_shared<TestbedOption>(arguments);
   AddOutputOption(arguments, console);
   return [=, &console]() -> absl::Status {
-    *requests = std::make_unique<testbed::EndRequests>();
+    *requests = std::make_unique<testbed::StopSignals>();
     ASSIGN_OR_RETURN(auto open, option->Open());
     return open.client->Watch([&](const v1::TelemetryEvent* event) {
       if ((*requests)->Take() > 0) return false;

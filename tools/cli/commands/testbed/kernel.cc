@@ -22,7 +22,7 @@ namespace carillon::cli {
 namespace {
 
 // What gpud takes.
-constexpr uintmax_t kMostImageBytes = 32u << 20;
+constexpr uintmax_t kMaxImageBytes = 32u << 20;
 
 struct Options {
   std::string what;
@@ -43,10 +43,10 @@ absl::StatusOr<std::string> ReadImage(const std::string& file) {
         fmt::format("{} is not a regular file", Quote(file)));
   }
   const uintmax_t size = std::filesystem::file_size(file, error);
-  if (!error && size > kMostImageBytes) {
+  if (!error && size > kMaxImageBytes) {
     return absl::InvalidArgumentError(
         fmt::format("{} has {}: the limit is {}", Quote(file),
-                    FormatBytes(size), FormatBytes(kMostImageBytes)));
+                    FormatBytes(size), FormatBytes(kMaxImageBytes)));
   }
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {

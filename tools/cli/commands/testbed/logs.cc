@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/testbed/supervisor/end_requests.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::cli {
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // How long a new line may take to be shown.
 constexpr int kFollowMs = 100;
 // A log may be large; older lines are in the file.
-constexpr std::streamoff kMostRead = 16 << 20;
+constexpr std::streamoff kMaxRead = 16 << 20;
 
 struct Options {
   std::string testbed;
@@ -41,11 +41,11 @@ struct Log {
 // To the first whole line of what is worth reading.
 void SkipToTheEnd(std::ifstream& file) {
   file.seekg(0, std::ios::end);
-  if (file.tellg() <= kMostRead) {
+  if (file.tellg() <= kMaxRead) {
     file.seekg(0);
     return;
   }
-  file.seekg(-kMostRead, std::ios::end);
+  file.seekg(-kMaxRead, std::ios::end);
   std::string rest_of_line;
   std::getline(file, rest_of_line);
 }
@@ -144,7 +144,7 @@ void PrintLast(std::vector<Log>& logs, const Options& options,
 }
 
 absl::Status Show(const Options& options, Console& console) {
-  testbed::EndRequests requests;
+  testbed::StopSignals requests;
   auto testbed = testbed::ChooseTestbed(options.testbed);
   if (!testbed.ok()) return testbed.status();
   ASSIGN_OR_RETURN(auto logs, OpenLogs(*testbed, options));

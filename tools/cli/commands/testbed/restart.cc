@@ -10,8 +10,8 @@
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/supervisor/directory.h"
-#include "tools/testbed/supervisor/end_requests.h"
 #include "tools/testbed/supervisor/restart_request.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 #include "tools/testbed/supervisor/supervisor_socket.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
@@ -31,7 +31,7 @@ struct Options {
 };
 
 absl::Status Restart(const Options& options, Console& console) {
-  testbed::EndRequests interrupt;
+  testbed::StopSignals interrupt;
   const auto testbed = testbed::ChooseTestbed(options.testbed);
   if (!testbed.ok()) return testbed.status();
   if (!testbed->supervisor) {

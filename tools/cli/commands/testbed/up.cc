@@ -95,7 +95,7 @@ absl::Status RunDetached(const Options& options, Console& console) {
       !topology.ok()) {
     return topology.status();
   }
-  testbed::EndRequests requests;
+  testbed::StopSignals requests;
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
     return absl::InternalError(fmt::format("pipe: {}", strerror(errno)));

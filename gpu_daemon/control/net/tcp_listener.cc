@@ -1,4 +1,4 @@
-#include "gpu_daemon/control/net/tcp_door.h"
+#include "gpu_daemon/control/net/tcp_listener.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -89,7 +89,7 @@ void Set(int socket, int level, int option, int value) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Open(
+absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Open(
     const std::string& address, EventLoop* loop, OnConnection on_connection) {
   const auto wanted = ReadListenAddress(address);
   if (!wanted.ok()) {
@@ -109,8 +109,8 @@ absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Open(
   }
   const std::string got =
       HostPort{wanted->host, ToHostPort(where).port}.ToString();
-  std::unique_ptr<TcpDoor> door(
-      new TcpDoor(std::move(listener), got, loop, std::move(on_connection)));
+  std::unique_ptr<TcpListener> door(new TcpListener(
+      std::move(listener), got, loop, std::move(on_connection)));
   auto watch = loop->Watch(door->listener_.get(),
                            [self = door.get()] { self->Accept(); });
   if (!watch.ok()) return watch.status();
@@ -118,8 +118,8 @@ absl::StatusOr<std::unique_ptr<TcpDoor>> TcpDoor::Open(
   return door;
 }
 
-TcpDoor::TcpDoor(UniqueFd listener, std::string address, EventLoop* loop,
-                 OnConnection on_connection)
+TcpListener::TcpListener(UniqueFd listener, std::string address,
+                         EventLoop* loop, OnConnection on_connection)
     : listener_(std::move(listener)),
       reserve_(OpenReserve()),
       address_(std::move(address)),
@@ -127,16 +127,16 @@ TcpDoor::TcpDoor(UniqueFd listener, std::string address, EventLoop* loop,
       on_connection_(std::move(on_connection)),
       refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
 
-TcpDoor::~TcpDoor() { Close(); }
+TcpListener::~TcpListener() { Close(); }
 
-void TcpDoor::Close() {
+void TcpListener::Close() {
   if (!listener_) return;
   loop_->Unwatch(watch_);
   listener_.reset();
   reserve_.reset();
 }
 
-void TcpDoor::Accept() {
+void TcpListener::Accept() {
   UniqueFd connection = AcceptConnection(listener_.get(), &reserve_);
   if (!connection) return;
   if (auto status = Admit(connection.get()); !status.ok()) {
@@ -153,7 +153,7 @@ void TcpDoor::Accept() {
   on_connection_(listener_.get(), connection.release());
 }
 
-absl::Status TcpDoor::Admit(int connection) {
+absl::Status TcpListener::Admit(int connection) {
   Address from;
   if (getpeername(connection, from.any(), &from.size) != 0) {
     return absl::UnavailableError(std::strerror(errno));
@@ -165,17 +165,17 @@ absl::Status TcpDoor::Admit(int connection) {
         [&](const auto& entry) { return entry.second.host == peer.host; }));
   };
   std::lock_guard lock(mutex_);
-  if (connections_.size() >= kMostConnections ||
-      of_address() >= kMostOfAnAddress) {
+  if (connections_.size() >= kMaxConnections ||
+      of_address() >= kMaxOfAnAddress) {
     ForgetClosed();
   }
-  if (const size_t open = of_address(); open >= kMostOfAnAddress) {
+  if (const size_t open = of_address(); open >= kMaxOfAnAddress) {
     return absl::ResourceExhaustedError(
         fmt::format("{} has {} connections over TCP: that is the limit; use "
                     "one for many calls",
                     peer.host, open));
   }
-  if (connections_.size() >= kMostConnections) {
+  if (connections_.size() >= kMaxConnections) {
     return absl::ResourceExhaustedError(
         fmt::format("{} connections over TCP are open, and {} wants another: "
                     "that is the limit",
@@ -188,19 +188,19 @@ absl::Status TcpDoor::Admit(int connection) {
 
 // gRPC owns the connections and does not say when it closes one: what is open is
 // found out when it matters.
-void TcpDoor::ForgetClosed() {
+void TcpListener::ForgetClosed() {
   std::erase_if(connections_, [](const auto& entry) {
     return InodeOf(entry.first) != entry.second.inode;
   });
 }
 
-size_t TcpDoor::connections() {
+size_t TcpListener::connections() {
   std::lock_guard lock(mutex_);
   ForgetClosed();
   return connections_.size();
 }
 
-void TcpDoor::Cut(std::string_view grpc_peer) {
+void TcpListener::Cut(std::string_view grpc_peer) {
   std::lock_guard lock(mutex_);
   for (const auto& [connection, entry] : connections_) {
     if (entry.grpc_peer == grpc_peer && InodeOf(connection) == entry.inode) {
@@ -209,7 +209,7 @@ void TcpDoor::Cut(std::string_view grpc_peer) {
   }
 }
 
-void TcpDoor::CutAll() {
+void TcpListener::CutAll() {
   std::lock_guard lock(mutex_);
   for (const auto& [connection, entry] : connections_) {
     if (InodeOf(connection) == entry.inode) shutdown(connection, SHUT_RDWR);

@@ -1,6 +1,6 @@
 // A queue in an array that grows when it must.
-#ifndef CARILLON_SIM_TIMING_RING_H_
-#define CARILLON_SIM_TIMING_RING_H_
+#ifndef CARILLON_SIM_TIMING_GROWING_QUEUE_H_
+#define CARILLON_SIM_TIMING_GROWING_QUEUE_H_
 
 #include <cstddef>
 #include <vector>
@@ -8,7 +8,7 @@
 namespace carillon::sim::timing {
 
 template <class T>
-class Ring {
+class GrowingQueue {
  public:
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
@@ -45,4 +45,4 @@ class Ring {
 
 }  // namespace carillon::sim::timing
 
-#endif  // CARILLON_SIM_TIMING_RING_H_
+#endif  // CARILLON_SIM_TIMING_GROWING_QUEUE_H_

@@ -1,11 +1,11 @@
-#include "tools/testbed/supervisor/end_requests.h"
+#include "tools/testbed/supervisor/stop_signals.h"
 
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 namespace carillon::testbed {
 
-EndRequests::EndRequests() {
+StopSignals::StopSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -15,13 +15,13 @@ EndRequests::EndRequests() {
   fd_.reset(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-EndRequests::~EndRequests() {
+StopSignals::~StopSignals() {
   // What came too late must not kill the process on its last steps.
   Take();
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-int EndRequests::Take() {
+int StopSignals::Take() {
   int requests = 0;
   signalfd_siginfo info;
   while (read(fd_.get(), &info, sizeof(info)) == sizeof(info)) ++requests;

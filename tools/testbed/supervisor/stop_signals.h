@@ -1,6 +1,6 @@
 // Ctrl-C, SIGTERM and SIGHUP as something to poll, not to be interrupted by.
-#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_END_REQUESTS_H_
-#define CARILLON_TOOLS_TESTBED_SUPERVISOR_END_REQUESTS_H_
+#ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_STOP_SIGNALS_H_
+#define CARILLON_TOOLS_TESTBED_SUPERVISOR_STOP_SIGNALS_H_
 
 #include <signal.h>
 
@@ -10,12 +10,12 @@ namespace carillon::testbed {
 
 // Blocks the three signals for as long as it lives, in this thread and in all
 // that it starts: make it before gRPC starts its own.
-class EndRequests {
+class StopSignals {
  public:
-  EndRequests();
-  ~EndRequests();
-  EndRequests(const EndRequests&) = delete;
-  EndRequests& operator=(const EndRequests&) = delete;
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
 
   // Readable when there is something to take.
   int fd() const { return fd_.get(); }
@@ -29,4 +29,4 @@ class EndRequests {
 
 }  // namespace carillon::testbed
 
-#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_END_REQUESTS_H_
+#endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_STOP_SIGNALS_H_

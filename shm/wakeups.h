@@ -1,6 +1,6 @@
 // Who sleeps, who wakes: the three users of the protocol in waiting.h.
-#ifndef CARILLON_SHM_BELLS_H_
-#define CARILLON_SHM_BELLS_H_
+#ifndef CARILLON_SHM_WAKEUPS_H_
+#define CARILLON_SHM_WAKEUPS_H_
 
 #include <sched.h>
 
@@ -218,4 +218,4 @@ class DoorbellWaiter {
 
 }  // namespace carillon::shm
 
-#endif  // CARILLON_SHM_BELLS_H_
+#endif  // CARILLON_SHM_WAKEUPS_H_

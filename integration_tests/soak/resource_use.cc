@@ -1,4 +1,4 @@
-#include "integration_tests/soak/holdings.h"
+#include "integration_tests/soak/resource_use.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,9 +30,9 @@ bool IsPoolThread(const std::string& name) {
 
 }  // namespace
 
-Holdings HoldingsOf(pid_t pid) {
+ResourceUse HoldingsOf(pid_t pid) {
   const std::string process = fmt::format("/proc/{}", pid);
-  Holdings holdings{.descriptors = Entries(process + "/fd")};
+  ResourceUse holdings{.descriptors = Entries(process + "/fd")};
   std::error_code error;
   for (fs::directory_iterator task(process + "/task", error), end;
        !error && task != end; task.increment(error)) {

@@ -1,4 +1,4 @@
-#include "shm/bells.h"
+#include "shm/wakeups.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ class BellsTest : public testing::Test {
   bool Ready() const { return device_.Poll().has_value(); }
   void RingOne() {
     device_.Commit();
-    device_.Ring();
+    device_.RingDoorbell();
   }
   void CloseByGpud(CloseReason reason) {
     std::atomic_ref<uint32_t>(
@@ -263,7 +263,7 @@ TEST_F(BellsTest, EveryWatchedDeviceWakesGpud) {
   DeviceRing others_ring = other->device_ring(0);
   const auto rung = [&] {
     others_ring.Commit();
-    others_ring.Ring();
+    others_ring.RingDoorbell();
     return false;
   };
   const Nanoseconds start = NowNs();
@@ -360,7 +360,7 @@ class LostWakeUpTest : public testing::TestWithParam<Hunt> {
         EventPattern::FillParameters(ring.parameters(), rung);
         ring.Commit();
       }
-      ring.Ring();
+      ring.RingDoorbell();
       const auto ready = [&] { return ring.Poll().has_value(); };
       chance.Jitter(hunt.device);
       if (hunt.sleep == Sleep::kFutex) {

@@ -1,4 +1,4 @@
-#include "gpu_daemon/control/sessions/handover_desk.h"
+#include "gpu_daemon/control/sessions/handover_server.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -15,12 +15,12 @@
 #include "shm/handover.h"
 
 namespace carillon::gpud {
-absl::StatusOr<std::unique_ptr<HandoverDesk>> HandoverDesk::Open(
-    const std::string& path, EventLoop* loop, TicketOffice* tickets,
+absl::StatusOr<std::unique_ptr<HandoverServer>> HandoverServer::Open(
+    const std::string& path, EventLoop* loop, TicketStore* tickets,
     SessionTable* sessions) {
   ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_SEQPACKET));
-  std::unique_ptr<HandoverDesk> desk(
-      new HandoverDesk(std::move(listener), loop, tickets, sessions));
+  std::unique_ptr<HandoverServer> desk(
+      new HandoverServer(std::move(listener), loop, tickets, sessions));
   auto watch = loop->Watch(desk->listener_.fd(),
                            [self = desk.get()] { self->Accept(); });
   if (!watch.ok()) return watch.status();
@@ -28,21 +28,22 @@ absl::StatusOr<std::unique_ptr<HandoverDesk>> HandoverDesk::Open(
   return desk;
 }
 
-HandoverDesk::HandoverDesk(UnixListener listener, EventLoop* loop,
-                           TicketOffice* tickets, SessionTable* sessions)
+HandoverServer::HandoverServer(UnixListener listener, EventLoop* loop,
+                               TicketStore* tickets, SessionTable* sessions)
     : listener_(std::move(listener)),
       loop_(loop),
       tickets_(tickets),
       sessions_(sessions),
       refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
 
-HandoverDesk::~HandoverDesk() {
+HandoverServer::~HandoverServer() {
   loop_->Unwatch(listener_watch_);
   for (const auto& [id, visitor] : visitors_) loop_->Unwatch(visitor.watch);
 }
 
-absl::Status HandoverDesk::CheckRoom(const PeerCredentials& credentials) const {
-  if (visitors_.size() >= kMostVisitors) {
+absl::Status HandoverServer::CheckRoom(
+    const PeerCredentials& credentials) const {
+  if (visitors_.size() >= kMaxVisitors) {
     return absl::ResourceExhaustedError(fmt::format(
         "{} connections wait for a hand-over: try again", visitors_.size()));
   }
@@ -50,14 +51,14 @@ absl::Status HandoverDesk::CheckRoom(const PeerCredentials& credentials) const {
       std::count_if(visitors_.begin(), visitors_.end(), [&](const auto& entry) {
         return entry.second.credentials.pid == credentials.pid;
       }));
-  if (own < kMostVisitorsOfAProcess) return absl::OkStatus();
+  if (own < kMaxVisitorsOfAProcess) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       fmt::format("process {} has {} connections that wait for a hand-over: "
                   "that is the limit; present a ticket on one of them",
                   credentials.pid, own));
 }
 
-void HandoverDesk::Accept() {
+void HandoverServer::Accept() {
   UniqueFd connection = listener_.Accept();
   if (!connection) return;
   auto credentials = CredentialsOf(connection.get());
@@ -79,10 +80,10 @@ void HandoverDesk::Accept() {
   visitors_[id] = {.connection = std::move(connection),
                    .watch = *watch,
                    .credentials = *credentials,
-                   .deadline_ns = NowNs() + TicketOffice::kValidNs};
+                   .deadline_ns = NowNs() + TicketStore::kValidNs};
 }
 
-void HandoverDesk::Serve(uint64_t id) {
+void HandoverServer::Serve(uint64_t id) {
   const auto found = visitors_.find(id);
   if (found == visitors_.end()) return;
   Visitor visitor = std::move(found->second);
@@ -98,7 +99,7 @@ void HandoverDesk::Serve(uint64_t id) {
   }
 }
 
-absl::Status HandoverDesk::HandOver(Visitor& visitor) {
+absl::Status HandoverServer::HandOver(Visitor& visitor) {
   // Readable already: waits for nothing.
   ASSIGN_OR_RETURN(auto ticket,
                    shm::ReceiveTicket(visitor.connection.get(),
@@ -137,7 +138,7 @@ absl::Status HandoverDesk::HandOver(Visitor& visitor) {
   return status;
 }
 
-void HandoverDesk::Expire(Nanoseconds now) {
+void HandoverServer::Expire(Nanoseconds now) {
   refusals_.Tick(now);
   for (const uint32_t device_id : tickets_->TakeExpired(now)) {
     sessions_->EndDevice(device_id, Ending::kNeverFetched);

@@ -1,7 +1,7 @@
 // The NIC's ways to the GPU: for each type of request a registration of its
 // kernel, and one more with few, large buffers.
-#ifndef CARILLON_DEVICES_NIC_LANES_H_
-#define CARILLON_DEVICES_NIC_LANES_H_
+#ifndef CARILLON_DEVICES_NIC_REQUEST_CHANNELS_H_
+#define CARILLON_DEVICES_NIC_REQUEST_CHANNELS_H_
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace carillon::nic {
 
-struct Lane {
+struct RequestChannel {
   RequestType type;
   // Requests go one at a time, copied into the slot's own packets, and have
   // room for the longest reply.
@@ -26,7 +26,7 @@ struct Lane {
 };
 
 // Not thread safe.
-class Lanes {
+class RequestChannels {
  public:
   // What Open() allocates in each aperture.
   static uint64_t SubmissionBytes(const NicOptions& options);
@@ -42,7 +42,7 @@ class Lanes {
   absl::Status Open(edge::Device* device, const NicOptions& options,
                     const Memory& memory);
 
-  Lane& of(RequestType type, bool large = false) {
+  RequestChannel& of(RequestType type, bool large = false) {
     return lanes_[2 * static_cast<size_t>(type) + (large ? 1 : 0)];
   }
   auto begin() { return lanes_.begin(); }
@@ -51,9 +51,9 @@ class Lanes {
   auto end() const { return lanes_.end(); }
 
  private:
-  std::vector<Lane> lanes_;
+  std::vector<RequestChannel> lanes_;
 };
 
 }  // namespace carillon::nic
 
-#endif  // CARILLON_DEVICES_NIC_LANES_H_
+#endif  // CARILLON_DEVICES_NIC_REQUEST_CHANNELS_H_

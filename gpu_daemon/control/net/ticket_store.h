@@ -1,7 +1,7 @@
 // One-time tickets: what Attach gives out over gRPC and the hand-over socket
 // takes in.
-#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_OFFICE_H_
-#define CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_OFFICE_H_
+#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_STORE_H_
+#define CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_STORE_H_
 
 #include <sys/types.h>
 
@@ -19,12 +19,11 @@
 namespace carillon::gpud {
 
 // Thread safe. Times are CLOCK_MONOTONIC.
-class TicketOffice {
+class TicketStore {
  public:
   static constexpr Nanoseconds kValidNs = 5'000'000'000;
 
-  explicit TicketOffice(Nanoseconds valid_ns = kValidNs)
-      : valid_ns_(valid_ns) {}
+  explicit TicketStore(Nanoseconds valid_ns = kValidNs) : valid_ns_(valid_ns) {}
   Nanoseconds valid_ns() const { return valid_ns_; }
 
   // A fresh random ticket with which the process `owner` may fetch the
@@ -69,4 +68,4 @@ absl::StatusOr<shm::Ticket> RandomTicket();
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_OFFICE_H_
+#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_STORE_H_

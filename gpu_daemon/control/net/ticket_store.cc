@@ -1,4 +1,4 @@
-#include "gpu_daemon/control/net/ticket_office.h"
+#include "gpu_daemon/control/net/ticket_store.h"
 
 #include <sys/random.h>
 
@@ -20,9 +20,9 @@ absl::StatusOr<shm::Ticket> RandomTicket() {
   return ticket;
 }
 
-absl::StatusOr<shm::Ticket> TicketOffice::Issue(uint32_t device_id,
-                                                const PeerCredentials& owner,
-                                                Nanoseconds now) {
+absl::StatusOr<shm::Ticket> TicketStore::Issue(uint32_t device_id,
+                                               const PeerCredentials& owner,
+                                               Nanoseconds now) {
   auto ticket = RandomTicket();
   if (!ticket.ok()) return ticket.status();
   std::lock_guard lock(mutex_);
@@ -33,9 +33,9 @@ absl::StatusOr<shm::Ticket> TicketOffice::Issue(uint32_t device_id,
   return ticket;
 }
 
-absl::StatusOr<uint32_t> TicketOffice::Redeem(const shm::Ticket& ticket,
-                                              const PeerCredentials& bearer,
-                                              Nanoseconds now) {
+absl::StatusOr<uint32_t> TicketStore::Redeem(const shm::Ticket& ticket,
+                                             const PeerCredentials& bearer,
+                                             Nanoseconds now) {
   std::lock_guard lock(mutex_);
   const auto found = tickets_.find(ticket);
   if (found == tickets_.end()) {
@@ -65,7 +65,7 @@ absl::StatusOr<uint32_t> TicketOffice::Redeem(const shm::Ticket& ticket,
   return entry.device_id;
 }
 
-std::vector<uint32_t> TicketOffice::TakeExpired(Nanoseconds now) {
+std::vector<uint32_t> TicketStore::TakeExpired(Nanoseconds now) {
   std::vector<uint32_t> expired;
   std::lock_guard lock(mutex_);
   for (auto& [ticket, entry] : tickets_) {
@@ -81,7 +81,7 @@ std::vector<uint32_t> TicketOffice::TakeExpired(Nanoseconds now) {
   return expired;
 }
 
-void TicketOffice::Revoke(uint32_t device_id) {
+void TicketStore::Revoke(uint32_t device_id) {
   std::lock_guard lock(mutex_);
   for (auto& [ticket, entry] : tickets_) {
     if (entry.device_id == device_id && entry.state == State::kOpen) {

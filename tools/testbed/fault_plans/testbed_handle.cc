@@ -1,4 +1,4 @@
-#include "tools/testbed/fault_plans/fault_bed.h"
+#include "tools/testbed/fault_plans/testbed_handle.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -42,11 +42,12 @@ std::set<std::string> SharedMemoryFiles() {
   return names;
 }
 
-class OwnBed : public Bed {
+class StartedTestbed : public TestbedHandle {
  public:
-  OwnBed(std::unique_ptr<TestbedRun> run, std::set<std::string> shared_before)
+  StartedTestbed(std::unique_ptr<TestbedRun> run,
+                 std::set<std::string> shared_before)
       : run_(std::move(run)), shared_before_(std::move(shared_before)) {}
-  ~OwnBed() override {
+  ~StartedTestbed() override {
     if (!down_) (void)TakeDown();
   }
 
@@ -132,9 +133,9 @@ class OwnBed : public Bed {
   bool down_ = false;
 };
 
-class RunningBed : public Bed {
+class AttachedTestbed : public TestbedHandle {
  public:
-  explicit RunningBed(Testbed testbed) : testbed_(std::move(testbed)) {}
+  explicit AttachedTestbed(Testbed testbed) : testbed_(std::move(testbed)) {}
 
   const TestbedPaths& paths() const override { return testbed_.paths; }
   std::string name() const override { return testbed_.name; }
@@ -155,15 +156,14 @@ class RunningBed : public Bed {
 
  private:
   const Testbed testbed_;
-  EndRequests interrupt_;
+  StopSignals interrupt_;
   TestbedState state_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Bed>> BringUpBed(const fault::Plan& plan,
-                                                const UpOptions& options,
-                                                const Say& say) {
+absl::StatusOr<std::unique_ptr<TestbedHandle>> StartTestbed(
+    const fault::Plan& plan, const UpOptions& options, const Say& say) {
   Topology topology = *plan.topology;
   topology.name =
       options.name.empty() ? fmt::format("fault-{}", getpid()) : options.name;
@@ -173,16 +173,17 @@ absl::StatusOr<std::unique_ptr<Bed>> BringUpBed(const fault::Plan& plan,
   ASSIGN_OR_RETURN(auto run,
                    TestbedRun::Make(topology, plan.file, options, say));
   RETURN_IF_ERROR(run->supervisor().BringUp());
-  return std::make_unique<OwnBed>(std::move(run), std::move(shared));
+  return std::make_unique<StartedTestbed>(std::move(run), std::move(shared));
 }
 
-absl::StatusOr<std::unique_ptr<Bed>> BedThatIsUp(const std::string& name) {
+absl::StatusOr<std::unique_ptr<TestbedHandle>> AttachTestbed(
+    const std::string& name) {
   ASSIGN_OR_RETURN(auto testbed, ChooseTestbed(name));
   if (!testbed.supervisor) {
     return absl::UnavailableError(
         fmt::format("testbed '{}' is not up", testbed.name));
   }
-  return std::make_unique<RunningBed>(std::move(testbed));
+  return std::make_unique<AttachedTestbed>(std::move(testbed));
 }
 
 size_t DescriptorsOf(const ProcessIdentity& process) {

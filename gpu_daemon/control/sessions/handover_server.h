@@ -1,7 +1,7 @@
 // Where devices fetch their apertures: one Unix socket, one message in, one
 // out, and then the connection stands for the session.
-#ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_DESK_H_
-#define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_DESK_H_
+#ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_SERVER_H_
+#define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_SERVER_H_
 
 #include <cstdint>
 #include <map>
@@ -14,7 +14,7 @@
 #include "gpu_daemon/control/net/event_loop.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "gpu_daemon/control/net/refusal_log.h"
-#include "gpu_daemon/control/net/ticket_office.h"
+#include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/net/unix_listener.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "shm/types.h"
@@ -22,13 +22,13 @@
 namespace carillon::gpud {
 
 // Not thread safe: everything happens on the main loop's thread.
-class HandoverDesk {
+class HandoverServer {
  public:
   // Errors: as UnixListener::Listen().
-  static absl::StatusOr<std::unique_ptr<HandoverDesk>> Open(
-      const std::string& path, EventLoop* loop, TicketOffice* tickets,
+  static absl::StatusOr<std::unique_ptr<HandoverServer>> Open(
+      const std::string& path, EventLoop* loop, TicketStore* tickets,
       SessionTable* sessions);
-  ~HandoverDesk();
+  ~HandoverServer();
 
   // Ends the sessions whose tickets have expired, and closes connections that
   // never presented one.
@@ -42,12 +42,12 @@ class HandoverDesk {
     PeerCredentials credentials;
     Nanoseconds deadline_ns = 0;
   };
-  static constexpr size_t kMostVisitors = 64;
+  static constexpr size_t kMaxVisitors = 64;
   // A device presents its ticket as soon as it has connected.
-  static constexpr size_t kMostVisitorsOfAProcess = 8;
+  static constexpr size_t kMaxVisitorsOfAProcess = 8;
 
-  HandoverDesk(UnixListener listener, EventLoop* loop, TicketOffice* tickets,
-               SessionTable* sessions);
+  HandoverServer(UnixListener listener, EventLoop* loop, TicketStore* tickets,
+                 SessionTable* sessions);
   void Accept();
   absl::Status CheckRoom(const PeerCredentials& credentials) const;
   void Serve(uint64_t visitor);
@@ -55,7 +55,7 @@ class HandoverDesk {
 
   UnixListener listener_;
   EventLoop* const loop_;
-  TicketOffice* const tickets_;
+  TicketStore* const tickets_;
   SessionTable* const sessions_;
   EventLoop::WatchId listener_watch_ = 0;
   uint64_t next_visitor_ = 1;
@@ -65,4 +65,4 @@ class HandoverDesk {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_DESK_H_
+#endif  // CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_SERVER_H_

@@ -1,4 +1,4 @@
-#include "devices/nic/lanes.h"
+#include "devices/nic/request_channels.h"
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ struct LaneKind {
   RequestType type;
   bool large;
 };
-// In the order in which Lanes::of() finds them.
+// In the order in which RequestChannels::of() finds them.
 constexpr std::array<LaneKind, 2 * kRequestTypes> kLanes = {
     {{RequestType::kGet, false},
      {RequestType::kGet, true},
@@ -49,7 +49,7 @@ MemcChannel::Options ChannelOptions(const NicOptions& options,
 
 }  // namespace
 
-uint64_t Lanes::SubmissionBytes(const NicOptions& options) {
+uint64_t RequestChannels::SubmissionBytes(const NicOptions& options) {
   uint64_t bytes = 0;
   for (const LaneKind& lane : kLanes) {
     bytes += MemcChannel::SubmissionBytes(ChannelOptions(options, lane));
@@ -57,7 +57,7 @@ uint64_t Lanes::SubmissionBytes(const NicOptions& options) {
   return bytes;
 }
 
-uint64_t Lanes::CompletionBytes(const NicOptions& options) {
+uint64_t RequestChannels::CompletionBytes(const NicOptions& options) {
   uint64_t bytes = 0;
   for (const LaneKind& lane : kLanes) {
     bytes += MemcChannel::CompletionBytes(ChannelOptions(options, lane));
@@ -65,8 +65,9 @@ uint64_t Lanes::CompletionBytes(const NicOptions& options) {
   return bytes;
 }
 
-absl::Status Lanes::Open(edge::Device* device, const NicOptions& options,
-                         const Memory& memory) {
+absl::Status RequestChannels::Open(edge::Device* device,
+                                   const NicOptions& options,
+                                   const Memory& memory) {
   lanes_.reserve(kLanes.size());
   for (const LaneKind& lane : kLanes) {
     MemcChannel::Options wanted = ChannelOptions(options, lane);

@@ -1,6 +1,6 @@
 // The parts of gpud that a device's session works with.
-#ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_DAEMON_H_
-#define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_DAEMON_H_
+#ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_CONTEXT_H_
+#define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_CONTEXT_H_
 
 #include <atomic>
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace carillon::gpud {
 
 // Every part outlives every session and is thread safe.
-struct Daemon {
+struct SessionContext {
   MemoryBudget* budget = nullptr;
   EventKernelTable* ekt = nullptr;
   TelemetryBus* bus = nullptr;
@@ -63,4 +63,4 @@ struct Daemon {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_CONTROL_SESSIONS_DAEMON_H_
+#endif  // CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_CONTEXT_H_

@@ -1,4 +1,4 @@
-#include "gpu_daemon/control/net/ticket_office.h"
+#include "gpu_daemon/control/net/ticket_store.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr PeerCredentials kOwner{.pid = 100, .uid = 1000};
 constexpr Nanoseconds kNow = 1'000'000'000;
-constexpr Nanoseconds kLate = kNow + TicketOffice::kValidNs + 1;
+constexpr Nanoseconds kLate = kNow + TicketStore::kValidNs + 1;
 
 void ExpectDenied(const absl::StatusOr<uint32_t>& redeemed,
                   const std::string& why) {
@@ -21,8 +21,8 @@ void ExpectDenied(const absl::StatusOr<uint32_t>& redeemed,
       << redeemed.status();
 }
 
-TEST(TicketOffice, ATicketIsGoodOnce) {
-  TicketOffice office;
+TEST(TicketStore, ATicketIsGoodOnce) {
+  TicketStore office;
   const auto ticket = office.Issue(7, kOwner, kNow);
   ASSERT_TRUE(ticket.ok());
   const auto redeemed = office.Redeem(*ticket, kOwner, kNow + 1);
@@ -31,8 +31,8 @@ TEST(TicketOffice, ATicketIsGoodOnce) {
   ExpectDenied(office.Redeem(*ticket, kOwner, kNow + 2), "already used");
 }
 
-TEST(TicketOffice, ATicketExpires) {
-  TicketOffice office;
+TEST(TicketStore, ATicketExpires) {
+  TicketStore office;
   const auto ticket = office.Issue(7, kOwner, kNow);
   ASSERT_TRUE(ticket.ok());
   ExpectDenied(office.Redeem(*ticket, kOwner, kLate), "expired");
@@ -41,15 +41,15 @@ TEST(TicketOffice, ATicketExpires) {
   ExpectDenied(office.Redeem(*ticket, kOwner, kNow), "expired");
 }
 
-TEST(TicketOffice, AUsedTicketDoesNotExpireItsDevice) {
-  TicketOffice office;
+TEST(TicketStore, AUsedTicketDoesNotExpireItsDevice) {
+  TicketStore office;
   const auto ticket = office.Issue(7, kOwner, kNow);
   ASSERT_TRUE(office.Redeem(*ticket, kOwner, kNow).ok());
   EXPECT_TRUE(office.TakeExpired(kLate).empty());
 }
 
-TEST(TicketOffice, ATicketIsGoodForItsProcessOnly) {
-  TicketOffice office;
+TEST(TicketStore, ATicketIsGoodForItsProcessOnly) {
+  TicketStore office;
   const auto ticket = office.Issue(7, kOwner, kNow);
   ASSERT_TRUE(ticket.ok());
   ExpectDenied(office.Redeem(*ticket, {.pid = 101, .uid = 1000}, kNow),
@@ -59,21 +59,21 @@ TEST(TicketOffice, ATicketIsGoodForItsProcessOnly) {
   EXPECT_TRUE(office.Redeem(*ticket, kOwner, kNow).ok());
 }
 
-TEST(TicketOffice, AnUnknownTicketIsRefused) {
-  TicketOffice office;
+TEST(TicketStore, AnUnknownTicketIsRefused) {
+  TicketStore office;
   ASSERT_TRUE(office.Issue(7, kOwner, kNow).ok());
   ExpectDenied(office.Redeem(shm::Ticket{}, kOwner, kNow), "unknown ticket");
 }
 
-TEST(TicketOffice, ARevokedTicketIsWorthNothing) {
-  TicketOffice office;
+TEST(TicketStore, ARevokedTicketIsWorthNothing) {
+  TicketStore office;
   const auto ticket = office.Issue(7, kOwner, kNow);
   office.Revoke(7);
   EXPECT_FALSE(office.Redeem(*ticket, kOwner, kNow).ok());
   EXPECT_TRUE(office.TakeExpired(kLate).empty());
 }
 
-TEST(TicketOffice, NoTwoTicketsAreTheSame) {
+TEST(TicketStore, NoTwoTicketsAreTheSame) {
   std::set<shm::Ticket> seen;
   for (int i = 0; i < 1000; ++i) {
     const auto ticket = RandomTicket();

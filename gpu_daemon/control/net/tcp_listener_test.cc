@@ -1,5 +1,5 @@
 // The door for other machines lets in only so many, and can end whom it let in.
-#include "gpu_daemon/control/net/tcp_door.h"
+#include "gpu_daemon/control/net/tcp_listener.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ namespace {
 using testing::HasSubstr;
 
 // An event loop that runs, and what was accepted on it.
-class TcpDoorTest : public testing::Test {
+class TcpListenerTest : public testing::Test {
  protected:
   void TearDown() override {
     if (!thread_.joinable()) return;
@@ -34,8 +34,10 @@ class TcpDoorTest : public testing::Test {
     for (const int connection : accepted_) close(connection);
   }
   // False where the machine has no such address.
-  bool Open(const std::string& address, TcpDoor::OnConnection on_connection) {
-    auto door = TcpDoor::Open(address, loop_.get(), std::move(on_connection));
+  bool Open(const std::string& address,
+            TcpListener::OnConnection on_connection) {
+    auto door =
+        TcpListener::Open(address, loop_.get(), std::move(on_connection));
     if (!door.ok()) return false;
     door_ = *std::move(door);
     thread_ = std::thread([this] { loop_->Run(); });
@@ -64,54 +66,54 @@ class TcpDoorTest : public testing::Test {
   }
 
   std::unique_ptr<EventLoop> loop_ = *EventLoop::Create();
-  std::unique_ptr<TcpDoor> door_;
+  std::unique_ptr<TcpListener> door_;
   std::thread thread_;
   std::vector<int> accepted_;  // the loop's thread, while it runs
 };
 
-TEST_F(TcpDoorTest, AnAddressHasOnlySoManyConnectionsAndOthersGetIn) {
+TEST_F(TcpListenerTest, AnAddressHasOnlySoManyConnectionsAndOthersGetIn) {
   ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
     accepted_.push_back(connection);
   }));
   std::vector<UniqueFd> greedy;
-  for (size_t i = 0; i <= TcpDoor::kMostOfAnAddress; ++i) {
+  for (size_t i = 0; i <= TcpListener::kMaxOfAnAddress; ++i) {
     greedy.push_back(Connect("127.0.0.2"));
   }
   EXPECT_TRUE(Closed(greedy.back(), 20'000));
   const UniqueFd other = Connect("127.0.0.3");
   EXPECT_FALSE(Closed(other, 50));
-  EXPECT_EQ(door_->connections(), TcpDoor::kMostOfAnAddress + 1);
+  EXPECT_EQ(door_->connections(), TcpListener::kMaxOfAnAddress + 1);
   EXPECT_EQ(door_->refused(), 1u);
 }
 
-TEST_F(TcpDoorTest, AllTogetherHaveOnlySoMany) {
+TEST_F(TcpListenerTest, AllTogetherHaveOnlySoMany) {
   ASSERT_TRUE(Open("127.0.0.1:0", [this](int, int connection) {
     accepted_.push_back(connection);
   }));
   std::vector<UniqueFd> crowd;
-  for (size_t i = 0; i < TcpDoor::kMostConnections; ++i) {
+  for (size_t i = 0; i < TcpListener::kMaxConnections; ++i) {
     const std::string from =
-        "127.0.1." + std::to_string(1 + i / TcpDoor::kMostOfAnAddress);
+        "127.0.1." + std::to_string(1 + i / TcpListener::kMaxOfAnAddress);
     crowd.push_back(Connect(from.c_str()));
   }
   EXPECT_TRUE(Closed(Connect("127.0.0.9"), 20'000));
   EXPECT_FALSE(Closed(crowd.back(), 50));
 }
 
-TEST_F(TcpDoorTest, ClosedConnectionsMakeRoom) {
+TEST_F(TcpListenerTest, ClosedConnectionsMakeRoom) {
   // As gRPC does it: the number is free again at once.
   ASSERT_TRUE(
       Open("127.0.0.1:0", [](int, int connection) { close(connection); }));
-  for (size_t i = 0; i < 3 * TcpDoor::kMostOfAnAddress; ++i) {
+  for (size_t i = 0; i < 3 * TcpListener::kMaxOfAnAddress; ++i) {
     EXPECT_TRUE(Closed(Connect("127.0.0.2"), 20'000));
   }
   EXPECT_EQ(door_->refused(), 0u);
   EXPECT_EQ(door_->connections(), 0u);
 }
 
-TEST_F(TcpDoorTest, WhatCannotBeListenedOnIsSaid) {
+TEST_F(TcpListenerTest, WhatCannotBeListenedOnIsSaid) {
   const auto words = [&](const std::string& address) {
-    return std::string(TcpDoor::Open(address, loop_.get(), [](int, int) {})
+    return std::string(TcpListener::Open(address, loop_.get(), [](int, int) {})
                            .status()
                            .message());
   };
@@ -139,7 +141,7 @@ class Caught final : public v1::Admin::Service {
   }
 };
 
-TEST_F(TcpDoorTest, EndsTheConnectionThatGrpcNames) {
+TEST_F(TcpListenerTest, EndsTheConnectionThatGrpcNames) {
   for (const char* address : {"127.0.0.1:0", "[::1]:0", "[::]:0"}) {
     Caught service;
     grpc::ServerBuilder builder;

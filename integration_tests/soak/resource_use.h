@@ -1,6 +1,6 @@
 // What processes and a testbed have of the machine, to see what leaks.
-#ifndef CARILLON_INTEGRATION_TESTS_SOAK_HOLDINGS_H_
-#define CARILLON_INTEGRATION_TESTS_SOAK_HOLDINGS_H_
+#ifndef CARILLON_INTEGRATION_TESTS_SOAK_RESOURCE_USE_H_
+#define CARILLON_INTEGRATION_TESTS_SOAK_RESOURCE_USE_H_
 
 #include <sys/types.h>
 
@@ -14,7 +14,7 @@
 namespace carillon::soak {
 
 // All 0 for a process that there is not.
-struct Holdings {
+struct ResourceUse {
   uint64_t descriptors = 0;
   uint64_t threads = 0;  // its own
   // gRPC's, which come when its queues are long and go after half a minute
@@ -23,7 +23,7 @@ struct Holdings {
   uint64_t regions = 0;  // apertures that are mapped
   uint64_t resident_kb = 0;
 };
-Holdings HoldingsOf(pid_t pid);
+ResourceUse HoldingsOf(pid_t pid);
 
 // The files of a testbed's directory, relative to it, but for those of flight
 // recorders.
@@ -46,4 +46,4 @@ struct Trend {
 
 }  // namespace carillon::soak
 
-#endif  // CARILLON_INTEGRATION_TESTS_SOAK_HOLDINGS_H_
+#endif  // CARILLON_INTEGRATION_TESTS_SOAK_RESOURCE_USE_H_

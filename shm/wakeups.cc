@@ -1,4 +1,4 @@
-#include "shm/bells.h"
+#include "shm/wakeups.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // The testbed that a plan is run on: one of its own, or one that is up.
-#ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_BED_H_
-#define CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_BED_H_
+#ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_TESTBED_HANDLE_H_
+#define CARILLON_TOOLS_TESTBED_FAULT_PLANS_TESTBED_HANDLE_H_
 
 #include <chrono>
 #include <memory>
@@ -21,9 +21,9 @@ struct Rest {
   std::optional<std::vector<std::string>> leaks;
 };
 
-class Bed {
+class TestbedHandle {
  public:
-  virtual ~Bed() = default;
+  virtual ~TestbedHandle() = default;
 
   virtual const TestbedPaths& paths() const = 0;
   virtual std::string name() const = 0;
@@ -40,15 +40,15 @@ class Bed {
 
 // Brings the plan's testbed up, with recorders and a board. Errors: as
 // Supervisor::BringUp().
-absl::StatusOr<std::unique_ptr<Bed>> BringUpBed(const fault::Plan& plan,
-                                                const UpOptions& options,
-                                                const Say& say);
+absl::StatusOr<std::unique_ptr<TestbedHandle>> StartTestbed(
+    const fault::Plan& plan, const UpOptions& options, const Say& say);
 // Errors: as ChooseTestbed(), ReadState().
-absl::StatusOr<std::unique_ptr<Bed>> BedThatIsUp(const std::string& name);
+absl::StatusOr<std::unique_ptr<TestbedHandle>> AttachTestbed(
+    const std::string& name);
 
 // Descriptors that a process has open; 0 when that cannot be seen.
 size_t DescriptorsOf(const ProcessIdentity& process);
 
 }  // namespace carillon::testbed
 
-#endif  // CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_BED_H_
+#endif  // CARILLON_TOOLS_TESTBED_FAULT_PLANS_TESTBED_HANDLE_H_

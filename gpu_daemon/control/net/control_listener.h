@@ -1,7 +1,7 @@
 // The door of the control plane: gpud accepts connections itself, asks the
 // kernel who is there, and only then gives them to gRPC (which cannot tell).
-#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_SOCKET_H_
-#define CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_SOCKET_H_
+#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_LISTENER_H_
+#define CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_LISTENER_H_
 
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@
 namespace carillon::gpud {
 
 // Everything but the constructor happens on the main loop's thread.
-class ControlSocket {
+class ControlListener {
  public:
   struct Callbacks {
     // Takes over an admitted connection.
@@ -27,17 +27,17 @@ class ControlSocket {
   };
 
   // Errors: as UnixListener::Listen().
-  static absl::StatusOr<std::unique_ptr<ControlSocket>> Open(
+  static absl::StatusOr<std::unique_ptr<ControlListener>> Open(
       const std::string& path, EventLoop* loop, PeerTable* peers,
       Callbacks callbacks);
-  ~ControlSocket();
+  ~ControlListener();
 
   // Tells the log of refusals that it has not told yet.
   void Tick(Nanoseconds now) { refusals_.Tick(now); }
 
  private:
-  ControlSocket(UnixListener listener, EventLoop* loop, PeerTable* peers,
-                Callbacks callbacks);
+  ControlListener(UnixListener listener, EventLoop* loop, PeerTable* peers,
+                  Callbacks callbacks);
   void Accept();
   void WatchForDeath(const std::shared_ptr<const Peer>& peer);
 
@@ -51,4 +51,4 @@ class ControlSocket {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_SOCKET_H_
+#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_LISTENER_H_

@@ -1,4 +1,4 @@
-#include "gpu_daemon/control/net/control_socket.h"
+#include "gpu_daemon/control/net/control_listener.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -12,11 +12,11 @@
 
 namespace carillon::gpud {
 
-absl::StatusOr<std::unique_ptr<ControlSocket>> ControlSocket::Open(
+absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Open(
     const std::string& path, EventLoop* loop, PeerTable* peers,
     Callbacks callbacks) {
   ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_STREAM));
-  std::unique_ptr<ControlSocket> door(new ControlSocket(
+  std::unique_ptr<ControlListener> door(new ControlListener(
       std::move(listener), loop, peers, std::move(callbacks)));
   auto watch = loop->Watch(door->listener_.fd(),
                            [self = door.get()] { self->Accept(); });
@@ -25,17 +25,17 @@ absl::StatusOr<std::unique_ptr<ControlSocket>> ControlSocket::Open(
   return door;
 }
 
-ControlSocket::ControlSocket(UnixListener listener, EventLoop* loop,
-                             PeerTable* peers, Callbacks callbacks)
+ControlListener::ControlListener(UnixListener listener, EventLoop* loop,
+                                 PeerTable* peers, Callbacks callbacks)
     : listener_(std::move(listener)),
       loop_(loop),
       peers_(peers),
       callbacks_(std::move(callbacks)),
       refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
 
-ControlSocket::~ControlSocket() { loop_->Unwatch(watch_); }
+ControlListener::~ControlListener() { loop_->Unwatch(watch_); }
 
-void ControlSocket::Accept() {
+void ControlListener::Accept() {
   UniqueFd connection = listener_.Accept();
   if (!connection) return;
   bool is_new = false;
@@ -52,7 +52,7 @@ void ControlSocket::Accept() {
   callbacks_.on_connection(connection.release());
 }
 
-void ControlSocket::WatchForDeath(const std::shared_ptr<const Peer>& peer) {
+void ControlListener::WatchForDeath(const std::shared_ptr<const Peer>& peer) {
   // The watch has to know its own name to end itself.
   auto id = std::make_shared<EventLoop::WatchId>(0);
   auto watch = loop_->Watch(

@@ -1,7 +1,7 @@
 // The control plane's door for other machines: gpud accepts connections itself,
 // so that it can count and end them, and gives them to gRPC, which speaks TLS.
-#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_TCP_DOOR_H_
-#define CARILLON_GPU_DAEMON_CONTROL_NET_TCP_DOOR_H_
+#ifndef CARILLON_GPU_DAEMON_CONTROL_NET_TCP_LISTENER_H_
+#define CARILLON_GPU_DAEMON_CONTROL_NET_TCP_LISTENER_H_
 
 #include <sys/types.h>
 
@@ -23,12 +23,12 @@
 
 namespace carillon::gpud {
 
-class TcpDoor {
+class TcpListener {
  public:
   // Nobody has shown a certificate yet when a connection is accepted: what gpud
   // needs for its devices must not go to whoever connects.
-  static constexpr size_t kMostConnections = 128;
-  static constexpr size_t kMostOfAnAddress = 32;
+  static constexpr size_t kMaxConnections = 128;
+  static constexpr size_t kMaxOfAnAddress = 32;
 
   // Takes over an accepted connection.
   using OnConnection = std::function<void(int listener, int connection)>;
@@ -36,9 +36,9 @@ class TcpDoor {
   // `address`: see ReadListenAddress(); port 0: any that is free. Accepts on the
   // loop's thread. Errors: InvalidArgument, Unavailable (with the system's
   // reason).
-  static absl::StatusOr<std::unique_ptr<TcpDoor>> Open(
+  static absl::StatusOr<std::unique_ptr<TcpListener>> Open(
       const std::string& address, EventLoop* loop, OnConnection on_connection);
-  ~TcpDoor();
+  ~TcpListener();
 
   // Where it listens, with the port that it has got.
   const std::string& address() const { return address_; }
@@ -65,8 +65,8 @@ class TcpDoor {
     ino_t inode = 0;
   };
 
-  TcpDoor(UniqueFd listener, std::string address, EventLoop* loop,
-          OnConnection on_connection);
+  TcpListener(UniqueFd listener, std::string address, EventLoop* loop,
+              OnConnection on_connection);
   void Accept();
   absl::Status Admit(int connection);
   void ForgetClosed();  // lock held
@@ -88,4 +88,4 @@ class TcpDoor {
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_TCP_DOOR_H_
+#endif  // CARILLON_GPU_DAEMON_CONTROL_NET_TCP_LISTENER_H_
