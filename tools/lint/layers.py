@@ -1,0 +1,118 @@
+"""Checks that folders include each other one way only, and that none is a heap.
+
+layers.py [CHECKOUT]: reads every #include. Three rules:
+  - a folder includes only what its line in ARROWS allows;
+  - no folders of depth 1 or 2 include each other in a circle;
+  - no folder holds more than MOST_FILES files, tests not counted.
+"""
+
+import collections
+import os
+import re
+import sys
+
+from checkout import Checkout
+
+# Folder, or file -> what it may include beside itself. The longest prefix of a path counts.
+ARROWS = {
+    "base": [],
+    "shm": ["base"],
+    "shm/faults": ["base", "proto", "shm"],
+    "kernels/simt": ["shm"],
+    "kernels": ["base", "kernels"],
+    "sim": ["base", "kernels", "sim"],
+    "gpu_daemon": ["base", "shm", "proto", "kernels", "sim"],
+    "devices/sdk": ["base", "shm", "proto"],
+    "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h"],
+    "tools/testbed": ["base", "shm", "proto", "devices/sdk"],
+    "tools/plots": ["base"],
+    "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots"],
+    "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui"],
+    "tools/gpu_check": ["base", "shm", "kernels", "gpu_daemon", "tools/bench"],
+    "integration_tests": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/bench"],
+    # The control plane and the doorbell poller in one thread.
+    "integration_tests/simulation": ["base", "shm", "proto", "gpu_daemon", "tools/testbed/ledger", "integration_tests"],
+    "bazel": [],
+}
+MOST_FILES = 40
+
+_TEST = re.compile(r"(_test|_test_util|_fuzz|_benchmark)\.|(^|/)(test|fake)_|_fixture\.|(^|/)testing/")
+
+
+def is_test(path):
+    return bool(_TEST.search(path)) or path.startswith("integration_tests/")
+
+
+def _longest_prefix(path, prefixes):
+    found = [prefix for prefix in prefixes if path == prefix or path.startswith(prefix + "/")]
+    return max(found, key=len, default=None)
+
+
+def included(checkout):
+    """(file, included file) of all pairs in the checkout; generated headers, too."""
+    tops = {path.split("/", 1)[0] for path in checkout.files if "/" in path}
+    for path in checkout.sources():
+        for header, quoted in checkout.includes(path):
+            if quoted and header.split("/", 1)[0] in tops and "/" in header:
+                yield path, header
+
+
+def forbidden(pairs):
+    for path, header in pairs:
+        home = _longest_prefix(path, ARROWS)
+        if home is None:
+            yield "%s: no line of ARROWS says what this folder may include" % path
+        elif not _longest_prefix(header, [home] + ARROWS[home]):
+            yield "%s includes %s: %s may include %s" % (path, header, home, ", ".join(ARROWS[home]) or "nothing else")
+
+
+def circles(pairs, depth):
+    """Sets of folders that include each other, tests not counted."""
+
+    def folder(path):
+        return "/".join(os.path.dirname(path).split("/")[:depth])
+
+    edges = collections.defaultdict(set)
+    for path, header in pairs:
+        if not is_test(path) and folder(path) != folder(header):
+            edges[folder(path)].add(folder(header))
+    reach = {start: _reachable(start, edges) for start in edges}
+    found = set()
+    for start, ends in reach.items():
+        if start in ends:
+            found.add(tuple(sorted(end for end in ends if start in reach.get(end, ()))))
+    return sorted(found)
+
+
+def _reachable(start, edges):
+    seen, open_ends = set(), [start]
+    while open_ends:
+        for end in edges.get(open_ends.pop(), ()):
+            if end not in seen:
+                seen.add(end)
+                open_ends.append(end)
+    return seen
+
+
+def heaps(checkout):
+    count = collections.Counter(
+        os.path.dirname(path) for path in checkout.files if not _TEST.search(path) and "_corpus/" not in path
+    )
+    for folder, files in sorted(count.items()):
+        if files > MOST_FILES and not folder.startswith(("docs/results", "integration_tests/mutations")):
+            yield "%s holds %d files; at most %d, then it needs rooms" % (folder, files, MOST_FILES)
+
+
+def main():
+    checkout = Checkout(sys.argv[1] if len(sys.argv) > 1 else ".")
+    pairs = list(included(checkout))
+    findings = list(forbidden(pairs)) + list(heaps(checkout))
+    for depth in (1, 2):
+        findings += ["these folders include each other: %s" % ", ".join(circle) for circle in circles(pairs, depth)]
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Checks what people read: the width of markdown, and that every path and label in it is there.
+
+prose.py [CHECKOUT]: lines of at most WIDTH columns (tables, code and links are exempt), table cells of at most CELL
+characters, paths and Bazel labels of this checkout that exist, also in comments of the code.
+"""
+
+import os
+import re
+import sys
+
+from checkout import Checkout
+
+WIDTH = 100
+CELL = 200
+# Written once, about what was then.
+_PAST = re.compile(r"^docs/(results/20|decisions/)")
+_FENCE = re.compile(r"^\s*```")
+_LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
+_PATH = re.compile(r"(?<![\w/.:~$}-])([a-z_]+(?:/[A-Za-z0-9_.-]+)+)")
+_LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+def too_wide(path, text):
+    """Findings about one markdown file."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if _FENCE.match(line):
+            in_code = not in_code
+        if in_code:
+            continue
+        if line.lstrip().startswith("|"):
+            for cell in line.strip().strip("|").split("|"):
+                if len(cell.strip()) > CELL:
+                    yield "%s:%d: a cell of %d characters; at most %d" % (path, number, len(cell.strip()), CELL)
+        elif len(line) > WIDTH and " " in line.strip():
+            yield "%s:%d: %d columns; at most %d" % (path, number, len(line), WIDTH)
+
+
+class Names:
+    """What paths and labels may mean in this checkout."""
+
+    def __init__(self, checkout):
+        self.files = checkout.file_set
+        self.tops = {path.split("/", 1)[0] for path in checkout.files if "/" in path}
+        self.folders = set()
+        for path in checkout.files:
+            while path := os.path.dirname(path):
+                self.folders.add(path)
+        targets = checkout.targets()
+        self.labels = set(targets)
+        # Programs and headers that a build makes: paths, too.
+        self.made = {"%s/%s" % (target.package, target.name) for target in targets.values()}
+        self.made |= {header for target in targets.values() for header in target.headers()}
+        for target in targets.values():
+            self.made |= {"%s/%s" % (target.package, out) for out in target.attributes.get("outs", [])}
+
+    def has_path(self, path):
+        if path in self.files or path in self.folders or path in self.made:
+            return True
+        # A file's name without its ending, or with what a tool puts behind it.
+        return any(path + end in self.files for end in (".h", ".cc", ".py")) or re.search(
+            r"\.generated|\.csv$|_test$|NAME|\*", path
+        )
+
+    def has_label(self, folder, name):
+        if folder.endswith("...") or folder.split("/")[0] not in self.tops:
+            return True
+        label = "//%s:%s" % (folder, name or folder.rsplit("/", 1)[-1])
+        known = self.labels
+        return label in known or "%s/%s" % (folder, name) in self.files or label.replace("_full_test", "_test") in known
+
+
+def stale(path, text, names):
+    """Paths and labels in a file that lead nowhere."""
+    for match in _LABEL.finditer(text):
+        if not names.has_label(match[1].rstrip("."), match[2] and match[2].rstrip(".")):
+            yield "%s: no target %s" % (path, match[0])
+    for match in _PATH.finditer(text):
+        named = match[1].rstrip("./")
+        if named.split("/")[0] in names.tops and not names.has_path(named):
+            yield "%s: no file %s" % (path, named)
+    if path.endswith(".md"):
+        for match in _LINK.finditer(text):
+            if "://" not in match[1]:
+                target = os.path.normpath(os.path.join(os.path.dirname(path), match[1]))
+                if target not in names.files and target not in names.folders:
+                    yield "%s: a link to %s, which is not there" % (path, match[1])
+
+
+def _comments(text):
+    return "\n".join(re.findall(r"//(?!/)(.*)$", text, re.M))
+
+
+def findings(checkout):
+    names = Names(checkout)
+    for path in checkout.files:
+        if _PAST.match(path):
+            continue
+        if path.endswith(".md"):
+            yield from too_wide(path, checkout.text(path))
+            yield from stale(path, checkout.text(path), names)
+        elif re.search(r"\.(h|cc|cu|cuh|proto)$", path):
+            yield from stale(path, _comments(checkout.text(path)), names)
+        elif path.endswith((".patch", ".bzl")):
+            yield from stale(path, checkout.text(path), names)
+
+
+def main():
+    found = sorted(set(findings(Checkout(sys.argv[1] if len(sys.argv) > 1 else "."))))
+    for finding in found:
+        print(finding)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
