@@ -92,7 +92,7 @@ class EchoDevice {
       }
       if (options_.pause_ms == 0 || queue_->in_flight() == 0) {
         while (wants_more() && queue_->free_slots() > 0) Commit();
-        queue_->RingDoorbell();
+        queue_->RingCommitted();
       }
       const auto done = queue_->Wait(milliseconds(options_.patience_ms));
       if (!done.ok()) {

@@ -105,7 +105,7 @@ class Echoes {
   }
   void RingAll() {
     while (queue_->free_slots() > 0) Commit();
-    queue_->RingDoorbell();
+    queue_->RingCommitted();
   }
   // Takes what has ended; each once, in order, with its own output.
   void TakeAll() {
@@ -277,7 +277,7 @@ TEST_F(GpudDeathTest, WhatIsOnlyCommittedIsRungByItsDeviceAlone) {
   ASSERT_NO_FATAL_FAILURE(KillGpudAndGoOn(*device));
   EXPECT_EQ(testbed_->Rings().rings(0).launched(), kSlots);
   EXPECT_EQ(echoes.queue().in_flight(), 0u);
-  echoes.queue().RingDoorbell();
+  echoes.queue().RingCommitted();
   EXPECT_TRUE(testing::Eventually([&] {
     echoes.TakeAll();
     return echoes.taken() == kSlots + 5;
@@ -288,7 +288,7 @@ TEST_F(GpudDeathTest, CompletionsHaveToBeTakenFirst) {
   auto device = Attach();
   Echoes echoes(*device);
   echoes.Commit();
-  echoes.queue().RingDoorbell();
+  echoes.queue().RingCommitted();
   ASSERT_TRUE(echoes.queue().Wait(kBound).ok());
   testbed_->gpud().Kill();
   ASSERT_TRUE(IsDead(*device));

@@ -393,7 +393,7 @@ TEST_F(SdkTest, ScheduledAndRungEventsShareTheRing) {
       const absl::Status status = edge::edgeScheduleEvent(*device, echo.queue);
       ASSERT_TRUE(status.ok()) << Message(status);
     } else {
-      echo.queue->RingDoorbell();
+      echo.queue->RingCommitted();
     }
     while (taken < sent) {
       const auto done = echo.queue->Wait(kBound);

@@ -241,7 +241,7 @@ absl::Status LaunchDevice::WaitForOldest() {
 absl::Status LaunchDevice::OneRoundTrip(uint32_t* ns) {
   const Nanoseconds start = NowNs();
   Commit();
-  workload_->queue().RingDoorbell();
+  workload_->queue().RingCommitted();
   const auto completion = workload_->queue().Wait(kPatience, spin());
   *ns = ToSample(NowNs() - start);
   return completion.ok() ? Take(*completion) : completion.status();
@@ -281,7 +281,7 @@ absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
   while (half > 1 && half * typical_ns_ > time / 4) half /= 2;
   const auto ring_half = [&] {
     for (uint64_t i = 0; i < half; ++i) Commit();
-    workload_->queue().RingDoorbell();
+    workload_->queue().RingCommitted();
   };
   const auto take_half = [&]() -> absl::Status {
     for (uint64_t i = 0; i < half; ++i) {
@@ -330,7 +330,7 @@ absl::StatusOr<uint64_t> LaunchDevice::Stream(double interval_ns,
       ++rung;
       idle = false;
     }
-    queue.RingDoorbell();
+    queue.RingCommitted();
     while (const auto completion = queue.Poll()) {
       on_end(due_of[queue.SlotOf(completion->sequence)]);
       RETURN_IF_ERROR(Take(*completion));

@@ -169,7 +169,7 @@ absl::Status OpenWorkload::Register(std::string_view path,
 
 absl::Status OpenWorkload::LaunchOnce() {
   Commit();
-  queue_->RingDoorbell();
+  queue_->RingCommitted();
   ASSIGN_OR_RETURN(const auto done, queue_->Wait(kFirstEventTime));
   queue_->Free();
   if (done.state == edge::EventState::kDone) return absl::OkStatus();

@@ -44,7 +44,7 @@ class EventClient final : public Client {
     return absl::OkStatus();
   }
   absl::Status Flush() override {
-    queue_->RingDoorbell();
+    queue_->RingCommitted();
     return absl::OkStatus();
   }
   absl::Status Receive(Message* reply) override {
