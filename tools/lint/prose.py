@@ -1,7 +1,8 @@
-"""Checks what people read: the width of markdown, and that every path and label in it is there.
+"""Checks what people read: the width of markdown, and that every path, label and function in it is there.
 
 prose.py [CHECKOUT]: lines of at most WIDTH columns (tables, code and links are exempt), table cells of at most CELL
-characters, paths and Bazel labels of this checkout that exist, also in comments of the code.
+characters, paths and Bazel labels of this checkout that exist, also in comments of the code. In _MAP, a function that is
+named after a file must be in that file.
 """
 
 import os
@@ -12,12 +13,16 @@ from checkout import Checkout
 
 WIDTH = 100
 CELL = 200
-# Written once, about what was then.
+# The map of the code: `path/to/file.cc` `Function()`, `Another()`.
+_MAP = "docs/architecture.md"
+# Written once, about what was then: their paths may be gone.
 _PAST = re.compile(r"^docs/(results/20|decisions/)")
 _FENCE = re.compile(r"^\s*```")
 _LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
 _PATH = re.compile(r"(?<![\w/.:~$}-])([a-z_]+(?:/[A-Za-z0-9_.-]+)+)")
 _LINK = re.compile(r"\]\(([^)#\s]+)")
+_BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
+_SPAN = re.compile(r"`([^`]+)`")
 
 
 def too_wide(path, text):
@@ -63,7 +68,8 @@ class Names:
         )
 
     def has_label(self, folder, name):
-        if folder.endswith("...") or folder.split("/")[0] not in self.tops:
+        # `//shm` may stand for the folder.
+        if folder.split("/")[0] not in self.tops or (name is None and folder in self.folders):
             return True
         label = "//%s:%s" % (folder, name or folder.rsplit("/", 1)[-1])
         known = self.labels
@@ -73,7 +79,7 @@ class Names:
 def stale(path, text, names):
     """Paths and labels in a file that lead nowhere."""
     for match in _LABEL.finditer(text):
-        if not names.has_label(match[1].rstrip("."), match[2] and match[2].rstrip(".")):
+        if not names.has_label(match[1].rstrip("./"), match[2] and match[2].rstrip(".")):
             yield "%s: no target %s" % (path, match[0])
     for match in _PATH.finditer(text):
         named = match[1].rstrip("./")
@@ -87,6 +93,16 @@ def stale(path, text, names):
                     yield "%s: a link to %s, which is not there" % (path, match[1])
 
 
+def misplaced_functions(path, text, checkout):
+    """Functions that a document names after a file which does not have them."""
+    file, code = None, ""
+    for span in _SPAN.findall(_BLOCK.sub("", text)):
+        if span in checkout.file_set:
+            file, code = span, checkout.text(span)
+        elif file and re.fullmatch(r"\w+\(\)", span) and not re.search(r"\b%s\(" % span[:-2], code):
+            yield "%s: %s is not in %s" % (path, span, file)
+
+
 def _comments(text):
     return "\n".join(re.findall(r"//(?!/)(.*)$", text, re.M))
 
@@ -94,11 +110,12 @@ def _comments(text):
 def findings(checkout):
     names = Names(checkout)
     for path in checkout.files:
-        if _PAST.match(path):
-            continue
         if path.endswith(".md"):
             yield from too_wide(path, checkout.text(path))
-            yield from stale(path, checkout.text(path), names)
+            if not _PAST.match(path):
+                yield from stale(path, checkout.text(path), names)
+            if path == _MAP:
+                yield from misplaced_functions(path, checkout.text(path), checkout)
         elif re.search(r"\.(h|cc|cu|cuh|proto)$", path):
             yield from stale(path, _comments(checkout.text(path)), names)
         elif path.endswith((".patch", ".bzl")):

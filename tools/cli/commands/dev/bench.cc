@@ -217,7 +217,7 @@ absl::Status Build(const std::vector<Benchmark>& benchmarks) {
   if (root == nullptr || *root == '\0') return absl::OkStatus();
   std::vector<std::string> arguments = {"build", "--show_result=0"};
   for (const Benchmark& benchmark : benchmarks) {
-    // "tools/bench/x" is the label //tools/bench:x.
+    // A program's path is its label, but for the last slash.
     std::string label = fmt::format("//{}", benchmark.program);
     label[label.rfind('/')] = ':';
     arguments.push_back(std::move(label));
