@@ -1,5 +1,5 @@
 // A device in under 60 lines: a sensor that has the GPU checksum its messages,
-// 32 an event, and compares every checksum with its own. See README.md.
+// 32 an event, and compares every checksum with its own. See docs/your_own.md.
 #include <boost/crc.hpp>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-"""Reads README.md: its console blocks and its copies of source files."""
+"""Reads markdown: its console blocks and its copies of source files."""
 
 import re
 
@@ -7,7 +7,7 @@ def console_steps(text):
     """[(command, expected output lines)] of all ```console blocks, in order."""
     steps = []
     for block in re.findall(r"^```console\n(.*?)^```", text, re.M | re.S):
-        for line in block.splitlines():
+        for line in block.replace("\\\n", "").splitlines():
             if line.startswith("$ "):
                 steps.append((line[2:], []))
             else:
@@ -25,12 +25,12 @@ _COPY = re.compile(r"(<!-- file: (\S+) -->\n```\w+\n)(.*?)(^```)", re.M | re.S)
 
 
 def copies(text):
-    """[(path, the README's copy of that file)]."""
+    """[(path, the document's copy of that file)]."""
     return [(match[2], match[3]) for match in _COPY.finditer(text)]
 
 
 def with_copies(text, read):
-    """The README with every copy replaced by read(path)."""
+    """The document with every copy replaced by read(path)."""
     return _COPY.sub(lambda m: m[1] + read(m[2]) + m[4], text)
 
 

@@ -1,6 +1,6 @@
-"""The README's tour, line by line, and its listings.
+"""The README's tour, line by line, and the listings of the documents.
 
-`tour_test.py --update README.md` copies the source files into the README again.
+`tour_test.py --update` copies the source files into the documents again.
 """
 
 import os
@@ -15,6 +15,7 @@ import readme
 
 RUNFILES = pathlib.Path.cwd()
 LONGEST_STEP_S = 120
+WITH_LISTINGS = ["docs/testing.md", "docs/your_own.md"]
 
 
 class TourTest(unittest.TestCase):
@@ -22,11 +23,12 @@ class TourTest(unittest.TestCase):
         self.text = (RUNFILES / "README.md").read_text()
 
     def test_listings_are_the_files(self):
-        listings = readme.copies(self.text)
+        listings = [(document, *listing) for document in WITH_LISTINGS
+                    for listing in readme.copies((RUNFILES / document).read_text())]
         self.assertEqual(len(listings), 4)
-        for path, copy in listings:
+        for document, path, copy in listings:
             self.assertEqual(copy, (RUNFILES / path).read_text(),
-                             f"README.md shows an old {path}: run integration_tests/tour/tour_test.py --update README.md")
+                             f"{document} shows an old {path}: run integration_tests/tour/tour_test.py --update")
             self.assertLess(copy.count("\n"), 60, path)
 
     def test_the_launcher_builds_every_program_that_is_run(self):
@@ -72,15 +74,19 @@ class ReadmeTest(unittest.TestCase):
         self.assertFalse(readme.output_matches(["a", "...", "d"], ["a", "b"]))
         self.assertFalse(readme.output_matches(["a"], ["a", "b"]))
 
+    def test_a_command_goes_on_behind_a_backslash(self):
+        self.assertEqual(readme.console_steps("```console\n$ a \\\n  b\nc\n```\n"), [("a   b", ["c"])])
 
-def update(path):
-    root = pathlib.Path(path).parent
-    text = pathlib.Path(path).read_text()
-    pathlib.Path(path).write_text(readme.with_copies(text, lambda p: (root / p).read_text()))
+
+def update():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    for document in WITH_LISTINGS:
+        text = (root / document).read_text()
+        (root / document).write_text(readme.with_copies(text, lambda path: (root / path).read_text()))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "--update":
-        update(sys.argv[2])
+    if sys.argv[1:] == ["--update"]:
+        update()
     else:
         unittest.main(verbosity=2)
