@@ -10,22 +10,21 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "gpu_daemon/control/sessions/background_launch.h"
+#include "gpu_daemon/control/sessions/buffer_table.h"
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/drain.h"
-#include "gpu_daemon/control/sessions/event_kernel_table.h"
-#include "gpu_daemon/control/sessions/registered_event.h"
+#include "gpu_daemon/control/sessions/registration_table.h"
 #include "gpu_daemon/control/sessions/session_context.h"
 #include "proto/events.pb.h"
 #include "shm/layout.h"
@@ -114,38 +113,27 @@ class Session {
   uint64_t End(shm::CloseReason close, shm::EventStatus why);
 
  private:
-  struct Registration {
-    std::shared_ptr<RegisteredEvent> event;
-    EventKernelTable::Slot slot;
-    LaunchPath* path = nullptr;  // of the back-end
-    bool closing = false;        // UnregisterEvent waits for it
-  };
-  using RegistrationMap = std::map<uint32_t, Registration>;
-
-  // Lock held:
-  absl::Status CheckOpen() const;
-  absl::StatusOr<RegistrationMap::iterator> FindEvent(uint32_t event_id);
-  absl::Status UnknownEvent(uint32_t event_id) const;
-  absl::StatusOr<shm::DoorbellIndex> FreeDoorbell() const;
-  // The one that a device had before gpud's death.
-  absl::StatusOr<shm::DoorbellIndex> SameDoorbell(uint32_t event_id) const;
-  FindBuffer BufferFinder() const;
+  absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Errors: FailedPrecondition BUFFER_IN_USE.
+  absl::Status CheckUnused(uint32_t buffer_id, const Buffer& buffer) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Identity identity_;
   const std::shared_ptr<DeviceSpace> space_;
   SessionContext* const context_;
 
-  mutable std::mutex mutex_;
-  SessionState state_ = SessionState::kAttaching;
-  std::string note_;
-  UniqueFd connection_;
-  std::optional<EventLoop::WatchId> connection_watch_;
-  uint32_t next_buffer_id_ = 1;
-  std::map<uint32_t, std::shared_ptr<Buffer>> buffers_;
-  RegistrationMap registrations_;  // by event id
-  std::vector<std::weak_ptr<BackgroundLaunch>> launches_;
-  uint64_t heartbeat_ = 0;  // the device's, as last seen
-  Nanoseconds heard_ns_;
+  mutable Mutex mutex_;
+  SessionState state_ ABSL_GUARDED_BY(mutex_) = SessionState::kAttaching;
+  std::string note_ ABSL_GUARDED_BY(mutex_);
+  UniqueFd connection_ ABSL_GUARDED_BY(mutex_);
+  std::optional<EventLoop::WatchId> connection_watch_ ABSL_GUARDED_BY(mutex_);
+  BufferTable buffers_ ABSL_GUARDED_BY(mutex_);
+  RegistrationTable registrations_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<BackgroundLaunch>> launches_
+      ABSL_GUARDED_BY(mutex_);
+  // The device's, as last seen.
+  uint64_t heartbeat_ ABSL_GUARDED_BY(mutex_) = 0;
+  Nanoseconds heard_ns_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud
