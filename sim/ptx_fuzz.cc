@@ -1,4 +1,5 @@
-// Any text as PTX: it is refused, or its kernels run to an end or a fault.
+// Takes any text as PTX: it is refused, or its kernels run to an end or a
+// fault.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -10,9 +10,9 @@ namespace {
 
 using Addresses = std::array<uint64_t, kLanes>;
 
-// Whether any of them is not the begin of `bytes` of the first `size`. `bits`:
-// of all of them; no address is greater, so that mostly there is nothing more
-// to ask.
+// Returns whether any lane's `bytes` bytes reach beyond the first `size`.
+// `bits` is the OR of all addresses: no address is greater, so one comparison
+// usually answers for the whole warp.
 bool AnyBeyond(const Addresses& address, uint64_t bits, uint32_t bytes,
                uint64_t size) {
   if (size < bytes) return true;
@@ -69,7 +69,7 @@ bool ResolveGlobal(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
   return true;
 }
 
-// `bits`: as AnyBeyond().
+// `bits` is the OR of all addresses, as in AnyBeyond().
 [[gnu::always_inline]] inline bool ResolveFlat(const Op& op, Warp& warp,
                                                LaneMask mask, uint64_t bits,
                                                uint32_t bytes, std::byte* base,
@@ -99,7 +99,8 @@ bool ResolveLocal(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
   return true;
 }
 
-// To a parameter is a mistake of the program: they are constant.
+// Kernel parameters are constant, so a store to one is a mistake of the
+// program.
 bool ResolveParameters(const Op& op, Warp& warp, LaneMask mask, uint64_t bits,
                        uint32_t bytes, bool store) {
   if (store) {
@@ -145,7 +146,8 @@ MemorySpace SpaceOf(uint64_t generic) {
   }
 }
 
-// By window; usually all lanes are in the same.
+// Resolves a generic address by its window. Usually all lanes are in the same
+// one.
 bool ResolveGeneric(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                     bool store) {
   Core& core = warp.core();
@@ -175,7 +177,7 @@ bool ResolveGeneric(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
     }
     left &= ~here;
   }
-  // Mixed: a timing model sees them as global.
+  // The lanes are in different windows. A timing model sees them as global.
   core.scattered = true;
   core.places = places;
   core.access.space = MemorySpace::kGlobal;
@@ -184,9 +186,9 @@ bool ResolveGeneric(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
   return true;
 }
 
-// The addresses, A wide, with `offset`; lanes that are not in the mask take the
-// first one's, so that nothing about them needs to be asked later. Gives the
-// bits of all of them.
+// Computes the lanes' addresses, A wide, with `offset`. Lanes outside the mask
+// get the first lane's address, so that later code need not ask about them.
+// Returns the OR of all addresses.
 template <class A>
 uint64_t TakeAddresses(const A* from, uint64_t offset, LaneMask mask,
                        Addresses& address) {
@@ -239,7 +241,8 @@ bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
 
 namespace {
 
-// f(at), where at(lane) is a lane's place.
+// Calls f(at), where at(lane) is where the lane's bytes lie in the host's
+// memory.
 template <class F>
 [[gnu::always_inline]] inline void WithPlaces(const Core& core, F f) {
   if (!core.scattered) [[likely]] {
@@ -251,8 +254,8 @@ template <class F>
   }
 }
 
-// M: in memory. R: the register, unsigned. Other processes may write there at
-// this moment: each element is one load, or one store.
+// M is the type in memory, R the register's unsigned type. Other processes may
+// write there at this moment, so each element is one load or one store.
 template <class M, class R, class F>
 [[gnu::always_inline]] inline void LoadElement(LaneMask mask, R* to, F from) {
   const auto value = [=](uint32_t lane) {

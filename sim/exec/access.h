@@ -1,5 +1,5 @@
-// Where the lanes' addresses lie in the host's memory. For the files of
-// operations' code (lanes.h), once for each set of instructions.
+// Finds where the lanes' addresses lie in the host's memory. The files with the
+// operations' code include it (lanes.h), once for each instruction set.
 #ifndef CARILLON_SIM_EXEC_ACCESS_H_
 #define CARILLON_SIM_EXEC_ACCESS_H_
 
@@ -7,8 +7,9 @@
 
 namespace carillon::sim::CARILLON_SIM_ISA {
 
-// Fills Core::access and says where the lanes of the mask are (Core::At()).
-// `bytes`: that each touches, 16 at most. False: a fault is reported.
+// Fills Core::access and finds where the lanes of the mask are (Core::At()).
+// `bytes` is what each lane touches, 16 at most. Returns false after reporting
+// a fault.
 bool Resolve(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
              bool store, bool atomic);
 

@@ -1,5 +1,5 @@
-// What is wrong with a memory operation's addresses (Core::access), as a fault of
-// the first lane that it is wrong for. All return false.
+// Reports what is wrong with a memory operation's addresses (Core::access) as a
+// fault of the first lane that is wrong. All functions return false.
 #ifndef CARILLON_SIM_EXEC_ACCESS_FAULTS_H_
 #define CARILLON_SIM_EXEC_ACCESS_FAULTS_H_
 
@@ -11,10 +11,10 @@
 namespace carillon::sim {
 
 bool Misaligned(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes);
-// Of a space of `size` bytes.
+// Reports an address outside of a space of `size` bytes.
 bool OutOfRange(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                 std::string_view space, uint64_t size);
-// In no segment, or in one that is read-only.
+// Reports an address that is in no segment, or in a read-only one.
 bool GlobalFault(const Op& op, Warp& warp, uint32_t lane, uint32_t bytes,
                  const Segment* segment);
 bool StoreToParameters(const Op& op, Warp& warp, LaneMask mask);

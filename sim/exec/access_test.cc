@@ -41,7 +41,8 @@ uint64_t Loaded(const Type& type, char letter, uint64_t memory, uint32_t n) {
   return Low(value, BitsOf(letter));
 }
 
-// `a`: the address of 8 bytes of the thread; accesses to them: "ld" + suffix.
+// The address of 8 bytes that belong to the thread, and the suffix that
+// accesses them: "ld" + suffix.
 struct Place {
   const char* name;
   const char* suffix;
@@ -308,8 +309,8 @@ TEST_F(KernelTest, AddressesOf32BitsWrap) {
   EXPECT_EQ(Words()[0], 5u);
 }
 
-// --- Mistakes. Each is of line kLine + 1, and of lane 3 if nothing else is
-// said.
+// --- Mistakes. Each test expects the fault at line kLine + 1 and in lane 3,
+// unless it says otherwise.
 
 struct Mistake {
   const char* before;

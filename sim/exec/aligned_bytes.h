@@ -1,3 +1,4 @@
+// Zeroed bytes that are aligned for the lanes of a warp.
 #ifndef CARILLON_SIM_EXEC_ALIGNED_BYTES_H_
 #define CARILLON_SIM_EXEC_ALIGNED_BYTES_H_
 
@@ -9,12 +10,11 @@
 
 namespace carillon::sim {
 
-// Where lanes' values begin, for the vector instructions of x86-64-v3. No more:
-// gcc's ASan puts locals that want more where they are misaligned (GCC bug
+// The alignment of lanes' values, for the vector instructions of x86-64-v3. It
+// is no larger because gcc's ASan misaligns locals that want more (GCC bug
 // 110027).
 inline constexpr size_t kLaneAlignment = 32;
 
-// Zeroed bytes, aligned for lanes.
 class AlignedBytes {
  public:
   AlignedBytes() = default;
@@ -23,7 +23,7 @@ class AlignedBytes {
   const std::byte* data() const { return bytes_.get(); }
   size_t size() const { return size_; }
 
-  // What was there stays; moves it, possibly.
+  // Keeps the present bytes and zeroes the new ones; may move all of them.
   void Grow(size_t size) {
     if (size <= size_) return;
     if (size > capacity_) {
@@ -37,7 +37,7 @@ class AlignedBytes {
     std::memset(bytes_.get() + size_, 0, size - size_);
     size_ = size;
   }
-  // Zeroes of it, and nothing else.
+  // Makes all `size` bytes zero.
   void Reset(size_t size) {
     size_ = 0;
     Grow(size);

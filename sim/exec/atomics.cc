@@ -1,5 +1,6 @@
-// atom and red (PTX ISA 9.7.13). Lane by lane, the lowest first; the memory may
-// be another process's, too, so each is one atomic operation of the host.
+// atom and red (PTX ISA 9.7.13). Lanes execute one by one, the lowest first.
+// Another process may share the memory, so each access is an atomic operation
+// of the host.
 #include <atomic>
 #include <bit>
 
@@ -25,7 +26,7 @@ std::memory_order OrderOf(MemoryOrder order) {
   return std::memory_order_seq_cst;
 }
 
-// T: how the numbers count. U: their bits.
+// T says how the numbers count, U holds their bits.
 template <class T, class U, AtomicOperation kOperation>
 [[gnu::always_inline]] inline U Changed(U before, U by, U to) {
   const T old = std::bit_cast<T>(before);
@@ -83,7 +84,8 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
     changed |= before != after;
     if (result != nullptr) result[lane] = before;
   }
-  // One that changes nothing, as of a lock that is taken, is no progress.
+  // An atomic that changes nothing, such as a failed attempt to take a lock, is
+  // not progress.
   core.writes += changed ? 1 : 0;
 }
 

@@ -49,9 +49,9 @@ uint64_t Next(const std::string& op, const Type& type, uint64_t old, uint64_t b,
   return old == 0 || old > b ? b : old - 1;  // dec
 }
 
-// All threads at one cell, which begins with `from`; what they get goes to
-// to[1], and at last the cell to to[0]. Threads whose number has a bit in
-// `skip` do nothing.
+// All threads update one cell, which begins with `from`. What they get goes to
+// to[1] and the following words, and the cell's last value to to[0]. Threads
+// whose number has a bit in common with `skip` do nothing.
 std::string Kernel(const std::string& op, const Type& type, bool has_result,
                    const std::string& space, uint32_t skip) {
   const std::string b = fmt::format("b{}", type.bits);

@@ -1,4 +1,4 @@
-// Logic, shifts and what looks at single bits (PTX ISA 9.7.1, 9.7.8), and moves.
+// Logic, shifts, operations on single bits (PTX ISA 9.7.1, 9.7.8), and moves.
 #include "sim/exec/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
@@ -51,7 +51,7 @@ struct Insert {
   }
 };
 
-// Predicates are masks themselves; `F` works on all lanes at once.
+// Predicates are lane masks, so F works on all lanes at once.
 template <class F>
 void PredicateUnary(const Op& op, Warp& warp, LaneMask mask) {
   warp.SetPredicate(op.operands[0], mask,
@@ -106,7 +106,7 @@ void Permute(const Op& op, Warp& warp, LaneMask mask) {
   const uint32_t* const b = warp.From<uint32_t>(op.operands[2]);
   const uint32_t* const c = warp.From<uint32_t>(op.operands[3]);
   const auto mode = static_cast<PermuteMode>(op.variant);
-  // By the two lowest bits of c: the selector that the mode means.
+  // Builds the selector that the mode means, from the two lowest bits of c.
   uint32_t selectors[4] = {};
   switch (mode) {
     case PermuteMode::kSelector:
@@ -151,7 +151,7 @@ void Permute(const Op& op, Warp& warp, LaneMask mask) {
   });
 }
 
-// The truth table's bit 4a + 2b + c, for each bit.
+// Evaluates the truth table's bit 4a + 2b + c for each bit.
 void Logic3(const Op& op, Warp& warp, LaneMask mask) {
   const uint32_t* const a = warp.From<uint32_t>(op.operands[1]);
   const uint32_t* const b = warp.From<uint32_t>(op.operands[2]);
@@ -179,8 +179,8 @@ void ExtractField(const Op& op, Warp& warp, LaneMask mask) {
     const uint32_t first = position[i] & 0xff;
     const uint32_t count = length[i] & 0xff;
     if (count == 0) return T{0};
-    // Above the field stands its highest bit, or where that lies outside, the
-    // highest of a.
+    // The bits above the field repeat the field's highest bit; where that lies
+    // outside of the value, they repeat the highest bit of a.
     const uint32_t last = first + count - 1;
     const bool sign =
         kSigned && (a[i] >> (last < kBits ? last : kBits - 1) & 1);
@@ -218,7 +218,7 @@ void ReverseBits(const Op& op, Warp& warp, LaneMask mask) {
   });
 }
 
-// Results are 32 bits wide whatever the source is.
+// The result is 32 bits wide, whatever the source is.
 template <class T, class F>
 void ToWord(const Op& op, Warp& warp, LaneMask mask) {
   const T* const a = warp.From<T>(op.operands[1]);

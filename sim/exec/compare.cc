@@ -1,4 +1,5 @@
-// setp and set (PTX ISA 9.7.6). A comparison, and what may be combined with it.
+// setp and set (PTX ISA 9.7.6): a comparison, and the predicate that may be
+// combined with it.
 #include <cmath>
 
 #include "sim/exec/lanes.h"
@@ -56,7 +57,8 @@ template <class T, Compare kCompare>
   return a;
 }
 
-// Of the sources at `first` and after: whether it holds.
+// Returns whether the comparison of the sources at `first` and `first` + 1
+// holds.
 template <class T, Compare kCompare, bool kFlush>
 LaneMask Compared(const Op& op, Warp& warp, size_t first) {
   const T* const a = warp.From<T>(op.operands[first]);
@@ -70,8 +72,8 @@ LaneMask Compared(const Op& op, Warp& warp, size_t first) {
   });
 }
 
-// setp p|q, a, b, c: p = (a cmp b) op c, q = !(a cmp b) op c. The variant is
-// the Combine, and 4 if c is negated.
+// setp p|q, a, b, c: p = (a cmp b) op c, q = !(a cmp b) op c. The variant holds
+// the Combine, plus 4 if c is negated.
 template <class T, Compare kCompare, bool kFlush>
 void SetPredicate(const Op& op, Warp& warp, LaneMask mask) {
   const LaneMask holds = Compared<T, kCompare, kFlush>(op, warp, 2);
@@ -165,7 +167,7 @@ Handler FindCompare(const Semantics& s) {
       s.operation != Operation::kSet) {
     return nullptr;
   }
-  // Of a set, `from` is what is compared.
+  // For set, `from` is the type that is compared.
   const Type type = s.operation == Operation::kSet ? s.from : s.type;
   if (s.flush && type != Type::kF32) return nullptr;
   switch (type) {

@@ -1,4 +1,4 @@
-// Where warps go: divergence, calls, barriers, ends, and what stops a kernel.
+// Where warps go: divergence, calls, barriers, exits, and what stops a kernel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A kernel in which %t is the thread's index in its block; what it puts into
-// %o goes to its word of `p`.
+// Runs a kernel in which %t is the thread's index in its block. The value that
+// the thread leaves in %o goes to its word of `p`.
 class ControlTest : public testing::Test {
  protected:
   absl::Status Load(const std::string& body,
@@ -125,7 +125,7 @@ TEST_F(ControlTest, AGuardedBranchThatNobodyTakesGoesOn) {
   EXPECT_EQ(Out(0), 1u);
 }
 
-// A loop without an end, left by exit only: its lanes still meet in it.
+// The loop has no end and is left only by exit; its lanes still meet in it.
 TEST_F(ControlTest, SidesMeetInALoopThatNeverEnds) {
   ASSERT_EQ(
       Run("ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %t, 4;\n"
@@ -293,7 +293,7 @@ TEST_F(ControlTest, WarpsThatWaitForEachOtherAreFound) {
               HasSubstr("k: test.ptx:6: bar.sync: warp 0"));
 }
 
-// --- Ends that are not wanted.
+// --- Kernels that are stopped.
 
 TEST_F(ControlTest, ATrapNamesItsPlace) {
   EXPECT_EQ(Error(absl::StatusCode::kInternal,

@@ -24,7 +24,7 @@ namespace {
                             sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-// Of any finite double, rounded once.
+// Converts any finite double and rounds once.
 uint16_t ToHalf(double value, Rounding rounding) {
   if (value != value) return 0x7fff;
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
@@ -93,12 +93,12 @@ template <class D, class S>
   return static_cast<D>(whole);
 }
 
-// x to a float of fewer digits, toward the direction. `nearest` is what the
-// host makes of it.
+// Rounds x to a float of fewer digits in the given direction. `nearest` is the
+// host's conversion, which rounds to nearest.
 template <class D, class S>
 [[gnu::always_inline]] inline D Directed(S x, D nearest, int compare,
                                          Rounding rounding) {
-  // compare: of nearest with x, -1, 0 or 1.
+  // `compare` says how nearest compares with x: -1, 0 or 1.
   const D infinity = std::numeric_limits<D>::infinity();
   switch (rounding) {
     case Rounding::kNearest:
@@ -117,7 +117,7 @@ template <class D, class S>
 
 template <class D, class S>
 [[gnu::always_inline]] inline int CompareWhole(D nearest, S x) {
-  // Both exactly, in 80 bits and more than 64 of them in the fraction.
+  // Both convert exactly: a long double has more than 64 bits of fraction.
   const auto a = static_cast<long double>(nearest);
   const auto b = static_cast<long double>(x);
   return a < b ? -1 : a > b ? 1 : 0;
@@ -148,7 +148,8 @@ template <class D, class S>
   return result;
 }
 
-// The modifiers (ModifierVariant()) of the common ones are known to the compiler.
+// For the common conversions the compiler knows the modifiers
+// (ModifierVariant()).
 constexpr uint8_t kAnyModifiers = 0xff;
 template <class D, class S, uint8_t kModifiers>
 void FloatFromFloat(const Op& op, Warp& warp, LaneMask mask) {
@@ -159,9 +160,10 @@ void FloatFromFloat(const Op& op, Warp& warp, LaneMask mask) {
            [=](uint32_t i) { return Converted<D>(from[i], modifiers); });
 }
 
-// --- The common ones of whole numbers, in registers of their sizes.
+// --- Common conversions of whole numbers, in registers of their own sizes.
 
-// To R from F, which holds a T: the bits of R that T has not are its sign.
+// Converts from register type F, which holds a T, to register type R. The bits
+// of R beyond T repeat T's sign.
 template <class R, class T, class F>
 void Extend(const Op& op, Warp& warp, LaneMask mask) {
   const F* const from = warp.From<F>(op.operands[1]);
@@ -181,13 +183,14 @@ void WholeFromFloat(const Op& op, Warp& warp, LaneMask mask) {
            [=](uint32_t i) { return ToWhole<D>(from[i], kRounding); });
 }
 
-// --- All others of whole numbers, by way of 64 bits, which hold each of them.
+// --- All other conversions of whole numbers go through 64 bits, which hold
+// each of them.
 
 struct Wide {
   uint64_t of[kLanes];
 };
 
-// The lowest bits, with their sign in all bits above.
+// Keeps the lowest bits and copies their sign into all bits above.
 void Wrap(WholeNumber type, Wide& x) {
   const uint32_t above = 64 - type.bits;
   for (uint64_t& value : x.of) {
@@ -325,7 +328,7 @@ void FromHalf(const Op& op, Warp& warp, LaneMask mask) {
   });
 }
 
-// --- Finding them.
+// --- Finding the code of a conversion.
 
 template <class D, class S>
 Handler FindFloatFromFloat(uint8_t modifiers) {
@@ -365,7 +368,7 @@ Handler FindExtendTo(WholeNumber type, uint8_t from_bytes) {
 Handler FindWholeFromWhole(WholeNumber to, WholeNumber from,
                            uint8_t modifiers) {
   if ((modifiers & ~kSaturateBit) != 0) return nullptr;
-  // Two signs above one another.
+  // The result would need two sign extensions, one above the other.
   const bool twice = from.bits < to.bits && from.is_signed && !to.is_signed &&
                      to.register_bytes * 8 > to.bits;
   if (modifiers != 0 || twice) return &AnyWholeFromWhole;
@@ -380,7 +383,7 @@ Handler FindWholeFromWhole(WholeNumber to, WholeNumber from,
   }
 }
 
-// f<T>() for one of 32 or 64 bits in a register of its size.
+// Calls f<T>() for a type of 32 or 64 bits in a register of its size.
 template <class F>
 Handler ForCommon(WholeNumber type, F f) {
   if (type.bits != 8 * type.register_bytes) return nullptr;

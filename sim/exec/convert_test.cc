@@ -17,7 +17,7 @@ struct Whole {
   std::string name() const { return fmt::format("{}{}", kind, bits); }
   Int Least() const { return kind == 's' ? -(Int{1} << (bits - 1)) : 0; }
   Int Most() const { return (Int{1} << (kind == 's' ? bits - 1 : bits)) - 1; }
-  // Of the lowest bits of a register.
+  // Reads the number in the lowest bits of a register.
   Int Of(uint64_t value) const {
     const Int low = bits == 64 ? value : value & ((uint64_t{1} << bits) - 1);
     return low > Most() ? low - (Int{1} << bits) : low;
@@ -29,11 +29,12 @@ constexpr Whole kWholes[] = {{'u', 8},  {'s', 8},  {'u', 16}, {'s', 16},
 uint32_t BitsOf(char letter) {
   return letter == 'h' ? 16 : letter == 'w' ? 32 : 64;
 }
-// Registers that can hold it.
+// Names the registers that can hold the type.
 std::string LettersOf(const Whole& type) {
   return type.bits <= 16 ? "hwd" : type.bits == 32 ? "wd" : "d";
 }
-// As it stands in a register of a size that may be larger: with its sign.
+// Gives the value as it stands in a register, which may be larger: with its
+// sign extended.
 uint64_t In(char letter, const Whole& type, Int value) {
   const uint64_t wide =
       static_cast<uint64_t>(type.Of(static_cast<uint64_t>(value)));
@@ -58,7 +59,7 @@ constexpr Direction kDirections[] = {{"rn", "rni", Rounding::kNearest},
 char LetterOf(const FloatFormat& f) {
   return f.bits == 16 ? 'h' : f.bits == 32 ? 'w' : 'd';
 }
-// Of f64 any NaN will do.
+// For f64, any NaN counts as the same.
 Same SameIn(const FloatFormat& f) {
   return [f](uint64_t a, uint64_t b) {
     return a == b || (f.bits == 64 && f.IsNan(a) && f.IsNan(b));
@@ -68,7 +69,8 @@ uint64_t Saturated(const FloatFormat& f, uint64_t x) {
   if (f.IsNan(x) || (x & f.sign()) != 0) return 0;
   return std::min(x, f.one());
 }
-// Floats that are whole, lie half between, or next to the ends of whole types.
+// Floats that are whole, lie halfway between whole numbers, or lie next to the
+// limits of whole types.
 std::vector<Values> NearWholes(const FloatFormat& f) {
   std::vector<Values> cases = FloatCases({f.bits}, 2000);
   const auto add = [&](Int whole, int exponent) {
@@ -117,7 +119,7 @@ TEST(ConvertTest, WholesToFloats) {
   for (const FloatFormat& to : {kF32, kF64}) {
     for (const Whole& from : kWholes) {
       for (const char s : LettersOf(from)) {
-        // Where digits are lost: long rows of ones, and halves.
+        // Values that lose digits: long rows of ones, and halves.
         std::vector<Values> cases = IntegerCases({BitsOf(s)}, 1000);
         for (uint32_t n = 0; n < BitsOf(s); ++n) {
           for (uint64_t low = 0; low < 4; ++low) {
@@ -189,7 +191,7 @@ TEST(ConvertTest, FloatsToIntegralFloats) {
             [&](const Values& v) -> Values {
               const uint64_t x = flush ? f.Flushed(v[0]) : v[0];
               const Unpacked number = Unpack(x, f);
-              // Large ones, and what is no number, are as they are.
+              // Large numbers, infinities and NaNs stay as they are.
               if (f.IsNan(x)) return {f.nan()};
               if (number.exponent >= 0) return {x};
               const Int whole = ReferenceWhole(f, x, d.rounding,
@@ -262,7 +264,7 @@ TEST(ConvertTest, All65536HalvesBecomeFloatsAndComeBack) {
           return {ReferenceConvert(wide, kF16, v[0], Rounding::kNearest)};
         },
         SameIn(wide));
-    // Each half, what is next to it, and what lies half way to the next.
+    // Each half, its neighbours, and what lies halfway to the next one.
     std::vector<Values> cases = FloatCases({wide.bits}, 2000);
     const uint64_t half = uint64_t{1} << (wide.digits - kF16.digits - 1);
     for (const Values& h : halves) {

@@ -1,6 +1,6 @@
-// Floats (PTX ISA 9.7.3). Arithmetic is IEEE 754's, rounded to nearest; what
-// PTX calls approximate is the host library's, which is as good or better
-// (docs/simulator.md has the bounds).
+// Floats (PTX ISA 9.7.3). Arithmetic is IEEE 754's, rounded to nearest. For
+// what PTX calls approximate we take the host library's function, which is as
+// good or better (docs/simulator.md has the bounds).
 #include <cmath>
 
 #include "sim/exec/lanes.h"
@@ -50,8 +50,8 @@ struct Rcp {
     return T{1} / a;
   }
 };
-// rcp.approx.ftz.f64 takes and gives the upper 32 bits only, of what is no
-// subnormal.
+// rcp.approx.ftz.f64 reads and writes only the upper 32 bits, and flushes
+// subnormals.
 struct RcpHigh {
   static double Of(double a) {
     auto bits = __builtin_bit_cast(uint64_t, a) & ~uint64_t{0xffffffff};
@@ -84,7 +84,7 @@ struct Tanh {
   static float Of(float a) { return std::tanh(a); }
 };
 
-// Of a NaN and a number, the number; -0 is less than +0.
+// Given a NaN and a number, takes the number; -0 is less than +0.
 struct Min {
   template <class T>
   static T Of(T a, T b) {
@@ -113,7 +113,7 @@ struct KeepNan {
   }
 };
 
-// What neither rounds nor makes NaNs of a kind: bits of the sign.
+// These neither round nor change a NaN's bits: they only touch the sign.
 struct Abs {
   template <class T>
   static T Of(T a) {
@@ -133,7 +133,7 @@ struct CopySign {  // of a, to b
   }
 };
 
-// F with what its modifiers say around it.
+// Wraps F in what its modifiers ask for.
 template <class F, bool kFlush, bool kSaturate>
 struct With {
   template <class T>

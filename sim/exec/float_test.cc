@@ -1,5 +1,5 @@
-// Floats apart from exact arithmetic (rounded_test.cc): what looks at bits, and
-// the approximate functions.
+// What rounded_test.cc does not check by exact arithmetic: operations on bits,
+// and the approximate functions.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -14,7 +14,7 @@ namespace carillon::sim {
 namespace {
 
 char LetterOf(const FloatFormat& f) { return f.bits == 32 ? 'w' : 'd'; }
-// A number's place in the order, where -0 comes before +0.
+// A number's rank in the total order, where -0 comes before +0.
 int64_t Rank(const FloatFormat& f, uint64_t x) {
   const auto magnitude = static_cast<int64_t>(x & ~f.sign());
   return (x & f.sign()) != 0 ? -magnitude - 1 : magnitude;
@@ -168,7 +168,7 @@ void CheckApproximation(const Function& function, const std::string& name,
     }
     uint64_t expected = std::bit_cast<uint32_t>(nearest);
     if (flush) expected = kF32.Flushed(expected);
-    // What is zero or infinite is so exactly, with its sign.
+    // Zeros and infinities must be exact, with their sign.
     if ((expected & 0x7fffffff) == 0 || std::isinf(nearest)) {
       if (flush && actual == (expected | 0x00800000)) continue;  // at the edge
       ASSERT_EQ(actual, expected) << what;

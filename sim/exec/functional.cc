@@ -9,15 +9,17 @@
 namespace carillon::sim {
 namespace {
 
-// Of a warp, before the next one of its block has its turn.
+// How many warp instructions a warp executes before the next one of its block
+// has its turn.
 constexpr uint64_t kSlice = 1 << 14;
-// Warp instructions without a store, after which lanes may wait for others of
-// their own warp. Long computations divide there, too, which changes nothing
-// but their count of instructions.
+// After so many warp instructions without a store, a warp's lanes may wait for
+// others of the same warp, so they are made to diverge. A long computation
+// diverges as well, which changes nothing but the number of instructions.
 constexpr uint64_t kPatience = 1 << 18;
-// Turns of all warps of a block, before other blocks have theirs.
+// How many turns all warps of a block have before other blocks have theirs.
 constexpr int kRounds = 16;
-// That take turns; more wait until one of these ends.
+// How many blocks take turns at once. More of them wait until one of these
+// ends.
 constexpr size_t kMaxBlocks = 256;
 
 std::string Text(const Dim3& dim) {
@@ -100,7 +102,7 @@ absl::Status NoProgress(const Warp& warp, uint64_t instructions) {
 
 absl::Status WaitsForEver(const Warp& warp) {
   const Program& program = *warp.launch().program;
-  // It waits after the barrier.
+  // The warp has stopped behind its barrier.
   const OpInfo& info = program.info[warp.pc() - 1];
   const Dim3& block = warp.block().index();
   return absl::AbortedError(fmt::format(
@@ -202,7 +204,7 @@ absl::StatusOr<FunctionalGpu::Result> FunctionalGpu::Run(const Launch& launch) {
           return Failure(launch, error_);
       }
     }
-    // The next one, or while all spin or wait, one more.
+    // The resident blocks may wait for what a block that has not begun will do.
     if (more && resident.size() < kMaxBlocks) {
       open();
     } else if (!ran && core_.releases.total == releases && !resident.empty()) {
@@ -237,7 +239,7 @@ FunctionalGpu::Turn FunctionalGpu::RunBlock(Block& block, uint64_t* executed) {
       const bool on =
           core_.writes != writes || warp.state() != Warp::State::kReady;
       idle_ = on ? 0 : idle_ + done;
-      // It may spin for what others of its own lanes would do.
+      // The warp may spin for what other lanes of its own would do.
       if (idle_ >= kPatience) warp.Yield();
       if (options_.no_progress_limit != 0 &&
           idle_ > options_.no_progress_limit) {

@@ -1,5 +1,5 @@
-// Runs grids for what they compute, as fast as the host can, without a model of
-// time.
+// Runs grids for their results only, as fast as the host can, without a model
+// of time.
 #ifndef CARILLON_SIM_EXEC_FUNCTIONAL_H_
 #define CARILLON_SIM_EXEC_FUNCTIONAL_H_
 
@@ -15,31 +15,32 @@
 
 namespace carillon::sim {
 
-// CUDA's limits (CUDA C++ Programming Guide, "Technical Specifications per
-// Compute Capability"), what the kernel itself asks for, and the size of its
-// parameters. Errors: InvalidArgument.
+// Checks the launch against CUDA's limits (CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability"), the kernel's own ones,
+// and the size of its parameters. Errors: InvalidArgument.
 absl::Status CheckLaunch(const Launch& launch);
 
-// Why a grid is ended, with the place where one of its warps is.
-// DeadlineExceeded: `instructions` of warps came to nothing.
+// The status of a grid that was stopped because `instructions` warp
+// instructions made no progress. Names the place where one warp is. Error:
+// DeadlineExceeded.
 absl::Status NoProgress(const Warp& warp, uint64_t instructions);
-// Aborted: the warp is at a barrier that others do not reach, or that nobody
-// releases.
+// The status of a grid whose warp waits at a barrier that the others do not
+// reach, or that nobody releases. Error: Aborted.
 absl::Status WaitsForEver(const Warp& warp);
-// Of a block in which all do.
+// Returns a waiting warp of a block in which all warps wait.
 const Warp& FirstThatWaits(const Block& block);
 
-// One after the other; a block whose warps only spin lets others begin. Always
-// in the same order. Not thread safe.
+// Runs one grid after the other, always in the same order. A block whose warps
+// only spin lets other blocks begin. Not thread safe.
 class FunctionalGpu {
  public:
   struct Options {
-    // Warp instructions without a store, a barrier's end or an exit, after
-    // which a grid is taken to spin for ever. 0: no limit.
+    // After so many warp instructions without a store, the end of a barrier or
+    // an exit, a grid is taken to spin for ever. 0: no limit.
     uint64_t no_progress_limit = uint64_t{1} << 30;
-    // Asked now and then; true ends the grid.
+    // Called now and then; true ends the grid.
     std::function<bool()> cancelled;
-    // Told now and then how many of the grid's blocks have ended.
+    // Called now and then with the number of the grid's blocks that have ended.
     std::function<void(uint64_t)> progress;
     std::string* printed = nullptr;         // receives what kernels print
     std::function<uint64_t()> nanoseconds;  // %globaltimer
@@ -59,7 +60,7 @@ class FunctionalGpu {
   // place in the PTX, lane, warp and block), DeadlineExceeded (no progress),
   // Aborted (a barrier that its warps do not all reach), Cancelled.
   absl::StatusOr<Result> Run(const Launch& launch);
-  // One block of a launch that CheckLaunch() has found good.
+  // Runs one block of a launch that passed CheckLaunch().
   absl::StatusOr<Result> RunOneBlock(const Launch& launch, const Dim3& index);
 
  private:
@@ -72,7 +73,7 @@ class FunctionalGpu {
   Core core_;
   std::deque<Block> blocks_;  // to be used again
   absl::Status error_;
-  // Since something was stored, or a warp got past a barrier or ended:
+  // Warp instructions since a store, or since a warp passed a barrier or ended.
   uint64_t idle_ = 0;
 };
 

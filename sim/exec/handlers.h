@@ -1,8 +1,8 @@
 // The code of operations, found by what they do.
 //
-// It is compiled twice, for any x86-64 and for those with AVX2 and FMA
-// (x86-64-v3), and the better one that this machine can run is taken: a warp's
-// 32 lanes are a loop that the compiler turns into vector instructions.
+// It is compiled twice, for any x86-64 and for x86-64-v3 (AVX2 and FMA), and
+// the better version that this machine can run is taken: the loop over a warp's
+// 32 lanes becomes vector instructions.
 #ifndef CARILLON_SIM_EXEC_HANDLERS_H_
 #define CARILLON_SIM_EXEC_HANDLERS_H_
 
@@ -10,13 +10,14 @@
 
 namespace carillon::sim {
 
-// nullptr: nothing does this to these types.
+// Returns nullptr if no code does this to these types.
 Handler FindHandler(const Semantics& semantics);
 
-// One for each set of instructions; FindHandler() chooses.
+// There is one FindHandler for each instruction set; the global one chooses.
 namespace baseline {
 Handler FindHandler(const Semantics& semantics);
-// What gains nothing from vector instructions and so is compiled once.
+// Finds the operations that gain nothing from vector instructions and so are
+// compiled once.
 Handler FindRounded(const Semantics& semantics);
 Handler FindAtomic(const Semantics& semantics);
 Handler FindWarpWide(const Semantics& semantics);
@@ -24,7 +25,8 @@ Handler FindWarpWide(const Semantics& semantics);
 namespace x86_64_v3 {
 Handler FindHandler(const Semantics& semantics);
 }
-// This machine, and this build: builds for sanitizers have the baseline only.
+// Returns whether this machine and this build have it: builds with a sanitizer
+// have the baseline only.
 bool HasX86_64V3();
 Handler FindRare(const Semantics& semantics);
 

@@ -1,5 +1,6 @@
-// Whole numbers (PTX ISA 9.7.1, 9.7.2). Everything wraps; division by zero
-// gives what the hardware gives, all ones, and its remainder the dividend.
+// Whole numbers (PTX ISA 9.7.1, 9.7.2). All arithmetic wraps. As on the
+// hardware, a division by zero gives all ones, and its remainder is the
+// dividend.
 #include "sim/exec/lanes.h"
 
 namespace carillon::sim::CARILLON_SIM_ISA {
@@ -54,7 +55,7 @@ constexpr T kLeast = Traits<T>::kSigned
                          ? static_cast<T>(Unsigned<T>{1} << (kBits<T> - 1))
                          : T{0};
 
-// Of uint64_t and narrower: what does not overflow by C++'s rules.
+// Compute in unsigned or wider types, where C++ defines what an overflow gives.
 template <class T>
 [[gnu::always_inline]] inline T Sum(T a, T b) {
   return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -213,8 +214,8 @@ void MadWide(const Op& op, Warp& warp, LaneMask mask) {
            [=](uint32_t i) { return Sum(Product(a[i], b[i]), c[i]); });
 }
 
-// add.cc and its like: an unsigned sum of two, or their difference, and the
-// carry or borrow. T is unsigned: the sign changes nothing.
+// add.cc, sub.cc and their like: an unsigned sum or difference of two sources,
+// and the carry or borrow. T is unsigned because the sign changes nothing.
 template <class T, bool kSubtract>
 void WithCarry(const Op& op, Warp& warp, LaneMask mask) {
   const T* const a = warp.From<T>(op.operands[1]);

@@ -54,8 +54,8 @@ void Expect(const std::string& name, const Type& type, F f) {
       });
 }
 
-// A product of 64-bit numbers wraps at 128 bits: its sign is right, if it is
-// shifted as the type's.
+// A product of 64-bit numbers wraps at 128 bits, so the shift must be of the
+// type's own signedness.
 Int High(const Type& type, Int product) {
   return type.is_signed
              ? product >> type.bits
@@ -171,14 +171,14 @@ TEST(IntegerTest, OrderAndDistance) {
   }
 }
 
-// Of four sources: fewer edges.
+// Operations with four sources are tested with fewer edge values.
 std::vector<Values> QuadrupleCases(const Type& t) {
   const Values edges = {0, 1, t.Wrap(-1), t.Wrap(-2), t.Wrap(t.Most())};
   return Joined(Crossed({edges, edges, edges, edges}),
                 RandomIntegers({t.bits, t.bits, t.bits, t.bits}, 1000));
 }
 
-// Chains over two registers, as one number of twice the bits.
+// A chain over two registers computes one number of twice the bits.
 TEST(IntegerTest, CarriesLinkSumsOfTwoRegisters) {
   for (const Type& t : {kTypes[2], kTypes[3], kTypes[4], kTypes[5]}) {
     const char letter = t.letter();

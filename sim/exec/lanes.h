@@ -1,7 +1,8 @@
-// For the files of operations' code, each compiled for several sets of
-// instructions in a namespace of its own (CARILLON_SIM_ISA). Nothing here or in
-// them may be shared between these: an inline function outside of that
-// namespace could be kept in the form that this machine cannot run.
+// What the files with the operations' code share. Each file is compiled for
+// several instruction sets, in a namespace of its own (CARILLON_SIM_ISA).
+// Nothing here or in them may be shared between these: the linker could keep an
+// inline function outside of the namespace in the form that this machine cannot
+// run.
 #ifndef CARILLON_SIM_EXEC_LANES_H_
 #define CARILLON_SIM_EXEC_LANES_H_
 
@@ -23,8 +24,9 @@ namespace {
 
 using ptx::Type;
 
-// to[lane] = value(lane) for the lanes of the mask. `value` is also asked for
-// the others: it has no effects and does not trap. `to` may be a source.
+// to[lane] = value(lane) for the lanes of the mask. `value` is called for the
+// other lanes as well, so it must have no effects and must not trap. `to` may
+// be a source.
 template <class T, class F>
 [[gnu::always_inline]] inline void ForLanes(LaneMask mask, T* to, F value) {
   if (mask == kAllLanes) {
@@ -49,7 +51,7 @@ template <class F>
   return mask;
 }
 
-// Of one, two or three sources of the result's type.
+// Applies the function to one, two or three sources of the result's type.
 template <class T, class F>
 void Unary(const Op& op, Warp& warp, LaneMask mask) {
   const T* const a = warp.From<T>(op.operands[1]);
@@ -72,7 +74,7 @@ void Ternary(const Op& op, Warp& warp, LaneMask mask) {
            [=](uint32_t i) { return F::Of(a[i], b[i], c[i]); });
 }
 
-// f<T>() for the C++ type of these.
+// Calls f<T>() with the C++ type that these describe.
 template <class F>
 Handler ForWholeNumbers(Type type, F f) {
   switch (type) {
@@ -92,7 +94,7 @@ Handler ForWholeNumbers(Type type, F f) {
       return nullptr;
   }
 }
-// By size only.
+// Calls f<T>() with a type that depends on the size only.
 template <class F>
 Handler ForBits(Type type, F f) {
   if (type == Type::kPred) return nullptr;
@@ -119,13 +121,14 @@ Handler ForFloats(Type type, F f) {
   }
 }
 
-// What CUDA's arithmetic gives for every NaN in f32; f64 keeps the payload.
+// CUDA's arithmetic gives this one NaN for every NaN in f32; f64 keeps the
+// payload.
 [[gnu::always_inline]] inline float Canonical(float x) {
   return x == x ? x : __builtin_bit_cast(float, 0x7fffffffu);
 }
 [[gnu::always_inline]] inline double Canonical(double x) { return x; }
-// The same of arithmetic with these sources. In f64 the first one's NaN counts:
-// of two, the host gives either, as the compiler has put them.
+// The same for arithmetic with these sources. In f64 the first source that is a
+// NaN counts; the host would give either, depending on the compiler's order.
 template <class... T>
 [[gnu::always_inline]] inline float CanonicalOf(float result, T...) {
   return Canonical(result);
@@ -144,7 +147,7 @@ template <class... T>
   return result == result ? result : NanOf(sources...);
 }
 
-// .ftz: a subnormal is a zero of its sign.
+// .ftz replaces a subnormal by a zero of its sign.
 [[gnu::always_inline]] inline float Flushed(float x) {
   const auto bits = __builtin_bit_cast(uint32_t, x);
   return __builtin_bit_cast(
@@ -152,7 +155,7 @@ template <class... T>
 }
 [[gnu::always_inline]] inline double Flushed(double x) { return x; }
 
-// .sat: to 0..1, and a NaN to 0.
+// .sat clamps to 0..1 and replaces a NaN by 0.
 template <class T>
 [[gnu::always_inline]] inline T Saturated(T x) {
   return x > T{0} ? (x < T{1} ? x : T{1}) : T{0};

@@ -103,7 +103,8 @@ TEST(SpecialTest, ThreadsKnowWhereTheyAre) {
                 [](const Thread&) -> uint64_t { return 0x123456789abcdef0; });
 }
 
-// Of the functional GPU: one for each of the warp's instructions.
+// On the functional GPU the clock advances by one for each of the warp's
+// instructions.
 TEST(SpecialTest, ClocksGoOn) {
   for (const char* name : {"clock", "clock64", "globaltimer"}) {
     const int bits = name == std::string_view("clock") ? 32 : 64;

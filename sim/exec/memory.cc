@@ -10,8 +10,8 @@ namespace carillon::sim {
 namespace {
 
 constexpr uint64_t kAlign = 256;
-// Between two segments, so that a run past the end of one does not meet the
-// next.
+// The gap between two segments keeps an access past the end of one from meeting
+// the next.
 constexpr uint64_t kGap = 4096;
 
 absl::Status NoBytes(std::string_view name) {
@@ -87,7 +87,7 @@ absl::StatusOr<DeviceAddress> Memory::Allocate(uint64_t bytes,
   std::lock_guard lock(mutex_);
   const auto begin = TakeAddresses(bytes, name);
   if (!begin.ok()) return begin;
-  // calloc: pages that nobody touches take nothing of the host's.
+  // calloc does not use host memory for pages that nobody touches.
   std::unique_ptr<std::byte, Release> host(
       static_cast<std::byte*>(std::calloc(bytes, 1)));
   if (host == nullptr) {

@@ -26,12 +26,13 @@ uint64_t Cut(uint64_t value, uint32_t bits) {
 std::string RegisterType(char letter) {
   return letter == 'p' ? "pred" : fmt::format("b{}", BitsOf(letter));
 }
-// Before the instruction, in lane `tid` of a block.
+// What lane `tid` of a block has in its registers before the instruction.
 uint64_t Untouched(char letter, size_t tid) {
   return letter == 'p' ? tid >> 1 & 1 : Cut(kUntouched, BitsOf(letter));
 }
 
-// "%3" as the register of operand 3; `first`: the one that stands for %0.
+// Replaces "%3" by the register of operand 3. `first` is the register that
+// stands for %0.
 std::string WithRegisters(std::string_view text, size_t first) {
   std::string to;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -57,8 +58,8 @@ std::string Guarded(const std::string& text) {
   return to;
 }
 
-// The kernel `name`: thread i has case i; of `count` in all. Every second
-// thread may skip the instructions.
+// Writes the kernel `name`, whose thread i executes case i of `count`. Every
+// second thread may skip the instructions.
 std::string Kernel(std::string_view name, const Form& form, size_t first,
                    size_t count, bool branch, bool guard) {
   const std::string letters = form.results + form.sources;
@@ -128,7 +129,7 @@ absl::Status Bench::Load(std::string_view text) {
 }
 
 void Bench::Use(bool x86_64_v3) {
-  // It was made as one that may change.
+  // The program was made as a mutable one.
   auto& program = const_cast<Program&>(*program_);
   for (size_t i = 0; i < program.ops.size(); ++i) {
     if (program.ops[i].handler == nullptr) continue;
@@ -173,7 +174,7 @@ std::vector<Values> Outputs(const Form& form,
   std::vector<Way> ways = {{"all"}, {"branch", false}};
   std::string text = Kernel("all", form, 0, count, false, false) +
                      Kernel("branch", form, 0, count, true, false);
-  // Declarations, and what has a guard, take none.
+  // Text with declarations or with guards of its own cannot take a guard.
   if (form.text.find('@') == std::string::npos &&
       form.text.find(".reg") == std::string::npos) {
     ways.push_back({"guard", false});

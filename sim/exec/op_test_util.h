@@ -17,26 +17,27 @@
 
 namespace carillon::sim {
 
-// A module, memory, and a GPU that executes it.
+// A module, memory and a GPU, for a test.
 class Bench {
  public:
   FunctionalGpu::Options options;
   std::string printed;
   uint32_t dynamic_shared_bytes = 0;
 
-  // The text without .version and .target; its first line is line 2.
+  // Loads the text, without .version and .target; its first line becomes line
+  // 2.
   absl::Status Load(std::string_view text);
-  // Takes all operations' code from one set of instructions: the baseline, or
+  // Takes the code of all operations from one instruction set: the baseline, or
   // x86-64-v3, which this machine must have (HasX86_64V3()).
   void Use(bool x86_64_v3);
-  // `parameters`: 64 bits each.
+  // `parameters` are 64 bits each.
   absl::StatusOr<FunctionalGpu::Result> Run(
       std::string_view kernel, Dim3 grid, Dim3 block,
       const std::vector<uint64_t>& parameters);
 
   Memory& memory() { return memory_; }
   const Program& program() const { return *program_; }
-  // Zeroed.
+  // Allocates zeroed bytes.
   DeviceAddress Allocate(uint64_t bytes) {
     return *memory_.Allocate(bytes, "buffer");
   }
@@ -55,40 +56,41 @@ class Bench {
 using Values = std::vector<uint64_t>;
 
 // Instructions with %0, %1, ... as registers: the results, then the sources.
-// They may also use %thread, the thread's index in its block of 64, %in, where in
-// global memory its first source is, and %scratch, where 8 bytes are its own.
+// They may also use %thread (the thread's index in its block of 64), %in (where
+// its first source is in global memory) and %scratch (8 bytes of its own).
 struct Form {
   std::string text;     // "add.s32 %0, %1, %2;"
   std::string results;  // a letter each: p(redicate), h(alf): 16 bits,
   std::string sources;  // w(ord): 32 and d(ouble): 64
 };
 
-// The results of each case, of its sources' values. The instructions are
-// executed by warps of 32 lanes, by half of the lanes only (after a branch, and
-// by guards), with the result in a source's register, and by both sets of
-// operations' code; where any of these differ, or an inactive lane's register
-// changes, the test fails.
+// Returns the results of each case. Warps of 32 lanes execute the instructions;
+// half of the lanes only (after a branch, and by guards); with the result in a
+// source's register; and with both versions of the operations' code. The test
+// fails where any of these differ, or an inactive lane's register changes.
 std::vector<Values> Outputs(const Form& form, const std::vector<Values>& cases);
 
-// Same(actual, expected) decides; equality, if it is empty.
+// Same(actual, expected) decides whether a result is right; an empty one means
+// equality.
 using Reference = std::function<Values(const Values& sources)>;
 using Same = std::function<bool(uint64_t, uint64_t)>;
 void ExpectOutputs(const Form& form, const std::vector<Values>& cases,
                    const Reference& reference, const Same& same = {});
 
-// The message with which the instruction is refused; empty: it is not.
+// The message with which the instruction is refused; empty if it is not.
 std::string Refusal(const Form& form);
 
-// Of each source, each of its values with each of the others'.
+// Combines each value of each source with all values of the others.
 std::vector<Values> Crossed(const std::vector<Values>& of_sources);
-// The edges of this many bits as whole numbers, or as floats (16, 32, 64).
+// The edge values of this many bits as whole numbers, or as floats (16, 32,
+// 64).
 Values IntegerEdges(uint32_t bits);
 Values FloatEdges(uint32_t bits);
 std::vector<Values> RandomIntegers(const std::vector<uint32_t>& bits,
                                    size_t count);
 std::vector<Values> Joined(std::vector<Values> a, const std::vector<Values>& b);
-// The edges crossed, and `random` more. Floats: half of them near each other,
-// so that they cancel.
+// All combinations of the edges, and `random` more cases. Half of the random
+// floats lie near each other, so that they cancel.
 std::vector<Values> IntegerCases(const std::vector<uint32_t>& bits,
                                  size_t random = 500);
 std::vector<Values> FloatCases(const std::vector<uint32_t>& bits,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kLongest = 4096;  // text, and the width of a field
 
-// One conversion of the host's printf.
+// Runs one conversion through the host's printf.
 template <class T>
 void Convert(const std::string& format, T value, std::string& text) {
   char buffer[2 * kLongest];
@@ -109,7 +109,7 @@ bool Print(const ByteReader& read, DeviceAddress format,
       }
       ++at;
     }
-    // Of h and hh: the bits above go.
+    // h and hh drop the upper bits.
     const auto as_int = [&] {
       return static_cast<int32_t>(static_cast<uint32_t>(value) << shorter) >>
              shorter;
@@ -171,7 +171,7 @@ bool Print(const ByteReader& read, DeviceAddress format,
         Convert(spec + conversion, std::bit_cast<double>(value), out);
         break;
       default:
-        // As CUDA: what is no conversion is written as it is.
+        // As in CUDA, text that is no conversion is written as it is.
         out += pattern.substr(i, at - i + (conversion != '\0'));
         break;
     }

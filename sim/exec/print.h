@@ -10,14 +10,15 @@
 
 namespace carillon::sim {
 
-// False: there is nothing at this address.
+// Returns false if there is nothing at this address.
 using ByteReader = std::function<bool(DeviceAddress, std::byte&)>;
 
-// Appends the text that ends with a zero. False: it cannot be read.
+// Appends the text up to its terminating zero. Returns false if it cannot be
+// read.
 bool ReadText(const ByteReader& read, DeviceAddress address, std::string& text);
 
-// Appends what vprintf(format, arguments) writes. False: it cannot; `text` is
-// why.
+// Appends what vprintf(format, arguments) writes. On failure returns false, and
+// `text` says why.
 bool Print(const ByteReader& read, DeviceAddress format,
            DeviceAddress arguments, std::string& text);
 

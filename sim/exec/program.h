@@ -1,5 +1,5 @@
-// A PTX module lowered to what executes: one flat list of operations, each with
-// the code that does it and the places of its operands.
+// A PTX module lowered to executable form: one flat list of operations, each
+// with the code that executes it and the places of its operands.
 #ifndef CARILLON_SIM_EXEC_PROGRAM_H_
 #define CARILLON_SIM_EXEC_PROGRAM_H_
 
@@ -22,11 +22,11 @@ inline constexpr uint32_t kLanes = 32;  // of a warp
 using LaneMask = uint32_t;
 inline constexpr LaneMask kAllLanes = ~LaneMask{0};
 
-// An operation of Program::ops.
+// The index of an operation in Program::ops.
 using Pc = uint32_t;
 inline constexpr Pc kNoPc = ~Pc{0};
 
-// 32 values, one a lane, in the registers of a function's frame or among the
+// 32 values, one per lane, in the registers of a function's frame or among the
 // program's constants. A predicate is one LaneMask.
 class Slot {
  public:
@@ -46,11 +46,11 @@ class Slot {
 
 class Warp;
 struct Op;
-// Does what the operation says for the lanes of the mask. Reports a fault to
-// the warp.
+// Executes the operation for the lanes of the mask. Reports a fault to the
+// warp.
 using Handler = void (*)(const Op& op, Warp& warp, LaneMask mask);
 
-// How a warp goes on after it.
+// How a warp goes on after the operation.
 enum class Flow : uint8_t {
   kNext,
   kNextUnlessFault,  // it can fail
@@ -66,8 +66,8 @@ enum class Flow : uint8_t {
 
 struct Op {
   Handler handler = nullptr;  // of kNext and kNextUnlessFault
-  // Results first, then sources in the order of the text. The address of a
-  // memory operation is at kAddress.
+  // The results come first, then the sources in the order of the text. The
+  // address of a memory operation is at kAddress.
   std::array<Slot, 6> operands;
   int64_t offset =
       0;              // bytes, of an address; of bar.red, 1: negates its source
@@ -89,16 +89,16 @@ struct Op {
   WholeNumber from;     // and source
 };
 
-// Where a memory operation has its address.
+// The operand that holds a memory operation's address.
 inline constexpr size_t kAddress = 4;
 
-// Bytes of a function's parameter or result in its frame of local memory.
+// The bytes of a function's parameter or result in its frame of local memory.
 struct FrameVariable {
   uint32_t offset = 0;
   uint32_t bytes = 0;
 };
 
-// What the hardware's library does (there is no PTX of it).
+// Functions of the hardware's library, of which there is no PTX.
 enum class Builtin : uint8_t {
   kNone,
   kPrintf,
@@ -115,8 +115,8 @@ struct ProgramFunction {
   Pc end = 0;                // one past its last operation
   uint32_t frame_bytes = 0;  // registers of a warp
   uint32_t local_bytes = 0;  // of a thread, its parameters and results included
-  // 32-bit registers a thread that are live at once, in it and below it in its
-  // calls; what occupancy counts.
+  // The 32-bit registers per thread that are live at once, in this function and
+  // below it in its calls. Occupancy counts these.
   uint32_t registers = 0;
   std::vector<FrameVariable> parameters;  // of a function that is called
   std::vector<FrameVariable> results;
@@ -137,8 +137,8 @@ struct OpInfo {
   std::string_view name;  // "ld.global.u32"
   ptx::Location at;
   uint32_t function = 0;
-  // Physical registers, 32 bits each, of what it reads and writes; predicates
-  // count from kPredicateRegisters. For scoreboards.
+  // The physical registers, 32 bits each, that it reads and writes, for
+  // scoreboards. Predicates count from kPredicateRegisters.
   std::vector<uint16_t> reads;
   std::vector<uint16_t> writes;
 };

@@ -16,7 +16,7 @@ int BitLength(U128 x) {
   return low == 0 ? 0 : 64 - __builtin_clzll(low);
 }
 
-// Every product of two f64 exactly: bit 0 is 2^kLowest.
+// Holds the exact product of any two f64; bit 0 is worth 2^kLowest.
 class Fixed {
  public:
   static constexpr int kLowest = -2200;
@@ -104,7 +104,7 @@ uint64_t RoundTo(const FloatFormat& format, bool negative, U128 fraction,
                  int exponent, bool more, Rounding rounding) {
   const uint64_t sign = negative ? format.sign() : 0;
   if (fraction == 0 && !more) return sign;
-  // Room for two digits below the last one.
+  // The rounding needs two digits below the last one.
   while (BitLength(fraction) < format.digits + 2) {
     fraction <<= 1;
     --exponent;
@@ -133,7 +133,7 @@ uint64_t RoundTo(const FloatFormat& format, bool negative, U128 fraction,
                     : rounding == Rounding::kDown ? rest && negative
                     : rounding == Rounding::kUp   ? rest && !negative
                                                   : false;
-  // A carry goes on into the exponent, as it should.
+  // A carry out of the fraction increments the exponent, as it should.
   const U128 bits =
       (U128{static_cast<uint64_t>(last - least)} << (format.digits - 1)) +
       kept + (away ? 1 : 0);
@@ -180,7 +180,7 @@ uint64_t ReferenceFma(const FloatFormat& format, uint64_t a, uint64_t b,
 
 uint64_t ReferenceMul(const FloatFormat& format, uint64_t a, uint64_t b,
                       Rounding rounding) {
-  // A zero that has the product's sign changes nothing.
+  // Adding a zero with the product's sign changes nothing.
   return ReferenceFma(format, a, b, (a ^ b) & format.sign(), rounding);
 }
 

@@ -1,5 +1,5 @@
-// IEEE 754 by whole numbers, bit by bit: what tests compare with. Nothing here
-// uses the host's floating point.
+// IEEE 754 by integer arithmetic, bit by bit, as a reference for tests. Nothing
+// here uses the host's floating point.
 #ifndef CARILLON_SIM_EXEC_REFERENCE_FLOAT_H_
 #define CARILLON_SIM_EXEC_REFERENCE_FLOAT_H_
 
@@ -18,7 +18,7 @@ struct FloatFormat {
   uint64_t infinity() const {
     return (sign() - 1) >> (digits - 1) << (digits - 1);
   }
-  // CUDA's, of an operation that has no result.
+  // The NaN that CUDA gives for an operation without a result.
   uint64_t nan() const {
     return bits == 64 ? uint64_t{0xfff8} << 48 : sign() - 1;
   }
@@ -31,7 +31,8 @@ struct FloatFormat {
   uint64_t one() const {
     return static_cast<uint64_t>(1 - least_exponent) << (digits - 1);
   }
-  // Of sources of which one is a NaN, in f64: the first, made quiet.
+  // The result of an f64 operation with a NaN among its sources: the first NaN,
+  // made quiet.
   template <class Sources>
   uint64_t NanOf(const Sources& sources) const {
     for (const uint64_t x : sources) {
@@ -52,7 +53,7 @@ struct Unpacked {
 };
 Unpacked Unpack(uint64_t x, const FloatFormat& format);
 
-// (fraction, and if `more`, a part of 1) * 2^exponent, rounded.
+// Rounds (fraction, and if `more`, a part of 1) * 2^exponent.
 uint64_t RoundTo(const FloatFormat& format, bool negative,
                  unsigned __int128 fraction, int exponent, bool more,
                  Rounding rounding);
@@ -67,10 +68,10 @@ uint64_t ReferenceDiv(const FloatFormat& format, uint64_t a, uint64_t b,
                       Rounding rounding);
 uint64_t ReferenceSqrt(const FloatFormat& format, uint64_t a,
                        Rounding rounding);
-// Between formats.
+// Converts between formats.
 uint64_t ReferenceConvert(const FloatFormat& to, const FloatFormat& from,
                           uint64_t a, Rounding rounding);
-// To a whole number, which saturates; NaN: 0.
+// Converts to a whole number; saturates, and NaN becomes 0.
 __int128 ReferenceWhole(const FloatFormat& from, uint64_t a, Rounding rounding,
                         __int128 least, __int128 most);
 uint64_t ReferenceOfWhole(const FloatFormat& to, __int128 value,

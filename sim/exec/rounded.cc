@@ -1,5 +1,5 @@
-// Arithmetic that is not rounded to nearest (.rz, .rm, .rp), which is rare: the
-// host's own rounding is changed around it. Compiled with -frounding-math.
+// Arithmetic that is not rounded to nearest (.rz, .rm, .rp). It is rare, so the
+// host's rounding mode is changed around it. Compiled with -frounding-math.
 #include <cfenv>
 #include <cmath>
 
@@ -51,7 +51,8 @@ void Rounded(const Op& op, Warp& warp, LaneMask mask) {
   const bool flush = (op.variant & kFlushBit) != 0;
   const bool saturate = (op.variant & kSaturateBit) != 0;
   const auto in = [=](T x) { return flush ? Flushed(x) : x; };
-  // Each result by itself: none may move out of the two changes of rounding.
+  // volatile keeps each computation between the two changes of the rounding
+  // mode.
   volatile T result[kLanes];
   const int before = std::fegetround();
   std::fesetround(HostRounding(rounding));

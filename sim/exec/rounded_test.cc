@@ -1,5 +1,5 @@
-// Arithmetic of floats in every rounding, with and without .ftz and .sat,
-// against IEEE 754 by whole numbers.
+// Float arithmetic in every rounding, with and without .ftz and .sat, against
+// IEEE 754 by integer arithmetic.
 #include <gtest/gtest.h>
 
 #include <cfenv>

@@ -1,4 +1,5 @@
-// What one instruction does, as data: the key under which its code is found.
+// What one instruction does, as data. It is the key under which the
+// instruction's code is found.
 #ifndef CARILLON_SIM_EXEC_SEMANTICS_H_
 #define CARILLON_SIM_EXEC_SEMANTICS_H_
 
@@ -8,7 +9,8 @@
 
 namespace carillon::sim {
 
-// PTX ISA 9.7, one for each thing that it can do to values.
+// The operations of PTX ISA 9.7, one for each thing that an instruction can do
+// to values.
 enum class Operation : uint8_t {
   // Any type.
   kMove,
@@ -103,7 +105,7 @@ enum class Operation : uint8_t {
 
 enum class Rounding : uint8_t { kNearest, kZero, kDown, kUp };
 
-// Of floats: the ordered ones are false where there is a NaN.
+// For floats, the ordered comparisons are false where there is a NaN.
 enum class Compare : uint8_t {
   kEq,
   kNe,
@@ -187,8 +189,8 @@ enum class Special : uint8_t {
   kGlobalTimerHi,
   kDynamicSharedBytes,
   kTotalSharedBytes,
-  // The address of a variable of the running function: Op::offset beyond where
-  // its frame begins.
+  // The address of a local variable of the running function: Op::offset from
+  // the start of its frame.
   kFrameAddress,
 };
 
@@ -222,8 +224,8 @@ struct Semantics {
       false;  // cvt to a float of integral value (.rni and the like)
   bool keep_nan = false;  // min.NaN
   uint8_t variant = 0;
-  // Of the registers that hold the result and, for cvt, the source: they may be
-  // wider than the types.
+  // The size of the registers that hold the result and, for cvt, the source.
+  // They may be wider than the types.
   uint8_t register_bytes = 4;
   uint8_t from_bytes = 4;
   MemorySpace space = MemorySpace::kGeneric;
@@ -231,8 +233,8 @@ struct Semantics {
   uint8_t elements = 1;  // of a vector: 1, 2, 4
 };
 
-// Op::variant of a cvt, and of arithmetic that is not rounded to nearest: its
-// Rounding, and these.
+// Op::variant of cvt, and of arithmetic that is not rounded to nearest, is its
+// Rounding and these bits.
 enum ModifierBits : uint8_t {
   kRoundingBits = 3,
   kFlushBit = 4,
@@ -241,15 +243,15 @@ enum ModifierBits : uint8_t {
 };
 uint8_t ModifierVariant(const Semantics& s);
 
-// A whole number's type, and the register that holds it: with its sign in all
-// bits above, if wider.
+// A whole number's type, and the register that holds it. A wider register
+// repeats the sign in all upper bits.
 struct WholeNumber {
   uint8_t bits = 0;
   bool is_signed = false;
   uint8_t register_bytes = 0;
 };
-// A cvt's result and source. No bits: it is no whole number, or does not fit
-// into its register.
+// A cvt's result and source. `bits` is 0 if it is no whole number or does not
+// fit into its register.
 WholeNumber ConvertTo(const Semantics& s);
 WholeNumber ConvertFrom(const Semantics& s);
 

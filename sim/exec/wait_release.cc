@@ -16,7 +16,7 @@ void WaitRelease::Start(Releases* releases, uint64_t warps) {
 
 bool WaitRelease::Wait(uint32_t barrier, uint64_t warp) {
   Barrier& at = barriers_[barrier];
-  // One that has passed and is back already waits for the others first.
+  // A warp that has passed and is back already must first wait for the others.
   const bool again = (at.passed & warp) != 0;
   if (!again && (at.passing != 0 || releases_->count[barrier] > at.seen)) {
     Pass(barrier, warp);

@@ -1,13 +1,14 @@
 // EDGE's wait-release barrier (thesis 5.4.3): __wait_threads() holds a block's
 // warps until somebody on the same SM calls __release_threads().
 //
-// It is level-sensitive, each block for itself: a release lets a block pass
-// once, whether its warps wait already or come later, and the barrier is locked
-// again when all of them have passed. A release that comes while a block passes
-// counts for its next time, since some of its warps may have looked for work
-// before it. (The thesis has one barrier for all blocks of an SM, one of which
-// it runs; for that the two are the same.) A block that starts later passes by
-// the last release if no block has passed by it.
+// The barrier is level-sensitive, for each block separately. A release lets a
+// block pass once, whether its warps wait already or come later; when all of
+// them have passed, the barrier is locked again. A release that comes while a
+// block passes counts for its next pass, since some of its warps may have
+// looked for work before the release. (The thesis has one barrier for all
+// blocks of an SM, and runs one block there; with one block the two are the
+// same.) A block that starts later passes by the last release if no other block
+// has passed by it.
 #ifndef CARILLON_SIM_EXEC_WAIT_RELEASE_H_
 #define CARILLON_SIM_EXEC_WAIT_RELEASE_H_
 
@@ -16,14 +17,14 @@
 
 namespace carillon::sim {
 
-// Barrier 0 is the thesis's; the others are for the release of some blocks only,
-// which it leaves open.
+// Barrier 0 is the thesis's. The others allow a release of some blocks only,
+// which the thesis leaves open.
 inline constexpr uint32_t kWaitReleaseBarriers = 16;
 
-// Of an SM.
+// The releases of one SM.
 struct Releases {
   std::array<uint64_t, kWaitReleaseBarriers> count{};
-  // The last that a whole block has passed by.
+  // The last release by which a whole block has passed.
   std::array<uint64_t, kWaitReleaseBarriers> passed{};
   uint64_t total = 0;  // of `count`
 
@@ -33,15 +34,15 @@ struct Releases {
   }
 };
 
-// What a block knows of them. Warps are bits.
+// A block's state at the wait-release barriers. A bit stands for a warp.
 class WaitRelease {
  public:
-  // `warps`: of the block. `releases` must outlive it.
+  // `warps` are the block's warps. `releases` must outlive this object.
   void Start(Releases* releases, uint64_t warps);
 
-  // A warp has come to it. False: it waits.
+  // A warp arrives at the barrier. Returns false if it must wait.
   bool Wait(uint32_t barrier, uint64_t warp);
-  // The warps that waited and may go on now.
+  // Returns the waiting warps that may go on now.
   uint64_t Wake();
   void Exited(uint64_t warp);
 

@@ -86,8 +86,8 @@ TEST_F(WaitReleaseTest, ALaterBlockPassesIfNobodyHas) {
   EXPECT_FALSE(last.Wait(0, kFirst));
 }
 
-// Whoever is told of work by a release sees it: after the last release, every
-// warp passes at least once more, or had not yet passed by an earlier one.
+// No release may be lost: after the last release, every warp passes at least
+// once more, or had not yet passed by an earlier one.
 TEST(WaitReleaseProperty, NoReleaseIsLost) {
   std::mt19937 random(7);
   for (int run = 0; run < 20'000; ++run) {

@@ -10,8 +10,7 @@
 namespace carillon::sim {
 namespace {
 
-// Of calls within each other, and of a thread's local memory (CUDA's own
-// limit).
+// CUDA's own limit of nested calls and of a thread's local memory.
 constexpr size_t kDeepestCall = 4096;
 constexpr uint64_t kMaxLocalBytes = 512 << 10;
 
@@ -75,7 +74,7 @@ void Warp::Start(const Launch& launch, Block* block, uint32_t index,
   EnterFrame();
 }
 
-// Room for what frame_'s function needs.
+// Makes room for the registers and local memory of frame_'s function.
 void Warp::EnterFrame() {
   registers_.Grow(frame_.registers + frame_.function->frame_bytes);
   base_[0] = registers_.data() + frame_.registers;
@@ -94,7 +93,7 @@ void Warp::Fail(const Op& op, LaneMask lanes, std::string what) {
   };
 }
 
-// Operations after which the warp may be elsewhere, or wait.
+// Executes operations after which the warp may be elsewhere, or wait.
 void Warp::Divert(const Op& op, LaneMask mask) {
   switch (op.flow) {
     case Flow::kCall:
@@ -177,8 +176,9 @@ void Warp::Branch(LaneMask taken, const Op& op) {
     return;
   }
   const Pc meet = op.reconverge;
-  // Where they meet may be where those below wait already: then the lanes are
-  // in that entry, and a loop that they leave one by one takes no more room.
+  // The meeting point may be the one where the entry below waits already. Then
+  // the lanes join that entry, so a loop that lanes leave one by one needs no
+  // more stack.
   if (meet != top_.reconverge) {
     stack_.push_back({meet, top_.reconverge, top_.mask});
   }
@@ -195,7 +195,7 @@ void Warp::Branch(LaneMask taken, const Op& op) {
 void Warp::Reconverge() {
   for (;;) {
     while (top_.pc == top_.reconverge) Pop();
-    // Its lanes have gone another way (Yield()).
+    // All of the entry's lanes have gone another way (Yield()).
     if (top_.mask != 0 || state_ == State::kExited) return;
     DropEmpty();
   }
@@ -247,7 +247,7 @@ void Warp::Yield() {
     others_.push_back(Save());
     Resume(whole);
     Restrict(rest);
-    // On to where these lanes are: on another path, or back in a caller.
+    // Continues where lanes are left: on another path, or back in a caller.
     DropEmpty();
     Reconverge();
     return;
@@ -292,7 +292,8 @@ bool Warp::Gather(const Op& op, LaneMask needed, LaneMask& mask) {
   return false;
 }
 
-// Behind the registers of the running function, and of what other contexts run.
+// The first byte behind the registers of the running function and of those that
+// other contexts run.
 uint32_t Warp::EndOfFrames() const {
   uint32_t end = frame_.registers + frame_.function->frame_bytes;
   for (const Context& other : others_) {
@@ -369,7 +370,7 @@ void Warp::DoExit(LaneMask mask) {
   DropEmpty();
 }
 
-// Goes on where lanes are left: on another path, or in a caller.
+// Continues where lanes are left: on another path, or in a caller.
 void Warp::DropEmpty() {
   while (top_.mask == 0) {
     if (!frames_.empty() && stack_.size() == frame_.depth) {
@@ -391,7 +392,7 @@ void Warp::DropEmpty() {
     }
     if (stack_.empty()) {
       if (live_ != 0) {
-        // Those that wait look again: fewer may be missing now.
+        // The lanes that wait look again, since fewer may be missing now.
         if (!Rotate()) {
           others_.front().waits = false;
           Rotate();
@@ -436,7 +437,7 @@ bool Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
   if (!block_->Wait(*this, static_cast<uint32_t>(barrier))) {
     state_ = State::kWaits;
   }
-  // It may have been the last that others waited for.
+  // The exited warp may be the last one that others waited for.
   block_->WakeReleased();
   return true;
 }
@@ -491,14 +492,16 @@ bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
     }
     if (core_->printed != nullptr) *core_->printed += text;
     if (!call.results.empty()) {
-      // As CUDA: how many arguments there were, or bytes; nobody looks.
+      // CUDA returns the number of arguments or of bytes here; nobody looks at
+      // it.
       *Local(frame_.local_base + call.results[0].offset, lane) = std::byte{0};
     }
   }
   return true;
 }
 
-// All lanes that live, or it fails or they wait for each other.
+// Waits for all live lanes. Returns false when the operation failed or the
+// lanes must wait.
 bool Warp::AllAreHere(const Op& op, LaneMask& mask) {
   if (mask != live_ && !others_.empty() && !Gather(op, live_, mask)) {
     return false;

@@ -57,17 +57,18 @@ struct Fault {
   Dim3 block;         // index
   uint32_t warp = 0;
 };
-// "matmul: gpu.ptx:57: ld.global.f32: ..., lane 3, warp 0 of block (1, 0, 0)".
+// Describes the fault: "matmul: gpu.ptx:57: ld.global.f32: ..., lane 3, warp 0
+// of block (1, 0, 0)".
 std::string Describe(const Program& program, const Fault& fault);
 
-// What the last memory operation touched; a timing model's input.
+// What the last memory operation touched, as input for a timing model.
 struct Access {
   MemorySpace space = MemorySpace::kGeneric;  // never generic afterwards
   bool store = false;
   bool atomic = false;
   uint32_t bytes = 0;  // of each lane
   LaneMask mask = 0;
-  // Of the space. Lanes that are not in the mask have another's.
+  // The addresses within the space. A lane outside the mask has another lane's.
   alignas(kLaneAlignment) std::array<uint64_t, kLanes> address{};
 };
 
@@ -75,27 +76,29 @@ struct Access {
 struct Core {
   explicit Core(const Memory* memory) : memory(memory) {}
 
-  // Looks at what segments there are, for a program. Before blocks start.
+  // Takes a snapshot of the segments for a program. Call it before blocks
+  // start.
   void Prepare(const Program& program);
 
   const Memory* const memory;
   std::shared_ptr<const SegmentTable> segments;
   uint32_t sm = 0;
   uint32_t sms = 1;
-  // Cycles that have passed; a functional run counts warp instructions.
+  // The cycles that have passed. A functional run counts warp instructions
+  // instead.
   uint64_t clock = 0;
   std::function<uint64_t()> nanoseconds;  // %globaltimer; clock if empty
   std::string* printed = nullptr;         // what printf writes; may be null
   std::optional<Fault> fault;             // the first
   Access access;
-  // Stores and atomics that were done: the sign that a kernel gets on.
+  // Stores and atomics that were done, as a sign that a kernel makes progress.
   uint64_t writes = 0;
   Releases releases;
 
-  // Of each operation: the segment that it touched last.
+  // The segment that each operation touched last.
   std::vector<size_t> hints;
-  // Where the lanes' addresses lie in the host's memory: access.address beyond
-  // this, or scattered, each at its own place.
+  // Where the lanes' addresses lie in the host's memory: at `base` +
+  // access.address or, if `scattered`, each at its own place.
   std::byte* base = nullptr;
   bool scattered = false;
   alignas(kLaneAlignment) std::array<std::byte*, kLanes> places{};
@@ -115,15 +118,15 @@ class Warp {
     kExited,
   };
 
-  // Lane 0 is thread `index` * 32 of the block.
+  // Lane 0 becomes thread `index` * 32 of the block.
   void Start(const Launch& launch, Block* block, uint32_t index, Core* core);
 
-  // Goes on until the warp waits, has exited, faulted (Core::fault) or has
-  // executed `budget` operations; the budget is what is left of it. `at`, if
-  // given, receives the last operation's Pc.
+  // Executes until the warp waits, exits, faults (Core::fault), or has executed
+  // `budget` operations; `budget` becomes what is left of it. `at`, if given,
+  // receives the last operation's Pc.
   void Run(uint64_t& budget);
-  // One operation of a warp that is ready. The lanes that executed it, none if
-  // its guard is false for all. A fault: as Run().
+  // Executes one operation of a ready warp. Returns the lanes that executed it,
+  // none if its guard is false for all. Faults as Run() does.
   LaneMask Step();
 
   State state() const { return state_; }
@@ -140,13 +143,14 @@ class Warp {
   Core& core() const { return *core_; }
   const Launch& launch() const { return *launch_; }
 
-  // Lets lanes on other paths go on before those that run now: what a thread
-  // waits for may be done by another of its own warp, as on GPUs whose threads
-  // advance independently. From here on the two are executed apart, but for
-  // what lanes do together. Nothing, where all lanes are on one path.
+  // Lets lanes on other paths run before the present ones, because a thread may
+  // wait for another thread of its own warp. GPUs whose threads advance
+  // independently do the same. From here on the two groups execute apart,
+  // except for operations that lanes do together. Does nothing if all lanes are
+  // on one path.
   void Yield();
 
-  // --- For operations' code.
+  // --- For the operations' code.
 
   template <class T>
   T* To(Slot slot) {
@@ -163,28 +167,30 @@ class Warp {
   }
 
   LaneMask carry = 0;  // CC.CF of each lane
-  // Operations of this Run() before the one that executes; of those whose flow
-  // is kNextUnlessFault.
+  // How many operations of this Run() came before the present one; valid in
+  // operations whose flow is kNextUnlessFault.
   uint64_t steps() const { return steps_; }
 
   const std::array<std::array<uint32_t, kLanes>, 3>& thread_index() const {
     return tid_;
   }
-  // Where a thread's local memory is, by its address in the thread's window; 16
-  // bytes at most, which do not cross a multiple of 16.
+  // Returns the host address of a thread's local memory, given its address in
+  // the thread's window. The access has at most 16 bytes and does not cross a
+  // multiple of 16.
   std::byte* Local(uint64_t address, uint32_t lane) {
     return local_.data() + ((address >> 4) * kLanes + lane) * 16 +
            (address & 15);
   }
   uint64_t local_bytes() const { return local_.size() / kLanes; }
-  // Added to the addresses of the running function's local variables.
+  // The offset that is added to the addresses of the running function's local
+  // variables.
   uint64_t local_base() const { return frame_.local_base; }
 
   void Fail(const Op& op, LaneMask lanes, std::string what);
 
-  // A barrier's end: its result for these lanes, and on.
+  // Ends the wait at a barrier: these lanes get its result and go on.
   void Release(uint32_t result);
-  // A wait-release barrier's.
+  // Ends the wait at a wait-release barrier.
   void Release() { state_ = State::kReady; }
 
  private:
@@ -194,7 +200,7 @@ class Warp {
     Pc reconverge = kNoPc;
     LaneMask mask = 0;
   };
-  // A function that runs.
+  // An active function call.
   struct Frame {
     const ProgramFunction* function = nullptr;
     const Call* call = nullptr;
@@ -204,7 +210,7 @@ class Warp {
     LaneMask mask = 0;
   };
 
-  // Lanes that are executed apart from the others: their paths and calls.
+  // Lanes that execute apart from the others, with their own paths and calls.
   struct Context {
     Entry top;
     std::vector<Entry> stack;
@@ -218,12 +224,13 @@ class Warp {
   void Restrict(LaneMask lanes);
   Context Save();
   void Resume(Context context);
-  // The next context that does not wait. False: there is none.
+  // Switches to the next context that does not wait. Returns false if there is
+  // none.
   bool Rotate();
   uint32_t EndOfFrames() const;
   void WarpSync(const Op& op, LaneMask mask);
-  // Waits until all of `needed` are at this operation. Then true, with all that
-  // are there in `mask`.
+  // Waits until all of `needed` are at this operation. Then returns true, and
+  // `mask` receives all lanes that are there.
   bool Gather(const Op& op, LaneMask needed, LaneMask& mask);
   void Pop() {
     top_ = stack_.back();
@@ -265,12 +272,13 @@ class Warp {
   uint32_t index_ = 0;
 };
 
-// A thread block: its shared memory, barriers and warps. Used again and again.
+// A thread block: its shared memory, barriers and warps. The object is reused
+// for one block after another.
 class Block {
  public:
   static constexpr uint32_t kBarriers = 16;
 
-  // `index`: of the grid.
+  // `index` is the block's index in the grid.
   void Start(const Launch& launch, const Dim3& index, Core* core);
 
   const Dim3& index() const { return index_; }
@@ -281,7 +289,6 @@ class Block {
   std::byte* shared() { return shared_.data(); }
   uint64_t shared_bytes() const { return shared_bytes_; }
 
-  // False: it is wrong to be there; what: why.
   struct Arrival {
     uint32_t barrier = 0;
     uint32_t threads = 0;  // that it is for; 0: all of the block
@@ -290,13 +297,14 @@ class Block {
     uint32_t lanes = 0;  // of the warp
     BarrierMode mode = BarrierMode::kSync;
   };
+  // Returns false if it is wrong for the warp to be there; `what` says why.
   bool Arrive(Warp& warp, const Arrival& arrival, std::string& what);
-  // At a wait-release barrier. False: the warp waits there.
+  // A warp arrives at a wait-release barrier. Returns false if it waits there.
   bool Wait(const Warp& warp, uint32_t barrier);
-  // Lets warps go on that were released since. For whoever executes, after a
-  // warp of the core released any.
+  // Wakes the warps that were released. Whoever executes calls it after a warp
+  // of the core released any.
   void WakeReleased();
-  // Whether any does.
+  // Whether any warp waits at a wait-release barrier.
   bool waits() const { return wait_release_.waiting() != 0; }
   void Exited(Warp& warp);
 

@@ -1,9 +1,9 @@
 // What lanes of a warp do with each other (PTX ISA 9.7.9.6, 9.7.13), special
 // registers, and fences.
 //
-// A warp executes one path at a time, so lanes that a member mask names and
-// that are on another path can never come: that is a fault, where a GPU with
-// threads that advance independently would wait.
+// A warp executes one path at a time. Lanes that a member mask names but that
+// are on another path can therefore never arrive; that is a fault here, where a
+// GPU whose threads advance independently would wait.
 #include <atomic>
 #include <ctime>
 
@@ -14,8 +14,8 @@
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {
 
-// The members of the operation: those that this slot names, and that have not
-// exited. 0: a fault.
+// The members of the operation: the lanes that this slot names and that have
+// not exited. 0 after a fault.
 LaneMask Members(const Op& op, Warp& warp, LaneMask mask, Slot slot) {
   const uint32_t* const named = warp.From<uint32_t>(slot);
   const auto first = static_cast<uint32_t>(__builtin_ctz(mask));
@@ -85,8 +85,8 @@ void Shuffle(const Op& op, Warp& warp, LaneMask mask) {
         break;
     }
     if (!within) from = lane;
-    // A lane that has exited still has its registers' last values; PTX leaves
-    // what is read open.
+    // A lane that has exited still has the last values in its registers; PTX
+    // leaves open what is read.
     read[lane] = a[from & 0x1f];
     valid |= static_cast<LaneMask>(within) << lane;
   }
@@ -202,7 +202,7 @@ uint64_t Nanoseconds(const Core& core, uint64_t clock) {
   return core.nanoseconds ? core.nanoseconds() : clock;
 }
 
-// T: the register, as wide as the value or wider.
+// T is the register's type, as wide as the value or wider.
 template <class T>
 void ReadSpecial(const Op& op, Warp& warp, LaneMask mask) {
   const Launch& launch = warp.launch();
@@ -212,7 +212,8 @@ void ReadSpecial(const Op& op, Warp& warp, LaneMask mask) {
   };
   const auto each = [&](auto value) { Special32<T>(op, warp, mask, value); };
   const auto& tid = warp.thread_index();
-  // With the steps since the core's was set, so that time always passes.
+  // The steps of this run are added to the core's clock, so that time advances
+  // with every instruction.
   const uint64_t clock = core.clock + warp.steps();
   switch (static_cast<Special>(op.variant)) {
     case Special::kTidX:

@@ -12,9 +12,9 @@
 namespace carillon::sim {
 namespace {
 
-// One warp executes `text` on %a, %b and %c (32 bits), %w (64) and %q (bit 0 of
-// a), all of the lane, and %members; results are %d and %p. Lanes that are not
-// in `active` go around it; they keep 0x5555 and false.
+// One warp executes `text` on its lanes' %a, %b and %c (32 bits), %w (64) and
+// %q (bit 0 of a), and on %members; the results are %d and %p. Lanes that are
+// not in `active` branch around it and keep 0x5555 and false.
 class WarpTest : public testing::Test {
  protected:
   absl::Status Run(const std::string& text, uint32_t active, uint32_t members,
@@ -73,7 +73,7 @@ class WarpTest : public testing::Test {
       w_[lane] = v[2];
     }
   }
-  // Whether an inactive lane is as it was.
+  // Expects that an inactive lane kept its values.
   void ExpectUntouched(uint32_t lane) {
     EXPECT_EQ(d_[lane], 0x5555u) << lane;
     EXPECT_EQ(p_[lane], 0u) << lane;
@@ -306,8 +306,8 @@ TEST_F(WarpTest, ActiveMaskIsOfThePath) {
   ExpectUntouched(0);
 }
 
-// A warp whose block ends in its middle: the threads that are not there need
-// not come.
+// The warp's block ends in the warp's middle; threads that do not exist need
+// not arrive.
 TEST_F(WarpTest, MembersMayBeThreadsThatAreNotThere) {
   Randomize(32);
   ASSERT_EQ(

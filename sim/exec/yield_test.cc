@@ -14,8 +14,8 @@
 namespace carillon::sim {
 namespace {
 
-// Every thread takes the lock, adds to the counter in two steps, and lets go;
-// then all lanes vote. `pause`: what it does while it waits.
+// Every thread takes the lock, adds to the counter in two steps, and releases
+// it; then all lanes vote. `pause` is what a thread does while it waits.
 std::string LockPtx(std::string_view pause, std::string_view end) {
   return fmt::format(R"(.version 9.0
 .target sm_75

@@ -1,5 +1,5 @@
 // The background kernels of EDGE's figures as whole programs: their buffers,
-// their sequence of launches, and what has to come out.
+// their sequence of launches, and the check of their output.
 //
 //   auto background = *MakeBackground("BFS", Size::kSmall, &kernels);
 //   background->Start(seed);
@@ -33,18 +33,18 @@ class Background {
   virtual ~Background() = default;
 
   std::string_view name() const { return name_; }
-  // In words: "512x512 matrices".
+  // Describes the size: "512x512 matrices".
   const std::string& size() const { return size_; }
 
-  // Of a thread, to launch it with; 0: what its kernels need.
+  // The registers per thread to launch it with; 0: what its kernels need.
   virtual uint32_t registers() const { return 0; }
 
-  // Fills the buffers by the seed and goes back to the first launch.
+  // Fills the buffers from the seed and rewinds to the first launch.
   void Start(uint32_t seed);
-  // The next launch, once the one before has ended. None: that was the last.
+  // The next launch, once the previous one has ended; none after the last.
   virtual std::optional<Launch> Next() = 0;
-  // After the last launch. Errors: Internal (a kernel failed), DataLoss ("BFS:
-  // cost 17 is 3, not 4").
+  // Checks the output after the last launch. Errors: Internal (a kernel
+  // failed), DataLoss ("BFS: cost 17 is 3, not 4").
   absl::Status Check() const;
 
  protected:

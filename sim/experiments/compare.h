@@ -1,4 +1,4 @@
-// Output against reference.
+// Compares output with a reference.
 #ifndef CARILLON_SIM_EXPERIMENTS_COMPARE_H_
 #define CARILLON_SIM_EXPERIMENTS_COMPARE_H_
 
@@ -12,7 +12,8 @@
 
 namespace carillon::sim::figures {
 
-// Equal up to `tolerance`. DataLoss: names the first element that is not.
+// Succeeds if all elements are equal up to `tolerance`. DataLoss names the
+// first that is not.
 template <class Got, class Wanted>
 absl::Status Compare(std::string_view what, const Got& got,
                      const Wanted& wanted, double tolerance = 0) {
@@ -24,7 +25,7 @@ absl::Status Compare(std::string_view what, const Got& got,
   for (size_t i = 0; i < std::ranges::size(got); ++i) {
     const auto is = static_cast<double>(got[i]);
     const auto should = static_cast<double>(wanted[i]);
-    // A NaN is no equal.
+    // Written so that a NaN counts as different.
     if (std::abs(is - should) <= tolerance) continue;
     return absl::DataLossError(
         fmt::format("{} {} is {}, not {}", what, i, is, should));

@@ -35,7 +35,7 @@ std::span<const uint8_t> AsBytes(std::span<T> values) {
 
 // --- IPv4 and IPv6
 
-// What differs between the two.
+// The differences between IPv4 and IPv6.
 struct V4 {
   static constexpr const char* kName = "IPv4";
   static constexpr const simt::KernelInfo& kKernel = kernels::fig_ipv4_info;
@@ -45,8 +45,8 @@ struct V4 {
   using Address = uint32_t;
   using Args = kernels::FigIpv4Args;
 
-  // As a table of the internet's routes: half of the prefixes have 24 bits,
-  // nearly all others fewer, and few are in tbl8, which has room for 256.
+  // Resembles a routing table of the Internet: half of the prefixes have 24
+  // bits, nearly all others fewer. Few are in tbl8, which has room for 256.
   static Prefix MakePrefix(uint32_t i, std::mt19937& random) {
     uint8_t length = 24;
     if (i % 2 == 0) length = static_cast<uint8_t>(12 + random() % 12);
@@ -107,7 +107,7 @@ struct V6 {
   static constexpr auto Forwarded = &reference::Forwarded6;
 };
 
-// Of tbl8, in elements: the groups that these many prefixes need at most.
+// The elements of tbl8: the groups that so many prefixes need at most.
 constexpr uint32_t Tbl8Room(uint32_t prefixes) { return prefixes * 5 * 256; }
 
 template <class V>
@@ -135,7 +135,7 @@ class Forward final : public EventKernel {
       prefixes_[i] = V::MakePrefix(i, random);
     }
     const auto tables = V::Build(prefixes_);
-    // MakePrefix() makes none that there cannot be.
+    // MakePrefix() makes only prefixes that can exist.
     assert(tables.ok() && tables->tbl8.size() <= tbl8_.values.size());
     std::ranges::copy(tables->tbl24, tbl24_.values.begin());
     std::ranges::copy(tables->tbl8, tbl8_.values.begin());
@@ -151,7 +151,7 @@ class Forward final : public EventKernel {
 
   void PutRequests(uint32_t slot, std::mt19937& random) override {
     for (uint32_t i = 0; i < kPackets; ++i) {
-      // One of 16 goes where no prefix may be, or has no hop left.
+      // One packet of 16 goes to an unknown prefix, or has no hop left.
       const bool known = random() % 32 != 0;
       const auto to =
           known ? V::Within(prefixes_[random() % prefixes_.size()], random)
@@ -227,7 +227,7 @@ class Memc final : public EventKernel {
             kernels->Allocate<uint32_t>(slots * kPackets, "MemC lengths")) {}
 
  private:
-  // 16 bytes, as memaslap's in the artifact.
+  // Keys of 16 bytes, as memaslap's in the artifact.
   static std::string KeyOf(uint32_t i) {
     std::string key = fmt::format("key-{}-", i * 7919u);
     key.resize(16, 'x');
@@ -265,7 +265,7 @@ class Memc final : public EventKernel {
   void PutRequests(uint32_t slot, std::mt19937& random) override {
     expected_[slot].clear();
     for (uint32_t i = 0; i < kPackets; ++i) {
-      // One of 16 asks for what was never set.
+      // One request of 16 asks for a key that was never set.
       const std::string key = KeyOf(random() % (keys_ + keys_ / 16));
       reference::MemcDatagram datagram;
       datagram.from_port = random() & 0xffff;

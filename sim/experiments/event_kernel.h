@@ -30,14 +30,14 @@ class EventKernel {
   std::string_view name() const { return name_; }
   uint32_t slots() const { return static_cast<uint32_t>(launches_.size()); }
 
-  // Makes the tables that events share; slots have nothing until Prepare().
+  // Makes the tables that events share. Slots are empty until Prepare().
   void Start(uint32_t seed);
   // Fills the slot with new requests. The event that used it must have ended.
   void Prepare(uint32_t slot) { PutRequests(slot, random_); }
-  // Of the slot's event; the same for as long as this lives.
+  // The launch of the slot's event; it stays the same while this object lives.
   const Launch& launch(uint32_t slot) const { return launches_[slot]; }
-  // After the slot's event has ended. Errors: Internal (the kernel failed),
-  // DataLoss (says what is wrong).
+  // Checks the slot's output after its event has ended. Errors: Internal (the
+  // kernel failed), DataLoss (says what is wrong).
   absl::Status Check(uint32_t slot) const;
 
  protected:
@@ -61,10 +61,10 @@ class EventKernel {
   std::vector<Launch> launches_;
 };
 
-// IPv4, IPv6, MemC, IPSec.
+// The names: IPv4, IPv6, MemC, IPSec.
 std::vector<std::string_view> EventKernelNames();
-// Of a thread, without making any tables. Errors: NotFound (names those there
-// are).
+// The registers per thread, without making any tables. Errors: NotFound (names
+// those there are).
 absl::StatusOr<uint32_t> RegistersOfEventKernel(std::string_view name,
                                                 const Kernels& kernels);
 // `kernels` must outlive it. Errors: NotFound (names those there are),

@@ -46,7 +46,7 @@ Job MakeJob(std::string name, const ExperimentOptions& options) {
   job.seed = options.seed;
   if (options.quick) {
     job.size = Size::kSmall;
-    // Small workloads would not fill more.
+    // A small workload would not fill more SMs.
     job.overrides.emplace_back("sm.count", "2");
   }
   return job;

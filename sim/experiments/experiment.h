@@ -1,5 +1,5 @@
-// The figures of EDGE's evaluation: which jobs each needs, and what it makes of
-// their results, beside the papers' numbers.
+// The figures of EDGE's evaluation: which jobs each figure needs, and how it
+// presents their results beside the papers' numbers.
 #ifndef CARILLON_SIM_EXPERIMENTS_EXPERIMENT_H_
 #define CARILLON_SIM_EXPERIMENTS_EXPERIMENT_H_
 
@@ -14,22 +14,27 @@
 namespace carillon::sim::figures {
 
 struct ExperimentOptions {
-  // Small workloads on a GPU of 2 SMs: shows that it runs, no figures.
+  // Small workloads on a GPU of 2 SMs. They show that everything runs; their
+  // numbers mean nothing.
   bool quick = false;
   uint32_t seed = 1;
 };
 
 struct Experiment {
-  // "fig12"; "th..." of Hetherington's thesis; "beyond" both.
+  // "fig12"; names that begin with "th" are of Hetherington's thesis; those
+  // that begin with "beyond" are of neither.
   std::string_view name;
   std::string_view title;
   std::vector<Job> (*jobs)(const ExperimentOptions& options);
+  // Makes the figure from the results of jobs():
+  //
   // {"conditions": ["..."],
   //  "tables": [{"title", "columns": [...], "rows": [[...]]}],
   //  "summary": [{"what", "unit", "paper", "ours"}],
   //  "panels": [{"title", "log", "groups": [...],
   //              "bars": [{"label", "values", "low", "high"}]}]}
-  // of the results of jobs(); numbers that there are none for are null.
+  //
+  // Numbers without data are null.
   Json (*figure)(const Results& results, const ExperimentOptions& options);
 };
 

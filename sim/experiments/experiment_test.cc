@@ -10,14 +10,14 @@
 namespace carillon::sim::figures {
 namespace {
 
-// Of all figures that have been run: some have the same jobs.
+// All figures share one cache, since some have the same jobs.
 std::string CacheFolder() { return testing::TempDir() + "/quick_runs"; }
 
 class Quick : public testing::TestWithParam<Experiment> {
  protected:
   static constexpr ExperimentOptions kOptions{.quick = true, .seed = 1};
 
-  // It has no dynamic reservation, and of Fig. 5.13 only a plot.
+  // The paper has no dynamic reservation, and of Fig. 5.13 only a plot.
   static bool PaperHasNumbers() {
     return GetParam().name != "beyond" && GetParam().name != "th5.13";
   }

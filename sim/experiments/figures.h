@@ -1,5 +1,5 @@
-// One pair of functions for each experiment; experiment.cc has their table, and
-// what they share.
+// One pair of functions for each experiment, and what they share; experiment.cc
+// has their table.
 #ifndef CARILLON_SIM_EXPERIMENTS_FIGURES_H_
 #define CARILLON_SIM_EXPERIMENTS_FIGURES_H_
 
@@ -44,18 +44,20 @@ std::vector<Job> Th5_17Jobs(const ExperimentOptions& options);
 Json Th5_17(const Results& results, const ExperimentOptions& options);
 Json Th5_18(const Results& results, const ExperimentOptions& options);
 
-// Of Figs. 12 and 13; of a quick one two of each.
+// The backgrounds of Figs. 12 and 13; two of each if quick.
 std::span<const std::string_view> FigureBackgrounds(
     const ExperimentOptions& options);
 std::span<const std::string_view> FigureEvents(
     const ExperimentOptions& options);
 
-// What every job of an experiment has: its name, size, seed, and SMs.
+// Makes a job with what every job of an experiment has: its name, size, seed,
+// and SMs.
 Job MakeJob(std::string name, const ExperimentOptions& options);
-// A background alone: "isolated/BP".
+// The job of a background alone: "isolated/BP".
 Job IsolatedJob(std::string_view background, const ExperimentOptions& options);
-// Of an event in Figs. 12 and 13; 0: what its kernel needs. The papers' IPv4
-// and IPv6 fit every background's registers, ours would not fit BP's by a few.
+// The registers of an event in Figs. 12 and 13; 0: what its kernel needs. The
+// papers' IPv4 and IPv6 fit beside every background; ours would miss BP's free
+// registers by a few.
 uint32_t EventRegisters(std::string_view event);
 inline constexpr const char* kRegistersCondition =
     "IPv4 and IPv6 get 16 registers a thread, so that they fit BP's as in the "

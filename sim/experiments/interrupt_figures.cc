@@ -17,7 +17,8 @@ constexpr std::string_view kAlone = "isolated/routine";
 Job RoutineAlone(const ExperimentOptions& options) {
   Job job = MakeJob(std::string(kAlone), options);
   job.event = "routine";
-  // Twice on each SM and more, so that most find its code there.
+  // Each SM gets more than two, so that most routines find their code in its
+  // i-cache.
   job.events = 64;
   return job;
 }
@@ -35,7 +36,7 @@ double RoutineAloneCycles(const Results& results) {
 
 // Fig. 5.13.
 
-// Short ones, of all that the thesis has: 25 runs of each.
+// The short ones of the thesis's backgrounds, since each has 25 runs.
 std::span<const std::string_view> Backgrounds(
     const ExperimentOptions& options) {
   static constexpr std::string_view kAll[] = {"BP",   "BFS",   "LUD",
@@ -57,8 +58,8 @@ struct Load {
   timing::Cycle period;
   uint64_t turns;  // of the routine's loop
 };
-// Turns for 15 and 212 times the routine alone, which takes 76 cycles with its
-// code in the i-cache, and 18 more for each turn.
+// The loop turns for 15 and 212 times the time of the routine alone, which
+// takes 76 cycles with its code in the i-cache, and 18 more for each turn.
 constexpr uint64_t kShort = 59;
 constexpr uint64_t kLong = 890;
 constexpr Load kLoads[] = {

@@ -14,8 +14,8 @@
 namespace carillon::sim::figures {
 
 struct IsolatedRun {
-  // From the first launch at the GPU to the last one's end; of events, one's
-  // run in the mean, from its first warp's start.
+  // From the GPU's receipt of the first launch to the last one's end. For
+  // events: the mean of one event's run, from its first warp's start.
   timing::Cycle cycles = 0;
   uint64_t warp_instructions = 0;
   uint32_t launches = 0;
@@ -27,18 +27,18 @@ struct IsolatedRun {
   }
 };
 
-// Both start the workload by the seed, and check what came out. Errors: those
-// of Check() and of what executes.
+// Starts the workload by the seed, and checks its output. Errors: those of
+// Check() and of the execution.
 absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
                                         Background& background,
                                         const Memory& memory, uint32_t seed);
-// `events` one after the other, each in the next slot.
+// Runs `events` events one after the other, each in the next slot.
 absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
                                         EventKernel& event,
                                         const Memory& memory, uint32_t seed,
                                         uint32_t events);
 
-// The same without time: warp instructions.
+// The same without a model of time; returns the warp instructions.
 absl::StatusOr<uint64_t> RunFunctionally(Background& background,
                                          const Memory& memory, uint32_t seed);
 

@@ -31,16 +31,16 @@ using timing::InterruptResult;
 using timing::Interrupts;
 using timing::kNever;
 
-// Cycles after which a job looks whether it has to end.
+// A job checks after so many cycles whether it must end.
 constexpr Cycle kTurn = 1 << 16;
 
-// An event that is an interrupt's routine and nothing else.
+// An event that consists of an interrupt's routine only.
 constexpr std::string_view kRoutine = "routine";
 bool TakesInterrupts(const Job& job) {
   return job.interrupts || job.event == kRoutine;
 }
 
-// What the events of a job launch.
+// Provides the launches of a job's events.
 class EventSource {
  public:
   static absl::StatusOr<std::unique_ptr<EventSource>> Make(const Job& job,
@@ -76,11 +76,12 @@ class EventSource {
     return source;
   }
 
-  // To be registered.
+  // What RegisterEvent() is given.
   timing::EventKernel registration() const {
     return {.launch = launch_, .registers = registers_, .priority = 1};
   }
-  // New requests; the launch's parameters, if they differ from those.
+  // Prepares new requests. Returns the launch's parameters if they differ from
+  // the registered ones.
   std::vector<std::byte> Prepare(uint32_t slot) {
     if (kernel_ == nullptr) return {};
     kernel_->Prepare(slot);
@@ -99,7 +100,7 @@ class EventSource {
   uint32_t registers_ = 0;
 };
 
-// What was seen of events.
+// The measured times of events.
 struct EventLog {
   uint64_t rung = 0;
   std::unordered_map<std::string, uint64_t> places;
@@ -186,7 +187,7 @@ class JobRun {
       }
     }
     if (!status_.ok()) return status_;
-    // Events that have arrived get their places in the end.
+    // Lets the events that have arrived finish.
     gpu_.Run();
     if (!status_.ok()) return status_;
     Json result{{"cycles", given_up_ ? Json() : Json(ended_)},
@@ -232,7 +233,8 @@ class JobRun {
         StartBackground();
       } else {
         done_ = true;
-        // Now: the next turn's end is past the background's.
+        // Take the statistics now: the end of the next turn is after the
+        // background's end.
         statistics_ = gpu_.statistics();
       }
       return;
@@ -256,7 +258,7 @@ class JobRun {
     status_.Update(gpu_.Cancel(background_grid_));
   }
 
-  // By the GPU's own time: Run() does not return for it.
+  // Uses the GPU's own clock, because Run() does not return for each tick.
   void TickAfterGap() {
     gpu_.CallAt(gpu_.cycle() + Gap(), [this] { Tick(); });
   }
@@ -376,12 +378,12 @@ class JobRun {
   std::unordered_map<GridId, uint32_t> slots_;  // of events under way
   EventLog log_;
 
-  // Of a job that takes interrupts.
+  // Used only by a job that takes interrupts.
   std::unique_ptr<Interrupts> interrupts_;
   std::map<InterruptId, uint32_t> raised_;  // slots, until the event's end
 };
 
-// Routines on an idle GPU, one after the other.
+// Runs routines on an idle GPU, one after the other.
 absl::StatusOr<Json> RunRoutinesAlone(const Job& job,
                                       const timing::Config& config,
                                       Memory* memory) {
@@ -456,7 +458,7 @@ absl::StatusOr<timing::Config> Override(const timing::Config& config,
     }
     found->second = value;
   }
-  // YAML takes JSON.
+  // JSON is valid YAML.
   Json nested = Json::object();
   for (const auto& [key, value] : values) {
     std::string path = "/" + key;

@@ -1,6 +1,6 @@
-// One run of an experiment: a background kernel on a GPU, with events that
-// arrive meanwhile, and what was seen of both. Jobs are independent of each
-// other, and the same job gives the same result.
+// One run of an experiment: a background kernel on a GPU, events that arrive
+// meanwhile, and measurements of both. Jobs are independent of each other, and
+// the same job always gives the same result.
 #ifndef CARILLON_SIM_EXPERIMENTS_JOB_H_
 #define CARILLON_SIM_EXPERIMENTS_JOB_H_
 
@@ -20,12 +20,12 @@
 
 namespace carillon::sim::figures {
 
-// Keys of a configuration and what they are instead: {"edge.path", "warp"}.
+// Keys of a configuration with new values: {"edge.path", "warp"}.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-// Time goes by in ticks, each U(least, most) cycles after the one before. A
-// tick rings an event, unless `concurrent` events are under way: then it waits
-// until one has ended, and the next tick counts from there.
+// Ticks follow each other after U(least, most) cycles. A tick rings an event,
+// unless `concurrent` events are under way: then it waits until one has ended,
+// and the next tick counts from there.
 struct Arrivals {
   timing::Cycle least = 0;
   timing::Cycle most = 0;
@@ -37,41 +37,42 @@ struct Job {
   Overrides overrides;
   std::string background;  // none: events alone, one after the other
   uint32_t runs = 1;       // of the background, one after the other
-  // After which a background that events do not let end is given up; 0: never.
+  // A background that events keep from ending is given up after so many cycles;
+  // 0: never.
   timing::Cycle most_cycles = 0;
-  // One of EventKernelNames(), "null" (which ends at once), "busy" (which takes
-  // `busy_steps` in each thread), "routine" (an interrupt's, which takes as many
-  // turns of its loop and launches nothing), or none.
+  // One of EventKernelNames(), or "null" (ends at once), "busy" (takes
+  // `busy_steps` in each thread), "routine" (an interrupt's; takes as many
+  // turns of its loop and launches nothing), or empty for none.
   std::string event;
   uint64_t busy_steps = 0;
-  // Each tick raises an interrupt, whose routine rings the event.
+  // Each tick raises an interrupt, whose routine then rings the event.
   bool interrupts = false;
-  // Take the event's place and registers, but end at once.
+  // The events take their place and registers, but end at once.
   bool skip_body = false;
   uint32_t registers = 0;  // of an event's thread; 0: what its kernel needs
   Arrivals arrivals;
   uint32_t events = 16;  // without a background
-  // Persistent blocks instead of all that: "poll", "wait" or "targeted", with
-  // `events` tasks, arrivals.least cycles apart, and an interrupt for each
-  // `coalesce` of them (persistent_job.h).
+  // Persistent blocks instead of a background and events: "poll", "wait" or
+  // "targeted", with `events` tasks, arrivals.least cycles apart, and an
+  // interrupt for each `coalesce` of them (persistent_job.h).
   std::string persistent;
   uint32_t coalesce = 1;
   Size size = Size::kFull;
   uint32_t seed = 1;
 };
 
-// All that the result depends on, but for the program.
+// Everything that the result depends on, except the program itself.
 Json ToJson(const Job& job);
 
-// A configuration with other values. Errors: InvalidArgument (a key that there
-// is not, a value that it cannot have).
+// Applies overrides to a configuration. Errors: InvalidArgument (an unknown
+// key, or a value that it cannot have).
 absl::StatusOr<timing::Config> Override(const timing::Config& config,
                                         const Overrides& overrides);
 
 struct JobControl {
-  // Set by another thread: the job ends with Cancelled.
+  // Another thread sets it to end the job with Cancelled.
   const std::atomic<bool>* cancelled = nullptr;
-  // Receives what happens, of a background with events.
+  // Receives the observations of a background with events.
   timing::Timeline* timeline = nullptr;
 };
 

@@ -94,7 +94,7 @@ TEST(RunJob, EveryEventIsRungCheckedAndLogged) {
 }
 
 TEST(RunJob, NoMoreEventsThanAllowedAreUnderWay) {
-  // With all of time's ticks at once, one event after the other.
+  // With ticks in every cycle, events still run one after the other.
   Job job = WithEvents("one", "IPSec");
   job.arrivals = {1, 1, 1};
   const auto one = RunJob(job, Table2());
@@ -109,7 +109,7 @@ TEST(RunJob, NoMoreEventsThanAllowedAreUnderWay) {
 }
 
 TEST(RunJob, ATickThatWaitedRingsWithTheEnd) {
-  // So as many as are allowed are nearly always under way.
+  // The limit is therefore reached nearly always.
   Job job = WithEvents("full", "IPv4");
   job.arrivals = {1, 1, 2};
   const auto result = RunJob(job, Table2());
@@ -180,7 +180,7 @@ TEST(RunJob, AnInterruptsRoutineRingsTheEvent) {
   EXPECT_GT(rung, 3u);
   EXPECT_EQ(events["routine"].size(), rung);
   EXPECT_EQ(events["turnaround"].size(), rung);
-  // By the TB scheduler, whichever way the routine took.
+  // The TB scheduler places the event, whatever path the routine took.
   EXPECT_EQ(events["places"]["TB scheduler"], rung);
 }
 
@@ -204,7 +204,7 @@ TEST(RunJob, ARoutineTakesAsLongAsItIsTold) {
   EXPECT_GT(some, none + 500);
   EXPECT_NEAR(static_cast<double>(median(alone, 200) - some),
               static_cast<double>(some - none), 20);
-  // Others are in its way.
+  // Other routines are in its way.
   EXPECT_GT(median(WithEvents("beside", "routine"), 100), some);
 }
 
@@ -272,7 +272,7 @@ TEST_F(Pool, RunsEachJobOnceAndNotAgain) {
   EXPECT_THAT(seen_, testing::UnorderedElementsAre("a/1 cached", "b cached"));
   EXPECT_EQ(*second, *first);
 
-  // Another GPU, another job of the same name: nothing to be taken.
+  // A job of the same name on another GPU must not take the cached result.
   seen_.clear();
   timing::Config other = Table2();
   other.l1.latency += 1;

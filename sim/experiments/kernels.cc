@@ -35,7 +35,7 @@ absl::StatusOr<Modules> ParseModules() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Kernels>> Kernels::Load(Memory* memory) {
-  // Parsed once for all, as many runs need them.
+  // Many runs need the modules, so they are parsed only once.
   static const absl::StatusOr<Modules> modules = ParseModules();
   if (!modules.ok()) return modules.status();
   std::unique_ptr<Kernels> kernels(new Kernels(memory));

@@ -18,13 +18,13 @@
 
 namespace carillon::sim::figures {
 
-// Elements in simulated memory. `values` is the host's view of them.
+// An array in simulated memory. `values` is the host's view of it.
 template <class T>
 struct Array {
   DeviceAddress address = 0;
   std::span<T> values;
 
-  // As a kernel's argument.
+  // The array as a kernel's argument.
   simt::Span<T> span() const {
     return {reinterpret_cast<T*>(address), values.size()};
   }
@@ -36,7 +36,7 @@ struct Array {
   }
 };
 
-// Not thread safe, but each thread may have one of its own.
+// Not thread safe, but each thread may have an instance of its own.
 class Kernels {
  public:
   // `memory` must outlive it. Errors: those of loading PTX.
@@ -48,8 +48,8 @@ class Kernels {
   };
   // The kernel must be one of the PTX.
   Code Find(const simt::KernelInfo& kernel) const;
-  // With the shared memory that the kernel needs. `status`: a word that it
-  // writes its failure to.
+  // Makes a launch with the shared memory that the kernel needs. `status` is a
+  // word to which the kernel writes its failure.
   template <class Args>
   Launch Make(const simt::KernelInfo& kernel, const Dim3& grid,
               const Dim3& block, const Args& args,
@@ -57,14 +57,15 @@ class Kernels {
     return Make(kernel, grid, block, std::as_bytes(std::span(&args, 1)),
                 status);
   }
-  // Zeros. Fails for ever after once it has failed, see status().
+  // Makes a zeroed array. Once this has failed, it fails for ever; see
+  // status().
   template <class T>
   Array<T> Allocate(size_t count, const std::string& name) {
     const auto [address, bytes] = AllocateBytes(count * sizeof(T), name);
     return {address, {reinterpret_cast<T*>(bytes.data()), count}};
   }
-  // ResourceExhausted when there was no memory: then the last arrays must not
-  // be used.
+  // ResourceExhausted after memory ran out: then the last arrays must not be
+  // used.
   const absl::Status& status() const { return status_; }
   Memory& memory() { return *memory_; }
 

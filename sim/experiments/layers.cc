@@ -16,13 +16,14 @@ namespace {
 
 namespace reference = kernels::reference;
 
-// CONV's and MM's of a thread. EDGE has all of CONV's blocks resident, 16 on
-// each SM, and found "always enough registers available in the underutilized
-// register file" (VI-C): in units of four, 28 is the most that 2,048 threads
-// can have then. Our allocation gives CONV more than twice that, and MM 30.
+// The registers per thread of CONV and MM. EDGE has all of CONV's blocks
+// resident, 16 on each SM, and found "always enough registers available in the
+// underutilized register file" (VI-C). Allocated in units of four, 28 registers
+// is the most that 2,048 threads can have then. Our allocation gives CONV more
+// than twice that, and MM 30.
 constexpr uint32_t kRegisters = 28;
 
-// Whole numbers, so that sums are exact in any order.
+// Fills with whole numbers, so that sums are exact in any order.
 void FillWhole(std::span<float> values, int least, int most,
                std::mt19937& random) {
   const auto count = static_cast<uint32_t>(most - least + 1);

@@ -1,4 +1,4 @@
-// Kernels that are not the workloads': persistent blocks, the interrupt
+// Loads kernels that are not workloads: persistent blocks and the interrupt
 // routine.
 #ifndef CARILLON_SIM_EXPERIMENTS_LOAD_PTX_H_
 #define CARILLON_SIM_EXPERIMENTS_LOAD_PTX_H_
@@ -16,7 +16,7 @@ namespace carillon::sim::figures {
 // `file` is for messages. Errors: those of the parser and of Lower().
 absl::StatusOr<std::shared_ptr<const Program>> LoadPtx(
     std::span<const std::byte> text, const char* file, Memory* memory);
-// sim/timing/edge/isr.cu, for timing::Interrupts.
+// Loads sim/timing/edge/isr.cu, for timing::Interrupts.
 absl::StatusOr<std::shared_ptr<const Program>> LoadRoutine(Memory* memory);
 
 }  // namespace carillon::sim::figures

@@ -35,7 +35,7 @@ Json Number(std::optional<double> value) {
   if (*value == 0) return 0.0;
   const double scale =
       std::pow(10.0, 2 - std::floor(std::log10(std::abs(*value))));
-  // Whole numbers keep all of their digits.
+  // Whole numbers keep all their digits.
   return scale < 1 ? std::round(*value) : std::round(*value * scale) / scale;
 }
 

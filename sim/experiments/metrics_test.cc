@@ -18,9 +18,9 @@ TEST(Metrics, TheTailIsTheMeanOfTheTopTwentieth) {
   for (int i = 1; i <= 40; ++i) values.push_back(i);
   EXPECT_THAT(Tail(values), Optional(39.5));
   EXPECT_THAT(Mean(values), Optional(20.5));
-  // Of few it is the largest.
+  // The tail of a short list is its largest value.
   EXPECT_THAT(Tail({3, 9, 4}), Optional(9));
-  // One more than 20 makes two.
+  // With 21 values the tail has two.
   values.resize(21);
   EXPECT_THAT(Tail(values), Optional(20.5));
 }

@@ -1,4 +1,4 @@
-// Fig. 13: whole backgrounds beside streams of events; and beyond it, dynamic
+// Fig. 13: whole backgrounds beside streams of events; and, beyond it, dynamic
 // reservation.
 #include <algorithm>
 #include <map>
@@ -50,7 +50,7 @@ std::string IsolatedName(std::string_view event) {
   return fmt::format("isolated/{}", event);
 }
 
-// Of one rate and way, over all pairs.
+// The results for one rate and setting, over all pairs.
 struct Averages {
   std::vector<double> event, background, antt, memc;
 };
@@ -99,7 +99,7 @@ std::vector<Job> JobsOf(std::span<const Way> ways,
   return jobs;
 }
 
-// A table for each rate, of every pair.
+// Makes a table of every pair for each rate.
 Json TablesOf(const Results& results, const ExperimentOptions& options,
               std::span<const Way> ways, AveragesOf* averages) {
   Json tables = Json::array();
@@ -147,7 +147,7 @@ Json TablesOf(const Results& results, const ExperimentOptions& options,
   return tables;
 }
 
-// What a column of such a table shows, a bar for each way.
+// Shows one column of such a table, with a bar for each setting.
 enum Column { kEventSlowdown = 5, kBackgroundSlowdown = 7, kAntt = 8 };
 Json PanelOf(const Json& table, std::span<const Way> ways, Column column,
              std::string title, bool log) {

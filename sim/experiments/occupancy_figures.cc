@@ -1,4 +1,4 @@
-// Figs. 5.9 and 5.10 of the thesis: what backgrounds leave free.
+// Figs. 5.9 and 5.10 of the thesis: which resources backgrounds leave free.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -9,12 +9,12 @@
 namespace carillon::sim::figures {
 namespace {
 
-// All of Fig. 11's, and those that the thesis adds.
+// All of Fig. 11's backgrounds, and those that the thesis adds.
 constexpr std::string_view kBackgrounds[] = {"BP",    "BFS",  "HRTWL", "HOTSP",
                                              "KMN",   "LUD",  "SRAD",  "SC",
                                              "CONV1", "CONV2"};
 
-// A share of each background, in %, with its mean.
+// Makes a table of each background's share in %, with the mean.
 template <class Share>
 Json ShareFigure(const Results& results, const char* what, double paper,
                  Json conditions, Share share) {
@@ -63,7 +63,7 @@ Json Th5_9(const Results& results, const ExperimentOptions&) {
        "all SMs over all cycles, those without a block included"},
       [](const Json& totals) {
         const auto sm_cycles = totals["sm_cycles"].get<double>();
-        // An SM with no warp has room for one.
+        // An SM without warps has room for one.
         return (totals["free_context_cycles"].get<double>() + sm_cycles -
                 totals["busy_cycles"].get<double>()) /
                sm_cycles;

@@ -11,11 +11,11 @@
 namespace carillon::sim::figures {
 namespace {
 
-// Turns of the host's empty loop between tasks.
+// How many turns the host's empty loop takes between tasks.
 constexpr uint32_t kDelays[] = {0, 50, 100};
-// The host's side is none of the model, so its speed is assumed: two stores to
-// the queue and the doorbell take 30 ns, a turn of a loop that is not optimized
-// 3 ns (gem5's 2 GHz, 6 cycles); at 700 MHz:
+// The model does not include the host, so its speed is assumed: two stores to
+// the queue and the doorbell take 30 ns, and a turn of an unoptimized loop 3 ns
+// (gem5's 2 GHz, 6 cycles). At 700 MHz:
 constexpr uint32_t kPushCycles = 21;
 constexpr double kTurnCycles = 2.1;
 

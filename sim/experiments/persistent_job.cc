@@ -21,12 +21,12 @@ using kernels::PersistentArgs;
 using kernels::PersistentQueue;
 using timing::Cycle;
 
-// Cycles after which a job looks whether it has to end.
+// A job checks after so many cycles whether it must end.
 constexpr Cycle kTurn = 1 << 16;
-// After the kernel's launch, when all blocks are there.
+// All blocks are resident by this cycle after the kernel's launch.
 constexpr Cycle kFirstTask = 5000;
 
-// The host, and the GPU.
+// The host and the GPU of a persistent kernel.
 class PersistentRun {
  public:
   static absl::StatusOr<std::unique_ptr<PersistentRun>> Make(
@@ -79,7 +79,8 @@ class PersistentRun {
     ASSIGN_OR_RETURN(const auto grid, gpu_->Submit(std::move(launch), {}));
     grid_ = grid;
     gpu_->CallAt(kFirstTask, [this] { Push(); });
-    // The tasks are not known to the GPU, so it would not wait for them.
+    // The GPU does not know of the tasks, so Run() alone would not wait for
+    // them.
     while (!gpu_->Run(gpu_->cycle() + kTurn) || !ended_) {
       gpu_->ForgetResults();
       if (!status_.ok()) return status_;
@@ -110,7 +111,7 @@ class PersistentRun {
     ++queue.pushed;
     ++pushed_;
     if (job_.persistent == "targeted") {
-      // Its block alone.
+      // Only the task's own block needs to be told.
       const uint32_t block =
           static_cast<uint32_t>((pushed_ - 1) % queues_.size());
       Raise(1 + block % (kWaitReleaseBarriers - 1), queue.sm);

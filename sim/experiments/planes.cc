@@ -113,7 +113,7 @@ class Hrtwl final : public Background {
       place = {static_cast<uint32_t>(random() % width_),
                static_cast<uint32_t>(random() % height_)};
       was_.push_back(place);
-      // What the point looks like lies within the search.
+      // The point's appearance lies within the search area.
       const auto away = [&] {
         return static_cast<int>(random() % search_) -
                static_cast<int>(search_ / 2);
@@ -167,7 +167,7 @@ class Lud final : public Background {
     const uint32_t offset = step_ / 3 * kernels::kFigLud;
     const uint32_t kernel = step_ % 3;
     const uint32_t left = (n_ - offset) / kernels::kFigLud - 1;
-    // The last block on the diagonal has none beside it.
+    // The last block on the diagonal has no neighbours.
     if (left == 0 && kernel != 0) return std::nullopt;
     ++step_;
     const kernels::FigLudArgs args{matrix_.span(), n_, offset};
@@ -189,7 +189,7 @@ class Lud final : public Background {
     for (float& x : matrix_.values) {
       x = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
     }
-    // Its diagonal makes it fit for elimination without pivoting.
+    // A strong diagonal makes elimination without pivoting possible.
     for (uint32_t i = 0; i < n_; ++i) {
       matrix_.values[i * n_ + i] += static_cast<float>(n_);
     }
@@ -282,7 +282,7 @@ std::unique_ptr<Background> MakeLud(Size size, Kernels* kernels) {
   return std::make_unique<Lud>(size == Size::kFull ? 256 : 48, kernels);
 }
 
-// A quarter of srad_v2's sides.
+// A quarter of the length of srad_v2's sides.
 std::unique_ptr<Background> MakeSrad(Size size, Kernels* kernels) {
   return size == Size::kFull ? std::make_unique<Srad>(512, 512, kernels)
                              : std::make_unique<Srad>(32, 48, kernels);

@@ -33,7 +33,7 @@ class Bfs final : public Background {
         over_(kernels->Allocate<uint8_t>(1, "BFS over")),
         cost_(kernels->Allocate<uint32_t>(nodes, "BFS cost")) {}
 
-  // The host looks at `over` after each level.
+  // After each level the host looks at `over`.
   std::optional<Launch> Next() override {
     const bool commit = step_ % 2 == 1;
     if (!commit && step_ > 0 && over_.values[0] == 0) return std::nullopt;
@@ -118,7 +118,7 @@ class Kmn final : public Background {
 
  private:
   void Fill(std::mt19937& random) override {
-    // Whole numbers: distances are exact.
+    // Whole numbers make distances exact.
     for (float& x : by_point_.values) x = static_cast<float>(random() % 64);
     for (float& x : centres_.values) x = static_cast<float>(random() % 64);
     std::ranges::fill(by_feature_.values, -1.0f);
@@ -213,7 +213,7 @@ std::unique_ptr<Background> MakeBfs(Size size, Kernels* kernels) {
   return std::make_unique<Bfs>(size == Size::kFull ? 65536 : 1500, kernels);
 }
 
-// kdd_cup's features and Rodinia's clusters; of its 494,020 points a part.
+// kdd_cup's features and Rodinia's clusters, with a part of its 494,020 points.
 std::unique_ptr<Background> MakeKmn(Size size, Kernels* kernels) {
   return size == Size::kFull ? std::make_unique<Kmn>(65536, 34, 5, kernels)
                              : std::make_unique<Kmn>(1000, 7, 3, kernels);

@@ -1,4 +1,4 @@
-// Fig. 11: how long a victim's pipeline takes to be empty.
+// Fig. 11: how long a victim's pipeline takes to become empty.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -48,7 +48,7 @@ std::string NameOf(const Policy& policy, const Setting& setting,
   return fmt::format("fig11/{}/{}/{}", policy.name, setting.name, background);
 }
 
-// By setting: the mean over backgrounds of their means.
+// For one setting, the mean over backgrounds of their means.
 std::optional<double> MeanOf(const Results& results,
                              const ExperimentOptions& options,
                              const Policy& policy, const Setting& setting) {

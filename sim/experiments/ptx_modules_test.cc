@@ -1,5 +1,5 @@
-// The PTX in the repository is that of these kernels, with these arguments.
-// Needs no CUDA.
+// The checked-in PTX has these kernels with these arguments. The test needs no
+// CUDA.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Figs. 5.14 and 5.16 of the thesis: CONV1 without a part of the GPU, alone and
-// beside memcached.
+// Figs. 5.14 and 5.16 of the thesis: CONV1 on a GPU without some of its SMs,
+// alone and beside memcached.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -41,8 +41,8 @@ struct Rate {
 };
 constexpr Rate kRates[] = {{"2.5 MRPS", 8960}, {"4 MRPS", 5600}};
 
-// 15 times CONV1 alone. With P2, events that overlap for ever let nobody else's
-// block start; the thesis's worst is 13.1 times.
+// 15 times the time of CONV1 alone. With P2, events that always overlap never
+// let the background's blocks start; the thesis's worst case is 13.1 times.
 constexpr timing::Cycle kMaxCycles = 6'000'000;
 
 struct Priority {
@@ -61,12 +61,12 @@ std::string NameOf(const Rate& rate, const Priority& priority,
 
 void Reserve(const Reserved& reserved, const ExperimentOptions& options,
              Job* job) {
-  // Of a quick GPU's two SMs one must stay.
+  // A quick GPU has two SMs, of which one must stay free.
   const uint32_t count =
       options.quick && reserved.count > 1 ? 1 : reserved.count;
   job->overrides.emplace_back(reserved.key, std::to_string(count));
   if (std::string_view(reserved.key) == "edge.reserve_blocks") {
-    // MemC's event, which the places are kept for.
+    // The places are kept for MemC's events.
     job->overrides.emplace_back("edge.reserve_registers", "28");
   }
 }

@@ -31,14 +31,14 @@ uint64_t Hash(std::string_view bytes) {
   return hash;
 }
 
-// Of this program: another one may simulate otherwise.
+// Identifies this program, since another build may simulate differently.
 std::string ProgramHash() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
   return fmt::format("{:016x}", Hash(bytes));
 }
 
-// All that a result depends on.
+// Everything that a result depends on.
 Json KeyOf(const Job& job, const timing::Config& config) {
   static const std::string program = ProgramHash();
   Json values = Json::object();
@@ -63,7 +63,7 @@ class Cache {
     std::ifstream file(PathOf(job, key));
     if (!file) return std::nullopt;
     const Json entry = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-    // Half of a file, or another one with the same hash.
+    // The file is incomplete, or belongs to another job with the same hash.
     if (!entry.is_object() || entry.value("key", Json()) != key) {
       return std::nullopt;
     }
@@ -72,7 +72,7 @@ class Cache {
   absl::Status Keep(const Job& job, const Json& key, const Json& result) const {
     if (folder_.empty()) return absl::OkStatus();
     const std::string path = PathOf(job, key);
-    // Never half of one under its name.
+    // Write to a temporary name, so that no incomplete file has the final one.
     const std::string part = path + ".part";
     std::ofstream file(part);
     file << Json{{"key", key}, {"result", result}}.dump() << '\n';
@@ -160,7 +160,7 @@ class Pool {
   const timing::Config& config_;
   const RunJobsOptions& options_;
   const Cache cache_;
-  // Any thread takes the next job, and any may end all.
+  // Each thread takes the next job, and any thread may stop all.
   std::atomic<size_t> next_{0};
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;

@@ -1,5 +1,5 @@
-// Many jobs at once, one a thread, with their results on disk: what has been
-// run by this very program is not run again.
+// Runs many jobs at once, one per thread, and keeps their results on disk. A
+// job that this very program has run before is not run again.
 #ifndef CARILLON_SIM_EXPERIMENTS_RUN_JOBS_H_
 #define CARILLON_SIM_EXPERIMENTS_RUN_JOBS_H_
 
@@ -15,7 +15,7 @@
 
 namespace carillon::sim::figures {
 
-// By the jobs' names.
+// Results by the names of their jobs.
 using Results = std::map<std::string, Json>;
 
 struct JobProgress {
@@ -28,14 +28,15 @@ struct JobProgress {
 
 struct RunJobsOptions {
   uint32_t threads = 1;
-  // A folder for results, made if it is not there; none: they are not kept.
+  // The folder for results, made if it does not exist; empty: they are not
+  // kept.
   std::string cache;
-  // Of any thread, but of one at a time.
+  // Any thread may call it, but only one at a time.
   std::function<void(const JobProgress&)> progress;
 };
 
-// Jobs of the same name are run once. Errors: that of the first job that fails,
-// with its name, after which no other begins; PermissionDenied (the cache).
+// Runs jobs of the same name once. Errors: that of the first job that fails,
+// with its name, after which no other job begins; PermissionDenied (the cache).
 absl::StatusOr<Results> RunJobs(const std::vector<Job>& jobs,
                                 const timing::Config& config,
                                 const RunJobsOptions& options);

@@ -25,7 +25,7 @@ bool NeedsMoreRegisters(std::string_view background, std::string_view event) {
          (event == "MemC" || event == "IPSec");
 }
 
-// Whether it differs from preemption.
+// Whether this setting differs from preemption for the pair.
 bool Has(std::string_view background, std::string_view event,
          std::string_view way) {
   if (way == kLarger) return NeedsMoreRegisters(background, event);
@@ -49,7 +49,7 @@ std::string NameOf(std::string_view background, std::string_view event,
   return fmt::format("fig12/{}/{}/{}/{}", background, event, path, run);
 }
 
-// Latencies of a way, over all runs.
+// The latencies of a setting, over all runs.
 std::vector<double> Latencies(const Results& results,
                               std::string_view background,
                               std::string_view event, std::string_view path) {
@@ -61,7 +61,7 @@ std::vector<double> Latencies(const Results& results,
   return Samples(runs, "/events/scheduling");
 }
 
-// Mean and tail of each pair of event and background, averaged.
+// Averages the means and tails over all pairs of event and background.
 struct Average {
   std::vector<double> means, tails;
 
@@ -72,7 +72,8 @@ struct Average {
   }
 };
 
-// `path` for all pairs of such a background; kPreemption where it is the same.
+// Averages `path` over all pairs of this background, and takes kPreemption's
+// where the setting does not differ.
 template <class Of>
 Average AverageOf(const Results& results, const ExperimentOptions& options,
                   std::string_view path, Of of) {
@@ -87,7 +88,7 @@ Average AverageOf(const Results& results, const ExperimentOptions& options,
   return average;
 }
 
-// What victims wait for until they can leave, over all events and runs.
+// Shows what victims wait for before they can leave, over all events and runs.
 Json VictimRow(const Results& results, const ExperimentOptions& options,
                std::string_view background, std::string_view way) {
   double preemptions = 0, cycles = 0, barriers = 0, pipeline = 0, skipped = 0;

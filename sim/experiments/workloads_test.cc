@@ -51,7 +51,7 @@ TEST_P(Backgrounds, ComputeTheSameWithAndWithoutTime) {
 }
 
 TEST_P(Backgrounds, FindWhatIsWrong) {
-  // Nothing has run: the buffers are as they were filled.
+  // The kernels have not run, so the buffers are as they were filled.
   background_->Start(3);
   EXPECT_EQ(background_->Check().code(), absl::StatusCode::kDataLoss);
 }
@@ -97,7 +97,7 @@ TEST_P(Events, ComputeTheSameOneByOneAndAtOnce) {
     for (uint32_t slot = 0; slot < kSlots; ++slot) {
       event_->Prepare(slot);
       EXPECT_EQ(event_->Check(slot).code(), absl::StatusCode::kDataLoss);
-      // The last round without time.
+      // Keep the last functional round.
       if (round == 2) {
         ASSERT_TRUE(functional.Run(event_->launch(slot)).ok());
       } else {

@@ -15,7 +15,7 @@ bool IsFloat(Type type) {
          type == Type::kF16x2 || type == Type::kBf16 || type == Type::kBf16x2;
 }
 
-// The type as numbers of twice the bits.
+// The type of numbers with twice the bits.
 std::optional<Type> Widened(Type type) {
   switch (type) {
     case Type::kU16:
@@ -323,7 +323,7 @@ void FunctionLowering::LowerSelect(const Instruction& i) {
   bool negated = false;
   op_.operands[3] = by_predicate ? PredicateSource(i.operands[3], &negated)
                                  : Source(i.operands[3], s_.from);
-  // Where it is false, the other.
+  // Negating the predicate exchanges the two sources.
   if (negated) std::swap(op_.operands[1], op_.operands[2]);
   Finish(suffixes);
 }
@@ -637,13 +637,14 @@ void FunctionLowering::LowerMoveSpecial(const Instruction& i,
   s_.register_bytes = static_cast<uint8_t>(ptx::BytesOf(s_.type));
   op_.variant = static_cast<uint8_t>(special->second);
   op_.operands[0] = Result(i.operands[0], s_.register_bytes);
-  // What tells the time must know how far its warp is: Warp::steps().
+  // Operations that read a clock must know how far their warp is:
+  // Warp::steps().
   const bool time =
       from.name.starts_with("%clock") || from.name.starts_with("%globaltimer");
   Finish(suffixes, time ? Flow::kNextUnlessFault : Flow::kNext);
 }
 
-// The address of a variable in its own space.
+// Lowers the address of a variable in its own space.
 void FunctionLowering::LowerMoveAddress(const Instruction& i,
                                         Suffixes& suffixes) {
   const Operand& from = i.operands[1];

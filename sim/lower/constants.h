@@ -1,3 +1,4 @@
+// The pool of a program's constants.
 #ifndef CARILLON_SIM_LOWER_CONSTANTS_H_
 #define CARILLON_SIM_LOWER_CONSTANTS_H_
 
@@ -11,14 +12,14 @@
 
 namespace carillon::sim {
 
-// A program's constants, each once. The first is 0, in every size.
+// Stores each constant once. The first is 0, in every size.
 class Constants {
  public:
   explicit Constants(AlignedBytes* to) : to_(to) {
     to_->Grow(kLanes * sizeof(uint64_t));
   }
 
-  // 32 values of 2, 4 or 8 bytes.
+  // Returns the slot of 32 equal values of 2, 4 or 8 bytes.
   Slot Value(uint32_t bytes, uint64_t value) {
     if (bytes < 8) value &= (uint64_t{1} << (8 * bytes)) - 1;
     if (value == 0) return Slot::Constant(0);

@@ -17,8 +17,8 @@ using Kind = ptx::Operand::Kind;
 constexpr std::array<uint32_t, 4> kSlotBytes = {sizeof(LaneMask), kLanes * 2,
                                                 kLanes * 4, kLanes * 8};
 
-// 32-bit ones. A GPU has 255 and keeps the rest in local memory; here they stay
-// registers.
+// Registers of 32 bits. A GPU has 255 per thread and spills the rest to local
+// memory; here all stay registers.
 constexpr uint32_t kMaxRegisters = 1 << 14;
 
 }  // namespace
@@ -35,7 +35,7 @@ FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
       program_(program),
       flow_(ptx::AnalyzeControlFlow(function_)),
       registers_(ptx::AllocateRegisters(function_, flow_)) {
-  // The widest first, so that all are aligned.
+  // Place the widest first, so that all are aligned.
   uint32_t at = 0;
   for (size_t kind = 4; kind-- > 0;) {
     class_base_[kind] = at;
@@ -70,7 +70,7 @@ absl::Status FunctionLowering::Run() {
     program_->ops.push_back(op_);
     program_->info.push_back(std::move(info_));
   }
-  // The text's end leaves the function, too.
+  // Reaching the end of the text leaves the function.
   Instruction end;
   end.name = "ret";
   end.opcode = "ret";
@@ -184,7 +184,7 @@ Slot FunctionLowering::PredicateSource(const Operand& operand, bool* negated) {
 
 uint64_t FunctionLowering::ImmediateAs(const Operand& operand, Type type) {
   if (!operand.is_float) {
-    // A whole number for a float is its value.
+    // An integer literal for a float means its value.
     if (type == Type::kF32) {
       return std::bit_cast<uint32_t>(
           static_cast<float>(static_cast<int64_t>(operand.value)));
@@ -237,7 +237,8 @@ FunctionLowering::Location FunctionLowering::Locate(const Operand& operand) {
       location.in_frame = true;
       break;
     case ptx::Space::kParam: {
-      // A kernel's own; others are places in the frame.
+      // A kernel's own parameters are in constant memory; all others are in the
+      // frame.
       const bool own =
           function_.is_entry && operand.index < function_.parameters.size();
       location.space = own ? MemorySpace::kKernelParam : MemorySpace::kLocal;

@@ -1,4 +1,4 @@
-// One function's instructions to operations. Inside of lower/.
+// Lowers one function's instructions to operations. Internal to lower/.
 #ifndef CARILLON_SIM_LOWER_FUNCTION_LOWERING_H_
 #define CARILLON_SIM_LOWER_FUNCTION_LOWERING_H_
 
@@ -21,11 +21,11 @@
 
 namespace carillon::sim {
 
-// Where the variables of a module and its functions lie: an address of their
+// The addresses of the variables of a module and its functions, each within its
 // own space.
 struct Placement {
   std::vector<uint64_t> of_module;
-  // Of one function, as Function::variables.
+  // The places of one function's variables, as Function::variables.
   struct OfFunction {
     std::vector<uint64_t> variables;
     uint32_t local_bytes = 0;
@@ -44,28 +44,28 @@ class FunctionLowering {
                    const Placement& placement, Constants* constants,
                    Program* program);
 
-  // Appends it to the program. Errors: those of Lower().
+  // Appends the function to the program. Errors: those of Lower().
   absl::Status Run();
 
-  // nullptr: unknown.
+  // Returns nullptr for an unknown opcode.
   static Lowerer LowererOf(std::string_view opcode);
   static std::vector<std::string_view> Opcodes();
 
  private:
   static const std::map<std::string_view, Lowerer>& Lowerers();
   enum class Refusal { kWrong, kUnsupported };
-  // The first one stands.
+  // Records a failure; only the first one counts.
   void Fail(ptx::Location at, std::string what,
             Refusal refusal = Refusal::kWrong);
   bool failed() const { return !error_.ok(); }
   bool OperandCount(const Instruction& i, size_t least, size_t most);
 
-  // --- Operands. With a failure, any slot.
+  // --- Operands. After a failure the slots mean nothing.
 
   uint32_t BytesOfRegister(const Operand& operand) const;
   Slot SlotOf(uint32_t reg) const;
-  // A register of this size. "_", where that may stand, is a constant slot: the
-  // operation's code must look for it, and write nothing.
+  // The register of this size. Where "_" is allowed it gives a constant slot:
+  // the operation's code must check for it and write nothing.
   enum class Sink { kRefused, kAllowed };
   Slot Result(const Operand& operand, uint32_t bytes,
               Sink sink = Sink::kRefused);
@@ -75,7 +75,7 @@ class FunctionLowering {
   Slot PredicateSource(const Operand& operand, bool* negated);
   uint64_t ImmediateAs(const Operand& operand, Type type);
   // For memory operations: fills operands[kAddress], offset, address_bytes and,
-  // if the text does not name one, the space.
+  // if the text does not name it, the space.
   void Address(const Operand& operand, bool is_param);
   struct Location {
     MemorySpace space = MemorySpace::kGlobal;
@@ -85,18 +85,18 @@ class FunctionLowering {
   Location Locate(const Operand& variable);
   FrameVariable InFrame(const Operand& variable);
 
-  // --- The operation that is being made.
+  // --- The operation under construction.
 
   void Begin(const Instruction& instruction);
   // Takes the type; fails if there is none.
   void TakeType(Suffixes& suffixes);
-  // Finds the code for it; what suffixes are left is refused.
+  // Finds the operation's code. Refuses the suffixes that are left.
   void Finish(const Suffixes& suffixes, Flow flow = Flow::kNext);
   // result, sources of the instruction's type.
   void Plain(const Instruction& i, Suffixes& suffixes, Operation operation,
              uint32_t sources);
 
-  // --- One for each opcode, or a few that are alike.
+  // --- One function for each opcode, or for a few that are alike.
 
   void LowerAddSub(const Instruction& i);
   void LowerMul(const Instruction& i);
@@ -155,7 +155,7 @@ class FunctionLowering {
   std::array<uint32_t, 4> class_base_{};
   absl::Status error_;
   Pc entry_ = 0;
-  // Of the instruction at hand:
+  // The instruction at hand:
   Op op_;
   OpInfo info_;
   Semantics& s_ = info_.semantics;

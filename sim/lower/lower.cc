@@ -16,14 +16,14 @@ namespace {
 
 using Kind = ptx::Operand::Kind;
 
-// Of a thread: CUDA's own limit.
+// CUDA's own limit per thread.
 constexpr uint64_t kMaxLocalBytes = 512 << 10;
 
 uint64_t AlignUp(uint64_t value, uint64_t align) {
   return (value + align - 1) / align * align;
 }
 
-// What a function's instructions name.
+// The variables and functions that a function's instructions name.
 struct References {
   std::set<uint32_t> shared;     // of the module's variables
   std::set<uint32_t> functions;  // that it calls
@@ -89,7 +89,7 @@ class ModuleLowering {
     }
   }
 
-  // The functions that run when this one does.
+  // The functions that may run when this one does.
   std::set<uint32_t> Reachable(uint32_t from) const {
     std::set<uint32_t> reached{from};
     std::vector<uint32_t> left{from};
@@ -148,8 +148,9 @@ class ModuleLowering {
     return absl::OkStatus();
   }
 
-  // Shared memory: the module's variables, then those of the function, then
-  // what the launch adds. Each kernel has as much as what it reaches needs.
+  // Lays out shared memory: the module's variables, then those of the function,
+  // then what the launch adds. Each kernel has as much as everything that it
+  // reaches needs.
   void PlaceShared() {
     const size_t count = module_.functions.size();
     placement_.functions.resize(count);
@@ -164,7 +165,7 @@ class ModuleLowering {
       at += variable.bytes;
       ends[v] = at;
     }
-    // A function that is called may be called by several kernels: its own
+    // Several kernels may call the same function, so a called function's own
     // variables lie behind all of the module's.
     uint64_t common = at;
     std::vector<uint64_t> own(count);
@@ -202,8 +203,8 @@ class ModuleLowering {
       dynamic = std::max(dynamic,
                          uint64_t{program_->functions[f].static_shared_bytes});
     }
-    // Memory that the launch adds is at one place for all kernels of a module:
-    // a function that they share names it, too.
+    // The memory that the launch adds lies at one place for all kernels of a
+    // module, because functions that they share name it, too.
     for (uint32_t v = 0; v < module_.variables.size(); ++v) {
       const ptx::Variable& variable = module_.variables[v];
       if (variable.space != ptx::Space::kShared || variable.bytes != 0)
@@ -226,8 +227,8 @@ class ModuleLowering {
     return false;
   }
 
-  // Local memory: a frame has parameters, results, local variables, and what
-  // is passed in calls; places of the last are used again by the next call.
+  // Lays out local memory. A frame has parameters, results, local variables,
+  // and what calls pass; the next call reuses the places of the last one.
   absl::Status PlaceFrames() {
     for (uint32_t f = 0; f < module_.functions.size(); ++f) {
       const ptx::Function& function = module_.functions[f];
@@ -270,8 +271,8 @@ class ModuleLowering {
     return absl::OkStatus();
   }
 
-  // Two variables that are named in stretches of the text apart from each other
-  // share their place. Returns where the last one ends.
+  // Two variables that are used in separate stretches of the text share their
+  // place. Returns where the last one ends.
   static uint64_t PlacePassed(const ptx::Function& function, size_t own,
                               uint64_t begin, std::vector<uint64_t>& places) {
     struct Stretch {
@@ -321,7 +322,7 @@ class ModuleLowering {
     return most;
   }
 
-  // A kernel's registers are those of its deepest chain of calls; a recursion
+  // A kernel needs the registers of its deepest chain of calls; a recursion
   // counts once.
   void CountRegisters() {
     std::vector<uint32_t> own;

@@ -1,4 +1,4 @@
-// A PTX module to a program that executes: each instruction becomes one
+// Lowers a PTX module to an executable program: each instruction becomes one
 // operation, or is refused with its place and the reason.
 #ifndef CARILLON_SIM_LOWER_LOWER_H_
 #define CARILLON_SIM_LOWER_LOWER_H_
@@ -14,13 +14,13 @@
 
 namespace carillon::sim {
 
-// The module's variables get their places and first values in `memory`, which
-// must outlive what executes the program. Errors: InvalidArgument and
+// Places the module's variables and their first values in `memory`, which must
+// outlive everything that executes the program. Errors: InvalidArgument and
 // Unimplemented ("FILE:LINE:COLUMN: what"), ResourceExhausted.
 absl::StatusOr<std::shared_ptr<const Program>> Lower(
     std::shared_ptr<const ptx::Module> module, Memory* memory);
 
-// The opcodes that are known, sorted.
+// The known opcodes, sorted.
 std::vector<std::string_view> KnownOpcodes();
 
 }  // namespace carillon::sim

@@ -43,13 +43,13 @@ void FunctionLowering::TakeOrder(Suffixes& suffixes) {
                                    {"acq_rel", MemoryOrder::kAcquireRelease},
                                    {"sc", MemoryOrder::kSequential}})
           .value_or(MemoryOrder::kWeak);
-  // "ld.mmio.relaxed.sys" has two.
+  // "ld.mmio.relaxed.sys" has two such suffixes.
   suffixes.Take("relaxed");
   TakeScope(suffixes);
 }
 
-// ld result, [address]; st [address], source. The values, one or a vector, are
-// operands 0 and up.
+// ld result, [address]; st [address], source. Operands 0 and up hold the
+// values, one or a vector.
 void FunctionLowering::LowerAccess(const Instruction& i) {
   Suffixes suffixes(i);
   const bool store = i.opcode == "st";
@@ -57,7 +57,7 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
   TakeOrder(suffixes);
   bool is_param = false;
   op_.space = TakeSpace(suffixes, is_param).value_or(MemorySpace::kGeneric);
-  // How caches should treat it: a hint.
+  // These are hints to caches.
   for (const std::string_view hint :
        {"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"}) {
     suffixes.Take(hint);
@@ -72,7 +72,7 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
     Fail(i.at, fmt::format("{}: constants are read-only", i.name));
     return;
   }
-  // A function's parameter: in registers, on a GPU.
+  // A GPU keeps a function's parameters in registers.
   if (is_param) s_.variant = 1;
   Address(i.operands[store ? 0 : 1], is_param);
   const Operand& values = i.operands[store ? 1 : 0];
@@ -102,7 +102,8 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
       register_bytes = std::max(register_bytes, BytesOfRegister(*part));
     }
   }
-  // Only constants: as wide as the type, but there are no registers of a byte.
+  // All are constants: they are as wide as the type, except that no register
+  // has one byte.
   if (register_bytes == 0) register_bytes = std::max(bytes, 2u);
   if (register_bytes < bytes) {
     Fail(values.at, fmt::format("register '{}' has fewer bits than .{}",
@@ -180,7 +181,7 @@ void FunctionLowering::LowerFence(const Instruction& i) {
   Finish(suffixes);
 }
 
-// Nothing that a program can see.
+// The operation has no effect that a program can see.
 void FunctionLowering::LowerHint(const Instruction& i) {
   Suffixes suffixes(i);
   s_.operation = Operation::kNothing;

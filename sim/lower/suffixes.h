@@ -1,3 +1,4 @@
+// The suffixes of an instruction's name while it is lowered.
 #ifndef CARILLON_SIM_LOWER_SUFFIXES_H_
 #define CARILLON_SIM_LOWER_SUFFIXES_H_
 
@@ -12,8 +13,8 @@
 
 namespace carillon::sim {
 
-// The suffixes of an instruction's name, taken one by one by whoever knows
-// them; what is left is not supported.
+// Whoever understands a suffix takes it; a suffix that is left at the end is
+// not supported.
 class Suffixes {
  public:
   explicit Suffixes(const ptx::Instruction& instruction)
@@ -27,12 +28,12 @@ class Suffixes {
     left_.erase(found);
     return true;
   }
-  // All that begin so: hints to caches.
+  // Takes all suffixes with this prefix: hints to caches.
   void TakeAllThatBeginWith(std::string_view prefix) {
     std::erase_if(left_,
                   [&](std::string_view s) { return s.starts_with(prefix); });
   }
-  // The first that there is, as its value.
+  // Takes the first suffix that is among the choices, and returns its value.
   template <class T>
   struct Choice {
     std::string_view name;
@@ -49,7 +50,7 @@ class Suffixes {
     }
     return std::nullopt;
   }
-  // The first that is a type.
+  // Takes the first suffix that is a type.
   std::optional<ptx::Type> TakeType() {
     for (const std::string_view suffix : left_) {
       if (const auto type = ptx::TypeNamed(suffix)) {

@@ -16,11 +16,11 @@ bool EndsFunction(const Instruction& instruction) {
          instruction.opcode == "trap";
 }
 
-// Post-dominators by the iteration of Cooper, Harvey and Kennedy ("A Simple,
-// Fast Dominance Algorithm"), on the reversed graph with one more block, the
-// function's end, as its root. From some blocks there is no way to it, as in a
-// loop that only an exit or nothing leaves: the last of these in the text counts
-// as if it led there, so that warps meet within the loop.
+// Finds post-dominators by the iteration of Cooper, Harvey and Kennedy ("A
+// Simple, Fast Dominance Algorithm"), on the reversed graph with the function's
+// end as its root. Some blocks cannot reach the end, as in a loop that is left
+// only by exit or never: the last of these in the text counts as if it led to
+// the end, so that warps meet within the loop.
 void FindPostDominators(std::vector<BasicBlock>& blocks) {
   const auto end = static_cast<uint32_t>(blocks.size());
   std::vector<std::vector<uint32_t>> before(end + 1);
@@ -165,7 +165,7 @@ std::string ToDot(const Module& module, const Function& function,
     std::string text;
     for (uint32_t at = block.begin; at < block.end; ++at) {
       const Instruction& instruction = function.body[at];
-      // As it stands in the text, up to its semicolon.
+      // Show the instruction as it stands in the text, up to its semicolon.
       const char* const begin = instruction.name.data();
       const char* const end =
           module.text->data() +

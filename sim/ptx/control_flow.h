@@ -1,4 +1,5 @@
-// A function's control flow graph: where warps divide, and where they meet.
+// A function's control flow graph: where warps diverge, and where they
+// reconverge.
 #ifndef CARILLON_SIM_PTX_CONTROL_FLOW_H_
 #define CARILLON_SIM_PTX_CONTROL_FLOW_H_
 
@@ -12,16 +13,16 @@ namespace carillon::sim::ptx {
 
 inline constexpr uint32_t kNoBlock = ~uint32_t{0};
 
-// Instructions that are executed from the first to the last, or not at all.
+// Instructions that execute all, from the first to the last, or not at all.
 struct BasicBlock {
   uint32_t begin = 0;  // of Function::body
   uint32_t end = 0;    // one past its last
   std::vector<uint32_t> successors;
   std::vector<uint32_t> predecessors;
   // The first block that every path from here to the function's end goes
-  // through; kNoBlock: there is none but the end itself. A guarded ret or exit
-  // is no end: its lanes are gone, and the others go on. Of blocks from which
-  // there is no way to an end, the last in the text stands for one.
+  // through; kNoBlock if that is the end itself. A guarded ret or exit is no
+  // end: some lanes leave, and the others go on. Among blocks that cannot reach
+  // an end, the last in the text stands for one.
   uint32_t immediate_post_dominator = kNoBlock;
 };
 
@@ -30,16 +31,16 @@ struct ControlFlow {
                                    // first
   std::vector<uint32_t> block_of;  // each instruction's
 
-  // Where the two sides of the branch at this instruction meet: an instruction,
-  // or kNoBlock.
+  // Where the two sides of the branch at this instruction reconverge: an
+  // instruction, or kNoBlock.
   uint32_t MeetingPoint(uint32_t instruction) const;
 };
 
-// Of a function that is defined.
+// The function must have a body.
 ControlFlow AnalyzeControlFlow(const Function& function);
 
-// As a graph in the DOT language: blocks with their instructions, and dashed
-// edges to where divided warps meet.
+// The graph in the DOT language: blocks with their instructions, and dashed
+// edges to where diverged warps reconverge.
 std::string ToDot(const Module& module, const Function& function,
                   const ControlFlow& flow);
 

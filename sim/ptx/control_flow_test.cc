@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
 
-// Of a kernel with this body.
+// Analyzes a kernel with this body.
 class ControlFlowTest : public testing::Test {
  protected:
   const ControlFlow& Analyze(const std::string& body) {
@@ -100,7 +100,7 @@ TEST_F(ControlFlowTest, ALoopWithoutEndHasMeetingPointsOfItsOwn) {
       "mov.b32 r, 0; LOOP: @p bra A; mov.b32 r, 1; bra B;\n"
       "A: mov.b32 r, 2; B: mov.b32 r, 3; bra LOOP;");
   EXPECT_THAT(PostDominators(), ElementsAre(1, 4, 4, 4, kNoBlock));
-  // Beside one that ends: who can reach the end meets there.
+  // Beside a loop with an exit: blocks that can reach the end meet there.
   Analyze(
       "@p bra STUCK; mov.b32 r, 1; bra DONE; STUCK: bra STUCK;\n"
       "DONE: ret;");
@@ -135,7 +135,8 @@ class Naive {
         if (!Reaches(b, kNoBlock)) stuck = b;
       }
       if (stuck == kNoBlock) return;
-      // The first time: these are apart from those that reach a real end.
+      // Note only the first such block: others are apart from those that reach
+      // a real end.
       for (uint32_t b = 0; b < blocks_.size() && !found_stuck_; ++b) {
         if (!Reaches(b, kNoBlock)) stuck_.insert(b);
       }
@@ -143,7 +144,7 @@ class Naive {
       ends_.insert(stuck);
     }
   }
-  // Whether there is a way from here to an end that avoids this block.
+  // Whether a path from here to an end avoids this block.
   bool Reaches(uint32_t from, uint32_t avoided) const {
     std::set<uint32_t> seen{from};
     std::vector<uint32_t> left{from};
@@ -161,8 +162,7 @@ class Naive {
     }
     return false;
   }
-  // Of the blocks that all ways go through, the one that none of the others
-  // comes before.
+  // Among the blocks on all paths, the one that comes before all others.
   uint32_t ImmediatePostDominator(uint32_t block) const {
     std::vector<uint32_t> all;
     for (uint32_t b = 0; b < blocks_.size(); ++b) {

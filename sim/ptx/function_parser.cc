@@ -32,7 +32,7 @@ bool Parser::ParseFunction() {
   for (std::vector<Variable>* list :
        {&function.results, &function.parameters}) {
     for (Variable& parameter : *list) {
-      // Also in the body's scope, as variables.
+      // The parameter is also a variable in the body's scope.
       const Variable copy = parameter;
       if (!Declare(copy, &function)) return false;
     }
@@ -253,7 +253,7 @@ bool Parser::LabelOrInstruction(Function& function) {
   }
   if (!Expect(";")) return false;
   for (size_t i = 0; i < instruction.operands.size(); ++i) {
-    // Names that nothing known bears.
+    // An operand with an unknown name may be a label that is defined later.
     if (instruction.operands[i].kind == Operand::Kind::kLabel) {
       pending_.push_back(
           {function.body.size(), i, static_cast<int>(scopes_.size())});
@@ -372,7 +372,7 @@ bool Parser::Named(Operand& operand) {
 bool Parser::FindIn(const Scope& scope, Operand& operand) {
   auto found = scope.find(operand.name);
   if (found == scope.end()) {
-    // %r12 of %r<33>.
+    // The name may be one register of a range: %r12 of %r<33>.
     const std::string_view text = operand.name;
     size_t digits = text.size();
     while (digits > 0 && text[digits - 1] >= '0' && text[digits - 1] <= '9') {
@@ -402,8 +402,8 @@ bool Parser::FindIn(const Scope& scope, Operand& operand) {
       break;
     case Name::Kind::kRegisters:
     case Name::Kind::kLabel:
-      // A label of these braces may be meant, or one of inner ones that comes
-      // further down: see CloseScope().
+      // The name may mean a label of these braces, or one of inner braces that
+      // is defined later: see CloseScope().
       return false;
   }
   operand.index = found->second.index;

@@ -18,8 +18,8 @@ bool IsHexDigit(char c) {
 bool BeginsWord(char c) {
   return IsLetter(c) || c == '_' || c == '$' || c == '%' || c == '.';
 }
-// A word goes on over the dots of its suffixes: "ld.global.u32", "%tid.x"; and
-// over the colons in "mma::fill".
+// A word includes the dots of its suffixes ("ld.global.u32", "%tid.x") and the
+// colons of "mma::fill".
 bool ContinuesWord(char c) {
   return IsLetter(c) || IsDigit(c) || c == '_' || c == '$' || c == '.';
 }

@@ -8,7 +8,7 @@
 
 namespace carillon::sim::ptx {
 
-// In the text; both from 1.
+// A position in the text; both count from 1.
 struct Location {
   uint32_t line = 1;
   uint32_t column = 1;
@@ -47,7 +47,7 @@ class Lexer {
   Token Next();
 
  private:
-  // Passes over blanks and comments. False: a comment never ends.
+  // Skips blanks and comments. Returns false if a comment never ends.
   bool SkipBlanks();
   Token Number(Token token);
   Token HexFloat(Token token, size_t digits);

@@ -1,5 +1,6 @@
-// A PTX module as its text says it: names resolved, nothing interpreted. What an
-// instruction means, and whether it is known at all, is lowering's to say.
+// A PTX module as its text says it: names are resolved, nothing is interpreted.
+// The lowering decides what an instruction means, and whether it is known at
+// all.
 #ifndef CARILLON_SIM_PTX_MODULE_H_
 #define CARILLON_SIM_PTX_MODULE_H_
 
@@ -55,8 +56,8 @@ struct Register {
   Type type = Type::kB32;
 };
 
-// An address that an initializer names: bytes of `variable`'s generic or own
-// address, once it has one.
+// An address in an initializer: the variable's generic address, or the one in
+// its own space, plus `bytes`, once the variable has a place.
 struct Relocation {
   uint64_t at = 0;  // byte of the initializer; 8 bytes are to be filled in
   std::string_view name;
@@ -128,20 +129,20 @@ struct Function {
   std::vector<Register> registers;
   std::vector<Variable> variables;  // in all its scopes
   std::vector<Instruction> body;
-  // 0: not said.
+  // For all of these, 0 means that the text does not say it.
   std::array<uint32_t, 3> max_block{};       // .maxntid
   std::array<uint32_t, 3> required_block{};  // .reqntid
   uint32_t min_blocks = 0;                   // an SM: .minnctapersm
   uint32_t max_registers = 0;                // a thread: .maxnreg
   Location at;
 
-  // The parameters of an entry, laid out as cuLaunchKernel's buffer is.
+  // The offset of an entry's parameter in cuLaunchKernel's buffer.
   uint64_t ParameterOffset(size_t index) const;
   uint64_t ParameterBytes() const;
 };
 
 struct Module {
-  // The text that every name here is a part of.
+  // The text, of which every name here is a view.
   std::unique_ptr<const std::string> text;
   std::string file;
   uint32_t version_major = 0;
@@ -150,13 +151,14 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<Function> functions;
 
-  // nullptr: there is none of that name.
+  // nullptr if there is no entry of that name.
   const Function* FindEntry(std::string_view name) const;
 };
 
-// Errors: InvalidArgument, "FILE:LINE:COLUMN: what is wrong". `file` is for these.
+// Errors: InvalidArgument, "FILE:LINE:COLUMN: what is wrong", where `file` is
+// FILE.
 absl::StatusOr<Module> ParseModule(std::string text, std::string file);
-// The same, and NotFound, PermissionDenied.
+// Errors: those of ParseModule(), NotFound, PermissionDenied.
 absl::StatusOr<Module> ParseModuleFile(const std::string& path);
 
 }  // namespace carillon::sim::ptx

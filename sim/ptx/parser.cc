@@ -175,7 +175,8 @@ bool Parser::VariableStatement(bool external, Function* function) {
   Variable variable;
   if (!Declaration(variable)) return false;
   variable.external = external;
-  // "bytes" of an array without a size; only what is launched says it.
+  // An array may lack a size only if the launch gives it one (extern shared
+  // memory).
   if (variable.bytes == 0 && !(external && variable.space == Space::kShared)) {
     return Fail(variable.at, fmt::format("'{}' has no size", variable.name));
   }
@@ -193,7 +194,8 @@ bool Parser::Declare(Variable variable, Function* function) {
   std::vector<Variable>& variables =
       function ? function->variables : module_->variables;
   if (!function) {
-    // Declared as external first, and then defined; or external twice.
+    // A variable may be declared as external first and then defined, or be
+    // external twice.
     const auto known = globals_.find(variable.name);
     if (known != globals_.end()) {
       Variable& before = variables[known->second.index];
@@ -238,8 +240,8 @@ bool Parser::Declaration(Variable& variable) {
   std::optional<Type> type;
   while (token_.kind == Kind::kWord && token_.text.starts_with('.')) {
     if (TakeIf(".align")) {
-      // Of a pointer parameter, it is what the pointer leads to that is
-      // aligned.
+      // For a pointer parameter, .align is about the memory that the pointer
+      // leads to, not about the parameter.
       uint64_t said = 0;
       if (!TakeInteger("the alignment", 1, kMaxAlign, said)) return false;
       if (!std::has_single_bit(said)) {
@@ -251,7 +253,7 @@ bool Parser::Declaration(Variable& variable) {
       vector = token_.Is(".v2") ? 2 : 4;
       Take();
     } else if (type) {
-      // ".ptr" and the space that it leads to.
+      // ".ptr" and the space that the pointer leads to.
       if (!token_.Is(".ptr") && !SpaceNamed(token_.text.substr(1))) {
         return Fail(token_.at, fmt::format("unexpected {}", Found()));
       }
@@ -333,7 +335,7 @@ bool Parser::InitialValue(Variable& variable, uint32_t bytes) {
     }
   }
   for (uint32_t i = 0; i < bytes; ++i) {
-    // Of b128, the upper half is zero.
+    // For b128, the upper half is zero.
     variable.initial.push_back(i < 8 ? static_cast<std::byte>(value >> (8 * i))
                                      : std::byte{0});
   }

@@ -1,6 +1,6 @@
-// Reads a module's text: recursive descent, one token ahead, every mistake with
-// its place. parser.cc has what is outside of functions, function_parser.cc what
-// is in them.
+// Reads a module's text by recursive descent, one token ahead, and gives every
+// mistake with its place. parser.cc reads what is outside of functions,
+// function_parser.cc what is inside.
 #ifndef CARILLON_SIM_PTX_PARSER_H_
 #define CARILLON_SIM_PTX_PARSER_H_
 
@@ -14,7 +14,7 @@
 
 namespace carillon::sim::ptx {
 
-// A name's meaning in one pair of braces.
+// What a name means within one pair of braces.
 struct Name {
   enum class Kind : uint8_t { kRegister, kRegisters, kVariable, kLabel };
   Kind kind = Kind::kRegister;
@@ -23,16 +23,15 @@ struct Name {
 };
 using Scope = std::unordered_map<std::string_view, Name>;
 
-// An operand that names what is not known yet: a label further down, or a
-// function.
+// An operand whose name is not known yet: a label further down, or a function.
 struct Pending {
   size_t instruction = 0;
   size_t operand = 0;
   int depth = 0;  // of the braces that it stands in
 };
 
-// Once, of one module. What reads returns false on the first mistake, which is
-// Run()'s result.
+// Parses one module, once. Functions that read return false on the first
+// mistake, which becomes Run()'s result.
 class Parser {
  public:
   explicit Parser(Module* module);
@@ -45,7 +44,7 @@ class Parser {
   bool Ended() const { return token_.kind == Token::Kind::kEnd; }
   void Take();
   bool TakeIf(std::string_view what);
-  // False, for whoever gives up.
+  // Records the mistake and returns false, for the caller to pass on.
   bool Fail(Location at, std::string_view what);
   std::string Found() const;
   bool Expect(std::string_view what);
@@ -58,7 +57,7 @@ class Parser {
   bool Statement();
   bool Version();
   bool Target();
-  // What says nothing about what is executed.
+  // Whether the token begins something that has no effect on execution.
   bool IsDebugging() const;
   bool SkipDebugging();
 
@@ -83,7 +82,8 @@ class Parser {
   bool Attributes(Function& function);
   bool Body(Function& function);
   bool BodyStatement(Function& function);
-  // Names of labels, as far as they are defined in the braces that end.
+  // Resolves labels that are defined in the braces that end. A name may be a
+  // label of outer braces, so the rest stays pending.
   bool CloseScope(Function& function);
   // ".reg .b32 %r<33>;", ".reg .pred p, q;"
   bool Registers(Function& function);
@@ -98,8 +98,8 @@ class Parser {
             std::string_view end);
   bool Address(Function& function, Operand& operand);
   bool Immediate(Operand& operand);
-  // A register, a variable, a special register, or kLabel: what is not known
-  // yet.
+  // A register, a variable or a special register. An unknown name becomes
+  // kLabel.
   bool Named(Operand& operand);
   static bool FindIn(const Scope& scope, Operand& operand);
   void CheckFunctions();

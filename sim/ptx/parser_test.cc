@@ -26,7 +26,7 @@ Module Parsed(const std::string& text) {
   return module.ok() ? *std::move(module) : Module();
 }
 
-// The body of an entry with some registers.
+// The body of an entry that has some registers.
 std::string InBody(const std::string& text) {
   return fmt::format(
       ".visible .entry k(.param .u64 a, .param .u32 n) {{\n"
@@ -225,7 +225,7 @@ TEST(ParserTest, EveryMistakeHasItsPlaceAndItsSentence) {
   }
 }
 
-// Whatever is cut off, it ends, and with an error.
+// Wherever the text is cut off, the parser ends with an error.
 TEST(ParserTest, AModuleThatIsCutOffIsRefused) {
   const std::string whole =
       kHead + std::string(".global .u32 x[2] = {1, 2};\n") +

@@ -9,7 +9,7 @@
 namespace carillon::sim::ptx {
 namespace {
 
-// Their first operand is a source, or no register at all.
+// Opcodes whose first operand is a source, or no register at all.
 bool HasNoResult(std::string_view opcode) {
   for (const std::string_view name :
        {"st", "red", "bra", "call", "membar", "fence", "ret", "exit", "trap",
@@ -28,7 +28,7 @@ bool FirstIsResult(const Instruction& instruction) {
   return !HasNoResult(instruction.opcode);
 }
 
-// Registers that are named in it: those of an address are read in any case.
+// Collects the registers in an operand. Those of an address are always read.
 void Collect(const Operand& operand, bool result, RegisterUse& use) {
   if (operand.kind == Operand::Kind::kRegister) {
     (result ? use.writes : use.reads).push_back(operand.index);
@@ -76,7 +76,8 @@ RegisterUse UseOf(const Instruction& instruction) {
   }
   if (instruction.guard) {
     use.reads.push_back(instruction.guard->reg);
-    // Where the guard is false, the old values stay.
+    // Where the guard is false, the destination's old value stays, so it counts
+    // as read.
     use.reads.insert(use.reads.end(), use.writes.begin(), use.writes.end());
   }
   return use;
@@ -98,7 +99,8 @@ RegisterPlan AllocateRegisters(const Function& function,
   std::vector<RegisterUse> uses(count);
   for (uint32_t i = 0; i < count; ++i) uses[i] = UseOf(function.body[i]);
 
-  // Live at the beginning of each block, to a fixed point.
+  // Computes which registers are live at the beginning of each block, to a
+  // fixed point.
   std::vector<Bits> live_in(flow.blocks.size(), Bits(words));
   const auto live_out = [&](uint32_t block) {
     Bits live(words);
@@ -166,8 +168,8 @@ RegisterPlan AllocateRegisters(const Function& function,
     plan.pressure = std::max(plan.pressure, pressure(live));
   }
 
-  // The scan: by first use; the place that became free is taken again, the
-  // lowest first.
+  // Scans the intervals by their first use. The lowest free place is taken
+  // first.
   std::vector<uint32_t> order;
   for (uint32_t r = 0; r < registers; ++r) {
     if (intervals[r].first != kNoBlock) order.push_back(r);
@@ -181,8 +183,8 @@ RegisterPlan AllocateRegisters(const Function& function,
       std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>, 4>
       free;
   for (const uint32_t r : order) {
-    // What is read for the last time where this is written keeps its place: an
-    // operation may write a result before it reads all of its sources.
+    // A register whose last read is this instruction keeps its place: an
+    // operation may write a result before it has read all its sources.
     while (!active.empty() && active.top().first < intervals[r].first) {
       const uint32_t ended = active.top().second;
       active.pop();

@@ -1,5 +1,5 @@
-// Which registers of a function are live where, and the physical ones that
-// they get: PTX has as many as it likes and writes most of them once.
+// Which registers of a function are live where, and their physical registers.
+// PTX has as many registers as it likes and writes most of them once.
 #ifndef CARILLON_SIM_PTX_REGISTERS_H_
 #define CARILLON_SIM_PTX_REGISTERS_H_
 
@@ -18,24 +18,24 @@ struct RegisterUse {
 };
 RegisterUse UseOf(const Instruction& instruction);
 
-// By size: a predicate, 16, 32 and 64 bits.
+// Register classes by size: predicates, 16, 32 and 64 bits.
 enum class RegisterClass : uint8_t { kPredicate, k16, k32, k64 };
 RegisterClass ClassOf(Type type);
 
 struct RegisterPlan {
-  // Of each virtual register: its place among the physical ones of its class.
+  // Each virtual register's place among the physical ones of its class.
   std::vector<uint32_t> place;
   std::array<uint32_t, 4> count{};  // physical registers of each class
-  // 32-bit registers that are live at once, at most, a thread: what the
+  // How many 32-bit registers per thread are live at once, at most: what the
   // hardware's register file must hold. 64 bits take two, 16 bits one;
   // predicates are apart.
   uint32_t pressure = 0;
-  // Before each instruction: the virtual registers that are live there.
+  // The virtual registers that are live before each instruction.
   std::vector<std::vector<uint32_t>> live;
 };
 
-// A linear scan over the text: a register is taken from the first instruction
-// to the last at which it is live.
+// Allocates by a linear scan over the text: a register is occupied from the
+// first instruction to the last at which it is live.
 RegisterPlan AllocateRegisters(const Function& function,
                                const ControlFlow& flow);
 

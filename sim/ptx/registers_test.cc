@@ -110,8 +110,9 @@ TEST_F(RegistersTest, WhatALoopReadsIsLiveInAllOfIt) {
   EXPECT_NE(plan_.place[5], plan_.place[6]);
 }
 
-// --- Random functions, and liveness by its definition: there is a way to an
-// instruction that reads it on which none writes it.
+// --- Random functions, and liveness by its definition: a path leads to an
+// instruction that reads the register, and no instruction on it writes the
+// register.
 
 std::string RandomBody(std::mt19937& random) {
   const uint32_t count = 5 + random() % 30;
@@ -225,8 +226,8 @@ TEST_F(RegistersTest, LiveRegistersHavePlacesOfTheirOwn) {
                 before)
           << i << "\n"
           << body;
-      // Sources and results, too: a result may be written before all sources
-      // are read.
+      // Sources and results conflict, too: a result may be written before all
+      // sources are read.
       std::set<uint32_t> both = before;
       both.insert(after.begin(), after.end());
       std::set<std::pair<RegisterClass, uint32_t>> places;
