@@ -17,7 +17,7 @@
 
 namespace carillon::sim {
 
-inline constexpr uint32_t kLanes = 32;  // of a warp
+inline constexpr uint32_t kLanes = 32;  // per warp
 // Bit i is lane i.
 using LaneMask = uint32_t;
 inline constexpr LaneMask kAllLanes = ~LaneMask{0};
@@ -114,7 +114,7 @@ struct ProgramFunction {
   Pc entry = 0;
   Pc end = 0;                // one past its last operation
   uint32_t frame_bytes = 0;  // registers of a warp
-  uint32_t local_bytes = 0;  // of a thread, its parameters and results included
+  uint32_t local_bytes = 0;  // per thread, its parameters and results included
   // The 32-bit registers per thread that are live at once, in this function and
   // below it in its calls. Occupancy counts these.
   uint32_t registers = 0;

@@ -66,7 +66,7 @@ struct Access {
   MemorySpace space = MemorySpace::kGeneric;  // never generic afterwards
   bool store = false;
   bool atomic = false;
-  uint32_t bytes = 0;  // of each lane
+  uint32_t bytes = 0;  // per lane
   LaneMask mask = 0;
   // The addresses within the space. A lane outside the mask has another lane's.
   alignas(kLaneAlignment) std::array<uint64_t, kLanes> address{};

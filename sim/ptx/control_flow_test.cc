@@ -67,8 +67,8 @@ TEST_F(ControlFlowTest, ALoopIsLeftBehindIt) {
 }
 
 TEST_F(ControlFlowTest, LoopsWithinLoops) {
-  // 0; OUTER 1: leave to DONE 5; INNER 2: leave to NEXT 4; 3 back to INNER; NEXT
-  // back to OUTER.
+  // 0; OUTER 1: leave to DONE 5; INNER 2: leave to NEXT 4; 3 back to INNER;
+  // NEXT back to OUTER.
   Analyze(
       "mov.b32 r, 0; OUTER: @p bra DONE; INNER: @q bra NEXT;\n"
       "mov.b32 r, 1; bra INNER; NEXT: bra OUTER; DONE: ret;");

@@ -167,6 +167,8 @@ bool Parser::BodyStatement(Function& function) {
   return LabelOrInstruction(function);
 }
 
+// A branch may name a label before its definition, and inner braces may define
+// the name anew, so a name is resolved only when the braces around it end.
 bool Parser::CloseScope(Function& function) {
   const int depth = static_cast<int>(scopes_.size());
   std::erase_if(pending_, [&](Pending& pending) {

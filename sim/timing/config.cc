@@ -35,8 +35,8 @@ constexpr std::array<std::string_view, 2> kReservationNames = {"static",
 constexpr std::array<std::string_view, 2> kRegistersNames = {"free_or_save",
                                                              "save"};
 
-// Calls number(key, value, least, most) for each, and choice(key, value, names)
-// where the value is an enumerator.
+// Calls number(key, value, least, most) for each number, and choice(key, value,
+// names) for each enumerator.
 template <class C, class Number, class Choice>
 void ForEach(C& c, Number number, Choice choice) {
   constexpr uint32_t kMega = 1 << 20;
@@ -175,7 +175,7 @@ absl::Status Flatten(const YAML::Node& node, const std::string& prefix,
   return absl::OkStatus();
 }
 
-// What no key can say by itself.
+// Finds contradictions between keys.
 std::string Contradiction(const Config& c) {
   const auto cache = [](std::string_view name, const CacheConfig& value) {
     if (!std::has_single_bit(value.line_bytes) ||

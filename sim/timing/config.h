@@ -1,5 +1,5 @@
-// What the simulated GPU is made of: one number for each property, from a text
-// file. docs/sim_calibration.md says where each comes from and why.
+// The properties of the simulated GPU, one number each, read from a text file.
+// docs/sim_calibration.md says where each comes from and why.
 #ifndef CARILLON_SIM_TIMING_CONFIG_H_
 #define CARILLON_SIM_TIMING_CONFIG_H_
 
@@ -14,7 +14,7 @@
 
 namespace carillon::sim::timing {
 
-// Of the SMs' clock.
+// Cycles of the SMs' clock.
 using Cycle = uint64_t;
 inline constexpr Cycle kNever = ~Cycle{0};
 
@@ -23,7 +23,7 @@ enum class SchedulerPolicy : uint8_t {
   kGto,  // greedy, then oldest: the same warp while it can
 };
 
-// EDGE's extensions: how events come to run (docs/simulator.md).
+// EDGE's extensions: how events get to run (docs/simulator.md).
 enum class EventPath : uint8_t {
   kTbScheduler,  // as any grid, through the KDU: "draining"
   kWarp,         // to an SM's table of event warps: "preemption"
@@ -35,7 +35,7 @@ enum class VictimPolicy : uint8_t {
   kDedicated,  // the SM's first warp slot, whatever it holds
   kReserved,   // none: a context that nobody else may use
 };
-// Each has those before it.
+// Each priority includes the ones before it.
 enum class EventPriority : uint8_t {
   kNone,
   kP1,  // events go first: fetch, issue, blocks
@@ -43,7 +43,7 @@ enum class EventPriority : uint8_t {
   kP3,  // and an SM with an event fetches and issues nothing else
 };
 enum class Reservation : uint8_t { kStatic, kDynamic };
-// Where an event warp's registers are when it takes a victim's place.
+// Where an event warp keeps its registers when it takes a victim's place.
 enum class EventRegisters : uint8_t {
   kFreeOrSave,  // free ones; the victim's, saved, if there are not enough
   kSave,
@@ -66,7 +66,8 @@ struct CacheConfig {
   uint32_t sector_bytes = 32;  // what is fetched and is valid by itself
   uint32_t ways = 1;
   uint32_t mshrs = 1;  // lines that are on their way
-  // Not of the i-cache, where fetch.latency says it and all warps may wait.
+  // Does not apply to the i-cache, whose latency is fetch.latency and where all
+  // warps may wait.
   uint32_t latency = 1;  // cycles to a hit's data
   uint32_t merges = 1;   // requests that wait for a line on its way
 
@@ -95,7 +96,7 @@ struct Config {
 
   struct {
     SchedulerPolicy policy = SchedulerPolicy::kGto;
-    uint32_t count = 1;  // of an SM
+    uint32_t count = 1;  // per SM
     uint32_t width = 1;  // operations of one warp in a cycle
   } scheduler;
 
@@ -126,7 +127,7 @@ struct Config {
     uint32_t banks = 32;
     uint32_t shared_latency = 1;
     uint32_t constant_latency = 1;
-    uint32_t stores = 1;      // of an SM, that memory has not acknowledged
+    uint32_t stores = 1;      // per SM, that memory has not acknowledged
     uint32_t operations = 1;  // of an SM that memory has not finished
   } lsu;
 
@@ -150,7 +151,7 @@ struct Config {
     uint32_t banks = 1;
     uint32_t row_bytes = 1024;
     uint32_t interleave_bytes = 256;  // to the next slice
-    uint32_t bytes_per_cycle = 1;     // of a channel, of its clock
+    uint32_t bytes_per_cycle = 1;     // per channel, of its clock
     uint32_t window = 1;              // requests that it chooses from
     uint32_t latency = 1;             // cycles of the SMs' clock, besides:
     uint32_t column = 1;              // CL, of its clock, like all below
@@ -171,52 +172,57 @@ struct Config {
     EventPath path = EventPath::kTbScheduler;
     uint32_t event_warps = 4;  // entries of an SM's table
     VictimPolicy victim = VictimPolicy::kOldest;
-    // While a victim's pipeline empties (0 or 1 each):
+    // What is done while a victim's pipeline empties (0 or 1 each):
     uint32_t victim_priority = 0;  // VHP: it issues before all others
     uint32_t flush_i_buffer = 0;   // IB: what it has not issued is dropped
     uint32_t skip_barriers = 0;    // BS: it need not get past its barrier
     uint32_t replay_loads = 0;     // RL: its loads are dropped, and done again
     EventRegisters registers = EventRegisters::kFreeOrSave;
     uint32_t several_victims = 0;  // 1: events of more warps preempt, too
-    // 1: an event may have more registers than its victim, where they are free.
+    // 1: an event may have more registers than its victim, if enough are free.
     uint32_t larger_events = 0;
     EventPriority event_priority = EventPriority::kNone;
     Reservation reservation = Reservation::kStatic;
     uint32_t reserve_sms = 0;     // the last ones; kDynamic: at most
-    uint32_t reserve_blocks = 0;  // of each SM
-    // Of a thread, in each of these; 0: the most that a registered event needs.
+    uint32_t reserve_blocks = 0;  // per SM
+    // The registers per thread in each of these; 0: the most that a registered
+    // event needs.
     uint32_t reserve_registers = 0;
-    // kDynamic: cycles over which load is measured, events under way that all
-    // else weighs as much as, and windows until an SM is given back.
+    // For kDynamic: the cycles over which load is measured, the load that all
+    // other work weighs (in events under way), and the windows until an SM is
+    // given back.
     uint32_t reserve_window = 1;
     uint32_t reserve_load = 1;
     uint32_t reserve_hold = 1;
-    // Of privileged warps, which interrupts start:
+    // Privileged warps, which interrupts start:
     uint32_t interrupt_cycles = 0;      // from the GPU's edge to an SM's table
     uint32_t registers_latency = 1;     // of the SM's interrupt registers
-    uint32_t reserve_icache_lines = 0;  // of each SM, for their routine
+    uint32_t reserve_icache_lines = 0;  // per SM, for their routine
   } edge;
 };
 
-// A preset's name (PresetNames()), or a file's path: whatever has a '/' or ends
-// in ".yaml". Errors: NotFound, InvalidArgument ("FILE:LINE: KEY: what").
+// Loads a preset by its name (PresetNames()), or a file by its path: a name
+// with a '/' or that ends in ".yaml". Errors: NotFound, InvalidArgument
+// ("FILE:LINE: KEY: what").
 absl::StatusOr<Config> LoadConfig(std::string_view name_or_path);
-// The same, of text; `file` is for messages.
+// Parses a configuration's text; `file` is for messages.
 absl::StatusOr<Config> ParseConfig(const std::string& text, std::string file);
 std::vector<std::string_view> PresetNames();
 
-// Every key ("l1.mshrs") and its value, in one order; for documents and dumps.
+// Every key ("l1.mshrs") with its value, in a fixed order, for documents and
+// dumps.
 std::vector<std::pair<std::string, std::string>> Values(const Config& config);
 
-// Time within memory, finer than a cycle: its clocks do not divide the SMs'.
+// Time within memory. It is finer than a cycle because memory clocks do not
+// divide the SMs' clock.
 using Ticks = uint64_t;
 inline constexpr Ticks kTicksPerCycle = 1024;
 constexpr Ticks TicksOf(Cycle cycle) { return cycle * kTicksPerCycle; }
-// The first cycle at or after it.
+// The first cycle at or after that time.
 constexpr Cycle CycleAt(Ticks ticks) {
   return (ticks + kTicksPerCycle - 1) / kTicksPerCycle;
 }
-// Cycles of a clock of `mhz`.
+// The length of so many cycles of a clock of `mhz`.
 constexpr Ticks TicksOfClock(const Config& config, uint32_t mhz,
                              uint64_t cycles) {
   return (cycles * kTicksPerCycle * config.clock.core_mhz + mhz / 2) / mhz;

@@ -20,7 +20,7 @@ std::string TinyText() {
   return text.str();
 }
 
-// tiny with one piece of its text replaced.
+// The preset `tiny` with one piece of its text replaced.
 absl::StatusOr<Config> With(const std::string& from, const std::string& to) {
   std::string text = TinyText();
   const size_t at = text.find(from);
@@ -138,7 +138,7 @@ TEST(Config, ClocksOfMemoryAreConvertedToTheSMs) {
   EXPECT_EQ(CycleAt(kTicksPerCycle), 1u);
 }
 
-// A row for each key, with its values: "| `l1.mshrs` | 64 | 128 | 4 | ...".
+// The document has a row for each key: "| `l1.mshrs` | 64 | 128 | 4 | ...".
 TEST(Config, TheCalibrationDocumentHasEveryParameterOfEveryPreset) {
   std::ifstream file("docs/sim_calibration.md");
   std::ostringstream stream;

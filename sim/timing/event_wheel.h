@@ -1,4 +1,4 @@
-// Events by the cycle at which they are due: a calendar queue.
+// Events ordered by the cycle in which they are due: a calendar queue.
 #ifndef CARILLON_SIM_TIMING_EVENT_WHEEL_H_
 #define CARILLON_SIM_TIMING_EVENT_WHEEL_H_
 
@@ -28,7 +28,7 @@ class EventWheel {
   }
 
   // Calls handle(event) for all that are due at `now`; it may schedule more.
-  // Every cycle that next() names must be visited.
+  // Must be called for every cycle that next() names.
   template <class Handle>
   void Advance(Cycle now, Handle handle) {
     const size_t bucket = now % kBuckets;
@@ -51,7 +51,8 @@ class EventWheel {
     }
   }
 
-  // No event is due before it, after `now`; kNever if there are none.
+  // The next cycle after `now` in which an event may be due; kNever if there
+  // are none.
   Cycle next(Cycle now) const {
     if (size_ == 0) return kNever;
     const size_t first = (now + 1) % kBuckets;

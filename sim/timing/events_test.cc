@@ -1,4 +1,4 @@
-// Events on the whole GPU: registration, ways, priorities, reservations.
+// Events on the whole GPU: registration, paths, priorities, reservations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ class EventsTest : public testing::Test {
   const GridResult& Result(GridId grid) { return *gpu().result(grid); }
   uint32_t& Word() { return runner_.At<uint32_t>(data_, 1)[0]; }
   SmCounters Counters() { return Total(gpu().statistics()); }
-  // Of the grid's blocks, the cycles and SMs at which they start.
+  // The start of each of the grid's blocks, with cycle and SM.
   std::vector<Observation> Starts(GridId grid) {
     std::vector<Observation> starts;
     for (const Observation& seen : seen_) {
@@ -155,7 +155,7 @@ TEST_F(EventsTest, AnEventIsRegisteredOnceAndRungOften) {
   const auto event = gpu().RegisterEvent({.launch = Work(1)});
   ASSERT_TRUE(event.ok()) << event.status();
   const GridId first = *gpu().RingDoorbell(*event, 1000);
-  // Another value to add than the registered one.
+  // These parameters add another value than the registered ones.
   std::vector<std::byte> parameters = Work(1, 1, 32, 100).parameters;
   const GridId second = *gpu().RingDoorbell(*event, 2000, parameters);
   EXPECT_TRUE(gpu().Run());
@@ -165,7 +165,7 @@ TEST_F(EventsTest, AnEventIsRegisteredOnceAndRungOften) {
   EXPECT_EQ(Result(first).arrived, 1300u);
   EXPECT_EQ(Result(first).dispatched, 1300u);
   EXPECT_EQ(Result(second).arrived, 2300u);
-  // A cycle that has passed is now.
+  // A cycle that has passed means now.
   const GridId third = *gpu().RingDoorbell(*event, 5);
   EXPECT_TRUE(gpu().Run());
   EXPECT_EQ(Result(third).arrived, Result(third).submitted + 300);
@@ -184,7 +184,7 @@ TEST_F(EventsTest, TheTableHoldsSoManyEvents) {
   EXPECT_TRUE(gpu().UnregisterEvent(events[1]).ok());
   const auto next = gpu().RegisterEvent({.launch = Work(1)});
   EXPECT_TRUE(next.ok());
-  // An old name does not find the new event.
+  // The id of an unregistered event does not find the new event.
   EXPECT_EQ(gpu().RingDoorbell(events[1], 0).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(gpu().UnregisterEvent(events[1]).code(),
@@ -199,7 +199,7 @@ TEST_F(EventsTest, AnEventThatNoSmHoldsIsRefused) {
   EXPECT_THAT(event.status().message(), HasSubstr("(it lacks warps)"));
 }
 
-// --- Ways.
+// --- Paths.
 
 TEST_F(EventsTest, SharedMemoryTakesTheTbSchedulersWay) {
   Submit(Work(20));
@@ -272,7 +272,7 @@ TEST_F(EventsTest, AnEventThatFaultsGivesItsPlaceBack) {
 
 // --- Priorities.
 
-// Blocks of some 1,000 cycles, and an event in the middle of the third.
+// Blocks of some 1,000 cycles, and an event that arrives during the third.
 class PriorityTest : public EventsTest {
  protected:
   void Go(EventPriority priority, EventPath path) {
@@ -350,7 +350,7 @@ TEST_F(PriorityTest, P3LetsNobodyIssueBesideTheEvent) {
     const auto took = static_cast<int64_t>(Result(event_).completed -
                                            Result(event_).dispatched);
     EXPECT_GT(took, 900);
-    // The event's last operation is memory's, which holds nobody up.
+    // The event's last operation waits for memory, which stops nobody else.
     EXPECT_LT(by, took);
     EXPECT_GT(by, took - 150);
   }
@@ -379,7 +379,7 @@ TEST_F(PriorityTest, P3EndsWithAnEventThatIsCancelled) {
 TEST_F(PriorityTest, P1FetchesForEventsFirst) {
   config_.sm.warps = 8;
   config_.sm.blocks = 16;
-  // One operation a cycle is fetched, which is what bounds them all.
+  // Only one operation is fetched per cycle, which limits all of them.
   config_.fetch.width = 1;
   config_.fetch.buffer = 1;
   const auto took = [&](EventPriority priority) {
@@ -398,7 +398,7 @@ TEST_F(PriorityTest, P1KeepsTheRoomThatAnEventWaitsFor) {
   config_.sm.warps = 8;
   config_.sm.blocks = 16;
   config_.sm.registers = 9 * 256;
-  // 60 registers: the room of eight blocks, and no victim has so many.
+  // 60 registers need the room of eight blocks, and no victim has so many.
   const auto dispatched = [&](EventPriority priority) {
     Again();
     config_.edge.event_priority = priority;
@@ -452,13 +452,13 @@ TEST_F(EventsTest, ReservedBlocksAreForEventsOnly) {
     const GridId event = Event(Work(20), 500);
     EXPECT_TRUE(gpu().Run());
     EXPECT_EQ(Result(event).dispatched, 500u);
-    // Three at once: the fourth begins when one has ended.
+    // Three run at once: the fourth begins when one has ended.
     EXPECT_GT(Starts(background)[3].cycle, 900u);
     if (path == EventPath::kWarp) {
       EXPECT_EQ(Result(event).place, EventPlace::kReserved);
     }
   }
-  // What nobody else can have is said.
+  // A request that can never be met is refused with a reason.
   const auto refused = gpu().Submit(Work(1, 1, 128), {});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.status().message(),
@@ -488,7 +488,7 @@ TEST_F(EventsTest, TheDynamicReservationFollowsTheEvents) {
   config_.edge.reserve_load = 1;
   config_.edge.reserve_hold = 2;
   const GridId background = Submit(Work(20, 120));
-  // Nearly two at any time from 5,000 to 15,000.
+  // Nearly two events are under way at any time from 5,000 to 15,000.
   std::vector<GridId> events;
   for (Cycle at = 5000; at < 15000; at += 500) {
     events.push_back(Event(Work(14), at));
@@ -507,7 +507,7 @@ TEST_F(EventsTest, TheDynamicReservationFollowsTheEvents) {
   EXPECT_GT(starts(1, 8000, 15000), 4u);
   EXPECT_GT(starts(2, 20000, 25000), 3u);
   EXPECT_GT(starts(3, 21000, 26000), 3u);
-  // Once they have drained, nobody need be preempted.
+  // Once the SMs have drained, no warp need be preempted.
   for (size_t i = 8; i < events.size(); ++i) {
     EXPECT_EQ(Result(events[i]).place, EventPlace::kReserved) << i;
     EXPECT_GE(Result(events[i]).sm, 2u);

@@ -10,7 +10,7 @@
 namespace carillon::sim::timing {
 namespace {
 
-// Where instruction fetch finds the i-th program: apart from all data.
+// The address of the i-th program's instructions, apart from all data.
 constexpr uint64_t CodeBase(size_t i) {
   return uint64_t{1} << 59 | uint64_t{i} << 32;
 }
@@ -51,8 +51,8 @@ Contexts Gpu::Reserved() const {
           .registers = count * RegistersOfWarp(registers, config_)};
 }
 
-// The last SMs are events'. Events go to others, too, only where the number of
-// reserved ones may be too small.
+// Reserves the last SMs for events. Events go to other SMs as well only where
+// the number of reserved ones may be too small.
 void Gpu::ReserveSms() {
   const size_t others = sms_.size() - reservation_.sms();
   const bool all_take_events =
@@ -110,7 +110,8 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
   grid->result.submitted = std::max(options.not_before, cycle_);
   const bool past_tb_scheduler = event_dispatcher_.Takes(*grid);
   if (options.event) {
-    // EDGE IV-D: what preempts, runs first. Others, where events do.
+    // An event that preempts runs first (EDGE IV-D). Others do so where events
+    // have priority.
     const bool first =
         past_tb_scheduler || config_.edge.event_priority >= EventPriority::kP1;
     grid->options.warp_class = first ? WarpClass::kEvent : WarpClass::kNormal;
@@ -219,7 +220,7 @@ bool Gpu::Run(Cycle until) {
       break;
     }
     const Cycle next = Next();
-    // Otherwise whoever runs it may still do something about it.
+    // With an end to run to, the caller may still submit or release something.
     if (next == kNever && until == kNever && !grids_.empty()) {
       FailAll();
       continue;
@@ -229,7 +230,7 @@ bool Gpu::Run(Cycle until) {
   return grids_.empty();
 }
 
-// After cycle_.
+// The next cycle after cycle_ in which anything happens.
 Cycle Gpu::Next() const {
   Cycle next = kmu_.next(cycle_);
   next = std::min({next, event_dispatcher_.next(cycle_), reservation_.next()});
@@ -306,9 +307,9 @@ void Gpu::EndEvent(const GridRun& grid) {
                      .sm = grid.result.sm});
 }
 
-// Nothing can happen any more: warps wait for a release that never comes, or it
-// is a mistake of the model, which must not look like a program that takes
-// long.
+// Nothing can happen any more. Either warps wait for a release that never
+// comes, or the model has a mistake, which must not look like a program that
+// takes long.
 void Gpu::FailAll() {
   for (const auto& grid : grids_) {
     for (const Sm& sm : sms_) {

@@ -5,8 +5,8 @@
 //   gpu.Run();
 //   gpu.result(grid)->completed  // cycles
 //
-// The same submissions at the same cycles give the same cycles and statistics,
-// always: SMs and schedulers act in the order of their numbers.
+// The same submissions at the same cycles always give the same cycles and
+// statistics: SMs and schedulers act in the order of their numbers.
 #ifndef CARILLON_SIM_TIMING_GPU_H_
 #define CARILLON_SIM_TIMING_GPU_H_
 
@@ -39,12 +39,12 @@ namespace carillon::sim::timing {
 class Gpu {
  public:
   struct Options {
-    // As FunctionalGpu's, for each grid by itself.
+    // As for FunctionalGpu, separately for each grid.
     uint64_t no_progress_limit = uint64_t{1} << 30;
     std::string* printed = nullptr;  // receives what kernels print
-    // What %globaltimer reads at cycle 0.
+    // The value of %globaltimer at cycle 0.
     uint64_t nanoseconds = 0;
-    // A grid has ended, in the cycle in which it did. It may Submit().
+    // Called in the cycle in which a grid ends. It may call Submit().
     std::function<void(const GridResult&)> ended;
     Observer observer;
   };
@@ -58,59 +58,60 @@ class Gpu {
   // long as the GPU lives. Errors: those of CheckLaunch(); InvalidArgument (a
   // block is too large for an SM; names what it lacks).
   absl::StatusOr<GridId> Submit(Launch launch, const SubmitOptions& options);
-  // Ends it where it is, with Cancelled. Errors: NotFound (no such grid, or it
-  // has ended).
+  // Stops the grid; its status is Cancelled. Errors: NotFound (no such grid, or
+  // it has ended).
   absl::Status Cancel(GridId grid);
 
-  // EDGE's events: a launch that is registered once, and made again and again.
+  // Registers an event of EDGE: a launch that can be rung again and again.
   // Errors: those of Submit(); ResourceExhausted (the table is full).
   absl::StatusOr<EventId> RegisterEvent(EventKernel kernel);
-  // What it has launched goes on. Errors: NotFound.
+  // Grids that the event has launched go on. Errors: NotFound.
   absl::Status UnregisterEvent(EventId event);
-  // Launches it at that cycle, or now if it has passed. `parameters`: of this
-  // launch; none: the registered ones. Errors: NotFound, those of Submit().
+  // Launches the event at that cycle, or now if it has passed. `parameters` are
+  // for this launch; without them it has the registered ones. Errors: NotFound,
+  // those of Submit().
   absl::StatusOr<GridId> RingDoorbell(EventId event, Cycle at,
                                       std::vector<std::byte> parameters = {});
 
   bool HasEvent(EventId event) const {
     return event_table_.Find(event) != nullptr;
   }
-  // A kernel of the GPU has rung for it, in this cycle: it goes to the TB
-  // scheduler, with kernels that were launched by kernels. Errors: as RingDoorbell().
+  // A kernel of the GPU rings the event in this cycle. The event goes to the TB
+  // scheduler, with kernels that kernels launch. Errors: as RingDoorbell().
   absl::StatusOr<GridId> RingFromGpu(EventId event,
                                      std::vector<std::byte> parameters);
 
-  // For interrupts.h: what is there is near each SM.
+  // For interrupts.h: accesses to these addresses stay near each SM.
   void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes);
-  // Keeps the first lines of the function in each SM's i-cache, as many as
+  // Keeps the function's first lines in each SM's i-cache, as many as
   // Config::edge says. Errors: InvalidArgument.
   absl::Status ReserveInstructions(const Program* program,
                                    const ProgramFunction& function);
-  // In that cycle, or in the next if it has passed, before anything else
-  // happens in it. It does not keep Run() going.
+  // Calls it in that cycle, or in the next if it has passed, before anything
+  // else happens there. A pending call does not keep Run() going.
   void CallAt(Cycle at, std::function<void()> call) {
     calls_.emplace(std::max(at, cycle_ + 1), std::move(call));
   }
 
-  // Until no grid is left, or until the given cycle, which is then the next to
-  // happen, or to the end of a cycle in which Stop() was called. True: no grid is
-  // left.
+  // Runs until no grid is left, until the given cycle (which happens next), or
+  // until the end of a cycle in which Stop() was called. Returns true if no
+  // grid is left.
   bool Run(Cycle until = kNever);
-  // For Options::ended and CallAt().
+  // Options::ended and CallAt() may call it.
   void Stop() { stop_ = true; }
-  // Whether nothing will happen until somebody does something.
+  // Whether nothing will happen until the caller does something.
   bool stands_still() const { return Next() == kNever; }
 
-  // The next that happens; all before it have.
+  // The next cycle to happen; all before it have.
   Cycle cycle() const { return cycle_; }
   uint64_t nanoseconds() const { return NanosecondsAt(cycle_); }
   uint64_t NanosecondsAt(Cycle cycle) const {
     return options_.nanoseconds + cycle * 1000 / config_.clock.core_mhz;
   }
 
-  // Of a grid that has ended; nullptr otherwise.
+  // The result of a grid that has ended; otherwise nullptr.
   const GridResult* result(GridId grid) const;
-  // Forgets results, so that they do not add up.
+  // Forgets results, so that they do not accumulate.
   void ForgetResults() { results_.clear(); }
 
   Statistics statistics();
@@ -118,14 +119,14 @@ class Gpu {
   const Sm& sm(size_t index) const { return sms_[index]; }
 
  private:
-  // What a block takes, once an SM has been found to hold it.
+  // The contexts of a block, after a check that an SM can hold it.
   absl::StatusOr<Contexts> ContextsFor(const Launch& launch, uint32_t registers,
                                        bool event) const;
   absl::StatusOr<GridId> RingDoorbell(EventId event, SubmitOptions options,
                                       std::vector<std::byte> parameters);
   absl::StatusOr<const LoadedProgram*> Load(const Program* program);
   void Step();
-  // Contexts of each SM that only events may use.
+  // The contexts of each SM that only events may use.
   Contexts Reserved() const;
   void ReserveSms();
   void AdvanceEvents();

@@ -1,5 +1,5 @@
-// Whole anchors, in time: what is computed is what FunctionalGpu computes, and
-// takes as many cycles as docs/sim_calibration.md says.
+// Runs whole anchors in time: they compute what FunctionalGpu computes, in as
+// many cycles as docs/sim_calibration.md says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,8 +50,8 @@ TEST(GpuAnchor, TheSameOnAnotherGpu) {
   ExpectSameAsFunctional(&KernelRunner::MatrixProduct, 64, "tiny", 36'352);
 }
 
-// Within a tenth of what was measured when this was written (sim_calibration.md);
-// GPGPU-Sim has 86,230 and 106,278 for a GPU like it.
+// Within a tenth of the cycles that were measured when this was written
+// (sim_calibration.md). GPGPU-Sim needs 86,230 and 106,278 on a similar GPU.
 TEST(GpuAnchor, CyclesAreThoseOfTheCalibration) {
   const auto cycles = [](Launch (KernelRunner::*make)(uint32_t),
                          uint32_t size) {

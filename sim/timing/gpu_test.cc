@@ -162,7 +162,7 @@ class GpuTest : public testing::Test {
     static const GridResult none;
     return result == nullptr ? none : *result;
   }
-  // What FunctionalGpu says of it.
+  // The status that FunctionalGpu gives.
   absl::Status Functional(const Launch& launch) {
     return FunctionalGpu(&runner_.memory(), {}).Run(launch).status();
   }
@@ -200,7 +200,7 @@ TEST_F(GpuTest, GridsShareAnSM) {
 }
 
 TEST_F(GpuTest, BlocksWaitForRoom) {
-  // Four blocks at once; eight warps.
+  // Four blocks, eight warps, all at once.
   const GridId few = Submit(Nothing(4));
   gpu().Run();
   EXPECT_EQ(Result(few).completed, 66u + 3);
@@ -266,7 +266,7 @@ TEST_F(GpuTest, OneGridsEndMayBeginAnother) {
       ended, ElementsAre(std::pair(1, 66), std::pair(2, 69), std::pair(3, 72)));
 }
 
-// Each SM has its own, which whoever runs there releases.
+// Each SM has its own releases; whoever runs there makes them.
 TEST_F(GpuTest, AReleaseLetsTheBlocksOfItsSmGoOn) {
   const uint32_t sms = config_.sm.count = 2;
   Submit(Wait(2 * sms));
@@ -301,7 +301,7 @@ TEST_F(GpuTest, RunsUpToACycleAndOn) {
   const Cycle completed = Result(grid).completed;
   EXPECT_GT(completed, 4000u);
   EXPECT_LT(completed, 6000u);
-  // Without work, time passes all the same.
+  // Time passes without work.
   EXPECT_TRUE(gpu().Run(30000));
   EXPECT_EQ(gpu().cycle(), 30000u);
   const GridId later = Submit(Nothing());
@@ -322,7 +322,7 @@ TEST_F(GpuTest, KernelsReadTheGpusTime) {
               1'000'000 + static_cast<double>(read[0]) * 2, 200);
 }
 
-// --- What goes wrong.
+// --- Failures.
 
 TEST_F(GpuTest, AFaultEndsItsGridAndNoOther) {
   const Launch wild =
@@ -388,7 +388,7 @@ TEST_F(GpuTest, ACancelledGridLeavesItsRoom) {
   EXPECT_EQ(Result(waits).dispatched, kNever);
   EXPECT_EQ(gpu().sm(0).free(), ContextsOfSm(config_));
   EXPECT_EQ(gpu().Cancel(spins).code(), absl::StatusCode::kNotFound);
-  // What it still had under way harms nobody who comes after.
+  // Operations that a cancelled grid left under way harm no later grid.
   const GridId next = Submit(Work(50, 4, 64));
   EXPECT_TRUE(gpu().Run());
   EXPECT_TRUE(Result(next).status.ok());

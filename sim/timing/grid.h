@@ -15,7 +15,7 @@ namespace carillon::sim::timing {
 
 using GridId = uint64_t;
 
-// Which warps a scheduler takes before all others; EDGE's order.
+// The class of warps that a scheduler prefers, in EDGE's order.
 enum class WarpClass : uint8_t {
   kVictim,  // on its way out, to make room
   kEvent,
@@ -35,15 +35,15 @@ struct SubmitOptions {
   Cycle not_before = 0;   // when it reaches the KMU
   LaunchOrigin origin = LaunchOrigin::kHost;
   WarpClass warp_class = WarpClass::kNormal;
-  uint32_t registers = 0;  // of a thread; 0: what the kernel needs
-  // EDGE's: it goes the way that Config::edge says, as Gpu::RingDoorbell() does it.
-  // Then `origin` and `warp_class` do not matter.
+  uint32_t registers = 0;  // per thread; 0: what the kernel needs
+  // An event of EDGE takes the path that Config::edge says, as with
+  // Gpu::RingDoorbell(). Then `origin` and `warp_class` do not matter.
   bool event = false;
-  // An event that is an interrupt's routine: always by the short path, and at
-  // an SM's table after edge.interrupt_cycles.
+  // An event that is an interrupt's routine: it always takes the short path,
+  // and reaches an SM's table after edge.interrupt_cycles.
   bool privileged = false;
   uint32_t sm = kAnySm;  // of one by the short path
-  // An event that does not go the short path, whatever Config::edge says.
+  // The event does not take the short path, whatever Config::edge says.
   bool by_tb_scheduler = false;
 };
 
@@ -57,10 +57,10 @@ enum class EventPlace : uint8_t {
 };
 const char* NameOf(EventPlace place);
 
-// What became of a grid.
+// The outcome of a grid.
 struct GridResult {
   GridId id = 0;
-  // Not OK: as FunctionalGpu::Run(), and Cancelled.
+  // Not OK for the reasons of FunctionalGpu::Run(), and after Cancel().
   absl::Status status;
   Cycle submitted = 0;        // reached the KMU
   Cycle dispatched = kNever;  // its first block started
@@ -68,8 +68,9 @@ struct GridResult {
   uint64_t warp_instructions = 0;
   uint64_t blocks = 0;  // that ended
 
-  // Of an event. Its scheduling latency is dispatched - arrived, its preemption
-  // latency flushed - selected. Of several blocks: of the first that starts.
+  // For an event: its scheduling latency is dispatched - arrived, its
+  // preemption latency flushed - selected. With several blocks, those of the
+  // first that starts.
   bool event = false;
   Cycle arrived = kNever;   // at the TB scheduler, or an SM's table
   Cycle selected = kNever;  // its victims, the first time
@@ -81,7 +82,7 @@ struct GridResult {
   bool saved_registers = false;
 };
 
-// A program as the GPU holds it.
+// A program as the GPU stores it.
 struct LoadedProgram {
   const Program* program = nullptr;
   uint64_t code = 0;  // where instruction fetch finds it
@@ -92,14 +93,14 @@ struct GridRun {
   Launch launch;
   SubmitOptions options;
   const LoadedProgram* program = nullptr;
-  Contexts contexts;  // of a block
+  Contexts contexts;  // per block
   GridResult result;
   Cycle ready = 0;  // for its first block
   Dim3 next{0, 0, 0};
   bool more = true;      // blocks to start
   uint64_t running = 0;  // blocks
   uint64_t placed = 0;   // on the short path: in SMs' tables
-  // Warp instructions since it stored, or a warp got past a barrier or ended.
+  // Warp instructions since a store, or since a warp passed a barrier or ended.
   uint64_t idle = 0;
 
   bool failed() const { return !result.status.ok(); }

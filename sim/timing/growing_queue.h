@@ -13,14 +13,14 @@ class GrowingQueue {
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   T& front() { return items_[first_]; }
-  // The i-th after the front.
+  // The i-th item from the front.
   T& at(size_t i) { return items_[(first_ + i) & (items_.size() - 1)]; }
   const T& at(size_t i) const {
     return items_[(first_ + i) & (items_.size() - 1)];
   }
 
   void push(const T& item) { Add() = item; }
-  // A new last item, with whatever it held before.
+  // Adds a last item and returns it; it still holds what it held before.
   T& Add() {
     if (size_ == items_.size()) Grow();
     return at(size_++);

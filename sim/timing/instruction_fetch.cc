@@ -107,8 +107,8 @@ void InstructionFetch::Fill(const MemoryRequest& reply) {
   Miss& miss = misses_[reply.tag];
   cache_.Insert(miss.line, 1, 0);
   ++counters_->icache_fills;
-  // A slot may have changed hands meanwhile; its new warp is not in `missing`
-  // for this line, or asks again.
+  // Clearing a bit is safe even if the slot has another warp by now: that warp
+  // is not in `missing` for this line, or asks again.
   warps_->missing &= ~(miss.waiting | blocked_);
   blocked_ = 0;
   miss.used = false;

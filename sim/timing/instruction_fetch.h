@@ -1,5 +1,5 @@
-// From the i-cache to the warps' i-buffers: one warp a cycle, in turn, of those
-// with an empty i-buffer.
+// Fetches from the i-cache into the warps' i-buffers: one warp per cycle, in
+// turn, among those with an empty i-buffer.
 #ifndef CARILLON_SIM_TIMING_INSTRUCTION_FETCH_H_
 #define CARILLON_SIM_TIMING_INSTRUCTION_FETCH_H_
 
@@ -19,18 +19,18 @@ class InstructionFetch {
   InstructionFetch(const Config& config, uint32_t sm, SmWarps* warps,
                    MemorySystem* memory, SmCounters* counters);
 
-  // Before issue: what was fetched `fetch.latency` cycles ago.
+  // Delivers what was fetched `fetch.latency` cycles ago. Call it before issue.
   void Deliver(Cycle now);
-  // After issue. False: it did nothing, and will do nothing until a warp or a
-  // line changes.
+  // Fetches for one warp. Call it after issue. Returns false if it did nothing,
+  // and will do nothing until a warp or a line changes.
   bool Fetch(Cycle now);
-  // What it has fetched for the slot's warp is not to be delivered.
+  // Discards what it has fetched for the slot's warp.
   void Forget(uint32_t slot);
   // When Deliver() has something next.
   Cycle next() const;
-  // False: the i-cache cannot keep the line for good.
+  // Keeps the line for good. Returns false if the i-cache cannot.
   bool Reserve(uint64_t line) { return cache_.Reserve(line); }
-  // A line that was missing is here.
+  // A missing line has arrived.
   void Fill(const MemoryRequest& reply);
 
  private:

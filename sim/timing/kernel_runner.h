@@ -1,4 +1,4 @@
-// Kernels from PTX, with memory for them: for tests and benchmarks.
+// Loads kernels from PTX and gives them memory, for tests and benchmarks.
 #ifndef CARILLON_SIM_TIMING_KERNEL_RUNNER_H_
 #define CARILLON_SIM_TIMING_KERNEL_RUNNER_H_
 
@@ -13,15 +13,15 @@
 
 namespace carillon::sim::timing {
 
-// Ends the process with a message where something does not work.
+// Ends the process with a message on any failure.
 class KernelRunner {
  public:
-  // PTX, or the file of sim/testdata that has it.
+  // Loads PTX text, or a file of sim/testdata.
   void Load(std::string ptx);
   void LoadFile(const std::string& name);
 
   DeviceAddress Allocate(uint64_t bytes);
-  // `count` values by their index.
+  // Allocates `count` values, each computed from its index.
   DeviceAddress Floats(uint64_t count, float (*value)(uint64_t));
   template <class T>
   std::span<T> At(DeviceAddress address, uint64_t count) {
@@ -29,18 +29,18 @@ class KernelRunner {
             count};
   }
 
-  // Parameters: pointers or other 64 bits first, then 32 bits.
+  // Takes 64-bit parameters (such as pointers) first, then 32-bit ones.
   Launch MakeLaunch(const char* kernel, Dim3 grid, Dim3 block,
                     const std::vector<uint64_t>& wide,
                     const std::vector<uint32_t>& narrow = {}) const;
 
-  // The anchors (anchor_test.cc): a launch with its memory.
+  // The anchors (anchor_test.cc): launches with their memory.
   Launch VectorAdd(uint32_t count);
   Launch MatrixProduct(uint32_t n);
 
   Memory& memory() { return memory_; }
   const Program& program() const { return *program_; }
-  // Of the launch that VectorAdd() or MatrixProduct() made last.
+  // The output of the launch that VectorAdd() or MatrixProduct() made last.
   std::span<const float> output();
 
  private:

@@ -6,7 +6,7 @@
 namespace carillon::sim::timing {
 namespace {
 
-// Before those of lower priority and those that come later.
+// Inserts the grid before those of lower priority and those that come later.
 void Insert(std::vector<GridRun*>& grids, GridRun* grid, bool events_first) {
   const auto key = [&](const GridRun* g) {
     return std::tuple(!(events_first && g->options.event), ~g->options.priority,

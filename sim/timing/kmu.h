@@ -1,6 +1,6 @@
-// Which grid's block goes to an SM next: the kernel management unit holds grids
-// by priority, and the kernel distributor unit the few whose blocks are handed
-// out.
+// Decides which grid's block goes to an SM next. The kernel management unit
+// holds grids by priority, the kernel distributor unit the few whose blocks are
+// being handed out.
 #ifndef CARILLON_SIM_TIMING_KMU_H_
 #define CARILLON_SIM_TIMING_KMU_H_
 
@@ -20,19 +20,19 @@ class Kmu {
         events_first_(config.edge.event_priority >= EventPriority::kP1) {}
 
   void Submit(GridRun* grid);
-  // It has ended, or will not begin.
+  // Removes a grid that has ended or will not begin.
   void Remove(const GridRun* grid);
 
-  // While it is set, SMs that take events are given nobody else's blocks.
+  // While it is set, SMs that take events get only events' blocks.
   void HoldOthers(bool hold) {
     if (hold_others_ && !hold) blocked_ = false;
     hold_others_ = hold;
   }
 
-  // Takes grids into the KDU while it has room, and gives blocks to SMs, in turn
-  // from behind the one that had the last, `dispatch.blocks_per_cycle` to each:
-  // the first grid in the order of priority and then arrival that has one for
-  // which there is room.
+  // Takes grids into the KDU while it has room, and gives blocks to SMs,
+  // `dispatch.blocks_per_cycle` to each, beginning behind the SM that had the
+  // last one. An SM gets a block of the first grid, in the order of priority
+  // and then arrival, that fits.
   template <class Sms>
   void Advance(Cycle now, Sms& sms) {
     FillKdu(now);
@@ -53,12 +53,12 @@ class Kmu {
     }
     next_ready_ = NextReady(now);
   }
-  // When Advance() has something to do.
+  // The next cycle in which Advance() has something to do.
   Cycle next(Cycle now) const {
     if (!blocked_) return now + 1;
     return std::min(next_ready_, NextArrival(now));
   }
-  // An SM has room again.
+  // Call it when an SM has room again.
   void Unblock() { blocked_ = false; }
 
   size_t pending() const { return pending_.size(); }
@@ -66,7 +66,7 @@ class Kmu {
 
  private:
   void FillKdu(Cycle now);
-  // Some event's blocks have no place yet (P1).
+  // Whether blocks of an event have no place yet (P1).
   bool EventsWait(Cycle now) const;
   GridRun* Choose(Cycle now, const Sm& sm) const;
   Cycle NextReady(Cycle now) const;

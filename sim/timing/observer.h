@@ -1,4 +1,4 @@
-// What happens to blocks, warps and events, told as it happens: for timelines.
+// Reports what happens to blocks, warps and events, for timelines.
 #ifndef CARILLON_SIM_TIMING_OBSERVER_H_
 #define CARILLON_SIM_TIMING_OBSERVER_H_
 
@@ -28,12 +28,12 @@ struct Observation {
   uint64_t grid = 0;
   What what = What::kBlockStart;
   uint32_t sm = kNowhere;
-  uint32_t slot = kNowhere;  // of a warp; of a block's start and end: its own
+  uint32_t slot = kNowhere;  // the warp's; a block has its own
 };
-// "block start", "event arrive".
+// Names it: "block start", "event arrive".
 const char* NameOf(Observation::What what);
 
-// It must not call the Gpu. Empty: nobody looks.
+// It must not call the Gpu. May be empty.
 using Observer = std::function<void(const Observation&)>;
 
 }  // namespace carillon::sim::timing

@@ -12,7 +12,8 @@ uint32_t RoundUp(uint32_t value, uint32_t unit) {
 }  // namespace
 
 uint32_t RegistersOfWarp(uint32_t registers, const Config& config) {
-  // A thread has one at least: its warp's context takes room in any case.
+  // Even a kernel without registers occupies one per thread: a warp's context
+  // always takes room.
   return RoundUp(std::max(registers, 1u) * kLanes, config.sm.register_unit);
 }
 

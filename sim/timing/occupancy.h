@@ -10,7 +10,7 @@
 
 namespace carillon::sim::timing {
 
-// What a block takes, in whole units of allocation; or what an SM has.
+// The resources of a block, in whole units of allocation; or of an SM.
 struct Contexts {
   uint32_t blocks = 0;
   uint32_t warps = 0;
@@ -36,11 +36,11 @@ struct Contexts {
   }
 };
 
-// What a warp takes whose threads have so many registers.
+// The registers of a warp whose threads have so many.
 uint32_t RegistersOfWarp(uint32_t registers, const Config& config);
-// All of an empty SM.
+// The contexts of an empty SM.
 Contexts ContextsOfSm(const Config& config);
-// `registers`: of a thread; 0: the kernel's own number.
+// `registers` is per thread; 0: the kernel's own number.
 Contexts ContextsOfBlock(const Launch& launch, uint32_t registers,
                          const Config& config);
 
@@ -53,7 +53,7 @@ enum class OccupancyLimit : uint8_t {
 std::string_view NameOf(OccupancyLimit limit);
 
 struct Occupancy {
-  uint32_t blocks = 0;                             // of an SM
+  uint32_t blocks = 0;                             // per SM
   OccupancyLimit limit = OccupancyLimit::kBlocks;  // the first that binds
 };
 Occupancy OccupancyOf(const Contexts& block, const Config& config);

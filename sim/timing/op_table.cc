@@ -89,7 +89,7 @@ bool IsExchange(Operation operation) {
   }
 }
 
-// Of values in registers, for mov and its like: no matter what they mean.
+// Whether the values have 64 bits, whatever they mean to mov and its like.
 bool IsWide(const Semantics& s) {
   return s.type == Type::kF64 || TypeOf(s) == CostType::kLong ||
          (s.operation == Operation::kMulWide && s.register_bytes == 8);
@@ -103,7 +103,7 @@ Cost Arithmetic(const Semantics& s, const Config& config, Unit* unit) {
   if (s.operation == Operation::kConvert && s.from == Type::kF64) {
     type = CostType::kDouble;
   }
-  // mov.f64, selp.f64, and comparing bits: nothing that needs the DP unit.
+  // mov.f64, selp.f64 and comparisons of bits do not need the DP unit.
   const bool moves =
       s.operation == Operation::kMove || s.operation == Operation::kSelect ||
       s.operation == Operation::kPack || s.operation == Operation::kUnpack ||
@@ -130,7 +130,7 @@ bool IsParameter(const Semantics& s) {
          (s.space == MemorySpace::kLocal && s.variant == 1);
 }
 
-// The most sources that one bank must deliver, less the one that it can.
+// How many sources one bank must deliver at most, less the one that it can.
 uint32_t BankConflicts(const std::vector<uint16_t>& reads, uint32_t banks) {
   std::array<uint8_t, 64> used{};
   uint32_t most = 1;

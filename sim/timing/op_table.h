@@ -1,4 +1,4 @@
-// What an operation costs, worked out once for a program.
+// What each operation costs, computed once for a program.
 #ifndef CARILLON_SIM_TIMING_OP_TABLE_H_
 #define CARILLON_SIM_TIMING_OP_TABLE_H_
 
@@ -12,7 +12,7 @@
 
 namespace carillon::sim::timing {
 
-// Where an operation goes from a scheduler.
+// The unit to which a scheduler issues an operation.
 enum class Unit : uint8_t { kNone, kSp, kDp, kSfu, kMemory };
 inline constexpr size_t kUnits = 5;
 
@@ -37,7 +37,8 @@ struct OpTiming {
   uint8_t places_used = 0;
   uint16_t latency = 1;   // cycles from issue to write-back, or to the LSU
   uint16_t interval = 1;  // cycles that the unit is taken
-  // Of the scoreboard: the registers that it writes, then those that it reads.
+  // Scoreboard places: of the registers that it writes, then of those that it
+  // reads.
   std::array<uint16_t, 14> places{};
 };
 

@@ -38,7 +38,7 @@ constexpr char kDeclarations[] = R"(
 TEST(OpTable, OperationsHaveTheirUnitsAndCosts) {
   using enum Unit;
   using enum OpKind;
-  // On tiny.
+  // The costs on `tiny`.
   const Row rows[] = {
       {"add.s32 %r1, %r2, 1;", kSp, kArithmetic, 4, 1},
       {"and.b32 %r1, %r2, 1;", kSp, kArithmetic, 4, 1},
@@ -97,7 +97,7 @@ TEST(OpTable, OperationsHaveTheirUnitsAndCosts) {
     EXPECT_EQ(op.unit, row.unit) << row.text;
     EXPECT_EQ(op.kind, row.kind) << row.text;
     EXPECT_EQ(op.interval, row.interval) << row.text;
-    // A conflict of banks may add to it.
+    // A bank conflict may add to the latency.
     EXPECT_GE(op.latency, config.operands.latency + row.latency) << row.text;
     EXPECT_LE(op.latency, config.operands.latency + row.latency + 2)
         << row.text;

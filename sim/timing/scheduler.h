@@ -1,4 +1,4 @@
-// Which of its warps a scheduler takes.
+// Chooses the warp that a scheduler issues from.
 #ifndef CARILLON_SIM_TIMING_SCHEDULER_H_
 #define CARILLON_SIM_TIMING_SCHEDULER_H_
 
@@ -10,7 +10,7 @@
 
 namespace carillon::sim::timing {
 
-// The first bit after `last`, or around the end.
+// The first bit after `last`, wrapping around.
 inline uint32_t NextInTurn(WarpMask mask, uint32_t last) {
   const WarpMask after = last >= 63 ? 0 : mask & (~WarpMask{0} << (last + 1));
   return static_cast<uint32_t>(std::countr_zero(after != 0 ? after : mask));
@@ -18,12 +18,12 @@ inline uint32_t NextInTurn(WarpMask mask, uint32_t last) {
 
 class Scheduler {
  public:
-  // `of`: the slots of its warps.
+  // `of` is the set of its warps' slots.
   Scheduler(SchedulerPolicy policy, WarpMask of) : policy_(policy), of_(of) {}
 
   WarpMask of() const { return of_; }
 
-  // One of `ready`, which has some.
+  // Chooses one of `ready`, which must not be empty.
   uint32_t Choose(WarpMask ready, const SmWarps& warps) {
     for (const WarpMask of_class : warps.of_class) {
       if ((ready & of_class) == 0) continue;

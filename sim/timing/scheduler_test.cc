@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Warps in slots 0 to 3; slot 2 has the oldest, then 0, 3, 1.
+// Warps in slots 0 to 3. By age: slot 2, then 0, 3, 1.
 SmWarps FourWarps() {
   SmWarps warps;
   const uint64_t ages[] = {20, 40, 10, 30};

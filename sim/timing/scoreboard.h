@@ -1,4 +1,4 @@
-// Which registers of a warp wait for a result.
+// The registers of a warp that wait for a result.
 #ifndef CARILLON_SIM_TIMING_SCOREBOARD_H_
 #define CARILLON_SIM_TIMING_SCOREBOARD_H_
 
@@ -15,9 +15,9 @@ enum class Hazard : uint8_t { kNone, kRegister, kLoad };
 class Scoreboard {
  public:
   // A register's bit. Two registers share one only in functions with more than
-  // 448 registers of 32 bits or 64 predicates: then one waits for the other,
-  // which costs time and is never wrong, as a bit that is taken lets nobody
-  // take it again.
+  // 448 registers of 32 bits or 64 predicates. Then one waits for the other,
+  // which costs time but is never wrong, as nobody may take a bit that is
+  // taken.
   static constexpr uint16_t Place(uint16_t reg) {
     return reg >= kPredicateRegisters
                ? static_cast<uint16_t>(kRegisters +

@@ -13,12 +13,13 @@ constexpr uint32_t BitOf(Stall stall) {
   return uint32_t{1} << static_cast<uint32_t>(stall);
 }
 
-// Branches of one warp without a store, after which its lanes may wait for each
-// other (Warp::Yield()), and after how many more again.
+// After so many branches of one warp without a store its lanes may wait for
+// each other, so they are made to take turns (Warp::Yield()); and after how
+// many more again.
 constexpr uint32_t kPatience = 1 << 14;
 constexpr uint32_t kTurn = 1 << 8;
 
-// Registers of a thread of an interrupt routine (EDGE's thesis, 5.6.1).
+// Registers per thread of an interrupt routine (EDGE's thesis, 5.6.1).
 constexpr uint32_t kSmallWarp = 8;
 
 constexpr size_t IndexOf(Unit unit) { return static_cast<size_t>(unit); }
@@ -34,7 +35,7 @@ Sm::Sm(const Config& config, uint32_t index, const Memory* memory,
       lsu_(config, index, memory_system, &events_, &counters_),
       event_warps_(config, index, &warps_, &fetch_, &lsu_, &counters_, this),
       outcomes_(config.scheduler.count, kIdle),
-      // Events in victims' places take none of the SM's.
+      // Events in victims' places do not use the SM's own block slots.
       blocks_(config.sm.blocks + config.edge.event_warps),
       free_(ContextsOfSm(config)),
       small_warp_{.blocks = 1,
@@ -88,7 +89,7 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
     events_use_.Return(takes);
     KeepForEvents();
   }
-  // Other programs' blocks may be running.
+  // Blocks of other programs may be running, so the table must not shrink.
   most_operations_ =
       std::max(most_operations_, grid->program->operations.size());
   core_.Prepare(*grid->launch.program);
@@ -149,7 +150,7 @@ void Sm::Drop(const GridRun* grid, Cycle now) {
   if (events_here_) wakes_at_ = now;
 }
 
-// All that was in its contexts has left them.
+// Call it when all warps have left the block's contexts.
 void Sm::EndBlock(BlockSlot& block) {
   free_.Return(block.contexts);
   FreeChanged();
@@ -351,7 +352,7 @@ void Sm::TickEvents(Cycle now) {
   const WarpMask events =
       warps_.of_class[static_cast<size_t>(WarpClass::kEvent)];
   if (config_.edge.event_priority == EventPriority::kP3) {
-    // Beside an event, nothing else goes on but what makes room for it.
+    // At P3, only what makes room for an event may go on beside it.
     const bool freezes =
         (warps_.running & events) != 0 || event_warps_.freezes();
     warps_.frozen = freezes ? ~(events | warps_.held) : 0;
@@ -359,7 +360,7 @@ void Sm::TickEvents(Cycle now) {
   events_here_ = event_warps_.active() || events != 0;
 }
 
-// The heads whose units take an operation now.
+// The warps whose next operation finds its unit free.
 WarpMask Sm::Available(Cycle now) const {
   WarpMask available = warps_.unit[IndexOf(Unit::kNone)];
   for (const Unit unit : {Unit::kSp, Unit::kDp, Unit::kSfu}) {
@@ -417,6 +418,9 @@ void Sm::TakeUnit(Unit unit, Cycle until, Cycle now) {
   }
 }
 
+// Step() executes the operation at once, with all its effects. The rest charges
+// its time: it reserves the result's registers until Finish() frees them, and
+// drops the i-buffer if the warp has not gone on to the next operation.
 void Sm::Issue(uint32_t slot, Cycle now) {
   WarpContext& context = warps_.slots[slot];
   const Pc pc = context.head;
@@ -455,7 +459,8 @@ void Sm::Issue(uint32_t slot, Cycle now) {
         lsu_.Issue(slot, context.generation, pc, op, core_.access, now);
         break;
       }
-      // Nobody's guard was true: it passes through as arithmetic would.
+      // The guard was false for all lanes, so the operation goes through the
+      // pipeline as arithmetic would.
       [[fallthrough]];
     case Unit::kSp:
     case Unit::kDp:
@@ -483,7 +488,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
         const auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
         const uint64_t nanoseconds =
             context.warp->From<uint32_t>(sleep.operands[0])[lane];
-        // PTX ISA 9.7.13.16: up to twice that; at most 1 ms.
+        // PTX ISA 9.7.13.16: at most 1 ms, and it may take up to twice as long.
         const uint64_t cycles = std::min<uint64_t>(nanoseconds, 1'000'000) *
                                 config_.clock.core_mhz / 1000;
         warps_.asleep |= timing::BitOf(slot);
@@ -498,7 +503,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
     context.warp->Yield();
     context.idle -= kTurn;
   }
-  // Whatever was fetched after a jump is wrong.
+  // After a jump, the i-buffer holds operations that must not execute.
   if (context.warp->pc() != context.head ||
       context.warp->state() == Warp::State::kExited) {
     if (context.buffered != 0) ++counters_.flushes;
@@ -518,7 +523,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   warps_.UpdateHead(slot);
 }
 
-// It may have ended, or come to a barrier, or let others past one.
+// Handles a warp that may have exited, come to a barrier, or released others.
 void Sm::AfterStep(uint32_t slot) {
   WarpContext& context = warps_.slots[slot];
   const WarpMask bit = timing::BitOf(slot);
@@ -532,7 +537,7 @@ void Sm::AfterStep(uint32_t slot) {
   }
 }
 
-// Whether somebody is left who could end the wait.
+// Fails the grid if nobody is left who could end the wait.
 void Sm::CheckBarrier(BlockSlot& block) {
   const WarpMask live = block.warps & warps_.running;
   if (live == 0 || (live & ~warps_.barrier) != 0 || block.away != 0 ||

@@ -1,7 +1,7 @@
 // A streaming multiprocessor: its warps, what issues from them, and when.
 //
-// An operation does all that it does to values at the moment of its issue
-// (Warp::Step()); everything after that is about time only.
+// An operation does everything that it does to values when it issues
+// (Warp::Step()). All that follows is about time only.
 #ifndef CARILLON_SIM_TIMING_SM_H_
 #define CARILLON_SIM_TIMING_SM_H_
 
@@ -28,7 +28,7 @@ namespace carillon::sim::timing {
 
 class Sm final : private EventWarps::Host {
  public:
-  // The rest must outlive it. `no_progress_limit`: as FunctionalGpu's.
+  // The pointers must outlive it. `no_progress_limit`: as FunctionalGpu's.
   Sm(const Config& config, uint32_t index, const Memory* memory,
      MemorySystem* memory_system, uint64_t no_progress_limit);
   Sm(const Sm&) = delete;
@@ -36,8 +36,8 @@ class Sm final : private EventWarps::Host {
 
   Core& core() { return core_; }
 
-  // What it keeps of its contexts for events; and whether it takes events, and
-  // others, at all.
+  // What the SM keeps of its contexts for events. set_takes() says whether it
+  // takes events, and other grids, at all.
   void Reserve(const Contexts& contexts);
   void set_takes(bool events, bool others) {
     takes_events_ = events;
@@ -53,7 +53,7 @@ class Sm final : private EventWarps::Host {
 
   bool Fits(const GridRun& grid) const override {
     if (grid.options.event) {
-      // A routine of this very SM must run here.
+      // A routine for this very SM must run here.
       const bool mine = grid.options.sm == core_.sm;
       return (takes_events_ || mine) && free_.Holds(grid.contexts);
     }
@@ -66,28 +66,29 @@ class Sm final : private EventWarps::Host {
   }
   const Contexts& free() const { return free_; }
   const EventWarps& event_warps() const { return event_warps_; }
-  // A block of an event is to have a place, past the TB scheduler. There must
-  // be room in the table.
+  // Finds a place for an event's block, past the TB scheduler. The table must
+  // have room.
   void AcceptEvent(GridRun* grid, Cycle now);
-  // The grid's next block, for which there must be room.
+  // Starts the grid's next block, for which there must be room.
   void StartBlock(GridRun* grid, Cycle now);
-  // Ends the grid's blocks where they are.
+  // Stops the grid's blocks where they are.
   void Drop(const GridRun* grid, Cycle now);
 
-  // An answer of memory; before Tick() of the same cycle.
+  // Handles memory's answer; call it before Tick() of the same cycle.
   void Reply(const MemoryRequest& reply, Cycle now);
-  // A cycle of it. It need not see cycles before wakes_at().
+  // Executes a cycle. Cycles before wakes_at() may be skipped.
   void Tick(Cycle now);
   Cycle wakes_at() const { return wakes_at_; }
-  // A block of the grid with warps that wait for a release; nullptr: none.
+  // A block of the grid with warps that wait for a release; nullptr if none
+  // does.
   const Block* FindWaiting(const GridRun* grid) const;
 
-  // Whether a block or a grid has ended since it was last asked.
+  // Whether a block or a grid has ended since the last call.
   bool TakeEnded() { return std::exchange(ended_, false); }
 
   const SmWarps& warps() const { return warps_; }
   const Lsu& lsu() const { return lsu_; }
-  // Of all cycles before `until`.
+  // The counters of all cycles before `until`.
   const SmCounters& CountersUntil(Cycle until);
 
  private:
@@ -99,12 +100,13 @@ class Sm final : private EventWarps::Host {
     uint32_t entry = EventWarps::kNoEntry;  // of the event
     Contexts contexts;
   };
-  // What a scheduler did in its last cycle: a bit for each Stall; kIssued and
-  // kIdle besides.
+  // What a scheduler did in its last cycle: a bit for each Stall, or kIssued,
+  // or kIdle.
   static constexpr uint32_t kIssued = 1 << kStalls;
   static constexpr uint32_t kIdle = 2 << kStalls;
 
-  // Its warps go to these slots, or any; of what is free, it takes `takes`.
+  // Starts a block in `slots` (any free slots if empty), taking `takes` of
+  // free_.
   void Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
              const Contexts& takes, Cycle now);
   void StartWarp(BlockSlot& block, uint32_t index, uint32_t slot);
@@ -116,7 +118,7 @@ class Sm final : private EventWarps::Host {
   void TickEvents(Cycle now);
   void MemoryDone(const MemoryOperation& operation);
 
-  // EventWarps::Host.
+  // --- EventWarps::Host.
   Contexts& free() override { return free_; }
   void StartEvent(GridRun* grid, uint32_t entry,
                   std::span<const uint32_t> slots, const Contexts& takes,
@@ -151,11 +153,11 @@ class Sm final : private EventWarps::Host {
   Lsu lsu_;
   EventWarps event_warps_;
   std::vector<Scheduler> schedulers_;
-  std::vector<uint32_t> outcomes_;  // of each scheduler
+  std::vector<uint32_t> outcomes_;  // per scheduler
   std::vector<BlockSlot> blocks_;
   Contexts free_;
   const Contexts small_warp_;  // an interrupt routine's, EDGE's smallest event
-  // Of free_, since when, for the counters.
+  // What is in use of free_, and since when, for the counters.
   uint32_t registers_used_ = 0;
   bool free_context_ = false;
   Cycle free_since_ = 0;
@@ -170,7 +172,7 @@ class Sm final : private EventWarps::Host {
   uint64_t next_age_ = 0;
   size_t most_operations_ = 0;  // of the programs that it has seen
   uint64_t last_grid_ = ~uint64_t{0};
-  // When each unit of a kind takes its next operation.
+  // The cycle in which each unit of a kind takes its next operation.
   std::array<std::array<Cycle, 4>, kUnits> unit_free_{};
   std::array<uint32_t, kUnits> unit_count_{};
   Cycle counted_until_ = 0;  // the present one, but at the end of Tick()

@@ -1,6 +1,7 @@
-// Cycles of kernels on `tiny`, by hand. Operands take 2 cycles, so that the
-// result of an operation of latency L can be used L + 2 cycles after its issue.
-// Two operations are fetched at once, into an empty i-buffer, in 2 cycles.
+// Cycles of kernels on `tiny`, worked out by hand. Operands take 2 cycles, so
+// the result of an operation of latency L can be used L + 2 cycles after its
+// issue. Two operations are fetched at once, into an empty i-buffer, in 2
+// cycles.
 #include "sim/timing/sm.h"
 
 #include <gmock/gmock.h>
@@ -30,10 +31,10 @@ constexpr char kHeader[] = R"(
 
 class SmTest : public testing::Test {
  protected:
-  // No conflicts of register banks, which depend on where registers lie.
+  // So many banks avoid conflicts, which depend on where registers lie.
   SmTest() { config_.operands.banks = 64; }
 
-  // Runs it to its end.
+  // Runs the kernel to its end.
   GridResult Run(const std::string& body, uint32_t threads = 32,
                  uint32_t stride = 0, uint32_t blocks = 1) {
     runner_.Load(kHeader + body + "}\n");
@@ -51,9 +52,9 @@ class SmTest : public testing::Test {
     return result;
   }
 
-  // Cycles from reading the clock before `body` to reading it afterwards, once
-  // all of it is in the i-cache. `before` is done once, at first; %d1 is the
-  // data's address, %r1 is the stride times the lane.
+  // The cycles between reading the clock before `body` and after it, once all
+  // of it is in the i-cache. `before` executes once, at first; %d1 is the
+  // data's address, %r1 the stride times the lane.
   uint64_t Measure(const std::string& before, const std::string& body,
                    uint32_t stride = 0) {
     Run(R"(
@@ -79,7 +80,7 @@ again:
         32, stride);
     return runner_.At<uint64_t>(out_, 1)[0];
   }
-  // What one more of `op` adds, when all depend on each other.
+  // How many cycles one more `op` adds, when each depends on the last.
   uint64_t Each(const std::string& before, const std::string& op,
                 uint32_t stride = 0) {
     const auto times = [&](int n) {
@@ -102,8 +103,8 @@ again:
 };
 
 TEST_F(SmTest, TheFirstOperationWaitsForItsLineOfCode) {
-  // The fetch misses at 0, is filled at 64 (memory_system_test), hits there, and
-  // is decoded at 66.
+  // The fetch misses at 0, is filled at 64 (memory_system_test), hits there,
+  // and is decoded at 66.
   const GridResult result = Run("ret;");
   EXPECT_EQ(result.dispatched, 0u);
   EXPECT_EQ(result.completed, 66u);
@@ -165,7 +166,7 @@ TEST_F(SmTest, CodeBeyondTheICacheIsFetchedAgain) {
 
 TEST_F(SmTest, SharedMemoryTakesAPassForEachConflict) {
   for (const uint32_t ways : {1u, 2u, 4u, 8u, 16u, 32u}) {
-    // Every lane follows a pointer to where it is.
+    // Every lane follows a pointer to itself.
     EXPECT_EQ(Each("st.shared.u32 [%r1], %r1;", "ld.shared.u32 %r1, [%r1];",
                    4 * ways),
               12u + ways - 1)
@@ -175,7 +176,7 @@ TEST_F(SmTest, SharedMemoryTakesAPassForEachConflict) {
 
 TEST_F(SmTest, ConstantMemoryTakesAPassForEachWord) {
   for (const uint32_t words : {1u, 2u, 32u}) {
-    // The table's zeros are added to where they are.
+    // The zeros of the table are added to their own index.
     EXPECT_EQ(Each(fmt::format("rem.u32 %r4, %r1, {}; cvt.u64.u32 %d8, %r4; "
                                "mov.u64 %d9, table; add.u64 %d9, %d9, %d8;",
                                8 * words),

@@ -13,7 +13,7 @@ constexpr std::array<const char*, kStalls> kStallNames = {
 constexpr std::array<const char*, kFlushWaits> kFlushWaitNames = {
     "Pipeline", "Scoreboard", "Load", "I$-Miss", "Barrier", "Mem Barrier"};
 
-// Calls with each counter's name and value.
+// Calls f with each counter's name and value.
 template <class C, class F>
 void ForEach(C& c, F f) {
   f("busy_cycles", c.busy_cycles);

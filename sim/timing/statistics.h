@@ -1,5 +1,5 @@
-// What a run counted. Every counter is a plain number; the same input gives the
-// same text, byte for byte.
+// The counters of a run. Every counter is a plain number, and the same input
+// gives the same text, byte for byte.
 #ifndef CARILLON_SIM_TIMING_STATISTICS_H_
 #define CARILLON_SIM_TIMING_STATISTICS_H_
 
@@ -13,8 +13,8 @@
 namespace carillon::sim::timing {
 
 // Why a scheduler with warps issued nothing, by the names of EDGE's Fig. 11b.
-// They do not exclude each other: one count for each that held one of its
-// warps back in that cycle.
+// The reasons do not exclude each other: each that held back one of its warps
+// in that cycle counts once.
 enum class Stall : uint8_t {
   kPipeline,          // the unit is taken
   kScoreboard,        // a register that arithmetic has not written yet
@@ -75,12 +75,12 @@ struct SmCounters {
   uint64_t l1_stores = 0;
   uint64_t l1_write_backs = 0;
   uint64_t l1_atomics = 0;
-  // Cycles in which the LSU's first operation could not go on.
+  // The cycles in which the LSU's first operation could not go on.
   uint64_t mshr_full_cycles = 0;
   uint64_t merge_full_cycles = 0;
   uint64_t stores_full_cycles = 0;
 
-  // EDGE's events, blocks by how they got their places:
+  // EDGE's events, as blocks by how they got their places:
   uint64_t events_tb_scheduler = 0;
   uint64_t events_free = 0;
   uint64_t events_reserved = 0;
@@ -94,7 +94,8 @@ struct SmCounters {
   uint64_t registers_restored = 0;
   uint64_t flush_cycles = 0;  // an event waits for its victims' pipelines
   std::array<uint64_t, kFlushWaits> flush_waits{};
-  // Of busy_cycles: with a context that a warp of 8 registers could have had.
+  // Those of busy_cycles in which a warp of 8 registers would have found a
+  // context.
   uint64_t free_context_cycles = 0;
   uint64_t register_cycles = 0;  // the sum of registers in use over these
 };

@@ -21,7 +21,7 @@ constexpr uint32_t kEvents = 0;  // the process of events
 uint32_t ProcessOf(uint32_t sm) { return sm + 1; }
 uint32_t TrackOf(uint32_t slot) { return slot + 1; }
 
-// Elements of one array, a line each.
+// Writes the elements of one array, a line each.
 class TraceWriter {
  public:
   TraceWriter(std::ostream& to, uint32_t core_mhz)
@@ -47,7 +47,7 @@ class TraceWriter {
          {"tid", track},
          {"args", {{"name", name}}}});
   }
-  // From one cycle to another, on a warp slot's track.
+  // A slice from one cycle to another, on a warp slot's track.
   void Slice(const std::string& name, uint32_t sm, uint32_t slot, Cycle from,
              Cycle to, uint64_t grid) {
     Put({{"ph", "X"},
@@ -58,7 +58,7 @@ class TraceWriter {
          {"dur", Microseconds(to - from)},
          {"args", {{"grid", grid}, {"cycle", from}, {"cycles", to - from}}}});
   }
-  // The same of an event, whose slices may lie across others'.
+  // The same for an event, whose slices may overlap.
   void EventSlice(const std::string& name, uint64_t grid, Cycle from,
                   Cycle to) {
     const auto half = [&](std::string_view phase, Cycle at) {
@@ -93,7 +93,7 @@ struct Open {
   Cycle since = 0;
 };
 
-// What an event went through; kNever: not, or not yet.
+// The life of an event; kNever: not, or not yet.
 struct EventLife {
   Cycle arrived = kNever;
   Cycle selected = kNever;
@@ -125,7 +125,7 @@ void Timeline::Write(std::ostream& to) const {
   }
 
   const Cycle end = seen_.empty() ? 0 : seen_.back().cycle;
-  // An event's warp lies upon its victim's.
+  // An event's warp lies on top of its victim's.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Open>> warps;
   std::map<uint64_t, EventLife> events;
   const auto end_event = [&](uint64_t grid, const EventLife& life, Cycle at) {

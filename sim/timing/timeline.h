@@ -31,12 +31,12 @@ class Timeline {
   Observer observer() {
     return [this](const Observation& what) { seen_.push_back(what); };
   }
-  // What the warps and events of a grid are called; "grid 7" without.
+  // Names a grid's warps and events; without a name it is "grid 7".
   void Name(uint64_t grid, std::string name) { names_[grid] = std::move(name); }
   size_t size() const { return seen_.size(); }
 
-  // Times are microseconds of the GPU, cycles are in `args`. What has not ended
-  // ends where the last thing was seen.
+  // Times are microseconds of the GPU; `args` has the cycles. What has not
+  // ended ends with the last observation.
   void Write(std::ostream& to) const;
 
  private:

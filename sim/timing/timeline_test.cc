@@ -26,7 +26,7 @@ class TimelineTest : public testing::Test {
            uint32_t slot = 2) {
     timeline_.observer()({cycle, grid, what, sm, slot});
   }
-  // The trace's events of that phase and name.
+  // The trace's events with that phase and name.
   std::vector<Json> Written(const std::string& phase, const std::string& name) {
     std::ostringstream to;
     timeline_.Write(to);

@@ -1,5 +1,5 @@
-// What an SM knows of its warps: plain data, which whoever preempts a warp can
-// look at and drop.
+// What an SM knows of its warps. It is plain data, so that preemption can
+// inspect and drop a warp.
 #ifndef CARILLON_SIM_TIMING_WARP_CONTEXT_H_
 #define CARILLON_SIM_TIMING_WARP_CONTEXT_H_
 
@@ -12,7 +12,7 @@
 
 namespace carillon::sim::timing {
 
-inline constexpr uint32_t kMaxWarps = 64;  // of an SM
+inline constexpr uint32_t kMaxWarps = 64;  // per SM
 // A bit for each warp slot of an SM.
 using WarpMask = uint64_t;
 constexpr WarpMask BitOf(uint32_t slot) { return WarpMask{1} << slot; }
@@ -22,16 +22,16 @@ struct WarpContext {
   GridRun* grid = nullptr;
   const OpTiming* operations = nullptr;  // of its program
   uint32_t block = 0;                    // slot of the SM
-  // Another one whenever the slot changes hands: what is still under way for
-  // an earlier one is then nobody's.
+  // Changes whenever the slot changes hands, so that operations under way for
+  // an earlier warp belong to nobody.
   uint32_t generation = 0;
   uint64_t age = 0;  // smaller is older
   // The i-buffer: `buffered` operations from `head` on.
   Pc head = 0;
   uint8_t buffered = 0;
   Unit head_unit = Unit::kNone;
-  // Operations that were issued and whose result, or whose acknowledgement by
-  // memory, is awaited; and of these, memory's.
+  // Operations that were issued and still wait for their result, or for
+  // memory's acknowledgement; `in_memory` counts those of memory.
   uint32_t in_flight = 0;
   uint32_t in_memory = 0;
   uint32_t idle = 0;  // branches since it last stored or came to a barrier
@@ -61,7 +61,7 @@ struct SmWarps {
     return hazard | barrier | fence | asleep | frozen;
   }
 
-  // After the i-buffer or the scoreboard changed.
+  // Call it after the i-buffer or the scoreboard changed.
   void UpdateHead(uint32_t slot) {
     WarpContext& context = slots[slot];
     const WarpMask bit = BitOf(slot);
@@ -87,7 +87,7 @@ struct SmWarps {
     load = found == Hazard::kLoad ? load | bit : load & ~bit;
   }
 
-  // Nobody's any more.
+  // Frees the slot.
   void Clear(uint32_t slot) {
     const WarpMask keep = ~BitOf(slot);
     for (WarpMask* mask : {&used, &running, &buffered, &decoding, &missing,
@@ -102,14 +102,14 @@ struct SmWarps {
 
   // How often a warp has come to a slot.
   uint64_t arrivals = 0;
-  // The last that Clear() gave out: a warp that comes back to its slot has its
-  // own one again.
+  // The last generation that Clear() gave out. A warp that comes back to its
+  // slot has its own generation again.
   std::array<uint32_t, kMaxWarps> generations{};
 };
-// Of no warp.
+// No warp has this generation.
 inline constexpr uint32_t kNoGeneration = ~uint32_t{0};
 
-// What is due at an SM.
+// Something that is due at an SM.
 struct SmEvent {
   enum class Kind : uint8_t {
     kWriteBack,  // of arithmetic

@@ -57,8 +57,9 @@ void EventDispatcher::Advance(Cycle now, std::deque<Sm>& sms) {
   }
 }
 
-// In turn: one with a free context, on an SM that others do not use if there is
-// such; one with a warp to preempt; any whose table has room.
+// Prefers an SM with a free context, if possible one that other kernels do not
+// use; then one with a warp to preempt; then any whose table has room. Equals
+// take turns.
 Sm* EventDispatcher::Choose(const GridRun& grid, Cycle now,
                             std::deque<Sm>& sms) {
   Sm* best = nullptr;

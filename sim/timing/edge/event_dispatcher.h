@@ -1,5 +1,5 @@
-// Events that go past the TB scheduler: from the EKT to an SM's table of event
-// warps (EDGE IV-C).
+// Dispatches events past the TB scheduler: from the EKT to an SM's table of
+// event warps (EDGE IV-C).
 #ifndef CARILLON_SIM_TIMING_EDGE_EVENT_DISPATCHER_H_
 #define CARILLON_SIM_TIMING_EDGE_EVENT_DISPATCHER_H_
 
@@ -16,18 +16,18 @@ class EventDispatcher {
  public:
   explicit EventDispatcher(const Config& config) : config_(config) {}
 
-  // Whether a grid goes this way: an event of one warp, or of more where they
-  // may have several victims, without shared memory.
+  // Whether a grid goes this way: an event of one warp, or of several where
+  // they may have several victims, without shared memory.
   bool Takes(const GridRun& grid) const;
   void Submit(GridRun* grid);
-  // It has ended, or will not begin.
+  // Removes a grid that has ended or will not begin.
   void Remove(const GridRun* grid);
 
-  // Gives what has arrived to SMs, by priority and then arrival.
+  // Assigns the events that have arrived to SMs, by priority and then arrival.
   void Advance(Cycle now, std::deque<Sm>& sms);
-  // When Advance() has something to do.
+  // The next cycle in which Advance() has something to do.
   Cycle next(Cycle now) const;
-  // A table has room again.
+  // Call it when a table has room again.
   void Unblock() { blocked_ = false; }
 
  private:

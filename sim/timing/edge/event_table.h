@@ -1,4 +1,4 @@
-// The event kernel table of the KMU: launches that are there before their
+// The event kernel table of the KMU: launches that are registered before their
 // events (EDGE III-A, III-C).
 #ifndef CARILLON_SIM_TIMING_EDGE_EVENT_TABLE_H_
 #define CARILLON_SIM_TIMING_EDGE_EVENT_TABLE_H_
@@ -14,12 +14,12 @@
 
 namespace carillon::sim::timing {
 
-// Never given out twice.
+// An id is never given out twice.
 using EventId = uint64_t;
 
 struct EventKernel {
   Launch launch;
-  uint32_t registers = 0;  // of a thread; 0: what the kernel needs
+  uint32_t registers = 0;  // per thread; 0: what the kernel needs
   uint32_t priority = 0;   // larger goes first
 };
 
@@ -27,14 +27,15 @@ class EventTable {
  public:
   explicit EventTable(const Config& config) : entries_(config.edge.ekt) {}
 
-  // Errors: ResourceExhausted (it is full).
+  // Errors: ResourceExhausted (the table is full).
   absl::StatusOr<EventId> Add(EventKernel kernel);
   // Errors: NotFound.
   absl::Status Remove(EventId event);
-  // nullptr: there is none.
+  // nullptr if there is no such event.
   const EventKernel* Find(EventId event) const;
 
-  // The most registers of a thread that one of them has; 0: there is none.
+  // The most registers per thread that a registered event has; 0 if there is
+  // none.
   uint32_t most_registers() const;
 
  private:

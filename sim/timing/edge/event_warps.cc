@@ -92,7 +92,8 @@ void EventWarps::Tick(Cycle now) {
             (state_ == State::kIdle && waiting_ != 0);
 }
 
-// The first that waits: in a free context, or else it needs victims.
+// Gives the event that waits longest a free context, or else selects victims
+// for it.
 void EventWarps::PlaceNext(Cycle now) {
   Entry* next = nullptr;
   for (Entry& entry : entries_) {
@@ -111,7 +112,8 @@ void EventWarps::PlaceNext(Cycle now) {
   state_ = State::kSelect;
   const Seen seen{next->order, warps_->arrivals, warps_->running, warps_->held,
                   host_->free().registers};
-  // With several victims, their barriers count as well.
+  // The choice was empty last time, and nothing that it depends on has changed.
+  // With several victims it also depends on barriers, which Seen does not hold.
   if (config_.edge.several_victims == 0 && seen == none_) return;
   bool own = false;
   next->places = Select(grid, now, &own);
@@ -144,7 +146,7 @@ std::vector<EventWarps::Place> EventWarps::Select(const GridRun& grid,
   const Contexts& needs = grid.contexts;
   *own = config_.edge.registers == EventRegisters::kFreeOrSave &&
          host_->free().registers >= needs.registers;
-  // It may have more registers than its victims.
+  // With free registers of its own, an event may have more than its victims.
   const bool larger = *own && config_.edge.larger_events != 0;
   std::vector<Place> places;
   const auto add = [&](uint32_t slot) {
@@ -163,7 +165,8 @@ std::vector<EventWarps::Place> EventWarps::Select(const GridRun& grid,
   if (config_.edge.several_victims == 0) return {};
   uint32_t registers = 0;
   for (const uint32_t slot : candidates) {
-    // Others of its block may be among them, which it would wait for.
+    // A victim that waits at a barrier may wait for another victim of its own
+    // block, and then neither could ever leave.
     if (WaitsForOthers(slot, now)) continue;
     add(slot);
     registers += RegistersOf(slot);
@@ -193,6 +196,8 @@ bool EventWarps::MustReselect(Cycle now) const {
   return false;
 }
 
+// A victim may exit by itself while its pipeline runs empty. Its context is
+// then free or another warp's, so the event must choose again.
 void EventWarps::Flush(Cycle now) {
   Entry& entry = entries_[current_];
   if (MustReselect(now)) {
@@ -209,7 +214,7 @@ void EventWarps::Flush(Cycle now) {
   if (waits_ == 0) Leave(now);
 }
 
-// The victims go on.
+// Lets the victims go on where they are.
 void EventWarps::Release() {
   Entry& entry = entries_[current_];
   for (const Place& place : entry.places) {
@@ -321,6 +326,8 @@ void EventWarps::Free(Entry& entry) {
   host_->Changed();
 }
 
+// A victim that has left is away in any state from kSave on. If its event is
+// dropped there, the victim must come back as if the event had ended.
 void EventWarps::Drop(const GridRun* grid) {
   for (uint32_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
@@ -328,7 +335,8 @@ void EventWarps::Drop(const GridRun* grid) {
     const bool is_current = i == current_ && state_ >= State::kFlush;
     if (is_current && state_ == State::kFlush) Release();
     if (is_current && state_ != State::kIdle) {
-      // Nothing has used their registers.
+      // The event has not run, so the victims' registers are still intact and
+      // none need be restored.
       host_->free().Return(std::exchange(entry.taken, {}));
       std::vector<Place> places = entry.places;
       for (Place& place : entry.places) place.saved = 0;
@@ -346,6 +354,8 @@ void EventWarps::Drop(const GridRun* grid) {
   for (uint32_t i = 0; i < entries_.size(); ++i) ForgetVictims(grid, i);
 }
 
+// An absent victim has no warp to stop. Its slot and registers pass to the
+// event that took them, unless that has ended and they were about to go back.
 void EventWarps::ForgetVictims(const GridRun* grid, uint32_t index) {
   Entry& entry = entries_[index];
   for (size_t at = 0; at < entry.places.size();) {

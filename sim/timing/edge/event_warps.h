@@ -5,9 +5,9 @@
 //             |  ^------'                 ^
 //             '---- a free context -------'
 //
-// A cycle for each state at least, but for a free context, which is taken at
-// once. One event at a time goes this way; any number of the table's run, and
-// their victims come back by themselves (victims.h).
+// Each state takes at least one cycle, but a free context is taken at once.
+// Only one event at a time goes this way. Any number of the table's events run,
+// and their victims come back by themselves (victims.h).
 #ifndef CARILLON_SIM_TIMING_EDGE_EVENT_WARPS_H_
 #define CARILLON_SIM_TIMING_EDGE_EVENT_WARPS_H_
 
@@ -15,33 +15,33 @@
 #include <span>
 #include <vector>
 
+#include "sim/timing/edge/victims.h"
 #include "sim/timing/grid.h"
 #include "sim/timing/observer.h"
 #include "sim/timing/statistics.h"
-#include "sim/timing/edge/victims.h"
 
 namespace carillon::sim::timing {
 
 class EventWarps {
  public:
-  // The SM, for its table.
+  // What the table needs of its SM.
   class Host {
    public:
-    // There is room for a block of it as things are.
+    // Whether a block of the grid fits into what is free now.
     virtual bool Fits(const GridRun& grid) const = 0;
     virtual Contexts& free() = 0;
-    // Starts the grid's next block: in victims' slots, where there are some,
-    // with what it takes of what is free.
+    // Starts the grid's next block: in victims' slots, if `slots` has any, and
+    // with `takes` of what is free.
     virtual void StartEvent(GridRun* grid, uint32_t entry,
                             std::span<const uint32_t> slots,
                             const Contexts& takes, Cycle now) = 0;
-    // A victim has left its slot, or has it again.
+    // A victim has left its slot, or is in it again.
     virtual void Left(uint32_t slot) = 0;
     virtual void CameBack(uint32_t slot) = 0;
-    // The table has room again, or an event has its place.
+    // The table has room again, or an event has got its place.
     virtual void Changed() = 0;
-    // A victim that is away is dropped: its contexts are this event's, whether
-    // it runs yet or not.
+    // The grid of an absent victim was dropped: its contexts now belong to this
+    // event, whether it runs yet or not.
     virtual void Keep(uint32_t entry, const Contexts& contexts) = 0;
     virtual void Observe(Observation::What what, const GridRun& grid,
                          uint32_t slot, Cycle now) = 0;
@@ -57,26 +57,29 @@ class EventWarps {
 
   bool HasRoom() const { return used_ < entries_.size(); }
   uint32_t used() const { return used_; }
-  // Some have no place yet.
+  // Whether an event in the table has no place yet.
   bool waiting() const { return waiting_ != 0; }
-  // A block of the grid is to have a place. There must be room in the table.
+  // Finds a place for a block of the grid. The table must have room.
   void Accept(GridRun* grid, Cycle now);
-  // Whether there are victims for a block of it now, if nobody else gets them.
+  // Whether a block of the grid would find victims now, if no other event takes
+  // them.
   bool HasVictims(const GridRun& grid, Cycle now) const;
 
   bool active() const { return used_ != 0; }
   void Tick(Cycle now);
-  // Tick() has something to do in the next cycle, whatever happens.
+  // Whether Tick() has something to do in the next cycle, whatever else
+  // happens.
   bool again() const { return again_; }
-  // An event is on its way into the SM, and no barrier holds it up.
+  // Whether an event is on its way into the SM and no barrier holds it up.
   bool freezes() const;
-  // So many cycles have passed as they were at the last Tick().
+  // Counts cycles that passed in the state that the last Tick() left.
   void Count(Cycle cycles);
 
-  // An event's warp has ended in this slot; then, its block.
+  // A warp of the event has ended in this slot. BlockEnded() follows when its
+  // last warp has ended.
   void Vacated(uint32_t entry, uint32_t slot);
   void BlockEnded(uint32_t entry);
-  // A victim's, as it left.
+  // The victim's context when it left its slot.
   const WarpContext& context(uint32_t slot) const {
     return victims_.context(slot);
   }
@@ -84,15 +87,15 @@ class EventWarps {
     victims_.MemoryDone(operation);
   }
 
-  // The grid is no more, and its warps have been cleared away: what of it waits
-  // for a place here, and what is away from its slot.
+  // Forgets a grid that has ended and whose warps have been cleared: its blocks
+  // that wait here for a place, and its victims that are away.
   void Drop(const GridRun* grid);
 
  private:
   enum class State : uint8_t { kIdle, kSelect, kFlush, kSave, kLaunch };
   enum class EntryState : uint8_t { kFree, kWaiting, kRuns, kEnded };
 
-  // A victim's slot.
+  // A slot that a victim gives up.
   struct Place {
     uint32_t slot = 0;
     uint32_t generation = 0;
@@ -105,7 +108,7 @@ class EventWarps {
     uint64_t order = 0;
     Contexts taken;  // of what is free, until it runs
     std::vector<Place> places;
-    // For GridResult.
+    // These go to GridResult.
     Cycle selected = kNever;
     Cycle flushed = kNever;
     uint32_t victims = 0;
@@ -114,8 +117,8 @@ class EventWarps {
   };
 
   void PlaceNext(Cycle now);
-  // Victims for it, none if there are not enough; whether it has registers of
-  // its own.
+  // Victims for a block of the grid; empty if there are not enough. `own` says
+  // whether the event gets registers of its own.
   std::vector<Place> Select(const GridRun& grid, Cycle now, bool* own) const;
   void Flush(Cycle now);
   bool MustReselect(Cycle now) const;
@@ -145,7 +148,7 @@ class EventWarps {
   size_t saving_ = 0;            // of its places
   uint32_t saved_ = 0;           // of that one's registers
   FlushWaits waits_ = 0;
-  // While none would do: of what the choice depends on, as it was then.
+  // What the choice of victims depends on, as it was when no victim would do.
   struct Seen {
     uint64_t order = ~uint64_t{0};
     uint64_t arrivals = 0;

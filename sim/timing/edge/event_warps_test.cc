@@ -1,7 +1,7 @@
-// Events on `tiny`, by hand. An event that arrives at T takes a free context at
-// T. Else its victim is selected at T, and its pipeline is found empty at F,
-// T + 1 at the earliest; its context is saved at F + 1, and the event launched
-// at F + 2.
+// Events on `tiny`, with cycles worked out by hand. An event that arrives at T
+// takes a free context at T. Otherwise its victim is selected at T, and its
+// pipeline is found empty at F, which is T + 1 at the earliest; its context is
+// saved at F + 1, and the event is launched at F + 2.
 #include "sim/timing/edge/event_warps.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ constexpr char kHeader[] = R"(
   mov.u32 %r0, %tid.x;
 )";
 
-// A loop of so much arithmetic that a warp runs for thousands of cycles.
+// A loop with so much arithmetic that a warp runs for thousands of cycles.
 constexpr char kBusy[] = R"(
   mov.u32 %r1, 0;
 busy:
@@ -57,14 +57,14 @@ class EventWarpsTest : public testing::Test {
   EventWarpsTest() {
     config_.operands.banks = 64;
     config_.dispatch.device_cycles = 0;
-    // One warp, which is the victim, and no room beside it.
+    // One warp, which becomes the victim, and no room beside it.
     config_.sm.warps = 1;
     options_.observer = [this](const Observation& seen) {
       seen_.push_back(seen);
     };
   }
 
-  // The background, and an event at each of these cycles, to their ends.
+  // Runs the background, and an event at each of these cycles, to their ends.
   void Run(const std::string& body, std::vector<Cycle> at,
            uint32_t threads = 32, uint32_t blocks = 1) {
     Start(body, threads, blocks);
@@ -107,7 +107,7 @@ class EventWarpsTest : public testing::Test {
   uint64_t Waited(FlushWait wait) {
     return Counters().flush_waits[static_cast<size_t>(wait)];
   }
-  // When it was seen first, of the grid if one is given.
+  // When it was first seen; if a grid is given, first seen of that grid.
   Cycle When(What what, GridId grid = 0) {
     for (const Observation& seen : seen_) {
       if (seen.what == what && (grid == 0 || seen.grid == grid)) {
@@ -148,7 +148,7 @@ TEST_F(EventWarpsTest, AFreeContextIsTakenAtOnce) {
 TEST_F(EventWarpsTest, ContextsAndRegistersInUseAreCounted) {
   config_.sm.warps = 2;
   config_.sm.registers = 1024;
-  // One of two contexts, then both, then one.
+  // First one of two contexts, then both, then one.
   Start("nanosleep.u32 1000;");
   RingDoorbell(500, 8);
   Finish();
@@ -191,15 +191,15 @@ TEST_F(EventWarpsTest, TheVictimIsBackWhenItsEventHasEnded) {
   EXPECT_EQ(Counters().preemptions, 2u);
   EXPECT_EQ(Counters().events_preempting, 2u);
   EXPECT_EQ(When(What::kEventLaunch, events_[0]), Event(0).dispatched);
-  // What its store still has under way does not count.
+  // A store under way does not count.
   EXPECT_EQ(When(What::kEventRestore), Event(0).completed);
   EXPECT_EQ(gpu_->sm(0).free(), ContextsOfSm(config_));
 }
 
 // --- What a victim's pipeline waits for.
 
-// (ld, mov) (mov, mov) (div, add) (ret): the add waits for the division for 42
-// cycles, and is done 6 later.
+// The pairs are fetched together: (ld, mov) (mov, mov) (div, add) (ret). The
+// add waits for the division for 42 cycles, and is done 6 later.
 constexpr char kDivision[] = R"(
   mov.u32 %r1, 1000;
   mov.u32 %r2, 3;
@@ -403,7 +403,7 @@ TEST_F(EventWarpsTest, AVictimGoesFirstIfItHasThePriority) {
   config_.edge.victim = VictimPolicy::kNewest;
   config_.fetch.width = 8;
   config_.fetch.buffer = 8;
-  // Nothing waits for anything but for the unit.
+  // Nothing waits for anything except the unit.
   std::string body = R"(
     mov.u32 %r39, 0;
   again:
@@ -412,8 +412,8 @@ TEST_F(EventWarpsTest, AVictimGoesFirstIfItHasThePriority) {
   )";
   for (int i = 0; i < 29; ++i) body += fmt::format("mov.u32 %r{}, 1;\n", 1 + i);
   body += "@%p0 bra again;\n";
-  // Of events at 40 different moments. The newest of eight warps has to wait
-  // until the others are through.
+  // Events arrive at 40 different moments. The newest of eight warps has to
+  // wait until the others are through.
   const auto all = [&] {
     uint64_t cycles = 0;
     for (Cycle at = 1000; at < 1400; at += 10) {

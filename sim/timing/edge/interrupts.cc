@@ -9,7 +9,7 @@
 namespace carillon::sim::timing {
 namespace {
 
-// A set of registers has a line of its own.
+// Each set of registers has a line of its own.
 constexpr uint64_t kSetBytes = 128;
 static_assert(sizeof(isr::InterruptRegisters) <= kSetBytes);
 
@@ -107,7 +107,7 @@ absl::StatusOr<InterruptId> Interrupts::Raise(const Interrupt& interrupt,
     const uint32_t set = free_sets_.back();
     const auto grid = Submit(interrupt, at, all ? i : interrupt.sm, set);
     if (!grid.ok()) {
-      // The first of them, since they are all alike.
+      // Only the first can fail, since all are alike: nothing is to be undone.
       pending_.erase(id);
       return grid.status();
     }

@@ -1,16 +1,16 @@
-// Interrupts of the GPU (thesis 5.3): a device's message makes a privileged
-// warp, a PGW, run the interrupt service routine. That launches an event kernel
-// (its bottom half, which the TB scheduler places as it does any kernel) or
-// releases the wait-release barriers of its SM.
+// Interrupts of the GPU (thesis 5.3). A device's message makes a privileged
+// warp (PGW) run the interrupt service routine. The routine launches an event
+// kernel (its bottom half, which the TB scheduler places as it does any kernel)
+// or releases the wait-release barriers of its SM.
 //
 //   auto interrupts = *Interrupts::Create(&gpu, &memory, isr_program);
 //   options.ended = [&](const GridResult& r) { interrupts->Ended(r); ... };
 //   interrupts->Raise({.vector = Vector::kLaunchEvent, .event = event}, cycle);
 //
-// A PGW goes the short path to an SM's table of event warps, whatever
-// Config::edge::path says of events, and gets its place as they do. It reads
-// what the interrupt is about, and writes what it wants done, by the registers
-// of its SM's interrupt controller (sim/timing/edge/isr.h).
+// A PGW takes the short path to an SM's table of event warps, whatever
+// Config::edge::path says of events, and gets its place as they do. The
+// registers of its SM's interrupt controller (sim/timing/edge/isr.h) tell it
+// what the interrupt is about, and receive what it wants done.
 #ifndef CARILLON_SIM_TIMING_EDGE_INTERRUPTS_H_
 #define CARILLON_SIM_TIMING_EDGE_INTERRUPTS_H_
 
@@ -33,54 +33,57 @@ using InterruptId = uint64_t;
 
 struct Interrupt {
   isr::Vector vector = isr::Vector::kNothing;
-  // kLaunchEvent: of Gpu::RegisterEvent(), with parameters as Gpu::RingDoorbell() takes
-  // them.
+  // For kLaunchEvent: an event of Gpu::RegisterEvent(), with parameters as
+  // Gpu::RingDoorbell() takes them.
   EventId event = 0;
   std::vector<std::byte> parameters;
   uint32_t barrier = 0;  // kReleaseBarrier
-  // Of whose routine it is; any: of one SM, and of all for kReleaseBarrier.
+  // The SM that runs the routine. kAnySm: any one for an event, all of them for
+  // kReleaseBarrier.
   uint32_t sm = kAnySm;
   uint32_t delay = 0;  // turns of an empty loop of the routine
 };
 
-// What became of an interrupt.
+// The outcome of an interrupt.
 struct InterruptResult {
   InterruptId id = 0;
   Cycle raised = 0;
   std::vector<GridResult> routines;  // one; of a release of all SMs, one each
   std::optional<GridResult> event;   // what it launched
-  // Not OK: the routine failed, or asked for an event that there is not.
+  // Not OK if the routine failed, or asked for an event that does not exist.
   absl::Status status;
 };
 
-// Not thread safe. Lives as long as the GPU, of which there is one of these.
+// Not thread safe. Must live as long as the GPU; a GPU has one of these.
 class Interrupts {
  public:
-  // `isr`: isr.ptx; must live as long as the GPU. Errors: NotFound (it has no
-  // kernel carillon_isr), InvalidArgument (an SM cannot hold it, or the i-cache
-  // cannot reserve edge.reserve_icache_lines), ResourceExhausted.
+  // `isr` is isr.ptx; it must live as long as the GPU. Errors: NotFound (it has
+  // no kernel carillon_isr), InvalidArgument (an SM cannot hold it, or the
+  // i-cache cannot reserve edge.reserve_icache_lines), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<Interrupts>> Create(Gpu* gpu,
                                                             Memory* memory,
                                                             const Program* isr);
 
-  // At that cycle, or now if it has passed. Errors: NotFound (the event),
-  // InvalidArgument (the barrier), ResourceExhausted (kMaxPending).
+  // Raises the interrupt at that cycle, or now if it has passed. Errors:
+  // NotFound (the event), InvalidArgument (the barrier), ResourceExhausted
+  // (kMaxPending).
   absl::StatusOr<InterruptId> Raise(const Interrupt& interrupt, Cycle at);
-  // A timer: every `period` cycles from now on. What Raise() refuses then is counted. Errors:
-  // InvalidArgument (the period), as Raise().
+  // Raises the interrupt every `period` cycles from now on. Counts what Raise()
+  // refuses then. Errors: InvalidArgument (the period), those of Raise().
   absl::Status Every(uint32_t period, const Interrupt& interrupt);
   void StopTimers() { ++timers_stopped_; }
   uint64_t refused() const { return refused_; }
 
-  // For Gpu::Options::ended, of every grid.
+  // Gpu::Options::ended must call it for every grid.
   void Ended(const GridResult& grid);
 
-  // Of one that has ended, with what it launched; nullptr otherwise.
+  // The result of an interrupt that has ended, with what it launched; otherwise
+  // nullptr.
   const InterruptResult* result(InterruptId id) const;
   void ForgetResults() { results_.clear(); }
   size_t pending() const { return pending_.size(); }
 
-  // Routines that wait or run.
+  // The limit of routines that wait or run.
   static constexpr uint32_t kMaxPending = 1024;
 
  private:

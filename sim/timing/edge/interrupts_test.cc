@@ -78,7 +78,7 @@ class InterruptsTest : public testing::Test {
     data_ = runner_.Allocate(4096);
   }
 
-  // The GPU is made by the first call.
+  // The first call makes the GPU.
   Gpu& gpu() {
     if (gpu_ != nullptr) return *gpu_;
     gpu_ = std::make_unique<Gpu>(
@@ -199,7 +199,7 @@ TEST_F(InterruptsTest, ReservedLinesSurviveOtherCode) {
   const auto second = [&](uint32_t lines) {
     gpu_.reset();
     config_.edge.reserve_icache_lines = lines;
-    // Each of its two ways is another's, as soon as that one runs.
+    // Each of the two ways goes to another program as soon as that one runs.
     config_.icache.bytes = 2 * config_.icache.line_bytes;
     config_.icache.ways = 2;
     Raise({});
@@ -230,7 +230,7 @@ TEST_F(InterruptsTest, MoreLinesThanTheICacheKeepsAreRefused) {
 
 TEST_F(InterruptsTest, AReleaseGoesToAllSms) {
   config_.sm.count = 3;
-  // Two of each SM, three times.
+  // Two blocks of each SM, three times.
   const GridId persist = *gpu().Submit(Of("persist", 6, 64, {3}), {});
   EXPECT_FALSE(gpu().Run(3000));
   EXPECT_EQ(Word(), 0u);
@@ -255,7 +255,7 @@ TEST_F(InterruptsTest, AReleaseOfOneSmIsNotTheOthers) {
   EXPECT_EQ(Result(id).routines[0].sm, 1u);
 }
 
-// Events run on the reserved SM only, and those who wait are on the others.
+// Events run on the reserved SM only; the waiting blocks are on the others.
 TEST_F(InterruptsTest, AReleaseReachesSmsThatTakeNoEvents) {
   config_.sm.count = 3;
   config_.edge.reserve_sms = 1;
@@ -310,7 +310,7 @@ TEST_F(InterruptsTest, WhatIsWrongIsRefused) {
   EXPECT_TRUE(refused({}).ok());
 }
 
-// It was there when the interrupt was raised.
+// The event existed when the interrupt was raised.
 TEST_F(InterruptsTest, AnEventThatHasGoneFailsTheInterrupt) {
   const EventId event = AddEvent();
   const InterruptId id =

@@ -1,5 +1,6 @@
 // The interrupt service routine of a privileged GPU warp (thesis 5.3), and the
-// registers of an SM's interrupt controller (L-IC), by which the two talk.
+// registers of an SM's interrupt controller (L-IC), through which the two
+// communicate.
 #ifndef CARILLON_SIM_TIMING_EDGE_ISR_H_
 #define CARILLON_SIM_TIMING_EDGE_ISR_H_
 
@@ -14,19 +15,19 @@ enum class Vector : uint32_t {
 };
 
 struct InterruptRegisters {
-  // Of the interrupt, before the routine runs.
+  // The interrupt controller writes these before the routine runs.
   Vector vector = Vector::kNothing;
   uint32_t argument = 0;
-  // Turns of a loop that does nothing, before it ends.
+  // How many turns of an empty loop the routine takes before it ends.
   uint32_t delay = 0;
-  // What it writes: 1 + the event to be launched.
+  // The routine writes 1 + the event to be launched.
   uint32_t launch = 0;
 };
 
-// In isr.ptx: void carillon_isr(InterruptRegisters*). One warp, of which one
-// lane does all.
+// The kernel in isr.ptx: void carillon_isr(InterruptRegisters*). It has one
+// warp, of which one lane does everything.
 inline constexpr char kKernel[] = "carillon_isr";
-// Of a thread, as the thesis counts them (5.6.1).
+// Registers per thread, as the thesis counts them (5.6.1).
 inline constexpr uint32_t kRegisters = 8;
 
 }  // namespace carillon::isr

@@ -21,8 +21,8 @@ uint32_t Pick(Random& random, uint32_t least, uint32_t most) {
   return least + static_cast<uint32_t>(random() % (most - least + 1));
 }
 
-// Each works on %r1, knows %tid.x in %r0, its word of shared memory in %r20,
-// the table in %d1 and the counters in %d2, and may use %r21 to %r29.
+// Each snippet works on %r1. It knows %tid.x in %r0, its word of shared memory
+// in %r20, the table in %d1 and the counters in %d2, and may use %r21 to %r29.
 std::string Snippet(Random& random, int label) {
   switch (Pick(random, 0, 14)) {
     case 0:  // loads of different lines
@@ -85,7 +85,7 @@ std::string Snippet(Random& random, int label) {
   }
 }
 
-// Warps of a block must do the same, for barriers; blocks do different things.
+// The warps of a block must do the same because of barriers; blocks differ.
 std::string Kernels(Random& random) {
   std::string body;
   const uint32_t count = Pick(random, 2, 6);
@@ -187,14 +187,14 @@ struct Trial {
   std::vector<Event> events;
 };
 
-// Of everything that kernels write.
+// All memory that kernels write.
 struct Image {
   std::vector<uint32_t> counters;
   std::vector<uint32_t> out;
   bool operator==(const Image&) const = default;
 };
 
-// The kernels of a trial with their memory, for one run after the other.
+// A trial's kernels and their memory, for one run after the other.
 class Scene {
  public:
   explicit Scene(const Trial& trial) : trial_(trial) {
@@ -209,7 +209,7 @@ class Scene {
     for (uint32_t i = 0; i < kTable; ++i) table[i] = i * 2654435761u >> 5;
   }
 
-  // As if nothing had run.
+  // Restores the memory as if nothing had run.
   void Reset() {
     std::ranges::fill(runner_.At<uint32_t>(counters_, kCounters), 0);
     std::ranges::fill(Out(), 0);
@@ -283,8 +283,7 @@ void ExpectNothingLeft(const Gpu& gpu) {
   }
 }
 
-// The statistics; what went wrong is reported. It goes on for `step` cycles at
-// a time.
+// Returns the statistics and reports errors. Advances `step` cycles at a time.
 std::string RunTrial(const Trial& trial, Scene& scene, const Image& expected,
                      SmCounters* total, Cycle step = kNever) {
   scene.Reset();
@@ -303,7 +302,7 @@ std::string RunTrial(const Trial& trial, Scene& scene, const Image& expected,
   if (step != kNever) {
     for (Cycle until = step; !gpu.Run(until); until += step) continue;
   }
-  // The statistics are of all cycles up to the same one.
+  // Both runs count up to the same cycle, so that their statistics compare.
   gpu.Run(kLongAfter);
   EXPECT_TRUE(gpu.Run());
   EXPECT_TRUE(gpu.result(*background)->status.ok())
@@ -371,7 +370,7 @@ Trial Any(Random& random) {
   return trial;
 }
 
-// One of those that a configuration may say.
+// Picks switches that a configuration may have together.
 void PickSwitches(Random& random, Config* config) {
   auto& edge = config->edge;
   edge.path =
@@ -419,7 +418,7 @@ TEST(PreemptionProperty, NobodyComputesAnythingElseForBeingPreempted) {
       }
     }
   }
-  // All of it has been there.
+  // The trials have met every case.
   EXPECT_GT(all.preemptions, 2 * runs);
   EXPECT_GT(all.reselections, 0u);
   EXPECT_GT(all.barriers_skipped, 20u);
@@ -428,7 +427,8 @@ TEST(PreemptionProperty, NobodyComputesAnythingElseForBeingPreempted) {
   EXPECT_GT(all.events_reserved, 0u);
 }
 
-// The background in mid-flight, an event a cycle later than in the last run.
+// The event arrives in the middle of the background, one cycle later in each
+// run.
 TEST(PreemptionProperty, NoCycleIsAnExceptionToIt) {
   for (uint64_t seed = 100; seed < 108; ++seed) {
     Random random(seed);
@@ -472,7 +472,7 @@ TEST(PreemptionProperty, TheSameRunGivesTheSameStatistics) {
   }
 }
 
-// What ends by force leaves nothing behind, and harms nobody else.
+// A grid that is cancelled leaves nothing behind, and harms no other.
 TEST(PreemptionProperty, GridsMayBeCancelledAtAnyTime) {
   uint64_t preemptions = 0;
   for (uint64_t seed = 300; seed < 500; ++seed) {

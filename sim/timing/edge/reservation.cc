@@ -23,7 +23,7 @@ bool SmReservation::Advance(Cycle now, uint32_t events) {
     window_end_ += config_.edge.reserve_window;
     EndWindow();
     if (sms_ == 0 && events_ == 0 && now >= window_end_) {
-      // Nothing happens in those that have passed.
+      // Nothing changes in the windows that have passed unseen.
       window_end_ += (now - window_end_) / config_.edge.reserve_window *
                      config_.edge.reserve_window;
       since_ = window_end_ - config_.edge.reserve_window;
@@ -36,7 +36,7 @@ bool SmReservation::Advance(Cycle now, uint32_t events) {
 }
 
 void SmReservation::EndWindow() {
-  // Its part of all that is under way, in windows' worth of events.
+  // Both are sums of events over the cycles of a window.
   const uint64_t others =
       uint64_t{config_.edge.reserve_window} * config_.edge.reserve_load;
   const uint64_t all = load_ + others;

@@ -1,18 +1,20 @@
-// How many SMs are kept for events.
+// Decides how many SMs are reserved for events.
 //
-// Static: always so many (EDGE IV-A). Dynamic is the paper's future work, and
-// this design is Carillon's. What counts is the mean number of events under way
-// over a window. It follows the rate, and what each event takes, by Little's
-// law, and it also grows when events queue.
+// A static reservation is a constant (EDGE IV-A). Dynamic reservation is the
+// paper's future work, and this design is Carillon's. It measures the mean
+// number of events under way over a window: by Little's law that number follows
+// both the rate and the duration of events, and it also grows when events
+// queue.
 //
-// Events get their part of the SMs: `load` of them under way, beside a
+// Events get their share of the SMs: `load` of them under way, beside a
 // background that weighs as much as `reserve_load`, get load / (load +
-// reserve_load), and reserve_sms at most. Only as many SMs as hold the events
-// would not do: what slows an event down on an SM of its own is the others'
-// traffic in the L2 and in DRAM, which only fewer SMs of theirs make less.
+// reserve_load), and reserve_sms at most. To reserve just the SMs that hold the
+// events would not be enough: on an SM of its own an event is slowed down by
+// the other kernels' traffic in the L2 and in DRAM, and only fewer SMs for them
+// make that less.
 //
-// It is followed upwards at once, as an SM must drain before it helps, and
-// downwards by one SM after several low windows, as an SM that is given back
+// The reservation grows at once, as an SM must drain before it helps. It
+// shrinks by one SM after several low windows, as an SM that is given back
 // takes whole blocks.
 #ifndef CARILLON_SIM_TIMING_EDGE_RESERVATION_H_
 #define CARILLON_SIM_TIMING_EDGE_RESERVATION_H_
@@ -28,10 +30,10 @@ class SmReservation {
   explicit SmReservation(const Config& config);
 
   uint32_t sms() const { return sms_; }
-  // So many events are under way from now on; calls must be in order of time.
-  // True: sms() has changed.
+  // So many events are under way from now on. Calls must be in order of time.
+  // Returns true if sms() has changed.
   bool Advance(Cycle now, uint32_t events);
-  // When it must be called, if nothing changes before.
+  // When it must be called next, if nothing changes before.
   Cycle next() const;
 
  private:

@@ -1,4 +1,4 @@
-// On a GPU of 8 SMs, whose last 4 may be reserved: windows of 100 cycles, a
+// A GPU of 8 SMs, the last 4 of which may be reserved: windows of 100 cycles, a
 // background that weighs 12 events, and two low windows until an SM is given
 // back.
 #include "sim/timing/edge/reservation.h"
@@ -41,7 +41,7 @@ TEST(Reservation, DynamicGrowsAtOnceWithTheLoad) {
   // Three for a whole one: 8 * 3 / 15.
   EXPECT_TRUE(reservation.Advance(200, 3));
   EXPECT_EQ(reservation.sms(), 2u);
-  // As many as there may be.
+  // The reservation has its limit.
   EXPECT_FALSE(reservation.Advance(200, 50));
   EXPECT_TRUE(reservation.Advance(300, 50));
   EXPECT_EQ(reservation.sms(), 4u);
@@ -57,7 +57,7 @@ TEST(Reservation, DynamicShrinksByOneAfterLowWindows) {
   EXPECT_TRUE(reservation.Advance(300, 1));
   EXPECT_EQ(reservation.sms(), 2u);
   EXPECT_FALSE(reservation.Advance(400, 4));
-  // A window that needs as many begins the count anew.
+  // A window that needs as many SMs restarts the count of low windows.
   EXPECT_FALSE(reservation.Advance(500, 1));
   EXPECT_FALSE(reservation.Advance(600, 1));
   EXPECT_TRUE(reservation.Advance(700, 1));
@@ -74,7 +74,7 @@ TEST(Reservation, WindowsThatNobodySawCountAsWell) {
   EXPECT_TRUE(reservation.Advance(750, 0));
   EXPECT_EQ(reservation.sms(), 0u);
   EXPECT_EQ(reservation.next(), kNever);
-  // Long after, windows lie where they would.
+  // After a long pause, windows begin where they would have begun without it.
   EXPECT_FALSE(reservation.Advance(1'000'050, 2));
   EXPECT_EQ(reservation.next(), 1'000'100u);
   EXPECT_TRUE(reservation.Advance(1'000'100, 2));

@@ -12,14 +12,14 @@ constexpr FlushWaits BitOfWait(FlushWait wait) {
   return FlushWaits{1} << static_cast<uint32_t>(wait);
 }
 
-// Where the registers of a slot's warp are saved: apart from all else, for
-// caches only.
+// Where the registers of a slot's warp are saved. Only caches see this address,
+// so it just must not collide with others.
 constexpr uint64_t SaveArea(uint32_t sm, uint32_t slot, uint32_t which) {
   return uint64_t{1} << 61 | uint64_t{sm} << 40 | uint64_t{slot} << 32 |
          uint64_t{which} * kLanes * 4;
 }
 
-// What memory is told of a move, to know it again.
+// Identifies a move of registers when memory answers.
 constexpr Pc NameOfMove(uint32_t turn, bool load) {
   return turn << 1 | (load ? 1 : 0);
 }
@@ -104,7 +104,7 @@ FlushWaits Victims::WaitsOf(uint32_t slot, Cycle now, bool* again) const {
   const bool computes = context.in_flight != context.in_memory;
   const bool decoded = config_.edge.flush_i_buffer == 0 &&
                        ((warps_->buffered | warps_->decoding) & bit) != 0;
-  // A load can be dropped, but not in the issue pipeline.
+  // A load that has left the issue pipeline can be dropped and replayed.
   const bool loads = memory.loads && !replay;
   *again |= memory.on_the_way;
   FlushWaits waits = 0;
@@ -117,7 +117,8 @@ FlushWaits Victims::WaitsOf(uint32_t slot, Cycle now, bool* again) const {
   wait(computes || memory.values || loads, FlushWait::kScoreboard);
   wait(loads, FlushWait::kLoad);
   wait((warps_->missing & bit) != 0, FlushWait::kInstructionCache);
-  // What is decoded behind the barrier cannot be issued either.
+  // An operation that was decoded behind the barrier cannot issue, so the
+  // i-buffer would never become empty.
   wait((warps_->barrier & bit) != 0 &&
            (config_.edge.skip_barriers == 0 || decoded),
        FlushWait::kBarrier);
@@ -130,7 +131,7 @@ void Victims::Leave(uint32_t slot) {
   const WarpMask bit = BitOf(slot);
   WarpContext& context = warps_->slots[slot];
   away = {.state = State::kAway, .turn = away.turn + 1};
-  // Their registers stay pending: nothing reads them before they are replayed.
+  // The registers stay pending, since nothing reads them before the replay.
   away.loads = lsu_->DropLoads(slot, context.generation);
   const auto dropped = static_cast<uint32_t>(away.loads.size());
   context.in_flight -= dropped;
@@ -184,7 +185,8 @@ void Victims::Place(uint32_t slot, Cycle now) {
   warps_->held |= bit;
   warps_->of_class[static_cast<size_t>(context.grid->options.warp_class)] |=
       bit;
-  // Whoever was to come may have come, and the time may have passed.
+  // While the warp was away, the others may have come to the barrier, and its
+  // time to sleep may have passed.
   if (context.warp->waits()) warps_->barrier |= bit;
   if (away.asleep && context.awake > now) warps_->asleep |= bit;
   away.state = State::kLoads;
@@ -222,7 +224,7 @@ void Victims::MemoryDone(const MemoryOperation& operation) {
       away.context.generation != operation.generation) {
     return;
   }
-  // A store: nothing waits for its value.
+  // It was a store, since loads were dropped; no register waits for it.
   --away.context.in_flight;
   --away.context.in_memory;
 }

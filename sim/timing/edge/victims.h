@@ -1,8 +1,8 @@
-// Warps that make room for an event's (EDGE IV-D): they are stopped, their
-// pipelines run empty, they leave their slots, and come back to them.
+// Warps that make room for an event's (EDGE IV-D). They are stopped, their
+// pipelines run empty, they leave their slots, and later come back to them.
 //
-// A victim keeps its generation while it is away, so that what memory still
-// acknowledges is its own when it is back.
+// A victim keeps its generation while it is away. Memory still acknowledges its
+// stores then, and these must count as its own.
 #ifndef CARILLON_SIM_TIMING_EDGE_VICTIMS_H_
 #define CARILLON_SIM_TIMING_EDGE_VICTIMS_H_
 
@@ -25,35 +25,39 @@ class Victims {
   Victims(const Config& config, uint32_t sm, SmWarps* warps,
           InstructionFetch* fetch, Lsu* lsu, SmCounters* counters);
 
-  // Slots whose warps may leave, in the order of the policy. Never an event's.
+  // Slots whose warps may be preempted, in the order of the policy. Never an
+  // event's.
   std::vector<uint32_t> Candidates(Cycle now) const;
 
-  // From here on the slot's warp fetches nothing, and its pipeline runs empty.
+  // From now on the slot's warp fetches nothing, and its pipeline runs empty.
   void Stop(uint32_t slot);
-  // It need not leave.
+  // Lets a stopped warp go on without having left.
   void Continue(uint32_t slot);
-  // What keeps it from leaving. Sets `again` if that may change without
-  // anything else that happens on the SM.
+  // What keeps the warp from leaving. Sets `again` if that may change without
+  // any other activity on the SM.
   FlushWaits WaitsOf(uint32_t slot, Cycle now, bool* again) const;
 
-  // It has left: the slot is nobody's, and is still used. WaitsOf() must be 0.
+  // Takes the warp out of its slot, which nobody owns then but which stays in
+  // use. WaitsOf() must be 0.
   void Leave(uint32_t slot);
-  // One of its registers, into or out of global memory. The LSU must accept.
+  // Writes one of the warp's registers to global memory. The LSU must accept.
   void SaveRegister(uint32_t slot, uint32_t which, Cycle now);
-  // Whether the slot's own warp is not there.
+  // Whether the slot's own warp is away.
   bool away(uint32_t slot) const { return away_[slot].state != State::kHere; }
-  // As it left.
+  // The warp's context when it left.
   const WarpContext& context(uint32_t slot) const {
     return away_[slot].context;
   }
-  // The slot is free for it again; first it gets so many registers back.
+  // The event has left the slot. The warp gets so many registers back and then
+  // resumes.
   void ComeBack(uint32_t slot, uint32_t registers);
-  // Its grid is no more. Whose the slot was:
+  // The warp's grid has ended. Returns whose the slot was:
   enum class Owner : uint8_t { kEvent, kNobody, kVictim };
   Owner Forget(uint32_t slot);
 
-  // Goes on with those that come back, a memory operation a cycle. Calls
-  // here(slot) when one has its slot, and goes_on(slot) when it has all.
+  // Advances the warps that come back, a memory operation per cycle. Calls
+  // here(slot) when one is in its slot, and goes_on(slot) when it has
+  // everything.
   template <class Here, class GoesOn>
   void Advance(Cycle now, Here here, GoesOn goes_on) {
     for (WarpMask left = coming_; left != 0; left &= left - 1) {
@@ -75,10 +79,11 @@ class Victims {
       goes_on(slot);
     }
   }
-  // Advance() has something to send.
+  // Whether Advance() has something to send.
   bool again() const;
 
-  // Of an operation that is not of the warp in its slot.
+  // Memory has finished an operation that does not belong to the warp in the
+  // slot.
   void MemoryDone(const MemoryOperation& operation);
 
  private:

@@ -1,5 +1,6 @@
-// What a cache holds: tags, no data. Lines in sets, each line in sectors that
-// are valid and dirty by themselves, least recently used first out.
+// The tags of a cache, without data. Lines are in sets, and the sectors of a
+// line are valid and dirty separately. The least recently used line leaves
+// first.
 #ifndef CARILLON_SIM_TIMING_MEMORY_CACHE_H_
 #define CARILLON_SIM_TIMING_MEMORY_CACHE_H_
 
@@ -10,28 +11,30 @@
 
 namespace carillon::sim::timing {
 
-// Of a line, a bit each; of the L2's size, the smallest there is.
+// A bit for each sector of a line, in units of the L2's sectors, the smallest
+// there are.
 using Sectors = uint8_t;
 
 class Cache {
  public:
-  // `bytes`: of config's, or of a slice.
+  // `bytes` is the cache's size, or that of a slice.
   Cache(const CacheConfig& config, uint32_t bytes);
 
-  // The sectors that are there, none if the line is not; it is now the most
-  // recently used. `line`: the address of its first byte.
+  // The valid sectors of the line, which becomes the most recently used; none
+  // if it is not there. `line` is the address of its first byte.
   Sectors Touch(uint64_t line);
 
   struct Victim {
     uint64_t line = 0;
     Sectors dirty = 0;  // none: nobody needs to write it
   };
-  // Adds these sectors, in another line's place if the line is not there.
+  // Adds these sectors. If the line is not there, it takes another line's
+  // place.
   Victim Insert(uint64_t line, Sectors valid, Sectors dirty);
   void Invalidate(uint64_t line);
   void Clear();  // but for what is reserved
-  // Adds the line for good, if others keep a way of its set. False: they
-  // would not.
+  // Adds the line for good. Returns false if no way of its set would be left
+  // for other lines.
   bool Reserve(uint64_t line);
 
  private:
@@ -44,15 +47,15 @@ class Cache {
   };
   static constexpr uint64_t kNoLine = ~uint64_t{0};
 
-  // Upper bits of the address are mixed in: strides of a power of two are
-  // usual, and hardware does the same.
+  // Mixes in upper bits of the address, because strides of a power of two are
+  // common and hardware does the same.
   Way* Set(uint64_t line) {
     const uint64_t index = line >> line_shift_;
     return &ways_[((index ^ (index >> set_bits_) ^ (index >> 2 * set_bits_)) &
                    set_mask_) *
                   associativity_];
   }
-  // Which goes first.
+  // Whether `a` is to be evicted before `b`.
   static bool Before(const Way& a, const Way& b) {
     return a.reserved != b.reserved ? b.reserved : a.used < b.used;
   }

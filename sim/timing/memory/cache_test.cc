@@ -70,7 +70,7 @@ TEST(Cache, WhatIsReservedStays) {
   fill(100);
   EXPECT_NE(cache.Touch(128), 0);
   EXPECT_NE(cache.Touch(384), 0);
-  // Others keep a way of each set.
+  // Other lines keep a way of each set.
   uint32_t more = 0;
   for (uint64_t i = 4; i < 50; ++i) more += cache.Reserve(i * 128);
   EXPECT_EQ(more, 0u);

@@ -13,14 +13,14 @@ class Builder {
         sector_shift_(static_cast<uint32_t>(std::countr_zero(sector_bytes))),
         to_(to) {}
 
-  // Bytes that lie within one line.
+  // Adds bytes that lie within one line.
   void Add(uint64_t address, uint32_t bytes) {
     const uint64_t line = address & line_mask_;
     const uint64_t first = (address - line) >> sector_shift_;
     const uint64_t last = (address - line + bytes - 1) >> sector_shift_;
     const auto sectors =
         static_cast<Sectors>((uint32_t{2} << last) - (uint32_t{1} << first));
-    // Neighbours usually share a line.
+    // Neighbouring lanes usually share a line, so look at the last one first.
     if (to_[last_].line != line || count_ == 0) {
       last_ = 0;
       while (last_ < count_ && to_[last_].line != line) ++last_;
@@ -39,7 +39,8 @@ class Builder {
   uint32_t last_ = 0;
 };
 
-// Whether no bank is asked for two words; the usual case, and quick to see.
+// Whether each bank is asked for at most one word. That is the usual case, and
+// SharedPasses() is far slower.
 bool WithoutConflict(const Access& access, uint32_t banks) {
   constexpr uint64_t kNone = ~uint64_t{0};
   std::array<uint64_t, 64> word_of;
@@ -80,6 +81,8 @@ uint32_t CoalesceLocal(const Access& access, uint64_t base, uint32_t line_bytes,
   return builder.count();
 }
 
+// Lanes that want the same word share it, so only different words count; for
+// atomics each lane counts. The bank with the most words decides.
 uint32_t SharedPasses(const Access& access, uint32_t banks) {
   if (access.bytes <= 4 && !access.atomic && WithoutConflict(access, banks)) {
     return 1;

@@ -5,7 +5,7 @@
 namespace carillon::sim::timing {
 namespace {
 
-// Lane i at base + i * stride.
+// Lane i accesses base + i * stride.
 Access Strided(uint64_t base, uint64_t stride, uint32_t bytes = 4,
                LaneMask mask = kAllLanes) {
   Access access;
@@ -69,13 +69,13 @@ TEST(Coalesce, LinesComeInTheOrderOfTheirFirstLanes) {
 
 TEST(CoalesceLocal, AWordOfAllLanesIsALine) {
   Transactions transactions;
-  // All lanes at their own byte 8.
+  // All lanes access byte 8 of their own local memory.
   EXPECT_EQ(CoalesceLocal(Strided(8, 0), 0, 128, 32, transactions), 1u);
   EXPECT_EQ(transactions[0].line, 256u);
   EXPECT_EQ(transactions[0].sectors, 0xf);
   EXPECT_EQ(CoalesceLocal(Strided(16, 0, 16), 0, 128, 32, transactions), 4u);
   EXPECT_EQ(transactions[3].line, 7u * 128);
-  // Each lane at another word: nothing is shared.
+  // Each lane accesses another word, so no line is shared.
   EXPECT_EQ(CoalesceLocal(Strided(0, 4), 0, 128, 32, transactions), 32u);
 }
 
@@ -93,8 +93,8 @@ TEST(SharedPasses, AStrideOfWordsConflictsByItsPowerOfTwo) {
 TEST(SharedPasses, OneToThirtyTwoWaysOneByOne) {
   for (uint32_t ways = 1; ways <= kLanes; ++ways) {
     Access access = Strided(0, 4);
-    // The first `ways` lanes go to rows of bank 0; the others to row 0, each
-    // to its own bank, except that bank 0 is only theirs.
+    // The first `ways` lanes go to different rows of bank 0. The others go to
+    // row 0, each to its own bank, so that only the former share bank 0.
     for (uint32_t i = 0; i < ways; ++i) access.address[i] = i * 128;
     EXPECT_EQ(SharedPasses(access, 32), ways) << ways;
   }

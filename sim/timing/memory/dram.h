@@ -1,5 +1,5 @@
-// A DRAM channel: banks with an open row each, a data bus, and a window of
-// requests from which a row hit is taken first, else the oldest (FR-FCFS).
+// A DRAM channel: banks with one open row each, a data bus, and a window of
+// requests, from which a row hit is served first, else the oldest (FR-FCFS).
 #ifndef CARILLON_SIM_TIMING_MEMORY_DRAM_H_
 #define CARILLON_SIM_TIMING_MEMORY_DRAM_H_
 
@@ -32,13 +32,14 @@ class DramChannel {
     }
   }
 
-  // Gives commands that can be given now; done(request, cycle) says when each
-  // has its data. Returns when to ask again; kNever: nothing waits.
+  // Issues the commands that can be issued now. Calls done(request, cycle) with
+  // the cycle in which each request has its data. Returns when to ask again;
+  // kNever if no request waits.
   template <class Done>
   Cycle Advance(Cycle now, Done done) {
     const Ticks ticks = TicksOf(now);
     while (!window_.empty()) {
-      // Commands run ahead of the data bus by the worst of their latencies.
+      // Commands may run ahead of the data bus by at most their worst latency.
       if (bus_free_ > ticks + ahead_) return CycleAt(bus_free_ - ahead_);
       const size_t chosen = Choose();
       const DramRequest request = window_[chosen];
@@ -63,7 +64,7 @@ class DramChannel {
     return banks_[(row + row / banks_.size()) % banks_.size()];
   }
   size_t Choose();
-  // When its last byte has passed the bus.
+  // Returns when the last byte has passed the bus.
   Ticks Serve(const DramRequest& request, Ticks now);
 
   MemoryCounters* const counters_;

@@ -1,7 +1,8 @@
-// The crossbar between SMs and L2 slices: a port each way at every SM and every
-// slice, so many bytes a cycle through each, and a fixed latency.
+// The crossbar between SMs and L2 slices. Every SM and every slice has a port
+// for each direction, with a fixed latency and so many bytes per cycle.
 //
-// Nothing in it is full: who sends has bounded what it has under way.
+// It has no buffers that could be full: the senders limit what they have under
+// way.
 #ifndef CARILLON_SIM_TIMING_MEMORY_INTERCONNECT_H_
 #define CARILLON_SIM_TIMING_MEMORY_INTERCONNECT_H_
 
@@ -45,7 +46,7 @@ class Interconnect {
   uint64_t Flits(uint32_t data_bytes, uint32_t width) const {
     return (header_bytes_ + data_bytes + width - 1) / width;
   }
-  // The ports' times are when they are free again.
+  // `from` and `to` are when the two ports are free again.
   Ticks Pass(Ticks now, uint64_t flits, Ticks& from, Ticks& to) const {
     const Ticks sent = std::max(now, from);
     from = sent + flits * flit_;

@@ -1,5 +1,5 @@
-// A slice of the L2: write-back, with room for stores that bring whole sectors,
-// and atomics where they are done.
+// A slice of the L2. It is write-back, stores write whole sectors without a
+// fill, and atomics are executed here.
 #ifndef CARILLON_SIM_TIMING_MEMORY_L2_H_
 #define CARILLON_SIM_TIMING_MEMORY_L2_H_
 
@@ -26,9 +26,9 @@ class L2Slice {
   void Push(const MemoryRequest& request, uint64_t line) {
     queue_.push({request, line, request.sectors});
   }
-  // Serves what it can now. reply(request) for each that has what it asked
-  // for, demand(L2Demand) for the DRAM. Returns when to ask again; kNever: when
-  // something arrives, or is filled.
+  // Serves the requests that it can serve now. Calls reply(request) for each
+  // that has its data, and demand(L2Demand) for the DRAM. Returns when to ask
+  // again; kNever: when a request arrives or a line is filled.
   template <class Reply, class Demand>
   Cycle Advance(Cycle now, Reply reply, Demand demand) {
     while (!queue_.empty()) {
@@ -44,7 +44,7 @@ class L2Slice {
     return kNever;
   }
 
-  // The DRAM has delivered.
+  // The DRAM has delivered a line.
   template <class Reply, class Demand>
   void Fill(const L2Demand& read, Reply reply, Demand demand) {
     Insert(read.line, read.sectors, 0, demand);
@@ -66,7 +66,7 @@ class L2Slice {
         L2Demand{.line = victim.line, .sectors = victim.dirty, .write = true});
   }
 
-  // False: it must wait until a line is filled.
+  // Returns false if the request must wait until a line is filled.
   template <class Reply, class Demand>
   bool Serve(const Waiting& waiting, Reply reply, Demand demand) {
     const MemoryRequest& request = waiting.request;
@@ -95,7 +95,7 @@ class L2Slice {
     }
     if (!merges) index = mshrs_.Allocate(waiting.line);
     auto& entry = mshrs_.entry(index);
-    // Some of it may be in the cache already: then only the rest is awaited.
+    // Wait only for the sectors that are not in the cache.
     Waiting rest = waiting;
     rest.sectors = missing;
     mshrs_.Wait(index, rest);

@@ -6,7 +6,8 @@
 namespace carillon::sim::timing {
 namespace {
 
-// Local memory of a warp slot, apart from all else: for caches only.
+// The address of a warp slot's local memory. Only caches see it, so it just
+// must not collide with others.
 constexpr uint64_t LocalBase(uint32_t sm, uint32_t slot) {
   return uint64_t{1} << 60 | uint64_t{sm} << 40 | uint64_t{slot} << 32;
 }
@@ -52,7 +53,7 @@ MemoryAccess& Lsu::Enqueue(uint32_t slot, uint32_t generation, Pc pc,
   waiting.next = 0;
   waiting.ready = ready;
   waiting.done = 0;
-  // The list of free ones begins with all, in order.
+  // Entries that were never used follow each other in the free list.
   if (index == accesses_used_) [[unlikely]] {
     ++accesses_used_;
     accesses_.emplace_back();
@@ -230,7 +231,8 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   if (asks.path == Path::kLoad) return StepLoad(waiting, asks, now);
   const Transaction& transaction = asks.transactions[waiting.next];
   if (asks.path == Path::kLocalStore) {
-    // Stays in the L1 until it must go: nobody else reads it.
+    // A local store stays in the L1 until it is evicted, since no other thread
+    // reads it.
     ++counters_->l1_stores;
     Insert(transaction.line, transaction.sectors, transaction.sectors, now);
     return true;
@@ -244,7 +246,8 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   }
   ++stores_;
   ++operations_[waiting.operation].parts;
-  // The L1 keeps no line that others may then see otherwise.
+  // L1s are not coherent: keep no copy of a line that others may now see
+  // differently.
   l1_.Invalidate(transaction.line);
   const bool atomic = asks.path == Path::kAtomic;
   ++(atomic ? counters_->l1_atomics : counters_->l1_stores);

@@ -1,6 +1,6 @@
-// An SM's way to memory: operations in a queue, one line of a warp's access a
-// cycle into the L1, so many passes over the banks for shared memory, and what
-// is under way beyond.
+// An SM's load/store unit. Operations queue up in it; each cycle one line of a
+// warp's access enters the L1, or one pass over the banks of shared memory is
+// made. It also tracks what is under way beyond.
 #ifndef CARILLON_SIM_TIMING_MEMORY_LSU_H_
 #define CARILLON_SIM_TIMING_MEMORY_LSU_H_
 
@@ -18,8 +18,8 @@
 
 namespace carillon::sim::timing {
 
-// From issue until all of it is done. Dropping one is a matter of its warp's
-// generation: what arrives for it then fills the caches and nothing else.
+// A memory operation from its issue until all of it is done. To drop one, its
+// warp changes generation: what arrives for it then only fills the caches.
 struct MemoryOperation {
   uint32_t generation = 0;
   Pc pc = 0;
@@ -31,21 +31,21 @@ struct MemoryOperation {
   uint32_t order = 0;  // of its issue
 };
 
-// What an operation asks of memory, kept for as long as it is under way.
+// What an operation asks of memory, kept while it is under way.
 struct MemoryAccess {
   enum class Path : uint8_t { kFixed, kLoad, kStore, kLocalStore, kAtomic };
 
   Path path = Path::kFixed;
   bool past_l1 = false;
-  // kFixed: passes and the latency of the last one.
+  // For kFixed: the passes, and the latency of the last one.
   uint32_t passes = 0;
   uint32_t latency = 0;
   uint32_t count = 0;  // of transactions
   Transactions transactions;
 };
 
-// A MemoryOperation's generation that is no warp's: a register that is saved or
-// brought back.
+// The MemoryOperation::generation of a register that is saved or restored; no
+// warp has this generation.
 inline constexpr uint32_t kMoveGeneration = kNoGeneration - 1;
 
 // A load that was given up, to be done again.
@@ -66,29 +66,29 @@ class Lsu {
   bool CanAccept() const {
     return queue_.size() < config_.lsu.queue && free_ != kNone;
   }
-  // What Warp::Step() has just done; CanAccept() must be true. It is at the
-  // LSU's door `op.latency` cycles from now.
+  // Takes the operation that Warp::Step() has just done; CanAccept() must be
+  // true. It enters the queue `op.latency` cycles from now.
   void Issue(uint32_t slot, uint32_t generation, Pc pc, const OpTiming& op,
              const Access& access, Cycle now);
 
-  // What is there answers by itself.
+  // Accesses to these addresses are answered without memory.
   void SetInterruptRegisters(DeviceAddress begin, uint64_t bytes) {
     interrupt_registers_ = begin;
     interrupt_registers_bytes_ = bytes;
   }
 
-  // Gives up a warp's loads, in the order of their issue. What was on its way
-  // for them still fills the caches.
+  // Gives up a warp's loads, in the order of their issue. Data on its way for
+  // them still fills the caches.
   std::vector<DroppedLoad> DropLoads(uint32_t slot, uint32_t generation);
-  // As Issue(), at the LSU's door `latency` cycles from now.
+  // Issues a dropped load again; it enters the queue `latency` cycles from now.
   void IssueAgain(uint32_t slot, uint32_t generation, const DroppedLoad& load,
                   uint32_t latency, Cycle now);
-  // The registers of a warp are saved or brought back, one a time: 32 words at
-  // `address`. Its operation has kMoveGeneration, and `pc` is the caller's.
+  // Saves or restores one register of a warp: 32 words at `address`. The
+  // operation has kMoveGeneration, and `pc` is the caller's.
   void MoveRegister(uint32_t slot, uint64_t address, bool store, Pc pc,
                     Cycle now);
 
-  // Of what a warp has under way:
+  // What a warp has under way:
   struct Outstanding {
     bool loads = false;
     bool atomics = false;
@@ -99,11 +99,12 @@ class Lsu {
   Outstanding OutstandingOf(uint32_t slot, const WarpContext& context,
                             Cycle now) const;
 
-  // Goes on with the first in the queue. Returns when to ask again; kNever:
-  // after an Issue() or a reply.
+  // Advances the first operation in the queue. Returns when to ask again;
+  // kNever: after an Issue() or a reply.
   Cycle Advance(Cycle now);
 
-  // A part of an operation is done. Returns it if that was the last one.
+  // A part of an operation is done. Returns the operation if that was its last
+  // part.
   const MemoryOperation* Part(uint32_t index) {
     MemoryOperation& operation = operations_[index];
     if (--operation.parts != 0) return nullptr;
@@ -113,7 +114,8 @@ class Lsu {
     return &operation;
   }
 
-  // Memory's answer; done(operation) for all that have their last part by it.
+  // Handles memory's answer. Calls done(operation) for all that have their last
+  // part by it.
   template <class Done>
   void Reply(const MemoryRequest& reply, Cycle now, Done done) {
     switch (reply.kind) {
@@ -132,10 +134,10 @@ class Lsu {
     }
   }
 
-  // All that are under way, for whoever preempts; `used` says which.
+  // All operations, for preemption; only those with `used` set are under way.
   const std::vector<MemoryOperation>& operations() const { return operations_; }
 
-  // Nothing of what an earlier grid left is valid.
+  // Invalidates everything that an earlier grid left in the L1.
   void Invalidate() { l1_.Clear(); }
 
  private:
@@ -144,7 +146,7 @@ class Lsu {
 
   using Path = MemoryAccess::Path;
 
-  // As large as a power of two: the queue's places are worked out often.
+  // A power of two in size, because the index of an element is computed often.
   struct alignas(32) Waiting {
     uint32_t operation = 0;
     uint32_t next = 0;  // transaction
@@ -156,7 +158,7 @@ class Lsu {
     Sectors sectors = 0;
   };
 
-  // A new last one in the queue.
+  // Adds an operation at the end of the queue.
   MemoryAccess& Enqueue(uint32_t slot, uint32_t generation, Pc pc, OpKind kind,
                         Cycle ready);
   bool Step(Waiting& waiting, const MemoryAccess& access, Cycle now);
@@ -164,7 +166,7 @@ class Lsu {
   void SendStore(RequestKind kind, const Transaction& transaction, uint32_t tag,
                  Cycle now);
   void Insert(uint64_t line, Sectors valid, Sectors dirty, Cycle now);
-  // To whole sectors of the L1, in the L2's.
+  // Widens a set of L2 sectors to whole sectors of the L1.
   Sectors Widen(Sectors sectors) const { return widened_[sectors]; }
 
   template <class Done>
@@ -191,7 +193,8 @@ class Lsu {
   GrowingQueue<Waiting> queue_;
   uint32_t stores_ = 0;  // that memory has not acknowledged
   Cycle port_free_ = 0;
-  // Since when the first one cannot go on, and what counts that.
+  // Since when the first operation cannot go on, and the counter of such
+  // cycles.
   Cycle blocked_since_ = 0;
   uint64_t* blocked_ = nullptr;
   std::array<Sectors, 256> widened_{};

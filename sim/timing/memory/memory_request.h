@@ -1,4 +1,4 @@
-// What SMs and the L2 say to each other.
+// The messages between SMs, the L2 and DRAM.
 #ifndef CARILLON_SIM_TIMING_MEMORY_MEMORY_REQUEST_H_
 #define CARILLON_SIM_TIMING_MEMORY_MEMORY_REQUEST_H_
 
@@ -10,7 +10,7 @@ namespace carillon::sim::timing {
 
 enum class RequestKind : uint8_t { kLoad, kFetch, kStore, kAtomic };
 
-// There and, as its own reply, back.
+// A request, which also travels back as its own reply.
 struct MemoryRequest {
   uint64_t line = 0;  // address
   uint32_t tag = 0;   // the sender's

@@ -31,7 +31,7 @@ void MemorySystem::Send(const MemoryRequest& request, Cycle now) {
   } else if (request.kind == RequestKind::kAtomic) {
     bytes = request.lanes * 4u;
   }
-  // The L2's pipeline lies before its tags, so that what they say is what is
+  // The L2's pipeline comes before its tags, so that the tags decide what is
   // sent.
   const Ticks at =
       interconnect_.Request(TicksOf(now), request.sm, place.slice, bytes) +

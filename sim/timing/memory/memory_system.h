@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/timing/memory/dram.h"
 #include "sim/timing/event_wheel.h"
+#include "sim/timing/memory/dram.h"
 #include "sim/timing/memory/interconnect.h"
 #include "sim/timing/memory/l2.h"
 #include "sim/timing/memory/memory_request.h"
@@ -20,10 +20,11 @@ class MemorySystem {
  public:
   explicit MemorySystem(const Config& config);
 
-  // An SM's request leaves it now; its reply comes by Advance().
+  // A request leaves its SM now; Advance() delivers the reply.
   void Send(const MemoryRequest& request, Cycle now);
 
-  // What is due at `now`; deliver(reply) for each that reaches its SM.
+  // Handles what is due at `now`. Calls deliver(reply) for each reply that
+  // reaches its SM.
   template <class Deliver>
   void Advance(Cycle now, Deliver deliver) {
     events_.Advance(now, [&](const Event& event) {
@@ -34,14 +35,14 @@ class MemorySystem {
       }
     });
   }
-  // Nothing is due before it.
+  // The next cycle in which something is due.
   Cycle next(Cycle now) const { return events_.next(now); }
   bool idle() const { return events_.size() == 0; }
 
   const MemoryCounters& counters() const { return counters_; }
 
-  // Where a line lies: neighbouring pieces of dram.interleave_bytes lie in
-  // different slices, in an order that changes from round to round.
+  // Finds where a line lies. Neighbouring pieces of dram.interleave_bytes are
+  // in different slices, in an order that changes from round to round.
   struct Place {
     uint32_t slice = 0;
     uint64_t line = 0;  // in the slice's own addresses
@@ -50,8 +51,8 @@ class MemorySystem {
     const uint64_t slices = slices_.size();
     const uint64_t piece = line >> piece_bits_;
     const uint64_t round = piece / slices;
-    // More digits of the piece's number count than the last, so that strides of
-    // a power of two use every slice.
+    // Adds up five digits of the piece's number, so that strides of a power of
+    // two use every slice.
     uint64_t turn = piece;
     uint64_t left = round;
     for (int digit = 0; digit < 5; ++digit, left /= slices) turn += left;

@@ -1,7 +1,7 @@
-// Cycles on `tiny`, by hand. All clocks are alike. A request of h bytes of
-// header (32) and data takes (h + data) / 32 flits, one a cycle, and 5 cycles;
-// the L2 takes 20; DRAM 10 to activate a row, 10 to precharge, 10 for a column,
-// and a cycle for each 16 bytes.
+// Cycles on `tiny`, worked out by hand. All clocks are alike. A request of h
+// bytes of header (32) and data takes (h + data) / 32 flits, one per cycle, and
+// 5 cycles; the L2 takes 20; DRAM 10 to activate a row, 10 to precharge, 10 for
+// a column, and a cycle for each 16 bytes.
 #include "sim/timing/memory/memory_system.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ struct Sent {
   MemoryRequest request;
 };
 
-// When each tag's reply comes, in that order.
+// When the reply for each tag comes, in that order.
 std::vector<std::pair<uint32_t, Cycle>> Replies(MemorySystem& memory,
                                                 std::vector<Sent> sent) {
   std::vector<std::pair<uint32_t, Cycle>> replies;
@@ -147,7 +147,7 @@ TEST_F(MemorySystemTest, StoresAreAcknowledgedByTheL2) {
 TEST_F(MemorySystemTest, WhatWasStoredIsWrittenBackWhenItsLineGoes) {
   MemorySystem memory(config_);
   std::vector<Sent> sent;
-  // Twice the L2.
+  // Stores of twice the L2's size.
   for (uint32_t i = 0; i < 128; ++i) {
     sent.push_back({i * 50, Store(i * 128, i)});
   }
@@ -196,7 +196,7 @@ TEST_F(MemorySystemTest, StridesOfAPowerOfTwoUseAllSlices) {
   }
 }
 
-// --- A channel by itself. Rows 1 and 2 share a bank, row 0 has the other.
+// --- A channel alone. Rows 1 and 2 share a bank, row 0 has the other.
 
 std::vector<std::pair<uint32_t, Cycle>> Serve(DramChannel& channel,
                                               std::vector<uint64_t> rows) {

@@ -1,5 +1,5 @@
-// Lines that are on their way into a cache, and who waits for them: miss status
-// holding registers.
+// Miss status holding registers: the lines on their way into a cache, and the
+// requests that wait for them.
 #ifndef CARILLON_SIM_TIMING_MEMORY_MSHR_H_
 #define CARILLON_SIM_TIMING_MEMORY_MSHR_H_
 
@@ -46,7 +46,7 @@ class MshrTable {
     return index;
   }
 
-  // There must be room.
+  // Allocates an entry; the table must not be full.
   uint32_t Allocate(uint64_t line) {
     const uint32_t index = free_;
     free_ = entries_[index].next;
@@ -64,8 +64,9 @@ class MshrTable {
     waiters_[size_t{index} * merges_ + entries_[index].waiters++] = waiter;
   }
 
-  // Sectors arrive. Calls woken(waiter), in order, for those that have all of
-  // theirs (Waiter::sectors); frees the entry once nothing is on its way.
+  // Sectors have arrived. Calls woken(waiter), in order, for those that have
+  // all of their sectors (Waiter::sectors). Frees the entry once nothing is on
+  // its way.
   template <class Woken>
   void Fill(uint32_t index, Sectors sectors, Woken woken) {
     Entry& entry = entries_[index];
