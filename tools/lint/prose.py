@@ -16,7 +16,7 @@ CELL = 200
 # The map of the code: `path/to/file.cc` `Function()`, `Another()`.
 _MAP = "docs/architecture.md"
 # Written once, about what was then: their paths may be gone.
-_PAST = re.compile(r"^docs/(results/20|decisions/)")
+_PAST = re.compile(r"^docs/results/20")
 _FENCE = re.compile(r"^\s*```")
 _LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
 _PATH = re.compile(r"(?<![\w/.:~$}-])([a-z_]+(?:/[A-Za-z0-9_.-]+)+)")
