@@ -20,7 +20,8 @@ struct BfsLevelArgs {
   uint32_t level;
 };
 
-// Grids of any size; a thread takes vertices in steps of the grid.
+// The grid may have any size: a thread takes vertices in steps of the grid's
+// size.
 CARILLON_KERNEL(bfs_level, BfsLevelArgs, args, self) {
   const uint64_t vertices = args.levels.size;
   if (args.rows.size < vertices + 1 || args.changed.size < 1) {

@@ -1,5 +1,5 @@
-// busy: keeps every thread at work for a known number of steps; a load of
-// chosen length for scheduling experiments and tests.
+// busy: keeps every thread at work for a known number of steps, for scheduling
+// experiments and tests.
 #ifndef CARILLON_KERNELS_BUSY_CUH_
 #define CARILLON_KERNELS_BUSY_CUH_
 
@@ -11,7 +11,7 @@ struct BusyArgs {
   uint64_t iterations;
 };
 
-// xorshift64: a chain of dependent steps. From any other state than 0 it never
+// xorshift64, a chain of dependent steps. From any state other than 0 it never
 // reaches 0.
 CARILLON_DEVICE uint64_t BusySteps(uint64_t state, uint64_t steps) {
   for (uint64_t i = 0; i < steps; ++i) {
@@ -23,7 +23,8 @@ CARILLON_DEVICE uint64_t BusySteps(uint64_t state, uint64_t steps) {
 }
 
 CARILLON_KERNEL(busy, BusyArgs, args, self) {
-  // No compiler knows that this cannot be, so it has to take the steps.
+  // The condition never holds, but no compiler knows it, so the steps are
+  // executed.
   if (BusySteps(self.global_linear() + 1, args.iterations) == 0) {
     self.Fail(simt::kMaxKernelStatus);
   }

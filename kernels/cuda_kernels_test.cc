@@ -1,5 +1,5 @@
-// The single source proved: every kernel also has a CUDA form, with the same
-// arguments and the register count that its KernelInfo says.
+// Every kernel also has a CUDA form, with the same arguments and the register
+// count that its KernelInfo says.
 #include "kernels/simt/cuda/cuda_kernels.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ namespace {
 std::string report_path;
 std::string cuda_release;
 
-// Registers by kernel, of one of its forms as ptxas reports them: "" is the
-// plain one.
+// The registers of each kernel in one of its forms, as ptxas reports them; ""
+// is the plain form.
 std::map<std::string, uint32_t> RegistersOf(const std::string& form) {
   std::map<std::string, uint32_t> registers;
   std::ifstream report(report_path);
@@ -68,15 +68,15 @@ TEST(CudaKernels, RegisterCountsAreThoseOfTheCompiler) {
       EXPECT_EQ(Allocated(info->registers_per_thread), Allocated(used))
           << name << ": put " << used << " into CARILLON_KERNEL_INFO";
     } else {
-      // Another compiler allocates a little differently.
+      // Another compiler allocates slightly differently.
       EXPECT_LE(info->registers_per_thread, 2 * used) << name;
       EXPECT_LE(used, 2 * info->registers_per_thread) << name;
     }
   }
 }
 
-// The epilogue may cost registers, but not so many that a block of the largest
-// size which the plain form can have has no room on an SM.
+// The epilogue may cost registers, but a block of the largest size that the
+// plain form allows must still fit on an SM.
 TEST(CudaKernels, EveryKernelHasEventFormsThatAreNotMuchLarger) {
   const std::map<std::string, uint32_t> plain = RegistersOf("");
   for (const char* form : {"event_", "call_"}) {

@@ -1,4 +1,4 @@
-// echo: copies its input to its output. Any grid and block; 32 threads are
+// echo: copies its input to its output, with any grid and block; 32 threads are
 // enough for a small message.
 #ifndef CARILLON_KERNELS_ECHO_CUH_
 #define CARILLON_KERNELS_ECHO_CUH_

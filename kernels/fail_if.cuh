@@ -1,4 +1,4 @@
-// fail_if: fails with a given status, for tests of everything behind a failure.
+// fail_if: fails with a given status, to test how failures are handled.
 #ifndef CARILLON_KERNELS_FAIL_IF_CUH_
 #define CARILLON_KERNELS_FAIL_IF_CUH_
 

@@ -1,4 +1,4 @@
-// matmul: c = a * b for square matrices of floats, in tiles of 16x16. The
+// matmul: c = a * b for square matrices of floats, in tiles of 16x16. It is the
 // usual background kernel of EDGE's evaluation.
 #ifndef CARILLON_KERNELS_MATMUL_CUH_
 #define CARILLON_KERNELS_MATMUL_CUH_

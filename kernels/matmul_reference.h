@@ -1,4 +1,4 @@
-// What matmul computes, by definition.
+// The reference result of matmul.
 #ifndef CARILLON_KERNELS_MATMUL_REFERENCE_H_
 #define CARILLON_KERNELS_MATMUL_REFERENCE_H_
 
@@ -9,7 +9,7 @@
 
 namespace carillon::kernels::reference {
 
-// a * b of n * n elements that are whole numbers, row by row.
+// Multiplies n * n matrices of whole numbers, stored row by row.
 inline std::vector<float> Product(std::span<const float> a,
                                   std::span<const float> b, size_t n) {
   std::vector<float> product;

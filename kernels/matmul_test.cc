@@ -22,7 +22,7 @@ const Dim3 kBlock{16, 16, 1};
 TEST(Matmul, EqualsTheProductForEverySize) {
   std::mt19937 random(3);
   for (const uint32_t n : {1u, 2u, 15u, 16u, 17u, 32u, 50u}) {
-    // Small integers: every partial sum is exact in a float, in any order.
+    // With small integers every partial sum is exact in a float, in any order.
     std::vector<float> a(n * n), b(n * n), c(n * n, -1.0f);
     for (float& x : a) x = static_cast<float>(random() % 201) - 100;
     for (float& x : b) x = static_cast<float>(random() % 201) - 100;

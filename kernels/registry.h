@@ -1,5 +1,5 @@
 // The kernels that this binary can run: those of all_kernels.h, and any other
-// kernel file that is linked in (a test's own, for example).
+// kernel file that is linked in (for example a test's own).
 #ifndef CARILLON_KERNELS_REGISTRY_H_
 #define CARILLON_KERNELS_REGISTRY_H_
 
@@ -10,16 +10,15 @@
 
 namespace carillon::simt {
 
-// nullptr when there is none of that name. Thread safe; call it after main()
-// has begun.
+// Returns nullptr for an unknown name. Thread safe after main() has begun.
 const KernelInfo* FindKernel(std::string_view name);
 
-// Sorted by name; valid for the life of the process. Thread safe; after main()
-// has begun.
+// All kernels, sorted by name; valid for the life of the process. Thread safe
+// after main() has begun.
 std::span<const KernelInfo* const> AllKernels();
 
-// The registered name nearest to `name`, for "did you mean ...?"; empty when
-// none is near (more than a third of the letters differ).
+// The registered name that is most similar to `name`, for "did you mean ...?";
+// empty if more than a third of the letters differ.
 std::string_view NearestKernelName(std::string_view name);
 
 }  // namespace carillon::simt

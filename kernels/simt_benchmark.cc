@@ -1,6 +1,6 @@
-// What one thread block costs on a CPU core, launch and all. Beside the kernels
-// stand the same work as a plain loop (the bound) and a null kernel (what a
-// launch itself takes).
+// Measures one thread block on a CPU core, including its launch. For comparison
+// there are the same work as a plain loop (the lower bound) and a null kernel
+// (the cost of the launch).
 //   bazel run //kernels:simt_benchmark
 #include <benchmark/benchmark.h>
 
@@ -43,7 +43,7 @@ struct RotateArgs {
   Span<float> out;
 };
 
-// Two barriers, as little work as possible between them.
+// Two barriers with as little work as possible between them.
 CARILLON_BARRIER_KERNEL(rotate_twice, RotateArgs, args, self) {
   const uint32_t i = self.linear();
   const uint32_t last = self.block_threads() - 1;
@@ -73,7 +73,8 @@ CARILLON_KERNEL_INFO(warp_sum, RotateArgs, "five shuffles", Registers(12),
 
 void BM_NullEvent(benchmark::State& state) {
   Block block({static_cast<uint32_t>(state.range(0)), 1, 1});
-  // Through a pointer that the compiler cannot see through, as the daemon does.
+  // Call through a pointer that the compiler cannot resolve, as the daemon
+  // does.
   const KernelInfo* kernel = &kernels::null_event_info;
   benchmark::DoNotOptimize(kernel);
   for (auto _ : state) block.Run(*kernel, kernels::NullArgs{1});
@@ -108,7 +109,8 @@ void BM_TwoBarriers(benchmark::State& state) {
 }
 BENCHMARK(BM_TwoBarriers)->Arg(32)->Arg(128)->Arg(256)->Arg(1024);
 
-// The same by hand: one loop a phase, and an array for what lives across them.
+// The same by hand: one loop per phase, and an array for the values that live
+// across phases.
 void BM_TwoBarriersAsPhaseLoops(benchmark::State& state) {
   const auto size = static_cast<uint32_t>(state.range(0));
   std::vector<float> in(size, 1), out(size), cells(size), next(size);

@@ -12,7 +12,8 @@ struct VectorAddArgs {
   simt::Span<float> c;
 };
 
-// A grid that is too small for c leaves its end as it was, and says so.
+// If the grid is too small for c, the rest of c stays unchanged and the event
+// fails.
 CARILLON_KERNEL(vector_add, VectorAddArgs, args, self) {
   const uint64_t i = self.global_x();
   if (i == 0 && (args.a.size < args.c.size || args.b.size < args.c.size)) {

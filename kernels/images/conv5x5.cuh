@@ -20,8 +20,9 @@ inline constexpr uint32_t kConvBlock = 16;
 inline constexpr uint32_t kConvTile = kConvBlock + 4;
 
 // out = clamp((sum of pixel * weight + half) >> shift, 0, 255), where half
-// rounds to nearest. The sum is taken modulo 2^32: weights of up to 2^18 in
-// magnitude cannot overflow. Not flipped: weights[0] meets the pixel up left.
+// makes the shift round to nearest. The sum is taken modulo 2^32: weights of up
+// to 2^18 in magnitude cannot overflow. The weights are not flipped: weights[0]
+// is multiplied with the upper left pixel.
 CARILLON_BARRIER_KERNEL(conv5x5, ConvArgs, args, self) {
   const uint32_t width = args.width;
   const uint32_t height = args.height;
@@ -43,7 +44,8 @@ CARILLON_BARRIER_KERNEL(conv5x5, ConvArgs, args, self) {
   uint8_t* tile = self.shared<uint8_t>(0, kConvTile * kConvTile);
   for (uint32_t i = self.linear(); i < kConvTile * kConvTile;
        i += kConvBlock * kConvBlock) {
-    // Two pixels to the left of and above the block, clamped to the image.
+    // The tile begins two pixels to the left of and above the block, clamped to
+    // the image.
     uint64_t x = left + i % kConvTile;
     uint64_t y = top + i / kConvTile;
     x = x < 2 ? 0 : (x - 2 < width ? x - 2 : width - 1);

@@ -1,6 +1,6 @@
-// dct8x8: the forward DCT of baseline JPEG on a grey image: 8x8 DCT-II of the
-// samples less 128, scaled so that the transform is orthonormal. One 8x8 block
-// a thread, in registers, so that a warp-sized event transforms 32 blocks.
+// dct8x8: the forward DCT of baseline JPEG on a grey image: an orthonormal 8x8
+// DCT-II of the samples minus 128. Each thread transforms one 8x8 block in
+// registers, so a warp-sized event transforms 32 blocks.
 #ifndef CARILLON_KERNELS_IMAGES_DCT8X8_CUH_
 #define CARILLON_KERNELS_IMAGES_DCT8X8_CUH_
 
@@ -49,8 +49,9 @@ CARILLON_DEVICE void Dct8(float* v, int stride) {
   v[7 * stride] = kC7 * d0 - kC5 * d1 + kC3 * d2 - kC1 * d3;
 }
 
-// Grids of any size: threads go on in steps of the grid until all blocks are
-// done. Blocks at the right and lower edge repeat the last column and row.
+// The grid may have any size: threads go on in steps of the grid's size until
+// all blocks are done. Blocks at the right and lower edge repeat the last
+// column and row.
 CARILLON_KERNEL(dct8x8, Dct8x8Args, args, self) {
   const uint64_t width = args.width;
   const uint64_t height = args.height;

@@ -61,7 +61,8 @@ TEST(Dct8x8, EqualsTheDefinitionForEverySizeAndGrid) {
     for (uint32_t b = 0; b < blocks_x * blocks_y; ++b) {
       for (int v = 0; v < 8; ++v) {
         for (int u = 0; u < 8; ++u) {
-          // Floats hold a coefficient of up to 1024 to about 1e-4.
+          // A float holds a coefficient of up to 1024 with an error of about
+          // 1e-4.
           ASSERT_NEAR(out[b * 64 + v * 8 + u],
                       Reference(image, c.width, c.height, b % blocks_x * 8,
                                 b / blocks_x * 8, u, v),

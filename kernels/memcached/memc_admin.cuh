@@ -1,4 +1,4 @@
-// flush_all, version, verbosity, stats, quit, and what is no command at all.
+// flush_all, version, verbosity, stats, quit, and unknown commands.
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_ADMIN_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_ADMIN_CUH_
 
@@ -15,7 +15,8 @@
 
 namespace carillon::kernels::memc {
 
-// Clients judge by it what a server can do; libmemcached wants numbers.
+// Clients judge a server's abilities by its version; libmemcached wants
+// numbers.
 #define CARILLON_MEMC_VERSION "1.6.18-carillon"
 
 // flush_all [<delay>] [noreply]
@@ -39,7 +40,7 @@ CARILLON_DEVICE memcached::Outcome FlushAll(Command& command) {
   return command.Say("OK\r\n");
 }
 
-// verbosity <level> [noreply]: there is nothing to make more verbose.
+// verbosity <level> [noreply]: accepted without effect.
 CARILLON_DEVICE memcached::Outcome Verbosity(Command& command) {
   Words words;
   memcached::Outcome outcome;
@@ -59,7 +60,7 @@ CARILLON_MEMC_CALL void PutStat(Command& command, const char* name,
   command.reply.PutText("\r\n");
 }
 
-// Which counter.
+// Selects a counter.
 using StripedCounter = uint64_t Counters::*;
 using RareCounter = uint64_t RareCounters::*;
 
@@ -71,16 +72,16 @@ CARILLON_MEMC_CALL uint64_t Sum(const Table& table, StripedCounter counter) {
   return sum;
 }
 
-// A counter as `stats` shows it: what the table's stripes have of it, and what
-// the table itself has.
+// A counter in `stats`: the sum of the table's stripes and of the table's own
+// word.
 struct Stat {
   const char* name;
   StripedCounter striped;  // or null
   RareCounter rare;        // or null
 };
 
-// visit(stat) for every counter that `stats reset` zeroes, in the order in
-// which `stats` shows them.
+// Calls visit(stat) for every counter that `stats reset` zeroes, in the order
+// in which `stats` shows them.
 template <class Visit>
 CARILLON_DEVICE void ForEachStat(Visit visit) {
   constexpr Stat kStats[] = {
@@ -107,12 +108,12 @@ CARILLON_DEVICE void ForEachStat(Visit visit) {
   for (const Stat& stat : kStats) visit(stat);
 }
 
-// Of what memcached reports, all that a kernel knows: nothing of processes,
-// connections and threads. Others may count meanwhile, between two lines.
+// Writes what a kernel knows of memcached's statistics: nothing of processes,
+// connections and threads. Other threads may count between two lines.
 CARILLON_DEVICE void PutStats(Command& command) {
   Table& table = command.table;
-  // Before `linked`: an item that comes and goes meanwhile must not count below
-  // 0.
+  // Read this before `linked`: an item that comes and goes in between must not
+  // make the count negative.
   const uint64_t unlinked = Sum(table, &Counters::unlinked);
   const uint64_t linked = Sum(table, &Counters::linked);
   PutStat(command, "time", table.now());
@@ -134,7 +135,7 @@ CARILLON_DEVICE void PutStats(Command& command) {
   });
 }
 
-// What is in the table stays counted.
+// The counts of what is in the table are not reset.
 CARILLON_DEVICE void ResetStats(const Table& table) {
   ForEachStat([&](const Stat& stat) {
     for (uint32_t i = 0; stat.striped != nullptr && i < kStripes; ++i) {
@@ -146,8 +147,8 @@ CARILLON_DEVICE void ResetStats(const Table& table) {
   });
 }
 
-// stats [reset | settings | slabs | items]: of the last two there is nothing to
-// tell, but their askers wait for END.
+// stats [reset | settings | slabs | items]. There is nothing to say of slabs
+// and items, but clients that ask wait for END.
 CARILLON_DEVICE memcached::Outcome Stats(Command& command) {
   enum class Kind : uint8_t { kAll, kReset, kSettings, kEmpty, kNone };
   Kind kind = Kind::kAll;
@@ -192,7 +193,7 @@ CARILLON_DEVICE memcached::Outcome Quit(Command& command) {
   return memcached::Outcome::kSilent;
 }
 
-// Any command but a retrieval. `verb` may be none: an empty line.
+// Executes any command except a retrieval. `verb` may be none: an empty line.
 CARILLON_DEVICE memcached::Outcome ExecuteOther(Command& command,
                                                 const Token& verb) {
   if (verb.Is("set")) return Storage(command, StoreMode::kSet);
@@ -210,7 +211,7 @@ CARILLON_DEVICE memcached::Outcome ExecuteOther(Command& command,
   if (verb.Is("stats")) return Stats(command);
   const bool version = verb.Is("version");
   const bool quit = verb.Is("quit");
-  // The rest of the line does not matter, its end does.
+  // Skip the rest of the line to find its end.
   bool http = verb.StartsWith("HTTP/");
   for (Token word = command.line.Next(); !word.none();
        word = command.line.Next()) {
@@ -218,8 +219,8 @@ CARILLON_DEVICE memcached::Outcome ExecuteOther(Command& command,
   }
   if (!command.line.complete()) return memcached::Outcome::kDropped;
   if (version) return command.Say("VERSION " CARILLON_MEMC_VERSION "\r\n");
-  // A web browser gets no answer, as from memcached: the line that it would be
-  // shown could carry an attack.
+  // As from memcached, a web browser gets no answer, because the line that it
+  // would show could carry an attack.
   if (quit || http) return Quit(command);
   return command.Say("ERROR\r\n");
 }

@@ -1,5 +1,6 @@
-// What the memcached kernels cost on one CPU core. Arguments: keys in the
-// table. "event" is one run_block of 32 requests, as a worker runs it.
+// Measures the memcached kernels on one CPU core. The argument is the number of
+// keys in the table. "event" is one run_block of 32 requests, as a worker runs
+// it.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -14,7 +15,7 @@ namespace carillon::kernels {
 namespace {
 
 constexpr uint32_t kBatch = memcached::kWarpBatch;
-// As the NIC lays its packets out.
+// The stride of the NIC's packets.
 constexpr uint64_t kPacketStride = 2048;
 constexpr uint32_t kEvents = 64;  // different batches, in turn
 
@@ -23,7 +24,7 @@ std::string Key(uint64_t i) {
   return "key-" + std::string(12 - digits.size(), '0') + digits;
 }
 
-// kEvents batches, ready to run.
+// kEvents batches, prepared before the measurement.
 class Load {
  public:
   Load(uint64_t keys, uint32_t value_bytes)

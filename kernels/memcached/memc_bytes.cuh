@@ -1,6 +1,7 @@
 // Bytes for the memcached kernels: copies, searches, decimal numbers, lookup3.
 //
-// Nothing here depends on alignment: request texts and keys start anywhere.
+// Nothing here depends on alignment, since request texts and keys start
+// anywhere.
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_BYTES_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_BYTES_CUH_
 
@@ -9,8 +10,8 @@
 
 #include "kernels/simt/simt.h"
 
-// A device function that is called, not inlined, on a GPU: the kernels use
-// these in many places, and ptxas needs minutes for all of them inlined.
+// Marks a device function that a GPU calls rather than inlines. The kernels use
+// these in many places, and ptxas would need minutes to inline all of them.
 #if defined(__CUDACC__)
 #define CARILLON_MEMC_CALL __device__ __noinline__
 #else
@@ -19,8 +20,8 @@
 
 namespace carillon::kernels::memc {
 
-// How far FindDelimiter and HashKey may read past the end of their input; what
-// they find there changes nothing.
+// How far FindDelimiter and HashKey may read past the end of their input. The
+// bytes there do not change the result.
 inline constexpr uint32_t kReadSlack = 16;
 
 CARILLON_DEVICE uint32_t Load32(const uint8_t* p) {
@@ -29,9 +30,9 @@ CARILLON_DEVICE uint32_t Load32(const uint8_t* p) {
   return word;
 }
 
-// A GPU loads and stores whole words only where they are aligned. Elsewhere byte
-// by byte, in so many words: of a memcpy nvcc makes the store of a word, and then
-// one and the same store of both cases.
+// A GPU loads and stores whole words only where they are aligned, so elsewhere
+// this copies byte by byte. It must not use memcpy: nvcc turns that into a
+// store of a word, and then merges the two cases.
 CARILLON_DEVICE uint64_t Load64(const uint8_t* p) {
 #if defined(__CUDACC__)
   if (reinterpret_cast<uintptr_t>(p) % sizeof(uint64_t) == 0) {
@@ -64,7 +65,7 @@ CARILLON_DEVICE void Store64(uint8_t* p, uint64_t word) {
 #endif
 }
 
-// The lowest set bit's number; bits != 0.
+// The number of the lowest set bit; bits must not be 0.
 CARILLON_DEVICE uint32_t LowestBit64(uint64_t bits) {
 #if defined(__CUDACC__)
   return static_cast<uint32_t>(__ffsll(static_cast<long long>(bits)) - 1);
@@ -73,16 +74,17 @@ CARILLON_DEVICE uint32_t LowestBit64(uint64_t bits) {
 #endif
 }
 
-// Fetches a cache line that a later thread of the block will read. Only a CPU,
-// which runs them one after another, gains from it.
+// Prefetches a cache line that a later thread of the block will read. Only a
+// CPU gains from it, because it runs the threads one after another.
 CARILLON_DEVICE void PrefetchForLater([[maybe_unused]] const void* address) {
 #if !defined(__CUDACC__)
   __builtin_prefetch(address);
 #endif
 }
 
-// A word that another block may be overwriting with anything, plainly, as the
-// memory may be its own by now. The caller checks under a lock what it got.
+// Loads a word that another block may be overwriting, without an atomic access,
+// as the memory may belong to somebody else by now. The caller checks the
+// result under a lock.
 #if defined(__CUDACC__)
 __device__ inline uint32_t LoadGuess(const uint32_t* address) {
   return simt::LoadRelaxed(address);
@@ -94,7 +96,7 @@ __attribute__((no_sanitize_thread)) inline uint32_t LoadGuess(
 }
 #endif
 
-// memcpy for short and long, without a call for the short ones.
+// memcpy without a call for short lengths.
 CARILLON_MEMC_CALL void CopyBytes(uint8_t* to, const uint8_t* from,
                                   uint64_t n) {
 #if !defined(__CUDACC__)
@@ -106,16 +108,16 @@ CARILLON_MEMC_CALL void CopyBytes(uint8_t* to, const uint8_t* from,
   if (n >= 8) {
     uint64_t i = 0;
     for (; i + 8 <= n; i += 8) Store64(to + i, Load64(from + i));
-    // The rest, together with bytes that are already there.
+    // Copy the rest together with some bytes that are already there.
     if (i != n) Store64(to + n - 8, Load64(from + n - 8));
     return;
   }
   for (uint64_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-// Copies from memory that another process may change meanwhile: afterwards only
-// the copy is read, whatever the compiler thinks of the source. Reads up to 7
-// bytes more than n where `room` (bytes readable at `from`) allows.
+// Copies from memory that another process may change meanwhile. Afterwards only
+// the copy is read, whatever the compiler assumes about the source. Reads up to
+// 7 bytes more than n where `room` (bytes readable at `from`) allows.
 CARILLON_DEVICE void CopyFromDevice(uint8_t* to, const uint8_t* from,
                                     uint32_t n, uint64_t room) {
   uint32_t i = 0;
@@ -143,15 +145,16 @@ CARILLON_MEMC_CALL bool EqualBytes(const uint8_t* a, const uint8_t* b,
   return true;
 }
 
-// 0x80 in every byte of `word` that equals `byte`, and perhaps in bytes above
-// the lowest such one.
+// Returns 0x80 in every byte of `word` that equals `byte`, and perhaps also in
+// bytes above the lowest match.
 CARILLON_DEVICE uint64_t MatchByte(uint64_t word, uint8_t byte) {
   const uint64_t ones = 0x0101010101010101;
   const uint64_t x = word ^ (ones * byte);
   return (x - ones) & ~x & (ones << 7);
 }
 
-// The first ' ' or '\n' from text[from] on. One must be there.
+// Finds the first ' ' or '
+// ' from text[from] on, which must exist.
 CARILLON_DEVICE uint32_t FindDelimiter(const uint8_t* text, uint32_t from) {
   for (;; from += 8) {
     const uint64_t word = Load64(text + from);
@@ -164,8 +167,8 @@ CARILLON_DEVICE uint32_t RotateLeft(uint32_t x, uint32_t bits) {
   return (x << bits) | (x >> (32 - bits));
 }
 
-// Bob Jenkins' lookup3 hashlittle() with initval 0, the hash of MemcachedGPU
-// and, long ago, of memcached. Reads up to kReadSlack bytes past the key.
+// Bob Jenkins' lookup3 hashlittle() with initval 0. MemcachedGPU uses this
+// hash, as memcached once did. Reads up to kReadSlack bytes past the key.
 CARILLON_DEVICE uint32_t HashKey(const uint8_t* key, uint32_t length) {
   uint32_t a = 0xdeadbeef + length;
   uint32_t b = a;
@@ -208,7 +211,7 @@ CARILLON_DEVICE uint32_t HashKey(const uint8_t* key, uint32_t length) {
 
 inline constexpr uint32_t kMaxDecimalDigits = 20;
 
-// Writes `value` in decimal; returns how many bytes, at most kMaxDecimalDigits.
+// Writes `value` in decimal. Returns its length, at most kMaxDecimalDigits.
 CARILLON_MEMC_CALL uint32_t FormatDecimal(uint64_t value, uint8_t* to) {
   if (value < 10) {
     to[0] = static_cast<uint8_t>('0' + value);
@@ -226,9 +229,8 @@ CARILLON_DEVICE bool IsSpace(uint8_t c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// A decimal number as strtol takes it in memcached: white space, a sign,
-// digits, and then the end, white space or a NUL, behind which anything may
-// follow.
+// A decimal number as memcached reads it with strtol: white space, a sign,
+// digits, and then the end, white space or a NUL. Anything may follow.
 struct Decimal {
   bool ok;  // a number that fits 64 bits
   bool negative;

@@ -1,5 +1,5 @@
 // Several workers run events on one table and store at once. ThreadSanitizer
-// watches the memory order; the tests watch what clients see.
+// checks the memory order; the tests check what clients see.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ void InThreads(const MemcServer& server,
   for (std::thread& thread : threads) thread.join();
 }
 
-// A value that tells whether it is whole and whose it is.
+// A value that shows whether it is complete and which key it belongs to.
 std::string ValueFor(const std::string& key, uint32_t length) {
   std::string value = key + "|" + std::to_string(length) + "|";
   value.append(length, static_cast<char>('a' + length % 26));
@@ -42,7 +42,8 @@ bool IsValueFor(const std::string& key, const std::string& value) {
 }
 
 TEST(MemcConcurrency, AGetNeverSeesAValueThatIsBeingChangedOrReused) {
-  // Small enough that sets and pages are always fought for.
+  // The table and store are so small that workers always compete for sets and
+  // pages.
   MemcServer server(4, 6);
   std::atomic<uint64_t> hits{0};
   InThreads(server, [&](int thread, MemcClient& client) {

@@ -1,5 +1,5 @@
-// Batches, descriptors, frames and datagrams: all between the NIC and the
-// commands themselves.
+// Batches, descriptors, frames and datagrams: everything between the NIC and
+// the commands themselves.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -23,7 +23,7 @@ std::string SetLine(const std::string& key, const std::string& value) {
          value + "\r\n";
 }
 
-// What a get of one key must say.
+// The expected reply to a get of one key.
 std::string ValueText(const std::string& key, const std::string& value) {
   return "VALUE " + key + " 0 " + std::to_string(value.size()) + "\r\n" +
          value + "\r\n";
@@ -70,8 +70,8 @@ TEST(MemcDatagram, NoreplyAndQuitSendNothing) {
 TEST(MemcDatagram, RepliesOfEveryLengthAreCutAt1400Bytes) {
   MemcServer server = UdpServer();
   server.stride = 4224;
-  // From well below one full datagram to well beyond two, byte by byte around
-  // the cuts.
+  // Sizes from well below one full datagram to well beyond two, in single bytes
+  // around the cuts.
   std::vector<size_t> sizes;
   for (size_t n = 1300; n < 1420; ++n) sizes.push_back(n);
   for (size_t n = 2700; n < 2800; ++n) sizes.push_back(n);
@@ -181,7 +181,7 @@ TEST(MemcDatagram, AReplyThatDoesNotFitSaysWhatItNeedsAndDoesNothing) {
     EXPECT_NE(stats.find("STAT get_hits 0\r\n"), std::string::npos);
     EXPECT_NE(stats.find("STAT touch_hits 0\r\n"), std::string::npos);
 
-    // The size that it asked for is enough.
+    // The size that it asked for suffices.
     server.stride = (refused.length + 63) / 64 * 64;
     EXPECT_EQ(server.Get(framed("get k\r\n")).Text(stream), expected);
     server.now_s += 10;

@@ -1,7 +1,7 @@
 // memcached clients' requests through the event kernels memc_get and memc_set,
-// as datagrams or as what a NIC cuts out of a stream, and descriptors that point
-// where they please. Every buffer ends where its allocation does, so that
-// AddressSanitizer sees one byte too far.
+// as datagrams or as pieces of a stream that a NIC cuts, and descriptors with
+// arbitrary offsets. Every buffer ends where its allocation does, so
+// AddressSanitizer sees an access one byte too far.
 //
 //   u8       bit 0: a stream; bit 1: the largest stride; bit 2: descriptors
 //            from the input; bits 4..7: requests of one event, less one
@@ -21,17 +21,18 @@ namespace {
 
 using memcached::Outcome;
 
-// The same empty server for every input: allocating one costs more than using
-// it.
+// Every input begins with the same empty server. It is allocated only once,
+// since that costs more than a run.
 MemcServer& EmptyServer() {
   static auto* const server = new MemcServer(4, 3);
   std::memset(server->table_memory.data(), 0, server->table_memory.size());
-  // The bookkeeping; items are written before they are read.
+  // Only the bookkeeping must be cleared; items are written before they are
+  // read.
   std::memset(server->store_memory.data(), 0, memc::kPageTableOffset + 4096);
   return *server;
 }
 
-// What a NIC relies on without looking.
+// Checks what a NIC relies on without checking.
 void CheckAnswers(const std::vector<Answer>& answers) {
   for (const Answer& answer : answers) {
     FUZZ_CHECK(answer.outcome != Outcome::kNone);

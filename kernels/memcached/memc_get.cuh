@@ -1,6 +1,7 @@
-// memc_get: memcached's retrieval commands (get, gets, gat, gats), a request a
-// thread. See memc_request.cuh for the arguments, kernels/memcached/wire.h for what a
-// NIC writes and reads, and docs/decisions/004-memcached-kernels.md for why.
+// memc_get: memcached's retrieval commands (get, gets, gat, gats), one request
+// per thread. See memc_request.cuh for the arguments, wire.h for what a NIC
+// writes and reads, and docs/decisions/004-memcached-kernels.md for the
+// reasons.
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_GET_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_GET_CUH_
 

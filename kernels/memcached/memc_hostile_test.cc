@@ -1,6 +1,6 @@
 // Whatever a device puts into its packets, descriptors and GPU memory: the
-// kernels end, and touch nothing but their own buffers (AddressSanitizer sees
-// to that; every buffer here ends where its allocation does).
+// kernels end, and touch only their own buffers. AddressSanitizer checks that,
+// as every buffer here ends where its allocation does.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 
 using memcached::Outcome;
 
-// Text that is nearly a request.
+// Makes text that resembles a request.
 std::string NearlyARequest(std::mt19937& random) {
   static const char* const kPieces[] = {"get ",
                                         "gets ",
@@ -69,7 +69,7 @@ std::string NearlyARequest(std::mt19937& random) {
   return text;
 }
 
-// Checks what a NIC relies on without looking.
+// Checks what a NIC relies on without checking.
 void ExpectUsable(const std::vector<Answer>& answers) {
   for (const Answer& answer : answers) {
     EXPECT_NE(answer.outcome, Outcome::kNone);
@@ -155,7 +155,7 @@ TEST(MemcHostile, RequestsThatChangeMeanwhileHarmNobody) {
   constexpr uint64_t kRoom = 1024;
   const auto packets = std::make_unique<uint8_t[]>(kRequests * kRoom);
   std::vector<memcached::Request> requests(kRequests);
-  // Blanks, ends of line and digits are where decisions are made.
+  // The parser decides at blanks, ends of line and digits.
   const std::string bytes = " \n\r0919gsk\0\xff";
   std::atomic<bool> stop{false};
   std::thread writer([&] {
@@ -212,8 +212,8 @@ TEST(MemcHostile, RequestsThatChangeMeanwhileHarmNobody) {
   writer.join();
 }
 
-// Garbage for everything but the locks, of which one that is never released
-// takes long to give up.
+// Writes garbage everywhere except into the locks: a lock that is never
+// released takes long to give up.
 void Scribble(MemcServer& server, std::mt19937& random) {
   const auto fill = [&random](const Memory& memory, uint64_t begin,
                               uint64_t end) {
@@ -342,13 +342,13 @@ TEST(MemcHostile, LocksThatNobodyReleasesAreGivenUp) {
     lock = garbage;
     EXPECT_FALSE(memc::LockSpin(&lock, 1000)) << garbage;
   }
-  // The right words are taken.
+  // Valid words can be locked.
   for (const uint64_t good : {uint64_t{0}, memc::kLockTick * 77}) {
     uint64_t lock = good;
     EXPECT_TRUE(memc::LockShared(&lock, 1000).ok);
     EXPECT_TRUE(memc::LockShared(&lock, 1000).ok);
     EXPECT_FALSE(memc::LockExclusive(&lock, 1000).ok);
-    // Now one waits: a further GET lets it go first for some rounds, but not
+    // A SET waits now: a further GET lets it go first for some rounds, but not
     // for ever.
     EXPECT_FALSE(memc::LockShared(&lock, memc::kLockCourtesyRounds).ok);
     EXPECT_TRUE(memc::LockShared(&lock, 1000).ok);

@@ -1,11 +1,11 @@
-// Locks of the memcached kernels' table and store, in GPU memory.
+// The locks of the memcached kernels' table and store, in GPU memory.
 //
-// Every lock is zero when free. Waiting is bounded: a word that nobody ever
-// releases (garbage in the memory, never one of these kernels) gives up, and
-// the caller condemns the memory. A thread holds at most one set lock, and
-// takes the store's locks only inside of it: threads cannot wait for each other
-// in a circle. Lanes of one warp rely on the independent thread scheduling of
-// sm_70 and later.
+// A free lock is zero. Waiting is bounded: if a word is never released (garbage
+// in the memory, never one of these kernels), the waiter gives up and the
+// caller condemns the memory. A thread holds at most one set lock and takes the
+// store's locks only inside of it, so threads cannot wait for each other in a
+// circle. Lanes of one warp rely on the independent thread scheduling of sm_70
+// and later.
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_LOCK_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_LOCK_CUH_
 
@@ -18,11 +18,11 @@ namespace carillon::kernels::memc {
 
 using simt::LoadRelaxed;
 
-// Some hundred milliseconds on a CPU core that nobody else wants; holders need
+// Some hundred milliseconds on an otherwise idle CPU core. Holders need
 // microseconds, or their next time slice.
 inline constexpr uint32_t kMaxLockRounds = 1u << 23;
 
-// Read-modify-writes that carry an order. SIMT's own are relaxed.
+// Read-modify-writes with a memory order; SIMT's own are relaxed.
 CARILLON_DEVICE uint64_t CasAcquire(uint64_t* address, uint64_t expected,
                                     uint64_t desired) {
 #if defined(__CUDACC__)
@@ -51,9 +51,9 @@ CARILLON_DEVICE void AddRelease(uint64_t* address, uint64_t value) {
 #endif
 }
 
-// The lock of one hash table set (thesis 4.2.2): any number of GETs share it, a
-// SET has it alone. The paper's lock lets a stream of GETs starve a SET; here a
-// waiting SET holds further GETs off, though not the same one for ever.
+// The lock of one hash table set (thesis 4.2.2). Any number of GETs share it, a
+// SET has it alone. With the paper's lock a stream of GETs starves a SET; here
+// a waiting SET holds further GETs off, though not the same one for ever.
 //
 //   63       32 31      30      29       0
 //   +----------+-------+-------+---------+
@@ -62,7 +62,8 @@ CARILLON_DEVICE void AddRelease(uint64_t* address, uint64_t value) {
 //   |          |       |       | hold it |
 //   +----------+-------+-------+---------+
 //
-// The clock counts acquisitions: the timestamps of the set's local LRU.
+// The clock counts acquisitions and gives the timestamps of the set's local
+// LRU.
 inline constexpr uint64_t kLockGets = (uint64_t{1} << 30) - 1;
 inline constexpr uint64_t kLockSetHolds = uint64_t{1} << 30;
 inline constexpr uint64_t kLockSetWaits = uint64_t{1} << 31;
@@ -73,16 +74,16 @@ struct LockResult {
   uint32_t clock;
 };
 
-// Rounds for which a GET lets waiting SETs go first.
+// For so many rounds a GET lets waiting SETs go first.
 inline constexpr uint32_t kLockCourtesyRounds = 64;
 
-// Counts the rounds in which a lock stood still: one whose clock moves is taken
-// by others, one that nobody can take is garbage.
+// Counts the rounds in which a lock did not change. If its clock moves, others
+// take it in turn; if nobody can take it, it is garbage.
 class LockPatience {
  public:
   CARILLON_DEVICE explicit LockPatience(uint32_t max_rounds)
       : max_rounds_(max_rounds) {}
-  // False: enough.
+  // Returns false once the waiter should give up.
   CARILLON_DEVICE bool Goes(uint64_t seen) {
     const uint32_t clock = static_cast<uint32_t>(seen >> 32);
     still_ = clock == clock_ ? still_ + 1 : 0;
@@ -127,7 +128,7 @@ LockExclusive(uint64_t* lock, uint32_t max_rounds = kMaxLockRounds) {
     const uint64_t seen = LoadRelaxed(lock);
     if (!patience.Goes(seen)) return {false, 0};
     if ((seen & (kLockSetHolds | kLockGets)) == 0) {
-      // Clears "waits"; whoever else waits says so again in its next round.
+      // Clears "waits"; any other waiting SET sets it again in its next round.
       const uint64_t mine =
           ((seen & ~kLockSetWaits) + kLockTick) | kLockSetHolds;
       if (CasAcquire(lock, seen, mine) == seen) {
@@ -146,7 +147,7 @@ CARILLON_DEVICE void UnlockExclusive(uint64_t* lock) {
   AddRelease(lock, ~kLockSetHolds + 1);
 }
 
-// A plain mutual exclusion for the store's short critical sections.
+// A plain mutex for the store's short critical sections.
 CARILLON_MEMC_CALL bool LockSpin(uint64_t* lock,
                                  uint32_t max_rounds = kMaxLockRounds) {
   for (uint32_t round = 0; round < max_rounds; ++round) {

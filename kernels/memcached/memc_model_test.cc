@@ -117,7 +117,8 @@ class Model {
   }
 
  private:
-  // What strtoull makes of the value, followed by "\r\n" as in memcached.
+  // Reads the value as strtoull does; as in memcached, "\r
+  // " follows it.
   static std::optional<uint64_t> Number(const std::string& value) {
     const std::string text = value + "\r\n";
     if (value.find('-') < value.find_first_of("0123456789")) return {};
@@ -162,7 +163,7 @@ class Generator {
     std::string reply;
   };
 
-  // The next command, and what the model answers to it.
+  // The next command, and the model's answer.
   Step Next(Model* model) {
     const std::string key = AnyKey();
     switch (Below(16)) {
@@ -237,7 +238,7 @@ class Generator {
   std::string AnyKey() {
     const uint32_t i = Below(40);
     if (i == 0) return std::string(250, 'k');
-    // All lengths of keys, and some that are beginnings of others.
+    // Keys of all lengths, some of which are prefixes of others.
     return std::string(1 + i * i % 61, static_cast<char>('a' + i % 5));
   }
   int64_t AnyExptime() {

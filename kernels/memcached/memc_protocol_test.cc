@@ -1,5 +1,5 @@
 // What a client reads back, byte for byte. "Debian" below is its memcached
-// 1.6.18, whose answers these are wherever a comment does not say otherwise.
+// 1.6.18, which gives the same answers unless a comment says otherwise.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace {
 
 using memcached::Outcome;
 
-// Requests and replies in turn, over a stream, all through memc_set.
+// Sends requests and checks replies in turn, over a stream, all through
+// memc_set.
 class Dialogue {
  public:
   Dialogue& operator()(const std::string& request, const std::string& reply) {
@@ -127,10 +128,10 @@ TEST(MemcProtocol, BadStorageLinesSayWhatMemcachedSays) {
       "cas k 0 0 1 -1\r\nx\r\n", kBadLine)("set k -1 0 1\r\nx\r\n", kBadLine)(
       "set k 0 0 -1\r\n", kBadLine)("set k 0 0 2147483646\r\n", kBadLine)(
       "set k 0 0 99999999999999999999\r\n", kBadLine)
-      // Debian cuts these two off to 32 bits and takes them for 0 and 2.
+      // Debian truncates these two to 32 bits and takes them for 0 and 2.
       ("set k 4294967296 0 1\r\nx\r\n", kBadLine)(
           "set k 0 0 4294967298\r\nxx\r\n", kBadLine)
-      // Anything but "noreply" as sixth word is nothing.
+      // A sixth word other than "noreply" is ignored.
       ("set k 0 0 1 please\r\nx\r\n", "STORED\r\n")(
           "get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
 }
@@ -143,7 +144,7 @@ TEST(MemcProtocol, DataOfAnotherLengthIsABadChunkAtOnce) {
       "append k 0 0 1000000\r\nabc\r\n", kBadChunk)(
       "set k 0 0 3 noreply\r\nab\r\n", "")("get k\r\n",
                                            "VALUE k 0 3\r\nold\r\nEND\r\n")
-      // One request, one command: what follows is ignored.
+      // A request is one command: the rest is ignored.
       ("set k 0 0 3\r\nnew\r\nget k\r\n", "STORED\r\n")(
           "get k\r\nget k\r\n", "VALUE k 0 3\r\nnew\r\nEND\r\n");
 }
@@ -253,7 +254,7 @@ TEST(MemcProtocol, TouchAndGatMoveTheEnd) {
 TEST(MemcProtocol, FlushAllKillsWhatWasThereBefore) {
   Dialogue()("set a 0 0 1\r\nx\r\n", "STORED\r\n")("flush_all\r\n", "OK\r\n")(
       "get a\r\n", "END\r\n")
-      // In the same second, but after it.
+      // The item is stored in the same second, but after flush_all.
       ("set b 0 0 1\r\nx\r\n", "STORED\r\n")("get b\r\n",
                                              "VALUE b 0 1\r\nx\r\nEND\r\n")(
           "flush_all 10\r\n", "OK\r\n")("get b\r\n",
@@ -261,10 +262,10 @@ TEST(MemcProtocol, FlushAllKillsWhatWasThereBefore) {
           .Later(9)("get b\r\n", "VALUE b 0 1\r\nx\r\nEND\r\n")
           .Later(1)("set c 0 0 1\r\nx\r\n", "STORED\r\n")(
               "get b c\r\n", "VALUE c 0 1\r\nx\r\nEND\r\n")
-      // A later one in waiting does not bring b back.
+      // A later flush that is pending does not bring b back.
       ("flush_all 100\r\n", "OK\r\n")("get b c\r\n",
                                       "VALUE c 0 1\r\nx\r\nEND\r\n")
-      // One at once replaces it.
+      // An immediate flush replaces it.
       ("flush_all -1\r\n", "OK\r\n")("set d 0 0 1\r\nx\r\n", "STORED\r\n")
           .Later(100)("get b c d\r\n", "VALUE d 0 1\r\nx\r\nEND\r\n")(
               "flush_all x\r\n", "CLIENT_ERROR invalid exptime argument\r\n")(
@@ -336,7 +337,7 @@ TEST(MemcProtocol, StatsResetZeroesEveryCounterAndNothingElse) {
   server.Say("set a 0 0 1\r\nx\r\n");
   auto* const header =
       reinterpret_cast<memc::TableHeader*>(server.table_memory.span().data);
-  // As if everything had been counted, with a mark behind the last counter.
+  // Every counter is set, with a mark behind the last one.
   auto* const rare = reinterpret_cast<uint8_t*>(&header->rare);
   std::memset(rare, 1, sizeof(RareCounters));
   for (memc::Counters& stripe : header->counters) {

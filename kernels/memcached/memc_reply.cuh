@@ -13,8 +13,8 @@ namespace carillon::kernels::memc {
 
 class ReplyWriter {
  public:
-  // `stride` bytes are writable at `base`. The frame id is that of the request;
-  // a stream's reply has neither frames nor datagrams.
+  // `stride` bytes are writable at `base`. The frame id is the request's. A
+  // stream's reply has neither frames nor datagrams.
   CARILLON_DEVICE ReplyWriter(uint8_t* base, uint64_t stride, bool stream,
                               uint16_t frame_id)
       : base_(base), stride_(stride), stream_(stream), frame_id_(frame_id) {
@@ -27,7 +27,7 @@ class ReplyWriter {
     datagrams_ = 1;
   }
 
-  // Appends; what does not fit is only counted.
+  // Appends the bytes; those that do not fit are only counted.
   CARILLON_MEMC_CALL void Put(const uint8_t* bytes, uint64_t n) {
     if (uint8_t* to = Reserve(n); to != nullptr) {
       CopyBytes(to, bytes, n);
@@ -67,8 +67,8 @@ class ReplyWriter {
     Put(digits, FormatDecimal(value, digits));
   }
 
-  // Where the next `n` bytes go if they fit the current datagram, and nullptr
-  // otherwise. Commit() tells where they ended.
+  // Where the next `n` bytes go if they fit into the current datagram;
+  // otherwise nullptr. Commit() says where they ended.
   CARILLON_DEVICE uint8_t* Reserve(uint64_t n) const {
     const uint64_t end = datagram_end_ < stride_ ? datagram_end_ : stride_;
     return length_ <= end && n <= end - length_ ? base_ + length_ : nullptr;
@@ -80,11 +80,12 @@ class ReplyWriter {
   CARILLON_DEVICE bool fits() const {
     return length_ <= stride_ && datagrams_ <= 0xffff;
   }
-  // Of the whole reply, frame headers included, whether it fits or not.
+  // The length of the whole reply with its frame headers, whether it fits or
+  // not.
   CARILLON_DEVICE uint64_t length() const { return length_; }
   CARILLON_DEVICE uint64_t datagrams() const { return datagrams_; }
 
-  // Writes the frame headers. Only when it fits.
+  // Writes the frame headers; the reply must fit.
   CARILLON_DEVICE void Finish() {
     if (stream_) return;
     const uint32_t total = static_cast<uint32_t>(datagrams_);
@@ -97,7 +98,7 @@ class ReplyWriter {
   }
 
  private:
-  // In one step: a hostile get of many keys can ask for gigabytes.
+  // Counts in one step, since a hostile get of many keys can ask for gigabytes.
   CARILLON_DEVICE void CountOnly(uint64_t n) {
     const uint64_t room = datagram_end_ - length_;
     if (n > room) {

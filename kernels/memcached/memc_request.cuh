@@ -1,5 +1,5 @@
-// What memc_get and memc_set have in common: their arguments, and how one
-// thread takes a request in and gives its reply out.
+// What memc_get and memc_set share: their arguments, and how one thread reads a
+// request and writes its reply.
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_REQUEST_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_REQUEST_CUH_
 
@@ -14,8 +14,8 @@
 
 namespace carillon::kernels {
 
-// One event: `count` requests, one a thread; with fewer threads each takes
-// several. Any grid and block (32 threads a warp-event).
+// One event: `count` requests, one per thread; with fewer threads each takes
+// several. The grid and block may have any size (a warp event has 32 threads).
 struct MemcArgs {
   simt::Span<const uint8_t> packets;
   simt::Span<const memcached::Request> requests;
@@ -30,14 +30,15 @@ struct MemcArgs {
 
 namespace memc {
 
-// The event's status when table or store hold what these kernels never write.
+// The event's status when the table or store holds what these kernels never
+// write.
 inline constexpr uint32_t kFailCorrupt = 100;
 
-// Room for every reply of one line.
+// A stride that has room for every reply of one line.
 inline constexpr uint32_t kMinReplyStride = 128;
 
-// nullptr, or what is wrong with the arguments that stay the same for all
-// events.
+// Returns nullptr, or what is wrong with the arguments that stay the same for
+// all events.
 CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
   if (args.reply_stride < kMinReplyStride || args.reply_stride % 64 != 0) {
     return "reply_stride must be a multiple of 64, at least 128";
@@ -57,14 +58,16 @@ CARILLON_HOST_DEVICE const char* CheckArgs(const MemcArgs& args) {
   return nullptr;
 }
 
-// For KernelTraits: the same sentence that the kernel would fail silently for.
+// For KernelTraits: a sentence for each mistake that the kernel itself reports
+// only as a status.
 inline const char* CheckLaunch(const simt::LaunchShape&, const MemcArgs& args) {
   return CheckArgs(args);
 }
 
-// One request while its command is carried out.
+// One request during its execution.
 struct Command {
-  // A constructor, because an aggregate would be zeroed first, window and all.
+  // Has a constructor because an aggregate would first be zeroed, window and
+  // all.
   CARILLON_DEVICE Command(const uint8_t* request_text, uint32_t request_length,
                           uint64_t room, bool largest, uint32_t counter_stripe,
                           Table* shared_table, const ReplyWriter& writer)
@@ -88,7 +91,8 @@ struct Command {
   ReplyWriter reply;
   LineReader line;
 
-  // Makes `words` (with their line end) the whole reply, if there is to be one.
+  // Makes `words` (with their line end) the whole reply, unless the client
+  // wants none.
   CARILLON_MEMC_CALL memcached::Outcome Say(const char* words) {
     if (noreply) return memcached::Outcome::kSilent;
     uint32_t count = 0;
@@ -103,8 +107,8 @@ CARILLON_DEVICE uint16_t Saturate16(uint64_t n) {
   return static_cast<uint16_t>(n > 0xffff ? 0xffff : n);
 }
 
-// A CPU runs the threads in turn: let the packet of one be on its way while
-// those before it are worked on.
+// A CPU runs the threads in turn, so the packet of one can be fetched while
+// those before it are processed.
 CARILLON_DEVICE void PrefetchRequest([[maybe_unused]] const MemcArgs& args,
                                      [[maybe_unused]] uint64_t i) {
 #if !defined(__CUDACC__)
@@ -115,14 +119,14 @@ CARILLON_DEVICE void PrefetchRequest([[maybe_unused]] const MemcArgs& args,
 #endif
 }
 
-// Carries out request i. `execute(Command&)` returns a MemcOutcome: kAnswered
-// when it has built a reply.
+// Executes request i. `execute(Command&)` returns a MemcOutcome, kAnswered when
+// it has built a reply.
 template <class Execute>
 CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
                                        Table* table, Execute execute) {
   using memcached::Outcome;
   memcached::Reply result{};
-  // Each word once: the device may change the descriptor meanwhile.
+  // Reads each word once: the device may change the descriptor meanwhile.
   const memcached::Request& request = args.requests[i];
   const uint64_t offset = LoadRelaxed(&request.offset);
   uint32_t length = LoadRelaxed(&request.length);
@@ -184,7 +188,7 @@ CARILLON_DEVICE memcached::Reply Serve(const MemcArgs& args, uint64_t i,
   return result;
 }
 
-// The whole kernel: `execute` as for Serve().
+// The whole kernel, with `execute` as for Serve().
 template <class Thread, class Execute>
 CARILLON_DEVICE void ServeBatch(const MemcArgs& args, const Thread& self,
                                 Execute execute) {

@@ -1,8 +1,8 @@
 // get, gets, gat and gats.
 //
-// protocol.txt's "get" with several keys is one message: the values of all hits
-// and END, in as many datagrams as that takes. (Debian's memcached 1.6.18 sends
-// a datagram "0 of 1" for each hit.)
+// protocol.txt calls the reply to a "get" with several keys one message: the
+// values of all hits and END, in as many datagrams as that takes. (Debian's
+// memcached 1.6.18 sends a datagram "0 of 1" for each hit.)
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_RETRIEVE_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_RETRIEVE_CUH_
 
@@ -18,8 +18,8 @@
 
 namespace carillon::kernels::memc {
 
-// protocol.txt, "Expiration times": 0 never, negative at once, up to 30 days
-// from now, or else since 1970. As Item::exptime.
+// protocol.txt, "Expiration times": 0 is never, a negative number at once, up
+// to 30 days counts from now, and more from 1970. Returns Item::exptime.
 CARILLON_MEMC_CALL uint32_t ResolveExptime(const Decimal& exptime,
                                            uint32_t now) {
   constexpr uint64_t kMaxRelative = 60 * 60 * 24 * 30;
@@ -31,7 +31,7 @@ CARILLON_MEMC_CALL uint32_t ResolveExptime(const Decimal& exptime,
   return at > 0xffffffff ? 0xffffffff : static_cast<uint32_t>(at);
 }
 
-// strtol's range, as far as memcached minds it.
+// The range of strtol, as memcached checks it.
 CARILLON_DEVICE bool FitsSigned(const Decimal& number) {
   return number.ok && number.magnitude <= (uint64_t{1} << 63) - 1;
 }
@@ -80,8 +80,8 @@ CARILLON_DEVICE void PutValue(ReplyWriter& reply, const Key& key,
   reply.PutText("\r\n");
 }
 
-// One key. The set's shared lock covers the copy: no SET can free or reuse the
-// value under it.
+// Retrieves one key. The set's shared lock covers the copy: no SET can free or
+// reuse the value under it.
 CARILLON_MEMC_CALL void RetrieveKey(Command& command, const Token& word,
                                     bool with_cas, bool touch,
                                     uint32_t exptime) {
@@ -124,7 +124,7 @@ CARILLON_MEMC_CALL memcached::Outcome Retrieve(Command& command, bool with_cas,
   Decimal exptime{true, false, 0};
   Token word = line.Next();
   if (touch) {
-    // A line that never ends must not touch anything.
+    // A request whose line has no end must not touch any item.
     while (!line.Next().none()) {
     }
     if (!line.complete()) return memcached::Outcome::kDropped;
@@ -136,7 +136,7 @@ CARILLON_MEMC_CALL memcached::Outcome Retrieve(Command& command, bool with_cas,
       if (!FitsSigned(exptime)) {
         return command.Say("CLIENT_ERROR invalid exptime argument\r\n");
       }
-      // No key at all: memcached answers END.
+      // memcached answers END to a get without keys.
       word = line.Next();
       if (word.none()) return command.Say("END\r\n");
     }
@@ -158,14 +158,14 @@ CARILLON_MEMC_CALL memcached::Outcome Retrieve(Command& command, bool with_cas,
     return command.Say("CLIENT_ERROR bad command line format\r\n");
   }
   command.reply.PutText("END\r\n");
-  // One that will be tried again is counted then.
+  // A request that will be tried again counts only then.
   if (command.reply.fits() || command.largest_stride) {
     CountRetrieval(command, touch);
   }
   return memcached::Outcome::kAnswered;
 }
 
-// True when the command is one of this file's; *outcome is then set. Otherwise
+// True if the command is one of this file's; *outcome is then set. Otherwise
 // *first is the line's first word.
 CARILLON_DEVICE bool TryRetrieve(Command& command, Token* first,
                                  memcached::Outcome* outcome) {

@@ -1,5 +1,5 @@
-// memc_set: every memcached command, a request a thread; meant for all but the
-// retrievals, which are memc_get's. See memc_get.cuh.
+// memc_set: every memcached command, one request per thread. It is meant for
+// all commands except retrievals, which are memc_get's. See memc_get.cuh.
 #ifndef CARILLON_KERNELS_MEMCACHED_MEMC_SET_CUH_
 #define CARILLON_KERNELS_MEMCACHED_MEMC_SET_CUH_
 

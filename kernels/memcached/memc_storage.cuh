@@ -14,8 +14,8 @@
 
 namespace carillon::kernels::memc {
 
-// A whole command line. memcached counts the words first and finds "noreply" in
-// the last of them before it looks at any other: so does this.
+// A whole command line. Like memcached, this counts the words first and looks
+// for "noreply" in the last one before it looks at any other.
 struct Words {
   static constexpr uint32_t kNumbers = 7;
 
@@ -33,10 +33,10 @@ struct Words {
   }
 };
 
-// Reads the rest of the line, of which the verb was the first word, and takes
-// its noreply over into the command. True when it is whole and has `least` to
-// `most` words; otherwise *outcome is what becomes of it: a line with too few
-// or too many words is answered even if it says noreply.
+// Reads the rest of the line, of which the verb was the first word, and copies
+// its noreply into the command. True when the line is complete and has `least`
+// to `most` words. Otherwise *outcome is the result; a line with too few or too
+// many words is answered even if it says noreply.
 CARILLON_MEMC_CALL bool ParseLine(Command& command, uint32_t least,
                                   uint32_t most, Words* words,
                                   memcached::Outcome* outcome) {
@@ -73,7 +73,7 @@ CARILLON_DEVICE memcached::Outcome SayBadLine(Command& command) {
   return command.Say("CLIENT_ERROR bad command line format\r\n");
 }
 
-// ParseLine() of a command whose first argument is a key.
+// ParseLine() for a command whose first argument is a key.
 CARILLON_DEVICE bool ParseKeyLine(Command& command, uint32_t least,
                                   uint32_t most, Words* words,
                                   memcached::Outcome* outcome) {
@@ -83,7 +83,7 @@ CARILLON_DEVICE bool ParseKeyLine(Command& command, uint32_t least,
   return false;
 }
 
-// strtoul's answer where it is right: no sign, 64 bits at most.
+// Whether strtoul would read it correctly: no sign, 64 bits at most.
 CARILLON_DEVICE bool IsUnsigned(const Decimal& number, uint64_t most) {
   return number.ok && number.magnitude <= most &&
          !(number.negative && number.magnitude != 0);
@@ -108,8 +108,8 @@ struct StoreRequest {
   uint64_t cas;
 };
 
-// Writes a new item's header and key; returns where its value goes. nullptr:
-// the block is not in the store.
+// Writes a new item's header and key; returns where its value goes, or nullptr
+// if the block is not in the store.
 CARILLON_MEMC_CALL uint8_t* FillItem(const Table& table, BlockRef ref,
                                      const Key& key, uint32_t flags,
                                      uint32_t exptime, uint32_t value_length) {
@@ -133,7 +133,7 @@ CARILLON_MEMC_CALL void DropKey(Table& table, const Key& key) {
   UnlockExclusive(&set->lock);
 }
 
-// Whether an item was stored; if not, whether one with its key is there.
+// Whether an item was stored; if not, whether its key has an item.
 enum class StoreResult : uint8_t { kStored, kExists, kMissing };
 
 CARILLON_DEVICE memcached::Outcome SayStored(Command& command, StoreMode mode,
@@ -163,7 +163,7 @@ CARILLON_DEVICE memcached::Outcome StoreItem(Command& command,
   const Key& key = request.key;
   Set* set = table.SetOf(key.hash);
   if (request.mode != StoreMode::kSet) {
-    // What is refused anyway costs nobody room.
+    // A request that will be refused must not cost anybody room.
     const LockResult lock = table.Share(set);
     if (!lock.ok) return memcached::Outcome::kCorrupt;
     Item* const item = table.Find(set, key).item;
@@ -183,7 +183,8 @@ CARILLON_DEVICE memcached::Outcome StoreItem(Command& command,
                                        request.exptime, request.length);
   if (value == nullptr) {
     Table::Count(&table.header()->rare.store_no_memory);
-    // Rather nothing than a value that the client has replaced.
+    // Drop the old item: no value is better than one that the client has
+    // replaced.
     if (request.mode == StoreMode::kSet) DropKey(table, key);
     return command.Say("SERVER_ERROR out of memory storing object\r\n");
   }
@@ -217,9 +218,9 @@ CARILLON_DEVICE memcached::Outcome StoreItem(Command& command,
                             : StoreResult::kMissing);
 }
 
-// Runs change(set, lock, found, &need) under the key's exclusive lock. When it
+// Calls change(set, lock, found, &need) under the key's exclusive lock. If it
 // sets `need`, it lacked a block of that many bytes: room is made without the
-// lock, and it runs again. False: there is none.
+// lock, and it is called again. Returns false if there is no room.
 template <class Change>
 CARILLON_DEVICE bool ChangeItem(Table& table, const Key& key, Change change) {
   constexpr uint32_t kMaxRounds = 8;
@@ -237,7 +238,7 @@ CARILLON_DEVICE bool ChangeItem(Table& table, const Key& key, Change change) {
   return false;
 }
 
-// append and prepend: a new item with both values.
+// append and prepend: makes a new item with both values.
 struct Join {
   Table& table;
   const StoreRequest& request;
@@ -257,7 +258,7 @@ struct Join {
                                     simt::LoadRelaxed(&found.item->exptime),
                                     static_cast<uint32_t>(length));
     if (value == nullptr) {
-      // Let others make room.
+      // Count this as a use, so that room is made at the expense of others.
       simt::StoreRelaxed(&found.item->last_access, lock.clock);
       *need = bytes;
       return;
@@ -286,9 +287,9 @@ CARILLON_DEVICE memcached::Outcome JoinItem(Command& command,
 // <verb> <key> <flags> <exptime> <bytes> [<cas unique>] [noreply]\r\n<data>\r\n
 //
 // The data block must end where the line says: a request is a whole command, so
-// there is no later datagram to wait for. What follows it is ignored: one
-// datagram, one command. (Debian's memcached answers a second one in a datagram
-// of its own, with the same id, "0 of 1": no client can tell the two apart.)
+// no later datagram can complete it. Bytes behind it are ignored: one datagram,
+// one command. (Debian's memcached answers a second command in a datagram of
+// its own, with the same id, "0 of 1": no client can tell the two apart.)
 CARILLON_DEVICE memcached::Outcome Storage(Command& command, StoreMode mode) {
   constexpr uint32_t kMaxLength = 0x7fffffff - 2;
   Words words;
@@ -330,7 +331,7 @@ CARILLON_DEVICE memcached::Outcome Storage(Command& command, StoreMode mode) {
   return StoreItem(command, request);
 }
 
-// incr and decr, in place where the digits fit.
+// incr and decr. The value changes in place if the digits fit.
 struct Arithmetic {
   Table& table;
   Key key;

@@ -42,7 +42,7 @@ inline constexpr uint64_t kLargestClassBytes = 32768;
 inline constexpr uint64_t kMaxStoreBytes = kBlockUnit << 32;
 
 struct StoreHeader {
-  // Size of the store; 0 until its first use, kCondemned when it is found
+  // The size of the store; 0 until its first use, kCondemned once it is found
   // broken.
   uint64_t stamp;
   uint64_t pool_lock;  // for the rest of this line and every PageRecord::kind
@@ -98,7 +98,7 @@ CARILLON_HOST_DEVICE constexpr uint32_t ClassUnits(uint32_t index) {
 static_assert(ClassOf(9) == 8 && ClassUnits(8) == 10);
 static_assert(ClassOf(512) == kClasses - 1 && ClassUnits(kClasses - 1) == 512);
 
-// The store as one thread sees it; everything follows from the span.
+// The store as one thread sees it, derived from the span alone.
 class Store {
  public:
   CARILLON_HOST_DEVICE explicit Store(Span<uint8_t> memory) : memory_(memory) {
@@ -111,12 +111,12 @@ class Store {
     }
   }
 
-  // Room for at least one page.
+  // Whether it has room for at least one page.
   CARILLON_HOST_DEVICE bool usable() const { return pages_ != 0; }
   CARILLON_HOST_DEVICE uint32_t pages() const { return pages_; }
   CARILLON_HOST_DEVICE uint64_t capacity() const { return pages_ * kPageBytes; }
 
-  // False when the memory is another store's, or condemned.
+  // Returns false if the memory is another store's, or condemned.
   CARILLON_DEVICE bool Open() const {
     uint64_t stamp = LoadRelaxed(&header()->stamp);
     if (stamp == 0) {
@@ -129,16 +129,16 @@ class Store {
     StoreRelaxed(&header()->stamp, kCondemned);
   }
 
-  // The first `bytes` bytes of a block, or nullptr when they are not all among
-  // the pages.
+  // The first `bytes` bytes of a block, or nullptr if they are not all inside
+  // of the pages.
   CARILLON_DEVICE uint8_t* At(BlockRef ref, uint64_t bytes) const {
     const uint64_t begin = ref * kBlockUnit;
     if (begin < data_offset_ || !memory_.InBounds(begin, bytes)) return nullptr;
     return memory_.data + begin;
   }
 
-  // A block of at least `bytes` bytes, or 0. The caller holds none of the
-  // store's locks.
+  // Allocates a block of at least `bytes` bytes; 0 on failure. The caller holds
+  // none of the store's locks.
   CARILLON_MEMC_CALL BlockRef Allocate(uint64_t bytes) const {
     if (bytes > kLargestClassBytes) {
       const uint32_t pages = PagesFor(bytes);
@@ -154,7 +154,7 @@ class Store {
     return ref;
   }
 
-  // Gives a block back. Nobody else may know of it any more.
+  // Frees a block. No other thread may still know of it.
   CARILLON_MEMC_CALL void Free(BlockRef ref) const {
     const uint64_t begin = ref * kBlockUnit;
     if (begin < data_offset_ || begin - data_offset_ >= capacity()) {
@@ -181,7 +181,7 @@ class Store {
     UnlockSpin(&record->lock);
   }
 
-  // What the block of an item can hold, bytes; 0 for a ref that is none.
+  // How many bytes the block of an item holds; 0 for a bad ref.
   CARILLON_DEVICE uint64_t BlockBytes(BlockRef ref) const {
     const uint64_t begin = ref * kBlockUnit;
     if (begin < data_offset_ || begin - data_offset_ >= capacity()) return 0;
@@ -195,7 +195,7 @@ class Store {
   CARILLON_HOST_DEVICE static uint32_t PagesFor(uint64_t bytes) {
     return static_cast<uint32_t>((bytes + kPageBytes - 1) / kPageBytes);
   }
-  // What BlockBytes of a block for `bytes` will be.
+  // What BlockBytes() of a block for `bytes` will be.
   CARILLON_HOST_DEVICE static uint64_t RoundUp(uint64_t bytes) {
     if (bytes > kLargestClassBytes) return PagesFor(bytes) * kPageBytes;
     return ClassUnits(ClassOf(
@@ -203,15 +203,14 @@ class Store {
            kBlockUnit;
   }
 
-  // The first of `count` consecutive pages whose turn it is to be emptied for
+  // The first of `count` consecutive pages that are the next to be emptied for
   // another use.
   CARILLON_DEVICE uint32_t NextVictimPages(uint32_t count) const {
     const uint64_t hand = simt::AtomicAdd(&header()->hand, uint64_t{count});
     const uint32_t last = pages_ - count;  // count <= pages_
     return static_cast<uint32_t>(hand % (uint64_t{last} + 1));
   }
-  // The blocks of a page, live or not: those that `index` counts up to, or 0 at
-  // the end.
+  // Enumerates the blocks of a page, live or not, by `index`; 0 at the end.
   CARILLON_DEVICE BlockRef BlockOfPage(uint32_t page, uint32_t index) const {
     const PageRecord* record = table() + page;
     const uint32_t kind = LoadRelaxed(&record->kind);
@@ -306,8 +305,8 @@ class Store {
     }
   }
 
-  // Where an item has its last access: not where its hash was, which a thief of
-  // pages reads without a lock (Table::StealPages).
+  // The link is where an item has its last access. It must not be where the
+  // item's hash was, which StealPages() reads without a lock.
   CARILLON_DEVICE uint32_t* FreeLink(uint32_t page, uint32_t block,
                                      uint32_t units) const {
     return reinterpret_cast<uint32_t*>(
@@ -343,7 +342,8 @@ class Store {
     entry->listed = 0;
   }
 
-  // The first of `count` consecutive free pages, now taken, or pages().
+  // Takes `count` consecutive free pages and returns the first, or pages() if
+  // there are none.
   CARILLON_MEMC_CALL uint32_t TakePages(uint32_t count, uint32_t kind) const {
     if (count > pages_) return pages_;
     StoreHeader* pool = header();

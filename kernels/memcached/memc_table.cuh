@@ -80,7 +80,8 @@ struct alignas(128) Set {
 static_assert(sizeof(Set) == memcached::kTableSetBytes);
 static_assert(offsetof(Set, ref) == 64);
 
-// Counted by every request, hence striped over lines. Only sums mean anything.
+// Every request counts here, so the counters are striped over cache lines. Only
+// sums mean anything.
 struct alignas(64) Counters {
   uint64_t get_hits;
   uint64_t get_misses;
@@ -114,9 +115,9 @@ static_assert(sizeof(RareCounters) == 128);
 struct TableHeader {
   // As StoreHeader::stamp.
   uint64_t stamp;
-  // flush_all: items with a cas up to flush_cas are dead; so are those stored
-  // before the second in the low half of flush_times, and those stored before
-  // the second in its high half as soon as that has come (0: none is due).
+  // flush_all: items with a cas up to flush_cas are dead. So are items stored
+  // before the second in the low half of flush_times, and, once it has come,
+  // those stored before the second in the high half (0: none is due).
   uint64_t flush_cas;
   uint64_t flush_times;
   uint64_t reserved[5];
@@ -137,8 +138,8 @@ struct Key {
   uint32_t hash;
 };
 
-// What the table has under a key; item == nullptr: nothing. Valid while the set
-// is locked. `value` and `value_length` are inside of the store, whatever the
+// The item under a key; item is nullptr if there is none. Valid while the set
+// is locked. `value` and `value_length` stay inside of the store, whatever the
 // item says later.
 struct Found {
   Item* item;
@@ -147,12 +148,12 @@ struct Found {
   uint32_t way;
 };
 
-// Whether making room for a key may evict the key's own item: a set replaces
-// it, everything else builds on it.
+// Whether making room for a key may evict the key's own item. A set replaces
+// that item; all other commands need it.
 enum class OwnItem : uint8_t { kEvict, kSpare };
 
-// Table and store as one thread sees them. Every operation that fails on a lock
-// or meets what cannot be has condemned both; `ok` is then false for good.
+// The table and store as one thread sees them. An operation that cannot get a
+// lock or finds an impossible value condemns both; `ok` then stays false.
 class Table {
  public:
   CARILLON_DEVICE Table(Span<uint8_t> memory, Span<uint8_t> store,
@@ -164,7 +165,8 @@ class Table {
     }
   }
 
-  // To be called first. False: the memory is not these kernels', or broken.
+  // Call it first. Returns false if the memory is not these kernels' or is
+  // broken.
   CARILLON_DEVICE bool Open() {
     uint64_t stamp = LoadRelaxed(&header()->stamp);
     if (stamp == 0) {
@@ -233,7 +235,7 @@ class Table {
     return {nullptr, nullptr, 0, 0};
   }
 
-  // Neither expired nor flushed.
+  // Whether the item is neither expired nor flushed.
   CARILLON_DEVICE bool IsLive(const Item* item) const {
     const uint32_t exptime = LoadRelaxed(&item->exptime);
     if (exptime != 0 && exptime <= now_) return false;
@@ -252,7 +254,7 @@ class Table {
     return found;
   }
 
-  // Under the exclusive lock: the key's live item; a dead one is taken out.
+  // Needs the exclusive lock. Returns the key's live item; removes a dead one.
   CARILLON_DEVICE Found FindToChange(Set* set, const Key& key) {
     Found found = FindAny(set, key);
     if (found.item != nullptr && !IsLive(found.item)) {
@@ -262,8 +264,8 @@ class Table {
     return found;
   }
 
-  // Under the exclusive lock: takes an item out and frees it. (No GET can still
-  // be reading: each reads under its shared lock.)
+  // Needs the exclusive lock. Takes an item out and frees it. (No GET can still
+  // be reading it, as each reads under its shared lock.)
   CARILLON_MEMC_CALL void Remove(Set* set, uint32_t way) {
     const BlockRef ref = set->ref[way];
     set->ref[way] = 0;
@@ -271,9 +273,9 @@ class Table {
     Release(ref);
   }
 
-  // Under the exclusive lock: makes `ref` the key's item, in place of `old` if
-  // that was found, else in a free way, else in the way of an item that is
-  // dead, else of the set's least recently used one. Gives it its cas.
+  // Needs the exclusive lock. Makes `ref` the key's item: in place of `old` if
+  // that was found, else in a free way, else in the way of a dead item, else in
+  // that of the set's least recently used one. Gives the item its cas.
   CARILLON_MEMC_CALL void Link(Set* set, const Found& old, BlockRef ref,
                                uint32_t clock) {
     Item* item = ItemAt(ref);  // not null: the caller has written it
@@ -298,8 +300,8 @@ class Table {
     if (replaced != 0) Release(replaced);
   }
 
-  // A block for an item, evicting others if need be; 0: there is no room. The
-  // caller holds no lock.
+  // Allocates a block for an item and evicts others if necessary; 0 if there is
+  // no room. The caller holds no lock.
   CARILLON_DEVICE BlockRef Allocate(uint32_t hash, uint64_t bytes,
                                     OwnItem own) {
     BlockRef ref = store_.Allocate(bytes);
@@ -310,11 +312,11 @@ class Table {
     return ref;
   }
 
-  // Makes room for an item of `bytes`: evicts the least recently used item of
-  // that size in the key's set, or in one of the next sets; else whole pages,
-  // whoever is in them. Others may be faster to use the room, or may hold what
-  // was to be evicted: then it is worth another try. False: in vain. The caller
-  // holds no lock.
+  // Makes room for an item of `bytes` bytes: evicts the least recently used
+  // item of that size in the key's set or one of the next sets, else whole
+  // pages with all their items. Other threads may take the room first, or hold
+  // what was to be evicted; then another try is worthwhile. Returns false if
+  // there is nothing to evict. The caller holds no lock.
   CARILLON_MEMC_CALL bool EvictFor(uint32_t hash, uint64_t bytes, OwnItem own) {
     const Spared spared{own == OwnItem::kSpare, hash};
     if (bytes > store_.capacity()) return false;
@@ -340,7 +342,7 @@ class Table {
     return simt::AtomicAdd(&header()->last_cas, uint64_t{1}) + 1;
   }
 
-  // flush_all: everything that is there now dies, now or `at` a later second.
+  // flush_all: all present items die, now or in the second `at`.
   CARILLON_DEVICE void FlushNow() {
     simt::AtomicMax(&header()->flush_cas, LoadRelaxed(&header()->last_cas));
     SetFlushTime(0);
@@ -348,7 +350,7 @@ class Table {
   CARILLON_DEVICE void FlushAt(uint32_t at) { SetFlushTime(at); }
 
  private:
-  // What no eviction may take: the items under a hash.
+  // The items under this hash must not be evicted.
   struct Spared {
     bool any;
     uint32_t hash;
@@ -396,8 +398,8 @@ class Table {
   }
 
   // The way to evict from a locked set: a dead item, else the least recently
-  // used one. block_bytes != 0: only among items in blocks of that size. kWays:
-  // none.
+  // used one; kWays if there is none. If block_bytes is not 0, only among items
+  // in blocks of that size.
   CARILLON_MEMC_CALL uint32_t Victim(const Set* set, uint32_t clock,
                                      uint64_t block_bytes,
                                      Spared spared) const {
@@ -411,8 +413,8 @@ class Table {
       if (block_bytes != 0 && store_.BlockBytes(ref) != block_bytes) continue;
       if (spared.Has(item)) continue;
       if (!IsLive(item)) return way;
-      // Modulo 2^32: right as long as the item was used in the set's last 2^32
-      // accesses.
+      // The difference modulo 2^32 is right if the item was used in the set's
+      // last 2^32 accesses.
       const uint32_t age = clock - LoadRelaxed(&item->last_access);
       if (victim == kWays || age > oldest) {
         victim = way;
@@ -422,9 +424,9 @@ class Table {
     return victim;
   }
 
-  // Evicts everything from as many consecutive pages as `bytes` needs. Which
-  // item a block holds can only be guessed from outside of its set's lock: so
-  // the guess is checked under it.
+  // Evicts everything from as many consecutive pages as `bytes` needs. Without
+  // a set's lock it can only guess which item a block holds, so it checks the
+  // guess under the lock.
   CARILLON_DEVICE void StealPages(uint64_t bytes, Spared spared) {
     const uint32_t pages = Store::PagesFor(bytes);
     const uint32_t first = store_.NextVictimPages(pages);
@@ -456,7 +458,7 @@ class Table {
     uint64_t* times = &header()->flush_times;
     uint64_t old = LoadRelaxed(times);
     for (uint32_t round = 0; round < kMaxLockRounds; ++round) {
-      // What has come to pass stays so, whatever is due next.
+      // A flush that has happened stays, whatever is due next.
       const uint32_t old_due = static_cast<uint32_t>(old >> 32);
       uint32_t past = static_cast<uint32_t>(old);
       if (old_due != 0 && old_due <= now_ && old_due > past) past = old_due;

@@ -32,7 +32,7 @@ const char kNoMemory[] = "SERVER_ERROR out of memory storing object\r\n";
 
 TEST(MemcTable, ASetKeeps16KeysAndEvictsTheLeastRecentlyUsed) {
   MemcServer server(1, 4);
-  // Most recently used first: what the set must hold.
+  // The expected contents of the set, most recently used first.
   std::list<std::string> order;
   uint64_t evictions = 0;
   std::mt19937 random(7);
@@ -53,7 +53,7 @@ TEST(MemcTable, ASetKeeps16KeysAndEvictsTheLeastRecentlyUsed) {
         use(key);
         break;
       case 2:
-        // An add that comes too late counts as a use.
+        // A failed add counts as a use.
         ASSERT_EQ(server.Say(SetLine(key, key, "add")),
                   there ? "NOT_STORED\r\n" : "STORED\r\n");
         use(key);
@@ -93,13 +93,13 @@ TEST(MemcTable, EvictsTheDeadBeforeTheLiving) {
 
 TEST(MemcTable, TellsKeysOfTheSameHashApart) {
   MemcServer server(4, 4);
-  // They have the same lookup3.
+  // The two keys have the same lookup3 hash.
   server.Say(SetLine("key-0026315", "a"));
   server.Say(SetLine("key-0108359", "b"));
   EXPECT_EQ(server.Say("get key-0026315\r\n"), ValueText("key-0026315", "a"));
   EXPECT_EQ(server.Say("get key-0108359\r\n"), ValueText("key-0108359", "b"));
 
-  // One that goes on where the other's value begins.
+  // The second key continues into the first one's value.
   server.Say(SetLine("key", "abc"));
   const std::string bytes = "keyabc" + std::string(memc::kReadSlack, ' ');
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
@@ -148,7 +148,7 @@ TEST(MemcStore, BlocksNeverOverlapAndEveryByteComesBack) {
   std::vector<Block> blocks;
   uint64_t failures = 0;
   for (int step = 0; step < 30000; ++step) {
-    // Fills up, then empties, again and again.
+    // The store fills up and empties, again and again.
     const bool grow = random() % 100 < (step / 3000 % 2 == 0 ? 65u : 35u);
     if (grow) {
       const uint64_t bytes =
@@ -175,7 +175,7 @@ TEST(MemcStore, BlocksNeverOverlapAndEveryByteComesBack) {
   }
   EXPECT_GT(failures, 0u);
   for (const Block& block : blocks) store.Free(block.ref);
-  // Nothing is lost: one block can have it all.
+  // Nothing is lost if one block can have all of it.
   EXPECT_NE(store.Allocate(kPages * memc::kPageBytes), 0u);
   EXPECT_EQ(store.Allocate(1), 0u);
   EXPECT_TRUE(store.Open());
@@ -201,7 +201,7 @@ TEST(MemcStore, AValueLargerThanTheStoreIsRefusedAndLeavesNoOldOne) {
 }
 
 TEST(MemcStore, AFullStoreMakesRoomForItemsOfTheSameSize) {
-  // Many sets, so that it is the store and not a set that is full.
+  // With many sets it is the store that is full, not a set.
   MemcServer server(4096, 2);
   for (int i = 0; i < 10000; ++i) {
     const std::string key = "key" + std::to_string(i);
@@ -260,7 +260,7 @@ TEST(MemcStore, ValuesGrowInAFullStore) {
 }
 
 TEST(MemcStore, MakingRoomForAKeySparesWhatItBuildsOn) {
-  // A full store whose items are mostly alone in their sets.
+  // A full store, most of whose items are alone in their sets.
   MemcServer server(4096, 1);
   for (int i = 0; i < 3000; ++i) {
     server.Say(SetLine("key" + std::to_string(i), "9"));
@@ -309,7 +309,7 @@ TEST(MemcStore, UnderPressureAGetIsRightOrAMiss) {
   }
   EXPECT_GT(hits, 1000u);
   EXPECT_GT(Stat(server, "evictions"), 500u);
-  // Every item that is counted can be taken out, and then nothing is left.
+  // Every counted item can be removed, and then nothing is left.
   uint64_t present = 0;
   for (const auto& [key, value] : last) {
     present += server.Say("delete " + key + "\r\n") == "DELETED\r\n";

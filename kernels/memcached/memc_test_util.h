@@ -17,8 +17,8 @@
 
 namespace carillon::kernels {
 
-// Zeroed memory, aligned as the daemon's buffers are, with nothing around it
-// that belongs to anybody (AddressSanitizer sees an access beyond its end).
+// Zeroed memory, aligned like the daemon's buffers. It is allocated separately,
+// so AddressSanitizer sees an access beyond its end.
 class Memory {
  public:
   explicit Memory(uint64_t bytes) : size_(bytes) {
@@ -53,7 +53,7 @@ struct Answer {
   uint32_t length = 0;
   uint32_t hits = 0;
   uint32_t misses = 0;
-  // As a client would read it: datagrams in order, each with its frame header.
+  // The datagrams in order as a client reads them, each with its frame header.
   std::vector<std::string> datagrams;
 
   // A stream's reply, or a message's payload.
@@ -76,7 +76,7 @@ class MemcClient {
   uint32_t stride = 4096;
   uint32_t request_flags = memcached::kStream;
   uint32_t block = 32;
-  // Of the last event.
+  // The status of the last event.
   uint32_t event_status = 0;
 
   std::vector<Answer> Run(const simt::KernelInfo& kernel,
@@ -95,7 +95,8 @@ class MemcClient {
   std::vector<Answer> RunRaw(const simt::KernelInfo& kernel,
                              std::string_view packets,
                              const std::vector<memcached::Request>& requests) {
-    // Exactly as large as they must be, so that one byte too far is seen.
+    // The buffers have exactly the necessary size, so that an access one byte
+    // too far is seen.
     auto bytes = std::make_unique<uint8_t[]>(packets.size());
     std::memcpy(bytes.get(), packets.data(), packets.size());
     const uint64_t reply_bytes = uint64_t{stride} * requests.size();
@@ -124,7 +125,7 @@ class MemcClient {
     return answers;
   }
 
-  // One command over a stream, or its payload over UDP.
+  // Runs one command over a stream, or as a UDP payload.
   Answer Get(const std::string& text) { return Run(memc_get_info, {text})[0]; }
   Answer Set(const std::string& text) { return Run(memc_set_info, {text})[0]; }
   std::string Say(const std::string& text) { return Set(text).Text(); }
@@ -155,11 +156,11 @@ class MemcClient {
 
   simt::Span<uint8_t> table_;
   simt::Span<uint8_t> store_;
-  // Kept from event to event, as the NIC's are.
+  // Like the NIC's buffers, these stay the same from event to event.
   Memory replies_{0};
 };
 
-// A table and store of its own.
+// A client with a table and store of its own.
 class MemcServer : public MemcClient {
  public:
   explicit MemcServer(uint64_t sets = 256, uint64_t pages = 64)

@@ -19,21 +19,22 @@
 
 namespace carillon::memcached {
 
-// Requests of one event: 32 fill one warp, 512 is GNoM's batch (thesis 4.1).
+// The requests of one event: 32 fill one warp, 512 is GNoM's batch (thesis
+// 4.1).
 inline constexpr uint32_t kWarpBatch = 32;
 inline constexpr uint32_t kMaxBatch = 512;
 
 // protocol.txt, "UDP protocol": request id, sequence, total, reserved; 16 bits
 // each, big endian.
 inline constexpr uint32_t kFrameBytes = 8;
-// No datagram of a reply is longer, its frame header included.
+// The largest datagram of a reply, including its frame header.
 inline constexpr uint32_t kDatagramBytes = 1400;
 inline constexpr uint32_t kDatagramPayload = kDatagramBytes - kFrameBytes;
 
 inline constexpr uint32_t kMaxKeyBytes = 250;
 inline constexpr uint32_t kMaxValueBytes = 1u << 20;
 
-// Replies of one datagram; whole cache lines.
+// Replies of one datagram, in whole cache lines.
 inline constexpr uint32_t kSmallReplyStride = 1408;
 // One value of kMaxValueBytes with the longest key, in 754 datagrams.
 inline constexpr uint32_t kLargeReplyStride = 1055616;
@@ -42,14 +43,15 @@ inline constexpr uint32_t kLargeReplyStride = 1055616;
 inline constexpr uint32_t kTableWays = 16;
 inline constexpr uint64_t kTableHeaderBytes = 1280;
 inline constexpr uint64_t kTableSetBytes = 128;
-// What the buffer `table` must have so that `entries` keys fit.
+// The size of the buffer `table` for `entries` keys.
 constexpr uint64_t TableBytes(uint64_t entries) {
   return kTableHeaderBytes +
          (entries + kTableWays - 1) / kTableWays * kTableSetBytes;
 }
 
 enum RequestFlags : uint32_t {
-  // Not a datagram: no frame header in the request, none in the reply.
+  // The request is part of a stream: neither it nor its reply has a frame
+  // header.
   kStream = 1,
   // The sender has no larger stride to try again with: a reply that does not
   // fit is answered with SERVER_ERROR instead of kTooLarge.
@@ -75,17 +77,19 @@ enum class Outcome : uint8_t {
   kNone = 0,      // the kernel did not get to it
   kAnswered = 1,  // send the reply
   kSilent = 2,    // done; nothing to send (noreply)
-  // A datagram that no reply is due for: shorter than its header, part of a
-  // larger request (total != 1), or without the end of the command line.
+  // No reply is due for this datagram: it is shorter than its header, part of a
+  // larger request (total != 1), or lacks the end of the command line.
   kDropped = 3,
   // The reply needs `length` bytes of stride; nothing was changed. Send the
   // request again through a registration with a larger stride.
   kTooLarge = 4,
   // memc_get was given a command that it does not answer; give it to memc_set.
   kWrongKernel = 5,
-  // The descriptor leaves the packet buffer, or the stride its reply buffer.
+  // The descriptor leaves the packet buffer, or its stride leaves the reply
+  // buffer.
   kBadDescriptor = 6,
-  // Table or store do not hold what these kernels wrote; the event fails, too.
+  // The table or store does not hold what these kernels wrote; the event fails,
+  // too.
   kCorrupt = 7,
 };
 

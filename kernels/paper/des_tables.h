@@ -10,14 +10,14 @@
 
 namespace carillon::kernels {
 
-// kFigDesTables words: for S1 to S8 and each value of its 6 bits, what P makes
-// of its output.
+// kFigDesTables words: for each of S1 to S8 and each 6-bit input, the output of
+// the S-box permuted by P.
 std::vector<uint32_t> DesTables();
 
 using TripleDesKey = std::array<uint8_t, 24>;
 
-// kFigDesKeys words. Parity bits do not count. Decrypting is encrypting with
-// the rounds' keys the other way round.
+// kFigDesKeys words. Parity bits do not count. To decrypt is to encrypt with
+// the rounds' keys in reverse order.
 std::vector<uint32_t> TripleDesEncryptKeys(const TripleDesKey& key);
 std::vector<uint32_t> TripleDesDecryptKeys(const TripleDesKey& key);
 

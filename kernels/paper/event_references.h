@@ -1,6 +1,6 @@
-// What the event kernels of the figures compute, by definition: packets as they
-// arrive and what has to become of them. For the kernels' tests and for whoever
-// runs them elsewhere.
+// Reference results of the figures' event kernels: incoming packets and the
+// expected outcome. For the kernels' tests and for other programs that run
+// them.
 #ifndef CARILLON_KERNELS_PAPER_EVENT_REFERENCES_H_
 #define CARILLON_KERNELS_PAPER_EVENT_REFERENCES_H_
 
@@ -17,7 +17,7 @@
 
 namespace carillon::kernels::reference {
 
-// RFC 1071, of a header whose sum field is 0.
+// RFC 1071, for a header whose sum field is 0.
 uint16_t InternetChecksum(std::span<const uint8_t> header);
 
 using Mac = std::array<uint8_t, 6>;
@@ -28,27 +28,27 @@ std::vector<FigNextHop> MakeHops(uint32_t count);
 // Bytes of a frame in a slot of fig_forward.cuh.
 inline constexpr uint32_t kFrameBytes = kFigSlotWords * 4 - 2;
 using Address6 = std::array<uint8_t, 16>;
-// Fills in the Ethernet and IP headers; what does not matter is random.
+// Fills in the Ethernet and IP headers; fields that do not matter are random.
 void PutIpv4(std::span<uint8_t> frame, uint32_t to, uint8_t ttl,
              std::mt19937& random);
 void PutIpv6(std::span<uint8_t> frame, const Address6& to, uint8_t hop_limit,
              std::mt19937& random);
 
-// By a look at every prefix; kFigNoHop where none has the address.
+// Checks every prefix; kFigNoHop if none matches the address.
 uint32_t NextHop(std::span<const Prefix4> prefixes, uint32_t address);
 uint32_t NextHop(std::span<const Prefix6> prefixes, const Address6& address);
 
-// What becomes of a frame whose next hop is known; those of MakeHops().
+// The frame after it was forwarded to its next hop, which is one of MakeHops().
 std::vector<uint8_t> Forwarded4(std::span<const uint8_t> frame, uint32_t hop);
 std::vector<uint8_t> Forwarded6(std::span<const uint8_t> frame, uint32_t hop);
-// The next hop of a frame that PutIpv4() or PutIpv6() made: kFigNoHop, too, if
-// it has no hop left.
+// The next hop of a frame that PutIpv4() or PutIpv6() made. It is kFigNoHop
+// also if the frame has no hop left.
 uint32_t Route4(std::span<const Prefix4> prefixes,
                 std::span<const uint8_t> frame);
 uint32_t Route6(std::span<const Prefix6> prefixes,
                 std::span<const uint8_t> frame);
 
-// A request of a client of memcached over UDP.
+// A request of a memcached client over UDP.
 struct MemcDatagram {
   std::string to_mac = "\x02\x11\x22\x33\x44\x55";
   std::string from_mac = "\x02\x66\x77\x88\x99\xaa";
@@ -63,7 +63,8 @@ struct MemcDatagram {
   // The frame that answers it.
   std::string Reply(std::string_view reply_text) const;
 };
-// What memcached says to a GET of one key. Without a value: it has none.
+// memcached's answer to a GET of one key. Without a value the key does not
+// exist.
 std::string MemcText(std::string_view key, const std::string* value);
 
 // Triple DES in ECB mode by OpenSSL, of whole blocks of 8 bytes.

@@ -1,7 +1,7 @@
 // fig_bfs_expand, fig_bfs_commit: one level of a breadth-first search in two
-// kernels, as Rodinia's bfs has it: one expands the frontier, the other makes
-// what was reached the next frontier. Launch both until `over` stays 0. A
-// background kernel of EDGE's figures.
+// kernels, as in Rodinia's bfs. The first expands the frontier, the second
+// makes the nodes that were reached the next frontier. Launch both until `over`
+// stays 0. A background kernel of EDGE's figures.
 #ifndef CARILLON_KERNELS_PAPER_FIG_BFS_CUH_
 #define CARILLON_KERNELS_PAPER_FIG_BFS_CUH_
 
@@ -35,7 +35,8 @@ struct FigBfsCommitArgs {
   simt::Span<uint8_t> over;  // one byte, set to 1 when a node was reached
 };
 
-// Threads of several blocks may store here at once, but all the same value.
+// Threads of several blocks may store here at once, but they all store the same
+// value.
 template <class T>
 CARILLON_DEVICE void FigBfsStoreSame(T* to, T value) {
 #if defined(__CUDACC__)

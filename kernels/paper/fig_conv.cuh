@@ -35,7 +35,7 @@ inline constexpr uint32_t kFigConvPerThread = 4;  // images, and filters
 inline constexpr uint32_t kFigConvImages = kFigConvX * kFigConvPerThread;
 inline constexpr uint32_t kFigConvFilters = kFigConvY * kFigConvPerThread;
 
-// Along one side.
+// The number of modules along one side.
 CARILLON_HOST_DEVICE uint32_t FigConvModules(const FigConvArgs& args) {
   return (args.image_size - args.filter_size) / args.stride + 1;
 }

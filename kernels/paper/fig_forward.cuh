@@ -17,23 +17,23 @@ namespace carillon::kernels {
 
 inline constexpr uint32_t kFigSlotWords = 16;
 inline constexpr uint32_t kFigIpWord = 4;
-// The result of a packet that is not forwarded and stays as it was: no route,
-// no hop left, or not such a packet at all.
+// The result for a packet that is not forwarded and stays unchanged: it has no
+// route or no hop left, or is no such packet.
 inline constexpr uint32_t kFigNoHop = 0xffffffff;
 // The event's status when a table leads outside of the tables.
 inline constexpr uint32_t kFigBadTable = 16;
 
-// The first 16 bytes of a slot, but for the first 2 and the last 2.
+// The first 16 bytes of a slot, without the first 2 and the last 2.
 struct alignas(16) FigNextHop {
   uint32_t words[4];
 };
 
-// A word of the network as a number.
+// Converts a word of the network to a number.
 CARILLON_HOST_DEVICE uint32_t FigSwap(uint32_t word) {
   return word >> 24 | (word >> 8 & 0xff00) | (word & 0xff00) << 8 | word << 24;
 }
 
-// The new Ethernet addresses; the EtherType stays.
+// Writes the new Ethernet addresses; the EtherType stays.
 CARILLON_DEVICE void FigRewriteMac(uint32_t* slot, const FigNextHop& hop) {
   slot[0] = hop.words[0];
   slot[1] = hop.words[1];

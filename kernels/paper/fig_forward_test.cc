@@ -1,4 +1,4 @@
-// fig_ipv4 and fig_ipv6 against a search through all prefixes, one by one.
+// Checks fig_ipv4 and fig_ipv6 against a linear search through all prefixes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,8 @@ void PutIpv6(Slots& slots, uint32_t i, const Address6& to, uint8_t hop_limit,
   reference::PutIpv6(slots.bytes(i), to, hop_limit, random);
 }
 
-// Near each other, so that they nest, and addresses near them.
+// The prefixes lie near each other, so that they nest, and the addresses near
+// them.
 uint32_t NearAddress(std::mt19937& random) {
   const uint32_t high = random() % 4;
   return 0x0a000000 | high << 16 | (random() % 4) << 8 | random() % 256;
@@ -120,7 +121,7 @@ TEST_F(Ipv4, ForwardsAsASearchThroughAllPrefixesSays) {
 }
 
 TEST_F(Ipv4, EveryValueOfTheHalfWordKeepsTheChecksumRight) {
-  // TTL and protocol, and sums that RFC 1141's form would get wrong.
+  // Values of TTL and protocol, and sums that RFC 1141's form would get wrong.
   std::mt19937 random(7);
   for (uint32_t half = 0x200; half < 0x10000; half += 32 * 5) {
     Slots slots(32);
@@ -130,7 +131,7 @@ TEST_F(Ipv4, EveryValueOfTheHalfWordKeepsTheChecksumRight) {
       const uint32_t value = std::min(half + i * 5, 0xffffu);
       ip[8] = value >> 8;
       ip[9] = value & 0xff;
-      // An otherwise empty header: its sum is ~(0x4500 + half + addresses).
+      // In an otherwise empty header the sum is ~(0x4500 + half + addresses).
       memset(ip + 1, 0, 7);
       memset(ip + 10, 0, 6);
       if (i % 2 == 0) {
@@ -165,7 +166,7 @@ TEST_F(Ipv4, OtherPacketsStayAsTheyAre) {
   slots.frame(2)[14] = 0x44;
   Slots before = slots;
   std::vector<uint32_t> results(4);
-  // Three of them: the fourth is not the event's.
+  // Three packets: the fourth does not belong to the event.
   ASSERT_EQ(RunGrid(fig_ipv4_info, kOne, kWarp, Args(slots, results, 3)).status,
             simt::kFailNone);
   EXPECT_EQ(results,
@@ -219,7 +220,7 @@ TEST(Lpm4, SaysWhatItCannotBuild) {
 Address6 NearAddress6(std::mt19937& random) {
   Address6 address = {0x20, 0x01};
   for (size_t i = 2; i < address.size(); ++i) {
-    // Mostly the same few bytes, so that prefixes nest to any depth.
+    // Most bytes come from a few values, so that prefixes nest to any depth.
     address[i] = random() % 8 == 0 ? static_cast<uint8_t>(random()) : 0x11;
   }
   return address;
@@ -331,7 +332,7 @@ TEST_F(Ipv6, ArgumentsThatDoNotFitFailAndTouchNothing) {
   const uint32_t at = uint32_t{to[0]} << 16 | to[1] << 8 | to[2];
   tables_.tbl24[at] = kFigLpm6Valid | kFigLpm6Ext | kFigLpm6HopMask;
   EXPECT_EQ(RunGrid(fig_ipv6_info, kOne, kWarp, args).status, kFigBadTable);
-  // A group that leads to itself: the address ends, not the kernel's patience.
+  // A group leads to itself: the search ends with the address.
   tables_.tbl24[at] = kFigLpm6Valid | kFigLpm6Ext;
   std::fill_n(tables_.tbl8.begin(), 256, kFigLpm6Valid | kFigLpm6Ext);
   EXPECT_EQ(RunGrid(fig_ipv6_info, kOne, kWarp, args).status, kFigBadTable);

@@ -1,8 +1,7 @@
-// fig_hotsp: the temperature of a chip as Rodinia's hotspot has it, one or two
-// time steps a launch: a block of 16x16 threads loads a tile and works on it
-// alone, so that after each step one more ring of it is out of date and the
-// 12x12 in its middle are what it writes. A background kernel of EDGE's
-// figures.
+// fig_hotsp: the temperature of a chip as in Rodinia's hotspot, one or two time
+// steps per launch. A block of 16x16 threads loads a tile and works on it
+// alone, so each step makes one more ring of the tile invalid; the block writes
+// the 12x12 cells in its middle. A background kernel of EDGE's figures.
 #ifndef CARILLON_KERNELS_PAPER_FIG_HOTSP_CUH_
 #define CARILLON_KERNELS_PAPER_FIG_HOTSP_CUH_
 
@@ -50,7 +49,7 @@ CARILLON_BARRIER_KERNEL(fig_hotsp, FigHotspArgs, args, self) {
   const uint64_t first_column =
       static_cast<uint64_t>(self.block_index().x) * kFigHotspUseful;
   if (first_row >= args.rows || first_column >= args.columns) CARILLON_EXIT;
-  // Where the tile starts: outside of the chip for the first blocks.
+  // The first blocks' tiles start outside of the chip.
   const int32_t top = static_cast<int32_t>(first_row) - kFigHotspSteps;
   const int32_t left = static_cast<int32_t>(first_column) - kFigHotspSteps;
   const int32_t rows = static_cast<int32_t>(args.rows);

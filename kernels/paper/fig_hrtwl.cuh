@@ -68,7 +68,7 @@ CARILLON_HOST_DEVICE bool FigHrtwlFits(const FigHrtwlArgs& args) {
          args.scores.size >= points && args.scratch.size / (s * s) >= points;
 }
 
-// The frame's pixel; behind its edges, the outermost.
+// A pixel of the frame; outside of the frame, the nearest one at its edge.
 CARILLON_DEVICE float FigHrtwlPixel(const FigHrtwlArgs& args, int32_t x,
                                     int32_t y) {
   const int32_t right = static_cast<int32_t>(args.width) - 1;
@@ -107,13 +107,15 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   float* correlations =
       args.scratch.data + static_cast<uint64_t>(point) * search * search;
 
-  // Thread 0 writes the place only after the last barrier.
+  // Thread 0 writes the place only after the last barrier, so all threads may
+  // read it here.
   const FigHrtwlPlace place = args.places[point];
   if (place.x >= args.width || place.y >= args.height) {
     self.Fail(kFigHrtwlBadPlace);
     CARILLON_EXIT;
   }
-  // The frame's pixel under the template's first, at the first place to try.
+  // The frame's pixel below the template's first one, at the first place to
+  // try.
   const int32_t left = static_cast<int32_t>(place.x) -
                        static_cast<int32_t>(search / 2 + size / 2);
   const int32_t top = static_cast<int32_t>(place.y) -
@@ -122,7 +124,8 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   for (uint32_t i = tid; i < area; i += kFigHrtwlBlock) tile[i] = pattern[i];
   CARILLON_SYNC_THREADS(self);
 
-  // Sum and sum of squares of the template: rows, then one thread.
+  // The sum and the sum of squares of the template: first of each row, then of
+  // all.
   if (tid < size) {
     float sum = 0.0f;
     float squares = 0.0f;
@@ -143,7 +146,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   }
   CARILLON_SYNC_THREADS(self);
 
-  // The template with the frame, at every place of the search.
+  // The products of the template with the frame, at every place of the search.
   for (uint32_t i = tid; i < search * search; i += kFigHrtwlBlock) {
     const int32_t x = left + static_cast<int32_t>(i % search);
     const int32_t y = top + static_cast<int32_t>(i / search);
@@ -167,7 +170,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
   float best = -2.0f;
   uint32_t choice = 0;
   for (uint32_t row = 0; row < search; ++row) {
-    // A row down: each column gains a pixel and loses one.
+    // Moving one row down, each column gains a pixel and loses one.
     if (tid < columns) {
       const int32_t x = left + static_cast<int32_t>(tid);
       float sum = 0.0f;
@@ -202,7 +205,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
       const float scale = variance * pattern_variance;
       const float covariance =
           correlations[row * search + tid] - sum * pattern_mean;
-      // Where everything is of one grey there is nothing to be found.
+      // A uniform area has no correlation.
       const float score = scale > 0.0f ? covariance / sqrtf(scale) : -1.0f;
       if (score > best) {
         best = score;
@@ -212,7 +215,7 @@ CARILLON_BARRIER_KERNEL(fig_hrtwl, FigHrtwlArgs, args, self) {
     CARILLON_SYNC_THREADS(self);
   }
 
-  // The best of all; of equals, the first place.
+  // The best score; among equals, the first place.
   tile[tid] = best;
   choices[tid] = choice;
   CARILLON_SYNC_THREADS(self);

@@ -35,7 +35,7 @@ struct Film {
     for (float& x : frame) x = static_cast<float>(random() % 32);
   }
   reference::Picture picture() const { return {frame, width, height}; }
-  // A point with the template that is around `from` in the frame.
+  // Adds a point whose template is cut around `from` in the frame.
   void AddPoint(FigHrtwlPlace was, FigHrtwlPlace from) {
     places.push_back(was);
     const int half = int(size) / 2;
@@ -127,7 +127,8 @@ TEST(FigHrtwl, OfEqualPlacesItTakesTheFirst) {
   }
   film.AddPoint({30, 20}, {30, 20});
   ASSERT_EQ(film.Run(), simt::kFailNone);
-  // The same is wherever dx + 2 dy is a multiple of 7: also 4 to the left.
+  // The pattern repeats where dx + 2 dy is a multiple of 7, so also 4 to the
+  // left.
   EXPECT_EQ(film.places[0].x, 31u);
   EXPECT_EQ(film.places[0].y, 16u);
 }

@@ -35,7 +35,7 @@ CARILLON_HOST_DEVICE bool FigIpsecFits(const FigIpsecArgs& args) {
 
 namespace fig_ipsec {
 
-// Exchanges the bits of `mask` in b for those `shift` higher in a.
+// Exchanges the bits of `mask` in b with those `shift` higher in a.
 CARILLON_DEVICE void SwapBits(uint32_t& a, uint32_t& b, uint32_t shift,
                               uint32_t mask) {
   const uint32_t differ = (a >> shift ^ b) & mask;
@@ -43,9 +43,9 @@ CARILLON_DEVICE void SwapBits(uint32_t& a, uint32_t& b, uint32_t shift,
   a ^= differ << shift;
 }
 
-// What a round changes of one half, from the other: E, the key, the S-boxes, P.
-// Rotated by 1 to the right, a half has the 6 bits of S1, S3, S5 and S7 at 26,
-// 18, 10 and 2; by 3 to the left those of S2, S4, S6 and S8.
+// The change of one half in a round, computed from the other half: E, the key,
+// the S-boxes, P. Rotated right by 1, a half has the 6 bits of S1, S3, S5 and
+// S7 at 26, 18, 10 and 2; rotated left by 3, those of S2, S4, S6 and S8.
 CARILLON_DEVICE uint32_t Round(const uint32_t* tables, uint32_t half,
                                const uint32_t* key) {
   const uint32_t odd = (half >> 1 | half << 31) ^ key[0];
@@ -59,7 +59,7 @@ CARILLON_DEVICE uint32_t Round(const uint32_t* tables, uint32_t half,
          tables[7 * kFigDesTable + (even >> 2 & 63)];
 }
 
-// One block of 8 bytes.
+// Encrypts one block of 8 bytes.
 CARILLON_DEVICE void Encrypt(const uint32_t* tables, const uint32_t* key,
                              const uint32_t* in, uint32_t* out) {
   uint32_t left = FigSwap(in[0]);

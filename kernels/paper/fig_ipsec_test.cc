@@ -1,4 +1,4 @@
-// fig_ipsec and fig_ipsec_shared against published vectors and OpenSSL.
+// Checks fig_ipsec and fig_ipsec_shared against published vectors and OpenSSL.
 #include "kernels/paper/fig_ipsec.cuh"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TripleDesKey KeyOf(const std::string& bytes) {
   return key;
 }
 
-// Of up to whole packets; the rest of the last one is zeros.
+// Encrypts up to whole packets; the rest of the last one is zeros.
 std::string Crypt(const std::vector<uint32_t>& keys, std::string text) {
   const size_t bytes = text.size();
   const uint32_t count = static_cast<uint32_t>((bytes + 255) / 256);

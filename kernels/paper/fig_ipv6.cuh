@@ -52,8 +52,8 @@ CARILLON_KERNEL(fig_ipv6, FigIpv6Args, args, self) {
   const uint32_t* destination = slot + kFigIpWord + 6;
   uint32_t word = FigSwap(destination[0]);
   uint32_t entry = args.tbl24[word >> 8];
-  // The address has 13 bytes more: a chain of groups ends with them, however
-  // the tables look.
+  // The address has 13 more bytes, so a chain of groups ends with them,
+  // whatever the tables hold.
   for (uint32_t byte = 3; byte < 16; ++byte) {
     if ((entry & (kFigLpm6Valid | kFigLpm6Ext)) !=
         (kFigLpm6Valid | kFigLpm6Ext)) {

@@ -24,7 +24,7 @@ TEST(FigLud, LTimesUIsTheMatrix) {
     for (float& x : before) {
       x = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
     }
-    // Its diagonal makes it fit for elimination without pivoting.
+    // A strong diagonal makes elimination without pivoting possible.
     for (uint32_t i = 0; i < n; ++i) before[i * n + i] += n;
     std::vector<float> matrix = before;
     for (uint32_t offset = 0; offset < n; offset += 16) {

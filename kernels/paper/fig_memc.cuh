@@ -30,10 +30,10 @@ inline constexpr uint32_t kFigMemcMaxKey = 32;
 inline constexpr uint32_t kFigMemcMaxValue = 8;
 inline constexpr uint32_t kFigMemcWays = 8;
 inline constexpr uint16_t kFigMemcPort = 9960;
-// The event's status when an entry is not one that there can be.
+// The event's status when an entry of the table is impossible.
 inline constexpr uint32_t kFigMemcBadTable = 16;
 
-// Writer: who fills the table; the kernel only sets last_access.
+// Writer: the program that fills the table; the kernel only sets last_access.
 struct alignas(16) FigMemcEntry {
   uint32_t hash;  // lookup3 of the key
   uint32_t last_access;
@@ -74,7 +74,7 @@ CARILLON_DEVICE void Store16(uint8_t* p, uint32_t half) {
   p[1] = static_cast<uint8_t>(half);
 }
 
-// The length of the key that the request in the slot asks for; 0: it is none.
+// The length of the key that the request asks for; 0 if it is no valid request.
 CARILLON_DEVICE uint32_t KeyLength(const uint8_t* slot) {
   const uint8_t* ip = slot + 28;
   const uint8_t* udp = slot + 48;
@@ -117,7 +117,7 @@ CARILLON_DEVICE FigMemcEntry* Find(const FigMemcArgs& args, const uint8_t* key,
   return nullptr;
 }
 
-// Everything before the text, for a text of that length.
+// Writes everything in front of a text of that length.
 CARILLON_DEVICE void PutHeaders(const uint8_t* request, uint8_t* reply,
                                 uint32_t text_length) {
   for (uint32_t i = 0; i < 6; ++i) {

@@ -1,5 +1,5 @@
-// fig_sc: streamcluster's search for a better centre as Rodinia has it: what
-// would every point gain if `candidate` were opened as a centre, and what would
+// fig_sc: streamcluster's search for a better centre, as in Rodinia: how much
+// would every point gain if `candidate` became a centre, and how much would
 // each open centre lose? A background kernel of EDGE's figures.
 #ifndef CARILLON_KERNELS_PAPER_FIG_SC_CUH_
 #define CARILLON_KERNELS_PAPER_FIG_SC_CUH_
@@ -32,7 +32,8 @@ struct FigScArgs {
 };
 
 CARILLON_HOST_DEVICE bool FigScFits(const FigScArgs& args) {
-  // More points could not be named; and the products below stay in 64 bits.
+  // More points could not be numbered; the limit also keeps the products below
+  // in 64 bits.
   const uint64_t points = args.points.size;
   if (points > 0xffffffff) return false;
   return args.candidate < points &&
@@ -41,9 +42,9 @@ CARILLON_HOST_DEVICE bool FigScFits(const FigScArgs& args) {
          args.gains.size / (static_cast<uint64_t>(args.centres) + 1) >= points;
 }
 
-// Where a point gains from the candidate, switches[point] becomes 1 and the
-// last number of its row falls by the gain; otherwise what it would lose is
-// added to the number of its centre.
+// If a point gains from the candidate, switches[point] becomes 1 and the last
+// number of its row falls by the gain. Otherwise its loss is added to the
+// number of its centre.
 CARILLON_KERNEL(fig_sc, FigScArgs, args, self) {
   if (self.block_dim() != simt::Dim3{kFigScBlock, 1, 1}) {
     self.Fail(simt::kFailBadShape);

@@ -20,7 +20,7 @@ uint32_t First24(const std::array<uint8_t, 16>& address) {
   return uint32_t{address[0]} << 16 | uint32_t{address[1]} << 8 | address[2];
 }
 
-// Shorter prefixes first: each longer one then overwrites a part of them.
+// Inserts shorter prefixes first; a longer one then overwrites a part of them.
 template <class Prefix>
 void SortByLength(std::vector<Prefix>& prefixes) {
   std::ranges::stable_sort(prefixes, {}, &Prefix::length);
@@ -86,7 +86,7 @@ absl::StatusOr<Lpm6Tables> BuildLpm6(std::vector<Prefix6> prefixes) {
           count, entry);
       continue;
     }
-    // Down to the group in which the prefix ends, at byte `last`.
+    // Descend to the group in which the prefix ends, at byte `last`.
     const size_t last = (length - 1) / 8;
     uint32_t* parent = &tables.tbl24[First24(prefix.address)];
     for (size_t byte = 3;; ++byte) {

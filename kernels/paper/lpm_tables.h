@@ -31,10 +31,9 @@ struct Lpm6Tables {
   std::vector<uint32_t> tbl8;
 };
 
-// Of two prefixes that are the same the later one counts. Errors:
-// InvalidArgument for a prefix or next hop that there cannot be;
-// ResourceExhausted when tbl8 would need more groups than an entry can name
-// (256 and 2^21).
+// Among equal prefixes the last one counts. Errors: InvalidArgument for an
+// impossible prefix or next hop; ResourceExhausted when tbl8 would need more
+// groups than an entry can name (256 and 2^21).
 absl::StatusOr<Lpm4Tables> BuildLpm4(std::vector<Prefix4> prefixes);
 absl::StatusOr<Lpm6Tables> BuildLpm6(std::vector<Prefix6> prefixes);
 

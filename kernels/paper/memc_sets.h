@@ -10,13 +10,13 @@
 
 namespace carillon::kernels {
 
-// A new key takes the place of the one in its set that was used least recently.
+// A new key replaces the least recently used one of its set.
 class MemcSets {
  public:
-  // `sets`: a power of two; EDGE's 16k entries are 2048.
+  // `sets` must be a power of two; EDGE's 16k entries are 2048 sets.
   explicit MemcSets(uint32_t sets) : entries_(sets * kFigMemcWays) {}
 
-  // False when key or value are longer than there can be, or the key is empty.
+  // Returns false if the key or the value is too long, or the key is empty.
   bool Set(std::string_view key, std::string_view value, uint32_t now);
 
   std::vector<FigMemcEntry>& entries() { return entries_; }

@@ -25,9 +25,10 @@ __device__ void Serve(const PersistentArgs& args, Wait wait) {
   }
 }
 
-// Looks once, and then waits to be released, again and again. A release between
-// the look and the wait is not lost. `available` is shared memory of the kernel's
-// own: nvcc makes up a name from the file's path for a variable in here.
+// Looks for a task once, and then waits for a release, again and again. A
+// release between the look and the wait is not lost. The kernel passes in
+// `available`, its shared memory: nvcc would derive the name of a shared
+// variable in here from the file's path.
 template <class Wait>
 __device__ void WaitForTask(volatile PersistentQueue& queue, uint32_t done,
                             uint32_t& available, Wait wait) {

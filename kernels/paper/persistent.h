@@ -1,6 +1,6 @@
-// Persistent thread blocks that take tasks from queues of their own: by polling
-// (EDGE's thesis, Example 1) or at a wait-release barrier (Example 2). The tasks
-// are empty, so that only the overhead is left (5.6.3).
+// Persistent thread blocks that take tasks from their own queues, either by
+// polling (EDGE's thesis, Example 1) or at a wait-release barrier (Example 2).
+// The tasks are empty, so that only the overhead remains (5.6.3).
 #ifndef CARILLON_KERNELS_PAPER_PERSISTENT_H_
 #define CARILLON_KERNELS_PAPER_PERSISTENT_H_
 
@@ -8,7 +8,8 @@
 
 namespace carillon::kernels {
 
-// A queue, of which only the ends matter; it has a line of its own.
+// A queue in a cache line of its own. Since tasks are empty, it consists of its
+// ends.
 struct PersistentQueue {
   uint32_t pushed = 0;  // tasks so far; the host's
   uint32_t done = 0;    // the block's
@@ -16,7 +17,7 @@ struct PersistentQueue {
   uint32_t unused[29] = {};
 };
 
-// Of all kernels of persistent.ptx.
+// The arguments of all kernels of persistent.ptx.
 struct PersistentArgs {
   PersistentQueue* queues;  // one for each block
   uint32_t tasks;           // of each queue, after which the block ends

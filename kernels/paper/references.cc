@@ -8,7 +8,7 @@
 namespace carillon::kernels::reference {
 namespace {
 
-// A cell of a matrix; behind its edges, the outermost.
+// A cell of a matrix; outside of it, the nearest one at its edge.
 template <class T>
 double Clamped(std::span<const T> matrix, int rows, int columns, int row,
                int column) {

@@ -1,6 +1,6 @@
-// What the background kernels of the figures compute, by definition: plain, a
-// number at a time, in double precision where the kernels' order of additions
-// is their own. For the kernels' tests and for whoever runs them elsewhere.
+// Reference results of the figures' background kernels. They are computed one
+// number at a time, in double precision where the kernels have their own order
+// of additions. For the kernels' tests and for other programs that run them.
 #ifndef CARILLON_KERNELS_PAPER_REFERENCES_H_
 #define CARILLON_KERNELS_PAPER_REFERENCES_H_
 
@@ -16,7 +16,8 @@
 
 namespace carillon::kernels::reference {
 
-// Edges from the source to each node; kUnreached where there is no way.
+// The number of edges from the source to each node; kUnreached if no path
+// exists.
 inline constexpr uint32_t kUnreached = 0xffffffff;
 std::vector<uint32_t> BfsDistances(std::span<const FigBfsNode> nodes,
                                    std::span<const uint32_t> edges,
@@ -52,44 +53,45 @@ struct Picture {
   uint32_t width;
   uint32_t height;
 
-  // Behind its edges, the outermost.
+  // A pixel; outside of the picture, the nearest one at its edge.
   float at(int x, int y) const;
 };
 // The normalised correlation, -1..1, of a square pattern with the picture
-// around (x, y); -1 where either has one grey only.
+// around (x, y); -1 if either is uniform.
 double HrtwlScore(const Picture& picture, std::span<const float> pattern,
                   uint32_t size, int x, int y);
 struct HrtwlMatch {
   FigHrtwlPlace place;
   double score;
 };
-// Of search * search places around `was`, the first of the best.
+// The best of search * search places around `was`; among equals, the first.
 HrtwlMatch HrtwlBest(const Picture& picture, std::span<const float> pattern,
                      uint32_t size, uint32_t search, FigHrtwlPlace was);
 
-// The nearest centre of every point, the first of equals.
+// The nearest centre of every point; among equals, the first.
 std::vector<uint32_t> KmnNearest(std::span<const float> by_point,
                                  std::span<const float> centres,
                                  uint32_t features);
 
-// L * U of a decomposition in place.
+// L * U of an in-place decomposition.
 std::vector<double> LudProduct(std::span<const float> matrix, uint32_t n);
 
-// Squared, between points whose coordinates lie dimension by dimension.
+// The squared distance between points whose coordinates are stored by
+// dimension.
 float ScDistance(std::span<const float> coordinates, uint32_t dimensions,
                  uint32_t a, uint32_t b);
 struct ScResult {
   std::vector<float> gains;
   std::vector<uint8_t> switches;
 };
-// `gains`: before.
+// `gains` are the values before.
 ScResult ScGains(std::span<const FigScPoint> points,
                  std::span<const float> coordinates,
                  std::span<const uint32_t> centre_table,
                  std::span<const float> gains, uint32_t dimensions,
                  uint32_t centres, uint32_t candidate);
 
-// One iteration.
+// One iteration of the diffusion.
 std::vector<double> SradDiffused(std::span<const double> image, uint32_t rows,
                                  uint32_t columns, double q0_squared,
                                  double lambda);

@@ -1,5 +1,5 @@
-// What the status word of a kernel becomes in its completion; for CPU and GPU
-// code.
+// Converts a kernel's status word to the status of its completion, for CPU and
+// GPU code.
 #ifndef CARILLON_KERNELS_SIMT_COMPLETION_STATUS_H_
 #define CARILLON_KERNELS_SIMT_COMPLETION_STATUS_H_
 
@@ -10,11 +10,12 @@
 
 namespace carillon::simt {
 
-// The status of the ECQ entry of a kernel that ended with `fail_status` (0: it
-// did not fail).
+// The status of the ECQ entry of a kernel that ended with `fail_status` (0:
+// success).
 CARILLON_HOST_DEVICE constexpr uint32_t CompletionStatus(uint32_t fail_status) {
   shm::EventStatus found = shm::EventStatus::kKernelStatusBase;
-  // Without a default: a finding without a status of its own is a warning.
+  // Has no default, so that the compiler warns of a finding without a status of
+  // its own.
   switch (static_cast<FailStatus>(fail_status)) {
     case kFailNone:
       found = shm::EventStatus::kOk;

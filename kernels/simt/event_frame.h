@@ -2,9 +2,9 @@
 // last thread block stores the completion (EDGE III-D: the completion is the
 // kernel's own epilogue). For CPU and GPU code.
 //
-//   frame     one a launch in flight, written by whoever launches it
-//   scratch   one a frame, in device memory: what the thread blocks count
-//   totals    one an EKT entry, in device memory: the GPU's side of the ledger
+//   frame     one per launch in flight; whoever launches the kernel writes it
+//   scratch   one per frame, in device memory: the counts of the thread blocks
+//   totals    one per EKT entry, in device memory: the GPU's side of the ledger
 #ifndef CARILLON_KERNELS_SIMT_EVENT_FRAME_H_
 #define CARILLON_KERNELS_SIMT_EVENT_FRAME_H_
 
@@ -16,10 +16,10 @@
 
 namespace carillon::simt {
 
-// Always in device memory: over PCIe a GPU has no atomics on host memory. Both
-// are 0 when a launch begins; the last block sets them back.
+// Always in device memory, because over PCIe a GPU has no atomics on host
+// memory. Both words are 0 when a launch begins; the last block clears them.
 struct EventScratch {
-  // First failure of the kernel. Writers: its threads, by compare-and-swap.
+  // The kernel's first failure. Writers: its threads, by compare-and-swap.
   uint32_t fail_status;
   // Writers: the last thread of every block, acquire-release, device scope.
   uint32_t blocks_ended;
@@ -43,16 +43,17 @@ static_assert(sizeof(EventTotals) == 32);
 //
 // Does not change from the launch to the completion.
 struct alignas(16) EventFrame {
-  // Of this sequence. nullptr: the entry was refused and has completed, there
-  // is nothing to run.
+  // The ECQ entry of this sequence. nullptr: the entry was refused and has
+  // completed, so there is nothing to run.
   shm::EcqEntry* ecq;
   EventScratch* scratch;  // in device memory
   EventTotals* totals;    // nullptr: counted by the CPU
   shm::EventLife* life;   // nullptr: not traced
   uint64_t sequence;
-  // What is added to the GPU's global timer to make it CLOCK_MONOTONIC.
+  // Added to the GPU's global timer to make it CLOCK_MONOTONIC.
   int64_t clock_offset_ns;
-  // In device memory, written before the completion; nullptr: nobody asks.
+  // Both are in device memory and written before the completion; nullptr: not
+  // needed.
   uint64_t* slot_ended;      // receives the sequence: the slot is free again
   uint32_t* launcher_ended;  // counts the launcher's events that have ended
 

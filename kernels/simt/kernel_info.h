@@ -1,6 +1,6 @@
 // What the daemon knows about a kernel: its name, parameters, cost, and how to
-// run one block of it on a CPU core. Made by CARILLON_KERNEL_INFO beside the
-// kernel, found through registry.h.
+// run one block of it on a CPU core. CARILLON_KERNEL_INFO makes it beside the
+// kernel, and registry.h finds it.
 #ifndef CARILLON_KERNELS_SIMT_KERNEL_INFO_H_
 #define CARILLON_KERNELS_SIMT_KERNEL_INFO_H_
 
@@ -25,8 +25,8 @@ enum class ParamKind : uint8_t {
   kWriteBuffer,  // Span<T>
 };
 
-// What a buffer is in the kernel's arguments. Values and pointers are as they
-// are; gpud's own kernels take all of their buffers as spans.
+// How a buffer stands in the kernel's arguments. Values and pointers are passed
+// as they are; gpud's own kernels take all buffers as spans.
 enum class BufferForm : uint8_t {
   kSpan,     // Span<T>: pointer and count, 16 bytes
   kPointer,  // T*: 8 bytes; the kernel must know how many there are
@@ -44,7 +44,7 @@ struct ParamInfo {
   constexpr bool is_buffer() const {
     return kind == ParamKind::kReadBuffer || kind == ParamKind::kWriteBuffer;
   }
-  // In the argument struct.
+  // The bytes that it takes in the argument struct.
   constexpr uint32_t bytes() const {
     if (!is_buffer()) return element_size;
     return buffer_form == BufferForm::kSpan ? sizeof(Span<std::byte>)
@@ -52,7 +52,7 @@ struct ParamInfo {
   }
 };
 
-// The launch as the checks of a kernel see it.
+// The shape of a launch, for a kernel's checks.
 struct LaunchShape {
   Dim3 grid;
   Dim3 block;
@@ -70,12 +70,12 @@ struct BlockLaunch {
   // as on a GPU.
   uint32_t shared_bytes = 0;
   std::byte* shared = nullptr;
-  // The event's status word, shared by all of its blocks: 0 until the first
-  // failure, which wins.
+  // The event's status word, shared by all its blocks. It is 0 until the first
+  // failure, which stays.
   uint32_t* fail_status = nullptr;
-  // Optional: receives one NUL-terminated sentence from whoever wins with a
-  // FailStatus of the back-end's own. Read it only after every block of the
-  // event has returned.
+  // Optional: when a FailStatus of the back-end's own becomes the event's
+  // status, this receives one NUL-terminated sentence. Read it only after every
+  // block of the event has returned.
   char* fail_message = nullptr;
   uint32_t fail_message_size = 0;
 };
@@ -88,39 +88,39 @@ struct KernelInfo {
   uint32_t args_align;
   // Runs every thread of one block to its end, in the calling thread. Never
   // blocks, never throws. Thread safe: different blocks may run at once in
-  // different threads. nullptr: it runs on a GPU only.
+  // different threads. nullptr: the kernel runs on a GPU only.
   void (*run_block)(const BlockLaunch& launch, const void* args);
-  // Registers per thread as `nvcc -Xptxas -v -arch=sm_90` reports; the emulated
-  // SM's occupancy.
+  // The registers per thread that `nvcc -Xptxas -v -arch=sm_90` reports; they
+  // decide the emulated SM's occupancy.
   uint32_t registers_per_thread;
-  // Shared memory that the kernel always needs. A launch gives it this plus
-  // whatever the registration asks for, and BlockLaunch::shared_bytes is the
-  // sum.
+  // The shared memory that the kernel always needs. A launch gets this plus
+  // what the registration asks for; BlockLaunch::shared_bytes is the sum.
   uint32_t static_shared_bytes;
   bool uses_barriers;
-  // How long it runs is an argument, which no buffer's size bounds.
+  // An argument says how long the kernel runs, and no buffer's size limits it.
   bool unbounded;
-  // Of a kernel with barriers: no thread leaves it before its last barrier
-  // unless its whole block does, so that resident blocks can run it again and
-  // again (launch path persistent). Without barriers there is nothing to hold.
+  // For a kernel with barriers: no thread leaves it before its last barrier
+  // unless its whole block does, so resident blocks can run it again and again
+  // (launch path persistent). Irrelevant without barriers.
   bool leaves_together;
-  // Checks for clear messages early; each may be nullptr. They return nullptr
-  // when all is well, otherwise a static sentence that says what must hold.
-  // Kernels stay safe without them, because a GPU that launches by itself has
-  // no CPU to ask. check_shape: when an event is registered. validate: with the
-  // final arguments, before a launch.
+  // Early checks with clear messages; each may be nullptr. They return nullptr
+  // if all is well, otherwise a static sentence that says what must hold.
+  // Kernels must stay safe without them, because a GPU that launches by itself
+  // has no CPU to ask. check_shape is for the registration of an event,
+  // validate for the final arguments before a launch.
   const char* (*check_shape)(const LaunchShape& shape);
   const char* (*validate)(const LaunchShape& shape, const void* args);
 
-  // A user's own (gpu_daemon/event/user_kernel.h): the __global__'s name in its image, and
-  // the file that it came from. Empty for kernels of this binary.
+  // For a user's kernel (gpu_daemon/event/user_kernel.h): the __global__'s name
+  // in its image, and the file that it came from. Empty for kernels of this
+  // binary.
   std::string_view symbol = {};
   std::string_view file = {};
   // The largest block that it can be launched with (__launch_bounds__).
   uint32_t most_threads = 1024;
 
-  // Launched as its user wrote it, with nothing of gpud's in it: no epilogue that
-  // completes an event, no status of its own.
+  // Whether it is a user's kernel. Those are launched as they are: without an
+  // epilogue that completes an event, and without a status of their own.
   constexpr bool is_users() const { return !symbol.empty(); }
 };
 
@@ -191,7 +191,7 @@ struct ValidatorArgs<const char* (*)(const LaunchShape&, const Args&)> {
 
 }  // namespace internal
 
-// The costs and checks of a kernel, built as
+// The costs and checks of a kernel, written as
 // Registers(24).Shared(400).Shape<&CheckShape>().Validate<&CheckArgs>().
 struct KernelTraits {
   uint32_t registers = 0;
@@ -222,7 +222,7 @@ struct KernelTraits {
     traits.check_shape = F;
     return traits;
   }
-  // F: const char* (const LaunchShape&, const Args&).
+  // F is a const char* (const LaunchShape&, const Args&).
   template <auto F>
   constexpr KernelTraits Validate() const {
     using Args = typename internal::ValidatorArgs<decltype(F)>::type;
@@ -238,7 +238,7 @@ constexpr KernelTraits Registers(uint32_t per_thread) {
   return KernelTraits{.registers = per_thread};
 }
 
-// Puts a kernel on the list of this binary; made by CARILLON_KERNEL_INFO before
+// Adds a kernel to this binary's list; CARILLON_KERNEL_INFO makes it before
 // main().
 class KernelRegistration {
  public:

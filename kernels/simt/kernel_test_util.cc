@@ -15,7 +15,8 @@ GridResult RunGridUntyped(const KernelInfo& kernel, Dim3 grid, Dim3 block,
       kernel.static_shared_bytes + options.extra_shared_bytes;
   std::atomic<uint64_t> next_block{0};
   const auto work = [&] {
-    // Exactly as large as said, so that AddressSanitizer sees the end.
+    // The size is exact, so that AddressSanitizer sees an access beyond the
+    // end.
     std::vector<std::byte> shared(shared_bytes);
     for (;;) {
       const uint64_t i = next_block.fetch_add(1);

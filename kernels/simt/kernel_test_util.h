@@ -22,7 +22,7 @@ struct GridOptions {
 };
 
 // Runs every block; their shared memory starts with garbage. Does not call
-// `validate`, so that the kernel's own checks are what is tested.
+// `validate`, so that the kernel's own checks are tested.
 GridResult RunGridUntyped(const KernelInfo& kernel, Dim3 grid, Dim3 block,
                           const void* args, const GridOptions& options);
 

@@ -1,5 +1,6 @@
-// Two kernels for tests that use all of simt.h, so that nvcc sees every macro
-// and function of it, and a CPU and a GPU can be held against one reference.
+// Two test kernels that use all of simt.h, so that nvcc compiles every macro
+// and function of it, and the CPU's and the GPU's results can be compared with
+// one reference.
 #ifndef CARILLON_KERNELS_SIMT_SIMT_SURFACE_CUH_
 #define CARILLON_KERNELS_SIMT_SIMT_SURFACE_CUH_
 
@@ -157,7 +158,8 @@ CARILLON_KERNEL(use_atomics, AtomicArgs, args, self) {
                                  CountTrailingZeros(i) + self.shared_bytes());
   ThreadFence();
   SpinPause(0);
-  // A lock-free increment: right only if exactly one thread wins each value.
+  // A lock-free increment: the sum is right only if exactly one thread gets
+  // each value.
   for (uint64_t seen = LoadRelaxed(&args.u64[1]);;) {
     const uint64_t found = AtomicCas(&args.u64[1], seen, seen + 1);
     if (found == seen) break;

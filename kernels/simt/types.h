@@ -30,9 +30,9 @@ struct Dim3 {
   friend constexpr bool operator==(const Dim3&, const Dim3&) = default;
 };
 
-// Whether a block of these dimensions may be launched at all.
+// Whether a block of these dimensions may be launched.
 CARILLON_HOST_DEVICE constexpr bool IsValidBlock(const Dim3& block) {
-  // One by one first: the product of three 32-bit numbers may wrap.
+  // Check each dimension first: the product of three 32-bit numbers may wrap.
   return block.x <= kMaxThreadsPerBlock && block.y <= kMaxThreadsPerBlock &&
          block.z <= kMaxThreadsPerBlock && block.count() != 0 &&
          block.count() <= kMaxThreadsPerBlock;
@@ -40,28 +40,27 @@ CARILLON_HOST_DEVICE constexpr bool IsValidBlock(const Dim3& block) {
 
 // A buffer parameter: `size` elements of T at `data`. The daemon builds it from
 // a checked offset into the device's aperture, so data[0, size) is always
-// readable (writable for non-const T); everything beyond it is for the kernel
-// to check. 16 bytes, trivially copyable.
+// readable (writable for non-const T); the kernel checks its own accesses
+// against `size`. 16 bytes, trivially copyable.
 template <class T>
 struct Span {
   T* data = nullptr;
   uint64_t size = 0;
 
-  // True when [offset, offset + count) lies inside; correct for every pair of
-  // 64-bit values.
+  // Whether [offset, offset + count) lies inside; correct for any two 64-bit
+  // values.
   CARILLON_HOST_DEVICE constexpr bool InBounds(uint64_t offset,
                                                uint64_t count) const {
     return offset <= size && count <= size - offset;
   }
-  // The part [offset, offset + count), or an empty span when that is not
-  // inside.
+  // The part [offset, offset + count); an empty span if that is not inside.
   CARILLON_HOST_DEVICE constexpr Span sub(uint64_t offset,
                                           uint64_t count) const {
     if (!InBounds(offset, count)) return Span{};
     return Span{data + offset, count};
   }
   CARILLON_HOST_DEVICE constexpr bool empty() const { return size == 0; }
-  // Not checked: the index comes from the kernel's own bounds.
+  // Not checked: the kernel's own bounds guarantee the index.
   CARILLON_HOST_DEVICE constexpr T& operator[](uint64_t index) const {
     return data[index];
   }
@@ -70,12 +69,12 @@ struct Span {
 static_assert(sizeof(Span<uint8_t>) == 16);
 static_assert(std::is_trivially_copyable_v<Span<uint8_t>>);
 
-// The status word of a failed event: 0 is success, kernels give 1 to
-// kMaxKernelStatus to Thread::Fail, the values above are the back-end's own
+// The status word of a failed event. 0 is success; kernels pass 1 to
+// kMaxKernelStatus to Thread::Fail; the values above are the back-end's own
 // findings.
 enum FailStatus : uint32_t {
   kFailNone = 0,
-  // The two that most kernels need; a kernel documents its others.
+  // Most kernels need these two; a kernel documents its others.
   kFailBadArguments = 1,  // a buffer is smaller than the other arguments say
   kFailBadShape = 2,      // the kernel does not work with these dimensions
   kMaxKernelStatus = 0x7fffffff,
@@ -89,13 +88,13 @@ enum FailStatus : uint32_t {
   kFailBadLaunch = 0x80000004,
   // The host has no memory for the state of the block's threads.
   kFailNoMemory = 0x80000005,
-  // What a GPU stops a kernel for: a bad address, a trap.
+  // The GPU stopped the kernel for a bad address or a trap.
   kFailFault = 0x80000006,
-  // It spins and nothing changes.
+  // The kernel spins and nothing changes.
   kFailNoProgress = 0x80000007,
 };
 
-// What Thread::Fail makes of a kernel's code.
+// The status that Thread::Fail makes of a kernel's code.
 CARILLON_HOST_DEVICE constexpr uint32_t KernelStatus(uint32_t status) {
   return status == kFailNone || status > kMaxKernelStatus ? kMaxKernelStatus
                                                           : status;

@@ -11,12 +11,13 @@
 #ifndef CARILLON_KERNELS_SIMT_WAIT_RELEASE_CUH_
 #define CARILLON_KERNELS_SIMT_WAIT_RELEASE_CUH_
 
-// Every thread of the block that lives must come here.
+// Every live thread of the block must call it.
 extern "C" __device__ void __wait_threads();
-// Lets the blocks of the SM that runs it go on, of all kernels.
+// Releases the blocks of all kernels on the SM that runs it.
 extern "C" __device__ void __release_threads();
-// The same of one barrier of 16 (0 to 15; 0 is the one above), so that a release
-// wakes only those that wait for it. The thesis leaves this to future work.
+// The same for one barrier of 16 (0 to 15; 0 is the one above), so that a
+// release wakes only those that wait for it. The thesis leaves this to future
+// work.
 extern "C" __device__ void __wait_threads_on(unsigned barrier);
 extern "C" __device__ void __release_threads_on(unsigned barrier);
 

@@ -12,8 +12,8 @@ namespace carillon::simt::internal {
 
 bool ClaimFailure(const BlockLaunch& launch, uint32_t status) {
   uint32_t none = kFailNone;
-  // Release: whoever reads the status also sees the writes of the failed
-  // thread.
+  // Release: a thread that reads the status also sees the failed thread's
+  // writes.
   return std::atomic_ref<uint32_t>(*launch.fail_status)
       .compare_exchange_strong(none, status, std::memory_order_release,
                                std::memory_order_relaxed);
@@ -48,9 +48,9 @@ void* SharedOutOfRange(const BlockLaunch& launch, const char* kernel,
                 "%u bytes; register the event with more shared memory",
                 static_cast<unsigned long long>(bytes),
                 static_cast<unsigned long long>(offset), launch.shared_bytes);
-  // All threads of the block run in this OS thread, so they share it as they
-  // would the real thing. Smaller pieces stay alive: another call of the same
-  // kernel may still hold a pointer to them.
+  // All threads of the block run in this OS thread, so a thread-local piece is
+  // shared as real shared memory would be. Smaller pieces stay alive: another
+  // call in the same kernel may still hold a pointer to them.
   static thread_local std::vector<std::vector<std::max_align_t>> scratch;
   const uint64_t needed = bytes / sizeof(std::max_align_t) + 1;
   if (scratch.empty() || scratch.back().size() < needed)

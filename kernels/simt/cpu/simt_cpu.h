@@ -1,4 +1,4 @@
-// The CPU realisation of kernels/simt/simt.h: the thread handle, plain
+// The CPU implementation of kernels/simt/simt.h: the thread handle, plain
 // kernels and atomics. Include simt.h, not this file.
 #ifndef CARILLON_KERNELS_SIMT_CPU_SIMT_CPU_H_
 #define CARILLON_KERNELS_SIMT_CPU_SIMT_CPU_H_
@@ -13,14 +13,15 @@
 #include "kernels/simt/types.h"
 
 #define CARILLON_DEVICE inline
-// Before a loop of at most 8 constant steps whose array should be registers.
+// Put it before a loop of at most 8 constant steps whose array should be in
+// registers.
 #define CARILLON_UNROLL _Pragma("GCC unroll 8")
 
 namespace carillon::simt {
 
 namespace internal {
 
-// What all threads of the block that is running share.
+// What all threads of the running block share.
 struct BlockContext {
   Dim3 grid;
   Dim3 block;
@@ -29,21 +30,21 @@ struct BlockContext {
   const char* kernel;
 };
 
-// Claims the event's status; only the first failure of an event does. Out of
-// line: never hot.
+// Claims the event's status; only the event's first failure succeeds. Not
+// inlined, because it is never hot.
 [[gnu::cold]] bool ClaimFailure(const BlockLaunch& launch, uint32_t status);
-// ClaimFailure, and the message when the claim was won.
+// Calls ClaimFailure(), and writes the message if the claim succeeded.
 [[gnu::cold, gnu::format(printf, 3, 4)]] void ReportFailure(
     const BlockContext& context, uint32_t status, const char* format, ...);
-// Fails the event and gives the kernel scratch memory of that size to go on
-// with, so that a wrong size costs one event and not the daemon.
+// Fails the event and gives the kernel scratch memory of that size, so that a
+// wrong size costs one event and not the daemon.
 [[gnu::cold]] void* SharedOutOfRange(const BlockLaunch& launch,
                                      const char* kernel, uint64_t offset,
                                      uint64_t bytes);
 
 }  // namespace internal
 
-// One thread of the block. Lives only while its kernel runs.
+// One thread of the block. It lives only while its kernel runs.
 class Thread {
  public:
   Thread(const internal::BlockContext& context, Dim3 index, uint32_t linear)
@@ -54,7 +55,8 @@ class Thread {
   const Dim3& block_dim() const { return context_->block; }
   const Dim3& grid_dim() const { return context_->grid; }
 
-  // Position in the block, x fastest; lane and warp follow from it as on a GPU.
+  // The position in the block, x fastest; lane and warp follow from it as on a
+  // GPU.
   uint32_t linear() const { return linear_; }
   uint32_t lane() const { return linear_ % kWarpSize; }
   uint32_t warp() const { return linear_ / kWarpSize; }
@@ -81,8 +83,9 @@ class Thread {
            index_.z;
   }
 
-  // Position in the whole grid, blocks one after another, and the grid's size:
-  // where a thread starts, and its step, when it takes every n-th element.
+  // The position in the whole grid, with blocks one after another, and the
+  // grid's size: the start and the step of a thread that takes every n-th
+  // element.
   uint64_t global_linear() const {
     const Dim3& grid = grid_dim();
     const Dim3& block = block_index();
@@ -93,9 +96,9 @@ class Thread {
   }
   uint64_t grid_threads() const { return grid_dim().count() * block_threads(); }
 
-  // `count` elements of T in the block's shared memory, `byte_offset` bytes
-  // from its start. Outside of it: fails the event with kFailSharedOutOfRange
-  // and gives scratch memory instead.
+  // Returns `count` elements of T in the block's shared memory, `byte_offset`
+  // bytes from its start. An access beyond its end fails the event with
+  // kFailSharedOutOfRange and gets scratch memory instead.
   template <class T>
   T* shared(uint32_t byte_offset, uint32_t count) const {
     const BlockLaunch& launch = *context_->launch;
@@ -109,7 +112,7 @@ class Thread {
   }
   uint32_t shared_bytes() const { return context_->launch->shared_bytes; }
 
-  // Sets the event's status, 1..kMaxKernelStatus, unless another failure was
+  // Sets the event's status, 1..kMaxKernelStatus, unless another failure came
   // first. Any other value counts as kMaxKernelStatus.
   void Fail(uint32_t status) const {
     internal::ClaimFailure(*context_->launch, KernelStatus(status));
@@ -124,7 +127,7 @@ class Thread {
   uint32_t linear_;
 };
 
-// Atomics: relaxed, as CUDA's are.
+// Atomics are relaxed, as CUDA's are.
 template <class T>
 T AtomicAdd(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).fetch_add(value,
@@ -176,7 +179,7 @@ T AtomicMax(T* address, std::type_identity_t<T> value) {
   return old;
 }
 
-// std::atomic_ref<const T> is C++26, hence the casts: a load writes nothing.
+// std::atomic_ref<const T> is C++26, hence the casts; a load writes nothing.
 template <class T>
 T LoadRelaxed(const T* address) {
   return std::atomic_ref<T>(*const_cast<T*>(address))
@@ -198,8 +201,8 @@ void StoreRelease(T* address, std::type_identity_t<T> value) {
 
 inline void ThreadFence() {
 #if defined(__SANITIZE_THREAD__)
-  // ThreadSanitizer does not know fences; a read-modify-write of one word
-  // orders the same way.
+  // ThreadSanitizer does not understand fences; a read-modify-write of one word
+  // gives the same order.
   static constinit std::atomic<uint32_t> word{0};
   word.fetch_add(1, std::memory_order_seq_cst);
 #else
@@ -211,9 +214,8 @@ namespace internal {
 void YieldToOtherThreads();
 }  // namespace internal
 
-// Waits a moment before the `round`-th look at something that another block
-// will change; gives the core away after some rounds, because that block may
-// need it.
+// Pauses before the `round`-th look at something that another block will
+// change. After some rounds it yields the core, because that block may need it.
 inline void SpinPause(uint32_t round) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -224,7 +226,7 @@ inline void SpinPause(uint32_t round) {
 inline uint32_t PopCount(uint32_t bits) {
   return static_cast<uint32_t>(std::popcount(bits));
 }
-// 32 for 0.
+// Returns 32 for 0.
 inline uint32_t CountLeadingZeros(uint32_t bits) {
   return static_cast<uint32_t>(std::countl_zero(bits));
 }
@@ -234,10 +236,10 @@ inline uint32_t CountTrailingZeros(uint32_t bits) {
 
 namespace internal {
 
-// Runs Body(args, thread) for every thread of the block. The arguments and
-// dimensions are copied first: a kernel stores through char pointers, which
-// would otherwise force a reload of every one of them in each iteration and
-// keep the loop from being vectorised.
+// Runs Body(args, thread) for every thread of the block. It first copies the
+// arguments and dimensions: a kernel stores through char pointers, so the
+// compiler would otherwise reload each of them in every iteration and could not
+// vectorise the loop.
 template <class Args, void (*Body)(const Args&, const Thread&)>
 [[gnu::always_inline]] inline void RunPlainBlock(const BlockLaunch& launch,
                                                  const void* args,
@@ -276,8 +278,8 @@ template <class Args, void (*Body)(const Args&, const Thread&)>
       [[maybe_unused]] const Args& args,                              \
       [[maybe_unused]] const ::carillon::simt::Thread& self)
 
-// Follows the kernel: name, argument struct, summary, Registers(n)..., then a
-// CARILLON_PARAM each.
+// Describes the kernel that precedes it: name, argument struct, summary,
+// Registers(n)..., then one CARILLON_PARAM for each parameter.
 #define CARILLON_KERNEL_INFO(name, Args, summary, traits, ...)           \
   static_assert(std::is_trivially_copyable_v<Args>);                     \
   inline constexpr ::carillon::simt::ParamInfo name##_params[] = {       \

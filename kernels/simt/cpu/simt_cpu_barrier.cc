@@ -101,7 +101,7 @@ class BlockRunner {
   using WarpOp = internal::WarpOp;
 
   // The lanes of one warp, one bit each. A lane is in `live` until it exits,
-  // and in one of the other two while it waits.
+  // and also in one of the other two while it waits.
   struct Warp {
     uint32_t live;
     uint32_t at_barrier;
@@ -139,7 +139,8 @@ class BlockRunner {
           }
         }
         if (!start_(args_, *thread).started) [[unlikely]] {
-          // Neither this thread nor those after it exist.
+          // This thread could not start, so neither it nor those after it
+          // exist.
           Sort(warp, LanesBelow(i - first), some, true);
           warp.live = warp.at_barrier | warp.at_warp_op;
           ReportNoMemory();
@@ -154,7 +155,7 @@ class BlockRunner {
     return true;
   }
 
-  // Lets all live threads through the barrier at which they stand.
+  // Lets all live threads pass the barrier at which they stand.
   bool NextPhase() {
     barrier_ = WaitPoint();
     for (uint32_t i = 0; i < warp_count_; ++i) {
@@ -168,9 +169,9 @@ class BlockRunner {
     return true;
   }
 
-  // Resolves warp operations until every live lane is at the block barrier;
-  // false, and reported, when that cannot be or when it is another barrier than
-  // that of the warps before.
+  // Resolves warp operations until every live lane is at the block barrier.
+  // Reports and returns false if that is impossible, or if the barrier is
+  // another one than that of the previous warps.
   bool AdvanceWarp(Warp& warp) {
     while (warp.at_warp_op != 0) {
       const uint32_t ready = ResolveWarpOps(warp);
@@ -207,7 +208,7 @@ class BlockRunner {
     Sort(warp, lanes, some, differ != 0);
   }
 
-  // Files lanes that have just run by what they wait for now; all at `some`
+  // Sorts lanes that have just run by what they wait for; all wait at `some`
   // unless they differ.
   void Sort(Warp& warp, uint32_t lanes, WaitPoint some, bool differ) {
     if (!differ) [[likely]] {
@@ -232,7 +233,7 @@ class BlockRunner {
     }
   }
 
-  // Completes every warp operation whose live participants have all arrived;
+  // Completes every warp operation at which all live participants have arrived;
   // returns their lanes.
   uint32_t ResolveWarpOps(const Warp& warp) {
     BarrierThread* threads = ThreadsOf(warp);
@@ -308,7 +309,8 @@ class BlockRunner {
     }
   }
 
-  // Two threads that wait for different things tell best what went wrong.
+  // Name two threads that wait for different things: that shows best what is
+  // wrong.
   [[gnu::cold]] void ReportDeadlock() {
     const BarrierThread* first = nullptr;
     const BarrierThread* other = nullptr;

@@ -1,13 +1,13 @@
-// Barrier kernels on a CPU core: one stackless coroutine a thread, run warp by
-// warp. Include kernels/simt/simt.h, not this file.
+// Barrier kernels on a CPU core: each thread is a stackless coroutine, run warp
+// by warp. Include kernels/simt/simt.h, not this file.
 //
-// A lane runs until it exits or awaits; the warp then resolves its warp
+// A lane runs until it exits or awaits. The warp then resolves its warp
 // operations and resumes the lanes, until every lane has exited or stands at
-// the block barrier. When all warps are there, the next phase starts. If nobody
-// can go on, the block has deadlocked: every coroutine is destroyed and the
-// event fails. Warps do not interleave between barriers, so a lock that a warp
-// takes and gives back between two barriers is never waited for inside its own
-// block.
+// the block barrier. When all warps are there, the next phase starts. If no
+// lane can go on, the block has deadlocked: every coroutine is destroyed and
+// the event fails. Warps do not interleave between barriers, so a lock that a
+// warp takes and releases between two barriers is never contended inside its
+// own block.
 #ifndef CARILLON_KERNELS_SIMT_CPU_SIMT_CPU_BARRIER_H_
 #define CARILLON_KERNELS_SIMT_CPU_SIMT_CPU_BARRIER_H_
 
@@ -24,10 +24,10 @@ namespace carillon::simt {
 
 namespace internal {
 
-// Memory for the coroutine frames of the block that this OS thread runs: grows
-// when a kernel needs more than any before it, is reused by the next block, and
-// is never returned before the OS thread ends. Blocks nest (mark and release),
-// frames are never freed one by one.
+// Memory for the coroutine frames of the block that this OS thread runs. It
+// grows when a kernel needs more than any before it, is reused by the next
+// block, and is not returned before the OS thread ends. Blocks nest (mark and
+// release); single frames are never freed.
 class FrameArena {
  public:
   FrameArena() = default;
@@ -37,7 +37,7 @@ class FrameArena {
 
   static FrameArena& OfThisThread();
 
-  // 16-byte aligned; nullptr when the system has no memory left.
+  // The memory is 16-byte aligned; nullptr if the system has none left.
   void* Allocate(size_t bytes) {
     bytes = (bytes + 15) & ~size_t{15};
     if (bytes > static_cast<size_t>(end_ - next_)) return AllocateSlow(bytes);
@@ -78,9 +78,9 @@ struct BarrierBlockContext : BlockContext {
   FrameArena* arena;
 };
 
-// What a thread waits for, as one word, so that a glance tells whether a warp's
-// lanes agree: 0 when it has exited, otherwise the source line of the wait and
-// whether it is a warp operation.
+// What a thread waits for, in one word, so that one comparison shows whether a
+// warp's lanes agree: 0 when it has exited, otherwise the source line of the
+// wait and whether it is a warp operation.
 class WaitPoint {
  public:
   constexpr WaitPoint() = default;
@@ -106,15 +106,15 @@ class WaitPoint {
 
 }  // namespace internal
 
-// A thread of a barrier kernel: Thread plus what it waits for.
+// A thread of a barrier kernel: a Thread, and what it waits for.
 class BarrierThread : public Thread {
  public:
   BarrierThread(const internal::BarrierBlockContext& context, Dim3 index,
                 uint32_t linear)
       : Thread(context, index, linear) {}
 
-  // The scheduler knows the coroutine since its start, so waiting only says
-  // where.
+  // The scheduler knows the coroutine from its start, so an await only notes
+  // where it waits.
   struct [[nodiscard]] BarrierAwaiter {
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<>) const noexcept {}
@@ -212,14 +212,15 @@ class BarrierThread : public Thread {
   uint64_t bits_;    // posted value or predicate; then the operation's result
 };
 
-// What a barrier kernel returns. The coroutine starts at once and frees itself
-// at its end; until then its handle is in its BarrierThread.
+// What a barrier kernel returns. The coroutine starts at once and destroys
+// itself at its end; until then its handle is in its BarrierThread.
 struct BarrierTask {
   struct promise_type {
     template <class Args>
     promise_type(const Args&, BarrierThread& self) : self(&self) {}
 
-    // Not a template: gcc 12 takes one for no match of operator delete.
+    // Not a template, because gcc 12 finds no matching operator delete for a
+    // template.
     struct AnyArgs {
       template <class Args>
       AnyArgs(const Args&) {}  // NOLINT: stands for every kernel's arguments
@@ -241,7 +242,7 @@ struct BarrierTask {
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() noexcept { self->wait_ = internal::WaitPoint(); }
-    // Kernels do not throw; if one does, there is nobody to tell.
+    // Kernels do not throw; an exception would have no handler.
     void unhandled_exception() noexcept { std::terminate(); }
 
     BarrierThread* self;

@@ -19,8 +19,8 @@ struct WordsArgs {
   uint32_t mode;
 };
 
-// Each thread writes, meets the others, and sums what all of them wrote; block
-// shapes of every kind, blocks in several OS threads at once.
+// Each thread writes, waits for the others, and sums what all of them wrote,
+// with block shapes of every kind and blocks in several OS threads at once.
 CARILLON_BARRIER_KERNEL(sum_of_block, WordsArgs, args, self) {
   uint32_t* cells = self.shared<uint32_t>(0, self.block_threads());
   cells[self.linear()] = self.thread_index().x + 10 * self.thread_index().y +
@@ -68,7 +68,7 @@ struct Counter {
 };
 int live_locals = 0;
 
-// Ways to wait for threads that do not come, by mode.
+// Different ways to wait for threads that never arrive, by mode.
 CARILLON_BARRIER_KERNEL(stuck, WordsArgs, args, self) {
   const Counter counter(&live_locals);
   const uint32_t me = self.linear();
@@ -133,7 +133,7 @@ TEST(BarrierKernel, WaitingForThreadsThatDoNotComeFailsTheEvent) {
     EXPECT_EQ(result.status, expected[mode]) << mode << ": " << result.message;
     EXPECT_EQ(result.message.find("kernel stuck, block (0,0,0): thread "), 0u)
         << result.message;
-    // Nobody went past the place, and the locals of all threads are gone.
+    // No thread passed the place, and the locals of all threads were destroyed.
     EXPECT_EQ(words, std::vector<uint32_t>(70)) << mode;
     EXPECT_EQ(live_locals, 0) << mode;
   }
@@ -175,7 +175,7 @@ TEST(BarrierKernel, AWarpOperationWaitsForLanesThatNameTheSameMask) {
   EXPECT_EQ(words[1], 7u);
 }
 
-// On GPUs since Volta a barrier waits only for threads that still live.
+// On GPUs since Volta a barrier waits only for threads that are still alive.
 CARILLON_BARRIER_KERNEL(leave_early, WordsArgs, args, self) {
   if (self.linear() % 3 == 1) CARILLON_EXIT;
   CARILLON_SYNC_THREADS(self);
@@ -242,8 +242,8 @@ TEST(BarrierKernel, AThreadThatFailsGoesOnToTheNextBarrier) {
   EXPECT_EQ(words, std::vector<uint32_t>(40, 1));
 }
 
-// A lock that a warp's leader takes and gives back between two barriers, as a
-// hash table's set locks are: all warps of all blocks contend for one.
+// A warp's leader takes and releases a lock between two barriers, as with a
+// hash table's set locks. All warps of all blocks contend for one lock.
 struct LockArgs {
   Span<uint32_t> lock;
   Span<uint64_t> guarded;

@@ -1,6 +1,6 @@
-// The CUDA forms of the kernels in this binary: what a back-end launches. Needs
-// no CUDA headers. Filled when cuda_kernels.cu (target :cuda_kernels) is
-// linked.
+// The CUDA forms of this binary's kernels, which a back-end launches. Needs no
+// CUDA headers. The list is filled when cuda_kernels.cu (target :cuda_kernels)
+// is linked.
 #ifndef CARILLON_KERNELS_SIMT_CUDA_CUDA_KERNELS_H_
 #define CARILLON_KERNELS_SIMT_CUDA_CUDA_KERNELS_H_
 
@@ -9,7 +9,7 @@
 
 namespace carillon::simt {
 
-// Puts a kernel on the list of this binary; made by CARILLON_KERNEL_INFO before
+// Adds a kernel to this binary's list; CARILLON_KERNEL_INFO makes it before
 // main().
 class CudaKernelRegistration {
  public:
@@ -19,7 +19,7 @@ class CudaKernelRegistration {
     head_ = this;
   }
   static const CudaKernelRegistration* head() { return head_; }
-  // nullptr when there is none of that name. Thread safe after main() began.
+  // Returns nullptr for an unknown name. Thread safe after main() began.
   static const CudaKernelRegistration* Find(std::string_view name) {
     const CudaKernelRegistration* kernel = head_;
     while (kernel != nullptr && kernel->name_ != name) kernel = kernel->next_;

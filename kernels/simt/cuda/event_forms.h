@@ -2,20 +2,18 @@
 // completes its own event (EDGE III-D), and one of a single warp also runs
 // inside a resident event warp. Included by simt_cuda.h.
 //
-//   carillon_event_<name>(EventFrame*)  extern "C"; any grid of fewer than 2^32
-//                                       blocks, block and dynamic shared memory
-//                                       as of the registration
-//   carillon_call_<name>(EventFrame, Args)  the same with all of it by value, for
-//                                       launches by the CPU
-//   carillon_inline_<name>              extern "C" __device__ InlineFunction; for
-//                                       kernels without barriers, where
-//                                       CARILLON_WITH_INLINE_FORMS is defined.
-//                                       A host reads its value
-//                                       (cuModuleGetGlobal); it is good in the
-//                                       module that it is in
+//   carillon_event_<name>(EventFrame*)
+//     extern "C"; any grid of fewer than 2^32 blocks, block and dynamic shared
+//     memory as of the registration
+//   carillon_call_<name>(EventFrame, Args)
+//     the same with all of it by value, for launches by the CPU
+//   carillon_inline_<name>
+//     extern "C" __device__ InlineFunction, for kernels without barriers, where
+//     CARILLON_WITH_INLINE_FORMS is defined. A host reads its value
+//     (cuModuleGetGlobal), which is good in this module only.
 //
-// A module may define CARILLON_PERSISTENT_FORM(name) anew before it includes its
-// kernels, to give each of them one more form.
+// A module may define CARILLON_PERSISTENT_FORM(name) anew before it includes
+// its kernels, to give each of them one more form.
 #ifndef CARILLON_KERNELS_SIMT_CUDA_EVENT_FORMS_H_
 #define CARILLON_KERNELS_SIMT_CUDA_EVENT_FORMS_H_
 
@@ -30,14 +28,15 @@
 namespace carillon::simt {
 inline namespace cuda_form {
 
-// Runs one block of at most a warp; every lane of the calling warp calls it.
-// Lanes beyond the block's threads return at once.
+// Runs one block of at most a warp. Every lane of the calling warp calls it;
+// lanes beyond the block's threads return at once.
 using InlineFunction = void (*)(const std::byte* args, Dim3 block,
                                 uint32_t* fail_status);
 
 namespace cuda_internal {
 
-// The event's 16 bytes, whole. A release fence of system scope precedes it.
+// Stores the event's 16 bytes in one store. A release fence of system scope
+// precedes it.
 __device__ inline void StoreCompletion(shm::EcqEntry* to, shm::EventState state,
                                        uint32_t status, uint64_t sequence) {
   const uint64_t low =
@@ -50,7 +49,7 @@ __device__ inline void StoreCompletion(shm::EcqEntry* to, shm::EventState state,
       : "memory");
 }
 
-// Adds with release and acquire at the scope of the GPU.
+// Adds with acquire and release at GPU scope.
 __device__ inline uint32_t CountBlock(uint32_t* blocks) {
   uint32_t before;
   asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
@@ -60,13 +59,13 @@ __device__ inline uint32_t CountBlock(uint32_t* blocks) {
   return before;
 }
 
-// True in one thread of the block, whose view then includes what all its
-// threads have done. No thread waits here for one that has not come yet: in a
-// kernel with barriers others may still be at one of the body's, which counts
+// Returns true in one thread of the block, which then sees what all its threads
+// have done. No thread waits here for one that has not arrived: in a kernel
+// with barriers others may still be at one of the body's barriers, which counts
 // the threads that have not left the kernel.
 __device__ inline bool IsLastOfBlock(uint32_t* arrived) {
-  // Lanes that come together count together. Each orders its own writes, in one
-  // instruction of the warp, before the one that counts for all of them.
+  // Lanes that arrive together count together. Each orders its own writes, in
+  // one instruction of the warp, before the one that counts for all of them.
   asm volatile("fence.acq_rel.cta;" ::: "memory");
   const uint32_t group = __activemask();
   uint32_t lane;
@@ -90,8 +89,8 @@ __device__ inline uint64_t GlobalTimer() {
   return now;
 }
 
-// The last thread of the grid: everything that the event has to leave behind,
-// the completion last.
+// The last thread of the grid writes everything that the event has to leave
+// behind, and the completion last.
 __device__ inline void EndEvent(const EventFrame& frame) {
   const uint32_t fail_status = atomicExch(&frame.scratch->fail_status, 0u);
   frame.scratch->blocks_ended = 0;
@@ -110,7 +109,8 @@ __device__ inline void EndEvent(const EventFrame& frame) {
                  : "memory");
   }
   if (frame.launcher_ended != nullptr) atomicAdd(frame.launcher_ended, 1u);
-  // Outputs of all blocks, and the above: before the completion, for the CPU.
+  // Orders the outputs of all blocks and the writes above before the
+  // completion, for the CPU.
   shm::EcqEntry* const ecq = frame.ecq;
   const uint64_t sequence = frame.sequence;
   asm volatile("fence.acq_rel.sys;" ::: "memory");
@@ -121,13 +121,13 @@ __device__ inline void EndEvent(const EventFrame& frame) {
 
 }  // namespace cuda_internal
 
-// A kernel's body and its epilogue. Kernel: the struct that CARILLON_KERNEL
+// A kernel's body and its epilogue. Kernel is the struct that CARILLON_KERNEL
 // makes.
 template <class Kernel>
 __device__ __forceinline__ void RunEvent(
     const EventFrame& frame, const typename Kernel::ArgsType& args) {
-  // Only a kernel with barriers needs it; its threads meet here before any
-  // could have left.
+  // Only a kernel with barriers needs it; its threads meet here before any of
+  // them can have left.
   __shared__ uint32_t arrived;
   if constexpr (Kernel::kUsesBarriers) {
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) arrived = 0;
@@ -151,7 +151,7 @@ __device__ __forceinline__ void RunEvent(
   cuda_internal::EndEvent(frame);
 }
 
-// What carillon_inline_<name> points to.
+// carillon_inline_<name> points to this function.
 template <class Kernel>
 __device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
                                        uint32_t* fail_status) {
@@ -185,8 +185,8 @@ __device__ __noinline__ void RunInline(const std::byte* args, Dim3 block,
   }
 #endif
 
-// Only in the module that has the resident event warps; nvcc's host code could
-// not name it in a namespace.
+// Only for the module that has the resident event warps; in a namespace, nvcc's
+// host code could not name it.
 #if defined(CARILLON_WITH_INLINE_FORMS)
 #define CARILLON_INLINE_FORM(name)                                     \
   extern "C" {                                                         \

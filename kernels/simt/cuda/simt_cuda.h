@@ -1,10 +1,10 @@
-// The CUDA realisation of kernels/simt/simt.h. Include simt.h, not this
+// The CUDA implementation of kernels/simt/simt.h. Include simt.h, not this
 // file.
 //
-// Each kernel gives carillon_<name>(Args, uint32_t* fail_status), extern "C",
-// to launch as it is; unless CARILLON_PLAIN_FORMS is defined, the forms of
-// simt_event_cuda.h, which complete an event; and <name>_cuda::Run(args, thread)
-// for what brings its own __global__ around it.
+// For each kernel there is carillon_<name>(Args, uint32_t* fail_status), extern
+// "C", for a plain launch; unless CARILLON_PLAIN_FORMS is defined, the forms of
+// event_forms.h, which complete an event; and <name>_cuda::Run(args, thread)
+// for code with a __global__ of its own.
 #ifndef CARILLON_KERNELS_SIMT_CUDA_SIMT_CUDA_H_
 #define CARILLON_KERNELS_SIMT_CUDA_SIMT_CUDA_H_
 
@@ -16,12 +16,14 @@
 #include "kernels/simt/types.h"
 
 #define CARILLON_DEVICE __device__ inline
-// Before a loop of at most 8 constant steps whose array should be registers.
+// Put it before a loop of at most 8 constant steps whose array should be in
+// registers.
 #define CARILLON_UNROLL _Pragma("unroll")
 
 namespace carillon::simt {
 
-// Apart from the CPU's Thread and atomics, which may be in the same binary.
+// Keeps these apart from the CPU's Thread and atomics, which may be in the same
+// binary.
 inline namespace cuda_form {
 
 extern __shared__ __align__(128) unsigned char carillon_dynamic_shared[];
@@ -29,8 +31,8 @@ extern __shared__ __align__(128) unsigned char carillon_dynamic_shared[];
 // One thread of the block.
 class Thread {
  public:
-  // `fail_status` must be in device memory: not every host lets a GPU do
-  // atomics on its own.
+  // `fail_status` must be in device memory: not every host supports a GPU's
+  // atomics.
   __device__ explicit Thread(uint32_t* fail_status)
       : thread_index_{threadIdx.x, threadIdx.y, threadIdx.z},
         block_index_{blockIdx.x, blockIdx.y, blockIdx.z},
@@ -45,7 +47,7 @@ class Thread {
         block_dim_(block),
         grid_dim_{1, 1, 1},
         fail_status_(fail_status) {}
-  // A thread of a block that runs the blocks of a grid that is not its own.
+  // A thread of a block that executes the blocks of another launch's grid.
   __device__ Thread(const Dim3& thread_index, const Dim3& block_index,
                     const Dim3& block_dim, const Dim3& grid_dim,
                     uint32_t* fail_status)
@@ -86,8 +88,9 @@ class Thread {
            thread_index_.z;
   }
 
-  // Position in the whole grid, blocks one after another, and the grid's size:
-  // where a thread starts, and its step, when it takes every n-th element.
+  // The position in the whole grid, with blocks one after another, and the
+  // grid's size: the start and the step of a thread that takes every n-th
+  // element.
   __device__ uint64_t global_linear() const {
     const Dim3& grid = grid_dim();
     const Dim3& block = block_index();
@@ -100,7 +103,7 @@ class Thread {
     return grid_dim().count() * block_threads();
   }
 
-  // Checked against the launch on a CPU only: here the launch has the bytes
+  // Only a CPU checks this against the launch: here the launch has the bytes
   // that KernelInfo and the registration name.
   template <class T>
   __device__ T* shared(uint32_t byte_offset, uint32_t) const {
@@ -127,8 +130,8 @@ class Thread {
 
 namespace cuda_internal {
 
-// CUDA's 64-bit atomics are declared for unsigned long long, uint64_t is
-// unsigned long.
+// CUDA declares 64-bit atomics for unsigned long long; uint64_t is unsigned
+// long.
 template <class T>
 struct CudaAtomicType {
   using type = T;
@@ -149,8 +152,8 @@ __device__ inline auto Word(T value) {
 template <class T>
 __device__ inline T ShuffleResult(uint32_t mask, T own, T read,
                                   uint32_t source) {
-  // The hardware leaves the value of a lane that has exited open; here it is
-  // the reader's own.
+  // The hardware does not define the value of a lane that has exited; here the
+  // reader gets its own.
   const uint32_t active = __ballot_sync(mask, 1);
   return source < kWarpSize && ((active >> source) & 1) != 0 ? read : own;
 }
@@ -201,7 +204,8 @@ __device__ inline T AtomicCas(T* address, std::type_identity_t<T> expected,
                                   cuda_internal::Word(desired)));
 }
 
-// System scope, because the other side may be the CPU. 4 and 8 byte integers.
+// System scope, because the other side may be the CPU. For integers of 4 and 8
+// bytes.
 template <class T>
 __device__ inline T LoadRelaxed(const T* address) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
