@@ -1,4 +1,4 @@
-"""A NIC dies between writing an event and ringing its doorbell: it comes back, and no event is lost."""
+"""A NIC dies between writing an event and ringing its doorbell: no event is lost."""
 
 import unittest
 
