@@ -139,13 +139,16 @@ class Prose(PlantedCheckout):
 
     def test_what_is_not_there_is_named(self):
         self.write("shm/ring.h", "// See shm/gone.h.\n")
-        self.write("docs/a.md", "`shm/ring.h`, `shm/lost.cc`, [a](b.md), `bazel test //shm:gone_test`\n")
+        self.write("docs/a.md", "`shm/ring.h`, `shm/lost.cc`, [a](c.md), `bazel test //shm:gone_test`\n")
+        self.write("docs/b.md", "`ring.h`, `lost.cc` (`lost_test`)\n")
         self.assertEqual(
             sorted(self.findings()),
             [
-                "docs/a.md: a link to b.md, which is not there",
+                "docs/a.md: a link to c.md, which is not there",
                 "docs/a.md: no file shm/lost.cc",
                 "docs/a.md: no target //shm:gone_test",
+                "docs/b.md: no file is called lost.cc",
+                "docs/b.md: no target is called lost_test",
                 "shm/ring.h: no file shm/gone.h",
             ],
         )

@@ -15,10 +15,12 @@ WIDTH = 100
 CELL = 200
 # The map of the code: `path/to/file.cc` `Function()`, `Another()`.
 _MAP = "docs/architecture.md"
-# Written once, about what was then: their paths may be gone.
+# Written once, about what was then, with the raw output of tools: paths may be gone, and lines wide.
 _PAST = re.compile(r"^docs/results/20")
 _LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
 _PATH = re.compile(r"(?<![\w/.:~$}-])([a-z_]+(?:/[A-Za-z0-9_.-]+)+)")
+_FILE = re.compile(r"`((?!NAME)[\w-]+\.(?:h|cc|cuh|cu|pml|proto|py|sh))`")
+_TEST = re.compile(r"(?<![\w/:])([a-z][a-z0-9_]*_test)\b")
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 _BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
 _SPAN = re.compile(r"`([^`]+)`")
@@ -47,6 +49,8 @@ class Names:
                 self.folders.add(path)
         targets = checkout.targets()
         self.labels = set(targets)
+        self.file_names = {os.path.basename(path) for path in checkout.files}
+        self.target_names = {name for target in targets.values() for name in (os.path.basename(target.name), target.rule)}
         # Programs and headers that a build makes: paths, too.
         self.made = {"%s/%s" % (target.package, target.name) for target in targets.values()}
         self.made |= {header for target in targets.values() for header in target.headers()}
@@ -80,6 +84,10 @@ def stale(path, text, names):
         if named.split("/")[0] in names.tops and not names.has_path(named):
             yield "%s: no file %s" % (path, named)
     if path.endswith(".md"):
+        for name in set(_FILE.findall(text)) - names.file_names:
+            yield "%s: no file is called %s" % (path, name)
+        for name in set(_TEST.findall(text)) - names.target_names:
+            yield "%s: no target is called %s" % (path, name)
         for match in _LINK.finditer(text):
             if "://" not in match[1]:
                 target = os.path.normpath(os.path.join(os.path.dirname(path), match[1]))
@@ -104,10 +112,11 @@ def _comments(text):
 def findings(checkout):
     names = Names(checkout)
     for path in checkout.files:
+        if _PAST.match(path):
+            continue
         if path.endswith(".md"):
             yield from too_wide(path, checkout.text(path))
-            if not _PAST.match(path):
-                yield from stale(path, checkout.text(path), names)
+            yield from stale(path, checkout.text(path), names)
             if path == _MAP:
                 yield from misplaced_functions(path, checkout.text(path), checkout)
         elif re.search(r"\.(h|cc|cu|cuh|proto)$", path):
