@@ -153,6 +153,11 @@ class Prose(PlantedCheckout):
             ],
         )
 
+    def test_a_heading_that_is_not_there_is_named(self):
+        self.write("docs/a.md", "# One `word`, more\n[a](#one-word-more) [b](b.md#two)\n")
+        self.write("docs/b.md", "```\n# two\n```\n")
+        self.assertEqual(self.findings(), ["docs/a.md: a link to b.md#two, a heading that is not there"])
+
     def test_a_function_that_is_not_in_its_file_is_named(self):
         self.write("shm/ring.h", "void Ring();\n")
         self.write("docs/architecture.md", "`shm/ring.h` `Ring()`, `Poll()`\n")

@@ -1,8 +1,8 @@
 """Checks what people read: the width of markdown, and that every path, label and function in it is there.
 
-prose.py [CHECKOUT]: lines of at most WIDTH columns (tables and what has no blank are exempt), table cells of at most CELL
-characters, paths and Bazel labels of this checkout that exist, also in comments of the code. In _MAP, a function that is
-named after a file must be in that file.
+prose.py [CHECKOUT]: lines of at most WIDTH columns (tables and what has no blank are exempt), table cells of at most
+CELL characters, links, paths and Bazel labels of this checkout that exist, also in comments of the code. In _MAP, a
+function that is named after a file must be in that file.
 """
 
 import os
@@ -21,7 +21,7 @@ _LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
 _PATH = re.compile(r"(?<![\w/.:~$}-])([a-z_]+(?:/[A-Za-z0-9_.-]+)+)")
 _FILE = re.compile(r"`((?!NAME)[\w-]+\.(?:h|cc|cuh|cu|pml|proto|py|sh))`")
 _TEST = re.compile(r"(?<![\w/:])([a-z][a-z0-9_]*_test)\b")
-_LINK = re.compile(r"\]\(([^)#\s]+)")
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 _BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
 _SPAN = re.compile(r"`([^`]+)`")
 
@@ -88,11 +88,24 @@ def stale(path, text, names):
             yield "%s: no file is called %s" % (path, name)
         for name in set(_TEST.findall(text)) - names.target_names:
             yield "%s: no target is called %s" % (path, name)
-        for match in _LINK.finditer(text):
-            if "://" not in match[1]:
-                target = os.path.normpath(os.path.join(os.path.dirname(path), match[1]))
-                if target not in names.files and target not in names.folders:
-                    yield "%s: a link to %s, which is not there" % (path, match[1])
+
+
+def anchors(text):
+    """What a link to one of this document's headings says behind the #."""
+    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def dead_links(path, text, checkout, names):
+    """Links of a markdown file that lead nowhere."""
+    for link, anchor in _LINK.findall(text):
+        if "://" in link:
+            continue
+        target = os.path.normpath(os.path.join(os.path.dirname(path), link)) if link else path
+        if target not in names.files and target not in names.folders:
+            yield "%s: a link to %s, which is not there" % (path, link)
+        elif anchor and anchor not in anchors(checkout.text(target)):
+            yield "%s: a link to %s#%s, a heading that is not there" % (path, link, anchor)
 
 
 def misplaced_functions(path, text, checkout):
@@ -112,6 +125,8 @@ def _comments(text):
 def findings(checkout):
     names = Names(checkout)
     for path in checkout.files:
+        if path.endswith(".md"):
+            yield from dead_links(path, checkout.text(path), checkout, names)
         if _PAST.match(path):
             continue
         if path.endswith(".md"):
