@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 RUNFILES = pathlib.Path.cwd()
+FOLDERS = ["base", "bazel", "devices", "gpu_daemon", "kernels", "proto", "shm", "sim", "tools"]
 
 INSTALLED = """#!/bin/sh
 sed 's/^/installed /' "$HOME/installed"
@@ -33,7 +34,7 @@ class LauncherTest(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.home = pathlib.Path(place.name)
         self.checkout = self.home / "checkout"
-        for folder in ["bazel", "proto", "shm", "gpu_daemon", "devices", "tools"]:
+        for folder in FOLDERS:
             (self.checkout / folder).mkdir(parents=True)
         for file in ["WORKSPACE", "BUILD", ".bazelrc", "shm/ring.h"]:
             (self.checkout / file).touch()
@@ -78,11 +79,13 @@ class LauncherTest(unittest.TestCase):
         self.start("ps")
         self.start("ps")
         self.assertEqual(len(self.calls("bazel")), 1)
-        (self.checkout / "shm/ring.h").write_text("// changed")
-        self.start("ps")
-        self.assertEqual(len(self.calls("bazel")), 2)
+        for folder in FOLDERS:
+            before = len(self.calls("bazel"))
+            (self.checkout / folder / "ring.h").write_text("// changed")
+            self.start("ps")
+            self.assertEqual(len(self.calls("bazel")), before + 1, folder)
         self.start("ps", CARILLON_NO_CUDA="1")
-        self.assertEqual(len(self.calls("bazel")), 3)
+        self.assertEqual(len(self.calls("bazel")), before + 2)
 
     def test_installs_what_is_missing_and_says_why(self):
         self.have(name for name in self.wanted if name not in ("spin", "libzmq3-dev"))
