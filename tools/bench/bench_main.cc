@@ -157,7 +157,8 @@ int BenchMain(int argc, char** argv, const BenchProgram& program) {
     session.attempts = 1;
     session.patience = {};
   }
-  // What decides the figures: neither the program's path nor where they go.
+  // The options that decide the figures, without the program's path and the
+  // output folder.
   std::string command(program.name);
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument(argv[i]);

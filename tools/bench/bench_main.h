@@ -1,4 +1,5 @@
-// What the bench binaries share: their options and how they end.
+// What the bench binaries share: their options, their main() and their exit
+// codes.
 #ifndef CARILLON_TOOLS_BENCH_BENCH_MAIN_H_
 #define CARILLON_TOOLS_BENCH_BENCH_MAIN_H_
 
@@ -22,7 +23,7 @@ namespace carillon::bench {
 struct BenchRun {
   SessionOptions session;
   bool quick = false;  // one short round: shows that it works, measures little
-  // Runs a session, with a line on stderr for every measurement.
+  // Runs a session and prints a line on stderr for every measurement.
   absl::StatusOr<Part> Measure(std::string name,
                                std::vector<Contender> contenders) const;
 };
@@ -30,18 +31,18 @@ struct BenchRun {
 struct BenchResult {
   std::vector<Part> parts;
   std::vector<Figure> figures;
-  // What a part's Table() compares with: part, contender.
+  // The base that a part's Table() compares with: part, contender.
   std::vector<std::pair<std::string, std::string>> bases;
-  // What else the document holds, and what people see of it.
+  // Further contents of the document, and what people see of them.
   Json extra = Json::object();
   std::string extra_table;
-  // Not OK: something went wrong, but what was measured is worth showing.
+  // Not OK: something went wrong, but the measurements are worth showing.
   absl::Status status;
 };
 
 using RunBench = std::function<absl::StatusOr<BenchResult>(const BenchRun&)>;
 
-// A bench with options of its own.
+// A bench that has options of its own.
 struct BenchProgram {
   std::string_view name;
   std::string_view summary;
@@ -51,9 +52,10 @@ struct BenchProgram {
   std::string_view plotter = "tools/plots/plot_bench.py";
 };
 
-// The main() of a bench binary: a role (roles.h), or options, run(), tables or
-// JSON on stdout, files under --out. Exit codes: 0 measured (whatever the
-// figures say), 2 usage, else what run()'s status says (docs/cli.md).
+// The main() of a bench binary. It plays a role (roles.h), or reads options and
+// calls run(); the results go as tables or JSON to stdout, and as files below
+// --out. Exit codes: 0 measured (whatever the figures say), 2 usage, otherwise
+// that of run()'s status (docs/cli.md).
 int BenchMain(int argc, char** argv, const BenchProgram& program);
 int BenchMain(int argc, char** argv, std::string_view name,
               std::string_view summary, RunBench run);

@@ -1,5 +1,5 @@
-// The benchmarks as programs: each still runs to its end and finds something.
-// What it finds is no verdict: a test's machine is no quiet one.
+// Runs the benchmarks as programs: each must run to its end and measure
+// something. The figures are no verdict, since a test's machine is not quiet.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What a command prints, and its exit status as pclose() gives it.
+// A command's output, and its exit status as pclose() returns it.
 std::pair<std::string, int> Output(const std::string& command) {
   FILE* const pipe = popen(command.c_str(), "r");
   std::string text;
@@ -42,7 +42,7 @@ Json RunQuick(const std::string& name) {
   EXPECT_EQ(status, 0);
   Json document = Json::parse(text, nullptr, false);
   EXPECT_TRUE(document.is_object()) << text;
-  // The test goes on to fail where something is missing.
+  // The test goes on and fails where something is missing.
   if (!document.is_object()) document = Json::object();
   EXPECT_EQ(document["bench"], name);
   EXPECT_EQ(document["quick"], true);
@@ -57,8 +57,8 @@ std::vector<std::string> PartNames(Json& document) {
   return names;
 }
 
-// Everything that a part summarizes is a positive number, and there is as much
-// of it as each contender promises.
+// Expects that every number that a part summarizes is positive, and that there
+// are as many as each contender promises.
 void ExpectMeasured(Json& part, size_t numbers) {
   EXPECT_EQ(part["measurements"].size(), 2 * part["contenders"].size());
   for (auto& [contender, summary] : part["summary"].items()) {
@@ -103,7 +103,7 @@ TEST(BenchSmoke, IpcBenchMeasuresEveryTransport) {
   ExpectFigures(document, 10);
 }
 
-// {median, low, high, runs} of `runs` runs that all found something.
+// A range {median, low, high, runs} of `runs` runs that all measured something.
 void ExpectRange(const Json& range, size_t runs) {
   ASSERT_TRUE(range.is_object()) << range;
   EXPECT_EQ(range.at("runs"), runs) << range;
@@ -112,7 +112,7 @@ void ExpectRange(const Json& range, size_t runs) {
   EXPECT_LE(range.at("median"), range.at("high")) << range;
 }
 
-// Percentiles in order, and a histogram of exactly these samples.
+// Ordered percentiles, and a histogram of exactly these samples.
 void ExpectSamples(const Json& summary) {
   ASSERT_TRUE(summary.is_object()) << summary;
   EXPECT_GT(summary.at("samples"), 0);
@@ -218,7 +218,7 @@ TEST(BenchSmoke, LaunchBenchRefusesWhatThereIsNot) {
   EXPECT_EQ(exit_code("--gpud /bin/false"), 1);
 }
 
-// Beside its programs in one folder, without a tree around it.
+// The programs lie beside each other in one folder, without a tree around it.
 TEST(BenchSmoke, LaunchBenchFindsItsProgramsBesideIt) {
   const std::string folder = getenv("TEST_TMPDIR") + std::string("/bundle");
   std::filesystem::create_directory(folder);
@@ -236,7 +236,7 @@ TEST(BenchSmoke, LaunchBenchFindsItsProgramsBesideIt) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/results/launch.json"));
 }
 
-// The processes whose command line has `word` in it.
+// The number of processes whose command line contains `word`.
 size_t ProcessesWith(const std::string& word) {
   size_t count = 0;
   std::error_code gone;
@@ -248,8 +248,7 @@ size_t ProcessesWith(const std::string& word) {
   return count;
 }
 
-// A folder with a path that leaves room for the names of sockets; removed at the
-// end.
+// A folder whose path leaves room for the names of sockets; removed at the end.
 class ShortFolder {
  public:
   ShortFolder() { EXPECT_NE(mkdtemp(path_.data()), nullptr); }
@@ -260,8 +259,8 @@ class ShortFolder {
   std::string path_ = "/tmp/bench-smoke-XXXXXX";
 };
 
-// The first process that runs `program` with `word` on its command line; 0:
-// none.
+// The first process that runs `program` with `word` on its command line; 0 if
+// there is none.
 pid_t FindProcess(const std::string& program, const std::string& word) {
   std::error_code gone;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
@@ -328,7 +327,8 @@ TEST(BenchSmoke, LaunchBenchLeavesNothingBehindWhenInterrupted) {
   bool interrupted = false;
   while (fgets(line, sizeof(line), pipe) != nullptr) {
     last = line;
-    // It measures: all its processes run.
+    // By this line all of its processes run, so it is interrupted while it
+    // measures.
     if (interrupted || last.find("round 1") == std::string::npos) continue;
     EXPECT_GE(ProcessesWith(folder), 2u);
     EXPECT_EQ(kill(pid, SIGINT), 0);

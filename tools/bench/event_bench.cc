@@ -1,5 +1,5 @@
-// What an event costs: a null event (32 threads) from a device process through
-// gpud and back, beside the bare things that it is made of.
+// Measures an event: a null event (32 threads) from a device process through
+// gpud and back, compared with the primitives that it consists of.
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 constexpr std::string_view kP50 = "/round_trip_ns/p50";
 constexpr std::string_view kRate = "/pipelined/per_second";
-// What a device of the SDK does without being told.
+// The default of a device of the SDK.
 constexpr microseconds kDefaultSpin{20};
 
 Contender Make(std::string_view transport, std::string name,
@@ -68,7 +68,8 @@ std::vector<Contender> Pipelined() {
     contender.job.round_trips = 0;
     contender.job.pipeline_time = milliseconds(1000);
     contender.job.spin = kDefaultSpin;
-    // Four devices and gpud share the same two CPUs, so nobody has one alone.
+    // Four devices and gpud share the same two CPUs, so no process can have one
+    // alone.
     contender.pinned = contender.name != "four_devices";
   }
   all[1].clients = 4;

@@ -1,5 +1,5 @@
-// The same 64-byte request and reply by every transport that a launch could
-// travel over.
+// Measures the same 64-byte request and reply over every transport that a
+// launch could use.
 #include <chrono>
 #include <string>
 #include <string_view>

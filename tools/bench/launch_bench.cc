@@ -1,4 +1,4 @@
-// The launch paths of gpud's back-end side by side.
+// Measures the launch paths of gpud's back-end side by side.
 #include <CLI/CLI.hpp>
 
 #include "tools/bench/bench_main.h"
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
                  ->check(CLI::Range(0.0, 1e9))
                  ->capture_default_str();
            },
-       // A quiet moment is not waited for: the order of the rounds lets a
+       // It does not wait for a quiet moment: the order of the rounds lets a
        // disturbance hit all paths alike.
        .patience = std::chrono::seconds(0),
        .plotter = "tools/plots/plot_launch.py"});

@@ -21,7 +21,7 @@
 namespace carillon::bench {
 namespace {
 
-// The value behind "key<spaces>separator" in a file of such lines.
+// The value of `key` in a file with lines "key<spaces>separator value".
 std::string FieldOf(const char* path, std::string_view key, char separator) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -105,7 +105,7 @@ double PlacementProbeNs(int cpu_a, int cpu_b) {
   if (cpu_a == cpu_b) return 0;
   constexpr uint32_t kTrips = 200;
   constexpr uint32_t kBursts = 20;
-  // Odd: it is the other's turn.
+  // An odd value means that it is the other side's turn.
   struct alignas(128) Line {
     std::atomic<uint32_t> turn{0};
   } line;

@@ -1,4 +1,5 @@
-// The machine that a figure was measured on, and how much of it others used.
+// Describes the machine that a figure was measured on, and how much of it
+// others used.
 #ifndef CARILLON_TOOLS_BENCH_MACHINE_H_
 #define CARILLON_TOOLS_BENCH_MACHINE_H_
 
@@ -13,28 +14,27 @@
 
 namespace carillon::bench {
 
-// CPU model, usable CPUs, kernel, distribution, memory, virtualised or not. No
-// name by which the machine could be found.
+// CPU model, usable CPUs, kernel, distribution, memory, whether it is virtual.
+// No name by which the machine could be found.
 Json DescribeMachine();
 
-// The CPUs that this process may use, lowest first.
+// The CPUs that this process may use, in ascending order.
 std::vector<int> UsableCpus();
 
-// CPU time of all CPUs, as the kernel has counted it since it started (in ticks
-// of 10 ms): everything that ran, and what the hypervisor gave to others.
+// The time of all CPUs that the kernel has counted since its start (in ticks of
+// 10 ms): everything that ran, and what the hypervisor gave to others.
 struct MachineTime {
   uint64_t busy_ns = 0;
   uint64_t stolen_ns = 0;
 };
 MachineTime ReadMachineTime();
 
-// CPU time of this process and of its children that have been waited for.
+// The CPU time of this process and of its children that have been waited for.
 uint64_t OwnCpuNs();
 
-// What one cache line costs to go to another CPU and back, in nanoseconds (the
-// fastest of several short bursts), between two CPUs: on a virtual machine it
-// tells whether the host has placed them near each other. 0 with less than two
-// CPUs.
+// How many nanoseconds one cache line takes to another CPU and back (the
+// fastest of several short bursts). On a virtual machine this shows whether the
+// host has placed the two CPUs near each other. 0 with fewer than two CPUs.
 double PlacementProbeNs(int cpu_a, int cpu_b);
 
 }  // namespace carillon::bench

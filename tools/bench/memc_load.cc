@@ -1,6 +1,5 @@
-// Closed-loop UDP load on one memcached server, or on two in turn (A B B A),
-// and what it cost: requests per second, latency, CPU time per request. Prints
-// JSON.
+// Closed-loop UDP load on one memcached server, or on two in turn (A B B A).
+// Prints requests per second, latency and CPU time per request as JSON.
 //
 //   memc_load 127.0.0.1:11311 --window 32 --pids $(pidof carillon-nic),...
 //       --vs 127.0.0.1:11411 --vs-pids $(pidof memcached)
@@ -31,7 +30,7 @@ namespace {
 struct Interval {
   double requests_per_s = 0;
   double p99_us = 0;
-  // Per request, all of the target's processes; -1: unknown.
+  // CPU time per request of all the target's processes; -1: unknown.
   double cpu_us = -1;
   double foreign_cpu = 0;  // share of one CPU that others used meanwhile
 };
@@ -76,7 +75,7 @@ absl::Status Open(Target* target, const testbed::Workload& workload,
 }
 
 void Measure(Target* target, std::chrono::nanoseconds duration) {
-  // Not counted: until both sides have found their pace again.
+  // The first replies after a change of sides do not count.
   testbed::LoadResult settling;
   target->client->Run(duration / 10, &settling);
   testbed::LoadResult result;
@@ -163,7 +162,7 @@ Json Report(const Target& target) {
   return report;
 }
 
-// Ratio A : B of each pair of neighbouring intervals.
+// The ratio A : B of each pair of neighbouring intervals.
 Json Compare(const Target& a, const Target& b) {
   std::vector<double> rate, p99, cpu;
   for (size_t i = 0; i < a.intervals.size(); ++i) {

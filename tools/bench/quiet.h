@@ -1,4 +1,4 @@
-// How much of the machine others use, and waiting until it is little.
+// Measures how much of the machine others use, and waits until it is little.
 #ifndef CARILLON_TOOLS_BENCH_QUIET_H_
 #define CARILLON_TOOLS_BENCH_QUIET_H_
 
@@ -7,10 +7,10 @@
 
 namespace carillon::bench {
 
-// CPU time that neither the measured processes nor this one used (or that the
-// hypervisor took), as a share of all CPUs: 1 when others kept all of them
-// busy. Whatever `measured_ns` is, it only grows from Start() to Stop(). The
-// kernel counts in ticks of 10 ms: a short measurement gives a coarse share.
+// The CPU time that neither the measured processes nor this one used (or that
+// the hypervisor took), as a share of all CPUs; 1 if others kept all of them
+// busy. `measured_ns` must only grow from Start() to Stop(). The kernel counts
+// in ticks of 10 ms, so a short measurement gives a coarse share.
 class ForeignMeter {
  public:
   void Start(uint64_t measured_ns);

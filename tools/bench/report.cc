@@ -19,7 +19,7 @@ constexpr const char* kRoundTripP90 = "/round_trip_ns/p90";
 constexpr const char* kRoundTripP99 = "/round_trip_ns/p99";
 constexpr const char* kPerSecond = "/pipelined/per_second";
 
-// Three digits that matter.
+// Three significant digits.
 std::string Short(double value) {
   return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
 }

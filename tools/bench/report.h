@@ -1,4 +1,4 @@
-// What a bench says: a document (JSON), tables for people.
+// The output of a bench: a document (JSON), and tables for people.
 #ifndef CARILLON_TOOLS_BENCH_REPORT_H_
 #define CARILLON_TOOLS_BENCH_REPORT_H_
 
@@ -14,14 +14,14 @@
 
 namespace carillon::bench {
 
-// A number with what the project wants of it. Measured on a machine that others
-// may share, so it is shown, never a test's verdict.
+// A number, and what the project expects of it. Others may share the machine,
+// so the number is shown but is never a test's verdict.
 struct Figure {
   std::string name;  // null_event_over_ring_p50
   std::string what;  // one line for people
   std::string unit;  // "x", "M/s", "% of a core"
   Range value;
-  // The wish, if there is one: at most (or at least) `target`.
+  // The expectation, if there is one: at most (or at least) `target`.
   enum class Wish { kNone, kAtMost, kAtLeast };
   Wish wish = Wish::kNone;
   double target = 0;
@@ -32,7 +32,7 @@ struct Figure {
 // {median, low, high, runs}.
 Json RangeToJson(const Range& range);
 
-// One session: its contenders, measurements, and summaries of the latter.
+// One session: its contenders, its measurements, and their summaries.
 class Part {
  public:
   Part(std::string name, std::vector<Contender> contenders,
@@ -44,19 +44,19 @@ class Part {
   const std::string& name() const { return name_; }
   const std::vector<Measurement>& measurements() const { return measurements_; }
 
-  // By contender name; they must exist.
+  // The contender must exist.
   std::vector<RoundValues> Values(std::string_view contender,
                                   std::string_view path) const;
   Range Value(std::string_view contender, std::string_view path) const;
-  // PairRatios() of two contenders' values.
+  // The PairRatios() of two contenders' values.
   Range Ratio(std::string_view of, std::string_view to,
               std::string_view path) const;
 
   // {"name", "contenders", "measurements", "summary": by contender}
   Json ToJson() const;
   // Round trips in us, rates in M/s; medians [lowest..highest] of the runs.
-  // With `base`: the ratio of the medians of round trips to it, in interleaved
-  // pairs.
+  // With `base`: the ratio of the round trips' medians to the base, in
+  // interleaved pairs.
   std::string Table(std::optional<std::string_view> base) const;
 
  private:
@@ -67,7 +67,7 @@ class Part {
   std::vector<Measurement> measurements_;
 };
 
-// The whole document: what was measured, when, how and on what.
+// Makes the whole document: what was measured, when, how and on which machine.
 Json MakeDocument(std::string_view bench, const SessionOptions& options,
                   const std::vector<Part>& parts,
                   const std::vector<Figure>& figures);

@@ -46,8 +46,8 @@ absl::Status OneRoundTrip(Client* client, uint64_t sequence, uint32_t* ns) {
   return status;
 }
 
-// Keeps `window` requests in flight: half of them are sent together, then the
-// oldest half is awaited. Replies may come in any order, so their sequences are
+// Keeps `window` requests in flight: sends half of them together, then waits
+// for the oldest half. Replies may come in any order, so their sequences are
 // added up.
 absl::Status Pipeline(Client* client, const ClientJob& job, uint64_t first,
                       ClientResult* result) {
@@ -139,7 +139,8 @@ int Ask(const std::string& argument) {
   if (!result.ok()) return Fail(job.transport, result.status());
   fmt::print("{}\n", ToJson(*std::move(result)).dump());
   std::fflush(stdout);
-  // Lives until it was looked at: a process that has ended has no CPU clock.
+  // Waits until the bench has read its CPU time: a process that has ended has
+  // no CPU clock.
   std::getline(std::cin, go);
   return 0;
 }
@@ -147,7 +148,7 @@ int Ask(const std::string& argument) {
 }  // namespace
 
 absl::StatusOr<ClientResult> RunJob(Client* client, const ClientJob& job) {
-  // Otherwise the kernel adds 50 us to every gap.
+  // By default the kernel adds 50 us to every gap.
   prctl(PR_SET_TIMERSLACK, 1);
   ClientResult result;
   if (job.idle_time.count() > 0) client->Idle(job.idle_time);

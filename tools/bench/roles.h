@@ -1,5 +1,5 @@
-// What a bench binary does when the bench has started it as one side of a
-// transport.
+// The server and the client of a transport, as processes that a bench starts
+// from its own binary.
 #ifndef CARILLON_TOOLS_BENCH_ROLES_H_
 #define CARILLON_TOOLS_BENCH_ROLES_H_
 
@@ -17,15 +17,15 @@
 namespace carillon::bench {
 
 // What a client process does: nothing for a while, then round trips one after
-// another, then requests in flight together.
+// another, then many requests in flight together.
 struct ClientJob {
   std::string transport;
   std::string endpoint;
   std::chrono::milliseconds idle_time{0};
-  // Ends with whichever comes first.
+  // It ends at whichever limit comes first.
   uint64_t round_trips = 2'000'000;
   std::chrono::milliseconds round_trip_time{800};
-  // Asleep before every round trip, so that the server sleeps too; 0: none.
+  // The sleep before every round trip, so that the server sleeps too; 0: none.
   std::chrono::microseconds gap{0};
   std::chrono::nanoseconds spin{-1};             // see Transport::connect
   std::chrono::milliseconds pipeline_time{500};  // 0: not pipelined
@@ -37,11 +37,12 @@ struct ClientResult {
   uint64_t pipelined = 0;
   double pipelined_seconds = 0;
 };
-// Errors: of the transport; DataLoss when a reply is not its request.
+// Errors: those of the transport; DataLoss when a reply does not match its
+// request.
 absl::StatusOr<ClientResult> RunJob(Client* client, const ClientJob& job);
 
 // {"round_trip_ns": {samples, min, p50, p90, p99, max}, "pipelined": {messages,
-// seconds, per_second}}; what was not measured is not there.
+// seconds, per_second}}, without what was not measured.
 Json ToJson(ClientResult result);
 
 // The arguments that make a bench binary a server or a client.
@@ -52,7 +53,7 @@ std::vector<std::string> ClientArguments(const ClientJob& job);
 // Plays the role and returns the exit code, if these are such arguments. A
 // server prints "ready <endpoint>". A client prints "ready" once it is
 // connected, waits for a line on stdin, measures, and prints one line of JSON.
-// Both say on stderr what went wrong.
+// Both report errors on stderr.
 std::optional<int> PlayRole(int argc, char** argv);
 
 }  // namespace carillon::bench

@@ -10,7 +10,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Answers with the request, `offset` sequences off from the `wrong_from`th on.
+// Answers with the request; from the `wrong_from`th on, its sequence is off by
+// `offset`.
 class FakeClient final : public Client {
  public:
   uint64_t wrong_from = UINT64_MAX;
@@ -63,7 +64,7 @@ TEST(RunJob, KeepsTheWindowInFlightAndWaitsForEveryAnswer) {
   EXPECT_EQ(client.most_in_flight, 8u);
   EXPECT_EQ(client.unanswered(), 0u);
   EXPECT_GT(result->pipelined, 0u);
-  // Half a window at a time: one flush for every four messages.
+  // Half a window is sent at a time: one flush for every four messages.
   EXPECT_EQ(client.flushes, result->pipelined / 4);
 }
 

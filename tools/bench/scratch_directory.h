@@ -1,4 +1,4 @@
-// A directory for one measurement.
+// A temporary directory for one measurement.
 #ifndef CARILLON_TOOLS_BENCH_SCRATCH_DIRECTORY_H_
 #define CARILLON_TOOLS_BENCH_SCRATCH_DIRECTORY_H_
 
@@ -14,7 +14,7 @@
 
 namespace carillon::bench {
 
-// A new empty directory, removed with all that is in it at the end.
+// A new empty directory, which the destructor removes with all its contents.
 class ScratchDirectory {
  public:
   static absl::StatusOr<ScratchDirectory> Make() {

@@ -7,7 +7,7 @@
 namespace carillon::bench {
 namespace {
 
-// Smallest sample with at least `fraction` of all at or below it.
+// The smallest sample with at least `fraction` of all at or below it.
 double NearestRank(std::span<const uint32_t> sorted, double fraction) {
   const auto rank = static_cast<size_t>(
       std::ceil(fraction * static_cast<double>(sorted.size())));

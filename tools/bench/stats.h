@@ -19,11 +19,11 @@ struct Percentiles {
   double p999 = 0;
   double max = 0;
 };
-// In the samples' unit; a percentile is a sample that was really seen (nearest
-// rank). Sorts `samples`. All 0 when there are none.
+// In the samples' unit. A percentile is a sample that was really seen (nearest
+// rank). Sorts `samples`. All are 0 if there are none.
 Percentiles PercentilesOf(std::span<uint32_t> samples);
 
-// Of several runs. All 0 when there are none.
+// The range of several runs. All fields are 0 if there are none.
 struct Range {
   size_t runs = 0;
   double median = 0;  // the mean of the middle two if their number is even
@@ -32,18 +32,18 @@ struct Range {
 };
 Range RangeOf(std::vector<double> runs);
 
-// All that one contender measured in one round, however often it ran there.
+// All values that one contender measured in one round, however often it ran
+// there.
 using RoundValues = std::vector<double>;
 
 // For every round in which both ran: the geometric mean of `of` over that of
-// `to`. Their range is the range of these ratios. Within a round of order
-// A B B A a drift of the machine's speed cancels; across rounds nothing is
-// compared. Values must be positive.
+// `to`. Within a round of order A B B A a drift of the machine's speed cancels;
+// values of different rounds are not compared. Values must be positive.
 std::vector<double> PairRatios(std::span<const RoundValues> of,
                                std::span<const RoundValues> to);
 
-// In which order the contenders run in a round (0, 1, ...): there and back
-// (A B B A; A B C C B A), every second round the other way round.
+// The order in which the contenders run in a round (0, 1, ...): forward and
+// back (A B B A; A B C C B A), in every second round the other way round.
 std::vector<size_t> RoundOrder(size_t contenders, size_t round);
 
 }  // namespace carillon::bench

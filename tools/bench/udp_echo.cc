@@ -1,5 +1,5 @@
-// The ceiling for a server over UDP sockets: returns every datagram as it came,
-// up to 64 a system call, and does nothing else. memc_load --echo drives it.
+// Returns every datagram unchanged, up to 64 per system call: the upper bound
+// of a server over UDP sockets. memc_load --echo drives it.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -53,7 +53,7 @@ void PrintHelp(Console& console, bool full) {
   console.Print(text);
 }
 
-// Examples come first: they are what most people look for.
+// The examples come first, because most people look for them.
 std::string Description(const Command& command) {
   std::string text = fmt::format("carillon {}: {}\n\nExamples:\n", command.name,
                                  command.summary);
@@ -88,7 +88,7 @@ absl::Status ParseFailure(const Command& command, const CLI::App& app,
                                 Quote(extra), DidYouMean(extra, candidates)));
 }
 
-// CLI11 throws; nothing of it leaves this function.
+// CLI11 throws; no exception leaves this function.
 absl::Status RunCommand(const Command& command,
                         std::vector<std::string> arguments, Console& console) {
   try {
@@ -112,7 +112,7 @@ absl::Status RunCommand(const Command& command,
   }
 }
 
-// Those whose name has two words, of which this is the first.
+// The two-word commands whose first word is `word`.
 std::vector<const Command*> FamilyOf(const std::string& word) {
   std::vector<const Command*> family;
   for (const Command& command : Commands()) {
@@ -138,8 +138,8 @@ void PrintFamily(const std::vector<const Command*>& family, Console& console) {
       fmt::format("\ncarillon help {} says more.\n", family.front()->name));
 }
 
-// The command that `words` begin with, and how many of them it is; null with an
-// error, or when its family was shown.
+// The command that `words` begin with, and the number of its words. Null with
+// an error, or after showing the help of its family.
 absl::StatusOr<const Command*> ChooseCommand(
     const std::vector<std::string>& words, size_t* taken, Console& console) {
   const std::string& first = words[0];
@@ -183,7 +183,7 @@ absl::Status Dispatch(const std::vector<std::string>& arguments,
   return RunCommand(*command, {words.begin() + taken, words.end()}, console);
 }
 
-// -o json holds for errors too, even for those of parsing.
+// -o json applies to errors too, even to those of parsing.
 bool WantsJson(const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];

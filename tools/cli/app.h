@@ -1,4 +1,5 @@
-// From argv to a command and from its status to an exit code.
+// Runs a command line: from argv to a command, and from its status to an exit
+// code.
 #ifndef CARILLON_TOOLS_CLI_APP_H_
 #define CARILLON_TOOLS_CLI_APP_H_
 
@@ -9,7 +10,7 @@
 
 namespace carillon::cli {
 
-// `arguments`: without the program's name. Returns the exit code.
+// `arguments` do not include the program's name. Returns the exit code.
 int RunCommandLine(const std::vector<std::string>& arguments, Console& console);
 
 }  // namespace carillon::cli

@@ -1,4 +1,4 @@
-// The command line as such: help, suggestions, exit codes, errors as JSON. No
+// The command line itself: help, suggestions, exit codes, errors as JSON. No
 // testbed is up.
 #include "tools/cli/app.h"
 
@@ -184,7 +184,8 @@ TEST_F(AppTest, EndingAndCleaningNothingIsNoError) {
   }
 }
 
-// What a dead testbed leaves; with a file of the user's, not all can go.
+// Leaves what a dead testbed leaves; a file of the user's keeps the directory
+// from being removed.
 void MakeDead(const std::string& name, bool with_foreign_file) {
   const TestbedPaths paths = testbed::PathsOf(name);
   std::filesystem::create_directory(paths.directory());
@@ -292,7 +293,7 @@ TEST_F(AppTest, ValidatesPlans) {
 TEST_F(AppTest, RefusesARuntimeDirectoryWithATooLongPath) {
   setenv("CARILLON_RUNTIME_DIR",
          (folder_.path() + "/" + std::string(90, 'x')).c_str(), 1);
-  // Any program will do: none is started.
+  // The test starts none of them, so any program will do.
   for (const char* program : {"gpud", "nic", "fpga", "cpu_host"}) {
     std::filesystem::create_symlink("/bin/true",
                                     folder_.path() + "/" + program);

@@ -5,7 +5,7 @@
 namespace carillon::cli {
 
 Argument& Argument::Placeholder(const std::string& word) {
-  // In place of what CLI11 makes up from types and validators.
+  // Replaces what CLI11 would make of types and validators.
   const std::string fallback = option_->get_default_str();
   option_->option_text(fallback.empty() ? word : word + " (" + fallback + ")");
   return *this;

@@ -1,5 +1,5 @@
-// What a command takes on its line. A thin face of CLI11, which costs every
-// file that includes it five seconds of compilation.
+// The options and arguments of a command. A thin face of CLI11, which costs
+// every file that includes it five seconds of compilation.
 #ifndef CARILLON_TOOLS_CLI_ARGUMENTS_H_
 #define CARILLON_TOOLS_CLI_ARGUMENTS_H_
 
@@ -15,11 +15,11 @@ class Option;
 
 namespace carillon::cli {
 
-// One option or positional argument, for what the common case lacks.
+// One option or positional argument, for the uncommon settings.
 class Argument {
  public:
   explicit Argument(CLI::Option* option) : option_(option) {}
-  // What stands for its value in the help: "FILE".
+  // The word for its value in the help: "FILE".
   Argument& Placeholder(const std::string& word);
   Argument& Excludes(const std::string& other);
   Argument& Required();
@@ -30,8 +30,8 @@ class Argument {
   CLI::Option* option_;
 };
 
-// `names`: "-f,--file", or "file" for a positional argument. Values must live
-// until the command has run; what they hold is the default.
+// `names` is "-f,--file", or "file" for a positional argument. The variables
+// must live until the command has run; their values are the defaults.
 class Arguments {
  public:
   explicit Arguments(CLI::App* app) : app_(app) {}

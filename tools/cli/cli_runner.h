@@ -1,4 +1,4 @@
-// Runs the carillon program as a user does, for the integration tests.
+// Runs the carillon program as a user does, for integration tests.
 #ifndef CARILLON_TOOLS_CLI_CLI_RUNNER_H_
 #define CARILLON_TOOLS_CLI_CLI_RUNNER_H_
 
@@ -18,20 +18,20 @@ struct CliResult {
   std::string out;
   std::string err;
 
-  // stdout as one JSON document; discarded if it is not.
+  // stdout as one JSON document; a discarded value if it is none.
   Json json() const { return Json::parse(out, nullptr, false); }
 };
 
-// A run that has not ended yet. Killed when its object goes.
+// A run that may still be going on. The destructor kills it.
 class CliRun {
  public:
   explicit CliRun(const std::vector<std::string>& arguments);
   ~CliRun();
 
   pid_t pid() const { return pid_; }
-  // What it has said on stderr so far.
+  // What it has written to stderr so far.
   std::string err() const;
-  // Waits for its end; after `limit_s` seconds it is killed.
+  // Waits for its end; kills it after `limit_s` seconds.
   CliResult Wait(int limit_s = 120);
 
  private:

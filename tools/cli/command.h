@@ -1,4 +1,4 @@
-// One command of the command line: one file in commands/ and one line in
+// A command of the command line: one file in commands/ and one line in
 // commands.cc.
 #ifndef CARILLON_TOOLS_CLI_COMMAND_H_
 #define CARILLON_TOOLS_CLI_COMMAND_H_
@@ -20,24 +20,24 @@ using Run = std::function<absl::Status()>;
 
 struct Command {
   std::string_view name;  // one word, or two: "fault list"
-  // Heading in `carillon help`; empty: not shown there.
+  // The heading in `carillon help`; empty: it is not shown there.
   std::string_view group;
   std::string_view summary;
-  // Complete command lines, first in the command's help.
+  // Complete command lines, shown first in the command's help.
   std::string_view examples;
-  // Adds what the command takes; what it returns may refer to variables that
-  // it keeps alive itself.
+  // Adds the command's options and arguments. The returned function may refer
+  // to variables that it keeps alive itself.
   Run (*make)(Arguments& arguments, Console& console);
 };
 
 std::span<const Command> Commands();
-// Null for one that there is not.
+// Returns null for an unknown command.
 const Command* FindCommand(std::string_view name);
 
-// -o table|json, for people or for programs: console.json(). Errors of parsing
-// keep to it, too (RunCommandLine).
+// Adds -o table|json, for people or for programs: console.json(). It applies to
+// errors of parsing, too (RunCommandLine).
 void AddOutputOption(Arguments& arguments, Console& console);
-// --name, the testbed; stays empty when it is not given.
+// Adds --name, the testbed; it stays empty if it is not given.
 void AddNameOption(Arguments& arguments, std::string& name);
 
 }  // namespace carillon::cli

@@ -25,7 +25,7 @@ std::vector<testbed::ProcessIdentity> Marked(const std::string& testbed) {
   return testbed::MarkedProcesses(testbed::PathsOf(testbed));
 }
 
-// One that runs until something ends it.
+// A demo that runs until something ends it.
 class EndlessDemo : public ::testing::Test {
  protected:
   void SetUp() override {

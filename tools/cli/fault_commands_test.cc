@@ -1,5 +1,5 @@
-// `carillon fault points|list|inject|clear` on boards without a testbed: who is
-// on them is this test.
+// `carillon fault points|list|inject|clear` on boards without a testbed: the
+// only process on them is this test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A testbed's directory with a board, of which this process is nic0.
+// A testbed's directory with a board; this process is nic0 on it.
 class FaultCommands : public ::testing::Test {
  protected:
   FaultCommands() {
@@ -91,7 +91,7 @@ TEST_F(FaultCommands, InjectPutsAFaultOfTheCommandLineOnTheBoard) {
   EXPECT_EQ(fault.seed, fault::SeedOf(9, "slow"));
   EXPECT_THAT(outcome.err, HasSubstr("slow: delay nic0"));
 
-  // Names that are free, as json.
+  // The free names, as JSON.
   const auto name = [](const Outcome& outcome) {
     return outcome.json()["injected"][0]["name"].get<std::string>();
   };

@@ -1,5 +1,5 @@
-// `carillon fault run` with real testbeds: the examples hold, what does not hold
-// is told, and nothing is left behind.
+// `carillon fault run` with real testbeds: the examples hold, a plan that does
+// not hold is reported, and nothing is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A device that rings, and a neighbour.
+// A device that rings, and a second device.
 constexpr char kTopology[] =
     "  gpu: {backend: cpu, memory: 256MiB}\n"
     "  devices:\n"
@@ -57,7 +57,7 @@ class FaultRun : public ::testing::Test {
     return Json();
   }
 
-  // The second keeps the test's files out of the runtime directory.
+  // The second folder keeps the test's files out of the runtime directory.
   testbed::TestFolder files_;
   testbed::TestFolder folder_;
 };
@@ -110,7 +110,8 @@ TEST_F(FaultRun, TellsWhatStrikesAndWhatHolds) {
   EXPECT_THAT(result.out, Not(HasSubstr("VIOLATED")));
 }
 
-// What does not hold ends with 6, is kept, and can be looked at and replayed.
+// A plan that does not hold ends with 6; its files are kept, and it can be
+// replayed.
 TEST_F(FaultRun, KeepsWhatDoesNotHold) {
   const std::string plan = WritePlan(
       "seed: 4\nfaults:\n"
@@ -168,7 +169,7 @@ TEST_F(FaultRun, RunsOnATestbedThatIsUp) {
   EXPECT_EQ(Expectation(result.json()["plans"][0], "slow: struck")["found"],
             "20");
   EXPECT_TRUE(Expectation(result.json()["plans"][0], "leaks").is_null());
-  // As it was: up, and nothing on the board.
+  // The testbed is as before: up, with nothing on the board.
   EXPECT_EQ(RunCli({"fault", "list", "-o", "json"}).json()["faults"],
             Json::array());
   EXPECT_EQ(RunCli({"down"}).code, 0);
@@ -198,7 +199,7 @@ TEST_F(FaultRun, RefusesWrongPlansBeforeAnythingStarts) {
   EXPECT_EQ(LeftOver(), std::vector<std::string>());
 }
 
-// Of three faults one does the harm.
+// Only one of the three faults does harm.
 TEST_F(FaultRun, ShrinksToTheFaultThatDoesIt) {
   const std::string plan = WritePlan(
       "faults:\n"

@@ -1,5 +1,5 @@
-// The carillon program over the real gpud and the real devices, as a user runs
-// it: what comes up, what can be seen, and that nothing stays.
+// The carillon program with the real gpud and the real devices, as a user runs
+// it: what comes up, what it shows, and that nothing stays.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -76,7 +76,7 @@ class CliIntegration : public ::testing::Test {
     ASSERT_EQ(up.code, 0) << up.err;
   }
 
-  // The second keeps the tests' files out of the runtime directory.
+  // The second folder keeps the tests' files out of the runtime directory.
   testbed::TestFolder files_;
   testbed::TestFolder folder_;
   std::string file_;
@@ -135,7 +135,7 @@ TEST_F(CliIntegration, EveryCommandAnswersInJson) {
     std::vector<std::string> arguments = line;
     arguments.insert(arguments.end(), {"-o", "json"});
     const CliResult result = RunCli(arguments);
-    // The doctor's verdict is about the machine.
+    // The doctor's verdict depends on the machine.
     if (line[0] != "doctor") {
       EXPECT_EQ(result.code, 0) << line[0] << result.err;
     }
@@ -145,7 +145,7 @@ TEST_F(CliIntegration, EveryCommandAnswersInJson) {
 
 TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
   Up();
-  // Frames have gone through: the ledger has moved.
+  // Once frames have gone through, the ledger has changed.
   ASSERT_TRUE(testbed::Eventually([&] {
     const Json status = RunCli({"status", "-o", "json"}).json();
     return status["events"]["done"] > 3;
@@ -163,7 +163,7 @@ TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
                               HasSubstr("dispatched_to_finished")));
   EXPECT_THAT(RunCli({"ekt"}).out, HasSubstr("memc_get"));
   EXPECT_THAT(RunCli({"rings"}).out, HasSubstr("DOORBELL"));
-  // What the tables show is in the documents, too.
+  // The documents contain what the tables show.
   const Json ekt = RunCli({"ekt", "-o", "json"}).json();
   ASSERT_FALSE(ekt["entries"].empty());
   for (const Json& entry : ekt["entries"]) {
@@ -201,7 +201,7 @@ TEST_F(CliIntegration, TwoTestbedsAreUpAtOnce) {
   EXPECT_EQ(RunCli({"status", "--name", "lab"}).code, 0);
   EXPECT_EQ(RunCli({"status", "--name", "lab2"}).code, 0);
   EXPECT_EQ(RunCli({"down", "--name", "lab"}).code, 0);
-  // The other does not notice.
+  // The other testbed is not affected.
   const CliResult status = RunCli({"status", "-o", "json"});
   EXPECT_EQ(status.code, 0);
   EXPECT_EQ(status.json()["testbed"], "lab2");
@@ -306,7 +306,7 @@ TEST_F(CliIntegration, EveryKeyIsAFlagOfItsProgram) {
   }
 }
 
-// What is tested is that the CLI carries a device's own words to the user.
+// The test is that the CLI carries a device's own words to the user.
 TEST_F(CliIntegration, AFailedBringUpSaysWhyAndLeavesNoProcess) {
   const UniqueFd taken(socket(AF_INET, SOCK_DGRAM, 0));
   sockaddr_in address{};
@@ -368,7 +368,7 @@ TEST_F(CliIntegration, AnOwnDevicesDaemonEndsWithItsTestbed) {
   EXPECT_EQ(RunCli({"down"}).code, 0);
   EXPECT_THAT(Marked("lab"), IsEmpty());
 
-  // A dead supervisor's daemon goes when the testbed comes up again.
+  // A dead supervisor's daemon is killed when the testbed comes up again.
   Up();
   ASSERT_TRUE(testbed::Eventually(daemon_is_up));
   const std::vector<testbed::ProcessIdentity> before = Marked("lab");
@@ -393,7 +393,7 @@ TEST_F(CliIntegration, WatchStreamsChanges) {
   file_ = Write("empty.yaml", kEmptyTopology);
   Up();
   CliRun watch({"watch", "-o", "json"});
-  // A change that the stream must carry, however late it starts.
+  // The stream must carry this change, however late it starts.
   ASSERT_TRUE(testbed::Eventually([&] {
     RunCli({"policy", "priority"});
     const std::string text =

@@ -1,4 +1,4 @@
-// The flight recorders of a real testbed, as `carillon postmortem` tells them.
+// What `carillon postmortem` reports of a real testbed's flight recorders.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class Postmortem : public ::testing::Test {
     return RunCli({"postmortem", "--name", "lab", "--last", "0", "-o", "json"})
         .json();
   }
-  // What the devices' rings hold that has ended.
+  // The number of ended events in the devices' rings.
   static std::map<std::string, uint64_t> Ended(const Json& story) {
     std::map<std::string, uint64_t> ended;
     for (const Json& ring : story["rings"]) {
@@ -62,7 +62,7 @@ class Postmortem : public ::testing::Test {
     return Json::object();
   }
 
-  // The second keeps the test's files out of the runtime directory.
+  // The second folder keeps the test's files out of the runtime directory.
   testbed::TestFolder files_;
   testbed::TestFolder folder_;
 };
@@ -89,7 +89,7 @@ TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
   EXPECT_NE(story["verdict"], "violated");
   EXPECT_EQ(Process(story, "gpud")["running"], true);
 
-  // gpud, too; then nobody is left, and the files are.
+  // After gpud's death no process is left, but the files are.
   EXPECT_EQ(kill(Process(story, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
   ASSERT_TRUE(testbed::Eventually([&] {
     story = Story();

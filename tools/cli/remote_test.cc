@@ -27,7 +27,7 @@ using testing::Not;
 
 class RemoteTest : public testing::Test {
  protected:
-  // A gpud that is run by `up`, so that its ready line is seen, too.
+  // Lets `up` run the gpud, so that its ready line is checked, too.
   void Start(const TlsFiles& tls) {
     const std::string topology = folder_.path() + "/lab.yaml";
     std::ofstream(topology) << fmt::format(
@@ -95,7 +95,8 @@ TEST_F(RemoteTest, EachRoleDoesItsOwn) {
   EXPECT_EQ(Call({"status", "-o", "json"}, viewer).json()["policy"],
             "priority");
 
-  // A board elsewhere: by who may break things, seen by who may look.
+  // A role that may break things changes a board elsewhere; one that may look
+  // sees it.
   EXPECT_EQ(Call({"fault", "inject", "gpud", "stop", "--for", "1ms", "--after",
                   "1000s", "--as", "later"},
                  viewer)
@@ -109,7 +110,7 @@ TEST_F(RemoteTest, EachRoleDoesItsOwn) {
   ASSERT_EQ(listed.json()["faults"].size(), 1u) << listed.out << listed.err;
   EXPECT_EQ(listed.json()["faults"][0]["name"], "later");
   EXPECT_EQ(listed.json()["processes"][0]["process"], "gpud");
-  // The same as on the board itself.
+  // The board itself shows the same.
   EXPECT_EQ(RunCli({"fault", "list", "-o", "json"}).json()["faults"],
             listed.json()["faults"]);
   EXPECT_EQ(Call({"fault", "clear", "nobody"}, breaks).code, 3);
@@ -144,7 +145,7 @@ TEST_F(RemoteTest, WhyItDoesNotGetThroughIsSaid) {
   TlsFiles expired = ca_.Issue({.name = "old", .ends = "20210101000000Z"});
   EXPECT_THAT(words(expired, "", 2), HasSubstr("expired on"));
 
-  // Nothing behind the port, and something that is no gpud.
+  // A port with no listener, and one whose listener is no gpud.
   const UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in here{};
   here.sin_family = AF_INET;
@@ -198,7 +199,7 @@ TEST_F(RemoteTest, TheEnvironmentNamesTheFiles) {
   setenv("CARILLON_TLS_CERT", viewer.certificate.c_str(), 1);
   setenv("CARILLON_TLS_KEY", viewer.key.c_str(), 1);
   const CliResult remote = RunCli({"status", "--gpud", address_});
-  // A testbed of this machine does without.
+  // A testbed of this machine does not need it.
   const CliResult local = RunCli({"status"});
   unsetenv("CARILLON_TLS_CA");
   unsetenv("CARILLON_TLS_CERT");

@@ -1,6 +1,5 @@
-// Processes of a real testbed that end and come back: as `carillon restart`
-// asks, or by their policy, and that nothing stays when the testbed ends
-// meanwhile.
+// Processes of a real testbed end and come back: because `carillon restart`
+// asks, or by their policy. Nothing stays when the testbed ends meanwhile.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -33,7 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// What a memcached server answers over TCP; empty when it does not answer.
+// A memcached server's answer over TCP; empty if it does not answer.
 std::string Ask(int port, const std::string& command) {
   const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval limit{.tv_sec = 10, .tv_usec = 0};
@@ -90,7 +89,8 @@ class RestartTest : public ::testing::Test {
     ADD_FAILURE() << "no process " << name;
     return Json::object();
   }
-  // By what the NIC says of itself: "udp ... tcp 127.0.0.1:40001".
+  // Reads the port from what the NIC says of itself: "udp ... tcp
+  // 127.0.0.1:40001".
   static int Port() {
     const std::string note = Process("nic0")["note"];
     return atoi(note.substr(note.rfind(':') + 1).c_str());
@@ -102,7 +102,7 @@ class RestartTest : public ::testing::Test {
   }
   static void ExpectService() { EXPECT_TRUE(Serves()) << Process("nic0"); }
 
-  // The second keeps the tests' files out of the runtime directory.
+  // The second folder keeps the tests' files out of the runtime directory.
   testbed::TestFolder files_;
   testbed::TestFolder folder_;
 };
@@ -166,7 +166,7 @@ TEST_F(RestartTest, SaysWhatItCannotRestart) {
 
 TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
   Up(Topology());
-  // A NIC that is stopped does not end by SIGTERM: the restart lasts.
+  // A stopped NIC does not end by SIGTERM, so the restart takes long.
   kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
   CliRun restart({"restart", "nic0"});
   ASSERT_TRUE(testbed::Eventually([&] {

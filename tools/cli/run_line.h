@@ -1,4 +1,4 @@
-// A command line within the test's own process.
+// Runs a command line within the test's own process.
 #ifndef CARILLON_TOOLS_CLI_RUN_LINE_H_
 #define CARILLON_TOOLS_CLI_RUN_LINE_H_
 
@@ -17,7 +17,7 @@ struct Outcome {
   std::string out;
   std::string err;
 
-  // `out` as one JSON document; discarded if it is not.
+  // `out` as one JSON document; a discarded value if it is none.
   Json json() const { return Json::parse(out, nullptr, false); }
 };
 

@@ -1,4 +1,4 @@
-// `carillon sim ...` on a file as a user has it.
+// `carillon sim ...` on a user's file.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

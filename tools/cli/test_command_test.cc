@@ -1,5 +1,5 @@
-// `carillon test`, `bench` and `gpu-bundle` with a Bazel that writes what the
-// test says.
+// `carillon test`, `bench` and `gpu-bundle` with a fake Bazel that writes what
+// the test says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -24,8 +24,8 @@ class TestCommand : public ::testing::Test {
   }
   void TearDown() override { unsetenv("CARILLON_ROOT"); }
 
-  // Every run notes its arguments; `events` becomes the build events of those
-  // whose arguments hold `when`.
+  // Every run notes its arguments. `events` become the build events of runs
+  // whose arguments contain `when`.
   void MakeBazel(const std::string& script) {
     const std::string path = folder_.path() + "/bazel";
     std::ofstream(path) << "#!/bin/sh\necho \"$*\" >> calls\n"
@@ -72,7 +72,7 @@ TEST_F(TestCommand, RunsEverythingThenTheUnitsUnderBothSanitizers) {
     EXPECT_THAT(line, HasSubstr("-integration"));
   }
   EXPECT_THAT(asan, HasSubstr("--jobs=1 -- //... -//integration_tests/..."));
-  // Where our own threads share memory.
+  // These are the folders in which our own threads share memory.
   EXPECT_THAT(tsan, HasSubstr("--jobs=1 -- //shm/... //gpu_daemon/dispatch/"));
 }
 

@@ -1,4 +1,4 @@
-// What `up`, `supervise` and `demo` bring up.
+// The options by which `up`, `supervise` and `demo` bring up a testbed.
 #ifndef CARILLON_TOOLS_CLI_UP_OPTIONS_H_
 #define CARILLON_TOOLS_CLI_UP_OPTIONS_H_
 
@@ -13,16 +13,17 @@
 namespace carillon::cli {
 
 void AddUpOptions(Arguments& arguments, testbed::UpOptions& options);
-// The same as a command line.
+// The same options as a command line.
 std::vector<std::string> ToCommandLine(const testbed::UpOptions& options);
 
-// --name, unless it is empty, instead of the topology's own. InvalidArgument.
+// Uses --name, unless it is empty, instead of the topology's own. Errors:
+// InvalidArgument.
 absl::Status SetName(const std::string& name, testbed::Topology& topology);
 
 // tools/cli/topologies/demo.yaml.
 testbed::Topology DemoTopology();
 
-// `source`: which file it was. Errors: as LoadTopology().
+// `source` receives the file's name. Errors: those of LoadTopology().
 absl::StatusOr<testbed::Topology> ChooseTopology(
     const testbed::UpOptions& options, std::string* source);
 

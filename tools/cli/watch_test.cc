@@ -15,8 +15,8 @@
 namespace carillon::cli {
 namespace {
 
-// Streams events until its client goes, with no pause that would let the client
-// be idle.
+// Streams events without a pause until its client goes, so the client is never
+// idle.
 class BusyAdmin : public v1::Admin::Service {
  public:
   explicit BusyAdmin(const std::string& socket) {

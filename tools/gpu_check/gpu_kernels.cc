@@ -1,4 +1,5 @@
-// Every kernel in each of its forms on the GPU, against its CPU form.
+// Runs every kernel in each of its forms on the GPU, and compares with its CPU
+// form.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -46,7 +47,7 @@ struct Form {
   const char* prefix;  // of its CUDA function
   bool device_memory;  // else registered memory of the host
 };
-// A warp of the resident dispatchers calls it, without a launch.
+// A warp of the resident dispatchers calls this form, without a launch.
 constexpr const char* kInline = "carillon_inline_";
 constexpr Form kForms[] = {
     {"carillon_", false},       {"carillon_call_", false},
@@ -54,21 +55,21 @@ constexpr Form kForms[] = {
     {kInline, false},
 };
 
-// Whether the form exists for all launches of a case: EdgePath runs inline what
-// fits a warp.
+// Whether the form exists for all launches of a case: EdgePath runs inline only
+// what fits into a warp.
 bool Applies(const Form& form, const Case& one) {
   return form.prefix != kInline ||
          std::ranges::all_of(one.launches, [](const CaseLaunch& launch) {
            return launch.kmd.single_warp() && !launch.kmd.kernel->uses_barriers;
          });
 }
-// Its status is the kernel's own, not that of a completion.
+// Whether the form's status is the kernel's own, not that of a completion.
 bool IsPlain(const Form& form) {
   return form.prefix == kInline || std::string_view(form.prefix) == "carillon_";
 }
 
-// gpud's own module, out of its file: what is tested is what gpud runs, and a
-// bundle has it once. Errors: NotFound.
+// gpud's own module, read from its file: the test covers what gpud runs, and a
+// bundle holds it only once. Errors: NotFound.
 class GpudModule {
  public:
   static absl::StatusOr<GpudModule> Find(const std::string& gpud) {
@@ -104,7 +105,7 @@ class GpudModule {
   std::span<const std::byte> image() const { return image_; }
 
  private:
-  // A fatbin's, which bazel/cuda.bzl aligns.
+  // The header of a fatbin, which bazel/cuda.bzl aligns.
   struct Header {
     uint32_t magic;
     uint16_t version;
@@ -118,7 +119,7 @@ class GpudModule {
   std::span<const std::byte> image_;
 };
 
-// A thread's memory, registered as gpud registers a device's.
+// Memory of the host, registered as gpud registers a device's.
 class HostMemory {
  public:
   HostMemory()
@@ -182,7 +183,8 @@ class Bench {
 
   const std::string& description() const { return gpu_->description(); }
 
-  // All launches of a case in one form; the CPU's results are the reference.
+  // Runs all launches of a case in one form; the CPU's results are the
+  // reference.
   absl::Status Run(const Case& one, const Form& form) {
     if (Arena::BytesFor(one) > kArenaBytes) {
       return absl::InternalError("the case is larger than its memory");
@@ -285,8 +287,8 @@ class Bench {
       }
       return status;
     }
-    // Written by the GPU before the launch ended, which the synchronisation has
-    // seen; acquire goes with its release all the same.
+    // The GPU wrote it before the launch ended, which the synchronisation has
+    // seen. The acquire pairs with the GPU's release.
     const uint64_t sequence =
         std::atomic_ref(ecq->sequence).load(std::memory_order_acquire);
     if (sequence != sequence_) {
@@ -321,7 +323,7 @@ int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
   }
   auto module = GpudModule::Find(gpud);
   if (!module.ok()) {
-    // In a bundle this is a script, and the program beside its folder.
+    // In a bundle this is a script, and the program lies beside its folder.
     auto beside = GpudModule::Find(gpud.substr(0, gpud.rfind('/') + 1) +
                                    "../programs/gpud");
     if (beside.ok()) module = beside;

@@ -1,5 +1,6 @@
-// Every launch path of a real gpud, under the load of device processes, with a
-// ledger: what was rung is what ended, by the devices' count and by gpud's.
+// Loads every launch path of a real gpud from device processes, and checks the
+// ledger: what was rung must be what ended, by the devices' counts and by
+// gpud's.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,7 +43,8 @@ struct Options {
 };
 
 constexpr const char* kKernels[] = {"empty", "warp", "tb2", "tb120"};
-// For gpud to see that a process has died and to end what it has rung.
+// gpud needs so long to see that a process has died and to end what it has
+// rung.
 constexpr seconds kPatience{10};
 constexpr milliseconds kGlance{10};
 
@@ -53,7 +55,7 @@ Json For(const char* what, milliseconds time) {
   return {{"do", what}, {"ms", time.count()}};
 }
 
-// One command after another, until one fails.
+// Sends one command after another, until one fails.
 absl::Status CallAll(LaunchDeviceProcess& device,
                      const std::vector<Json>& commands) {
   for (const Json& command : commands) {
@@ -88,7 +90,7 @@ absl::StatusOr<Counts> CountsOf(LaunchDeviceProcess& device) {
                 .device_done = answer.at("device_done")};
 }
 
-// Until `fits`, within kPatience. Error: DataLoss with the counts.
+// Waits until `fits`, within kPatience. Error: DataLoss with the counts.
 absl::StatusOr<Counts> AwaitCounts(
     LaunchDeviceProcess& device, const char* what,
     const std::function<bool(const Counts&)>& fits) {
@@ -112,8 +114,8 @@ class Scenarios {
   explicit Scenarios(const Options& options)
       : options_(options), time_(options.quick ? 30 : 400) {}
 
-  // Events of every kernel on the path, one at a time, as many as it takes and
-  // at a constant rate, while another device does the same.
+  // Rings events of every kernel on the path: one at a time, as many as
+  // possible, and at a constant rate, while another device does the same.
   absl::Status Load(const std::string& path) {
     return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
       ASSIGN_OR_RETURN(auto other, testbed.AddDevice("other"));
@@ -154,14 +156,15 @@ class Scenarios {
     });
   }
 
-  // A device registers and unregisters while another's events go on.
+  // Registers and unregisters events of one device while another's events go
+  // on.
   absl::Status Churn(const std::string& path) {
     return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
       ASSIGN_OR_RETURN(auto other, testbed.AddDevice("other"));
       auto status = CallAll(other, {Open(path, "warp")});
       if (!status.ok()) return status;
       const size_t times = options_.quick ? 3 : 20;
-      // So long that it covers them all, most probably; its end is waited for.
+      // The pipeline is most probably longer than the loop; its end is awaited.
       if (status = other.Send(For("pipeline", 8 * time_)); !status.ok()) {
         return status;
       }
@@ -181,8 +184,8 @@ class Scenarios {
     });
   }
 
-  // A device dies with events in flight; another's go on, and gpud ends what
-  // the dead one had rung.
+  // Kills a device with events in flight. Another device's events must go on,
+  // and gpud must end what the dead one had rung.
   absl::Status DeviceKilled(const std::string& path) {
     return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
       LaunchDeviceProcess& survivor = testbed.device();
@@ -212,8 +215,8 @@ class Scenarios {
     });
   }
 
-  // gpud dies with events in flight: the device is told in time, and another
-  // gpud finds a GPU that works.
+  // Kills gpud with events in flight. The device must learn it in time, and
+  // another gpud must find a GPU that works.
   absl::Status GpudKilled(const std::string& path) {
     auto status = WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
       auto opened = CallAll(testbed.device(), {Open(path, "warp")});
@@ -326,7 +329,7 @@ int Main(const Options& options) {
     return 1;
   }
 #if CARILLON_WITH_CUDA
-  // Told apart here: of gpud's reasons only the sentence would be left.
+  // Checked here, because gpud would only report a sentence.
   if (options.backend == "cuda") {
     const pid_t pid = fork();  // gpud's driver is none of ours
     if (pid == 0) {

@@ -1,4 +1,4 @@
-// What is known of the GPU before anything runs on it.
+// Describes the GPU before anything runs on it.
 #ifndef CARILLON_TOOLS_GPU_CHECK_INFO_H_
 #define CARILLON_TOOLS_GPU_CHECK_INFO_H_
 
@@ -8,8 +8,8 @@
 
 namespace carillon::gpu_check {
 
-// The driver, if it finds a GPU. Errors: NotFound and Unavailable when there is
-// none, others as Driver::Load().
+// Loads the driver if it finds a GPU. Errors: NotFound and Unavailable if there
+// is none, others as Driver::Load().
 absl::StatusOr<gpud::cuda::Driver> OpenGpu();
 
 // The exit code for such an error: kNoGpuCode, or 1 for a driver that is broken
@@ -20,7 +20,7 @@ int ExitCodeOf(const absl::Status& status);
 //  stream_priorities: [least, greatest], refused: [what the back-end lacks]}
 absl::StatusOr<nlohmann::json> DescribeGpu(const gpud::cuda::Driver& driver);
 
-// --part-info: prints that, and a finding; the exit code.
+// --part-info: prints the description and a finding. Returns the exit code.
 int PrintInfo();
 
 }  // namespace carillon::gpu_check

@@ -105,7 +105,7 @@ class Maker {
     cases_.push_back(
         {std::move(name), std::move(buffers), std::move(launches)});
   }
-  // A warp's or several blocks', each with a block that need not be full.
+  // A block for one warp or for several blocks; it need not be full.
   uint32_t AnyBlock() {
     constexpr uint32_t kBlocks[] = {1, 7, 32, 33, 64, 100, 256, 1024};
     return kBlocks[random_.Between(0, std::size(kBlocks) - 1)];
@@ -261,8 +261,9 @@ class Maker {
         std::move(launches));
   }
 
-  // Stores keys of their own in batches, so that replies do not depend on the
-  // order of threads, reads them back, and some that are not there.
+  // Stores keys in batches, different ones in each, so that replies do not
+  // depend on the order of threads. Then reads them back, and some that do not
+  // exist.
   void Memcached() {
     constexpr uint32_t kCount = 96;
     constexpr uint32_t kStride = 2048;
@@ -417,7 +418,7 @@ absl::Status CompareArenas(const Case& one, const Arena& expected,
         largest = std::max(largest, std::fabs(at(want, k)));
       }
       for (size_t k = 0; k < count; ++k) {
-        // Written so that a NaN differs.
+        // Written so that a NaN counts as different.
         if (std::fabs(at(want, k) - at(have, k)) <= largest * kFloatTolerance) {
           continue;
         }

@@ -46,8 +46,8 @@ TEST(KernelCases, GiveTheSameTwiceAndOtherThingsWithAnotherSeed) {
   EXPECT_TRUE(differs);
 }
 
-// The comparison would be worth nothing if kernels refused what they are given,
-// or if a case left what it compares as it was.
+// The comparison would be worth nothing if the kernels refused their arguments,
+// or if a case did not change what it compares.
 TEST(KernelCases, DoSomethingThatIsCompared) {
   std::set<std::string_view> good;
   std::set<uint32_t> statuses;

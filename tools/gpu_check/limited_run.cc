@@ -23,7 +23,7 @@ sigset_t SignalsOfRuns() {
   return set;
 }
 
-// In the child: returns only if it cannot be started.
+// Runs in the child; returns only if the program cannot be started.
 void Become(const LimitedCommand& command, pid_t parent,
             const std::vector<char*>& argv) {
   setpgid(0, 0);
@@ -50,7 +50,7 @@ class Process {
   int status() const { return status_; }
   void Kill(int signal) const { kill(-pid_, signal); }
 
-  // Until it is gone, `deadline`, or we are to end.
+  // Waits for its end, `deadline`, or a signal that ends us.
   void Await(Clock::time_point deadline) {
     const sigset_t set = SignalsOfRuns();
     while (!Look() && !interrupted_) {
@@ -63,7 +63,7 @@ class Process {
       if (signal == SIGINT || signal == SIGTERM) interrupted_ = true;
     }
   }
-  // The same, whoever interrupts.
+  // Waits for its end even after such a signal.
   void Bury(milliseconds time) {
     const auto deadline = Clock::now() + time;
     const bool interrupted = interrupted_;
@@ -119,7 +119,7 @@ LimitedResult RunLimited(const LimitedCommand& command) {
     process.Kill(SIGKILL);
     process.Bury(command.burial);
   }
-  // What it has left behind.
+  // Kill what it has left running in its group.
   process.Kill(SIGKILL);
   LimitedResult result;
   result.time = std::chrono::duration_cast<milliseconds>(Clock::now() - start);

@@ -1,4 +1,4 @@
-// One program with a time limit, run so that it cannot take its starter along.
+// Runs one program with a time limit, so that it cannot take its starter along.
 #ifndef CARILLON_TOOLS_GPU_CHECK_LIMITED_RUN_H_
 #define CARILLON_TOOLS_GPU_CHECK_LIMITED_RUN_H_
 
@@ -17,9 +17,9 @@ struct LimitedCommand {
   int out = -1;
   int err = -1;
   std::chrono::milliseconds limit{0};
-  // From SIGTERM to SIGKILL, once the limit has passed.
+  // The time from SIGTERM to SIGKILL, once the limit has passed.
   std::chrono::milliseconds grace{2000};
-  // What a process in the driver may take to go after SIGKILL.
+  // How long a process inside the driver may take to end after SIGKILL.
   std::chrono::milliseconds burial{5000};
 };
 
@@ -37,13 +37,13 @@ struct LimitedResult {
   std::chrono::milliseconds time{0};
 };
 
-// SIGCHLD, SIGINT and SIGTERM, which RunLimited() waits for: to be called once,
-// by the only thread.
+// Blocks SIGCHLD, SIGINT and SIGTERM, which RunLimited() waits for. Call it
+// once, while there is only one thread.
 void BlockSignalsOfRuns();
 
-// Returns when it has ended, at the latest after limit + grace + burial. The
-// processes that it started and left in its group are killed with it; it is
-// killed with its starter.
+// Returns when the program has ended, at the latest after limit + grace +
+// burial. Kills the processes that it started and left in its group. The
+// program is killed with its starter.
 LimitedResult RunLimited(const LimitedCommand& command);
 
 }  // namespace carillon::gpu_check

@@ -1,4 +1,4 @@
-// gpu_check: everything of Carillon that needs a GPU, in one go.
+// gpu_check: runs everything of Carillon that needs a GPU.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -42,7 +42,7 @@ struct Options {
   bool dry_run = false;
 };
 
-// In another process: a driver that hangs must not hang this one.
+// Uses another process: a driver that hangs must not hang this one.
 int LookForGpu(const std::string& self, std::string* text) {
   const UniqueFd said(memfd_create("info", MFD_CLOEXEC));
   const LimitedResult run = RunLimited({.argv = {self, "--part-info"},
@@ -83,7 +83,7 @@ std::string Now() {
   return text;
 }
 
-// The bundle's, if this is one.
+// The bundle's manifest, if this is a bundle.
 Json ReadManifest(const std::string& programs) {
   std::ifstream file(programs + "/../MANIFEST.json");
   Json manifest = Json::parse(file, nullptr, false);
@@ -156,7 +156,8 @@ int Run(const Options& options) {
   return status.ok() ? ExitCodeOf(results) : 130;
 }
 
-// launch_bench, where there is a GPU: it has no exit code of its own for that.
+// Runs launch_bench if there is a GPU: it has no exit code of its own for a
+// missing one.
 int RunBench(char** argv) {
   const pid_t pid = fork();  // the bench gets no process with a driver in it
   if (pid == 0) {

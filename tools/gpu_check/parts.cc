@@ -36,14 +36,14 @@ class Maker {
  public:
   explicit Maker(const PartOptions& options) : options_(options) {}
 
-  // `on_fake`: the fake driver can do it.
+  // `on_fake` says whether the fake driver can do it.
   Step Make(std::string name, std::vector<std::string> argv, int limit_s,
             bool on_fake) const {
     Step step{.name = std::move(name),
               .argv = std::move(argv),
               .limit = seconds(limit_s)};
     if (!options_.dry_run) return step;
-    // Before the system's own driver, if that is here at all.
+    // The fake driver comes before the system's own, if that exists.
     if (!options_.fake_driver.empty()) {
       step.environment = {{"LD_LIBRARY_PATH", options_.fake_driver}};
     }
@@ -96,7 +96,7 @@ Part Paths(const Maker& maker, const PartOptions& options) {
   return part;
 }
 
-// What needs no point of gpud's: on a GPU it launches without gpud.
+// These plans need no fault point of gpud's: on a GPU, gpud does not launch.
 constexpr const char* kFaultPlans[] = {"kill-nic",      "stop-nic",
                                        "stop-gpud",     "doorbell-storm",
                                        "corrupt-entry", "lossy-network"};
@@ -108,12 +108,11 @@ Part Faults(const Maker& maker, const PartOptions& options) {
             {}};
   for (const char* const plan : kFaultPlans) {
     if (options.dry_run && plan != kFaultPlans[0]) break;
-    Step step =
-        maker.Make(plan,
-                   {maker.Program("carillon"), "fault", "run",
-                    maker.Program(plan) + ".yaml", "--backend", "cuda",
-                    fmt::format("--keep={}/faults", options.directory)},
-                   90, /*on_fake=*/true);
+    Step step = maker.Make(plan,
+                           {maker.Program("carillon"), "fault", "run",
+                            maker.Program(plan) + ".yaml", "--backend", "cuda",
+                            fmt::format("--keep={}/faults", options.directory)},
+                           90, /*on_fake=*/true);
     if (step.expects_no_gpu) step.skip = "a plan needs a GPU to break";
     part.steps.push_back(std::move(step));
   }
@@ -124,8 +123,9 @@ Part Hostile(const Maker& maker, const PartOptions& options) {
   Step step = maker.Make(
       "tricks",
       {maker.Program("hostile_test"),
-       options.dry_run ? "--gtest_filter=*/doorbell_*:*/punch_holes:*/scribble_all"
-                       : "--gtest_filter=Tricks/*"},
+       options.dry_run
+           ? "--gtest_filter=*/doorbell_*:*/punch_holes:*/scribble_all"
+           : "--gtest_filter=Tricks/*"},
       180, /*on_fake=*/true);
   if (step.expects_no_gpu) step.skip = "a device needs a GPU to be hostile to";
   step.environment.push_back({"CARILLON_TEST_PROGRAMS", options.programs});
@@ -169,7 +169,7 @@ Part Bench(const Maker& maker, const PartOptions& options) {
     return part;
   }
   add("quick", 60, {"--quick"});
-  // A part each, so that what is done is kept when the time is over.
+  // Each is a part of its own, so that finished ones count when time runs out.
   for (const auto& [name, limit_s] :
        {std::pair{"latency", 180}, std::pair{"background", 60},
         std::pair{"breakdown", 90}, std::pair{"idle", 45},

@@ -1,4 +1,4 @@
-// What gpu_check does, in order, and what it may take.
+// The parts of gpu_check in their order, with their limits.
 #ifndef CARILLON_TOOLS_GPU_CHECK_PARTS_H_
 #define CARILLON_TOOLS_GPU_CHECK_PARTS_H_
 
@@ -16,11 +16,11 @@ struct PartOptions {
   std::string self;       // gpu_check
   std::string programs;   // the folder of the other programs
   std::string directory;  // for results
-  // compute-sanitizer; empty: there is none.
+  // The path of compute-sanitizer; empty if there is none.
   std::string sanitizer;
   uint64_t seed = 0;  // of random inputs
-  // Short, and on the fake driver: a folder with its libcuda.so.1. What cannot
-  // run on it must say that there is no GPU.
+  // Runs short versions on the fake driver: a folder with its libcuda.so.1.
+  // What cannot run there must report that there is no GPU.
   bool dry_run = false;
   std::string fake_driver;
 };

@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 constexpr std::array<std::string_view, 7> kOutcomes = {
     "passed", "FAILED", "TIMED OUT", "no GPU", "skipped", "not run", "LOST"};
 constexpr std::string_view kFinding = "finding: ";
-// A step that gets less than this would only be killed.
+// A step with less time would only be killed.
 constexpr milliseconds kMinTime{1000};
 constexpr size_t kMaxFinding = 200;
 
@@ -102,14 +102,14 @@ class Runner {
   void Load() {
     std::ifstream file(StatePath());
     results_ = FromJson(Json::parse(file, nullptr, false));
-    // Its time is a matter of the run before.
+    // How long it takes depends on the run before.
     std::erase_if(results_, [](const auto& entry) {
       return entry.second.outcome == Outcome::kNotRun;
     });
   }
 
   absl::Status Store() const {
-    // By renaming: a state file is always whole.
+    // Rename the file, so that a state file is always complete.
     const std::string next = StatePath() + ".new";
     {
       std::ofstream file(next);
@@ -223,7 +223,7 @@ class Runner {
   const Clock::time_point deadline_;
 };
 
-// What the parts' line of the table says.
+// The line of the table for the part.
 StepResult Summarize(const Part& part, const Results& results) {
   StepResult sum{Outcome::kSkipped, 0, ""};
   size_t bad = 0;

@@ -1,13 +1,13 @@
-// Runs the parts of gpu_check in turn, whatever becomes of each, and tells.
+// Runs the parts of gpu_check in turn, even after failures, and reports.
 //
 //   part   what --only chooses and the table has a line for
 //   step   one process of a part, with a time limit of its own
-//   state  DIR/state.json: how each step ended. Written before a step begins
-//          and after it has ended, so that --resume goes on behind a step that
-//          took the runner (or the machine) with it.
+//   state  DIR/state.json: how each step ended. It is written before and after
+//          each step, so that --resume continues behind a step that crashed the
+//          runner (or the machine).
 //
-// A step's exit code: 0 passed, kNoGpuCode no GPU, else failed. The last line of
-// its stdout that begins with "finding: " is what the table says of it.
+// A step's exit code: 0 passed, kNoGpuCode no GPU, else failed. The table shows
+// the last line of its stdout that begins with "finding: ".
 #ifndef CARILLON_TOOLS_GPU_CHECK_RUNNER_H_
 #define CARILLON_TOOLS_GPU_CHECK_RUNNER_H_
 
@@ -24,7 +24,7 @@
 
 namespace carillon::gpu_check {
 
-// There is no GPU, or no driver for it: by no other way of ending.
+// There is no GPU, or no driver for it. Nothing else uses this code.
 inline constexpr int kNoGpuCode = 77;
 
 struct Step {
@@ -32,9 +32,9 @@ struct Step {
   std::vector<std::string> argv;
   std::chrono::seconds limit{0};
   std::vector<std::pair<std::string, std::string>> environment;
-  // Not empty: why it is not run. It counts as passed.
+  // If not empty, the reason why the step is not run. It counts as passed.
   std::string skip;
-  // A dry run: it must say that there is no GPU, and nothing else.
+  // A dry run: the step must report that there is no GPU.
   bool expects_no_gpu = false;
 };
 
@@ -65,7 +65,7 @@ struct StepResult {
   }
 };
 
-// By "part/step".
+// Results by "part/step".
 using Results = std::map<std::string, StepResult>;
 
 struct RunnerOptions {
@@ -73,37 +73,37 @@ struct RunnerOptions {
   std::vector<std::string> only;    // parts; empty: all
   bool resume = false;              // skip what is in the state file
   std::chrono::seconds total{540};  // of all steps together
-  // What is kept for ending a step that overstays.
+  // The time that is reserved for ending a step that exceeds its limit.
   std::chrono::milliseconds grace{2000};
   std::chrono::milliseconds burial{5000};
 };
 
-// Errors: InvalidArgument names a part that there is not.
+// Errors: InvalidArgument names a part that does not exist.
 absl::Status CheckParts(const std::vector<Part>& parts,
                         const std::vector<std::string>& only);
 
 // Runs the chosen parts; writes DIR/<part>.<step>.{out,err} and the state file,
-// and says on stderr how far it is. BlockSignalsOfRuns() comes first. Errors:
-// InvalidArgument, PermissionDenied (cannot write there); Cancelled goes with
-// the results of an interrupted run (`results` is always filled in).
+// and reports progress on stderr. Call BlockSignalsOfRuns() first. Errors:
+// InvalidArgument, PermissionDenied (cannot write there), Cancelled
+// (interrupted). `results` is always filled in.
 absl::Status RunParts(const std::vector<Part>& parts,
                       const RunnerOptions& options, Results* results);
 
-// What one step's end means.
+// The meaning of a step's end.
 StepResult Judge(const Step& step, int exit_code, bool signalled,
                  std::string_view out, std::string_view err);
 
-// One line a part: part, result, seconds, finding (that of the first step that
-// went wrong, else that of the last with one).
+// One line per part: part, result, seconds, finding (of the first step that
+// failed, otherwise of the last step with one).
 std::string ResultTable(const std::vector<Part>& parts,
                         const std::vector<std::string>& only,
                         const Results& results);
 
-// 0, 1, or kNoGpuCode if that is what every step that ran says.
+// 0, 1, or kNoGpuCode if every step that ran says so.
 int ExitCodeOf(const Results& results);
 
 nlohmann::json ToJson(const Results& results);
-// What cannot be understood is left out.
+// Leaves out what it does not understand.
 Results FromJson(const nlohmann::json& json);
 
 }  // namespace carillon::gpu_check

@@ -90,7 +90,7 @@ TEST_F(RunnerTest, GoesOnBehindAStepThatFailsOrIsKilledOrCannotStart) {
 }
 
 TEST_F(RunnerTest, KillsAStepAtItsLimitWithAllThatItStarted) {
-  // Who writes to this is alive.
+  // A process that holds the writing end is alive.
   const std::string fifo = directory_ + "/fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -108,7 +108,7 @@ TEST_F(RunnerTest, KillsAStepAtItsLimitWithAllThatItStarted) {
   EXPECT_THAT(results.at("a/hangs").finding, HasSubstr("half way"));
   EXPECT_LT(results.at("a/hangs").seconds, 10);
   EXPECT_EQ(results.at("b/fine").outcome, Outcome::kPassed);
-  // It hangs up when the last writer is gone.
+  // The pipe hangs up when the last writer has gone.
   pollfd hung_up{reader, POLLIN, 0};
   ASSERT_EQ(poll(&hung_up, 1, 10'000), 1);
   EXPECT_TRUE(hung_up.revents & POLLHUP);
@@ -150,7 +150,7 @@ TEST_F(RunnerTest, ResumesBehindWhatHasEndedAndBehindWhatTookTheRunner) {
   EXPECT_EQ(results.at("c/late").outcome, Outcome::kPassed);
   EXPECT_EQ(results.at("d/new").outcome, Outcome::kPassed);
   EXPECT_EQ(ExitCodeOf(results), 1);
-  // Without --resume all run.
+  // Without --resume all steps run.
   Run(parts);
   EXPECT_EQ(Read("count"), "x\nx\nx\nx\nx\nx\n");
 }

@@ -25,9 +25,9 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
     const UpOptions& options, Say say) {
   const TestbedPaths paths = PathsOf(topology.name);
   ASSIGN_OR_RETURN(auto plan, PlanLaunch(topology, paths));
-  // Who reads the narration may go away; that must not end the testbed.
+  // The reader of the narration may go away; that must not end the testbed.
   signal(SIGPIPE, SIG_IGN);
-  // Before gRPC starts its threads: they inherit the mask.
+  // Made before gRPC starts its threads, so that they inherit the mask.
   std::unique_ptr<TestbedRun> run(new TestbedRun());
   ASSIGN_OR_RETURN(auto directory, LockedDirectory::Create(paths));
   run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);

@@ -1,4 +1,4 @@
-// A testbed from its topology to its end.
+// Runs a testbed from its topology to its end.
 #ifndef CARILLON_TOOLS_TESTBED_TESTBED_RUN_H_
 #define CARILLON_TOOLS_TESTBED_TESTBED_RUN_H_
 
@@ -17,25 +17,26 @@ namespace carillon::testbed {
 
 // What to bring up.
 struct UpOptions {
-  // Empty: ./carillon.yaml if it is there, else the demo's topology.
+  // Empty: ./carillon.yaml if it exists, else the demo's topology.
   std::string file;
-  // Empty: as the file says.
+  // Empty: the name in the file.
   std::string name;
-  // Bring-up fails when nothing becomes ready for this long.
+  // Bring-up fails if nothing becomes ready for this long.
   double timeout_s = 15;
-  // Also where the topology does not say `faults: true`.
+  // Makes a board of faults even if the topology does not say `faults: true`.
   bool faults = false;
-  // A process that was ready for so long has come back: its row of restarts
+  // A process that was ready for so long has recovered: its row of restarts
   // ends, and with it the wait that doubles.
   double restart_proven_s = 10;
 };
 
 using Say = std::function<void(const std::string&)>;
 
-// A supervisor with all that it needs. To be made before gRPC starts a thread.
+// A supervisor with everything that it needs. Make it before gRPC starts a
+// thread.
 class TestbedRun {
  public:
-  // Makes and locks the directory; starts nothing. Errors: as
+  // Makes and locks the directory, but starts nothing. Errors: those of
   // LockedDirectory::Create() and PlanLaunch().
   static absl::StatusOr<std::unique_ptr<TestbedRun>> Make(
       const Topology& topology, const std::string& source,
@@ -52,10 +53,10 @@ class TestbedRun {
   std::unique_ptr<Supervisor> supervisor_;
 };
 
-// What `up -o json` prints.
+// The document that `up -o json` prints.
 Json UpDocument(const Supervisor& supervisor);
 
-// Takes the testbed down. FailedPrecondition when something in it had failed.
+// Takes the testbed down. FailedPrecondition if something in it had failed.
 absl::Status EndRun(Supervisor& supervisor);
 
 }  // namespace carillon::testbed

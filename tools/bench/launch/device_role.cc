@@ -38,7 +38,7 @@ constexpr std::string_view kYield = "yield";
 constexpr uint32_t kEntries = 256;
 constexpr seconds kPatience{10};
 constexpr nanoseconds kSdkSpin = std::chrono::microseconds(20);
-// What a stream may end late for other reasons than that it fell behind.
+// A stream may end so much late for other reasons than falling behind.
 constexpr Nanoseconds kSlack = 1'000'000;
 constexpr uint32_t kTile = 16;  // of matmul
 
@@ -52,7 +52,7 @@ Nanoseconds MillisecondsOf(const Json& command) {
   return command.at("ms").get<uint64_t>() * 1'000'000;
 }
 
-// What the events of a batch spent where.
+// The time that a batch's events spent in each stage.
 class Stages {
  public:
   static constexpr std::array<const char*, 7> kNames = {
@@ -60,7 +60,7 @@ class Stages {
       "queued_to_dispatched", "dispatched_to_finished", "finished_to_completed",
       "due_to_completed"};
 
-  // A stage whose stamps the launch path does not give has no sample.
+  // A stage gets no sample if the launch path does not give its stamps.
   void Add(Nanoseconds due, const edge::EventLife& life,
            Nanoseconds completed) {
     const std::array<Nanoseconds, 7> stamps = {due,
@@ -108,9 +108,9 @@ class LaunchDevice {
   absl::StatusOr<Json> Background(const Json& command);
   absl::StatusOr<Json> Ledger();
 
-  // Rings events when they are due, `interval` apart, and sees them end, for
-  // `time`; `on_end` gets an event's due time before it is freed. The number of
-  // events.
+  // Rings events when they are due, `interval` apart, and waits for their ends,
+  // for `time`. `on_end` gets an event's due time before the event is freed.
+  // Returns the number of events.
   template <class OnEnd>
   absl::StatusOr<uint64_t> Stream(double interval_ns, Nanoseconds time,
                                   OnEnd on_end);
@@ -118,7 +118,8 @@ class LaunchDevice {
     workload_->Commit();
     ++rung_;
   }
-  // The oldest event's completion, by now; freed. Error: it did not end well.
+  // Takes the oldest event's completion and frees it. Error: the event did not
+  // end well.
   absl::Status Take(const edge::Completion& completion);
   absl::Status WaitForOldest();
   absl::Status OneRoundTrip(uint32_t* ns);
@@ -137,7 +138,7 @@ class LaunchDevice {
   testbed::AdminClient admin_;
   std::unique_ptr<edge::Device> device_;
   std::unique_ptr<OpenWorkload> workload_;
-  // Parameters of background kernels by their size; kept until the device ends.
+  // The parameters of background kernels by size, kept until the device ends.
   std::map<uint32_t, std::vector<edge::Parameter>> background_;
   Nanoseconds typical_ns_ = 0;  // of a round trip
   uint64_t opened_ = 0;         // each has launched one event
@@ -157,7 +158,7 @@ absl::StatusOr<Json> LaunchDevice::Attach() {
       device_ = *std::move(device);
       break;
     }
-    // gpud was started a moment ago: it may still be coming up.
+    // gpud has just been started and may not be up yet.
     if (!absl::IsUnavailable(device.status()) ||
         std::chrono::steady_clock::now() >= deadline) {
       return device.status();
@@ -272,11 +273,11 @@ absl::StatusOr<Json> LaunchDevice::RoundTrips(const Json& command) {
               {"latency", SamplesToJson(std::move(samples))}};
 }
 
-// Keeps a window in flight: half of it is rung at once, then the oldest half
-// awaited.
+// Keeps a window in flight: rings half of it at once, then waits for the oldest
+// half.
 absl::StatusOr<Json> LaunchDevice::Pipeline(const Json& command) {
   const Nanoseconds time = MillisecondsOf(command);
-  // So that what is in flight at the end does not take much longer.
+  // A small window lets the measurement end soon after its time.
   uint64_t half = kEntries / 4;
   while (half > 1 && half * typical_ns_ > time / 4) half /= 2;
   const auto ring_half = [&] {
@@ -441,7 +442,7 @@ std::vector<std::string> LaunchDeviceArguments(
 
 std::optional<int> PlayLaunchDevice(int argc, char** argv) {
   if (argc != 5 || argv[1] != kRole) return std::nullopt;
-  // Otherwise the kernel adds 50 us to every sleep.
+  // By default the kernel adds 50 us to every sleep.
   prctl(PR_SET_TIMERSLACK, 1);
   LaunchDevice device(
       {.testbed = argv[2], .name = argv[3], .always_spin = argv[4] == kSpin});

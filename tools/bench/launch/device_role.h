@@ -1,12 +1,13 @@
-// The device of `carillon bench launch`: a process of its own that launches
-// what it is told to.
+// The device of `carillon bench launch`: a separate process that launches on
+// command.
 //
-// It prints one line of JSON once it is attached, {backend, description, paths:
+// When it is attached it prints one line of JSON, {backend, description, paths:
 // [{name, summary}]}, and then one line for each line of JSON that it reads,
-// {"error": {"code", "message"}} where something went wrong. Times are
-// nanoseconds where nothing else is said, "ms" is how long to measure.
+// {"error": {"code", "message"}} on a failure. Times are nanoseconds unless
+// noted; "ms" says how long to measure.
 //
-//   {do: open, path, kernel}            a workload; or {do: open, path, packets}
+//   {do: open, path, kernel}            a workload, or
+//   {do: open, path, packets}
 //   {do: round_trips, ms}               -> events, launched, seconds, latency
 //   {do: pipeline, ms}                  -> events, launched, seconds,
 //                                       per_second, window
@@ -18,7 +19,7 @@
 //   {do: trace, on}
 //   {do: ledger}                        -> gpud's and this device's counts
 //
-// Every event must end well and in order; one that does not is an error.
+// Every event must end well and in order; otherwise the answer is an error.
 #ifndef CARILLON_TOOLS_BENCH_LAUNCH_DEVICE_ROLE_H_
 #define CARILLON_TOOLS_BENCH_LAUNCH_DEVICE_ROLE_H_
 
@@ -38,10 +39,10 @@ struct LaunchDeviceOptions {
   bool always_spin = false;
 };
 
-// What makes a bench binary that device.
+// The arguments that make a bench binary this device.
 std::vector<std::string> LaunchDeviceArguments(
     const LaunchDeviceOptions& options);
-// Plays it and returns the exit code, if these are such arguments.
+// Plays the device and returns the exit code, if these are such arguments.
 std::optional<int> PlayLaunchDevice(int argc, char** argv);
 
 }  // namespace carillon::bench

@@ -21,7 +21,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The load of the parts about others: what EDGE is for.
+// The workload of the parts that measure other work beside it, which EDGE is
+// for.
 constexpr const char* kLoad = "warp";
 constexpr const char* kNoWorkload = "-";
 constexpr const char* kNoPath = "none";  // no event kernel is registered
@@ -29,13 +30,13 @@ constexpr double kLoadShare = 0.8;       // of the peak rate
 
 // 8 Gbps of 64-byte frames, with preamble and gap 84 bytes each (EDGE Fig. 5).
 constexpr double kEightGigabits = 8e9 / (84 * 8);
-// What a CPU that plays the GPU can be asked for.
+// A rate that a CPU back-end can reach.
 constexpr double kCpuPackets = 1e6;
 
 constexpr milliseconds kMinBackground{2};
 constexpr std::array<uint32_t, 6> kBackgroundSizes = {64,  128,  256,
                                                       512, 1024, 2048};
-// Each may have to be waited for.
+// Each failure may cost a long wait.
 constexpr int kFailuresOfAPath = 3;
 constexpr size_t kRoundsOfOthers = 2;  // the rarer effects are large
 
@@ -47,7 +48,8 @@ Json OpenCommand(const std::string& path, const std::string& workload) {
   return {{"do", "open"}, {"path", path}, {"kernel", workload}};
 }
 
-// A path may say no for reasons of its own; the others are failures.
+// Whether a launch path has refused the workload; all other errors are
+// failures.
 bool IsRefusal(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
          absl::IsFailedPrecondition(status);
@@ -334,7 +336,8 @@ absl::Status LaunchRun::MeasureCoRunners() {
     return sum;
   };
   const absl::Cleanup forget = [&] { others_cpu_ns_ = nullptr; };
-  // What the co-runners got done while `command` ran (null: nothing).
+  // Measures what the co-runners achieve while `command` runs (null: nothing
+  // runs).
   const auto together = [&](CoRunners& runners, LaunchDeviceProcess& device,
                             const char* command) -> absl::StatusOr<Json> {
     RETURN_IF_ERROR(runners.Run(time));
@@ -391,7 +394,8 @@ absl::Status LaunchRun::MeasureBackground() {
   fmt::print(stderr, "a background kernel beside the paths\n");
   background_ = CellsOf(paths_, {kLoad});
   std::optional<LaunchDeviceProcess> other;
-  // Of which testbed: another one follows a failure.
+  // The testbed that these counts belong to: after a failure there is another
+  // one.
   uint64_t of = 0;
   const auto background_ns = [&](milliseconds time, LaunchDeviceProcess* device,
                                  Json* load) -> absl::StatusOr<Json> {
@@ -520,7 +524,7 @@ absl::Status LaunchRun::MeasurePower() {
   power_ = {{.path = kNoPath, .workload = kNoWorkload}};
   const auto cells = CellsOf(paths_, {"tb2", "tb120"});
   power_.insert(power_.end(), cells.begin(), cells.end());
-  // Once each: it takes seconds to tell.
+  // Measured only once, since the power meter needs seconds.
   for (LaunchCell& cell : power_) {
     const bool none = cell.path == kNoPath;
     const auto status = MeasureCell(
@@ -530,7 +534,7 @@ absl::Status LaunchRun::MeasurePower() {
           ASSIGN_OR_RETURN(auto idle, MeanWatts(device, Json(), nullptr));
           result["idle_watts"] = idle;
           if (none) return result;
-          // So that the pipeline knows how long an event takes.
+          // This tells the pipeline how long an event takes.
           RETURN_IF_ERROR(
               device.Call(Command("round_trips", milliseconds(20))).status());
           Json answer;

@@ -1,4 +1,5 @@
-// `carillon bench launch`: the launch paths of a back-end side by side.
+// `carillon bench launch`: measures the launch paths of a back-end side by
+// side.
 #ifndef CARILLON_TOOLS_BENCH_LAUNCH_LAUNCH_RUN_H_
 #define CARILLON_TOOLS_BENCH_LAUNCH_LAUNCH_RUN_H_
 
@@ -27,14 +28,14 @@ struct LaunchOptions {
   double packets_per_second = 0;   // of the breakdown; 0: by the back-end
 };
 
-// latency, idle, co_runner, background, breakdown, power.
+// The parts: latency, idle, co_runner, background, breakdown, power.
 const std::vector<std::string>& LaunchParts();
 
 // One launch path with one workload (or one load), measured several times.
 struct LaunchCell {
   std::string path;
   std::string workload;
-  // One of them at most is set: the path cannot do this, or something broke.
+  // At most one of these is set: the path cannot do this, or something broke.
   std::string refused;
   std::string failed;
   std::vector<Json> runs;
@@ -42,15 +43,16 @@ struct LaunchCell {
   bool over() const { return !refused.empty() || !failed.empty(); }
 };
 
-// Measures all parts, in rounds that go over the paths there and back. One
+// Measures all parts, in rounds that go through the paths forward and back. One
 // thread.
 class LaunchRun {
  public:
   LaunchRun(const BenchRun& run, const LaunchOptions& options);
 
   // Errors: FailedPrecondition (no gpud, or it does not come up), NotFound (no
-  // such path), Cancelled. A path that fails is in the result; its status says
-  // so: Internal, or DataLoss (a wrong result, a ledger that does not add up).
+  // such path), Cancelled. A path that fails is in the result, whose status
+  // says so: Internal, or DataLoss (a wrong result, a ledger that does not add
+  // up).
   absl::StatusOr<BenchResult> Run();
 
  private:
@@ -67,23 +69,23 @@ class LaunchRun {
     Json ToJson() const;
   };
 
-  // Of all processes that are not `foreign`.
+  // The CPU time of all processes that are not `foreign`.
   uint64_t MeasuredCpuNs() const;
   bool Wants(std::string_view part) const;
   absl::Status StartTestbed();
-  // Counts what gpud and the device say, and ends them.
+  // Adds up gpud's and the device's counts, and ends both.
   absl::Status EndTestbed();
   absl::Status ChoosePaths();
 
-  // Opens (if `open` is not null), measures, closes, and keeps the result in
-  // the cell, or why there is none; after a failure with another gpud. Errors:
-  // only those that end the whole run.
+  // Opens (if `open` is not null), measures, closes, and puts the result, or
+  // the reason why there is none, into the cell. After a failure it starts
+  // another gpud. Errors: only those that end the whole run.
   absl::Status MeasureCell(LaunchCell& cell, size_t round, const Json& open,
                            const Measure& measure);
   absl::StatusOr<Json> MeasureOnce(const Json& open, const Measure& measure,
                                    std::string* refused);
   absl::Status AfterFailure(LaunchCell& cell, const absl::Status& why);
-  // `body(path index, round)` in rounds that go there and back.
+  // Calls `body(path index, round)` in rounds that go forward and back.
   absl::Status InRounds(
       size_t rounds,
       const std::function<absl::Status(size_t path, size_t round)>& body);

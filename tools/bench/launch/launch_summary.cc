@@ -26,7 +26,7 @@ std::vector<const Json*> RunsThatCount(const LaunchCell& cell) {
   return runs;
 }
 
-// Of every run that counts and has it.
+// The value from every run that counts and has it.
 std::vector<Json> At(const LaunchCell& cell, const std::string& path) {
   std::vector<Json> values;
   for (const Json* run : RunsThatCount(cell)) {
@@ -45,7 +45,7 @@ Json RangeAt(const LaunchCell& cell, const std::string& path) {
   return RangeToJson(RangeOf(NumbersAt(cell, path)));
 }
 
-// Of each run's quotient of two of its numbers.
+// The quotient of two numbers of each run.
 Range RatioAt(const LaunchCell& cell, const std::string& of,
               const std::string& to) {
   std::vector<double> ratios;
@@ -72,7 +72,7 @@ Json Head(const LaunchCell& cell) {
   return json;
 }
 
-// What `fill` says of a cell, if there is anything to say.
+// Collects what `fill` makes of each cell, if anything.
 Json Summarize(const std::vector<LaunchCell>& cells,
                const std::function<void(const LaunchCell&, Json&)>& fill) {
   Json all = Json::array();
@@ -84,7 +84,7 @@ Json Summarize(const std::vector<LaunchCell>& cells,
   return all;
 }
 
-// The values of a cell, by round.
+// A cell's values, by round.
 std::vector<RoundValues> ByRound(const LaunchCell& cell,
                                  const std::string& path) {
   std::vector<RoundValues> rounds;

@@ -13,7 +13,7 @@ namespace {
 using cli::Align;
 using cli::Column;
 
-// Three digits that matter.
+// Three significant digits.
 std::string Short(double value) {
   return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
 }
@@ -30,8 +30,8 @@ std::string WithRange(const Json& range, double scale) {
                      Short(range["high"].get<double>() * scale));
 }
 
-// A table with a row a cell; what was not measured says why in its first
-// column, or in a line below.
+// A table with a row per cell. A cell without measurements gives its reason in
+// the first column, or in a line below.
 std::string TableOf(std::string_view title, const Json& cells,
                     std::string_view workload, std::vector<Column> columns,
                     std::vector<std::string> (*row)(const Json&)) {

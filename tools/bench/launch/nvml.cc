@@ -17,7 +17,8 @@ using NvmlReturn = int;
 using NvmlDevice = void*;
 constexpr size_t kText = 96;
 
-// Shorter, and the counter may not have moved: it does so every 100 ms or less.
+// The counter moves every 100 ms or less, so a shorter time would be too
+// inexact.
 constexpr std::chrono::milliseconds kShortestByEnergy{500};
 
 }  // namespace
@@ -71,8 +72,8 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Load() {
         fmt::format("NVML does not start: {}", nvml.error_string(error)));
   }
   nvml.initialised = true;
-  // CUDA's first device; without the variable both count from the same one
-  // where all GPUs are alike.
+  // This is CUDA's first device; without the variable both libraries count from
+  // the same device if all GPUs are alike.
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string first =
       visible == nullptr

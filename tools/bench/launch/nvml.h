@@ -1,4 +1,4 @@
-// NVIDIA's management library, found at run time: power, and what GPU it is.
+// NVIDIA's management library, loaded at run time: power, and the GPU's name.
 #ifndef CARILLON_TOOLS_BENCH_LAUNCH_NVML_H_
 #define CARILLON_TOOLS_BENCH_LAUNCH_NVML_H_
 
@@ -14,10 +14,10 @@
 
 namespace carillon::bench {
 
-// The GPU that a CUDA program sees as its first. One thread.
+// The GPU that a CUDA program sees as its first one. One thread.
 class Nvml {
  public:
-  // Errors: Unavailable, with the reason: no library, no driver, no GPU.
+  // Errors: Unavailable, with the reason (no library, no driver, no GPU).
   static absl::StatusOr<std::unique_ptr<Nvml>> Load();
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -26,9 +26,10 @@ class Nvml {
   std::string gpu() const;     // "NVIDIA H200"
   std::string driver() const;  // its version
 
-  // Drawn at this moment, as the driver averages it. Errors: Unavailable.
+  // The present power, as the driver averages it. Errors: Unavailable.
   absl::StatusOr<double> Watts() const;
-  // Used since the driver was loaded. Errors: Unavailable (GPUs before Volta).
+  // The energy used since the driver was loaded. Errors: Unavailable (GPUs
+  // before Volta).
   absl::StatusOr<uint64_t> Millijoules() const;
 
  private:
@@ -38,7 +39,7 @@ class Nvml {
   const std::unique_ptr<Library> library_;
 };
 
-// Mean power from its making to Mean().
+// Measures the mean power from its construction to Mean().
 class PowerMeter {
  public:
   explicit PowerMeter(const Nvml* nvml);

@@ -1,4 +1,4 @@
-// Latencies as the results hold them: percentiles and the whole histogram.
+// Latencies in the form of the results: percentiles and the whole histogram.
 #ifndef CARILLON_TOOLS_BENCH_LAUNCH_SAMPLES_H_
 #define CARILLON_TOOLS_BENCH_LAUNCH_SAMPLES_H_
 
@@ -15,11 +15,12 @@ namespace carillon::bench {
 // Sorts `samples_ns`.
 Json SamplesToJson(std::vector<uint32_t> samples_ns);
 
-// [[floor, count], ...] of several such histograms together.
+// Merges several such histograms: [[floor, count], ...].
 Json MergeHistograms(const std::vector<Json>& histograms);
 
-// Of several runs' SamplesToJson(): {samples, p50_ns, p90_ns, p99_ns, p999_ns:
-// ranges over the runs, histogram: of all}. Runs without samples are left out.
+// Summarizes several runs' SamplesToJson(): {samples, p50_ns, p90_ns, p99_ns,
+// p999_ns: ranges over the runs, histogram: of all}. Skips runs without
+// samples.
 Json SummarizeSamples(const std::vector<Json>& runs);
 
 }  // namespace carillon::bench

@@ -21,7 +21,7 @@ uint32_t Blocks(uint64_t threads, uint32_t block) {
   return static_cast<uint32_t>((threads + block - 1) / block);
 }
 
-// Small integers: sums of products are exact in a float.
+// With small integers the sums of products are exact in a float.
 float ValueOfA(uint64_t i) { return static_cast<float>(i % 7); }
 float ValueOfB(uint64_t i) { return static_cast<float>(i % 5); }
 
@@ -41,8 +41,8 @@ std::span<const Workload> LaunchWorkloads() {
   static const auto* const workloads = new std::array<Workload, 4>{{
       {"empty", "empty, 1 thread", "null_event", {}, {1, 1, 1}, 0},
       {"warp", "1 warp", "vector_add", {}, {32, 1, 1}, 32},
-      // A square of tiles cannot be two: the second block's are outside of the
-      // matrix and work on zeros.
+      // No matrix is exactly two tiles in a square, so the second block lies
+      // outside of the matrix and works on zeros.
       {"tb2", "2 TBs", "matmul", {2, 1, 1}, {kTile, kTile, 1}, kTile},
       // 10x10 blocks hold the matrix, the other 20 work on zeros.
       {"tb120", "120 TBs", "matmul", {12, 10, 1}, {kTile, kTile, 1}, 160},
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<OpenWorkload>> OpenWorkload::Open(
     edge::Device& device, const Workload& workload, std::string_view path,
     uint32_t max_in_flight) {
   std::unique_ptr<OpenWorkload> open(new OpenWorkload(device, workload));
-  // Only what registration says may look like a refusal.
+  // An InvalidArgument of filling must not look like a refused registration.
   if (auto status = open->FillBuffers(); !status.ok()) {
     return absl::InternalError(
         fmt::format("cannot fill the buffers: {}", status.message()));

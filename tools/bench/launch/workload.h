@@ -1,5 +1,5 @@
-// The event kernels that `carillon bench launch` launches, as a device opens
-// them.
+// The event kernels that `carillon bench launch` launches, and how a device
+// opens them.
 #ifndef CARILLON_TOOLS_BENCH_LAUNCH_WORKLOAD_H_
 #define CARILLON_TOOLS_BENCH_LAUNCH_WORKLOAD_H_
 
@@ -17,7 +17,7 @@
 
 namespace carillon::bench {
 
-// All data lie in GPU memory, so that what differs is the launch.
+// All data lie in GPU memory, so that only the launch differs.
 struct Workload {
   std::string name;   // in the results
   std::string label;  // for people
@@ -28,20 +28,20 @@ struct Workload {
   uint32_t size = 0;
 };
 
-// empty (one thread), warp, tb2 and tb120: the kernel sizes of EDGE Fig. 4b,
-// and what lies below them.
+// empty (one thread), warp, tb2 and tb120: the kernel sizes of EDGE Fig. 4b and
+// smaller ones.
 std::span<const Workload> LaunchWorkloads();
-// nullptr if there is none of that name.
+// nullptr if there is no workload of that name.
 const Workload* FindWorkload(std::string_view name);
-// `packets` packets, a thread each, as in EDGE Fig. 5.
+// `packets` packets, one thread each, as in EDGE Fig. 5.
 Workload PacketBatch(uint32_t packets);
 
-// A registered workload. Unregisters and frees its buffers when destroyed; the
-// device must outlive it. One thread.
+// A registered workload. Its destructor unregisters it and frees its buffers;
+// the device must outlive it. One thread.
 class OpenWorkload {
  public:
   // Fills the buffers, registers on the launch path, launches once and checks
-  // the result. Errors: of edgeRegisterEvent (InvalidArgument: refused);
+  // the result. Errors: those of edgeRegisterEvent (InvalidArgument: refused);
   // Internal (no buffers, the event failed); DataLoss for a wrong result;
   // DeadlineExceeded when the event does not end.
   static absl::StatusOr<std::unique_ptr<OpenWorkload>> Open(
@@ -53,12 +53,12 @@ class OpenWorkload {
 
   edge::EventQueue& queue() { return *queue_; }
 
-  // Commits one event, without ringing. Requires a free slot.
+  // Commits one event without ringing the doorbell. Needs a free slot.
   void Commit() {
     if (token_) queue_->Set<uint64_t>(*token_, ++committed_);
     queue_->Commit();
   }
-  // As ~OpenWorkload(), with what went wrong.
+  // Does what the destructor does, and reports errors.
   absl::Status Close();
 
  private:
@@ -69,7 +69,7 @@ class OpenWorkload {
   absl::Status Register(std::string_view path, uint32_t max_in_flight);
   absl::Status LaunchOnce();
   absl::Status CheckResult();
-  // c = a + 0, by a background kernel: host memory to GPU memory, or back.
+  // c = a + 0 by a background kernel: host memory to GPU memory, or back.
   absl::Status Copy(const edge::Buffer& from, const edge::Buffer& to);
   uint64_t elements() const;
 

@@ -54,7 +54,8 @@ class QueueClient final : public Client {
   absl::Status Receive(Message* reply) override {
     bip::message_queue::size_type size;
     unsigned priority;
-    // Only as the last resort with a deadline: a look at the clock each time.
+    // The wait with a deadline is the last resort, because it reads the clock
+    // each time.
     if (replies_.try_receive(reply, sizeof(*reply), size, priority)) {
       return absl::OkStatus();
     }

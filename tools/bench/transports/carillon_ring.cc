@@ -19,13 +19,13 @@ constexpr uint32_t kEntries = 256;
 static_assert(kEntries > kMaxWindow);
 constexpr uint64_t kHeapBytes = 256 * 1024;
 constexpr shm::Generation kGeneration{1};
-// As gpud's longest.
+// The same as gpud's longest spin.
 constexpr Nanoseconds kServerSpinNs = 50'000;
 
 enum class Payload { kMessage, kNull };
 enum class Wait { kSpin, kSpinThenFutex };
 
-// Both sides come to the same layout by themselves.
+// Both sides compute the same layout independently.
 struct Geometry {
   shm::RingLayout ring;
   uint64_t replies;  // in the completion aperture: 64 bytes a slot
@@ -45,7 +45,7 @@ Geometry GeometryFor(const shm::Aperture& submission,
   return geometry;
 }
 
-// What gpud does for a ring, and nothing of what it does for an event.
+// Does what gpud does for a ring, without the rest of an event.
 template <Payload kPayload, Wait kWait>
 class Server {
  public:
@@ -94,7 +94,7 @@ class Server {
         shm::CpuRelax();
         if (turn % 64 == 0 && NowNs() - start > kServerSpinNs) break;
       }
-      // waiting.h: arm, read the summary word, look again, sleep.
+      // As in waiting.h: arm, read the summary word, look again, sleep.
       armed_.store(1, std::memory_order_seq_cst);
       while (true) {
         const uint32_t summary = std::atomic_ref<uint32_t>(*summary_).load(

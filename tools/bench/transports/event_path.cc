@@ -19,7 +19,7 @@ static_assert(kEntries > kMaxWindow);
 
 enum class Kernel { kEcho, kNull };
 
-// A device like any other.
+// An ordinary device.
 template <Kernel kKernel>
 class EventClient final : public Client {
  public:
@@ -87,7 +87,7 @@ class EventClient final : public Client {
   const std::chrono::nanoseconds spin_;
 };
 
-// gpud was started a moment ago: it may still be coming up.
+// gpud has just been started and may not be up yet.
 absl::StatusOr<std::unique_ptr<edge::Device>> AttachTo(
     const std::string& testbed) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;

@@ -8,7 +8,7 @@
 namespace carillon::bench {
 namespace {
 
-// Each word is bumped and woken by one side and slept on by the other.
+// One side increments and wakes each word; the other sleeps on it.
 struct Words {
   alignas(128) uint32_t request;
   alignas(128) uint32_t reply;
@@ -40,7 +40,8 @@ absl::Status Serve(const std::string&, AnnounceReady ready) {
   }
 }
 
-// A wake carries no message: one at a time, and the reply is the request.
+// A wake carries no message, so there is one at a time and the reply is the
+// request.
 class FutexClient final : public Client {
  public:
   explicit FutexClient(Words* words) : words_(words) {}

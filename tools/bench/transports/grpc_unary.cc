@@ -50,7 +50,7 @@ void SetDeadline(grpc::ClientContext* context) {
   context->set_deadline(std::chrono::system_clock::now() + kPatience);
 }
 
-// One call at a time is made the usual, blocking way; many at a time through a
+// A single call is made in the usual, blocking way; many calls go through a
 // completion queue.
 class GrpcClient final : public Client {
  public:

@@ -44,7 +44,7 @@ absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path) {
         fmt::format("memfd of {} bytes: {}", bytes, std::strerror(errno)));
   }
   auto memory = MapAll(fd.get(), bytes);
-  // Stays open for the client; the process ends with it.
+  // The descriptor stays open for the client until the process ends.
   if (memory.ok()) *path = PathOfDescriptor(fd.release());
   return memory;
 }

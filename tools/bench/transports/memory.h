@@ -1,5 +1,5 @@
-// Memory that a transport's server makes and its client maps, without a name in
-// the file system: the client opens the server's own descriptor through /proc.
+// Memory that a transport's server makes and its client maps. It has no name in
+// the file system: the client opens the server's descriptor through /proc.
 #ifndef CARILLON_TOOLS_BENCH_TRANSPORTS_MEMORY_H_
 #define CARILLON_TOOLS_BENCH_TRANSPORTS_MEMORY_H_
 
@@ -15,12 +15,12 @@
 
 namespace carillon::bench {
 
-// "/proc/<this process>/fd/<fd>".
+// Returns "/proc/<this process>/fd/<fd>".
 std::string PathOfDescriptor(int fd);
 // Errors: NotFound.
 absl::StatusOr<UniqueFd> OpenDescriptor(const std::string& path, bool writable);
 
-// `bytes` of zeroed shared memory, mapped for the life of the process.
+// Maps `bytes` of zeroed shared memory for the life of the process.
 absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path);
 absl::StatusOr<void*> MapSharedMemory(const std::string& path, size_t bytes);
 

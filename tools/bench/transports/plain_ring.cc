@@ -11,9 +11,9 @@ namespace {
 constexpr uint64_t kSlots = 256;
 static_assert(kSlots > kMaxWindow);
 
-// Free-running indices. `published` is written by the producer after the slot.
-// Who sends never has more than kMaxWindow unanswered, so nothing can overrun
-// and the consumer's index is private.
+// Free-running indices. The producer writes `published` after the slot. A
+// sender never has more than kMaxWindow unanswered messages, so nothing can
+// overrun and the consumer's index is private.
 struct OneWay {
   alignas(128) std::atomic<uint64_t> published;
   alignas(128) Message slots[kSlots];

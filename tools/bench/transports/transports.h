@@ -1,4 +1,4 @@
-// The transports, each with its own file.
+// The transports. Each has a file of its own.
 #ifndef CARILLON_TOOLS_BENCH_TRANSPORTS_TRANSPORTS_H_
 #define CARILLON_TOOLS_BENCH_TRANSPORTS_TRANSPORTS_H_
 
@@ -7,11 +7,11 @@
 namespace carillon::bench {
 
 // A textbook single-producer single-consumer ring of 64-byte slots each way,
-// both sides spinning: what shared memory can do at all.
+// with both sides spinning. It shows the limit of shared memory.
 Transport PlainRing();
 // Carillon's ring (shm/device_ring.h, shm/gpu_ring.h) without a GPU daemon: the
-// request in the entry, the reply in an output buffer. RingNull: 8 bytes of
-// parameters and no output, as a null event moves them.
+// request is in the entry, the reply in an output buffer. RingNull has 8 bytes
+// of parameters and no output, as a null event.
 Transport RingSpin();
 Transport RingSpinThenFutex();
 Transport RingNull();
@@ -22,8 +22,8 @@ Transport FutexWake();
 Transport EventEcho();
 Transport EventNull();
 Transport UnixSeqpacket();
-// Boost.Interprocess' message queue. Carillon itself never uses it: it wedges
-// when a peer dies inside it.
+// Boost.Interprocess' message queue. Carillon itself never uses it, because it
+// wedges when a peer dies inside it.
 Transport BoostMessageQueue();
 // ZeroMQ REQ/REP over ipc:// (DEALER/REP when pipelined).
 Transport ZeroMqIpc();

@@ -25,8 +25,8 @@ absl::Status Serve(const std::string& directory, AnnounceReady ready) {
   }
 }
 
-// REQ allows one request at a time. DEALER with REQ's empty first frame is the
-// same to the server and allows many.
+// REQ allows one request at a time. A DEALER that sends REQ's empty first frame
+// looks the same to the server and allows many.
 class ZeroMqClient final : public Client {
  public:
   explicit ZeroMqClient(const std::string& endpoint)

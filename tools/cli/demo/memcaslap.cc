@@ -29,7 +29,7 @@ bool ReadRunTime(const std::string& line, MemcaslapResult* result) {
                      &result->operations_per_s) == 3;
 }
 
-// Binds, and says to which port.
+// Binds the socket and returns the port.
 uint16_t Bind(int fd, uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -52,9 +52,9 @@ std::string MemcaslapConfiguration() {
 std::vector<std::string> MemcaslapCommand(const MemcaslapLoad& load) {
   return {kMemcaslap, "-s", fmt::format("127.0.0.1:{}", load.port), "-U", "-T",
           "1", "-c", fmt::format("{}", load.concurrency),
-          // Keys of each concurrency: all fit the NIC's table.
+          // The keys of all connections fit into the NIC's table.
           "-w", "1k", "-t", fmt::format("{}s", load.seconds), "-v", "1.0",
-          // Without it there are no latencies.
+          // Without this option it reports no latencies.
           "-S", "1s", "-F", load.configuration_file};
 }
 

@@ -1,5 +1,5 @@
-// Debian's own memcached client as the demo's load: its command line and what
-// it prints (package libmemcached-tools, where memaslap is called memcaslap).
+// Debian's memcached client as the demo's load: its command line and its output
+// (package libmemcached-tools, where memaslap is called memcaslap).
 #ifndef CARILLON_TOOLS_CLI_DEMO_MEMCASLAP_H_
 #define CARILLON_TOOLS_CLI_DEMO_MEMCASLAP_H_
 
@@ -24,7 +24,7 @@ struct MemcaslapLoad {
   uint32_t concurrency = 8;
   std::string configuration_file;
 };
-// UDP, every value that comes back is verified.
+// Uses UDP and verifies every value that comes back.
 std::vector<std::string> MemcaslapCommand(const MemcaslapLoad& load);
 
 struct MemcaslapResult {
@@ -39,17 +39,18 @@ struct MemcaslapResult {
   uint64_t operations = 0;
   double seconds = 0;
   uint64_t operations_per_s = 0;
-  // Round trips as the client saw them, microseconds.
+  // Round trips as the client measured them, in microseconds.
   uint64_t min_us = 0;
   uint64_t average_us = 0;
   uint64_t max_us = 0;
 };
 
-// Its final report. InvalidArgument when a part of it is missing: it did not
-// get that far.
+// Parses its final report. InvalidArgument if a part is missing, because the
+// client did not get that far.
 absl::StatusOr<MemcaslapResult> ParseMemcaslap(std::string_view output);
 
-// A port of 127.0.0.1 that is free for UDP and TCP now. ResourceExhausted.
+// A port of 127.0.0.1 that is free for UDP and TCP now. Errors:
+// ResourceExhausted.
 absl::StatusOr<uint16_t> FindFreePort();
 
 }  // namespace carillon::cli

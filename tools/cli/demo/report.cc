@@ -15,7 +15,7 @@ uint64_t Hits(const MemcaslapResult& client) {
   return client.gets - std::min(client.gets, client.get_misses);
 }
 
-// Loaded over alone; 0 when either was not measured.
+// The time under load over the time alone; 0 if either was not measured.
 double Slowdown(const DemoFigures& figures) {
   const uint64_t alone = figures.kernel_time_alone.Percentile(0.5);
   const uint64_t loaded = figures.kernel_time_loaded.Percentile(0.5);
@@ -141,7 +141,7 @@ absl::Status Judge(const DemoFigures& figures,
   // What must never be wrong.
   require(client.verify_failed == 0,
           fmt::format("{} values came back wrong", client.verify_failed));
-  // A lost datagram may have been the SET.
+  // A miss is allowed if the lost datagram may have been the SET.
   require(client.get_misses == 0 || client.udp_timeout + client.packet_drop > 0,
           fmt::format("{} keys were gone although no datagram was lost",
                       client.get_misses));

@@ -1,4 +1,4 @@
-// What the demo found: figures, their verdict, and how they are shown.
+// The demo's results: figures, the verdict on them, and how they are shown.
 #ifndef CARILLON_TOOLS_CLI_DEMO_REPORT_H_
 #define CARILLON_TOOLS_CLI_DEMO_REPORT_H_
 
@@ -17,8 +17,8 @@ namespace carillon::cli {
 
 struct DemoFigures {
   MemcaslapResult client;
-  // The NIC's requests: from datagram in to reply out, and the stages of its
-  // events in the order in which they happen.
+  // The NIC's request latencies, from datagram in to reply out, and the stages
+  // of its events in their order.
   shm::HistogramSnapshot request_latency;
   std::vector<NamedHistogram> stages;
   v1::Device nic;
@@ -27,23 +27,23 @@ struct DemoFigures {
   // The background kernel's times without and with the client's load.
   shm::HistogramSnapshot kernel_time_alone;
   shm::HistogramSnapshot kernel_time_loaded;
-  // Of all devices, after they have ended.
+  // The ledger of all devices, after they have ended.
   v1::EventCounts ledger;
-  // Processes that did not end well.
+  // The processes that did not end well.
   std::vector<std::string> casualties;
 };
 
-// The value of a device's counter; 0 for one that it does not have.
+// A device's counter; 0 if it does not have it.
 uint64_t CounterOf(const v1::Device& device, std::string_view name);
-// The histogram of that name, empty when the device has none.
+// The histogram of that name; empty if the device has none.
 shm::HistogramSnapshot HistogramOf(const v1::Device& device,
                                    std::string_view name);
-// What came to a histogram between two looks at it.
+// What was added to a histogram between two readings.
 shm::HistogramSnapshot Difference(const shm::HistogramSnapshot& after,
                                   const shm::HistogramSnapshot& before);
 
-// Every promise that the figures break, as a sentence. DataLoss: a value, a
-// frame, a result or the ledger was wrong, or a process did not end well.
+// Names every promise that the figures break, in a sentence. DataLoss: a value,
+// a frame, a result or the ledger was wrong, or a process did not end well.
 // FailedPrecondition: something did not happen.
 absl::Status Judge(const DemoFigures& figures,
                    std::vector<std::string>* complaints);

@@ -134,7 +134,7 @@ Finding LookAtFreeMemory() {
 
 Finding LookAtRuntimeDirectory() {
   const std::string directory = RuntimeDirectory();
-  // A testbed may have a name of any length; this is what the demo needs.
+  // A testbed's name may have any length; this is what the demo needs.
   const absl::Status path =
       testbed::CheckSocketPaths(testbed::PathsOf("demo-4194304"));
   if (!path.ok()) return Problem(std::string(path.message()), HintOf(path));
@@ -180,7 +180,7 @@ Finding LookAtBazel() {
                  "apt-get install bazel-bootstrap, or run ./carillon");
 }
 
-// The presence of a GPU is told, not asked for: the CPU back-end needs none.
+// A missing GPU is only reported, since the CPU back-end needs none.
 Finding LookAtCudaDriver() {
   void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (driver == nullptr) return Fact("no driver: kernels run on CPU cores");

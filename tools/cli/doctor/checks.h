@@ -1,5 +1,5 @@
-// What a machine must have for Carillon: one check a function, one line a check
-// in the table.
+// What a machine must have for Carillon. Each check is a function and a line in
+// the table.
 #ifndef CARILLON_TOOLS_CLI_DOCTOR_CHECKS_H_
 #define CARILLON_TOOLS_CLI_DOCTOR_CHECKS_H_
 
@@ -20,7 +20,7 @@ enum class Verdict {
 struct Finding {
   Verdict verdict = Verdict::kGood;
   std::string text;
-  // What to do; empty for kGood and kFact.
+  // What to do about it; empty for kGood and kFact.
   std::string advice;
 };
 
@@ -32,12 +32,12 @@ struct Check {
 std::span<const Check> Checks();
 std::string_view VerdictName(Verdict verdict);
 
-// The verdicts on figures, apart from where the figures come from.
+// The verdicts on figures, apart from the code that reads the figures.
 Finding JudgeCores(int cores);
 Finding JudgeFreeMemory(uint64_t bytes);
 Finding JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes);
 Finding JudgeOpenFiles(uint64_t limit);
-// `path`: of the program, empty when it was not found.
+// `path` is the program's path; empty if it was not found.
 Finding JudgeClient(std::string_view program, const std::string& path);
 
 }  // namespace carillon::cli

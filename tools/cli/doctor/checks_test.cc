@@ -70,7 +70,7 @@ TEST(Doctor, FindsProgramsAndFoldersThatAreNotThere) {
   EXPECT_EQ(FindingOf("memcaslap").verdict, Verdict::kProblem);
 }
 
-// From here on the process gets EPERM for the system call, as from a
+// From here on the process gets EPERM for the system call, as under a
 // container's seccomp profile.
 bool Forbid(uint32_t call) {
   sock_filter filter[] = {

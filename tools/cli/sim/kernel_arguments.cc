@@ -29,8 +29,8 @@ absl::Status Wrong(std::string_view text, std::string_view what) {
   return absl::InvalidArgumentError(fmt::format("'{}': {}", text, what));
 }
 
-// The bits of a number of this type. Signed and unsigned ones are welcome for
-// both: PTX does not tell them apart in parameters.
+// The bits of a number of this type. Signed and unsigned numbers are both
+// accepted, since PTX does not distinguish them in parameters.
 absl::StatusOr<uint64_t> ParseNumber(std::string_view text, Type type) {
   const uint32_t bytes = sim::ptx::BytesOf(type);
   const char* const end = text.data() + text.size();
@@ -129,7 +129,7 @@ absl::StatusOr<KernelBuffer> FileBuffer(std::string_view path,
   return KernelBuffer{address, text.size(), Type::kU8};
 }
 
-// nullopt: it does not say a buffer.
+// nullopt if the text does not describe a buffer.
 absl::StatusOr<std::optional<KernelBuffer>> ParseBuffer(std::string_view text,
                                                         sim::Memory* memory) {
   if (text.starts_with('@')) return FileBuffer(text.substr(1), memory);

@@ -28,10 +28,10 @@
 
 namespace carillon::cli {
 
-// "16", "16x16", "4x4x2" (also with commas). Errors: InvalidArgument.
+// Reads "16", "16x16", "4x4x2" (also with commas). Errors: InvalidArgument.
 absl::StatusOr<sim::Dim3> ParseDimensions(std::string_view text);
 
-// A buffer that an argument asked for.
+// A buffer that an argument describes.
 struct KernelBuffer {
   sim::DeviceAddress address = 0;
   uint64_t count = 0;
@@ -40,18 +40,18 @@ struct KernelBuffer {
 
 struct KernelArguments {
   std::vector<std::byte> bytes;  // as cuLaunchKernel's buffer
-  // In the order in which they were named, those within structs, too.
+  // In the order of the arguments, including those within structs.
   std::vector<KernelBuffer> buffers;
 };
 
-// One text for each parameter of the kernel; buffers get memory. Errors:
-// InvalidArgument (names the parameter), NotFound (a file),
+// Takes one text for each parameter of the kernel, and allocates the buffers.
+// Errors: InvalidArgument (names the parameter), NotFound (a file),
 // ResourceExhausted.
 absl::StatusOr<KernelArguments> ParseKernelArguments(
     const sim::ptx::Function& kernel, const std::vector<std::string>& texts,
     sim::Memory* memory);
 
-// The first `most` values of it: "0 1 2 3 ...".
+// Shows the first `most` values: "0 1 2 3 ...".
 std::string FirstValues(const KernelBuffer& buffer, const sim::Memory& memory,
                         uint64_t most);
 

@@ -32,7 +32,7 @@ class KernelArgumentsTest : public testing::Test {
         << text << ": " << arguments.status();
     return std::string(arguments.status().message());
   }
-  // The bytes of the one parameter.
+  // The bytes of the only parameter.
   template <class T>
   T Value(const std::string& parameter, const std::string& text) {
     const auto arguments = Parse(parameter + " p", {text});
@@ -44,7 +44,7 @@ class KernelArgumentsTest : public testing::Test {
     }
     return value;
   }
-  // What the buffer that `text` asks for begins with.
+  // The first values of the buffer that `text` describes.
   std::string First(const std::string& text, uint64_t most = 4) {
     const auto arguments = Parse(".param .u64 p", {text});
     EXPECT_TRUE(arguments.ok()) << text << ": " << arguments.status();

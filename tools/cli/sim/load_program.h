@@ -1,3 +1,4 @@
+// Loads PTX files for the `carillon sim` commands.
 #ifndef CARILLON_TOOLS_CLI_SIM_LOAD_PROGRAM_H_
 #define CARILLON_TOOLS_CLI_SIM_LOAD_PROGRAM_H_
 
@@ -12,14 +13,15 @@
 
 namespace carillon::cli {
 
-// A PTX file for the simulated GPU. Errors: those of ptx::ParseModuleFile and
-// sim::Lower.
+// Loads a PTX file for the simulated GPU. Errors: those of ptx::ParseModuleFile
+// and sim::Lower.
 absl::StatusOr<std::shared_ptr<const sim::ptx::Module>> LoadModule(
     const std::string& file);
 absl::StatusOr<std::shared_ptr<const sim::Program>> LoadProgram(
     const std::string& file, sim::Memory* memory);
 
-// A kernel of it; "" is the only one. Errors: NotFound, naming those there are.
+// Finds a kernel of it; "" is the only one. Errors: NotFound, naming those
+// there are.
 absl::StatusOr<const sim::ptx::Function*> ChooseKernel(
     const sim::ptx::Module& module, std::string_view name);
 

@@ -53,7 +53,8 @@ absl::StatusOr<int> RunInCheckout(std::vector<std::string> arguments,
   sigaddset(&defaults, SIGINT);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  // Ctrl-C is for the program, which ends its tests; then we tell what there is.
+  // Ctrl-C goes to the program, which ends its tests; then we report what there
+  // is.
   const auto before = signal(SIGINT, SIG_IGN);
   pid_t pid = 0;
   const int error =

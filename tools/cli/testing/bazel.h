@@ -1,4 +1,4 @@
-// Bazel, as `carillon test` and `carillon bench` call it.
+// Calls Bazel for `carillon test` and `carillon bench`.
 #ifndef CARILLON_TOOLS_CLI_TESTING_BAZEL_H_
 #define CARILLON_TOOLS_CLI_TESTING_BAZEL_H_
 
@@ -12,18 +12,19 @@ namespace carillon::cli {
 // Bazel's exit code after Ctrl-C.
 inline constexpr int kBazelInterrupted = 8;
 
-// The checkout: $CARILLON_ROOT, or the folder at or above this one that holds a
-// WORKSPACE. Errors: NotFound.
+// The checkout: $CARILLON_ROOT, or the nearest folder at or above this one that
+// holds a WORKSPACE. Errors: NotFound.
 absl::StatusOr<std::string> FindCheckout();
 
-// Runs a program there, the first of the arguments, with this terminal, and
-// returns its exit code. Ctrl-C is the program's meanwhile. `output_to_stderr`:
-// stdout is kept for a document. Errors: NotFound (no such program).
+// Runs a program in the checkout, the first of the arguments, with this
+// terminal, and returns its exit code. Ctrl-C goes to the program meanwhile.
+// `output_to_stderr` keeps stdout free for a document. Errors: NotFound (no
+// such program).
 absl::StatusOr<int> RunInCheckout(std::vector<std::string> arguments,
                                   const std::string& checkout,
                                   bool output_to_stderr);
 
-// The same for bazel, with its arguments.
+// Runs bazel in the same way.
 absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
                              const std::string& checkout,
                              bool output_to_stderr);

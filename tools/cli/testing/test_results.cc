@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kNotRun[] = "NOT RUN";
-// Bazel: "tests were asked for, but there are none".
+// Bazel's code for "tests were asked for, but there are none".
 constexpr int kNoTests = 4;
 
 // The object at a path of keys, or null.
@@ -59,7 +59,7 @@ Tally CountTargets(const std::vector<TestRun>& runs) {
                                    : fmt::format(" ({})", run.configuration);
     const int failed_before = tally.failed;
     for (const auto& [label, status] : run.targets) {
-      // FLAKY passed, but not at the first of --flaky_test_attempts.
+      // A FLAKY test passed, but not at the first of --flaky_test_attempts.
       const bool passed = status == "PASSED" || status == "FLAKY";
       ++(passed ? tally.passed : tally.failed);
       if (status != "PASSED") {

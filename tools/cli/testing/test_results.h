@@ -9,7 +9,7 @@
 
 namespace carillon::cli {
 
-// What one `bazel test` did.
+// The result of one `bazel test`.
 struct TestRun {
   std::string configuration;  // "" (the plain one), "asan", "tsan"
   int exit_code = 0;          // Bazel's
@@ -17,19 +17,19 @@ struct TestRun {
   std::map<std::string, std::string> targets;
 };
 
-// Reads --build_event_json_file. Lines that are not understood are skipped: a
+// Reads --build_event_json_file. Skips lines that it does not understand: a
 // target counts as "NOT RUN" until its summary was read.
 std::map<std::string, std::string> ReadBuildEvents(std::istream& events);
 
 struct Tally {
   int passed = 0;
   int failed = 0;
-  // "//shm:ring_test (tsan): TIMEOUT": every target that did not just pass; also
-  // those that passed at another attempt (FLAKY).
+  // "//shm:ring_test (tsan): TIMEOUT": every target that did not simply pass,
+  // including those that passed at another attempt (FLAKY).
   std::vector<std::string> remarks;
 };
 
-// Every target of every run counts. A Bazel that failed although no test did
+// Counts every target of every run. If Bazel failed although no test did, that
 // counts as one more failure.
 Tally CountTargets(const std::vector<TestRun>& runs);
 

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// As Bazel 4.2.3 writes them, shortened.
+// Shortened output of Bazel 4.2.3.
 constexpr char kEvents[] =
     R"({"id":{"started":{}},"started":{"uuid":"x"}}
 {"id":{"targetConfigured":{"label":"//a:lib"}},"configured":{"targetKind":"cc_library rule"}}

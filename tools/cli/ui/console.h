@@ -1,4 +1,4 @@
-// Where a command's words go: results to stdout (text for people or one JSON
+// A command's output: results go to stdout (text for people or one JSON
 // document), messages to stderr.
 #ifndef CARILLON_TOOLS_CLI_UI_CONSOLE_H_
 #define CARILLON_TOOLS_CLI_UI_CONSOLE_H_
@@ -15,38 +15,39 @@ namespace carillon::cli {
 // One thread at a time.
 class Console {
  public:
-  // The streams stay the caller's. Colour: on a terminal, unless NO_COLOR is
-  // set to anything or TERM is "dumb".
+  // The caller keeps the streams. Colour is used on a terminal, unless NO_COLOR
+  // is set or TERM is "dumb".
   Console(FILE* out, FILE* err);
 
-  // "table" or "json": -o.
+  // The value of -o: "table" or "json".
   std::string format = "table";
   bool json() const { return format == "json"; }
 
   bool out_is_terminal() const { return out_is_terminal_; }
   bool err_is_terminal() const { return err_is_terminal_; }
 
-  // A result.
+  // Prints a result.
   void Print(std::string_view text);
   void Print(const Table& table);
-  // The result of a command under -o json: once a run. Bytes that are not UTF-8
-  // are replaced.
+  // Prints the result of a command under -o json; call it once. Replaces bytes
+  // that are not UTF-8.
   void PrintDocument(const Json& document);
   bool document_printed() const { return document_printed_; }
-  // One line of a stream under -o json.
+  // Prints one line of a stream under -o json.
   void PrintJsonLine(const Json& document);
 
-  // A message, with "\n" added.
+  // Prints a message and "
+  // ".
   void Say(std::string_view line);
-  // A line that the next one overwrites on a terminal, cut to its width (ASCII
-  // only); nothing elsewhere.
+  // Prints a line that the next one overwrites on a terminal, cut to its width
+  // (ASCII only); prints nothing elsewhere.
   void SayInPlace(std::string_view line);
 
-  // With terminal codes where stdout has colour.
+  // Adds terminal codes where stdout has colour.
   std::string Bold(std::string_view text) const;
   std::string Good(std::string_view text) const;
   std::string Bad(std::string_view text) const;
-  // False once the reader of stdout is gone.
+  // Returns false once the reader of stdout has gone.
   bool out_ok() const;
 
  private:

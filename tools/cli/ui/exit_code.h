@@ -1,4 +1,4 @@
-// What carillon's exit code says (docs/cli.md lists them).
+// The meaning of carillon's exit codes (docs/cli.md lists them).
 #ifndef CARILLON_TOOLS_CLI_UI_EXIT_CODE_H_
 #define CARILLON_TOOLS_CLI_UI_EXIT_CODE_H_
 
@@ -17,12 +17,12 @@ enum class ExitCode : int {
   kInterrupted = 130,
 };
 
-// InvalidArgument: usage. NotFound. Unavailable, DeadlineExceeded:
-// unavailable. PermissionDenied, Unauthenticated: denied. DataLoss: violated.
-// Cancelled: interrupted. All others: failed.
+// InvalidArgument becomes usage; NotFound not found; Unavailable and
+// DeadlineExceeded unavailable; PermissionDenied and Unauthenticated denied;
+// DataLoss violated; Cancelled interrupted; all others failed.
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// "not_found": the word for the code in -o json.
+// The word for the code under -o json: "not_found".
 const char* ExitCodeName(ExitCode code);
 
 }  // namespace carillon::cli

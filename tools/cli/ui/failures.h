@@ -1,4 +1,5 @@
-// Errors of a command that goes on after one: all are told, none hides another.
+// Collects errors of a command that goes on after a failure, so that all are
+// reported.
 #ifndef CARILLON_TOOLS_CLI_UI_FAILURES_H_
 #define CARILLON_TOOLS_CLI_UI_FAILURES_H_
 
@@ -11,21 +12,21 @@
 
 namespace carillon::cli {
 
-// {"code": .., "message": .., "hint": ..}: an error under -o json.
+// An error under -o json: {"code": .., "message": .., "hint": ..}.
 Json ErrorToJson(const absl::Status& status);
 
 class Failures {
  public:
-  // Nothing for OK. `name`: of the testbed that it happened to.
+  // Does nothing for OK. `name` is the testbed that it happened to.
   void Add(const std::string& name, const absl::Status& status);
 
-  // OK for none; the error itself for one; for several one with the first's
-  // code that tells how many.
+  // OK if there are none; the error itself if there is one; else an error with
+  // the first one's code that says how many there are.
   absl::Status Status() const;
-  // Each with its name, where Status() does not tell it.
+  // Prints each error with its name, unless Status() already says it.
   void Say(Console& console) const;
-  // Under -o json: "failed", a list with the names, and "error", as other
-  // commands have it, unless there was none.
+  // Adds to a document under -o json: "failed", a list with the names, and
+  // "error", as other commands have it, unless there was none.
   void AddTo(Json& document) const;
 
  private:

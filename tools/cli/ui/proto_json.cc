@@ -13,7 +13,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// One value of a field; `index` is -1 unless the field is repeated.
+// Converts one value of a field; `index` is -1 unless the field is repeated.
 Json ValueToJson(const Message& message, const FieldDescriptor* field,
                  int index) {
   const auto& reflection = *message.GetReflection();

@@ -1,4 +1,4 @@
-// Messages of the control plane as -o json shows them.
+// Converts messages of the control plane to JSON for -o json.
 #ifndef CARILLON_TOOLS_CLI_UI_PROTO_JSON_H_
 #define CARILLON_TOOLS_CLI_UI_PROTO_JSON_H_
 
@@ -15,21 +15,22 @@
 
 namespace carillon::cli {
 
-// Every field under its name in proto/, set or not (those of a oneof: the one
-// that is set); 64-bit numbers as numbers; a Histogram as its percentiles.
+// Every field has its name in proto/, set or not (of a oneof, only the one that
+// is set). 64-bit numbers become numbers, and a Histogram its percentiles.
 Json ToJson(const google::protobuf::Message& message);
 
 shm::HistogramSnapshot ToSnapshot(const v1::Histogram& histogram);
 
 using NamedHistogram = std::pair<std::string, shm::HistogramSnapshot>;
-// Adds each to the one of its name in `merged`; a new name goes to the end.
+// Adds each histogram to the one of its name in `merged`; a new name goes to
+// the end.
 void MergeHistograms(
     const google::protobuf::RepeatedPtrField<v1::Histogram>& histograms,
     std::vector<NamedHistogram>* merged);
 
 // {"count": .., "p50_ns": .., "p90_ns", "p99_ns", "p999_ns", "max_ns"}
 Json PercentilesToJson(const shm::HistogramSnapshot& histogram);
-// The same six as table cells.
+// The same six numbers as table cells.
 std::vector<std::string> PercentileCells(
     const shm::HistogramSnapshot& histogram);
 

@@ -48,7 +48,7 @@ TEST(ProtoJson, ShowsListsEnumsAndHistograms) {
             shm::HistogramBucketFloor(shm::HistogramBucket(1000)));
 }
 
-// gpud is no enemy, but its answer may be cut short.
+// gpud is not hostile, but its answer may be cut short.
 TEST(ProtoJson, SurvivesAHistogramOfUnequalHalves) {
   v1::Histogram histogram;
   histogram.add_bucket(1);

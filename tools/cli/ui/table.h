@@ -1,4 +1,4 @@
-// A table for people: aligned columns, a header line, no lines drawn.
+// A table for people: aligned columns and a header line.
 #ifndef CARILLON_TOOLS_CLI_UI_TABLE_H_
 #define CARILLON_TOOLS_CLI_UI_TABLE_H_
 
@@ -19,12 +19,12 @@ class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // Missing cells are empty; more than there are columns are dropped.
+  // Missing cells are empty; cells beyond the last column are dropped.
   void AddRow(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
 
-  // Lines end in '\n' and never in spaces. `bold_header`: with the terminal's
-  // codes for bold.
+  // Lines end in '
+  // ' and never in spaces. `bold_header` adds the terminal's codes for bold.
   std::string ToString(bool bold_header) const;
 
  private:
@@ -32,7 +32,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Columns that UTF-8 text takes on a terminal, one a character.
+// How many columns UTF-8 text takes on a terminal, one per character.
 size_t DisplayWidth(std::string_view text);
 
 }  // namespace carillon::cli

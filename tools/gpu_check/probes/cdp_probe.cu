@@ -1,6 +1,6 @@
-// Does a child grid start while its parent spins (CUDA dynamic parallelism)? An
-// executable of its own: a module with such launches in it takes two SMs from
-// every green context of its process.
+// Does a child grid start while its parent spins (CUDA dynamic parallelism)?
+// This is an executable of its own, because a module with such launches takes
+// two SMs from every green context of its process.
 #include <cuda_runtime.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What a faulting kernel takes along, and what ends one that does not end.
+// What a faulting kernel destroys, and what ends a kernel that does not end.
 #include <vector>
 
 #include "fmt/format.h"
@@ -11,7 +11,7 @@ using gpud::cuda::PinnedBytes;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A sticky error in the primary context.
+// Causes a sticky error in the primary context.
 CUresult Fault(Kit& kit) {
   kit.Must(kit.Launch(nullptr, "probe_fault", 1, 1,
                       reinterpret_cast<uint32_t*>(uintptr_t{16})),
@@ -19,7 +19,7 @@ CUresult Fault(Kit& kit) {
   return kit.driver().cuStreamSynchronize(nullptr);
 }
 
-// As gpud does it: Gpu::LoseContext() and MakeContext().
+// Resets the context as gpud does: Gpu::LoseContext() and MakeContext().
 CUresult Reset(Kit& kit) {
   kit.driver().cuDevicePrimaryCtxReset(kit.device());
   kit.driver().cuDevicePrimaryCtxRelease(kit.device());
@@ -53,7 +53,7 @@ Answer FaultReset(Kit& kit) {
       .bad = works != CUDA_SUCCESS};
 }
 
-// Memory of cuMemCreate, at a reserved address.
+// A fault with memory of cuMemCreate at a reserved address.
 Answer FaultMemory(Kit& kit) {
   const gpud::cuda::Driver& driver = kit.driver();
   CUmemAllocationProp where = {};
@@ -79,7 +79,7 @@ Answer FaultMemory(Kit& kit) {
   Fault(kit);
   const CUresult reset = Reset(kit);
   kit.Must(reset, "make a context again");
-  // Is it still mapped? Mapped again, has it its bytes?
+  // Is the memory still mapped? If it is mapped again, does it have its bytes?
   uint32_t word = 0;
   const CUresult as_is = driver.cuMemcpyDtoH(&word, address, 4);
   const bool kept_mapped = as_is == CUDA_SUCCESS && word == kWord;
@@ -126,7 +126,8 @@ Answer TrapKills(Kit& kit) {
   const double ms = std::chrono::duration<double, std::milli>(
                         std::chrono::steady_clock::now() - start)
                         .count();
-  // They go with their context; freeing them before could wait for the kernel.
+  // The context's end frees them; freeing them before could wait for the
+  // kernel.
   words.Abandon();
   endless.Abandon();
   other.Abandon();

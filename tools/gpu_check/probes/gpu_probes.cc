@@ -24,7 +24,7 @@ int Usage(int code) {
 }
 
 int Ask(const Probe& probe) {
-  // As gpud sets them.
+  // The same values as gpud's.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   const auto driver = OpenGpu();
@@ -42,7 +42,7 @@ int Ask(const Probe& probe) {
                          .dump(2));
   fmt::print("finding: {}\n", answer.text);
   std::fflush(stdout);
-  // Without tidying up, which a broken context could hang.
+  // Skip the clean-up, which a broken context could hang.
   _exit(answer.bad ? 1 : 0);
 }
 

@@ -1,4 +1,4 @@
-// Graphs that a GPU launches, and green contexts.
+// Probes of graphs that a GPU launches, and of green contexts.
 #include <algorithm>
 #include <vector>
 
@@ -17,8 +17,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr uint32_t kMany = 600;
-// Executions that relaunch themselves, and what each launches at most: graphs of
-// its own, for siblings of the one before may still run.
+// How many executions relaunch themselves, and how many graphs each launches at
+// most. Each launches other graphs, because those of the one before may still
+// run.
 constexpr uint32_t kTimes = 4;
 constexpr uint32_t kShare = kMany / kTimes;
 
@@ -61,8 +62,8 @@ void Finish(const Kit& kit, CUstream stream, const char* what) {
   kit.Must(result, what);
 }
 
-// What one execution may launch; whether another one, of the host's or its own
-// tail launch, may launch as many again.
+// How many graphs one execution may launch, and whether another execution (by
+// the host or by its own tail launch) may launch as many again.
 Answer Budget(Kit& kit, uint32_t sibling) {
   const Stream stream = kit.MakeStream();
   const Targets targets = MakeTargets(kit, stream.get());
@@ -118,7 +119,7 @@ Answer Budget(Kit& kit, uint32_t sibling) {
                                    of_relaunches, executions - 1,
                                    ErrorName(kit, last_error))),
           .numbers = std::move(numbers),
-          // What the dispatchers of launch path edge count on.
+          // The dispatchers of launch path edge rely on this.
           .bad = sibling == 0 && (by_host[0].launched < 110 || !resets)};
 }
 
@@ -248,8 +249,8 @@ Answer GreenSplit(Kit& kit) {
   return {.text = text, .numbers = std::move(numbers)};
 }
 
-// The event kernels' graphs are in one green context; is the dispatcher's free
-// to be in another?
+// The event kernels' graphs are in one green context. May the dispatcher's
+// graph be in another one?
 Answer GreenLaunch(Kit& kit) {
   const gpud::cuda::Driver& driver = kit.driver();
   const Split split = SplitSms(kit, AllSms(kit), 0, 8);
@@ -274,7 +275,7 @@ Answer GreenLaunch(Kit& kit) {
   }
   nlohmann::json numbers;
   std::string text;
-  // Graphs belong to the context that is current where they are made.
+  // A graph belongs to the context that is current when it is made.
   for (const int target : {0, 1}) {
     driver.cuCtxSetCurrent(contexts[target]);
     kit.Load();

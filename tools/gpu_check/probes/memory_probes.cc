@@ -1,4 +1,4 @@
-// Memory that a GPU and CPUs share.
+// Probes of memory that a GPU and CPUs share.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +19,8 @@ using gpud::cuda::PinnedBytes;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Memory as gpud shares it with devices: a file in memory, mapped, registered.
+// Memory as gpud shares it with devices: a file in memory, mapped and
+// registered.
 class SharedPages {
  public:
   SharedPages(const Kit& kit, uint64_t bytes) : bytes_(bytes) {
@@ -80,8 +81,8 @@ Answer WholeStore(Kit& kit) {
   uint64_t torn = 0;
   uint64_t early = 0;
   uint64_t last = 0;
-  // The sequence first, then its other half: as a device reads a completion.
-  // The half may be of a later store, but not of an earlier one.
+  // Reads the sequence first, then the other half, as a device reads a
+  // completion. The half may be of a later store, but not of an earlier one.
   while (last < kStores) {
     const uint64_t first =
         std::atomic_ref(cell[0]).load(std::memory_order_acquire);
@@ -195,12 +196,12 @@ Answer MemoryOperations(Kit& kit) {
       .bad = waited && !written};
 }
 
-// A kernel that never ends by itself, while another thread unregisters.
+// A kernel never ends by itself while another thread unregisters memory.
 Answer UnregisterResident(Kit& kit) {
   SharedPages words(kit, 4096);
   auto* const stop = words.as<uint32_t>();
   auto* const running = words.as<uint32_t>(128);
-  // Not freed while somebody may be stuck in it.
+  // Not freed, because a thread may be stuck in it.
   auto* const other = new SharedPages(kit, 1 << 20);
   const auto stream = kit.MakeStream();
   kit.Must(kit.Launch(stream.get(), "probe_spin", 1, 32,

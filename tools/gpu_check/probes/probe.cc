@@ -20,7 +20,7 @@ Kit::Kit(const Driver& driver) : driver_(driver) {
   Enter();
 }
 
-// The process ends: its context goes with it, whatever still runs there.
+// The process ends, and with it the context and whatever still runs there.
 Kit::~Kit() = default;
 
 void Kit::Die(std::string_view why) {
@@ -101,7 +101,8 @@ CUresult Kit::Await(CUstream stream, std::chrono::milliseconds limit) const {
 bool Kit::AwaitWord(const uint32_t* word, uint32_t value,
                     std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  // Writer: a kernel. Acquire: what it wrote before.
+  // Writer: a kernel. Acquire: the reader then sees what the kernel wrote
+  // before.
   const std::atomic_ref shared(*const_cast<uint32_t*>(word));
   while (shared.load(std::memory_order_acquire) != value) {
     if (std::chrono::steady_clock::now() >= deadline) return false;

@@ -1,5 +1,5 @@
-// A probe: one question about a GPU and its driver that the documents leave
-// open, asked in a process of its own.
+// A probe asks one question about a GPU and its driver that the documents leave
+// open, in a process of its own.
 #ifndef CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_H_
 #define CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_H_
 
@@ -21,12 +21,12 @@ namespace carillon::gpu_check {
 struct Answer {
   std::string text;  // a sentence
   nlohmann::json numbers = nlohmann::json::object();
-  // The back-end relies on another answer.
+  // The back-end relies on a different answer.
   bool bad = false;
 };
 
-// A driver with a context and the probes' kernels. Everything that fails ends
-// the process with exit code 1 and a sentence: there is nothing to clean up.
+// A driver with a context and the probes' kernels. A failure ends the process
+// with exit code 1 and a sentence, since there is nothing to clean up.
 class Kit {
  public:
   explicit Kit(const gpud::cuda::Driver& driver);
@@ -35,7 +35,7 @@ class Kit {
   const gpud::cuda::Driver& driver() const { return driver_; }
   CUdevice device() const { return device_; }
 
-  // Ends the process if `result` is no success.
+  // Ends the process if `result` is not success.
   void Must(CUresult result, std::string_view what) const;
   template <class T>
   T Must(absl::StatusOr<T> value) const {
@@ -44,8 +44,8 @@ class Kit {
   }
   [[noreturn]] static void Die(std::string_view why);
 
-  // The primary context, current in this thread, and the module; again after a
-  // reset.
+  // Makes the primary context current in this thread and loads the module; also
+  // after a reset.
   void Enter();
   void Load();
   CUresult TryEnter();
@@ -53,7 +53,7 @@ class Kit {
 
   CUfunction Function(const char* name) const;
   gpud::cuda::Stream MakeStream(int priority = 0) const;
-  // Without waiting.
+  // Launches without waiting.
   template <class... Args>
   CUresult Launch(CUstream stream, const char* name, uint32_t blocks,
                   uint32_t threads, Args... args) const {
@@ -61,7 +61,8 @@ class Kit {
     return driver_.cuLaunchKernel(Function(name), blocks, 1, 1, threads, 1, 1,
                                   0, stream, parameters, nullptr);
   }
-  // A graph of one kernel that the GPU may launch, in the current context.
+  // Makes a graph of one kernel that the GPU may launch, in the current
+  // context.
   template <class... Args>
   absl::StatusOr<gpud::cuda::GraphExec> DeviceGraph(CUstream upload,
                                                     const char* name,
@@ -71,9 +72,9 @@ class Kit {
     return MakeDeviceGraph(upload, Function(name), threads, parameters);
   }
 
-  // Waits for the stream, at most so long. NOT_READY: it has not ended.
+  // Waits for the stream for at most so long. NOT_READY: it has not ended.
   CUresult Await(CUstream stream, std::chrono::milliseconds limit) const;
-  // Until the word, which the GPU writes, is `value`.
+  // Waits until the word, which the GPU writes, is `value`.
   static bool AwaitWord(const uint32_t* word, uint32_t value,
                         std::chrono::milliseconds limit);
 
@@ -94,12 +95,12 @@ struct Probe {
   Answer (*ask)(Kit&);
 };
 
-// By subject; all of them in gpu_probes.cc.
+// The probes by subject; gpu_probes.cc lists them all.
 std::span<const Probe> MemoryProbes();
 std::span<const Probe> LaunchProbes();
 std::span<const Probe> FaultProbes();
 
-// The name of an error of the device's runtime, which is the driver's number.
+// The name of a device runtime's error, whose number is the driver's.
 std::string ErrorName(const Kit& kit, uint32_t error);
 
 }  // namespace carillon::gpu_check

@@ -49,19 +49,19 @@ __global__ void probe_count(uint32_t* count) {
   __threadfence();
 }
 
-// Until the host says stop; tells that it runs.
+// Spins until the host says stop; reports that it runs.
 __global__ void probe_spin(const uint32_t* stop, uint32_t* running) {
   Put(running, 1);
   while (Poll(stop) == 0) {
   }
 }
 
-// As a probe of registered memory: out = in + 1.
+// out = in + 1, for a probe of registered memory.
 __global__ void probe_copy(const uint32_t* in, uint32_t* out, uint32_t n) {
   for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) out[i] = in[i] + 1;
 }
 
-// 16-byte stores of {i, ~i}, one after another.
+// Makes 16-byte stores of {i, ~i}, one after another.
 __global__ void probe_store16(uint64_t* cell, uint64_t stores) {
   for (uint64_t i = 1; i <= stores; ++i) {
 #if __CUDA_ARCH__ >= 900
@@ -78,19 +78,19 @@ __global__ void probe_store16(uint64_t* cell, uint64_t stores) {
   }
 }
 
-// Every warp reads the word `reads` times, each after the last has come.
+// Every warp reads the word `reads` times, each time after the last read.
 __global__ void probe_poll(const uint32_t* word, uint32_t reads, uint64_t* ns) {
   const uint32_t warp = threadIdx.x / 32;
   uint32_t sum = 0;
   const uint64_t start = Now();
   for (uint32_t i = 0; i < reads; ++i) {
-    // The address depends on what the last read gave, which is 0.
+    // The address depends on the last read's value, which is 0.
     sum += Poll(word + sum + threadIdx.x % 32);
   }
   if (threadIdx.x % 32 == 0) ns[warp] = Now() - start + sum;
 }
 
-// Answers each new value of `ping`; whichever warp sees it first.
+// Answers each new value of `ping`; the first warp that sees it does.
 __global__ void probe_pong(const uint32_t* ping, uint32_t* pong,
                            uint32_t last) {
   __shared__ uint32_t answered;
@@ -104,7 +104,7 @@ __global__ void probe_pong(const uint32_t* ping, uint32_t* pong,
   }
 }
 
-// How many launches are taken, and what refuses the next one.
+// How many launches are accepted, and which error refuses the next one.
 __global__ void probe_fire(const uint64_t* execs, uint32_t n, uint32_t sibling,
                            FireResult* result) {
   result->launched = 0;
@@ -120,7 +120,7 @@ __global__ void probe_fire(const uint64_t* execs, uint32_t n, uint32_t sibling,
   ++result->executions;
 }
 
-// The same, and then itself again: does that give a new budget?
+// The same, and then it launches itself: does that give a new budget?
 __global__ void probe_fire_again(const uint64_t* execs, uint32_t n,
                                  uint32_t sibling, FireResult* results,
                                  uint32_t times) {
@@ -140,7 +140,7 @@ __global__ void probe_fire_again(const uint64_t* execs, uint32_t n,
       cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphTailLaunch);
 }
 
-// Launches, waits for the exec's store, then tries again until it may.
+// Launches, waits for the graph's store, then tries again until it may.
 __global__ void probe_busy(uint64_t exec, uint32_t* done, uint32_t n,
                            BusyResult* result) {
   for (uint32_t i = 0; i < n; ++i) {
@@ -155,7 +155,7 @@ __global__ void probe_busy(uint64_t exec, uint32_t* done, uint32_t n,
     const uint64_t launched = Now();
     result->error = error;
     if (error != cudaSuccess) return;
-    // The first launch finds it idle.
+    // At the first launch the graph is idle.
     if (i != 0) {
       result->sum_ns += launched - result->done_ns;
       const uint64_t ns = launched - result->done_ns;
@@ -171,7 +171,8 @@ __global__ void probe_busy(uint64_t exec, uint32_t* done, uint32_t n,
   }
 }
 
-// A graph that relaunches itself, and when each execution began and ended.
+// A graph that relaunches itself, and the times at which its executions began
+// and ended.
 __global__ void probe_tail(TailResult* result, uint32_t times) {
   const uint64_t start = Now();
   const uint32_t run = result->executions;

@@ -1,4 +1,4 @@
-// What the probes' kernels leave, in device memory; for nvcc and g++.
+// What the probes' kernels write to device memory, for nvcc and g++.
 #ifndef CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_TYPES_H_
 #define CARILLON_TOOLS_GPU_CHECK_PROBES_PROBE_TYPES_H_
 

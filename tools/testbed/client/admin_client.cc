@@ -45,15 +45,15 @@ AdminClient::AdminClient(RemoteGpud gpud, milliseconds timeout)
 AdminClient::~AdminClient() = default;
 
 absl::Status AdminClient::CheckHealth() {
-  // Not asked for as long as there is no socket: a failed attempt to connect
-  // costs a back-off.
+  // Do not ask as long as there is no socket: a failed attempt to connect costs
+  // a back-off.
   if (!channel_->remote() && access(channel_->where().c_str(), F_OK) != 0) {
     return absl::UnavailableError(
         fmt::format("there is no {}", channel_->where()));
   }
-  // gpud may be another one than before. A call on a channel that connects again
-  // fails at once, and gRPC reads what the server answers to the connection only
-  // while somebody waits for it: else every five seconds.
+  // gpud may be another process than before. A call on a channel that
+  // reconnects fails at once, and gRPC reads the server's answer to the
+  // connection only while somebody waits for it, otherwise every five seconds.
   channel_->channel()->WaitForConnected(std::chrono::system_clock::now() +
                                         kConnectTime);
   using grpc::health::v1::Health;

@@ -1,4 +1,4 @@
-// The control plane as the command line sees it.
+// The command line's client of the control plane.
 #ifndef CARILLON_TOOLS_TESTBED_CLIENT_ADMIN_CLIENT_H_
 #define CARILLON_TOOLS_TESTBED_CLIENT_ADMIN_CLIENT_H_
 
@@ -16,15 +16,15 @@
 
 namespace carillon::testbed {
 
-// Every call takes at most `timeout`. Errors: Unavailable (nobody serves),
-// DeadlineExceeded, Unauthenticated (over TCP: see Diagnose()), or what gpud
-// answers. Thread safe.
+// Every call takes at most `timeout`. Errors: Unavailable (no server),
+// DeadlineExceeded, Unauthenticated (over TCP: see Diagnose()), and those of
+// gpud. Thread safe.
 class AdminClient {
  public:
   explicit AdminClient(
       const TestbedPaths& paths,
       std::chrono::milliseconds timeout = std::chrono::seconds(5));
-  // Over TCP.
+  // Connects over TCP.
   explicit AdminClient(RemoteGpud gpud, std::chrono::milliseconds timeout =
                                             std::chrono::seconds(5));
   ~AdminClient();
@@ -38,14 +38,14 @@ class AdminClient {
   absl::StatusOr<v1::ListRingsResponse> ListRings();
   absl::StatusOr<v1::ListQueuesResponse> ListQueues();
   absl::StatusOr<v1::ListKernelsResponse> ListKernels();
-  // Returns the policy before.
+  // Returns the previous policy.
   absl::StatusOr<std::string> SetPolicy(const std::string& policy);
   absl::Status SetTracing(bool on);
   absl::Status ResetStatistics();
-  // Takes up to a minute, for the driver may have to compile.
+  // Takes up to a minute, because the driver may have to compile.
   absl::StatusOr<v1::RegisterModuleResponse> RegisterModule(
       const v1::RegisterModuleRequest& request);
-  // Waits on gpud's side for at most `limit`.
+  // gpud waits for at most `limit`.
   absl::Status Drain(std::chrono::milliseconds limit);
   // Calls `on_event` until it returns false (then OK) or the stream ends.
   // `on_event` also gets a null pointer about every 100 ms.

@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Answers as gpud would, on a socket of its own.
+// Answers like gpud, on a socket of its own.
 class FakeAdmin : public v1::Admin::Service {
  public:
   explicit FakeAdmin(const std::string& socket) {
@@ -56,7 +56,7 @@ class FakeAdmin : public v1::Admin::Service {
     }
     return grpc::Status::OK;
   }
-  // A full table of wide histograms.
+  // Returns a full table of wide histograms.
   grpc::Status ListEkt(grpc::ServerContext*, const v1::ListEktRequest*,
                        v1::ListEktResponse* response) override {
     for (uint32_t i = 0; i < 1024; ++i) {
@@ -87,7 +87,7 @@ class FakeAdmin : public v1::Admin::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Passes one connection on, but lets the server's first byte wait.
+// Forwards one connection, but delays the server's first byte.
 class SlowPassage {
  public:
   SlowPassage(const std::string& from, const std::string& to,
@@ -125,7 +125,7 @@ class SlowPassage {
     listening_.wait(false);
     const UniqueFd client(accept(listener_.get(), nullptr, nullptr));
     if (!client) return;
-    // The delay is what is tested, not a wait for something.
+    // The test is about the delay; nothing waits for a state here.
     std::this_thread::sleep_for(delay);
     const UniqueFd server(socket(AF_UNIX, SOCK_STREAM, 0));
     const sockaddr_un address = Address(to);
@@ -166,7 +166,7 @@ TEST_F(AdminClientTest, FollowsTheHealthService) {
             "gpud answers that it does not serve");
 }
 
-// A busy machine answers late; that is not "nobody there".
+// A busy machine answers late, which is not the same as no server.
 TEST_F(AdminClientTest, WaitsForAServerThatIsSlowToGreet) {
   FakeAdmin server(folder_.path() + "/real.sock");
   SlowPassage passage(paths_.control_socket(), folder_.path() + "/real.sock",
@@ -188,8 +188,8 @@ TEST_F(AdminClientTest, FindsTheSocketWhateverItsFolderIsCalled) {
 }
 
 TEST_F(AdminClientTest, ReadsAnEktBeyondGrpcsUsualLimit) {
-  // Never shut down: after a long write that waits for gRPC's poller, up to 10
-  // s.
+  // Never shut down: after a long write, that waits up to 10 s for gRPC's
+  // poller.
   grpc_init();
   FakeAdmin server(paths_.control_socket());
   AdminClient client(paths_, milliseconds(60'000));

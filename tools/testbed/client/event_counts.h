@@ -1,4 +1,4 @@
-// The sums of gpud's ledger.
+// Sums of gpud's ledger.
 #ifndef CARILLON_TOOLS_TESTBED_CLIENT_EVENT_COUNTS_H_
 #define CARILLON_TOOLS_TESTBED_CLIENT_EVENT_COUNTS_H_
 
@@ -11,7 +11,7 @@ namespace carillon::testbed {
 
 // rung - done - failed - aborted; 0 when that is negative.
 uint64_t InFlight(const v1::EventCounts& counts);
-// DataLoss when more events ended than were rung.
+// DataLoss if more events ended than were rung.
 absl::Status CheckLedger(const v1::EventCounts& counts);
 
 }  // namespace carillon::testbed

@@ -1,5 +1,5 @@
-// A board of faults, here or elsewhere. On this machine it is the board's file
-// itself, and so there also while gpud is dead or stopped.
+// A board of faults. On this machine it is the board's file itself, so it works
+// also while gpud is dead or stopped; elsewhere gpud gives access to it.
 #ifndef CARILLON_TOOLS_TESTBED_CLIENT_FAULT_BOARD_H_
 #define CARILLON_TOOLS_TESTBED_CLIENT_FAULT_BOARD_H_
 
@@ -17,7 +17,7 @@
 
 namespace carillon::testbed {
 
-// What there is on a board.
+// The contents of a board.
 struct BoardView {
   std::vector<faults::Injected> faults;
   std::vector<faults::Strike> strikes;  // the last ones
@@ -25,8 +25,8 @@ struct BoardView {
   std::vector<faults::MemberProcess> members;
 };
 
-// A board of faults, here or elsewhere. Errors: as faults::Board; elsewhere as
-// FaultsClient.
+// A board of faults. Errors: on this machine those of faults::Board, elsewhere
+// those of FaultsClient.
 class FaultBoard {
  public:
   struct Injection {
@@ -42,7 +42,7 @@ class FaultBoard {
   virtual absl::StatusOr<size_t> ClearAll() = 0;
 };
 
-// Errors: NotFound (no board), with what to do.
+// Errors: NotFound (no board), with advice.
 absl::StatusOr<std::unique_ptr<faults::Board>> OpenBoardOf(
     const TestbedPaths& paths);
 
@@ -50,11 +50,11 @@ std::unique_ptr<FaultBoard> LocalFaultBoard(
     std::unique_ptr<faults::Board> board);
 std::unique_ptr<FaultBoard> RemoteFaultBoard(RemoteGpud gpud);
 
-// Who was whom, by pid: what the testbed's supervisor knows and who is on the
-// board now.
+// A process's name by its pid, from the testbed's supervisor and the processes
+// that are on the board now.
 std::string ProcessName(const Testbed& testbed, const BoardView& view,
                         uint32_t pid);
-// The names of all processes of the testbed, running or not.
+// The names of all the testbed's processes, running or not.
 std::vector<std::string> ProcessNames(const Testbed& testbed,
                                       const BoardView& view);
 

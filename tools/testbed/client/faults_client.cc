@@ -10,7 +10,7 @@
 namespace carillon::testbed {
 namespace {
 
-// An injection waits until every process has noticed.
+// An injection waits until every process has noticed it.
 constexpr std::chrono::milliseconds kTimeout{10'000};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The board of faults of a gpud that is elsewhere.
+// The board of faults of a gpud on another machine.
 #ifndef CARILLON_TOOLS_TESTBED_CLIENT_FAULTS_CLIENT_H_
 #define CARILLON_TOOLS_TESTBED_CLIENT_FAULTS_CLIENT_H_
 
@@ -13,7 +13,8 @@
 
 namespace carillon::testbed {
 
-// Errors: as AdminClient; what gpud answers (proto/faults.proto). Thread safe.
+// Errors: those of AdminClient, and gpud's answers (proto/faults.proto). Thread
+// safe.
 class FaultsClient {
  public:
   explicit FaultsClient(RemoteGpud gpud);
@@ -22,7 +23,7 @@ class FaultsClient {
   absl::StatusOr<v1::ListFaultsResponse> List();
   absl::StatusOr<v1::InjectResponse> Inject(
       std::span<const faults::Fault> faults);
-  // Empty: all. How many it were.
+  // Clears the fault, or all if `name` is empty. Returns how many it were.
   absl::StatusOr<uint32_t> Clear(const std::string& name);
 
  private:

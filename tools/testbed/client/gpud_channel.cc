@@ -11,19 +11,19 @@ namespace carillon::testbed {
 namespace {
 
 constexpr std::chrono::milliseconds kDiagnosis{5000};
-// gRPC's own 4 MiB are too few for ListEkt: 1024 entries with four histograms
-// each.
+// gRPC's default of 4 MiB is too small for ListEkt: 1024 entries with four
+// histograms each.
 constexpr int kMaxMessageBytes = 64 << 20;
 
 grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
-  // Bring-up asks again at once; a second's back-off would be felt. The
-  // "minimum" is left alone: it is how long an attempt to connect may take.
+  // Bring-up asks again at once, so a back-off of a second would be felt. The
+  // "minimum" stays: it is how long an attempt to connect may take.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 10);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
-  // No channel is shared with another client of this process.
+  // Do not share a channel with another client of this process.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // What the environment says of proxies is for the web.
+  // The environment's proxies are for the web.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   return arguments;

@@ -1,5 +1,5 @@
-// gRPC to a gpud, for the clients here; the many files that ask gpud need not
-// compile it.
+// A gRPC channel to gpud, for the clients here. The many files that ask gpud
+// need not compile gRPC.
 #ifndef CARILLON_TOOLS_TESTBED_CLIENT_GPUD_CHANNEL_H_
 #define CARILLON_TOOLS_TESTBED_CLIENT_GPUD_CHANNEL_H_
 
@@ -19,9 +19,9 @@ namespace carillon::testbed {
 // Thread safe.
 class GpudChannel {
  public:
-  // Over the control socket.
+  // Connects over the control socket.
   explicit GpudChannel(const std::string& socket);
-  // Over TCP, with TLS.
+  // Connects over TCP, with TLS.
   explicit GpudChannel(RemoteGpud gpud);
 
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
@@ -42,8 +42,8 @@ class GpudChannel {
     return ToStatus(status, context, name, timeout);
   }
 
-  // The same code, and a sentence that says what to do. Where TCP does not get
-  // through, looks why (Diagnose()).
+  // The same code, with a sentence that says what to do. If a TCP connection
+  // fails, finds out why (Diagnose()).
   absl::Status ToStatus(const grpc::Status& status,
                         const grpc::ClientContext& context,
                         std::string_view method,

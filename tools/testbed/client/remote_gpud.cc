@@ -48,7 +48,7 @@ absl::Status Unreachable(const RemoteGpud& gpud, std::string_view why) {
       fmt::format("cannot reach gpud at {}: {}", gpud.address.ToString(), why));
 }
 
-// Of each address that the host has, the first that answers.
+// Tries each of the host's addresses; returns the first that answers.
 absl::StatusOr<UniqueFd> ConnectTcp(const RemoteGpud& gpud,
                                     Clock::time_point end) {
   addrinfo hints{};
@@ -135,7 +135,7 @@ absl::Status Untrusted(const RemoteGpud& gpud, long why) {
       where, gpud.files.ca, reason));
 }
 
-// What ended the conversation, in the handshake or behind it.
+// The reason why the conversation ended, during the handshake or after it.
 absl::Status Failure(const RemoteGpud& gpud, SSL* ssl, bool shaken) {
   if (const long why = SSL_get_verify_result(ssl); why != X509_V_OK) {
     return Untrusted(gpud, why);
@@ -143,8 +143,8 @@ absl::Status Failure(const RemoteGpud& gpud, SSL* ssl, bool shaken) {
   const unsigned long error = ERR_peek_last_error();
   const int code = ERR_GET_REASON(error);
   const char* const words = ERR_reason_error_string(error);
-  // An alert of the other end is told by its number, from this one on. gRPC
-  // hangs up without one, once the handshake is done.
+  // OpenSSL numbers the other end's alerts from here on. gRPC hangs up without
+  // an alert once the handshake is done.
   const bool alert = code > SSL_AD_REASON_OFFSET;
   if (alert || shaken) {
     return absl::UnauthenticatedError(
@@ -182,8 +182,8 @@ absl::Status Diagnose(const RemoteGpud& gpud, std::chrono::milliseconds limit) {
   const Connection ssl(SSL_new(context.get()));
   RETURN_IF_ERROR(Setup(gpud, context.get(), ssl.get()));
   SSL_set_fd(ssl.get(), fd.get());
-  // With TLS 1.3 gpud judges our certificate after the handshake: only its first
-  // bytes of HTTP/2 say that it was good.
+  // With TLS 1.3 gpud checks our certificate after the handshake: only its
+  // first bytes of HTTP/2 show that it accepted it.
   const auto read = [](SSL* connection) {
     char byte;
     return SSL_read(connection, &byte, 1);

@@ -1,4 +1,5 @@
-// A gpud that is reached over TCP, with TLS (docs/security.md).
+// The address and certificates of a gpud that is reached over TCP with TLS
+// (docs/security.md).
 #ifndef CARILLON_TOOLS_TESTBED_CLIENT_REMOTE_GPUD_H_
 #define CARILLON_TOOLS_TESTBED_CLIENT_REMOTE_GPUD_H_
 
@@ -17,16 +18,16 @@ struct RemoteGpud {
   TlsFiles files;
   TlsPems pems;
 
-  // Reads and judges everything that can be judged here. Errors:
+  // Reads and checks everything that can be checked here. Errors:
   // InvalidArgument.
   static absl::StatusOr<RemoteGpud> Read(std::string_view address,
                                          const TlsFiles& files);
 };
 
-// Why gRPC does not get through to `gpud`, which it does not say itself:
-// connects once more, for at most `limit`. Unavailable (no such host, nobody
-// listens, no TLS), Unauthenticated (one end does not believe the other's
-// certificate), or OK when nothing is wrong now.
+// Finds out why gRPC cannot reach `gpud`, which gRPC itself does not say:
+// connects once more, for at most `limit`. Unavailable (no such host, no
+// listener, no TLS), Unauthenticated (one end does not accept the other's
+// certificate), or OK if nothing is wrong now.
 absl::Status Diagnose(const RemoteGpud& gpud, std::chrono::milliseconds limit);
 
 }  // namespace carillon::testbed

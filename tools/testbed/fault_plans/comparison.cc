@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Comparison::Kind;
 
-// A sign comes before those that it begins with.
+// A longer sign comes before its prefixes.
 constexpr std::pair<std::string_view, Kind> kSigns[] = {
     {"!=", Kind::kNotEqual}, {"<=", Kind::kAtMost}, {">=", Kind::kAtLeast},
     {"<", Kind::kLess},      {">", Kind::kMore},    {"=", Kind::kEqual},

@@ -1,4 +1,4 @@
-// What a plan expects of a number: "0", "> 0", "any".
+// The number that a plan expects: "0", "> 0", "any".
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_COMPARISON_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_COMPARISON_H_
 
@@ -17,7 +17,8 @@ class Comparison {
   Comparison() = default;  // any
   Comparison(Kind kind, uint64_t number) : kind_(kind), number_(number) {}
 
-  // "any", "3", "= 3", "!= 3", "< 3", "<= 3", "> 3", ">= 3". InvalidArgument.
+  // Reads "any", "3", "= 3", "!= 3", "< 3", "<= 3", "> 3", ">= 3". Errors:
+  // InvalidArgument.
   static absl::StatusOr<Comparison> Parse(std::string_view text);
 
   bool Holds(uint64_t number) const;

@@ -29,11 +29,11 @@ using fault::Plan;
 using fault::PlannedFault;
 using std::chrono::milliseconds;
 
-// How soon a strike is told.
+// The delay after which a strike is reported.
 constexpr milliseconds kTick{20};
-// Until the load is served at first.
+// How long the load may take until it is first served.
 constexpr Nanoseconds kLoadStarts = 20'000'000'000;
-// More strikes than these are only counted.
+// Further strikes are only counted.
 constexpr size_t kToldStrikes = 40;
 
 std::string Contents(const std::string& path) {
@@ -82,7 +82,7 @@ class PlanRunner {
       return StartTestbed(
           plan(), {.name = options_.testbed, .timeout_s = options_.timeout_s},
           [this](const std::string& line) {
-            // What has struck comes before its effect.
+            // Report the strikes before their effects.
             if (board_ != nullptr) TellStrikes();
             if (options_.narrate_testbed) say_(line);
           });
@@ -103,7 +103,7 @@ class PlanRunner {
     return absl::OkStatus();
   }
 
-  // A client for every NIC of the plan's topology.
+  // Starts a client for every NIC of the plan's topology.
   absl::Status StartLoad() {
     if (!plan().topology || plan().run.clients == 0) return absl::OkStatus();
     for (const DeviceEntry& device : plan().topology->devices) {
@@ -156,7 +156,7 @@ class PlanRunner {
       const auto own = fault_ids_.find(there.id);
       if (own == fault_ids_.end() || there.spent) continue;
       const PlannedFault& planned = *own->second;
-      // One that may strike for ever, or need not strike.
+      // Such a fault may strike for ever, or need not strike.
       const bool open_end =
           (planned.fault.times == 0 && planned.fault.window_ns == 0) ||
           planned.struck.Holds(0);
@@ -165,7 +165,7 @@ class PlanRunner {
     return true;
   }
 
-  // After the last strike: the load goes on, and what has died comes back.
+  // After the last strike: keeps the load going until dead processes are back.
   absl::Status Recover() {
     ClearOwn();
     struck_until_ = NowNs();
@@ -183,7 +183,7 @@ class PlanRunner {
     }
   }
 
-  // Whether all that the plan expects of the processes holds by now.
+  // Whether everything that the plan expects of the processes holds by now.
   bool HasRecovered() {
     LookAtProcesses();
     std::vector<std::string> unreadable;
@@ -215,8 +215,7 @@ class PlanRunner {
     }
   }
 
-  // Of those that have lived through it all: descriptors that they did not have
-  // before.
+  // The descriptors that surviving processes did not have before.
   std::vector<std::string> SurvivorsLeaks() {
     std::vector<std::string> leaks;
     if (!plan().topology) return leaks;
@@ -230,8 +229,8 @@ class PlanRunner {
     return leaks;
   }
 
-  // One step of waiting: narrates, and tells the load where the NICs are. False
-  // once the user asks to end.
+  // One step of waiting: narrates, and tells the load where the NICs are.
+  // Returns false once the user asks to end.
   bool Tick(milliseconds timeout) {
     const bool goes_on = bed_->Watch(timeout);
     for (const ProcessRecord& process : bed_->State().processes) {
@@ -282,8 +281,8 @@ class PlanRunner {
     return absl::CancelledError("interrupted");
   }
 
-  // Takes the plan's faults off the board, as it was before kept for the
-  // story.
+  // Takes the plan's faults off the board, and keeps a copy of the board for
+  // the report.
   void ClearOwn() {
     if (cleared_) return;
     cleared_ = true;
@@ -291,13 +290,14 @@ class PlanRunner {
     for (const faults::Injected& there : board_->List()) {
       const auto own = fault_ids_.find(there.id);
       if (own == fault_ids_.end()) continue;
-      // A spent one strikes no more, and names its strikes in a postmortem.
+      // A spent fault strikes no more; left on the board it names its strikes
+      // in a postmortem.
       if (!there.spent || !plan().topology) {
         (void)board_->Clear(there.fault.name);
       }
       evidence().struck[there.fault.name] = there.struck;
     }
-    // What struck until it was cleared.
+    // Report strikes up to the moment of clearing.
     TellStrikes();
   }
 
@@ -323,7 +323,7 @@ class PlanRunner {
     run_.findings = fault::Judge(plan(), evidence());
   }
 
-  // The files of a run that failed.
+  // Saves the files of a run that failed.
   void Save() {
     if (run_.ok() || !options_.save) return;
     const std::string folder =

@@ -1,5 +1,5 @@
-// Runs a fault plan: brings its testbed up, puts the faults on the board, tells
-// what strikes, and finds out what has become of everything.
+// Runs a fault plan: brings its testbed up, puts the faults on the board,
+// reports what strikes, and finds out how everything ended.
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_RUNNER_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_FAULT_RUNNER_H_
 
@@ -17,14 +17,14 @@
 namespace carillon::testbed {
 
 struct RunnerOptions {
-  // Of the plan's testbed; empty: its own. Without a topology in the plan: of
-  // the testbed that is up.
+  // The name of the plan's testbed; empty: its own. If the plan has no
+  // topology, the testbed that is up.
   std::string testbed;
-  // In place of the back-end that the plan's topology names; empty: that one.
+  // Replaces the back-end that the plan's topology names; empty: keeps it.
   std::string backend;
   double timeout_s = 15;  // as `carillon up`
-  // Whether, and in which folder, the files of a run that fails are kept. It is
-  // made; empty: one below the runtime directory.
+  // Whether, and in which folder, the files of a failed run are kept. The
+  // folder is made; empty: one below the runtime directory.
   bool save = true;
   std::string keep;
   bool narrate_testbed = true;  // its bring-up and its end
@@ -41,8 +41,8 @@ struct PlanRun {
   bool ok() const { return fault::Holds(findings); }
 };
 
-// Errors: as bringing it up; Cancelled (Ctrl-C; all is taken down);
-// NotFound (no board); FailedPrecondition (another is at work on the board).
+// Errors: those of bringing it up; Cancelled (Ctrl-C; all is taken down);
+// NotFound (no board); FailedPrecondition (another run uses the board).
 absl::StatusOr<PlanRun> RunPlan(const fault::Plan& plan,
                                 const RunnerOptions& options, const Say& say);
 

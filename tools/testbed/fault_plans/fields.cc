@@ -23,7 +23,7 @@ using faults::Point;
 constexpr uint64_t kMost32 = std::numeric_limits<uint32_t>::max() - 1;
 constexpr uint64_t kMost64 = std::numeric_limits<uint64_t>::max();
 
-// By gRPC's numbers.
+// Indexed by gRPC's codes.
 constexpr std::array<std::string_view, 17> kCodes = {
     "OK",
     "CANCELLED",
@@ -132,7 +132,7 @@ absl::Status SetPoint(std::string_view text, Fault& fault) {
   return absl::OkStatus();
 }
 
-// Passages, or the time from one to the next.
+// A number of passages, or a time between strikes.
 absl::Status SetEvery(std::string_view text, Fault& fault) {
   const bool number =
       text.find_first_not_of("0123456789") == text.npos && !text.empty();

@@ -1,5 +1,5 @@
-// The words in which a fault is told in a plan and on the command line: each
-// field's name, its values, its text.
+// The names, values and texts of a fault's fields, in a plan and on the command
+// line.
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_FIELDS_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_FIELDS_H_
 
@@ -29,20 +29,20 @@ struct Field {
   std::string_view help;
   // Errors: InvalidArgument.
   absl::Status (*set)(std::string_view text, faults::Fault& fault);
-  // What set() makes the same of; empty for the default.
+  // A text of which set() makes the same value; empty for the default.
   std::string (*get)(const faults::Fault& fault);
 };
-// All but the name and the action.
+// All fields except the name and the action.
 std::span<const Field> Fields();
-// Null for one that there is not.
+// Returns null for an unknown field.
 const Field* FindField(Part part, std::string_view name);
 
-// InvalidArgument, with the nearest and all that there are.
+// InvalidArgument names the most similar action and all others.
 absl::StatusOr<faults::Action> ReadAction(std::string_view text);
 // Whether `field` (of Part::kDo) says how the action is done.
 bool TakesField(faults::Action action, std::string_view field);
 
-// The seed of a fault's own stream, from the plan's.
+// The seed of a fault's own random stream, derived from the plan's.
 uint64_t SeedOf(uint64_t plan_seed, std::string_view fault_name);
 
 }  // namespace carillon::fault

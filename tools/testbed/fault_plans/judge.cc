@@ -18,7 +18,7 @@ Value ValueOf(const std::map<std::string, Value>& values,
   return found == values.end() ? Value() : found->second;
 }
 
-// Nothing: it could not be looked at.
+// Empty if it could not be measured.
 std::optional<uint64_t> Found(const Evidence& evidence, Count count) {
   const ledger::Counts& total = evidence.report.total;
   switch (count) {
@@ -105,7 +105,8 @@ bool Holds(const std::vector<Finding>& findings) {
 std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,
                                               Nanoseconds since) {
   std::map<std::string, uint64_t> progress;
-  // Whose kernels store the ends of a ring themselves, by ring and generation.
+  // By ring and generation: the devices whose kernels complete events
+  // themselves.
   std::map<std::pair<uint16_t, uint32_t>, std::string> ended_by_kernels;
   for (const shm::FlightRecording& recording : recordings) {
     for (const shm::FlightRecord& record : recording.records) {

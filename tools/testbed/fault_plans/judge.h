@@ -1,4 +1,4 @@
-// What a plan expects against what was found.
+// Compares what a plan expects with what was found.
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_JUDGE_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_JUDGE_H_
 
@@ -15,15 +15,15 @@
 
 namespace carillon::fault {
 
-// Where nothing could be looked at, nothing is expected.
+// What was found. Nothing is expected of what could not be measured.
 struct Evidence {
   ledger::Report report;
   std::map<std::string, uint64_t> struck;  // by fault
   std::optional<uint64_t> in_flight;
   std::optional<uint64_t> bad_replies;
-  // A sentence each.
+  // One sentence each.
   std::optional<std::vector<std::string>> leaks;
-  // Events that processes ended after the last strike.
+  // How many events each process ended after the last strike.
   std::map<std::string, uint64_t> progress;
   std::map<std::string, uint32_t> restarts;
   std::vector<std::string> running;
@@ -38,7 +38,7 @@ struct Finding {
   bool operator==(const Finding&) const = default;
 };
 
-// One an expectation, those of the faults first.
+// One finding for each expectation, those of the faults first.
 std::vector<Finding> Judge(const Plan& plan, const Evidence& evidence);
 bool Holds(const std::vector<Finding>& findings);
 

@@ -34,7 +34,7 @@ Evidence AllWell() {
   return evidence;
 }
 
-// What does not hold.
+// The names of the expectations that do not hold.
 std::vector<std::string> Violated(const Evidence& evidence) {
   std::vector<std::string> violated;
   for (const Finding& finding : Judge(MakePlan(), evidence)) {
@@ -55,7 +55,7 @@ std::vector<std::string> ViolatedWith(
 
 TEST(Judge, IsContentWhenAllHolds) {
   EXPECT_THAT(Violated(AllWell()), IsEmpty());
-  // Two faults, eleven counts, two of progress, a restart, one that runs.
+  // Two faults, eleven counts, two of progress, a restart, one running process.
   EXPECT_EQ(Judge(MakePlan(), AllWell()).size(), 2u + kCounts + 4u);
 }
 

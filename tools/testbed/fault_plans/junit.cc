@@ -8,8 +8,8 @@
 namespace carillon::fault {
 namespace {
 
-// XML has no way to write most control characters, and wants UTF-8: all else
-// becomes a '?'.
+// XML cannot express most control characters, and needs UTF-8; all others
+// become '?'.
 std::string Escaped(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

@@ -1,5 +1,5 @@
-// Verdicts as JUnit XML, which every CI reads: one test suite a run, one test
-// case an expectation.
+// Verdicts as JUnit XML, which every CI reads: a test suite per run, a test
+// case per expectation.
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_JUNIT_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_JUNIT_H_
 
@@ -16,7 +16,8 @@ struct JunitSuite {
   std::string error;  // why it could not be run; empty if it was
   Nanoseconds took_ns = 0;
   std::vector<Finding> findings;
-  // Of all failures: what was around the first violation, how to replay.
+  // For all failures: the records around the first violation, and how to
+  // replay.
   std::string details;
 };
 

@@ -95,7 +95,7 @@ bool LooksLikePlan(std::string_view text) {
 
 namespace {
 
-// A scalar that is read as this text and nothing else.
+// A scalar that YAML reads as exactly this text.
 std::string Scalar(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -121,7 +121,7 @@ std::string Value(std::string_view text) {
   return IsPlain(text) ? std::string(text) : Scalar(text);
 }
 
-// "{process: nic0, nth: 3}" of the fields of a part that are set.
+// Shows the fields of a part that are set: "{process: nic0, nth: 3}".
 std::string FieldMap(const faults::Fault& fault, Part part) {
   std::string text;
   for (const Field& field : Fields()) {

@@ -27,23 +27,23 @@ struct PlannedFault {
   bool operator==(const PlannedFault&) const = default;
 };
 
-// How long things take.
+// The durations of a run.
 struct RunTimes {
-  // For the faults to strike as often as they should, at most.
+  // The limit until which the faults must have struck as often as they should.
   Nanoseconds within_ns = 30'000'000'000;
-  // Load goes on after the last strike. Faults without a limit strike for as
-  // long before that.
+  // How long the load goes on after the last strike. Faults without a limit
+  // strike for as long before that.
   Nanoseconds for_ns = 2'000'000'000;
-  // For everything to come to rest at the end, at most.
+  // The limit until which everything must come to rest at the end.
   Nanoseconds settle_ns = 5'000'000'000;
-  // Requests in flight at each NIC, from a memcached client that checks every
-  // byte of every reply; 0: no load.
+  // The requests in flight at each NIC, from a memcached client that checks
+  // every byte of every reply; 0: no load.
   uint32_t clients = 16;
 
   bool operator==(const RunTimes&) const = default;
 };
 
-// What is counted and expected by number.
+// What is counted, with an expected number.
 enum class Count {
   kOk,
   kFailed,
@@ -76,9 +76,9 @@ struct Expectations {
   }
 
   std::array<Comparison, kCounts> counts;
-  // Events that processes ended after the last strike.
+  // How many events each process must end after the last strike.
   ByProcess progress;
-  // Processes that run at the end.
+  // The processes that must run at the end.
   std::vector<std::string> running;
   ByProcess restarts;
 
@@ -89,8 +89,8 @@ struct Plan {
   std::string file;  // that it was read from
   std::string name;
   std::string about;
-  // At most one: a file (as the plan says it), or the plan's own. Without: a
-  // testbed that is up.
+  // At most one of these: a file (as the plan names it), or the plan's own
+  // topology. Without either, the plan runs on a testbed that is up.
   std::string topology_file;
   std::string topology_yaml;
   std::optional<testbed::Topology> topology;  // read, of either
@@ -100,26 +100,27 @@ struct Plan {
   Expectations expect;
 };
 
-// The faults as they are injected: each with its own stream of the plan's seed.
+// The faults as they are injected, each with its own stream of the plan's seed.
 std::vector<faults::Fault> FaultsOf(const Plan& plan);
 
 struct PlanReading {
-  // Complete only when there are no problems.
+  // Complete only if there are no problems.
   Plan plan;
   std::vector<Problem> problems;
 };
 
-// `path`: where the text is from; topologies are looked for beside it.
+// `path` is where the text comes from; topologies are looked for beside it.
 PlanReading ReadPlan(std::string_view text, const std::string& path);
 // Errors: NotFound, PermissionDenied, InvalidArgument (a folder).
 absl::StatusOr<PlanReading> ReadPlanFile(const std::string& path);
-// The same, and InvalidArgument with one line a problem.
+// Errors: those of ReadPlanFile(), and InvalidArgument with one line per
+// problem.
 absl::StatusOr<Plan> LoadPlan(const std::string& path);
 
 // Whether the text is meant as a plan, and not as a topology.
 bool LooksLikePlan(std::string_view text);
 
-// The plan as a file: ReadPlan() makes the same of it.
+// The plan as a file, from which ReadPlan() makes the same plan.
 std::string ToYaml(const Plan& plan);
 
 }  // namespace carillon::fault

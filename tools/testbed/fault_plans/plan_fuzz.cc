@@ -1,5 +1,6 @@
-// A plan's file: what has no problem can be injected, and its own text reads as
-// the same plan; every problem has a place in the file and words.
+// Any text as a plan's file: a plan without problems can be injected, and its
+// own text reads as the same plan; every problem has a place in the file and
+// words.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -39,7 +40,7 @@ void CheckText(const Plan& plan) {
 }
 
 void Run(std::string_view text) {
-  // Files that never end are the user's own doing.
+  // Skip files that never end.
   if (text.find("/dev") != text.npos || text.find("/proc") != text.npos) return;
   (void)LooksLikePlan(text);
   const PlanReading reading = ReadPlan(text, "p.yaml");

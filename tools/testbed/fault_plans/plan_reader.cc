@@ -83,7 +83,7 @@ class PlanReader : StrictReader {
   }
 
  private:
-  // A process that the plan names, to be compared with the topology.
+  // A process that the plan names, to be checked against the topology.
   struct Named {
     YAML::Mark mark;
     std::string key;
@@ -169,7 +169,7 @@ class PlanReader : StrictReader {
     const EntryList entries = Entries(node, "a fault");
     PlannedFault planned;
     faults::Fault& fault = planned.fault;
-    // Where each field stands, for what Check() finds.
+    // Remember where each field stands, for errors of Check().
     marks_.clear();
     bool right = true;
     for (const auto& [key, value] : entries) {
@@ -196,7 +196,7 @@ class PlanReader : StrictReader {
       Complain(node, fmt::format("the fault has no {}", key));
       right = false;
     }
-    // Told apart from what Check() finds: its first word is the field.
+    // Kept apart from errors of Check(), whose first word is the field.
     if (right) right = CheckFault(node, fault);
     if (!right) return;
     const auto [first, is_new] =
@@ -261,7 +261,7 @@ class PlanReader : StrictReader {
     return right;
   }
 
-  // `do: kill`, or `do: {stop: {for: 500ms}}`.
+  // Reads `do: kill`, or `do: {stop: {for: 500ms}}`.
   bool ReadDo(const Entry& entry, faults::Fault* fault) {
     if (!entry.node.IsMap()) {
       return ReadInto(entry, "do", ReadAction, &fault->action);
@@ -392,7 +392,7 @@ class PlanReader : StrictReader {
     }
   }
 
-  // A list of those that make some, or what each makes.
+  // Reads a list of processes, or a map with the number for each.
   void ReadProgress(const Entry& entry, ByProcess* progress) {
     if (entry.node.IsMap()) {
       ReadByProcess(entry, "progress", progress);
@@ -431,7 +431,7 @@ class PlanReader : StrictReader {
     }
   }
 
-  // A name that nothing of the topology has is a mistake.
+  // Reports names that the topology does not have.
   void CheckProcesses() {
     if (!plan().topology) return;
     for (const Named& named : named_) {

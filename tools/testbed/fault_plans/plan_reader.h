@@ -1,4 +1,4 @@
-// From the nodes of a plan's file to the plan.
+// Reads a plan from the nodes of its file.
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_PLAN_READER_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_PLAN_READER_H_
 
@@ -10,7 +10,7 @@
 
 namespace carillon::fault {
 
-// Adds to the reading's problems. Lets yaml-cpp's exceptions pass.
+// Adds to the reading's problems. Does not catch yaml-cpp's exceptions.
 void ReadPlanNode(const YAML::Node& root, const std::string& path,
                   PlanReading* reading);
 

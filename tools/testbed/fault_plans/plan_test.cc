@@ -229,7 +229,7 @@ TEST(Plan, RefusesUnknownPointsAndActions) {
                                     "mean 'device.ring'?")));
 }
 
-// What only the whole fault shows is told where the field stands.
+// An error that only the whole fault shows is reported where the field stands.
 TEST(Plan, TellsWhatDoesNotGoTogetherAtItsLine) {
   EXPECT_THAT(FaultProblems("{name: a, when: {point: gpud.complete},\n do: "
                             "storm}"),
@@ -351,7 +351,8 @@ TEST(Plan, GivesEveryFaultItsOwnStream) {
   EXPECT_EQ(FaultsOf(plan)[0].seed, SeedOf(9, "nic-dies"));
 }
 
-// Each field takes what it gives, and belongs to some action or part.
+// Each field reads back the text that it writes, and belongs to some action or
+// part.
 TEST(Fields, AreReadBackFromTheirText) {
   const Plan plan = ReadPlan(kWhole, kPath).plan;
   std::set<std::string_view> seen;

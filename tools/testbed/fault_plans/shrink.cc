@@ -10,7 +10,7 @@ namespace {
 
 using faults::Fault;
 
-// The plan without the faults from `first` on, `count` of them.
+// The plan without `count` faults from `first` on.
 Plan Without(const Plan& plan, size_t first, size_t count) {
   Plan smaller = plan;
   const auto begin = smaller.faults.begin() + static_cast<ptrdiff_t>(first);
@@ -46,7 +46,7 @@ void RemoveFaults(Plan& plan, const Fails& fails) {
   }
 }
 
-// One try: true, and kept, if it still fails.
+// Tries a change; keeps it and returns true if the plan still fails.
 bool Try(Plan& plan, size_t index, const Fails& fails,
          const std::function<void(Fault&)>& change) {
   Plan simpler = plan;

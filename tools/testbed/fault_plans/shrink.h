@@ -1,5 +1,5 @@
-// Cuts a plan that fails down to a smaller one that still fails: fewer faults,
-// each as plain as may be.
+// Shrinks a failing plan to a smaller one that still fails, with fewer and
+// simpler faults.
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_SHRINK_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_SHRINK_H_
 
@@ -9,12 +9,12 @@
 
 namespace carillon::fault {
 
-// Whether the plan still fails. May try more than once.
+// Whether the plan still fails. It may try more than once.
 using Fails = std::function<bool(const Plan&)>;
 
-// Faults go by delta debugging; then, of each that is left, `times` and `nth`
-// are halved and what narrows it down is dropped, as long as `fails` says so. A
-// fault that waited for one that is gone waits no more.
+// Removes faults by delta debugging. Then halves `times` and `nth` of the
+// remaining faults and drops conditions, as long as `fails` returns true. A
+// fault that waited for a removed one waits no more.
 Plan Shrink(Plan plan, const Fails& fails);
 
 }  // namespace carillon::fault

@@ -51,7 +51,7 @@ TEST(Shrink, LeavesTheFaultsThatItTakes) {
   EXPECT_THAT(Names(Shrink(PlanWith(1), NeedsAll({"f0"}))), ElementsAre("f0"));
   EXPECT_THAT(Names(Shrink(PlanWith(4), NeedsAll({"f0", "f1", "f2", "f3"}))),
               ElementsAre("f0", "f1", "f2", "f3"));
-  // One is left, even if the failure needs none.
+  // One fault is left, even if the failure needs none.
   EXPECT_EQ(Shrink(PlanWith(7), NeedsAll({})).faults.size(), 1u);
 }
 

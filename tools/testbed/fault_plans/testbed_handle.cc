@@ -28,7 +28,7 @@ using std::chrono::nanoseconds;
 constexpr uint64_t kRecords = 65536;
 constexpr char kGpud[] = "gpud";
 
-// What of Carillon lies in /dev/shm: nothing should.
+// Carillon's files in /dev/shm; there should be none.
 std::set<std::string> SharedMemoryFiles() {
   std::set<std::string> names;
   std::error_code error;
@@ -93,7 +93,7 @@ class StartedTestbed : public TestbedHandle {
     return process != nullptr && process->state == ProcessState::kReady;
   }
 
-  // Nothing of the devices should be left with gpud.
+  // Checks that gpud has nothing left of the devices.
   void AskGpud(nanoseconds settle, Rest* rest) {
     AdminClient client(paths(), milliseconds(2000));
     const auto deadline = Clock::now() + settle;
@@ -123,7 +123,7 @@ class StartedTestbed : public TestbedHandle {
         rest->leaks->insert(rest->leaks->end(), leaks.begin(), leaks.end());
         return;
       }
-      // The user's wish to end is heard in TakeDown().
+      // TakeDown() handles the user's wish to end.
       (void)supervisor().Watch(milliseconds(5));
     }
   }
@@ -145,7 +145,8 @@ class AttachedTestbed : public TestbedHandle {
     return interrupt_.Take() == 0;
   }
   TestbedState State() override {
-    // It is replaced in one step; one that cannot be read is as the last was.
+    // The file is replaced atomically; if it cannot be read, the last state
+    // still holds.
     if (auto state = ReadState(paths().state_file()); state.ok()) {
       state_ = *std::move(state);
     }

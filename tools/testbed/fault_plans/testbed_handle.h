@@ -1,4 +1,4 @@
-// The testbed that a plan is run on: one of its own, or one that is up.
+// The testbed that a plan runs on: one of its own, or one that is up.
 #ifndef CARILLON_TOOLS_TESTBED_FAULT_PLANS_TESTBED_HANDLE_H_
 #define CARILLON_TOOLS_TESTBED_FAULT_PLANS_TESTBED_HANDLE_H_
 
@@ -27,26 +27,26 @@ class TestbedHandle {
 
   virtual const TestbedPaths& paths() const = 0;
   virtual std::string name() const = 0;
-  // Waits for at most `timeout`, and goes on with what has to be done. False:
-  // the user asks to end.
+  // Waits for at most `timeout` and does pending work meanwhile. Returns false
+  // once the user asks to end.
   virtual bool Watch(std::chrono::milliseconds timeout) = 0;
   virtual TestbedState State() = 0;
-  // Ends its processes, if they are the plan's own, and waits at most `settle`
-  // for the rest to go. The directory stays.
+  // Ends the processes, if they are the plan's own, and waits at most `settle`
+  // for their traces to disappear. The directory stays.
   virtual Rest End(std::chrono::nanoseconds settle) = 0;
-  // Ends all and removes the directory.
+  // Ends everything and removes the directory.
   virtual absl::Status TakeDown() = 0;
 };
 
-// Brings the plan's testbed up, with recorders and a board. Errors: as
+// Brings up the plan's testbed, with recorders and a board. Errors: those of
 // Supervisor::BringUp().
 absl::StatusOr<std::unique_ptr<TestbedHandle>> StartTestbed(
     const fault::Plan& plan, const UpOptions& options, const Say& say);
-// Errors: as ChooseTestbed(), ReadState().
+// Errors: those of ChooseTestbed() and ReadState().
 absl::StatusOr<std::unique_ptr<TestbedHandle>> AttachTestbed(
     const std::string& name);
 
-// Descriptors that a process has open; 0 when that cannot be seen.
+// How many descriptors a process has open; 0 if that cannot be seen.
 size_t DescriptorsOf(const ProcessIdentity& process);
 
 }  // namespace carillon::testbed

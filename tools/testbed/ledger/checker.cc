@@ -17,7 +17,7 @@ using shm::FlightRecord;
 using shm::FlightRecording;
 using shm::Step;
 
-// The daemon's name among a testbed's processes; no device may have it.
+// The daemon's name among a testbed's processes. No device may have this name.
 constexpr std::string_view kGpud = "gpud";
 
 class Checker {
@@ -58,7 +58,7 @@ class Checker {
     };
   }
 
-  // The gpud of that pid that ran then; pids come again.
+  // The gpud that had that pid at that time, since pids are reused.
   const GpudBook* GpudOf(uint64_t pid, Nanoseconds time) const {
     const GpudBook* best = nullptr;
     Nanoseconds best_start = 0;
@@ -73,8 +73,9 @@ class Checker {
     }
     return best;
   }
-  // For a device whose attachment is overwritten: the only gpud that knows a
-  // ring of this generation, and does not know it as another device's.
+  // For a device whose attachment record is overwritten: finds the only gpud
+  // that knows a ring of this generation and does not know it as another
+  // device's.
   const GpudBook* GpudWithRing(uint32_t generation, uint32_t pid) const {
     const GpudBook* only = nullptr;
     for (const GpudBook& book : books_) {
@@ -87,7 +88,8 @@ class Checker {
   }
 
   void CheckDevice(size_t index);
-  // Rings that gpud says a device had, and that the device does not know.
+  // Checks rings that gpud ascribes to a device and that the device does not
+  // know.
   void CheckUnclaimed(const GpudBook& book);
 
   const Recordings recordings_;
@@ -220,7 +222,7 @@ void Checker::CheckUnclaimed(const GpudBook& book) {
     }
     const Nanoseconds made =
         book.recording->records[ring.made_at.record].time_ns;
-    // Without a recording of that device there is nothing to compare with.
+    // Without a recording of that device there is nothing to compare.
     const bool denied = std::any_of(
         recordings_.begin(), recordings_.end(),
         [&](const FlightRecording& device) {

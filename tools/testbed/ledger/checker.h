@@ -1,16 +1,16 @@
-// What the flight recordings of a testbed prove. For every event that a device
-// has rung: exactly one end (done, failed, aborted) as the device has seen it,
-// in order; none that was not rung; and gpud tells the same.
+// What the flight recordings of a testbed prove. Every event that a device has
+// rung must have exactly one end (done, failed, aborted) as the device saw it,
+// in order; no other event may end; and gpud's recording must agree.
 //
 //   ok             ended as done
 //   failed         ended as failed or aborted, and reported so
-//   lost           rung, and no end although everybody could look
+//   lost           rung, but without an end although everybody could see it
 //   duplicated     ended twice
 //   unexpected     ended or used without having been rung or registered
 //   out of order   completions not in sequence; rings that leave a gap, or are
 //                  more than the ring has entries
-//   contradicted   the device and gpud say different things
-//   indeterminate  the recordings do not tell, and why (Unknown)
+//   contradicted   the device's and gpud's records differ
+//   indeterminate  the recordings do not show it, and the reason (Unknown)
 #ifndef CARILLON_TOOLS_TESTBED_LEDGER_CHECKER_H_
 #define CARILLON_TOOLS_TESTBED_LEDGER_CHECKER_H_
 
@@ -34,7 +34,7 @@ enum class Fault {
 inline constexpr size_t kFaults = 5;
 std::string_view FaultName(Fault fault);  // "out_of_order"
 
-// Why nobody can tell how an event has ended.
+// Why the recordings do not show how an event ended.
 enum class Unknown {
   kOverwritten,   // the recorder was too small
   kTorn,          // records that a dying process left unfinished
@@ -48,15 +48,15 @@ inline constexpr size_t kUnknowns = 7;
 std::string_view UnknownName(Unknown unknown);  // "device_died"
 std::string_view UnknownSentence(Unknown unknown);
 
-// Events.
+// Numbers of events.
 struct Counts {
   uint64_t ok = 0;
   uint64_t failed = 0;
   std::array<uint64_t, kFaults> faults{};
   std::array<uint64_t, kUnknowns> unknown{};
-  // Among ok and failed: ends that only gpud tells of.
+  // Part of ok and failed: ends that only gpud recorded.
   uint64_t unseen = 0;
-  // Among ok and failed: ends that only the device tells of, since gpud's
+  // Part of ok and failed: ends that only the device recorded, since gpud's
   // recording does not cover them.
   uint64_t unconfirmed = 0;
 
@@ -75,7 +75,7 @@ struct Violation {
   uint64_t events = 1;   // that it stands for
 };
 
-// A ring of a device, from its registration to its end.
+// A device's ring, from its registration to its end.
 struct RingReport {
   std::string device;
   uint32_t pid = 0;
@@ -89,21 +89,22 @@ std::string_view VerdictName(Verdict verdict);
 
 struct Report {
   Counts total;
-  // Of devices' recordings: records that are gone, and with them events that
-  // may not even be counted.
+  // How many records of devices are lost; with them events may be lost that
+  // cannot even be counted.
   uint64_t overwritten = 0;
   std::vector<RingReport> rings;
-  // By time, kMaxViolations at most; `total` counts all.
+  // Ordered by time, kMaxViolations at most; `total` counts all.
   std::vector<Violation> violations;
 
-  // Violated if anything is; else indeterminate if an event is, or records are
-  // overwritten.
+  // Violated if anything is; otherwise indeterminate if an event is, or records
+  // are overwritten.
   Verdict verdict() const;
 };
 inline constexpr size_t kMaxViolations = 100;
 
-// Recordings of running processes should be of about the same time: what one of
-// them did after another was read is not held against anybody.
+// Recordings of running processes should be of about the same time. What a
+// process did after another one's recording was read does not count as a
+// contradiction.
 Report Check(Recordings recordings);
 
 }  // namespace carillon::ledger

@@ -1,13 +1,12 @@
-// Flight recordings that say anything: the checker's verdict is the same each
-// time, its figures agree with each other, and every place that it names is
-// there.
+// Any flight recordings: the checker's verdict is the same each time, its
+// figures agree with each other, and every place that it names exists.
 //
 //   u8           processes, less one (4 at most); the first is a gpud
 //   u8 each      bit 0: another gpud; bit 1: runs; bits 2..3: overwritten;
 //                bits 4..5: torn; bits 6..7: pid
 //   8 bytes each a record: process, step, event id, generation, sequence,
 //                status, state, time; from 224 on, a byte stands for a number
-//                where counters end
+//                at a counter's limits
 #include <array>
 #include <string>
 #include <vector>
@@ -56,7 +55,7 @@ std::vector<FlightRecording> Read(fuzz::FuzzInput input) {
          .generation = static_cast<uint32_t>(Number(of[3])),
          .status = static_cast<uint32_t>(Number(of[5])),
          .event_id = static_cast<uint16_t>(Number(of[2])),
-         // As the reader: no record has another step.
+         // As from the reader: a record has no other step.
          .step = static_cast<shm::Step>(1 + of[1] % (shm::kSteps - 1)),
          .state = static_cast<shm::EventState>(of[6])});
     ++recording.written;

@@ -1,5 +1,5 @@
-// Any story that can have happened is believed; any single change to what it
-// says of its events is found.
+// The checker accepts every possible history, and finds every single change of
+// what a history says of its events.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -18,7 +18,7 @@ using shm::EventState;
 using shm::FlightRecord;
 using shm::Step;
 
-// One of a story's rings while it is being told.
+// A ring while its history is being made.
 struct Running {
   TestStory::Ring ring;
   uint32_t entries = 0;
@@ -86,7 +86,7 @@ TestStory GoodStory() {
   return story;
 }
 
-// Those that say something of an event or of its ring.
+// Whether the record is about an event or its ring.
 bool IsOfAnEvent(const FlightRecord& record) {
   switch (record.step) {
     case Step::kRegistered:
@@ -105,7 +105,8 @@ bool SameRing(const FlightRecord& a, const FlightRecord& b) {
   return a.generation == b.generation;
 }
 
-// Whether the ring has an event: an empty one's registration says nothing.
+// Whether the ring has an event: the registration of an empty ring proves
+// nothing.
 bool HasEvents(const TestStory& story, const FlightRecord& of) {
   for (const auto& recording : story.recordings) {
     for (const FlightRecord& record : recording.records) {
@@ -148,7 +149,7 @@ Records& RecordsAt(TestStory& story, Place place) {
   return story.recordings[place.recording].records;
 }
 
-// Makes one change at one of the places that `wanted` names.
+// Makes one change at one of the places that `wanted` chooses.
 void ExpectFound(const char* what, auto wanted, auto change) {
   EXPECT_TRUE(rc::check(what, [&] {
     TestStory story = GoodStory();
@@ -185,7 +186,7 @@ TEST(CheckerPropertyTest, FindsARecordThatIsThereTwice) {
 }
 
 TEST(CheckerPropertyTest, FindsTwoRecordsInTheWrongOrder) {
-  // Those whose order is promised: a device's rings, its completions, and an
+  // Only these have a promised order: a device's rings, its completions, and an
   // event's ring and completion.
   ExpectFound(
       "swap",

@@ -24,13 +24,13 @@ constexpr auto kAborted = EventState::kAborted;
 
 class CheckerTest : public testing::Test {
  protected:
-  // gpud, and a device with one ring.
+  // A gpud, and a device with one ring.
   CheckerTest()
       : device_(story_.AddDevice("nic0", 200)),
         ring_(story_.Register(device_, 3)) {}
 
   Report Checked() const { return Check(story_.recordings); }
-  // Nothing is left to tell.
+  // Ends the history, so that nothing is pending.
   void Finish() {
     story_.Unregister(ring_);
     story_.Detach(device_);
@@ -39,7 +39,7 @@ class CheckerTest : public testing::Test {
     story_.Tell(ring.device,
                 TestStory::Of(ring, Step::kMissed, sequence, /*ms=*/200));
   }
-  // One violation, of that kind and those words, and no other.
+  // Expects exactly one violation, of that kind and with those words.
   static void ExpectOnly(const Report& report, Fault fault, uint64_t events,
                          const std::string& words) {
     EXPECT_EQ(report.verdict(), Verdict::kViolated);
@@ -448,7 +448,7 @@ TEST_F(CheckerTest, WhatHappenedAfterARunningProcessWasReadCountsForNothing) {
   for (shm::FlightRecording& recording : story_.recordings) {
     recording.running = true;
   }
-  // gpud was read first, and the device has gone on.
+  // gpud's recording was read first, and the device has gone on.
   story_.recordings[TestStory::kGpud].read_ns = story_.now + 1;
   TestStory gpud_first = story_;
   gpud_first.now += 1000;
@@ -458,7 +458,7 @@ TEST_F(CheckerTest, WhatHappenedAfterARunningProcessWasReadCountsForNothing) {
   Report report = Check(gpud_first.recordings);
   EXPECT_EQ(report.verdict(), Verdict::kOk);
   EXPECT_EQ(report.total.unconfirmed, 1);
-  // The other way round.
+  // The other way round: the device's was read first.
   TestStory device_first = story_;
   device_first.recordings[device_].read_ns = device_first.now + 1;
   device_first.now += 1000;
@@ -476,7 +476,7 @@ TEST_F(CheckerTest, ScheduledEventsMayEndBeforeTheyAreRung) {
   story_.End(ring_, 2);
   story_.Take(ring_, 1);
   story_.Take(ring_, 2);
-  // Refused, and never rung: not lost.
+  // The event was refused and never rung, so it is not lost.
   story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, 3, 0));
   Finish();
   const Report report = Checked();
@@ -512,7 +512,7 @@ TEST_F(CheckerTest, AnotherGpudMayEndWhatTheFirstHasLeft) {
   EXPECT_THAT(report.rings, SizeIs(1));
 }
 
-// A hostile device's recording costs the checker no more than its length.
+// A hostile device's recording must not cost the checker more than its length.
 TEST_F(CheckerTest, JudgesClaimsOfMoreEventsThanAnybodyCouldList) {
   constexpr uint64_t kFar = uint64_t{1} << 62;
   story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, UINT64_MAX, 0));
@@ -524,7 +524,8 @@ TEST_F(CheckerTest, JudgesClaimsOfMoreEventsThanAnybodyCouldList) {
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kViolated);
   EXPECT_EQ(report.total.ok, 2u);
-  // All below the far one but the second, which came behind it.
+  // All events below the distant one are lost, except the second, which came
+  // after it.
   EXPECT_EQ(report.total.of(Fault::kLost), kFar - 2);
   EXPECT_EQ(report.total.of(Fault::kOutOfOrder), 2u);
 }

@@ -302,7 +302,7 @@ bool DeviceRing::WaitedInVain(uint64_t sequence, const End& gpuds) const {
   if (!missed_ || missed_->first != sequence || torn()) return false;
   const Life& life = lives_.back();
   const GpudRing* const ring = RingOf(life);
-  // Told by the gpud that the device waits for, before it gave up.
+  // The end came from the gpud that the device waits for, before it gave up.
   return ring != nullptr && ring->ends.contains(sequence) &&
          life.gpud->recording->records[gpuds.place.record].time_ns <
              RecordAt(missed_->second).time_ns;
@@ -354,7 +354,7 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
   } else if (missed_ && missed_->first >= first && missed_->first <= last &&
              ending.detached && !torn() &&
              GpudsSilenceCounts(RecordAt(missed_->second).time_ns)) {
-    // gpud ends what it has seen ringing when a device leaves.
+    // gpud ends the events that it saw rung when a device leaves.
     Blame(accuse, Fault::kLost, missed_->second,
           fmt::format("waits for {} in vain, and gpud never ended it",
                       Sequences(first, last)),
@@ -408,10 +408,11 @@ void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
     JudgeMissing(missing_from, through, ending, accuse);
     missing_from = 0;
   };
-  // What is known of an event has a stretch of its own.
+  // A recording may claim 2^64 events, so they cannot be judged one by one:
+  // all events of a stretch have the same evidence.
   for (const uint64_t s : Stretches(first, last)) {
     const auto taken = ends_.find(s);
-    // One that was jumped over is the device's to explain.
+    // An event that was jumped over is for the device to explain.
     const bool jumped = SkipOf(s) != nullptr && !torn();
     const std::optional<End> word =
         taken == ends_.end() && !jumped ? GpudsWord(s) : std::nullopt;
@@ -438,7 +439,7 @@ void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
 }
 
 RingReport DeviceRing::Judge(const Ending& ending, const Accuse& accuse) {
-  // Without a start and an end, only what was rung in sight counts.
+  // Without a recorded start and end, only rings within the recording count.
   if (!base_) base_ = bells_.empty() ? rung_ : bells_.front().first - 1;
   const Unknown gap =
       recording_.overwritten != 0 ? Unknown::kOverwritten : Unknown::kTorn;

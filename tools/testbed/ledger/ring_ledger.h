@@ -1,5 +1,5 @@
 // The two books of a ring: what gpud has recorded of it, and what its device
-// has.
+// has recorded.
 #ifndef CARILLON_TOOLS_TESTBED_LEDGER_RING_LEDGER_H_
 #define CARILLON_TOOLS_TESTBED_LEDGER_RING_LEDGER_H_
 
@@ -19,7 +19,8 @@ namespace carillon::ledger {
 
 using Accuse = std::function<void(Violation)>;
 
-// Adds, and stays at the largest number: what recordings claim may be more.
+// Adds, but stops at the largest number, because hostile recordings may claim
+// more.
 inline void Add(uint64_t& to, uint64_t number) {
   if (__builtin_add_overflow(to, number, &to)) to = UINT64_MAX;
 }
@@ -49,14 +50,15 @@ struct GpudBook {
   const shm::FlightRecording* recording = nullptr;
   size_t index = 0;                              // of the recording
   std::unordered_map<uint32_t, GpudRing> rings;  // by generation
-  // Sessions by the device's pid: whether they have ended.
+  // Whether a session has ended, by the device's pid.
   std::unordered_map<uint64_t, bool> sessions;
 
   const GpudRing* Find(uint32_t generation) const {
     const auto found = rings.find(generation);
     return found == rings.end() ? nullptr : &found->second;
   }
-  // Whether an end that is not in the book was not recorded.
+  // Whether an end that is missing from the book did not happen, rather than
+  // being lost from the recording.
   bool Complete(const GpudRing& ring) const {
     return ring.made && ring.whole && recording->torn == 0;
   }
@@ -66,13 +68,14 @@ struct GpudBook {
   }
 };
 
-// Reads one gpud's recording; accuses it of what its own records already show.
+// Reads one gpud's recording, and reports what its own records already prove.
 GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse);
 
 // A device's book of one ring.
 class DeviceRing {
  public:
-  // A ring of generation `generation` at gpud's book (null: not recorded).
+  // The ring while one gpud serves it, with `generation` and gpud's book (null:
+  // not recorded).
   struct Life {
     const GpudBook* gpud = nullptr;
     uint32_t generation = 0;
@@ -86,7 +89,7 @@ class DeviceRing {
   void NoteRing(uint64_t through, uint32_t count, Place at,
                 const Accuse& accuse);
   void Take(uint64_t sequence, End end, const Accuse& accuse);
-  // Waited in vain for the end of `sequence`.
+  // Notes that the device has waited for the end of `sequence` in vain.
   void Miss(uint64_t sequence, Place at) { missed_ = {sequence, at}; }
   void Close(uint64_t taken, bool confirmed, Place at, const Accuse& accuse);
 
@@ -100,8 +103,8 @@ class DeviceRing {
     bool detached = false;   // by itself
     bool saw_death = false;  // of gpud, and nobody went on
   };
-  // Judges every event by both books, and what gpud has recorded beyond them.
-  // Call once, after all records.
+  // Judges every event by both books, and also what gpud has recorded beyond
+  // them. Call it once, after all records.
   RingReport Judge(const Ending& ending, const Accuse& accuse);
 
  private:
@@ -110,14 +113,15 @@ class DeviceRing {
     uint64_t last = 0;
     Place at;
   };
-  // Events that a completion has jumped over, which is where; still missing. One
-  // for all of them: a recording may claim more than anybody could list.
+  // Events that a completion has jumped over and that are still missing, and
+  // where it jumped. One entry stands for all of them: a recording may claim
+  // more events than anybody could list.
   struct Skip {
     uint64_t last = 0;
     Place at;
   };
 
-  // Accuses, and counts.
+  // Reports a violation and counts it.
   void Blame(const Accuse& accuse, Fault fault, Place at, std::string what,
              uint64_t events = 1);
   const shm::FlightRecord& RecordAt(Place at) const {
@@ -126,18 +130,19 @@ class DeviceRing {
   const GpudRing* RingOf(const Life& life) const {
     return life.gpud == nullptr ? nullptr : life.gpud->Find(life.generation);
   }
-  // What gpud says of the event; the last of them, if several do.
+  // What gpud says of the event; if several do, the last one.
   std::optional<End> GpudsWord(uint64_t sequence) const;
-  // Whether no gpud has ended, at `time`, what none says that it has.
+  // Whether an end at `time` would be in gpud's recording, so that its absence
+  // proves that there was none.
   bool GpudsSilenceCounts(Nanoseconds time) const;
-  // When gpud was first told of the event; nothing: no record says.
+  // When gpud first learned of the event; empty if no record says it.
   std::optional<Nanoseconds> ToldAt(uint64_t sequence) const;
   Unknown WhyUnknown(const Ending& ending) const;
-  // Whether the device has waited in vain for this event, at a time when gpud
-  // had ended it.
+  // Whether the device waited in vain for this event at a time when gpud had
+  // already ended it.
   bool WaitedInVain(uint64_t sequence, const End& gpuds) const;
   void JudgeTaken(uint64_t sequence, const End& end, const Accuse& accuse);
-  // Those from `first` to `last`, both included.
+  // Judges the events from `first` to `last`, both included.
   void JudgeEvents(uint64_t first, uint64_t last, const Ending& ending,
                    const Accuse& accuse);
   void JudgeMissing(uint64_t first, uint64_t last, const Ending& ending,
@@ -147,12 +152,12 @@ class DeviceRing {
     ++(end.state == shm::EventState::kDone ? counts_.ok : counts_.failed);
   }
   bool torn() const { return recording_.torn != 0; }
-  // The skip that the sequence lies in; null: none.
+  // The skip that contains the sequence; null if there is none.
   const Skip* SkipOf(uint64_t sequence) const;
-  // Takes the sequence out of its skip; false: it lies in none.
+  // Takes the sequence out of its skip; false if it is in none.
   bool Unskip(uint64_t sequence);
-  // Where, from `first` to `last`, what is known may change: in order, each once,
-  // `first` among them.
+  // Splits `first` to `last` at every event whose evidence may differ from the
+  // one before. Returns the beginnings in order, each once, `first` among them.
   std::vector<uint64_t> Stretches(uint64_t first, uint64_t last) const;
 
   const shm::FlightRecording& recording_;
@@ -162,7 +167,8 @@ class DeviceRing {
   const bool from_start_;
   std::vector<Life> lives_;
 
-  // Events up to this one are not judged: their records are overwritten.
+  // Events up to this one are not judged, because their records are
+  // overwritten.
   std::optional<uint64_t> base_;
   std::optional<std::pair<uint64_t, Place>> missed_;  // the last one
   bool rings_known_;  // false until the first ring of a ring without a start
@@ -172,7 +178,7 @@ class DeviceRing {
   std::vector<Bell> bells_;
   std::vector<Bell> schedules_;
   std::map<uint64_t, End> ends_;
-  // By the first sequence.
+  // By the first sequence of the skip.
   std::map<uint64_t, Skip> skipped_;
   struct Closed {
     bool confirmed = false;

@@ -36,9 +36,10 @@ std::string_view ReasonWords(uint32_t reason) {
 }  // namespace
 
 std::vector<Place> MergeByTime(Recordings recordings) {
-  // By the time and, so that ties are always told the same way, the recording.
-  // One of each recording at a time: threads of a process may stamp in another
-  // order than they take places, which is the one that is told.
+  // Ordered by time and then, to break ties always in the same way, by
+  // recording. Only one record of each recording is in the queue: threads of a
+  // process may take their stamps in another order than their places, and the
+  // places count.
   using Next = std::tuple<Nanoseconds, size_t, size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   const auto push = [&](size_t recording, size_t record) {

@@ -17,7 +17,7 @@ using ledger::Place;
 using shm::FlightRecord;
 using shm::FlightRecording;
 
-// Of the story around the first violation.
+// How many records around the first violation are shown.
 constexpr size_t kBefore = 12;
 constexpr size_t kAfter = 4;
 
@@ -84,9 +84,9 @@ std::vector<StruckStep> ReadStrikes(
   return steps;
 }
 
-// Calls one of the two for each step in the order of time. Strikes before the
-// first of `places` and after the last are told where the story begins and
-// ends.
+// Calls one of the two for each step, ordered by time. Strikes before the first
+// of `places` and after the last are included only at the timeline's begin and
+// end.
 template <class OnPlace, class OnStrike>
 void Tell(const Story& story, const std::vector<Place>& places,
           OnPlace on_place, OnStrike on_strike) {

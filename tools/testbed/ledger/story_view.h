@@ -1,4 +1,4 @@
-// The story of a testbed's flight recorders, with the faults that struck in it,
+// The timeline of a testbed's flight recorders and of the faults that struck,
 // as commands show it.
 #ifndef CARILLON_TOOLS_TESTBED_LEDGER_STORY_VIEW_H_
 #define CARILLON_TOOLS_TESTBED_LEDGER_STORY_VIEW_H_
@@ -15,7 +15,7 @@
 
 namespace carillon::testbed {
 
-// A fault struck; noted before it took effect.
+// A fault that struck, noted before it took effect.
 struct StruckStep {
   Nanoseconds time_ns = 0;
   std::string process;  // empty: nothing was recorded of it
@@ -35,25 +35,25 @@ struct Story {
   std::vector<StruckStep> strikes;  // by time
 };
 
-// What recordings tell, judged.
+// Judges the recordings.
 Story StoryOf(const std::string& testbed,
               std::vector<shm::FlightRecording> recordings);
-// Reads the recorders' files and the board of faults, and judges.
+// Reads the recorders' files and the board of faults, and judges them.
 Story ReadStory(const std::string& testbed, const TestbedPaths& paths);
 
 std::vector<ledger::Place> LastSteps(const Story& story, size_t last);
-// None without a violation.
+// Empty without a violation.
 std::vector<ledger::Place> AroundFirstViolation(const Story& story);
 
 Json EventsJson(const ledger::Counts& counts);
 Json ViolationsJson(const Story& story);
-// The steps, and what struck among them.
+// The steps, and the strikes among them.
 Json StepsJson(const Story& story, const std::vector<ledger::Place>& places);
 std::string StepsText(const Story& story,
                       const std::vector<ledger::Place>& places);
-// How many events ended how, and what is to be known beside.
+// How many events ended how, with remarks.
 std::string EventsText(const Story& story);
-// The first violation with what was around it; empty without one.
+// The first violation with the records around it; empty without one.
 std::string FirstViolationText(const Story& story);
 
 }  // namespace carillon::testbed

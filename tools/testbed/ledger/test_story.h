@@ -1,5 +1,4 @@
-// Recordings as a test writes them: what a gpud and its devices would have
-// recorded, step by step.
+// Writes recordings for a test, step by step, as a gpud and its devices would.
 #ifndef CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
 #define CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
 
@@ -9,8 +8,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "shm/recorder/flight_recorder.h"
 #include "shm/layout.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::ledger {
 
@@ -33,7 +32,7 @@ class TestStory {
     return recording.records.back();
   }
 
-  // A device of `gpud`, attached.
+  // Adds a device that is attached to `gpud`.
   size_t AddDevice(const std::string& name, uint32_t pid, size_t gpud = kGpud) {
     const size_t device = Add(name, pid);
     Attach(device, gpud);
@@ -54,7 +53,7 @@ class TestStory {
                 .step = shm::Step::kSessionEnded});
   }
 
-  // A ring on both sides.
+  // A ring, for the device and gpud alike.
   struct Ring {
     size_t device = 0;
     uint16_t event_id = 0;
@@ -98,7 +97,7 @@ class TestStory {
     Tell(ring.device, record);
     if (sequence > ring.taken) ring.taken = sequence;
   }
-  // The next event, from its ring to its completion.
+  // The whole life of the next event, from its ring to its completion.
   void Live(Ring& ring, shm::EventState state = shm::EventState::kDone,
             uint32_t status = 0) {
     RingBell(ring);
@@ -115,14 +114,14 @@ class TestStory {
             .step = step};
   }
 
-  // Loses the oldest records of a process.
+  // Drops the oldest records of a process.
   void Overwrite(size_t process, size_t records) {
     shm::FlightRecording& recording = recordings[process];
     recording.records.erase(recording.records.begin(),
                             recording.records.begin() + records);
     recording.overwritten += records;
   }
-  // A record that its process left unfinished.
+  // Marks a record as unfinished by its process.
   void Tear(size_t process, size_t record) {
     shm::FlightRecording& recording = recordings[process];
     recording.records.erase(recording.records.begin() + record);

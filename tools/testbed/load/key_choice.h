@@ -1,4 +1,4 @@
-// Which key a load generator asks for next.
+// Chooses the key that a load generator asks for next.
 #ifndef CARILLON_TOOLS_TESTBED_LOAD_KEY_CHOICE_H_
 #define CARILLON_TOOLS_TESTBED_LOAD_KEY_CHOICE_H_
 
@@ -10,12 +10,12 @@
 
 namespace carillon::testbed {
 
-// Key numbers drawn ahead of the measurement, so that drawing costs nothing
+// Draws the key numbers before the measurement, so that drawing costs nothing
 // during it. Not thread safe.
 class KeyChoice {
  public:
-  // `zipf` is the exponent: key k is asked for in proportion to (k + 1)^-zipf;
-  // 0 is uniform, 0.99 is YCSB's default. Requires keys > 0.
+  // `zipf` is the exponent: key k is chosen in proportion to (k + 1)^-zipf; 0
+  // is uniform, 0.99 is YCSB's default. Requires keys > 0.
   KeyChoice(uint32_t keys, double zipf, uint64_t seed,
             uint32_t draws = 1 << 20) {
     std::mt19937_64 random(seed);
@@ -24,7 +24,7 @@ class KeyChoice {
     for (uint32_t k = 0; k < keys; ++k)
       cumulative[k] = sum += std::pow(k + 1.0, -zipf);
     std::uniform_real_distribution<double> uniform(0, sum);
-    // Popular keys get numbers all over the range, as in YCSB ("scrambled").
+    // Spreads popular keys over the whole range, as in YCSB ("scrambled").
     std::vector<uint32_t> number(keys);
     for (uint32_t k = 0; k < keys; ++k) number[k] = k;
     std::shuffle(number.begin(), number.end(), random);

@@ -20,7 +20,8 @@ namespace {
 
 constexpr uint32_t kMessageBytes = 2048;
 constexpr uint32_t kReceiveBatch = 64;
-// Of one SET that fills the server: a busy machine may take its time.
+// The attempts for one SET that fills the server, since a busy machine may be
+// slow.
 constexpr int kWarmAttempts = 10;
 constexpr int kWarmWaitMs = 500;
 constexpr std::string_view kStored = "STORED\r\n";
@@ -137,7 +138,8 @@ absl::StatusOr<std::unique_ptr<MemcClient>> MemcClient::Connect(
   ASSIGN_OR_RETURN(auto fd, ConnectSocket(host, port, SOCK_DGRAM));
   std::unique_ptr<MemcClient> client(new MemcClient(workload, host, port));
   client->fd_ = std::move(fd);
-  // A lost datagram should be the server's fault: room for every reply.
+  // The socket has room for every reply, so that a lost datagram is the
+  // server's fault.
   const int bytes = 4 << 20;
   setsockopt(client->fd_.get(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
   const timeval wait = {.tv_sec = 0, .tv_usec = 2000};
@@ -265,7 +267,7 @@ void MemcClient::SendBurst(uint32_t count) {
       const int result =
           sendmmsg(fd_.get(), messages.data() + sent, n - sent, 0);
       if (result > 0) sent += static_cast<uint32_t>(result);
-      // An unsent request is found again as lost.
+      // An unsent request will be found as lost.
       else if (errno != EINTR)
         ++sent;
     }
@@ -310,7 +312,7 @@ void MemcClient::HandleReply(std::string_view reply, uint64_t now,
     good = reply.size() == slot.bytes &&
            std::memcmp(reply.data(), slot.request.data(), slot.bytes) == 0;
   } else {
-    // Sequence 0 of 1, and nothing reserved.
+    // The frame must be sequence 0 of 1, with nothing reserved.
     const bool frame = std::memcmp(reply.data() + 2, "\0\0\0\1\0\0", 6) == 0;
     const std::string_view text = reply.substr(8);
     miss = !slot.is_set && text == "END\r\n";
@@ -365,7 +367,7 @@ void MemcClient::Run(std::chrono::nanoseconds duration, LoadResult* result) {
     now = NowNs();
   }
   result->elapsed_ns += now - start;
-  // The rest belongs to nobody's interval.
+  // The rest belongs to no measured interval.
   LoadResult rest;
   while (free_.size() < slots_.size()) Receive(&rest);
   result->bad += rest.bad;

@@ -60,12 +60,12 @@ class MemcClient {
       const std::string& host, uint16_t port, const Workload& workload);
   ~MemcClient();
 
-  // Stores every key, and reads no reply but STORED. Errors: Unavailable (no
+  // Stores every key, and accepts no reply but STORED. Errors: Unavailable (no
   // answer), Internal (another answer, with its text).
   absl::Status WarmByUdp();
   absl::Status WarmByTcp(uint16_t port);
 
-  // Adds what happened within `duration` to `result`.
+  // Adds to `result` what happens within `duration`.
   void Run(std::chrono::nanoseconds duration, LoadResult* result);
 
  private:
@@ -85,7 +85,7 @@ class MemcClient {
   }
   void Prepare(Slot* slot);
   void SendBurst(uint32_t count);
-  // Reads what is there, or waits for it a little while.
+  // Reads the present replies, or waits for one for a short time.
   void Receive(LoadResult* result);
   void HandleReply(std::string_view reply, uint64_t now, LoadResult* result);
   void GiveUpLost(uint64_t now, LoadResult* result);

@@ -18,10 +18,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A memcached of two commands whose replies a test can spoil.
+// A memcached with two commands, whose replies a test can spoil.
 class Server {
  public:
-  // Gives the datagrams that go out for the reply with this number.
+  // Returns the datagrams that replace the reply with this number.
   using Spoil = std::function<std::vector<std::string>(int, std::string)>;
 
   explicit Server(Spoil spoil = nullptr) : spoil_(std::move(spoil)) {
@@ -40,7 +40,7 @@ class Server {
     thread_.join();
   }
   uint16_t port() const { return port_; }
-  // From here on.
+  // Spoils replies from now on.
   void SpoilReplies() { spoiling_ = true; }
 
  private:
@@ -124,7 +124,7 @@ TEST(MemcClient, AGoodServerHasOnlyGoodReplies) {
 TEST(MemcClient, OneWrongByteIsFound) {
   Server server([](int number, std::string reply) {
     if (number % 10 == 0) {
-      // Behind the id, which decides whose reply it is.
+      // Behind the id, because the id decides whose reply it is.
       reply[2 + static_cast<size_t>(number / 10) % (reply.size() - 2)] ^= 4;
     }
     return std::vector<std::string>{reply};

@@ -8,8 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How soon a NIC that does not answer is asked again, and how soon a change is
-// noticed.
+// The interval for asking a NIC again, and the delay for noticing a change.
 constexpr milliseconds kPause{50};
 constexpr milliseconds kSlice{50};
 

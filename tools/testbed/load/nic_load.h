@@ -19,17 +19,17 @@ namespace carillon::testbed {
 // Thread safe.
 class NicLoad {
  public:
-  // `window`: requests in flight.
+  // `window` is the number of requests in flight.
   NicLoad(uint32_t window, uint64_t seed);
   ~NicLoad();
   NicLoad(const NicLoad&) = delete;
   NicLoad& operator=(const NicLoad&) = delete;
 
-  // Where the NIC serves UDP; port 0: nowhere.
+  // Where the NIC serves UDP; port 0: it does not.
   void SetAddress(const std::string& host, uint16_t port);
-  // Good replies so far.
+  // The good replies so far.
   uint64_t replies() const { return replies_.load(std::memory_order_relaxed); }
-  // Ends the load; what there was in all.
+  // Ends the load and returns the total result.
   LoadResult Stop();
 
  private:
@@ -41,9 +41,10 @@ class NicLoad {
   };
 
   void Serve();
-  // Until the NIC moves or the load ends.
+  // Serves until the NIC moves or the load ends.
   void ServeOne(const Address& address);
-  // False: the load ends. Waits until there is a NIC, or at most `pause`.
+  // Waits until there is a NIC, or at most `pause`. Returns false once the load
+  // ends.
   bool Next(Address* address, std::chrono::milliseconds pause);
   bool StaysAt(const Address& address);
 
@@ -53,13 +54,13 @@ class NicLoad {
   Address address_;      // mutex_
   bool ending_ = false;  // mutex_
   LoadResult total_;     // the thread's, until it has ended
-  // Writer: the thread; readers: all. Relaxed: a figure.
+  // Writer: the thread; readers: any. Relaxed, as it is only a figure.
   std::atomic<uint64_t> replies_{0};
   std::thread thread_;
 };
 
-// From what a NIC says with its readiness, "udp 127.0.0.1:11211 tcp ...".
-// False: it says something else.
+// Reads the address from a NIC's readiness note, "udp 127.0.0.1:11211 tcp ...".
+// Returns false for another note.
 bool ReadUdpAddress(std::string_view note, std::string* host, uint16_t* port);
 
 }  // namespace carillon::testbed

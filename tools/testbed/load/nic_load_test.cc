@@ -17,7 +17,7 @@
 namespace carillon::testbed {
 namespace {
 
-// A memcached server over UDP, of one thread, that can be taken away.
+// A memcached server over UDP with one thread, which can be stopped.
 class Server {
  public:
   explicit Server(bool right = true) : right_(right) {
@@ -100,7 +100,7 @@ TEST(NicLoad, FollowsANicThatComesBackElsewhere) {
   load.SetAddress("", 0);
   const Server other;
   load.SetAddress("127.0.0.1", other.port());
-  // More than its keys.
+  // More replies than it has keys.
   ASSERT_TRUE(Eventually([&] { return other.served() > 100; }));
   EXPECT_EQ(load.Stop().bad, 0u);
 }
@@ -109,7 +109,7 @@ TEST(NicLoad, SeesWrongBytes) {
   const Server server(/*right=*/false);
   NicLoad load(8, 1);
   load.SetAddress("127.0.0.1", server.port());
-  // SETs are answered right.
+  // SETs get correct answers.
   ASSERT_TRUE(Eventually([&] { return load.replies() > 0; }));
   EXPECT_GT(load.Stop().bad, 0u);
 }

@@ -28,7 +28,7 @@ namespace {
 
 int PidfdOpen(pid_t pid) { return syscall(SYS_pidfd_open, pid, 0); }
 
-// The parent's variables, but for those that the child gets anew.
+// The parent's variables, without those that the child gets new.
 std::vector<std::string> MergedEnvironment(const SpawnSpec& spec) {
   std::vector<std::string> merged = spec.environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -51,7 +51,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// What the child needs, made before it exists: it may not allocate.
+// What the child needs. Made before the fork, since the child may not allocate.
 struct ChildPlan {
   const char* program;
   char* const* argv;
@@ -62,11 +62,12 @@ struct ChildPlan {
   pid_t parent;
 };
 
-// Runs in the child, on the parent's memory (vfork): system calls only.
+// Runs in the child, in the parent's memory (vfork), so it makes system calls
+// only.
 [[noreturn]] void BecomeProgram(const ChildPlan& plan) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before the line above.
+  // The parent may have died before the prctl() above.
   if (getppid() != plan.parent) _exit(127);
   for (int signal = 1; signal < NSIG; ++signal) {
     if (signal != SIGKILL && signal != SIGSTOP) ::signal(signal, SIG_DFL);
@@ -86,8 +87,8 @@ struct ChildPlan {
   _exit(127);
 }
 
-// vfork: the memory of a process with gRPC's threads in it must not be copied,
-// and posix_spawn cannot set PR_SET_PDEATHSIG.
+// vfork, because the memory of a process with gRPC's threads must not be
+// copied, and posix_spawn cannot set PR_SET_PDEATHSIG.
 __attribute__((noinline)) pid_t VforkInto(const ChildPlan& plan) {
   const pid_t pid = vfork();
   if (pid == 0) BecomeProgram(plan);
@@ -158,7 +159,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
   const std::vector<char*> argv = Pointers(spec.argv);
   const std::vector<char*> envp = Pointers(environment);
 
-  // No handler of the parent may run in the child.
+  // The child must not run the parent's handlers.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -184,7 +185,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Spawn(const SpawnSpec& spec) {
     waitpid(pid, nullptr, 0);
     return ProgramError(program, exec_error);
   }
-  // Not reaped yet, so the pid cannot mean another process.
+  // The child is not reaped yet, so the pid cannot mean another process.
   UniqueFd pidfd(PidfdOpen(pid));
   const auto facts = LookAtProcess(pid);
   if (!pidfd || !facts) {

@@ -23,37 +23,40 @@ struct ExitReport {
 };
 
 struct SpawnSpec {
-  // The program: a path, or a name that PATH finds.
+  // The program, a path or a name that PATH finds, and its arguments.
   std::vector<std::string> argv;
-  // "NAME=VALUE", beside (and before) this process's own.
+  // "NAME=VALUE", added in front of this process's own variables.
   std::vector<std::string> environment;
-  // stdout and stderr are appended to it; empty: /dev/null.
+  // stdout and stderr are appended to this file; empty: /dev/null.
   std::string log_path;
 };
 
-// One thread: the one that spawned it. Children are killed when it ends.
+// Only the thread that spawned it may use it. Children are killed when that
+// thread ends.
 class ChildProcess {
  public:
   // The child leads a process group of its own, so a terminal's Ctrl-C does not
-  // reach it, and is killed when its parent dies. Works after gRPC has started.
-  // Errors: NotFound, PermissionDenied (the program or the log); Internal.
+  // reach it, and it is killed when its parent dies. Works after gRPC has
+  // started. Errors: NotFound, PermissionDenied (the program or the log);
+  // Internal.
   static absl::StatusOr<ChildProcess> Spawn(const SpawnSpec& spec);
 
   ChildProcess(ChildProcess&&) = default;
   ChildProcess& operator=(ChildProcess&&) = delete;
-  // Kills it if it still runs, and waits for that.
+  // Kills the process if it still runs, and waits for its end.
   ~ChildProcess();
 
   const ProcessIdentity& identity() const { return identity_; }
   // Readable once the process has ended.
   int pidfd() const { return pidfd_.get(); }
 
-  // To the process and all that it has started. Nothing once it was reaped.
+  // Signals the process and everything in its group. Does nothing after it was
+  // reaped.
   void Signal(int signal) const;
-  // How it ended; nothing while it runs. The first call after the end kills
-  // what the process left running in its group.
+  // How the process ended; empty while it runs. The first call after the end
+  // kills what the process left running in its group.
   const std::optional<ExitReport>& Reap();
-  // The processes that Reap() found left running.
+  // How many processes Reap() found left running.
   int left_behind() const { return left_behind_; }
 
  private:
@@ -66,8 +69,9 @@ class ChildProcess {
   int left_behind_ = 0;
 };
 
-// The absolute or relative path that executing `program` means: itself with a
-// slash in it, else the first hit in PATH. NotFound, PermissionDenied.
+// The absolute or relative path that executing `program` means: the name itself
+// if it has a slash, else the first hit in PATH. Errors: NotFound,
+// PermissionDenied.
 absl::StatusOr<std::string> FindProgram(const std::string& program);
 
 }  // namespace carillon::testbed

@@ -108,7 +108,7 @@ TEST_F(ChildProcessTest, DiesWithItsParent) {
   const auto grandchild = LookAtProcess(atoi(FileText(log_).c_str()));
   ASSERT_TRUE(grandchild);
   ASSERT_TRUE(IsAlive(grandchild->identity));
-  // The parent alone, which cannot clean up after itself.
+  // Kill only the parent, which then cannot clean up.
   kill(parent->identity().pid, SIGKILL);
   EXPECT_EQ(WaitForExit(*parent).signal, SIGKILL);
   EXPECT_TRUE(Eventually([&] { return !IsAlive(grandchild->identity); }));
@@ -127,7 +127,7 @@ TEST_F(ChildProcessTest, SaysWhyItCannotStart) {
   EXPECT_EQ(
       ChildProcess::Spawn({.argv = {text_file}}).status().ToString(),
       "PERMISSION_DENIED: cannot run " + text_file + ": Permission denied");
-  // Executable, but no program: the kernel itself refuses.
+  // The file is executable but no program, so the kernel refuses it.
   chmod(text_file.c_str(), 0700);
   EXPECT_EQ(ChildProcess::Spawn({.argv = {text_file}}).status().ToString(),
             "INTERNAL: cannot run " + text_file + ": Exec format error");

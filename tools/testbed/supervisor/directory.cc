@@ -41,7 +41,7 @@ std::string BaseName(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// The names in a testbed's directory beside its folders.
+// The names of the files in a testbed's directory, outside of its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
   return {paths.control_socket(),    paths.handover_socket(),
           paths.bus_socket(),        paths.gpud_lock(),
@@ -52,8 +52,7 @@ std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
 bool IsRecording(const fs::path& path) { return path.extension() == ".rec"; }
 
-// The folders in a testbed's directory, and which of the files there are its
-// own.
+// The folders in a testbed's directory, and which files there are its own.
 struct Folder {
   std::string path;
   bool (*is_own)(const fs::path&);
@@ -108,8 +107,8 @@ absl::Status AlreadyUp(const TestbedPaths& paths) {
       fmt::format("carillon down --name {}, or choose another --name", name));
 }
 
-// The lock on the testbed, or AlreadyExists. Unavailable: the file went away
-// meanwhile, try again.
+// Takes the lock on the testbed, or returns AlreadyExists. Unavailable: the
+// file was removed meanwhile, try again.
 absl::StatusOr<UniqueFd> Lock(const TestbedPaths& paths, int open_flags) {
   const std::string path = paths.lock_file();
   UniqueFd fd(
@@ -238,7 +237,7 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Create(
     }
     if (absl::IsNotFound(status)) continue;  // removed meanwhile
     if (!status.ok()) return status;
-    // One that was made by hand may be open to others' reading.
+    // A directory that was made by hand may be readable for others.
     chmod(paths.directory().c_str(), 0700);
 
     absl::StatusOr<UniqueFd> lock = Lock(paths, O_CREAT);
@@ -247,7 +246,8 @@ absl::StatusOr<LockedDirectory> LockedDirectory::Create(
     if (!status.ok()) return status;
 
     LockedDirectory directory(paths, *std::move(lock));
-    // Daemons of a dead testbed: the kernel has killed its children only.
+    // Kill the daemons of a dead testbed: the kernel has killed only its
+    // children.
     KillOrphanedProcesses(paths);
     if (SomebodyListens(paths.control_socket())) {
       return WithHint(absl::AlreadyExistsError(fmt::format(
@@ -290,7 +290,7 @@ std::vector<std::string> LockedDirectory::ForeignFiles() const {
   std::error_code error;
   const auto look = [&](const std::string& directory, const auto& is_own) {
     for (const auto& entry : fs::directory_iterator(directory, error)) {
-      // Nothing else that a testbed makes is a folder.
+      // A testbed makes no other folders.
       const bool folder =
           entry.symlink_status(error).type() == fs::file_type::directory;
       const bool own_folder = std::any_of(
@@ -339,7 +339,7 @@ absl::Status LockedDirectory::Remove() {
     return absl::FailedPreconditionError(fmt::format(
         "cannot remove {}: {}", paths_.directory(), strerror(errno)));
   }
-  // A folder that the user has named is the user's.
+  // A folder that the user has named belongs to the user.
   const std::string above = fs::path(paths_.directory()).parent_path();
   const char* const own = std::getenv("CARILLON_RUNTIME_DIR");
   if ((own == nullptr || *own == '\0') && above == RuntimeDirectory()) {

@@ -17,50 +17,52 @@ namespace carillon::testbed {
 // RuntimeDirectory()/name.
 TestbedPaths PathsOf(const std::string& name);
 
-// Where the supervisor takes requests (supervisor_socket.h).
+// The socket on which the supervisor takes requests (supervisor_socket.h).
 std::string SupervisorSocketOf(const TestbedPaths& paths);
 
-// InvalidArgument when a socket of the testbed would have a path that is longer
-// than a Unix socket's may be.
+// InvalidArgument if a socket's path would be longer than a Unix socket's may
+// be.
 absl::Status CheckSocketPaths(const TestbedPaths& paths);
 
-// PermissionDenied when the directory is somebody else's, a link, or open to
-// others' writing; NotFound.
+// PermissionDenied if the directory belongs to somebody else, is a link, or
+// others may write to it; NotFound.
 absl::Status CheckDirectoryOwner(const std::string& directory);
 
-// Who holds the testbed up, by its lock file; nothing when nobody does.
+// The process that holds the testbed up, by its lock file; empty if there is
+// none.
 std::optional<ProcessIdentity> SupervisorOf(const TestbedPaths& paths);
-// Whether the directory carries a testbed's mark (its lock file's first line).
+// Whether the directory has a testbed's mark (its lock file's first line).
 bool IsTestbedDirectory(const TestbedPaths& paths);
 
-// The files there that a testbed makes: sockets, locks, state, logs, flight
-// recordings, the board of faults.
+// The files in the directory that a testbed makes: sockets, locks, state, logs,
+// flight recordings, the board of faults.
 std::vector<std::string> TestbedFiles(const TestbedPaths& paths);
 
 // A directory that this process has locked.
 class LockedDirectory {
  public:
-  // Makes the directory (mode 0700) and those above it as needed, and clears
+  // Makes the directory (mode 0700) and its parents as needed, and clears away
   // what a dead testbed of that name left: kills its processes, removes its
   // files. Errors: AlreadyExists (it is up; names the pid), PermissionDenied,
   // InvalidArgument (path too long), FailedPrecondition (it holds files that no
   // testbed makes).
   static absl::StatusOr<LockedDirectory> Create(const TestbedPaths& paths);
-  // Locks the directory of a dead testbed, as it is. Errors: AlreadyExists (it
-  // is up), NotFound, PermissionDenied.
+  // Locks the directory of a dead testbed without changing it. Errors:
+  // AlreadyExists (it is up), NotFound, PermissionDenied.
   static absl::StatusOr<LockedDirectory> TakeOver(const TestbedPaths& paths);
 
   const TestbedPaths& paths() const { return paths_; }
 
-  // The files in it and in its folders of logs and recordings that no testbed
-  // makes, quoted and relative to it.
+  // The files in it, and in its folders of logs and recordings, that no testbed
+  // makes; quoted and relative to it.
   std::vector<std::string> ForeignFiles() const;
-  // Removes what a testbed makes, and the directory, and the one above it if it
-  // is empty and the default one. FailedPrecondition, naming the files, when it
-  // holds others: they stay, and so does the lock file, by which the directory
-  // is found again.
+  // Removes what a testbed makes, and the directory, and its parent if that is
+  // empty and the default one. FailedPrecondition, naming the files, if others
+  // are there: they stay, and so does the lock file, by which the directory is
+  // found again.
   absl::Status Remove();
-  // Removes the sockets, keeps logs, recordings and state for people to read.
+  // Removes the sockets, but keeps logs, recordings and state for people to
+  // read.
   void RemoveSockets();
 
  private:

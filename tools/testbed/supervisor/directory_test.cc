@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 void Touch(const std::string& path) { std::ofstream(path) << "x"; }
 
-// A socket file, with somebody who listens or without.
+// Makes a socket file, with a listener or without.
 UniqueFd MakeSocket(const std::string& path, bool listening) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -134,7 +134,8 @@ TEST_F(DirectoryTest, KeepsForeignFilesWhenItIsRemoved) {
   EXPECT_EQ(directory->Remove().message(),
             "left " + paths_.directory() + " there: it holds 'notes.txt'");
   EXPECT_TRUE(fs::exists(paths_.directory() + "/notes.txt"));
-  // What is left is found again, and goes when the file has gone.
+  // The leftover directory is found again, and goes once the foreign file has
+  // gone.
   EXPECT_TRUE(IsTestbedDirectory(paths_));
   fs::remove(paths_.directory() + "/notes.txt");
   EXPECT_TRUE(directory->Remove().ok());

@@ -85,7 +85,8 @@ int main(int argc, char** argv) {
   if (what == "stubborn") Stay();
   if (what == "hold") {
     if (flock(open(argv[2], O_RDWR | O_CLOEXEC), LOCK_EX) != 0) return 1;
-    // The kernel frees memory before it lets go of locks.
+    // The kernel frees memory before it releases locks, so a large one delays
+    // that.
     ballast.assign(64 << 20, 'x');
     Stay();
   }
@@ -104,7 +105,8 @@ int main(int argc, char** argv) {
       if (fork() == 0) Stay();
       _exit(0);
     }
-    // Else this one's end could kill it while it is still of the same group.
+    // Otherwise this one's end could kill it while it is still in the same
+    // group.
     waitpid(leader, nullptr, 0);
     return 0;
   }

@@ -88,7 +88,7 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   plan.one_by_one = std::any_of(
       topology.gpu.begin(), topology.gpu.end(),
       [](const Setting& one) { return one.key->name == kTimingKey; });
-  // Others may be no devices at all.
+  // Programs that are not waited for may be no devices at all.
   const auto waited_for =
       std::count_if(topology.devices.begin(), topology.devices.end(),
                     [](const DeviceEntry& one) { return one.wait_ready; });

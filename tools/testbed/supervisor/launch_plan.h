@@ -1,4 +1,4 @@
-// From a topology to the command lines of a testbed's processes.
+// Turns a topology into the command lines of a testbed's processes.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_LAUNCH_PLAN_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_LAUNCH_PLAN_H_
 
@@ -26,15 +26,15 @@ struct LaunchPlan {
   PlannedProcess gpud;
   std::vector<PlannedProcess> devices;
   uint64_t record = 0;  // see Topology
-  // Each device is up before the next starts: in simulated time the order in
-  // which they attach must be the same always.
+  // Each device must be up before the next one starts: in simulated time they
+  // must always attach in the same order.
   bool one_by_one = false;
 };
 
-// The path of a program of Carillon, named as below the folder that Bazel
-// builds into: "gpu_daemon/gpud". Looked for in $CARILLON_BIN_DIR if that is
+// The path of one of Carillon's programs, named relative to the folder that
+// Bazel builds into: "gpu_daemon/gpud". Looks in $CARILLON_BIN_DIR if that is
 // set (as given or without its folders), else beside this program's own folder.
-// Errors: NotFound, saying where it was looked for.
+// Errors: NotFound, saying where it looked.
 absl::StatusOr<std::string> FindCarillonProgram(std::string_view program);
 
 // Errors: NotFound (a program).

@@ -34,7 +34,7 @@ struct Marked {
   ProcessIdentity supervisor;
 };
 
-// "PID:TICKS", all of it; nothing for anything else.
+// Reads "PID:TICKS"; returns nothing for any other text.
 std::optional<ProcessIdentity> ReadIdentity(std::string_view text) {
   ProcessIdentity identity;
   const char* const end = text.data() + text.size();
@@ -47,8 +47,8 @@ std::optional<ProcessIdentity> ReadIdentity(std::string_view text) {
   return identity;
 }
 
-// The supervisor that a process's environment names; `start`: the variable up
-// to and with the directory's colon.
+// The supervisor in a process's environment. `start` is the variable up to and
+// including the directory's colon.
 std::optional<ProcessIdentity> MarkOf(pid_t pid, const std::string& start) {
   std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -114,12 +114,13 @@ std::vector<ProcessIdentity> OrphanedProcesses(const TestbedPaths& paths) {
 int KillOrphanedProcesses(const TestbedPaths& paths) {
   const Clock::time_point deadline = Clock::now() + kKillWait;
   int killed = 0;
-  // Until there is none: one may have forked before its end.
+  // Repeat until none is left: one may have forked before its end.
   do {
     std::vector<UniqueFd> ending;
     for (const ProcessIdentity& identity : OrphanedProcesses(paths)) {
       UniqueFd pidfd(syscall(SYS_pidfd_open, identity.pid, 0));
-      // The pidfd holds on to whoever has the pid now; see that it is the same.
+      // The pidfd keeps the process that has the pid now; check that it is the
+      // same one.
       if (!pidfd || !IsAlive(identity)) continue;
       syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
       ending.push_back(std::move(pidfd));

@@ -1,5 +1,5 @@
-// What tells a testbed's processes from all others: an environment variable
-// that only a supervisor sets. Names of programs tell nothing.
+// What distinguishes a testbed's processes from all others: an environment
+// variable that only a supervisor sets. Names of programs prove nothing.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_MARKS_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_MARKS_H_
 
@@ -13,24 +13,26 @@
 
 namespace carillon::testbed {
 
-// Directory and supervisor of the testbed that a process belongs to.
+// Names the directory and the supervisor of the testbed that a process belongs
+// to.
 inline constexpr char kSupervisorVariable[] = "CARILLON_SUPERVISOR";
 
 // The variable's value for children of `supervisor`.
 std::string SupervisorMark(const TestbedPaths& paths,
                            const ProcessIdentity& supervisor);
 
-// The living processes of this user that carry a mark for the directory, by
-// whichever supervisor.
+// This user's living processes with a mark for the directory, of any
+// supervisor.
 std::vector<ProcessIdentity> MarkedProcesses(const TestbedPaths& paths);
 
 // Those of them that no other process looks after: their supervisor is dead, or
 // is this process.
 std::vector<ProcessIdentity> OrphanedProcesses(const TestbedPaths& paths);
 
-// SIGKILL to the orphaned processes and to what they start meanwhile, and waits
-// until they are gone (5 s at most). Returns how many it killed. For whoever
-// has the testbed's lock and no child of it that should go on.
+// Sends SIGKILL to the orphaned processes and to those that they start
+// meanwhile, and waits until they have gone (5 s at most). Returns how many it
+// killed. The caller must hold the testbed's lock and have no child there that
+// should go on.
 int KillOrphanedProcesses(const TestbedPaths& paths);
 
 }  // namespace carillon::testbed

@@ -16,7 +16,7 @@ std::optional<ProcessFacts> LookAtProcess(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
-  // The command's name is in parentheses and may hold anything.
+  // The command's name is in parentheses and may contain anything.
   const size_t name_end = line.rfind(')');
   if (name_end == line.npos) return std::nullopt;
   std::istringstream rest(line.substr(name_end + 1));

@@ -1,5 +1,4 @@
-// Which process a number means: pids are reused, a pid with its start time is
-// not.
+// Identifies a process: pids are reused, but a pid with its start time is not.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_PROCESS_IDENTITY_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_PROCESS_IDENTITY_H_
 
@@ -18,7 +17,7 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-// What /proc says; nothing for a pid that no process has.
+// What /proc says; nothing if no process has the pid.
 struct ProcessFacts {
   ProcessIdentity identity;
   char state = '?';  // R, S, D, Z, T, ...
@@ -28,8 +27,8 @@ struct ProcessFacts {
 };
 std::optional<ProcessFacts> LookAtProcess(pid_t pid);
 
-// The same, but only of the very process that is meant, and only while it runs:
-// nothing for a zombie.
+// The same, but only for this very process, and only while it runs: nothing for
+// a zombie.
 std::optional<ProcessFacts> LookAtLiving(const ProcessIdentity& identity);
 
 ProcessIdentity OwnIdentity();

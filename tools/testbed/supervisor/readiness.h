@@ -1,4 +1,4 @@
-// How a supervisor learns that what it started serves.
+// How a supervisor learns that a process it started is ready.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_READINESS_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_READINESS_H_
 
@@ -15,15 +15,15 @@ namespace carillon::testbed {
 struct DeviceReadiness {
   bool ready = false;
   std::string note;  // where it serves
-  // The process that is attached; 0: not known.
+  // The attached process; 0 if not known.
   pid_t pid = 0;
 };
 
-// Calls take at most about a second and may fail as long as nobody serves.
+// A call takes at most about a second, and may fail as long as nobody serves.
 class ReadinessProbe {
  public:
   virtual ~ReadinessProbe() = default;
-  // OK once gpud answers its health check. `note`: what it is, for people.
+  // OK once gpud answers its health check. `note` describes it for people.
   virtual absl::Status Gpud(std::string* note) = 0;
   // The attached devices by name.
   virtual absl::StatusOr<std::map<std::string, DeviceReadiness>> Devices() = 0;

@@ -1,4 +1,4 @@
-// When a process that fails is started again, and when no more.
+// Decides when a failed process is started again, and when no more.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_BACKOFF_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_BACKOFF_H_
 
@@ -7,16 +7,17 @@
 
 namespace carillon::testbed {
 
-// Of one process. One thread.
+// For one process. One thread.
 class RestartBackoff {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Limits {
-    // Before the first restart in a row; doubles with each, up to `longest`.
+    // The wait before the first restart in a row; doubles with each, up to
+    // `longest`.
     std::chrono::milliseconds first{100};
     std::chrono::milliseconds longest{5'000};
-    // Who was ready for this long has come back: the row ends.
+    // A process that was ready for this long has recovered, and the row ends.
     std::chrono::milliseconds proven{10'000};
     int in_a_row = 5;
   };
@@ -24,12 +25,12 @@ class RestartBackoff {
   explicit RestartBackoff(Limits limits) : limits_(limits) {}
 
   // The process has failed after it was ready for `ready_for` (zero: never).
-  // Returns how long to wait before it is started again; nothing when so many
+  // Returns how long to wait before it is started again; nothing if too many
   // restarts in a row have not helped.
   std::optional<std::chrono::milliseconds> AfterFailure(
       Clock::duration ready_for);
 
-  // Restarts in the present row.
+  // How many restarts there were in the present row.
   int in_a_row() const { return in_a_row_; }
 
  private:

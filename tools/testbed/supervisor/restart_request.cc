@@ -24,7 +24,7 @@ Json ToJson(const RestartRequest& request) {
 absl::StatusOr<RestartRequest> ReadRestartRequest(const Json& json) {
   RestartRequest request;
   int64_t timeout_ms = 0;
-  // nlohmann throws; nothing of it leaves this function.
+  // nlohmann throws; no exception leaves this function.
   try {
     request.processes = json.at("restart").get<std::vector<std::string>>();
     request.kill = json.at("kill").get<bool>();

@@ -1,4 +1,4 @@
-// What `carillon restart` asks a supervisor for.
+// The request that `carillon restart` sends to a supervisor.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_REQUEST_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_REQUEST_H_
 
@@ -11,20 +11,21 @@
 
 namespace carillon::testbed {
 
-// {"restart": ["nic0"], "kill": false, "timeout_ms": 15000}. The answer's
-// document: {"testbed", "restarted": [{"name", "pid", "state", "note",
-// "restarts", "took_ns"}]}, in the order of the topology.
+// {"restart": ["nic0"], "kill": false, "timeout_ms": 15000}. The answer is
+// {"testbed", "restarted": [{"name", "pid", "state", "note", "restarts",
+// "took_ns"}]}, in the order of the topology.
 struct RestartRequest {
   // "gpud" or devices; gpud ends after the devices and starts before them.
   std::vector<std::string> processes;
-  // SIGKILL at once, not SIGTERM first.
+  // Send SIGKILL at once, without SIGTERM first.
   bool kill = false;
-  // For each process, from its start to its readiness; 1 ms to an hour.
+  // The limit for each process, from its start to its readiness; 1 ms to an
+  // hour.
   std::chrono::milliseconds timeout{15'000};
 };
 
 Json ToJson(const RestartRequest& request);
-// InvalidArgument: it is no request that ToJson() makes.
+// InvalidArgument for everything that ToJson() does not make.
 absl::StatusOr<RestartRequest> ReadRestartRequest(const Json& json);
 
 }  // namespace carillon::testbed

@@ -29,8 +29,8 @@ Json ExitToJson(const std::optional<ExitReport>& exit) {
   return {{"code", exit->code}};
 }
 
-// The whole number json[key]: nlohmann would make one of 1e300, too, and of one
-// that the type does not hold.
+// Reads the whole number json[key]. nlohmann would also convert 1e300, and
+// numbers that the type cannot hold.
 template <class T>
 absl::Status ReadNumber(const Json& json, const char* key, T* value) {
   const Json& number = json.at(key);
@@ -212,7 +212,7 @@ absl::StatusOr<TestbedState> ReadState(const std::string& path) {
     return absl::FailedPreconditionError(
         fmt::format("{} is damaged: {}", path, how));
   };
-  // nlohmann throws; nothing of it leaves this function.
+  // nlohmann throws; no exception leaves this function.
   try {
     const Json json = Json::parse(file);
     if (json.at("version") != kVersion) {

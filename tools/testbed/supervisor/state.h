@@ -24,7 +24,7 @@ enum class ProcessState {
 };
 enum class Phase { kStarting, kUp, kStopping, kFailed };
 
-// As the file and `carillon ps` say it: "starting".
+// The word in the file and in `carillon ps`: "starting".
 const char* ToText(ProcessState state);
 const char* ToText(Phase phase);
 
@@ -35,17 +35,17 @@ struct ProcessRecord {
   ProcessIdentity identity;
   ProcessState state = ProcessState::kStarting;
   std::optional<ExitReport> exit;
-  // How often it was started again, and how it had ended before the last time.
+  // How often it was restarted, and how it had ended before the last restart.
   uint32_t restarts = 0;
   std::optional<ExitReport> last_exit;
   RestartPolicy restart = RestartPolicy::kNever;
-  // It failed so often in a row that it is not started again by its policy.
+  // It failed so often in a row that its policy does not restart it any more.
   bool given_up = false;
-  // What it said with its readiness: "udp 127.0.0.1:11211".
+  // Its readiness note: "udp 127.0.0.1:11211".
   std::string note;
   std::string log;
 
-  // The supervisor's own, not in the file.
+  // For the supervisor only; not in the file.
   bool was_ready = false;  // before it ended
   bool killed = false;     // by the supervisor
 };
@@ -63,10 +63,9 @@ struct TestbedState {
 
 Json ToJson(const TestbedState& state);
 
-// Replaces the file in one step. Errors: ResourceExhausted, PermissionDenied.
+// Replaces the file atomically. Errors: ResourceExhausted, PermissionDenied.
 absl::Status WriteState(const std::string& path, const TestbedState& state);
-// Errors: NotFound; FailedPrecondition when the file is not what WriteState()
-// writes.
+// Errors: NotFound; FailedPrecondition if WriteState() did not write the file.
 absl::StatusOr<TestbedState> ReadState(const std::string& path);
 
 }  // namespace carillon::testbed

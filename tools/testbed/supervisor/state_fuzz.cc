@@ -1,5 +1,5 @@
-// state.json with any bytes in it: refused with the file's name, or a state that
-// is written and read again as the same.
+// Any bytes as state.json: they are refused with the file's name, or give a
+// state that is the same after it is written and read again.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -16,7 +16,7 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
-  // What came too late must not kill the process on its last steps.
+  // A late signal must not kill the process on its last steps.
   Take();
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }

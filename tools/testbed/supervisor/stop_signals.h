@@ -1,4 +1,5 @@
-// Ctrl-C, SIGTERM and SIGHUP as something to poll, not to be interrupted by.
+// Makes Ctrl-C, SIGTERM and SIGHUP something to poll instead of an
+// interruption.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_STOP_SIGNALS_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_STOP_SIGNALS_H_
 
@@ -8,8 +9,8 @@
 
 namespace carillon::testbed {
 
-// Blocks the three signals for as long as it lives, in this thread and in all
-// that it starts: make it before gRPC starts its own.
+// Blocks the three signals during its life, in this thread and in all that it
+// starts. Make it before gRPC starts its own threads.
 class StopSignals {
  public:
   StopSignals();
@@ -19,7 +20,7 @@ class StopSignals {
 
   // Readable when there is something to take.
   int fd() const { return fd_.get(); }
-  // Requests since the last call.
+  // How many requests came since the last call.
   int Take();
 
  private:

@@ -21,19 +21,19 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// How often readiness is asked for.
+// The interval between questions for readiness.
 constexpr milliseconds kProbeEvery{10};
 constexpr int kShownLogLines = 10;
-// Longer than five attempts to start gpud take, with what lies between them.
+// Longer than five attempts to start gpud and the waits between them.
 constexpr int kResumeWithinSeconds = 60;
-// More of a log is not even read.
+// Of a log, no more than this is read.
 constexpr std::streamoff kShownLogBytes = 64 << 10;
 
 uint64_t Ns(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration_cast<nanoseconds>(duration).count();
 }
 
-// Log text as a terminal may show it.
+// Makes log text safe for a terminal.
 std::string Printable(const std::string& line) {
   std::string text;
   for (const char c : line) {
@@ -247,8 +247,8 @@ absl::Status Supervisor::CheckForEarlyExit() {
   return absl::OkStatus();
 }
 
-// A device that is not waited for may be a short errand, and one that had
-// reported ready may have come to its proper end.
+// A device that is not waited for may be a short task, and one that had
+// reported ready may have ended as it should.
 bool Supervisor::MayEndDuringBringUp(const ProcessRecord& record) const {
   if (!record.exit->ok()) return false;
   return std::any_of(plan_.devices.begin(), plan_.devices.end(),
@@ -271,7 +271,7 @@ bool Supervisor::Step(milliseconds timeout) {
     fds.push_back({child.process.pidfd(), POLLIN, 0});
   }
   desk_.AddTo(fds);
-  // A signal that is not ours may interrupt it: the caller comes again.
+  // A foreign signal may interrupt it: the caller comes again.
   poll(fds.data(), fds.size(), static_cast<int>(timeout.count()));
   end_requests_ += requests_->Take();
 
@@ -321,7 +321,7 @@ bool Supervisor::Watch(milliseconds timeout) {
 }
 
 void Supervisor::AddCasualty(const std::string& casualty) {
-  // One that ends again and again is told once.
+  // A process that ends again and again is reported once.
   if (std::find(casualties_.begin(), casualties_.end(), casualty) ==
       casualties_.end()) {
     casualties_.push_back(casualty);
@@ -332,7 +332,7 @@ void Supervisor::SignalAll(int signal) {
   for (const Child& child : children_) child.process.Signal(signal);
 }
 
-// The Ctrl-C ladder above its first step.
+// Handles Ctrl-C after the first one.
 void Supervisor::Escalate() {
   if (end_requests_ >= 3 && escalated_ < 3) {
     escalated_ = 3;
@@ -372,7 +372,7 @@ void Supervisor::EndAll(Part part, milliseconds grace) {
     state_.Find(child.name)->killed = true;
     child.process.Signal(SIGKILL);
   }
-  // SIGKILL cannot be refused.
+  // SIGKILL cannot be refused, so this ends.
   while (any_left()) Step(milliseconds(1000));
 }
 

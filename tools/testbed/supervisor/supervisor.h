@@ -1,6 +1,6 @@
-// Brings a testbed's processes up, watches them, starts them again when asked
-// to or by their policy, and takes them down: nothing that it started, or that they started,
-// outlives its TakeDown().
+// Brings a testbed's processes up, watches them, restarts them when asked to or
+// by their policy, and takes them down. No process that it started, or that
+// those started, outlives its TakeDown().
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_H_
 
@@ -33,11 +33,11 @@ namespace carillon::testbed {
 class Supervisor {
  public:
   struct Options {
-    // Bring-up fails when nothing becomes ready for this long.
+    // Bring-up fails if nothing becomes ready for this long.
     std::chrono::milliseconds ready_budget{15'000};
-    // Between a process's SIGTERM and its SIGKILL.
+    // The time between a process's SIGTERM and its SIGKILL.
     std::chrono::milliseconds device_grace{5'000};
-    // gpud itself waits for at most 5 s for a kernel that runs too long.
+    // gpud itself waits up to 5 s for a kernel that runs too long.
     std::chrono::milliseconds gpud_grace{8'000};
     RestartBackoff::Limits backoff;
     std::string topology_file;
@@ -49,34 +49,34 @@ class Supervisor {
              StopSignals* requests, Options options);
   ~Supervisor();  // kills what still runs
 
-  // gpud, then the devices, until all are ready. On an error nothing runs any
-  // more; the logs and state.json (kFailed) stay. Errors: Aborted (a
-  // process ended early; with the last lines of its log), DeadlineExceeded,
-  // Cancelled (asked to end), NotFound (a program).
+  // Starts gpud, then the devices, and waits until all are ready. After an
+  // error nothing runs any more; the logs and state.json (kFailed) stay.
+  // Errors: Aborted (a process ended early; with the last lines of its log),
+  // DeadlineExceeded, Cancelled (asked to end), NotFound (a program).
   absl::Status BringUp();
 
-  // Waits for at most `timeout`, reports children that end, and goes on with
-  // restarts: requests come through SupervisorSocketOf() (restart_request.h).
-  // False once asked to end.
+  // Waits for at most `timeout`, reports children that end, and advances
+  // restarts; requests come through SupervisorSocketOf() (restart_request.h).
+  // Returns false once asked to end.
   bool Watch(std::chrono::milliseconds timeout);
 
-  // The first part of TakeDown(): gpud goes on, with what the devices have left
-  // in its books.
+  // The first part of TakeDown(). gpud goes on, and its ledger still has the
+  // devices' events.
   void EndDevices();
-  // The second part: the directory stays, with what it holds.
+  // The second part. The directory and its contents stay.
   void EndGpud();
-  // SIGCONT to all: what is stopped cannot end in order.
+  // Sends SIGCONT to all, since a stopped process cannot end in order.
   void Continue() { SignalAll(SIGCONT); }
-  // Devices, then gpud, then the directory. A second end request sends SIGTERM
-  // to all at once, a third SIGKILL. Errors: FailedPrecondition (the directory
-  // holds foreign files).
+  // Ends the devices, then gpud, then removes the directory. A second request
+  // to end sends SIGTERM to all at once, a third one SIGKILL. Errors:
+  // FailedPrecondition (the directory holds foreign files).
   absl::Status TakeDown();
 
   const TestbedState& state() const { return state_; }
   const LockedDirectory& directory() const { return directory_; }
   const TestbedPaths& paths() const { return directory_.paths(); }
-  // The children that did not end with exit code 0, or were killed for not
-  // ending: "nic0 (SIGSEGV)".
+  // The children that did not end with exit code 0, or were killed because they
+  // did not end: "nic0 (SIGSEGV)".
   const std::vector<std::string>& casualties() const { return casualties_; }
 
  private:
@@ -84,12 +84,13 @@ class Supervisor {
     std::string name;
     std::chrono::steady_clock::time_point started;
     ChildProcess process;
-    // Since when it is ready, or runs if that is not waited for.
+    // Since when it is ready; or since when it runs, if nobody waits for its
+    // readiness.
     std::optional<std::chrono::steady_clock::time_point> ready;
   };
   using Clock = std::chrono::steady_clock;
 
-  // One process on its way from its end to its readiness.
+  // A restart of one process, from its end to its readiness.
   struct Restart {
     enum class Stage {
       kHeld,      // runs; others of the same request end first
@@ -101,8 +102,8 @@ class Supervisor {
     uint64_t request = 0;  // of RequestServer; 0: nobody waits
     // kEnding: when SIGKILL comes; kWaiting: the earliest start.
     Clock::time_point due;
-    // kWaiting, kStarting: until when it may take; then it is said, once, that
-    // it takes longer.
+    // For kWaiting and kStarting: the time limit. If it passes, that is
+    // reported once.
     Clock::time_point limit;
     int signal = 0;  // what ended it
     bool kill = false;
@@ -120,15 +121,15 @@ class Supervisor {
   // Waits for at most `timeout`; reaps and reports. Returns true if a child
   // ended.
   bool Step(std::chrono::milliseconds timeout);
-  // Aborted for a child whose end fails a bring-up.
+  // Aborted if a child's end fails the bring-up.
   absl::Status CheckForEarlyExit();
   bool MayEndDuringBringUp(const ProcessRecord& record) const;
   absl::Status EarlyExit(const ProcessRecord& record);
   void MarkReady(Child& child, const std::string& note);
-  // SIGTERM to all of a part, then SIGKILL after `grace`.
+  // Sends SIGTERM to all of a part, then SIGKILL after `grace`.
   enum class Part { kDevices, kGpud };
   void EndAll(Part part, std::chrono::milliseconds grace);
-  // What has left its device's process group: daemons.
+  // Kills daemons, which have left their device's process group.
   void KillStrays();
   void SignalAll(int signal);
   void Escalate();
@@ -138,20 +139,23 @@ class Supervisor {
   void TakeRequests();
   absl::Status BeginRestart(uint64_t id, const Json& json);
   void SendEnd(const std::string& name, Restart& restart);
-  // The end of a child of a testbed that is up. False: nobody had asked for it.
+  // A child of a running testbed has ended. Returns false if nobody had asked
+  // for that.
   bool NoteRestartsEnd(const std::string& name, const ExitReport& exit);
-  // By its policy, after an end that nobody had asked for.
+  // Plans a restart by the process's policy, after an end that nobody had asked
+  // for.
   void PlanRestart(const std::string& name, const ExitReport& exit,
                    Clock::duration ready_for);
   void AdvanceRestarts();
-  // Whether the name of a device that has ended is free again.
+  // Whether a device that has ended is gone from gpud too, so that its name is
+  // free.
   bool GpudHasLetGo(const std::string& name);
-  // False: the restart is over, in failure.
+  // Returns false if the restart has failed and is over.
   bool StartAgain(const std::string& name, Restart& restart);
   void ProbeRestarts();
   void NoteReady(const std::string& name);
   void CheckLimits();
-  // What the request has ended is started nevertheless.
+  // Fails a request; the processes that it has ended are started nevertheless.
   void FailRequest(uint64_t id, const absl::Status& status);
   void CancelRestarts();
   bool GpudServes();
@@ -183,8 +187,8 @@ class Supervisor {
   Clock::time_point next_probe_;
 };
 
-// The last `lines` lines of a log, each with "  | " before it; says so when
-// there are none. Control characters are escaped.
+// The last `lines` lines of a log, each after "  | "; says so if there are
+// none. Escapes control characters.
 std::string LastLines(const std::string& path, int lines);
 
 }  // namespace carillon::testbed

@@ -1,5 +1,4 @@
-// A Supervisor over fake_child processes, with a probe that says what the test
-// wants.
+// A Supervisor over fake_child processes, whose readiness the test decides.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_FIXTURE_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_FIXTURE_H_
 

@@ -1,9 +1,10 @@
-// Clients of a supervisor's socket: what they ask is an object or nothing, the
-// desk never waits for them, and whoever asks no further is let go.
+// Clients of a supervisor's socket with arbitrary bytes: a request is an object
+// or nothing, the server never waits for clients, and it releases those that
+// ask no further.
 //
 //   u8           bits 0..1: clients, less one; bit 2: they hang up at the end
-//   steps        u8: which client (bits 0..1), and what: sends (u8 bytes follow),
-//                sends the rest of the input, hangs up, or is answered
+//   steps        u8: which client (bits 0..1), and what: sends (u8 bytes
+//                follow), sends the rest of the input, hangs up, or is answered
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -56,7 +57,7 @@ class Run {
       for (UniqueFd& client : clients_) client.reset();
     }
     Take();
-    // Nobody is answered who has not asked, and nobody twice.
+    // A client gets no answer without a question, and none twice.
     desk_->Done(0, Json::object());
     for (const auto id : open_) {
       desk_->Say(id, "word\n\x1b \xff");
@@ -96,7 +97,8 @@ class Run {
         desk_->Failed(open_.back(), absl::NotFoundError("none"));
         open_.pop_back();
     }
-    // A desk that has hung up is an error of the client's, as its full socket.
+    // If the server has hung up, the client gets an error, as with a full
+    // socket.
     if (client && !bytes.empty()) {
       (void)!send(client.get(), bytes.data(), bytes.size(),
                   MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -1,5 +1,5 @@
-// How a Supervisor starts processes again: each on its own way from its end to
-// its readiness, driven by Watch().
+// How a Supervisor restarts processes: each goes through its own states from
+// its end to its readiness, driven by Watch().
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kGpudName[] = "gpud";
-// How often readiness is asked for, and of what is later than it should be.
+// The intervals between questions for readiness, in time and after the limit.
 constexpr milliseconds kProbeEvery{10};
 constexpr milliseconds kProbeLateEvery{1000};
 constexpr int kShownLogLines = 10;
@@ -34,7 +34,7 @@ std::string InSeconds(Clock::duration duration) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
 
-// So that a reader of the log sees where one run ends and the next begins.
+// Lets a reader of the log see where one run ends and the next begins.
 void AppendToLog(const std::string& path, const std::string& line) {
   const UniqueFd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
   if (!fd) return;
@@ -47,7 +47,7 @@ void AppendToLog(const std::string& path, const std::string& line) {
   (void)!write(fd.get(), text.data(), text.size());
 }
 
-// A device that gpud knows by this name may still be the one before.
+// The device that gpud knows by this name may still be the previous process.
 bool IsOfThisRun(const DeviceReadiness& device, const ProcessIdentity& child) {
   if (device.pid == 0) return true;
   const auto facts = LookAtProcess(device.pid);
@@ -136,7 +136,8 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
   Say(fmt::format("restarting {}, as asked", JoinWords(names)));
   const bool with_gpud = names[0] == kGpudName;
   bool others_end = false;
-  // gpud, the first of them, is held while devices end that are to end, too.
+  // gpud, the first name, is held until the devices have ended, so that they
+  // can still detach from it.
   std::reverse(names.begin(), names.end());
   for (const std::string& name : names) {
     Restart& restart = restarts_[name];
@@ -169,6 +170,8 @@ void Supervisor::SendEnd(const std::string& name, Restart& restart) {
   FindChild(name)->process.Signal(restart.signal);
 }
 
+// An end in kStarting is a failure of the new run, to which the restart policy
+// applies. In kEnding it was asked for, unless the process crashed meanwhile.
 bool Supervisor::NoteRestartsEnd(const std::string& name,
                                  const ExitReport& exit) {
   const auto found = restarts_.find(name);
@@ -188,7 +191,7 @@ bool Supervisor::NoteRestartsEnd(const std::string& name,
   const bool asked_for = restart.stage == Restart::Stage::kEnding;
   restart.stage = Restart::Stage::kWaiting;
   restart.due = Clock::now();
-  // With gpud in the same request it is gpud's limit that counts.
+  // If gpud is in the same request, gpud's limit counts.
   if (restart.limit != Clock::time_point::max()) {
     restart.limit = restart.due + restart.timeout;
   }
@@ -258,13 +261,15 @@ void Supervisor::AdvanceRestarts() {
   CheckLimits();
 }
 
+// gpud notices a device's death only after a moment. Until then it refuses a
+// new device of the same name.
 bool Supervisor::GpudHasLetGo(const std::string& name) {
   if (name == kGpudName) return true;
   const auto attached = probe_->Devices();
   if (!attached.ok()) return false;
   const auto device = attached->find(name);
   if (device == attached->end() || device->second.pid == 0) return true;
-  // A living one was started by hand: the new one will say so.
+  // A living process was started by hand; the new one will report the conflict.
   const auto facts = LookAtProcess(device->second.pid);
   return facts && facts->state != 'Z';
 }

@@ -1,5 +1,5 @@
-// That a testbed's processes are started again, and that nothing of it stays
-// when the testbed ends meanwhile.
+// A testbed's processes are restarted, and nothing of them stays if the testbed
+// ends meanwhile.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 class SupervisorRestartTest : public SupervisorTest {
  protected:
-  // A client in a thread of its own: the supervisor has this one.
+  // A client in a thread of its own, since the supervisor runs in this one.
   class Client {
    public:
     Client(const TestbedPaths& paths, Json request)
@@ -47,14 +47,14 @@ class SupervisorRestartTest : public SupervisorTest {
       if (thread_.joinable()) thread_.join();
     }
     bool done() const { return done_.load(std::memory_order_acquire); }
-    // After done().
+    // Valid after done().
     const absl::StatusOr<Json>& answer() const { return answer_; }
     const std::string& said() const { return said_; }
 
    private:
     absl::StatusOr<Json> answer_;
     std::string said_;
-    // Writer: the thread, release, after the two above; reader: done().
+    // Writer: the thread, with release, after the two above; reader: done().
     std::atomic<bool> done_{false};
     std::thread thread_;
   };
@@ -101,7 +101,7 @@ class SupervisorRestartTest : public SupervisorTest {
   std::string Log(const std::string& name) const {
     return FileText(paths_.log_directory() + "/" + name + ".log");
   }
-  // How often a process has come to where SIGTERM is expected.
+  // How often a process has reached the point where it expects SIGTERM.
   int Waits(const std::string& name) const {
     const std::string log = Log(name);
     int count = 0;
@@ -255,7 +255,7 @@ TEST_F(SupervisorRestartTest, StartsADeviceWhenGpudHasLetGoOfTheOneBefore) {
   ASSERT_TRUE(Ask(Of({"a"})).ok());
   EXPECT_EQ(asked, 5);
 
-  // One that gpud never lets go of.
+  // gpud never forgets this device.
   probe_.devices["a"].pid = Pid("a");
   probe_.on_devices = nullptr;
   RestartRequest request = Of({"a"});
@@ -392,7 +392,7 @@ class RestartPolicyTest : public SupervisorRestartTest {
     process.restart = RestartPolicy::kOnFailure;
     return process;
   }
-  // Waits that a test need not wait for.
+  // Waits so short that a test need not wait for them.
   static Supervisor::Options Quick() {
     return {.backoff = {.first = milliseconds(1), .longest = milliseconds(2)}};
   }
@@ -417,9 +417,9 @@ TEST_F(RestartPolicyTest, StartsADeviceAgainThatFails) {
                            HasSubstr("(1 of 5 in a row)")));
   EXPECT_EQ(Record("a").restarts, 1u);
   EXPECT_EQ(Record("a").last_exit->signal, SIGKILL);
-  // It had failed all the same.
+  // The failure still counts.
   EXPECT_THAT(supervisor_->casualties(), ElementsAre("a (SIGKILL)"));
-  // Not the other's policy.
+  // The other process's policy does not apply.
   KillAndWaitForTheEnd("b");
   EXPECT_TRUE(supervisor_->Watch(milliseconds(50)));
   EXPECT_EQ(Record("b").state, ProcessState::kEnded);
@@ -470,7 +470,7 @@ TEST_F(RestartPolicyTest, GivesUpAndSaysSoAndTriesAgainWhenAsked) {
   probe_.devices["a"].ready = true;
   ASSERT_TRUE(Ask(Of({"a"})).ok());
   EXPECT_FALSE(Record("a").given_up);
-  // With a row of its own.
+  // This process has a row of its own.
   KillAndWaitForTheEnd("a");
   ASSERT_TRUE(WatchUntil([&] { return Record("a").restarts == 7; }));
   EXPECT_TRUE(supervisor_->TakeDown().ok());
@@ -494,8 +494,8 @@ TEST_F(RestartPolicyTest, CountsAnewAfterALongEnoughRun) {
   EXPECT_TRUE(supervisor_->TakeDown().ok());
 }
 
-// Devices that end because of gpud's end follow their own policies, and are not
-// started before it serves.
+// Devices that end because gpud ended follow their own policies, and are not
+// started before gpud serves.
 TEST_F(RestartPolicyTest, StartsGpudAgainAndThenItsDevices) {
   probe_.devices = {{"a", {true, ""}}, {"b", {true, ""}}};
   PlannedProcess gpud = OnFailure(Process("gpud", {"wait"}));
@@ -567,7 +567,7 @@ TEST_F(RestartPolicyTest, NothingComesBackWhenTheTestbedEnds) {
   ExpectNothingLeft();
 }
 
-// In each stage of a restart the testbed is asked to end.
+// The testbed is asked to end in each stage of a restart.
 class EndDuringARestart : public SupervisorRestartTest {
  protected:
   void EndAndExpectNothingLeft(Client& client) {

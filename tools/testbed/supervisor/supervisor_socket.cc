@@ -24,10 +24,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A supervisor's answer is smaller, however many processes it has.
+// A supervisor's answer is smaller, whatever the number of its processes.
 constexpr size_t kMaxAnswerBytes = 4 << 20;
 
-// `path` fits.
+// `path` must fit.
 sockaddr_un AddressOf(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -39,7 +39,7 @@ std::string ToLine(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Whether all of it went out at once.
+// Whether all of it could be sent at once.
 bool SendAll(int fd, const std::string& text, int flags) {
   size_t sent = 0;
   while (sent < text.size()) {
@@ -67,7 +67,7 @@ absl::Status RequestServer::Open(const std::string& path) {
   RETURN_IF_ERROR(CheckSocketPath(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const sockaddr_un address = AddressOf(path);
-  // The file gets the socket's mode: there is no moment at which others may
+  // The file gets the socket's mode, so there is no moment at which others may
   // connect.
   if (!fd || fchmod(fd.get(), 0600) != 0 ||
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&address),
@@ -89,7 +89,8 @@ void RequestServer::AddTo(std::vector<pollfd>& fds) const {
   if (listener_ && connections_.size() < limits_.connections) {
     fds.push_back({listener_.get(), POLLIN, 0});
   }
-  // Those that have asked are not looked at: what they do changes nothing.
+  // Clients that have asked are not polled, because nothing that they do
+  // matters.
   for (const Connection& connection : connections_) {
     if (!connection.asked) fds.push_back({connection.fd.get(), POLLIN, 0});
   }
@@ -203,7 +204,7 @@ void RequestServer::Failed(uint64_t id, const absl::Status& status) {
 
 namespace {
 
-// One request's way, on the client's side.
+// The client's side of one request.
 class Conversation {
  public:
   Conversation(const SupervisorQuestion& question, int fd)
@@ -266,7 +267,7 @@ class Conversation {
     return absl::OkStatus();
   }
 
-  // nlohmann throws; nothing of it leaves this function.
+  // nlohmann throws; no exception leaves this function.
   void TakeLine(const std::string& line) {
     heard_ = true;
     try {
@@ -309,7 +310,7 @@ class Conversation {
 absl::StatusOr<Json> AskSupervisor(const SupervisorQuestion& question) {
   RETURN_IF_ERROR(CheckSocketPath(question.socket));
   const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // Holds for connecting, too: the queue may be full.
+  // The limit holds for connecting, too, because the queue may be full.
   const auto seconds =
       std::chrono::ceil<std::chrono::seconds>(question.first_word);
   const timeval limit{.tv_sec = seconds.count(), .tv_usec = 0};
@@ -323,8 +324,8 @@ absl::StatusOr<Json> AskSupervisor(const SupervisorQuestion& question) {
         fmt::format("the supervisor does not listen on {}: {}", question.socket,
                     strerror(errno)));
   }
-  // A refusal may have come, and the connection been closed, before this: the
-  // conversation says.
+  // The server may already have refused and closed the connection; then the
+  // conversation below reports it.
   (void)SendAll(fd.get(), ToLine(question.request), 0);
   return Conversation(question, fd.get()).Run();
 }

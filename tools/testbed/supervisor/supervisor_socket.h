@@ -1,5 +1,5 @@
-// Requests to the supervisor of a running testbed: one a connection, a line of
-// JSON through a Unix socket. The answer is lines {"say": text}, at last
+// Requests to the supervisor of a running testbed: one per connection, a line
+// of JSON through a Unix socket. The answer is lines {"say": text}, at last
 // {"done": document} or {"failed": {"code", "message", "hint"}}.
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_SOCKET_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_SUPERVISOR_SOCKET_H_
@@ -23,19 +23,20 @@
 
 namespace carillon::testbed {
 
-// The supervisor's end. No call blocks, whatever clients do: one that is slow
-// to ask or to read, or asks for nonsense, loses its connection. One thread.
+// The supervisor's end. No call blocks, whatever clients do: a client that is
+// slow to ask or to read, or asks for nonsense, loses its connection. One
+// thread.
 class RequestServer {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Limits {
-    // More wait until one of these has gone.
+    // Further clients wait until one of these has gone.
     size_t connections = 16;
     size_t request_bytes = 8 << 10;
-    // From connecting to the end of the request.
+    // The limit from connecting to the end of the request.
     std::chrono::milliseconds request_time{2000};
-    // Only its processes may ask.
+    // Only processes of this user may ask.
     uid_t user;
     Limits();  // the user of this process
   };
@@ -50,19 +51,19 @@ class RequestServer {
   RequestServer& operator=(const RequestServer&) = delete;
 
   // Makes the socket, mode 0600. Errors: InvalidArgument (the path is too
-  // long), PermissionDenied (it cannot be made; one is there).
+  // long), PermissionDenied (it cannot be made, or exists already).
   absl::Status Open(const std::string& path);
   // Drops all connections. The socket's file stays.
   void Close();
 
-  // What is to be polled for Take().
+  // Adds the descriptors to be polled for Take().
   void AddTo(std::vector<pollfd>& fds) const;
-  // When Take() has something to do, at the latest.
+  // The latest time at which Take() has something to do.
   std::optional<Clock::time_point> NextDeadline() const;
-  // The requests that have arrived. Each is to be ended by Done() or Failed().
+  // The requests that have arrived. The caller ends each by Done() or Failed().
   std::vector<Request> Take();
 
-  // Nothing happens for a client that has gone away.
+  // Does nothing if the client has gone.
   void Say(uint64_t id, const std::string& line);
   void Done(uint64_t id, const Json& document);
   void Failed(uint64_t id, const absl::Status& status);
@@ -77,7 +78,7 @@ class RequestServer {
   };
 
   void Accept();
-  // False: it is to be dropped.
+  // Returns false if the connection is to be dropped.
   bool Read(Connection& connection, std::vector<Request>* requests);
   bool Write(Connection& connection, const Json& line);
   void WriteLast(uint64_t id, const Json& line);
@@ -93,20 +94,19 @@ class RequestServer {
 struct SupervisorQuestion {
   std::string socket;
   Json request;
-  // For the first word, and for the last.
+  // The limits for the first word, and for the last.
   std::chrono::milliseconds first_word{10'000};
   std::chrono::milliseconds limit{60'000};
-  // Narration is held back for this long, and not passed on if all is over
-  // then.
+  // Narration is held back for this long, and dropped if all is over by then.
   std::chrono::milliseconds quiet{2000};
-  // Ends the wait, not what was asked for. May be null.
+  // Ends the wait, but not what was asked for. May be null.
   StopSignals* interrupt = nullptr;
   // Takes one line of narration.
   std::function<void(const std::string&)> say;
 };
 
-// The document of the answer. Errors: what the supervisor says; Unavailable (it
-// does not listen, or went away), DeadlineExceeded, Cancelled.
+// Returns the document of the answer. Errors: those of the supervisor;
+// Unavailable (it does not listen, or went away), DeadlineExceeded, Cancelled.
 absl::StatusOr<Json> AskSupervisor(const SupervisorQuestion& question);
 
 }  // namespace carillon::testbed

@@ -34,7 +34,7 @@ class RequestServerTest : public ::testing::Test {
     const absl::Status status = desk_->Open(path_);
     ASSERT_TRUE(status.ok()) << status;
   }
-  // A client that does what the test wants.
+  // A client whose actions the test decides.
   UniqueFd Connect() {
     UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
@@ -49,7 +49,7 @@ class RequestServerTest : public ::testing::Test {
     return send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  // What has come and, at the end of the connection, "<end>".
+  // What has arrived and, at the end of the connection, "<end>".
   static std::string Received(const UniqueFd& fd) {
     char bytes[4096];
     std::string text;
@@ -163,7 +163,7 @@ TEST_F(RequestServerTest, DropsWhoIsSlowToAsk) {
   EXPECT_FALSE(desk_->NextDeadline());
 }
 
-// The others wait in the queue; nothing spins meanwhile.
+// The others wait in the queue, and the server does not spin meanwhile.
 TEST_F(RequestServerTest, ServesOthersOnceTheSlowHaveBeenDropped) {
   RequestServer::Limits limits;
   limits.connections = 2;
@@ -196,7 +196,7 @@ TEST_F(RequestServerTest, DropsWhoDoesNotRead) {
   const auto client = Connect();
   EXPECT_TRUE(Send(client, "{}\n"));
   const uint64_t id = TakeOne()[0].id;
-  // More than the socket holds: must come back all the same.
+  // The text is larger than the socket's buffer, and must arrive all the same.
   for (int i = 0; i < 64; ++i) desk_->Say(id, std::string(64 << 10, 'x'));
   const std::string text = Received(client);
   EXPECT_LT(text.size(), size_t{64 * 64} << 10);
@@ -205,7 +205,7 @@ TEST_F(RequestServerTest, DropsWhoDoesNotRead) {
 
 class AskSupervisorTest : public RequestServerTest {
  protected:
-  // Asks in a thread while `serve` has the desk.
+  // Asks in a thread while `serve` runs the server.
   absl::StatusOr<Json> Ask(
       SupervisorQuestion question,
       const std::function<void(const RequestServer::Request&)>& serve) {

@@ -221,7 +221,7 @@ TEST_F(SupervisorTest, KillsWhoIgnoresSigtermAfterTheGrace) {
   EXPECT_THAT(Running(), IsEmpty());
 }
 
-// The ladder: the third request kills at once what waits out a long grace.
+// The third request kills at once what would use a long grace.
 TEST_F(SupervisorTest, KillsEverythingAtTheThirdRequest) {
   probe_.devices = {{"a", {true, ""}}};
   Supervisor& supervisor = Make({"stubborn"}, {Process("a", {"stubborn"})},

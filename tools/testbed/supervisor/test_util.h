@@ -21,7 +21,8 @@ namespace carillon::testbed {
 // The program in fake_child.cc.
 inline std::string FakeChild() { return "tools/testbed/supervisor/fake_child"; }
 
-// A short-named folder (Unix sockets), which is also the runtime directory.
+// A folder with a short name (for Unix sockets), which is also the runtime
+// directory.
 class TestFolder {
  public:
   TestFolder() {
@@ -45,7 +46,7 @@ inline std::string FileText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Looks again until `condition` holds; false after 20 s.
+// Checks repeatedly until `condition` holds; returns false after 20 s.
 inline bool Eventually(const std::function<bool()>& condition) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::seconds(20);

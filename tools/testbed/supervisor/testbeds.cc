@@ -28,7 +28,7 @@ Testbed TestbedAt(const std::string& name) {
   return {name, paths, SupervisorOf(paths)};
 }
 
-// For a process that was sent SIGKILL.
+// How long to wait for a process after SIGKILL.
 constexpr milliseconds kKillWait{5000};
 
 bool WaitForEnd(int pidfd, milliseconds limit) {
@@ -105,7 +105,8 @@ absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
                         const std::function<void(const std::string&)>& say) {
   if (testbed.supervisor) {
     const UniqueFd pidfd(syscall(SYS_pidfd_open, testbed.supervisor->pid, 0));
-    // The pidfd holds on to whoever has the pid now; see that it is the same.
+    // The pidfd keeps the process that has the pid now; check that it is the
+    // same one.
     if (pidfd && IsAlive(*testbed.supervisor)) {
       syscall(SYS_pidfd_send_signal, pidfd.get(), SIGTERM, nullptr, 0);
       if (!WaitForEnd(pidfd.get(), limit)) {
@@ -124,7 +125,7 @@ absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
       }
     }
   }
-  // What an orderly end has left is nothing.
+  // An orderly end leaves nothing, not even the mark.
   if (!IsTestbedDirectory(testbed.paths)) return absl::OkStatus();
   return ClearDead(TestbedAt(testbed.name));
 }

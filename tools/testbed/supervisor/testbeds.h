@@ -18,25 +18,26 @@ namespace carillon::testbed {
 struct Testbed {
   std::string name;
   TestbedPaths paths;
-  // Nothing: dead, its directory is a leftover.
+  // Empty if the testbed is dead and its directory a leftover.
   std::optional<ProcessIdentity> supervisor;
 };
 
-// All that carry a testbed's mark, by name. Errors: PermissionDenied (the
+// All directories with a testbed's mark, by name. Errors: PermissionDenied (the
 // runtime directory is somebody else's).
 absl::StatusOr<std::vector<Testbed>> ListTestbeds();
 
-// The testbed called `name`, or the only one that is up. Errors: NotFound,
-// InvalidArgument (several are up).
+// The testbed called `name`; without a name, the only one that is up. Errors:
+// NotFound, InvalidArgument (several are up).
 absl::StatusOr<Testbed> ChooseTestbed(const std::string& name);
 
-// The testbed called `name`, dead or alive; without a name the only one there
-// is, or else the only one that is up. Errors: as ChooseTestbed().
+// The testbed called `name`, dead or alive; without a name, the only one there
+// is, or else the only one that is up. Errors: those of ChooseTestbed().
 absl::StatusOr<Testbed> FindTestbed(const std::string& name);
 
-// Asks the supervisor to end its testbed and waits until everything is gone;
-// kills it after `limit`. A dead testbed is cleared away. Errors: as
-// ClearDead(); DeadlineExceeded (the kernel does not let go of the supervisor).
+// Asks the supervisor to end its testbed and waits until everything has gone;
+// kills it after `limit`. Clears a dead testbed away. Errors: those of
+// ClearDead(); DeadlineExceeded (the supervisor survives SIGKILL inside the
+// kernel).
 absl::Status EndTestbed(const Testbed& testbed, std::chrono::milliseconds limit,
                         const std::function<void(const std::string&)>& say);
 

@@ -23,7 +23,7 @@ using ::testing::SizeIs;
 
 class TestbedsTest : public ::testing::Test {
  protected:
-  // A directory as a supervisor that was killed leaves it.
+  // Makes a directory such as a killed supervisor leaves.
   void MakeDead(const std::string& name) {
     const TestbedPaths paths = PathsOf(name);
     mkdir(paths.directory().c_str(), 0700);
@@ -37,7 +37,7 @@ class TestbedsTest : public ::testing::Test {
     return *std::move(directory);
   }
 
-  // Runs on when asked to end; its mark can be seen.
+  // A process that ignores requests to end, and whose mark can be seen.
   ChildProcess SpawnMarked(const TestbedPaths& paths,
                            const ProcessIdentity& supervisor) {
     auto child = ChildProcess::Spawn(
@@ -110,7 +110,7 @@ TEST_F(TestbedsTest, ADeadOneIsClearedAwayWithItsProcesses) {
   EXPECT_THAT(
       leftovers.files,
       ElementsAre(paths.lock_file(), paths.log_directory() + "/gpud.log"));
-  // Looking changes nothing.
+  // Listing changes nothing.
   EXPECT_TRUE(IsAlive(orphan.identity()));
   EXPECT_TRUE(fs::exists(paths.lock_file()));
 
@@ -128,8 +128,8 @@ TEST_F(TestbedsTest, OneComesUpOverADeadOneWithoutItsProcesses) {
   EXPECT_FALSE(IsAlive(orphan.identity()));
 }
 
-// Two directories of one name, seen from two places: the mark names who looks
-// after a process.
+// Two directories of one name, seen from two places: the mark names the
+// supervisor that looks after a process.
 TEST_F(TestbedsTest, AProcessWhoseSupervisorLivesIsNoLeftover) {
   MakeDead("old");
   auto supervisor = ChildProcess::Spawn({.argv = {FakeChild(), "stubborn"}});
@@ -142,7 +142,8 @@ TEST_F(TestbedsTest, AProcessWhoseSupervisorLivesIsNoLeftover) {
   EXPECT_TRUE(IsAlive(process.identity()));
 }
 
-// A mark is the whole directory: not that of another with a colon in its name.
+// A mark is the whole directory: it does not match another one with a colon in
+// its name.
 TEST_F(TestbedsTest, AMarkMeansOneDirectory) {
   MakeDead("old");
   auto other = SpawnMarked(TestbedPaths(PathsOf("old").directory() + ":7/lab"),
@@ -189,7 +190,7 @@ TEST_P(UnwillingSupervisor, IsKilledAfterTheLimit) {
   EXPECT_FALSE(fs::exists(PathsOf("lab").directory()));
 }
 
-// Milliseconds. Whoever gives no time still waits for what a kill takes.
+// In milliseconds. Without any time it still waits as long as a kill takes.
 INSTANTIATE_TEST_SUITE_P(Limits, UnwillingSupervisor,
                          ::testing::Values(0, 100));
 

@@ -1,5 +1,5 @@
 // Every key of a topology file: its type, its limits, the flag that it becomes,
-// and what it means. The reader, the JSON schema and the documentation are made
+// and its meaning. The reader, the JSON schema and the documentation are made
 // from these tables, so a new key is one line and a new kind of device one
 // table.
 #ifndef CARILLON_TOOLS_TESTBED_TOPOLOGY_KEYS_H_
@@ -24,8 +24,8 @@ enum class KeyType {
   kDimensions,  // WIDTHxHEIGHT, each min to max
 };
 
-// Beside a key of the same map that has this value, or that is absent and has
-// it as its default, no more than `max` is allowed.
+// If another key of the same map has this value, or is absent and has it as its
+// default, `max` is the limit.
 struct LowerMax {
   std::string_view key;
   std::string_view value;
@@ -39,7 +39,7 @@ struct Key {
   uint64_t max = 0;
   bool power_of_two = false;
   std::vector<std::string_view> choices = {};
-  // "--udp-port"; a boolean is passed as the bare flag when it is true.
+  // "--udp-port"; a boolean becomes the bare flag if it is true.
   std::string_view flag = {};
   // The program's own default, for the documentation.
   std::string_view fallback = {};
@@ -47,34 +47,35 @@ struct Key {
   std::vector<LowerMax> lower_max = {};  // kInteger
 };
 
-// `restart`, of gpu and of every device: no flag, but the supervisor's own.
+// `restart`, for gpu and for every device. It is no flag, since the supervisor
+// uses it.
 const Key& RestartKey();
 
-// What a kind of device is started as.
+// How a kind of device is started.
 struct DeviceKind {
   std::string_view name;
   std::string_view summary;
-  // Below the folder of programs: "devices/nic/nic".
+  // Relative to the folder of programs: "devices/nic/nic".
   std::string_view program;
   std::vector<Key> keys;
 };
 
-// Keys of `gpu:`, of `gpu: model:`, and of `gpu: tls:`, which are all needed
-// where one is, together with `gpu: listen`.
+// The keys of `gpu:`, of `gpu: model:`, and of `gpu: tls:`. Those of tls are
+// needed all together, with `gpu: listen`.
 std::span<const Key> GpuKeys();
 std::span<const Key> GpuModelKeys();
 std::span<const Key> GpuTlsKeys();
 inline constexpr std::string_view kListenKey = "listen";
-// Of `gpu`: the testbed lives in simulated time.
+// The key of `gpu` that puts the testbed into simulated time.
 inline constexpr std::string_view kTimingKey = "timing";
 
 std::span<const DeviceKind> DeviceKinds();
-// Null for a kind that there is not.
+// Returns null for an unknown kind.
 const DeviceKind* FindDeviceKind(std::string_view name);
-// The kind of a user's own device, which is started by its `command`.
+// The kind of a user's own device, which its `command` starts.
 inline constexpr std::string_view kExecKind = "exec";
 
-// Of a flight recorder (shm::FlightRecorder).
+// Limits of a flight recorder (shm::FlightRecorder).
 inline constexpr uint64_t kMinRecords = 64;
 inline constexpr uint64_t kMaxRecords = 1 << 22;
 inline constexpr std::string_view kRecordHelp =
@@ -83,16 +84,17 @@ inline constexpr std::string_view kRecordHelp =
 inline constexpr std::string_view kFaultsHelp =
     "let `carillon fault` break it on purpose. Default: false";
 
-// As many as gpud lets attach (SessionTable::kMaxSessions).
+// The limit that gpud has, too (SessionTable::kMaxSessions).
 inline constexpr uint64_t kMaxDevices = 64;
 inline constexpr uint64_t kMaxNameLength = 32;
-// Names that Carillon uses itself: their logs lie beside the devices'.
+// Carillon uses these names itself: their logs lie beside the devices'.
 inline constexpr std::array<std::string_view, 2> kReservedNames = {
     "gpud", "supervisor"};
 
 const Key* FindKey(std::span<const Key> keys, std::string_view name);
 
-// "1 to 1024", "4 KiB to 1 TiB", "a power of two, 1 to 65536", "cpu or cuda".
+// Describes them: "1 to 1024", "4 KiB to 1 TiB", "a power of two, 1 to 65536",
+// "cpu or cuda".
 std::string AllowedValues(const Key& key);
 
 }  // namespace carillon::testbed

@@ -16,7 +16,7 @@
 namespace carillon::testbed {
 namespace {
 
-// The file's nodes against the tables of keys.h.
+// Reads the file's nodes by the tables of keys.h.
 class Reader : StrictReader {
  public:
   Reader(std::string_view default_name, TopologyReading* reading)
@@ -114,7 +114,7 @@ class Reader : StrictReader {
     }
   }
 
-  // Over TCP there is TLS, and nowhere else.
+  // TLS is for TCP only, and TCP needs it.
   void CheckListen(const EntryList& entries) {
     const Entry* const listen = FindEntry(entries, kListenKey);
     const Entry* const tls = FindEntry(entries, "tls");
@@ -142,7 +142,7 @@ class Reader : StrictReader {
     }
   }
 
-  // `also`: keys beside the table's, for the suggestion.
+  // `also` are keys besides the table's, for the suggestion.
   void ReadKnown(const std::string& name, const Entry& entry,
                  std::span<const Key> keys, std::vector<std::string_view> also,
                  std::string_view where, std::vector<Setting>* settings) {
@@ -221,7 +221,7 @@ class Reader : StrictReader {
     if (complete) AddDevices(device, counted, count, name->node);
   }
 
-  // What a key allows may depend on another one.
+  // A key's limit may depend on another key.
   void CheckLowerMaxima(const EntryList& entries, const DeviceEntry& device) {
     for (const Setting& setting : device.settings) {
       for (const LowerMax& limit : setting.key->lower_max) {
@@ -238,7 +238,7 @@ class Reader : StrictReader {
     }
   }
 
-  // What a key says, or its default; nothing when it says what it must not.
+  // A key's text, or its default; empty if its value is wrong.
   static std::string_view ValueOf(const EntryList& entries,
                                   const DeviceEntry& device,
                                   std::string_view name) {
@@ -305,7 +305,7 @@ class Reader : StrictReader {
     }
   }
 
-  // Ports have a default, so not setting one means a fixed one, too.
+  // Ports have a default, so a device without the key has a fixed port, too.
   static bool HasFixedPort(const DeviceEntry& device) {
     for (const std::string_view name : {"udp_port", "tcp_port"}) {
       const Key* const key = FindKey(device.kind->keys, name);
@@ -360,7 +360,7 @@ void AnchorPaths(const std::string& file, Topology& topology) {
   };
   anchor_paths(topology.gpu);
   for (DeviceEntry& device : topology.devices) {
-    // A program without a slash is found in PATH.
+    // A program without a slash is looked up in PATH.
     if (!device.command.empty() &&
         device.command[0].find('/') != std::string::npos) {
       anchor(device.command[0]);

@@ -1,5 +1,6 @@
-// Reads a topology file, strictly: every key is known, every value has its type
-// and lies in its range, and all that is wrong is told at once, with its line.
+// Reads a topology file strictly: every key must be known, and every value must
+// have its type and lie in its range. All mistakes are reported at once, with
+// their lines.
 #ifndef CARILLON_TOOLS_TESTBED_TOPOLOGY_READER_H_
 #define CARILLON_TOOLS_TESTBED_TOPOLOGY_READER_H_
 
@@ -14,26 +15,27 @@
 namespace carillon::testbed {
 
 struct TopologyReading {
-  // Complete only when there are no problems.
+  // Complete only if there are no problems.
   Topology topology;
   std::vector<Problem> problems;
 };
 
-// `default_name`: the testbed's name when the file gives none.
+// `default_name` is the testbed's name if the file gives none.
 TopologyReading ReadTopology(std::string_view text,
                              std::string_view default_name);
 
-// A topology that is part of another file.
+// Reads a topology that is part of another file.
 void ReadTopologyNode(const YAML::Node& root, std::string_view default_name,
                       TopologyReading* reading);
 // Makes relative paths in the topology relative to the folder of `file`.
 void AnchorPaths(const std::string& file, Topology& topology);
 
 // Programs of exec devices that are relative to the file get its folder.
-// Errors: NotFound; PermissionDenied; InvalidArgument with one line a problem.
+// Errors: NotFound; PermissionDenied; InvalidArgument with one line per
+// problem.
 absl::StatusOr<Topology> LoadTopology(const std::string& path,
                                       std::string_view default_name);
-// ReadTopology() of the file, for those who want the problems.
+// ReadTopology() of a file, for callers that want the problems.
 absl::StatusOr<TopologyReading> ReadTopologyFile(const std::string& path,
                                                  std::string_view default_name);
 

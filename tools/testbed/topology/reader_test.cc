@@ -125,7 +125,7 @@ constexpr BadFile kBadFiles[] = {
     {"TwoDocuments", "name: a\n---\nname: b\n",
      "t.yaml: the file has more than one document, or text behind the first "
      "that belongs to nothing"},
-    // yaml-cpp finds documents without end in it.
+    // yaml-cpp finds endless documents in it.
     {"CommaBehind", "[a]\n, b\n",
      "t.yaml: the file has more than one document, or text behind the first "
      "that belongs to nothing"},

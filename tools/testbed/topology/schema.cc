@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kNamePattern[] = "^[a-z0-9_-]{1,32}$";
 
-// As CheckName().
+// Says the same as CheckName().
 Json NameSchema() {
   return {{"type", "string"},
           {"pattern", kNamePattern},
@@ -71,7 +71,7 @@ Json MapSchema(std::span<const Key> keys) {
 
 Json LowerMaxSchema(const DeviceKind& kind, const Key& key,
                     const LowerMax& limit) {
-  // Holds without the other key, too.
+  // The limit applies without the other key, too.
   Json other = {{"properties", {{limit.key, {{"const", limit.value}}}}}};
   if (FindKey(kind.keys, limit.key)->fallback != limit.value) {
     other["required"] = {limit.key};

@@ -79,7 +79,7 @@ TEST(TopologySchema, LimitsAKeyByAnother) {
   ASSERT_EQ((*host)["allOf"].size(), 1u);
   const auto& limit = (*host)["allOf"][0];
   EXPECT_EQ(limit["if"]["properties"]["kernel"]["const"], "matmul");
-  // Without the key it is matmul, too.
+  // Without the key it is matmul as well.
   EXPECT_FALSE(limit["if"].contains("required"));
   EXPECT_EQ(limit["then"]["properties"]["size"]["maximum"], 4096);
 }

@@ -35,7 +35,7 @@ const char* ToText(RestartPolicy policy) {
 
 namespace {
 
-// Of that key; made if it is not there. Null: there is no such key.
+// The setting of that key, made if necessary. Null if there is no such key.
 Setting* SettingOf(std::vector<Setting>& settings, std::span<const Key> keys,
                    std::string_view key) {
   const Key* const wanted = FindKey(keys, key);

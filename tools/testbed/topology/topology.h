@@ -27,15 +27,15 @@ enum class RestartPolicy {
   kNever,
   kOnFailure,  // it ended by a signal, or with another exit code than 0
 };
-// As the file says it: "on_failure".
+// The word in the file: "on_failure".
 const char* ToText(RestartPolicy policy);
 
 struct DeviceEntry {
   std::string name;
   const DeviceKind* kind = nullptr;
   std::vector<Setting> settings;
-  // exec only: program and arguments. A program with a slash in it is relative
-  // to the topology file's folder, others are found in PATH.
+  // exec only: the program and its arguments. A program with a slash is
+  // relative to the topology file's folder, others are looked up in PATH.
   std::vector<std::string> command;
   // Bring-up waits until the device reports that it is ready.
   bool wait_ready = true;
@@ -45,23 +45,23 @@ struct DeviceEntry {
 struct Topology {
   std::string name;
   std::vector<Setting> gpu;  // of gpu and of gpu.model
-  // Records of every process's flight recorder; 0: as the environment says.
+  // The records of every process's flight recorder; 0: as the environment says.
   uint64_t record = 0;
-  // There is a board of faults (shm/faults), for `carillon fault`.
+  // Whether there is a board of faults (shm/faults), for `carillon fault`.
   bool faults = false;
   RestartPolicy gpu_restart = RestartPolicy::kNever;
   std::vector<DeviceEntry> devices;
 };
 
-// Sets `key` (which the kind must have) in place of what was there.
+// Sets `key` (which the kind must have), replacing its value.
 void SetNumber(DeviceEntry& device, std::string_view key, uint64_t value);
 
-// The same for a key of `gpu` that is a text.
+// The same for a text key of `gpu`.
 void SetGpuText(Topology& topology, std::string_view key,
                 const std::string& value);
 
-// 1 to 32 characters of [a-z0-9_-], and not one that Carillon uses itself.
-// Returns what is wrong, or nothing.
+// A name has 1 to 32 characters of [a-z0-9_-], and is not one that Carillon
+// uses itself. Returns what is wrong, or nothing.
 std::string CheckName(std::string_view name);
 
 }  // namespace carillon::testbed

@@ -1,6 +1,6 @@
-// A topology file: every setting that is taken lies within its key's limits,
-// every problem has a place in the file and words, and what has no problem can
-// be started.
+// Any text as a topology file: every accepted setting lies within its key's
+// limits, every problem has a place in the file and words, and a topology
+// without problems can be started.
 #include <set>
 #include <string>
 #include <string_view>

@@ -18,7 +18,7 @@ absl::Status OutOfRange(std::string_view text, std::string_view allowed) {
       fmt::format("{} is out of range; allowed: {}", Quote(text), allowed));
 }
 
-// False if it is no decimal number at all; saturates when it is a large one.
+// Returns false if it is no decimal number; saturates if it is too large.
 bool ParseDecimal(std::string_view text, uint64_t* number) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, *number);
@@ -88,7 +88,7 @@ absl::StatusOr<uint64_t> ReadSize(const Key& key, std::string_view text) {
   return bytes;
 }
 
-// Setting::number from what was read.
+// Makes Setting::number of the value that was read.
 template <class T>
 absl::StatusOr<Setting> NumberSetting(const Key& key, absl::StatusOr<T> value) {
   if (!value.ok()) return value.status();

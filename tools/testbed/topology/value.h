@@ -1,4 +1,4 @@
-// One value of a topology file against its key's type and limits.
+// Checks one value of a topology file against its key's type and limits.
 #ifndef CARILLON_TOOLS_TESTBED_TOPOLOGY_VALUE_H_
 #define CARILLON_TOOLS_TESTBED_TOPOLOGY_VALUE_H_
 
@@ -12,9 +12,9 @@ namespace carillon::testbed {
 // InvalidArgument: "'2048' is out of range; allowed: 1 to 1024".
 absl::StatusOr<Setting> ReadSetting(const Key& key, std::string_view text);
 
-// InvalidArgument: neither "true" nor "false".
+// InvalidArgument if it is neither "true" nor "false".
 absl::StatusOr<bool> ReadBoolean(std::string_view text);
-// A decimal number from min to max.
+// Reads a decimal number from min to max.
 absl::StatusOr<uint64_t> ReadInteger(std::string_view text, uint64_t min,
                                      uint64_t max);
 

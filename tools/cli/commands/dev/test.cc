@@ -32,8 +32,8 @@ struct Configuration {
 std::vector<Configuration> Configurations(bool quick) {
   const std::vector<std::string> all = {"//..."};
   const std::vector<std::string> units = {"//...", "-//integration_tests/..."};
-  // What reads bytes of others, and what that is made of. The CLI's commands and
-  // its tests of them are tagged no-sanitizer.
+  // What reads bytes of others, and what that is made of. The CLI's commands
+  // and its tests of them are tagged no-sanitizer.
   const std::vector<std::string> exposed = {"//...", "-//integration_tests/...",
                                             "-//tools/bench/...",
                                             "-//tools/gpu_check/..."};

@@ -1,4 +1,4 @@
-// What the commands about faults share: the board that they are about.
+// The options by which the commands about faults choose a board.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_FAULT_BOARD_OPTION_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_FAULT_BOARD_OPTION_H_
 
@@ -15,18 +15,18 @@
 namespace carillon::cli {
 
 struct OpenBoard {
-  // Elsewhere: the name is its address, and there are no paths.
+  // For a gpud elsewhere, the name is its address, and there are no paths.
   testbed::Testbed testbed;
   std::unique_ptr<testbed::FaultBoard> board;
 };
 
-// The options that choose a testbed, dead or alive: --name, or --dir; or --gpud,
-// alive.
+// The options that choose a testbed: --name or --dir, for one that is dead or
+// alive, or --gpud, for one that is alive.
 class BoardOption {
  public:
   explicit BoardOption(Arguments& arguments);
-  // Errors: NotFound, InvalidArgument (several are up, or the files that go with
-  // --gpud).
+  // Errors: NotFound, InvalidArgument (several testbeds are up, or the files
+  // that go with --gpud are wrong).
   absl::StatusOr<OpenBoard> Open() const;
 
  private:

@@ -1,4 +1,5 @@
-// The commands that break one on purpose, for the table in tools/cli/commands.cc.
+// The commands that break a testbed on purpose, for the table in
+// tools/cli/commands.cc.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_FAULT_COMMANDS_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_FAULT_COMMANDS_H_
 

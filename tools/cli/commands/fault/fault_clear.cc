@@ -19,7 +19,7 @@ struct Options {
   bool all = false;
 };
 
-// All of them or none.
+// Either all names exist, or nothing is cleared.
 absl::Status CheckNames(const std::vector<std::string>& names,
                         const std::vector<faults::Injected>& there) {
   for (const std::string& name : names) {
@@ -48,7 +48,7 @@ absl::Status Clear(const Options& options, const OpenBoard& open,
     cleared = all;
   } else {
     const auto view = open.board->Look();
-    // Who may clear need not be allowed to look.
+    // A user who may clear need not be allowed to look.
     absl::Status status = view.status();
     if (absl::IsPermissionDenied(status)) status = absl::OkStatus();
     if (view.ok()) status = CheckNames(options.names, view->faults);

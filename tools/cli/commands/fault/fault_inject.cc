@@ -31,7 +31,7 @@ struct Options {
   std::map<std::string_view, std::string> fields;
 };
 
-// The point is what one thinks of first.
+// The fault point comes to mind first, so it is --at.
 std::string FlagOf(const Field& field) {
   return field.name == "point" ? "--at" : fmt::format("--{}", field.name);
 }
@@ -41,7 +41,7 @@ absl::Status WithFlag(const absl::Status& status, const Field& field) {
                       fmt::format("{}: {}", FlagOf(field), status.message()));
 }
 
-// A fault's name when the user gives none: "kill-1".
+// Makes up a fault's name if the user gives none: "kill-1".
 std::string FreeName(const Fault& fault, const testbed::BoardView& view) {
   const auto& there = view.faults;
   for (int i = 1;; ++i) {
@@ -71,7 +71,7 @@ absl::Status CheckProcess(const std::string& glob,
                      : fmt::format("; there are {}", fmt::join(known, ", ")))));
 }
 
-// From the command line; all but what the board decides.
+// Reads a fault from the command line, except for what the board decides.
 absl::StatusOr<Fault> ReadFault(const Options& options) {
   Fault fault;
   fault.process = options.words[0];
@@ -96,7 +96,7 @@ absl::StatusOr<Fault> ReadFault(const Options& options) {
   return fault;
 }
 
-// A single word is a plan.
+// A single word is the file of a plan.
 absl::StatusOr<std::vector<Fault>> ReadPlan(const Options& options) {
   for (const auto& [name, value] : options.fields) {
     if (value.empty()) continue;
@@ -132,7 +132,7 @@ absl::Status Inject(const Options& options, std::vector<Fault> faults,
                     const OpenBoard& open, Console& console) {
   auto view = open.board->Look();
   if (absl::IsPermissionDenied(view.status())) {
-    // Who may inject need not be allowed to look.
+    // A user who may inject need not be allowed to look.
     view = testbed::BoardView{};
   } else if (!view.ok()) {
     return view.status();
@@ -194,7 +194,7 @@ Run MakeFaultInject(Arguments& arguments, Console& console) {
   auto option = std::make_shared<BoardOption>(arguments);
   AddOutputOption(arguments, console);
   return [options, option, &console]() -> absl::Status {
-    // What is wrong with the command line is told before who is up.
+    // Report a wrong command line before a missing testbed.
     ASSIGN_OR_RETURN(auto faults, ReadFaults(*options));
     ASSIGN_OR_RETURN(const auto open, option->Open());
     return Inject(*options, std::move(faults), open, console);

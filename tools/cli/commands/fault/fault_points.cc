@@ -16,7 +16,7 @@ using faults::Action;
 using faults::Point;
 using faults::PointInfo;
 
-// `own`: without those that every point allows.
+// `own` leaves out the actions that every point allows.
 std::vector<std::string_view> ActionsAt(Point point, bool own) {
   std::vector<std::string_view> names;
   for (size_t i = 0; i < faults::kActions; ++i) {
@@ -27,7 +27,7 @@ std::vector<std::string_view> ActionsAt(Point point, bool own) {
   return names;
 }
 
-// All, or the one that was asked for.
+// All points, or the one that was asked for.
 absl::StatusOr<std::vector<PointInfo>> Chosen(const std::string& name) {
   std::vector<PointInfo> points;
   std::vector<std::string_view> names;

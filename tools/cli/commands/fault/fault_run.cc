@@ -36,7 +36,7 @@ struct Options {
   uint32_t tries = 3;
 };
 
-// A plan's last run, or why there was none.
+// The last run of a plan, or the reason why there was none.
 struct Outcome {
   Plan plan;
   absl::Status status;
@@ -116,7 +116,7 @@ class Runs {
     return [this](const std::string& line) { console_.Say(line); };
   }
 
-  // With the plan's seed and those after it, until one does not hold.
+  // Runs with the plan's seed and those after it, until a run does not hold.
   Outcome Repeat(Plan plan) {
     Outcome outcome;
     for (uint32_t i = 0; i < options_.repeat; ++i, ++plan.seed) {
@@ -165,10 +165,11 @@ class Runs {
     }
   }
 
-  // Of the last outcome.
+  // Shrinks the plan of the last outcome.
   absl::Status ShrinkLast() {
     const Outcome& last = outcomes_.back();
-    // A smaller plan's faults may strike otherwise: that is not the failure.
+    // A smaller plan may fail in a different way, which does not count as this
+    // failure.
     std::set<std::string> failed;
     for (const Finding& finding : last.run.findings) {
       if (!finding.ok && !finding.expectation.ends_with(": struck")) {
@@ -353,7 +354,7 @@ Run MakeFaultRun(Arguments& arguments, Console& console) {
                     "How long the next process may take to be ready");
   AddOutputOption(arguments, console);
   return [options, &console]() -> absl::Status {
-    // Ctrl-C between two testbeds must not end this process in between; held
+    // Blocks Ctrl-C, which must not end this process between two testbeds. Made
     // before gRPC starts a thread.
     const testbed::StopSignals between;
     return Runs(*options, console).All();

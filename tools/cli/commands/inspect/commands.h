@@ -1,4 +1,5 @@
-// The commands that look into one, for the table in tools/cli/commands.cc.
+// The commands that look into a testbed, for the table in
+// tools/cli/commands.cc.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_INSPECT_COMMANDS_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_INSPECT_COMMANDS_H_
 

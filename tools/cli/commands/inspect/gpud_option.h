@@ -1,3 +1,4 @@
+// The option --gpud, which reaches a gpud over TCP.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_INSPECT_GPUD_OPTION_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_INSPECT_GPUD_OPTION_H_
 
@@ -10,17 +11,17 @@
 
 namespace carillon::cli {
 
-// --gpud HOST:PORT, in place of a testbed of this machine, and the files that go
-// with it: --tls-ca, --tls-cert, --tls-key, or $CARILLON_TLS_CA and so on.
+// --gpud HOST:PORT, in place of a testbed of this machine, and the files that
+// go with it: --tls-ca, --tls-cert, --tls-key, or $CARILLON_TLS_CA and so on.
 class GpudOption {
  public:
-  // After --name and --dir, which exclude it.
+  // Make it after --name and --dir, which exclude it.
   explicit GpudOption(Arguments& arguments);
 
   bool given() const { return !address_.empty(); }
-  // Errors: InvalidArgument: what is missing or wrong.
+  // Errors: InvalidArgument (says what is missing or wrong).
   absl::StatusOr<testbed::RemoteGpud> Read() const;
-  // InvalidArgument when files are named without --gpud.
+  // InvalidArgument if files are named without --gpud.
   absl::Status CheckUnused() const;
 
  private:

@@ -1,4 +1,4 @@
-// What the commands that look into a testbed share.
+// What the commands share that look into a testbed.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_
 
@@ -17,18 +17,18 @@
 namespace carillon::cli {
 
 struct OpenTestbed {
-  // No name and no paths: a gpud elsewhere.
+  // A gpud elsewhere has no name and no paths.
   testbed::Testbed testbed;
   std::unique_ptr<testbed::AdminClient> client;
 };
 
-// The options that choose a testbed: --name, --dir for a gpud that was started by
-// hand, or --gpud for one that listens on TCP.
+// The options that choose a testbed: --name, --dir for a gpud that was started
+// by hand, or --gpud for one that listens on TCP.
 class TestbedOption {
  public:
   explicit TestbedOption(Arguments& arguments);
-  // Errors: NotFound, InvalidArgument (several are up, or the files that go with
-  // --gpud).
+  // Errors: NotFound, InvalidArgument (several testbeds are up, or the files
+  // that go with --gpud are wrong).
   absl::StatusOr<OpenTestbed> Open() const;
 
  private:
@@ -37,11 +37,12 @@ class TestbedOption {
   std::optional<GpudOption> gpud_;  // once --name and --dir are there
 };
 
-// Adds --name, --dir, --gpud and -o, and runs `show` on the testbed that they choose.
+// Adds --name, --dir, --gpud and -o, and runs `show` on the testbed that they
+// choose.
 Run MakeInspection(Arguments& arguments, Console& console,
                    std::function<absl::Status(OpenTestbed&)> show);
 
-// "32", "4x4", "2x1x3": without the ones at the end.
+// Leaves out trailing ones: "32", "4x4", "2x1x3".
 std::string FormatDim3(const v1::Dim3& dim);
 
 }  // namespace carillon::cli

@@ -12,7 +12,8 @@ namespace carillon::cli {
 namespace {
 
 uint64_t Free(const v1::Ring& ring) {
-  // The three are read one after the other, and the device writes one.
+  // The three counters are read one after the other while the device writes one
+  // of them, so the difference may be off.
   const uint64_t used =
       ring.launched() > ring.consumed() ? ring.launched() - ring.consumed() : 0;
   return used < ring.entries() ? ring.entries() - used : 0;

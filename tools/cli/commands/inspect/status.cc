@@ -18,7 +18,7 @@
 namespace carillon::cli {
 namespace {
 
-// Stages over all event kernels, in the order in which they happen.
+// Merges the stages of all event kernels, in the order in which they happen.
 std::vector<NamedHistogram> MergeStages(const v1::ListEktResponse& ekt) {
   std::vector<NamedHistogram> stages;
   for (const v1::EktEntry& entry : ekt.entries()) {
@@ -27,7 +27,7 @@ std::vector<NamedHistogram> MergeStages(const v1::ListEktResponse& ekt) {
   return stages;
 }
 
-// What the supervisor knows of the processes: nothing for a gpud that was
+// What the supervisor knows of the processes; nothing for a gpud that was
 // started by hand, or that is elsewhere.
 absl::StatusOr<testbed::TestbedState> StateOf(const testbed::Testbed& testbed) {
   if (testbed.paths.directory().empty()) {
@@ -36,7 +36,7 @@ absl::StatusOr<testbed::TestbedState> StateOf(const testbed::Testbed& testbed) {
   return testbed::ReadState(testbed.paths.state_file());
 }
 
-// Those that have ended.
+// The processes that have ended.
 std::vector<std::string> Dead(const testbed::Testbed& testbed) {
   std::vector<std::string> dead;
   const auto state = StateOf(testbed);

@@ -36,7 +36,7 @@ std::string Line(const Json& event) {
 }  // namespace
 
 Run MakeWatch(Arguments& arguments, Console& console) {
-  // Before gRPC starts its threads.
+  // Made before gRPC starts its threads.
   auto requests = std::make_shared<std::unique_ptr<testbed::StopSignals>>();
   auto option = std::make_shared<TestbedOption>(arguments);
   AddOutputOption(arguments, console);

@@ -1,4 +1,4 @@
-// The commands that are about the simulated GPU, for the table in tools/cli/commands.cc.
+// The commands for the simulated GPU, for the table in tools/cli/commands.cc.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_SIM_COMMANDS_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_SIM_COMMANDS_H_
 

@@ -81,7 +81,8 @@ absl::Status List(const Options& options, Console& console) {
   return absl::OkStatus();
 }
 
-// How far it is: in place on a terminal, otherwise a line now and then.
+// Shows the progress: in place on a terminal, otherwise with a line now and
+// then.
 class Progress {
  public:
   explicit Progress(Console& console) : console_(console) {}
@@ -109,7 +110,7 @@ std::string Cell(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// A number without ".0": all of a column were made with three digits.
+// A number without ".0"; all numbers of a column have three digits.
 std::string NumberCell(const Json& value) {
   return value.is_number() ? fmt::format("{}", value.get<double>())
                            : Cell(value);
@@ -192,7 +193,7 @@ absl::Status MakeFigures(const Options& options, Console& console) {
       for (const std::string& path : written) {
         console.Say(fmt::format("wrote {}", path));
       }
-      // Numbers without a picture are still numbers.
+      // If only the picture is missing, the numbers are still valid.
       if (absl::IsUnavailable(status)) {
         console.Say(std::string(status.message()));
       } else if (!status.ok()) {

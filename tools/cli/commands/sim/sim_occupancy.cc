@@ -45,7 +45,7 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
                        .block = block,
                        .dynamic_shared_bytes = options.shared_bytes};
     launch.parameters.resize(kernel.source->ParameterBytes());
-    // A kernel that this block is not for is no reason to say nothing of others.
+    // The block may be wrong for one kernel and right for the others.
     const absl::Status fits = sim::CheckLaunch(launch);
     const Contexts taken = ContextsOfBlock(launch, options.registers, config);
     const Occupancy occupancy =

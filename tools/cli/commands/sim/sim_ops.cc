@@ -13,7 +13,7 @@
 namespace carillon::cli {
 namespace {
 
-// All that can be executed, as PTX's names without their suffixes.
+// Lists everything that can be executed, by PTX's names without suffixes.
 void ListKnown(Console& console) {
   const auto known = sim::KnownOpcodes();
   if (console.json()) {

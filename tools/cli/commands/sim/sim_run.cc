@@ -35,7 +35,7 @@ struct Options {
   uint32_t values = 8;
 };
 
-// The buffers that --show names, by their places in the line.
+// The buffers that --show names, by their positions on the command line.
 absl::StatusOr<std::vector<size_t>> Shown(const Options& options,
                                           const KernelArguments& arguments) {
   std::vector<size_t> shown;
@@ -56,9 +56,9 @@ absl::StatusOr<std::vector<size_t>> Shown(const Options& options,
   return shown;
 }
 
-// How often a person hears how far it is.
+// The interval between reports of progress.
 constexpr auto kSayEvery = std::chrono::milliseconds(500);
-// Cycles of a timed run between two such moments.
+// A timed run checks for Ctrl-C and reports progress after so many cycles.
 constexpr sim::timing::Cycle kTurn = 1 << 16;
 
 struct Outcome {
@@ -106,7 +106,7 @@ absl::StatusOr<Outcome> RunTimed(const sim::Launch& launch,
                  .statistics = ToJson(gpu.statistics())};
 }
 
-// Why schedulers issued nothing, the most frequent first.
+// Prints why schedulers issued nothing, the most frequent reason first.
 void PrintStalls(const std::string& statistics, Console& console) {
   const Json stalls = Json::parse(statistics)["total"]["stalls"];
   std::vector<std::pair<uint64_t, std::string>> order;
@@ -152,7 +152,7 @@ absl::Status RunKernel(const Options& options, Console& console) {
              : RunFunctionally(launch, memory, &printed, console);
   const double seconds =
       std::chrono::duration<double>(Clock::now() - begin).count();
-  // What a kernel has printed before it failed tells why, perhaps.
+  // The output of a kernel that failed may show why.
   if (!console.json()) console.Print(printed);
   if (!outcome.ok()) return outcome.status();
   const double rate = static_cast<double>(outcome->warp_instructions) / seconds;

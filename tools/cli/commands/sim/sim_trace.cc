@@ -48,7 +48,7 @@ absl::Status Trace(const Options& options, Console& console) {
   ASSIGN_OR_RETURN(const auto overrides, Overrides(options));
   ASSIGN_OR_RETURN(const auto config,
                    sim::figures::Override(preset, overrides));
-  // Known before the run: it may take a while.
+  // Open the file first: a run may take long, and would be lost.
   std::ofstream file(options.out);
   if (!file) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,5 @@
-// The commands that run and steer a testbed, for the table in tools/cli/commands.cc.
+// The commands that run and steer a testbed, for the table in
+// tools/cli/commands.cc.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_TESTBED_COMMANDS_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_TESTBED_COMMANDS_H_
 

@@ -29,9 +29,9 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kTick{250};
-// The background work alone, for comparison.
+// The background kernel runs alone first, for comparison.
 constexpr milliseconds kAlone{2000};
-// For the last replies, after the client has ended.
+// The last replies may take so long after the client has ended.
 constexpr milliseconds kSettle{5000};
 // memcaslap fills its keys first, and may be late on a busy machine.
 constexpr milliseconds kClientSlack{60'000};
@@ -43,7 +43,7 @@ struct Options {
   std::string backend = "auto";
 };
 
-// A file that goes with its object.
+// A file that the destructor removes.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text) {
@@ -63,7 +63,8 @@ std::string FileText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The testbed of one demo: brought up, loaded, looked at, taken down.
+// Runs the demo's testbed: brings it up, loads it, reads the figures, takes it
+// down.
 class Demo {
  public:
   Demo(const Options& options, Console& console)
@@ -76,7 +77,7 @@ class Demo {
     if (status.ok()) status = Load();
     if (status.ok()) status = Settle();
     if (status.ok()) status = Look();
-    // A process that has died is why nobody answered.
+    // A dead process explains why nobody answered.
     if (absl::IsUnavailable(status)) {
       if (absl::Status seen = Watch(milliseconds(0)); !seen.ok()) status = seen;
     }
@@ -118,8 +119,9 @@ class Demo {
     return absl::OkStatus();
   }
 
-  // Cancelled when the user asks to end; DataLoss when a process has died: that
-  // none does is one of the demo's promises.
+  // Waits while it watches the testbed. Errors: Cancelled when the user asks to
+  // end; DataLoss when a process has died, since the demo promises that none
+  // does.
   absl::Status Watch(milliseconds timeout) {
     testbed::Supervisor& supervisor = run_->supervisor();
     if (!supervisor.Watch(timeout)) return absl::CancelledError("interrupted");
@@ -131,7 +133,7 @@ class Demo {
     return absl::OkStatus();
   }
 
-  // The devices into figures_.
+  // Reads the devices' figures into figures_.
   absl::Status ReadDevices() {
     ASSIGN_OR_RETURN(auto devices, client_->ListDevices());
     for (v1::Device& device : *devices.mutable_devices()) {
@@ -202,7 +204,7 @@ class Demo {
     const uint64_t requests = CounterOf(figures_.nic, "udp_requests");
     const double seconds =
         std::chrono::duration<double>(now - std::max(shown_, start_)).count();
-    // Fits a line of 80 characters.
+    // The line fits into 80 characters.
     const std::string line = fmt::format(
         "{:5.1f} s {:>9} requests/s {:>11} in all {:>7} frames {:>6} "
         "background",
@@ -222,8 +224,8 @@ class Demo {
     return absl::OkStatus();
   }
 
-  // Until the NIC has nothing in flight: the client may have given up on its
-  // last requests.
+  // Waits until the NIC has nothing in flight: the client may have given up on
+  // its last requests.
   absl::Status Settle() {
     const auto deadline = Clock::now() + kSettle;
     for (;;) {
@@ -262,7 +264,7 @@ class Demo {
     return absl::OkStatus();
   }
 
-  // After the devices: nothing rings any more.
+  // Read it after the devices have ended, so that no more events are rung.
   absl::Status ReadLedger() {
     ASSIGN_OR_RETURN(const auto status, client_->GetStatus());
     figures_.ledger = status.events();

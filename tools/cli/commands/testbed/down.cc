@@ -18,7 +18,7 @@ struct Options {
   double timeout_s = 20;
 };
 
-// Idempotent: that there is nothing to end is no error.
+// Idempotent: succeeds if there is nothing to end.
 absl::Status Down(const Options& options, Console& console) {
   std::vector<testbed::Testbed> chosen;
   if (options.all) {

@@ -21,7 +21,7 @@
 namespace carillon::cli {
 namespace {
 
-// What gpud takes.
+// gpud's limit.
 constexpr uintmax_t kMaxImageBytes = 32u << 20;
 
 struct Options {
@@ -150,7 +150,7 @@ Run MakeKernel(Arguments& arguments, Console& console) {
   auto testbed = std::make_shared<TestbedOption>(arguments);
   AddOutputOption(arguments, console);
   return [options, testbed, &console]() -> absl::Status {
-    // What is wrong with the command line is told before who is up.
+    // Report a wrong command line before a missing testbed.
     ASSIGN_OR_RETURN(const auto request, MakeRequest(*options));
     ASSIGN_OR_RETURN(auto open, testbed->Open());
     return Load(open, request, console);

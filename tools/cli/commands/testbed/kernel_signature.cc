@@ -71,7 +71,7 @@ class Parser {
   void SkipBlanks() {
     while (at_ < text_.size() && IsBlank(text_[at_])) ++at_;
   }
-  // Empty, and nothing is taken, if there is none.
+  // Takes a word. Returns an empty one, and takes nothing, if there is none.
   std::string_view Word() {
     SkipBlanks();
     word_at_ = at_;

@@ -18,8 +18,9 @@
 
 namespace carillon::cli {
 
-// Symbol and parameters. Errors: InvalidArgument, with the character, from 1, at
-// which it goes wrong, what is there and what should be.
+// Reads the symbol and the parameters. Errors: InvalidArgument, with the
+// position of the wrong character (from 1), what is there and what should be
+// there.
 absl::StatusOr<v1::KernelDeclaration> ParseKernelSignature(
     std::string_view text);
 

@@ -1,5 +1,5 @@
-// A kernel's declaration on the command line: refused with a sentence that says
-// where, or something that says the same when it is written out.
+// Any text as a kernel's declaration: it is refused with a sentence that says
+// where, or it means the same when it is written out and read again.
 #include <string>
 
 #include "base/testing/fuzz_input.h"

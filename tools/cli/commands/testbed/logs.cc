@@ -20,9 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How long a new line may take to be shown.
+// The delay after which a new line is shown.
 constexpr int kFollowMs = 100;
-// A log may be large; older lines are in the file.
+// A log may be large, so older lines are only in the file.
 constexpr std::streamoff kMaxRead = 16 << 20;
 
 struct Options {
@@ -38,7 +38,7 @@ struct Log {
   std::string unfinished;  // a line without its end
 };
 
-// To the first whole line of what is worth reading.
+// Skips to the first whole line of the last kMaxRead bytes.
 void SkipToTheEnd(std::ifstream& file) {
   file.seekg(0, std::ios::end);
   if (file.tellg() <= kMaxRead) {
@@ -50,7 +50,7 @@ void SkipToTheEnd(std::ifstream& file) {
   std::getline(file, rest_of_line);
 }
 
-// The logs by name, those that were asked for.
+// The logs that were asked for, by name.
 absl::StatusOr<std::vector<Log>> OpenLogs(const testbed::Testbed& testbed,
                                           const Options& options) {
   std::vector<std::string> names;
@@ -157,7 +157,7 @@ absl::Status Show(const Options& options, Console& console) {
         printer.Print(log.name, line);
       }
     }
-    // The files are gone with the testbed.
+    // The files disappear with the testbed.
     if (!testbed->supervisor || !testbed::IsAlive(*testbed->supervisor)) break;
     pollfd end{requests.fd(), POLLIN, 0};
     poll(&end, 1, kFollowMs);

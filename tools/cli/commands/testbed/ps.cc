@@ -55,13 +55,13 @@ Process FromRecord(const testbed::ProcessRecord& record, bool supervised) {
   if (process.facts) {
     if (process.facts->state == 'T') process.state = "stopped";
   } else {
-    // Nobody was there to see how it ended.
+    // No supervisor saw how it ended.
     process.state = supervised ? "ending" : "dead";
   }
   return process;
 }
 
-// Devices that were started by hand are in no supervisor's books.
+// Adds devices that were started by hand, which no supervisor knows.
 void AddOthers(const testbed::Testbed& testbed,
                std::vector<Process>* processes) {
   const auto devices =

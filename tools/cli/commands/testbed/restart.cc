@@ -48,7 +48,7 @@ absl::Status Restart(const Options& options, Console& console) {
   const auto answer = testbed::AskSupervisor(
       {.socket = testbed::SupervisorSocketOf(testbed->paths),
        .request = ToJson(request),
-       // gpud's readiness, then the devices'.
+       // gpud must become ready, then the devices.
        .limit = kEnding + 2 * request.timeout,
        .interrupt = &interrupt,
        .say = [&](const std::string& line) { console.Say(line); }});

@@ -21,7 +21,7 @@ struct Options {
   uint32_t report_fd = 0;
 };
 
-// Narration with the time, as the other logs have it.
+// Appends narration with the time, like the lines of other logs.
 void AppendToLog(const std::string& line) {
   const time_t now = time(nullptr);
   fmt::print("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(now), line);
@@ -48,7 +48,7 @@ absl::Status Supervise(const Options& options) {
   if (!run.ok()) return fail(run.status());
   testbed::Supervisor& supervisor = (*run)->supervisor();
 
-  // From here on stdout and stderr are the supervisor's own log.
+  // From here on stdout and stderr go to the supervisor's own log.
   const std::string log =
       supervisor.paths().log_directory() + "/supervisor.log";
   const UniqueFd log_fd(

@@ -50,8 +50,8 @@ absl::Status RunInForeground(const Options& options, Console& console) {
   return testbed::EndRun(supervisor);
 }
 
-// Starts `carillon supervise` in a session of its own, with the pipe as its
-// report and its output.
+// Starts `carillon supervise` in a session of its own. The pipe carries its
+// report, and is its output.
 absl::StatusOr<pid_t> StartSupervisor(const Options& options, int report_fd) {
   constexpr int kReportFd = 3;
   std::vector<std::string> arguments = {
@@ -89,7 +89,7 @@ absl::StatusOr<pid_t> StartSupervisor(const Options& options, int report_fd) {
 }
 
 absl::Status RunDetached(const Options& options, Console& console) {
-  // Here, where its problems are easy to show.
+  // Read it here, where problems are easy to show.
   std::string source;
   if (const auto topology = ChooseTopology(options.up, &source);
       !topology.ok()) {

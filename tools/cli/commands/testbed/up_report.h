@@ -1,6 +1,5 @@
-// What a detached supervisor tells the `carillon up -d` that waits for it:
-// lines of JSON through a pipe, at last either {"up": document} or {"failed":
-// ...}.
+// The pipe through which a detached supervisor reports to the waiting `carillon
+// up -d`: lines of JSON, the last of them {"up": document} or {"failed": ...}.
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_TESTBED_UP_REPORT_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_TESTBED_UP_REPORT_H_
 
@@ -14,12 +13,12 @@
 
 namespace carillon::cli {
 
-// The supervisor's end. A reader that has gone away is no error.
+// The supervisor's end. It is no error if the reader has gone.
 class UpReportWriter {
  public:
   explicit UpReportWriter(int fd) : fd_(fd) {}
   void Say(const std::string& line);
-  // The last words: closes the pipe.
+  // Writes the last line and closes the pipe.
   void Up(const Json& document);
   void Failed(const absl::Status& status);
 
@@ -29,18 +28,17 @@ class UpReportWriter {
   UniqueFd fd_;
 };
 
-// The waiting end. Lines that are no report (a crash) are passed on as they
-// are.
+// The waiting end. Passes on lines that are no report (a crash) unchanged.
 class UpReportReader {
  public:
   UpReportReader(int fd, std::function<void(const std::string&)> say)
       : fd_(fd), say_(std::move(say)) {}
 
-  // Waits until there is something, or `other_fd` is readable. False after the
-  // last words or the supervisor's death.
+  // Waits until there is something to read, or `other_fd` is readable. Returns
+  // false after the last line or the supervisor's death.
   bool Read(int other_fd);
 
-  // How it went, after the last words.
+  // The result of the bring-up, after the last line.
   const absl::Status& status() const { return status_; }
   const Json& document() const { return document_; }
 

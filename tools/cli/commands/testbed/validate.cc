@@ -25,7 +25,7 @@ std::string Devices(const testbed::Topology& topology) {
                      topology.devices.size() == 1 ? "" : "s");
 }
 
-// `document`: what is told of the file beside its problems.
+// `document` is what to show of the file besides its problems.
 absl::Status Tell(const std::string& file, const std::vector<Problem>& problems,
                   const std::string& what, Json document, Console& console) {
   if (console.json()) {
