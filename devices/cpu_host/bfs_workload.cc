@@ -1,4 +1,5 @@
-// Breadth-first search: one launch a level, until a level reaches no vertex.
+// Breadth-first search with one launch per level, until a level reaches no
+// vertex.
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -13,8 +14,8 @@ namespace {
 
 constexpr uint32_t kDegree = 8;
 constexpr uint32_t kThreads = 256;
-// One `changed` word a level, cleared all at once: levels go on in steps of so
-// many.
+// Each level has a `changed` word of its own, and all are cleared at once, so
+// levels proceed in steps of so many.
 constexpr uint32_t kFlags = 64;
 
 class Bfs : public Workload {
@@ -34,7 +35,7 @@ class Bfs : public Workload {
   }
 
   absl::Status Prepare(edge::Device& device) override {
-    // A graph may have no edges, a buffer cannot be empty.
+    // A graph may have no edges, but a buffer cannot be empty.
     std::vector<uint32_t> columns = graph_.columns;
     if (columns.empty()) columns.push_back(0);
     std::vector<uint32_t> fresh(graph_.vertices(), kUnvisited);
@@ -107,7 +108,8 @@ class Bfs : public Workload {
       std::memcpy(buffer->bytes.data(), words.data(), 4 * words.size());
     return buffer;
   }
-  // A launch that copies `words` words: the host cannot write where kernels do.
+  // A launch that copies `words` words, because the host cannot write where
+  // kernels do.
   edge::Device::LaunchSpec Copy(const edge::Buffer& from,
                                 const edge::Buffer& to, uint32_t words) const {
     edge::Device::LaunchSpec spec;

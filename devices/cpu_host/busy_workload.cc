@@ -1,4 +1,4 @@
-// Computes without memory or result: a load of chosen length.
+// Computes without memory or a result: a load of chosen length.
 #include "base/status.h"
 #include "devices/cpu_host/workload.h"
 

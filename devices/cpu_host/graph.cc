@@ -5,15 +5,15 @@
 namespace carillon::cpu_host {
 
 Graph RandomGraph(uint32_t vertices, uint32_t degree, uint64_t seed) {
-  // The engine's numbers are fixed by the standard, those of the distributions
-  // are not.
+  // The standard fixes the engine's numbers, but not those of the
+  // distributions.
   std::mt19937_64 random(seed);
   Graph graph;
   graph.rows.reserve(uint64_t{vertices} + 1);
   graph.columns.reserve(uint64_t{vertices} * degree);
   graph.rows.push_back(0);
   for (uint32_t v = 0; v < vertices; ++v) {
-    // 0 to 2 * degree edges: uneven work, as in real graphs.
+    // 0 to 2 * degree edges give uneven work, as in real graphs.
     const auto edges =
         static_cast<uint32_t>(random() % (2 * uint64_t{degree} + 1));
     for (uint32_t i = 0; i < edges; ++i) {

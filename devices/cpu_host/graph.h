@@ -1,5 +1,5 @@
-// Random graphs in compressed sparse rows, and the plain breadth-first search
-// that the GPU's answer is compared with.
+// Random graphs in compressed sparse rows, and a plain breadth-first search as
+// the reference for the GPU's result.
 #ifndef CARILLON_DEVICES_CPU_HOST_GRAPH_H_
 #define CARILLON_DEVICES_CPU_HOST_GRAPH_H_
 
@@ -10,7 +10,7 @@ namespace carillon::cpu_host {
 
 inline constexpr uint32_t kUnvisited = 0xffffffff;
 
-// Edges go from a vertex to columns[rows[v] .. rows[v + 1]).
+// The edges of vertex v go to columns[rows[v] .. rows[v + 1]).
 struct Graph {
   std::vector<uint32_t> rows;  // vertices + 1
   std::vector<uint32_t> columns;
@@ -18,13 +18,13 @@ struct Graph {
   uint32_t vertices() const { return static_cast<uint32_t>(rows.size() - 1); }
 };
 
-// `vertices` > 0, `degree` edges a vertex on average, the same graph for the
-// same seed on every machine. Most vertices can be reached from vertex 0, some
-// cannot.
+// Requires `vertices` > 0. Has `degree` edges per vertex on average, and is the
+// same for the same seed on every machine. Most vertices can be reached from
+// vertex 0, some cannot.
 Graph RandomGraph(uint32_t vertices, uint32_t degree, uint64_t seed);
 
-// Distance of every vertex from `source`, in edges; kUnvisited for those out of
-// reach.
+// Every vertex's distance from `source` in edges; kUnvisited if it cannot be
+// reached.
 std::vector<uint32_t> BreadthFirst(const Graph& graph, uint32_t source);
 
 }  // namespace carillon::cpu_host

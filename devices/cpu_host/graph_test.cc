@@ -31,8 +31,7 @@ TEST(GraphTest, RandomGraphsAreWellFormedAndOfTheSizeAskedFor) {
 }
 
 TEST(GraphTest, TheSeedDecidesTheGraph) {
-  // This very graph, on every machine: results of different machines can be
-  // compared.
+  // Exactly this graph on every machine, so that results can be compared.
   EXPECT_EQ(RandomGraph(4, 2, 7).columns, RandomGraph(4, 2, 7).columns);
   EXPECT_NE(RandomGraph(100, 2, 7).columns, RandomGraph(100, 2, 8).columns);
 }

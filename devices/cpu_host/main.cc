@@ -1,5 +1,5 @@
 // A CPU host that keeps the GPU busy with ordinary kernels, as a program beside
-// the event kernels would, and says how much they are slowed down.
+// the event kernels would, and reports how much they slow it down.
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
@@ -44,7 +44,7 @@ enum Histogram : uint32_t { kKernelTime, kScheduledLatency };
 const std::vector<std::string> kHistogramNames = {"kernel_time",
                                                   "scheduled_latency"};
 
-// Sleeps, but not on when a stop is requested.
+// Sleeps, but wakes up when a stop is requested.
 void Sleep(edge::Device& device, std::chrono::microseconds time,
            const edge::StopRequest& stop) {
   if (device.in_simulated_time()) {
@@ -104,7 +104,7 @@ absl::Status Run(const edge::DeviceContext& context, const Options& options) {
       workload->completion_bytes() + ScheduledEcho::kApertureBytes;
   attach.counter_names = kCounterNames;
   attach.histogram_names = kHistogramNames;
-  // Events beside the launches are a second thread's.
+  // A second thread makes the events beside the launches.
   attach.takes_simulated_time = options.schedule_every_ms == 0;
   ASSIGN_OR_RETURN(auto device, edge::Device::Attach(attach));
   RETURN_IF_ERROR(workload->Prepare(*device));

@@ -1,5 +1,5 @@
-// Products of square matrices of small integers, which floats hold exactly:
-// results are compared to the bit.
+// Products of square matrices of small integers. Floats hold them exactly, so
+// results are compared bit by bit.
 #include <random>
 
 #include "base/status.h"
@@ -49,7 +49,8 @@ class Matmul : public Workload {
   }
 
   absl::StatusOr<RunFigures> Run(edge::Device& device) override {
-    // A new matrix each time: the last run's result cannot pass for this one's.
+    // A new matrix each time keeps the last run's result from passing for this
+    // one's.
     Fill(a_);
     RunFigures figures;
     RETURN_IF_ERROR(LaunchAndCount(device, spec_, &figures));

@@ -50,8 +50,8 @@ void ScheduledEcho::Run(std::stop_token stop) {
     if (!device_->status().ok()) return;  // the main thread reports that
     device_->AddToCounter(telemetry_.failures, 1);
     spdlog::error("scheduled event {}: {}", number, status.message());
-    // What became of an event in flight is unknown: its slot cannot be used
-    // again.
+    // It is unknown whether the event is still in flight, so its slot cannot be
+    // reused.
     if (queue_->free_slots() == 0) return;
   }
 }

@@ -1,5 +1,5 @@
-// An event that the host starts itself, now and then, through the control plane
-// (edgeScheduleEvent): it echoes a message, and the answer is compared.
+// An event that the host starts from time to time through the control plane
+// (edgeScheduleEvent). It echoes a message, and the answer is checked.
 #ifndef CARILLON_DEVICES_CPU_HOST_SCHEDULED_ECHO_H_
 #define CARILLON_DEVICES_CPU_HOST_SCHEDULED_ECHO_H_
 
@@ -20,15 +20,15 @@ class ScheduledEcho {
  public:
   struct Telemetry {
     uint32_t events;  // counter of those that ended
-    // Counter of those that failed, or answered something else.
+    // The counter of events that failed or gave a wrong answer.
     uint32_t failures;
     uint32_t histogram;  // from the call to the completion seen
   };
   static constexpr uint64_t kMessageBytes = 64;
-  // Room that it needs in each aperture.
+  // The room that it needs in each aperture.
   static constexpr uint64_t kApertureBytes = 4096;
 
-  // `device` must outlive it. Errors: as edgeRegisterEvent.
+  // `device` must outlive it. Errors: those of edgeRegisterEvent.
   static absl::StatusOr<std::unique_ptr<ScheduledEcho>> Make(
       edge::Device* device, std::chrono::milliseconds period,
       const Telemetry& telemetry);

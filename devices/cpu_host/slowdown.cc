@@ -19,7 +19,7 @@ uint64_t Slowdown::permille() const {
   const auto end = recent.begin() + std::min<uint64_t>(count_, kRecent);
   const auto middle = recent.begin() + (end - recent.begin()) / 2;
   std::nth_element(recent.begin(), middle, end);
-  // Rounded as `fastest` is.
+  // Rounded in the same way as `fastest`.
   const uint64_t now = shm::HistogramBucketFloor(shm::HistogramBucket(*middle));
   return fastest == 0 ? 0 : now * 1000 / fastest;
 }

@@ -1,4 +1,4 @@
-// How much slower a kernel runs now than it can.
+// Estimates how much slower a kernel runs now than it can.
 #ifndef CARILLON_DEVICES_CPU_HOST_SLOWDOWN_H_
 #define CARILLON_DEVICES_CPU_HOST_SLOWDOWN_H_
 
@@ -11,16 +11,16 @@
 
 namespace carillon::cpu_host {
 
-// Compares equal pieces of work with each other: the median of the last few
-// with the median of the fastest tenth of all. Without a co-runner at any time
-// it cannot know how fast the kernel would be alone; it then says how even its
-// times are. Not thread safe.
+// Compares equal pieces of work: the median of the last few with the median of
+// the fastest tenth of all. If there is always a co-runner it cannot know how
+// fast the kernel would be alone; then it shows how even the times are. Not
+// thread safe.
 class Slowdown {
  public:
   static constexpr uint32_t kRecent = 15;
 
   void Add(Nanoseconds duration);
-  // In thousandths, to 3 %; 0 before the tenth duration.
+  // In thousandths, accurate to 3 %; 0 before the tenth duration.
   uint64_t permille() const;
 
  private:

@@ -22,7 +22,7 @@ struct WorkloadOptions {
   uint32_t priority = 0;
 };
 
-// What one run launched.
+// The launches of one run.
 struct RunFigures {
   uint32_t launches = 0;
   uint64_t blocks = 0;
@@ -33,15 +33,16 @@ struct RunFigures {
 class Workload {
  public:
   virtual ~Workload() = default;
-  // Room that it needs in the device's apertures.
+  // The room that it needs in the device's apertures.
   virtual uint64_t submission_bytes() const = 0;
   virtual uint64_t completion_bytes() const = 0;
-  // Allocates and fills buffers. Errors: as AllocateBuffer.
+  // Allocates and fills the buffers. Errors: those of AllocateBuffer.
   virtual absl::Status Prepare(edge::Device& device) = 0;
-  // One piece of work, always of the same length. Errors: as LaunchKernel.
+  // Does one piece of work, always of the same length. Errors: those of
+  // LaunchKernel.
   virtual absl::StatusOr<RunFigures> Run(edge::Device& device) = 0;
-  // Compares the last run's result with a plain computation. Empty if right,
-  // otherwise the first difference in words.
+  // Compares the last run's result with a plain computation. Empty if it is
+  // right, otherwise a description of the first difference.
   virtual std::string Verify() const = 0;
 };
 
@@ -56,7 +57,7 @@ absl::Status LaunchAndCount(edge::Device& device,
                             const edge::Device::LaunchSpec& spec,
                             RunFigures* figures);
 
-// One per file. `size` is checked and never 0.
+// One function for each file. `size` has been checked and is not 0.
 std::unique_ptr<Workload> MakeMatmul(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakeBfs(const WorkloadOptions& options);
 std::unique_ptr<Workload> MakeBusy(const WorkloadOptions& options);

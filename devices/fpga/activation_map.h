@@ -1,6 +1,6 @@
-// What optical mapping is for: when each pixel of the tissue was activated,
-// recovered from processed frames and compared with the times that the wave is
-// known to have.
+// The purpose of optical mapping: finds when each pixel of the tissue was
+// activated, from processed frames, and compares with the known times of the
+// wave.
 #ifndef CARILLON_DEVICES_FPGA_ACTIVATION_MAP_H_
 #define CARILLON_DEVICES_FPGA_ACTIVATION_MAP_H_
 
@@ -16,19 +16,18 @@ namespace carillon::fpga {
 // Not thread safe.
 class ActivationMap {
  public:
-  // A recovered time counts as wrong when it is off by more than this many
-  // frames.
+  // A recovered time is wrong if it is off by more than so many frames.
   static constexpr double kTolerance = 1.0;
 
   explicit ActivationMap(const CardiacWave* wave);
 
-  // Frames in ascending order; after a gap the map starts afresh, since a
+  // Takes frames in ascending order. After a gap the map starts afresh, since a
   // crossing in the gap cannot be placed.
   void Add(uint64_t index, std::span<const uint8_t> pixels);
 
-  // Crossings found; those off by more than kTolerance, plus pixels that were
-  // not activated exactly once in a whole period; the largest error so far,
-  // frames.
+  // The crossings found; those off by more than kTolerance, plus pixels that
+  // were not activated exactly once in a whole period; and the largest error so
+  // far, in frames.
   uint64_t activations() const { return activations_; }
   uint64_t errors() const { return errors_; }
   double largest_error() const { return largest_error_; }

@@ -5,8 +5,8 @@
 namespace carillon::fpga {
 namespace {
 
-// How long before its activation a pixel's beat begins: there the front is
-// below half a grey level, so beats join without a seam.
+// A pixel's beat begins so long before its activation. The front is below half
+// a grey level there, so beats join without a seam.
 constexpr double kLead = 12.0;
 
 double Front(double time, double scale) {
@@ -17,7 +17,7 @@ double Front(double time, double scale) {
 
 CardiacWave::CardiacWave(uint32_t width, uint32_t height)
     : width_(width), height_(height), course_(kPeriod * kSteps) {
-  // Left of the image, a third of the way down.
+  // The source lies left of the image, a third of the way down.
   const double source_x = -0.25 * width - 8;
   const double source_y = height / 3.0;
   activation_.reserve(uint64_t{width} * height);

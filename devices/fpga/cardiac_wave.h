@@ -1,12 +1,12 @@
-// Synthetic frames of cardiac optical mapping, where the answer is known
-// exactly: a wave of excitation crosses the tissue again and again, and when it
-// reaches each pixel is given by a formula, not by a simulation.
+// Synthetic frames of cardiac optical mapping with a known answer: a wave of
+// excitation crosses the tissue again and again, and a formula, not a
+// simulation, gives the time at which it reaches each pixel.
 //
-// The upstroke is the exact travelling front of Nagumo's equation,
-// u_t = D u_xx + u (1 - u) (u - a):  u = 1 / (1 + exp(-c (t - T) / sqrt(2 D))),
-// with speed c and T the activation time, when u is 1/2. A second front of the
-// same form, slower and one action-potential duration later, is the recovery.
-// The wave starts at a point outside of the image, so T(x, y) = distance / c.
+// The upstroke is the exact travelling front of Nagumo's equation, u_t = D u_xx
+// + u (1 - u) (u - a):  u = 1 / (1 + exp(-c (t - T) / sqrt(2 D))), with speed c
+// and T the activation time, when u is 1/2. A second front of the same form,
+// slower and one action-potential duration later, is the recovery. The wave
+// starts at a point outside of the image, so T(x, y) = distance / c.
 #ifndef CARILLON_DEVICES_FPGA_CARDIAC_WAVE_H_
 #define CARILLON_DEVICES_FPGA_CARDIAC_WAVE_H_
 
@@ -26,18 +26,18 @@ class CardiacWave {
   static constexpr double kRecoveryTime = 4.0;  // of the falling front
   static constexpr uint8_t kResting = 40;
   static constexpr uint8_t kExcited = 200;
-  // The grey level that a pixel passes upwards at its activation.
+  // A pixel's grey level rises through this value at its activation.
   static constexpr double kThreshold = (kResting + kExcited) / 2.0;
 
   CardiacWave(uint32_t width, uint32_t height);
 
   uint32_t width() const { return width_; }
   uint32_t height() const { return height_; }
-  // Frame `index`, row by row; `pixels` has width() * height() bytes. Frames
-  // repeat after kPeriod.
+  // Renders frame `index` row by row; `pixels` has width() * height() bytes.
+  // Frames repeat after kPeriod.
   void Render(uint64_t index, std::span<uint8_t> pixels) const;
-  // When the first wave activates a pixel (row by row); every later one kPeriod
-  // after the last.
+  // When the first wave activates a pixel (row by row); each later wave does so
+  // kPeriod after the last.
   double ActivationTime(uint64_t pixel) const;
 
  private:

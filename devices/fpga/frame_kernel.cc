@@ -17,8 +17,8 @@ uint32_t DivideUp(uint64_t count, uint32_t by) {
 
 class DctKernel : public FrameKernel {
  public:
-  // Coefficients reach 1024; floats have 24 bits, and some ten operations lead
-  // to each.
+  // Coefficients reach 1024. Floats have 24 bits, and each coefficient takes
+  // some ten operations.
   static constexpr double kTolerance = 0.01;
   static constexpr uint32_t kThreads = 64;
 
@@ -52,7 +52,7 @@ class DctKernel : public FrameKernel {
     const std::vector<double> expected = Dct8x8(frame);
     const std::vector<float> found = Coefficients(result);
     for (uint64_t i = 0; i < expected.size(); ++i) {
-      // Written so that what is not a number is wrong too.
+      // Written so that a NaN counts as wrong.
       if (std::fabs(found[i] - expected[i]) <= kTolerance) continue;
       return fmt::format("coefficient {} of block {} is {}, expected {:.3f}",
                          i % 64, i / 64, found[i], expected[i]);
@@ -64,7 +64,7 @@ class DctKernel : public FrameKernel {
     return InverseDct8x8(width_, height_, Coefficients(result).data());
   }
 
-  // Magnitudes on a logarithmic scale, each block where its pixels were.
+  // Shows magnitudes on a logarithmic scale, each block in its pixels' place.
   GreyImage ToPicture(std::span<const std::byte> result) const override {
     const std::vector<float> coefficients = Coefficients(result);
     const uint32_t blocks_x = DivideUp(width_, 8);
@@ -85,7 +85,7 @@ class DctKernel : public FrameKernel {
   }
 
  private:
-  // Copied: the result lies in shared memory.
+  // Copies the result out of shared memory.
   std::vector<float> Coefficients(std::span<const std::byte> result) const {
     std::vector<float> coefficients(coefficients_);
     std::memcpy(coefficients.data(), result.data(), result_bytes());
@@ -101,7 +101,7 @@ class ConvKernel : public FrameKernel {
  public:
   static constexpr uint32_t kThreads = 16;  // a side
   static constexpr uint32_t kShift = 8;
-  // Binomial smoothing: what optical mapping filters its frames with first.
+  // Binomial smoothing, the first filter for frames of optical mapping.
   static constexpr std::array<int32_t, 25> kWeights = {
       1,  4, 6, 4,  1,  4,  16, 24, 16, 4, 6, 24, 36,
       24, 6, 4, 16, 24, 16, 4,  1,  4,  6, 4, 1};

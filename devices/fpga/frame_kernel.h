@@ -1,6 +1,6 @@
 // What the device knows of each image kernel: how to register it for frames,
-// what its results must be, and how to look at them. A kernel is one class and
-// one line in MakeFrameKernel().
+// what its results must be, and how to show them. A kernel is one class and one
+// line in MakeFrameKernel().
 #ifndef CARILLON_DEVICES_FPGA_FRAME_KERNEL_H_
 #define CARILLON_DEVICES_FPGA_FRAME_KERNEL_H_
 
@@ -18,7 +18,7 @@
 
 namespace carillon::fpga {
 
-// Where the frames of a ring lie: slot i reads frame i of `frames`, writes
+// The frames and results of a ring: slot i reads frame i of `frames` and writes
 // result i of `results`.
 struct FrameBuffers {
   edge::Buffer frames;
@@ -27,26 +27,26 @@ struct FrameBuffers {
   uint64_t result_stride = 0;
 };
 
-// For one size of frame. Not thread safe.
+// Works for one size of frame. Not thread safe.
 class FrameKernel {
  public:
   virtual ~FrameKernel() = default;
-  // Bytes of one frame's result.
+  // The bytes of one frame's result.
   virtual uint64_t result_bytes() const = 0;
-  // Beside the frames, what the kernel's own input buffers take in the
-  // submission aperture.
+  // The bytes of the kernel's own input buffers in the submission aperture,
+  // besides the frames.
   virtual uint64_t extra_input_bytes() const { return 0; }
   // Sets kernel, grid, block and parameters of `spec`; may allocate buffers.
   virtual absl::Status Prepare(edge::Device& device,
                                const FrameBuffers& buffers,
                                edge::EventSpec* spec) = 0;
   // Compares a result with the plain reference. Empty if it is right, otherwise
-  // the first difference in words.
+  // a description of the first difference.
   virtual std::string Check(const GreyImage& frame,
                             std::span<const std::byte> result) const = 0;
-  // The processed image that a result stands for.
+  // The processed image that a result represents.
   virtual GreyImage ToImage(std::span<const std::byte> result) const = 0;
-  // The result itself as a picture; the same as ToImage() where it is one.
+  // The result itself as a picture; the same as ToImage() if the result is one.
   virtual GreyImage ToPicture(std::span<const std::byte> result) const {
     return ToImage(result);
   }
@@ -54,7 +54,7 @@ class FrameKernel {
 
 std::vector<std::string> FrameKernelNames();
 
-// Errors: NotFound, naming those that there are.
+// Errors: NotFound, naming the known kernels.
 absl::StatusOr<std::unique_ptr<FrameKernel>> MakeFrameKernel(
     const std::string& name, uint32_t width, uint32_t height);
 

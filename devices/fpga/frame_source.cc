@@ -27,7 +27,7 @@ class CardiacSource : public FrameSource {
   const CardiacWave wave_;
 };
 
-// Images of one size, held in memory.
+// Images of one size, kept in memory.
 class ImageSource : public FrameSource {
  public:
   explicit ImageSource(std::vector<GreyImage> images)

@@ -1,4 +1,4 @@
-// Where frames come from. A source is one class here and one line in
+// Provides frames. A source is one class here and one line in
 // MakeFrameSource().
 #ifndef CARILLON_DEVICES_FPGA_FRAME_SOURCE_H_
 #define CARILLON_DEVICES_FPGA_FRAME_SOURCE_H_
@@ -19,13 +19,13 @@ class FrameSource {
   virtual ~FrameSource() = default;
   virtual uint32_t width() const = 0;
   virtual uint32_t height() const = 0;
-  // Writes frame `index` (any order), row by row.
+  // Writes frame `index` row by row; frames may be asked for in any order.
   virtual void Render(uint64_t index, std::span<uint8_t> pixels) = 0;
-  // The wave that the frames show, if they show one.
+  // The wave that the frames show, if any.
   virtual const CardiacWave* wave() const { return nullptr; }
 };
 
-// `source`: "cardiac", a PGM or PPM file, or a directory of such files, which
+// `source` is "cardiac", a PGM or PPM file, or a directory of such files, which
 // are shown in the order of their names, again and again. `width` and `height`
 // are the size of cardiac frames. Errors: NotFound, InvalidArgument (no image,
 // a malformed one, images of different sizes).

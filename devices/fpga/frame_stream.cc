@@ -16,14 +16,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Longest sleep: a stop request is seen this late at worst.
+// The longest sleep, and so the longest delay before a stop request is seen.
 constexpr milliseconds kMaxSleep{50};
 // How long the last events may take.
 constexpr milliseconds kDrainTime{10'000};
-// How many wrong frames are described in the log.
+// How many wrong frames the log describes.
 constexpr uint64_t kMismatchesLogged = 5;
 
-// Frames and results start on lines of their own.
+// Frames and results begin on cache lines of their own.
 uint64_t Stride(uint64_t bytes) { return shm::AlignUp(bytes, 128); }
 
 }  // namespace
@@ -39,7 +39,7 @@ std::vector<std::string> FrameStream::HistogramNames() {
 
 uint64_t FrameStream::SubmissionBytes(const FrameKernel& kernel,
                                       uint64_t frame_bytes, uint32_t ring) {
-  // The ESQ has no writable parameters: a line an entry.
+  // The ESQ has no writable parameters, so an entry takes a line.
   return ring * (Stride(frame_bytes) + shm::kCacheLine) +
          Stride(kernel.extra_input_bytes()) + shm::kPageSize;
 }
@@ -116,7 +116,7 @@ void FrameStream::SendDue() {
     if (options_.fps == 0) {
       if (queue_->free_slots() == 0) return;
       Send(next_frame_++);
-      // Results wait while frames are made: look at them in between.
+      // Results wait while frames are made, so look at them in between.
       if (queue_->Poll()) return;
       continue;
     }
@@ -124,7 +124,7 @@ void FrameStream::SendDue() {
     if (queue_->free_slots() > 0) {
       Send(next_frame_);
     } else {
-      // A camera does not wait.
+      // A camera does not wait, so the frame is lost.
       Count(kDropped);
     }
     ++next_frame_;

@@ -1,5 +1,5 @@
-// Streams frames from a source to an event kernel, one event a frame, and takes
-// the results.
+// Streams frames from a source to an event kernel, one event per frame, and
+// takes the results.
 #ifndef CARILLON_DEVICES_FPGA_FRAME_STREAM_H_
 #define CARILLON_DEVICES_FPGA_FRAME_STREAM_H_
 
@@ -25,7 +25,7 @@ struct StreamOptions {
   uint64_t frames = 0;  // 0: until stopped
   bool check = false;   // compare every result with the reference
   std::string store;    // directory for the results; empty: none
-  // The result itself rather than the image that it stands for.
+  // Store the result itself rather than the image that it represents.
   bool store_picture = false;
   uint32_t ring = 8;
   uint32_t priority = 0;
@@ -34,8 +34,8 @@ struct StreamOptions {
 // Not thread safe.
 class FrameStream {
  public:
-  // Indices into the device's telemetry; names in CounterNames() and
-  // HistogramNames().
+  // Indices into the device's telemetry; CounterNames() and HistogramNames()
+  // have their names.
   enum Counter : uint32_t {
     kFramesSent,
     kFramesDone,
@@ -49,23 +49,22 @@ class FrameStream {
   static std::vector<std::string> CounterNames();
   static std::vector<std::string> HistogramNames();
 
-  // Room that a device needs in its apertures.
+  // The room that a device needs in its apertures.
   static uint64_t SubmissionBytes(const FrameKernel& kernel,
                                   uint64_t frame_bytes, uint32_t ring);
   static uint64_t CompletionBytes(const FrameKernel& kernel, uint32_t ring);
 
-  // Allocates and registers. All must outlive the stream. Errors: as
-  // edgeRegisterEvent.
+  // Allocates and registers. All arguments must outlive the stream. Errors:
+  // those of edgeRegisterEvent.
   static absl::StatusOr<std::unique_ptr<FrameStream>> Make(
       edge::Device* device, FrameSource* source, FrameKernel* kernel,
       const StreamOptions& options);
 
-  // Streams until all frames are done or a stop is requested; events in flight
-  // are waited for then. Errors: Unavailable (testbed gone, and no other gpud in
-  // time), DataLoss
-  // (mismatches, failed events, wrong activation times: how many),
-  // DeadlineExceeded (events in flight did not end within 10 s of the last
-  // one), Internal (a result cannot be stored).
+  // Streams until all frames are done or a stop is requested, and then waits
+  // for the events in flight. Errors: Unavailable (testbed gone, and no other
+  // gpud in time), DataLoss (mismatches, failed events, wrong activation times:
+  // how many), DeadlineExceeded (events in flight did not end within 10 s of
+  // the last one), Internal (a result cannot be stored).
   absl::Status Run(const edge::DeviceContext& context);
 
  private:
@@ -79,11 +78,11 @@ class FrameStream {
   bool AllSent() const {
     return options_.frames != 0 && next_frame_ >= options_.frames;
   }
-  // When frame `next_frame_` is due; 0 for "now" without a rate.
+  // When frame `next_frame_` is due; 0 means now, if there is no rate.
   Nanoseconds NextDue() const;
   void SendDue();
   void Send(uint64_t frame);
-  // Takes every result that is there.
+  // Takes every result that is ready.
   absl::Status TakeResults();
   absl::Status TakeResult(const InFlight& sent, uint32_t slot);
   absl::Status StreamFrames(const edge::StopRequest& stop);

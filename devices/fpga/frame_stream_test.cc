@@ -21,10 +21,10 @@ constexpr uint32_t kWidth = 20;
 constexpr uint32_t kHeight = 12;
 constexpr uint32_t kRing = 4;
 
-// Runs dct8x8 events in place of gpud.
+// Executes dct8x8 events in place of gpud.
 class Gpu {
  public:
-  // What becomes of an event; the result is right before it is asked.
+  // Decides an event's outcome, after its correct result was written.
   using Outcome = std::function<shm::EventState(shm::Sequence,
                                                 std::span<float> coefficients)>;
 
@@ -90,7 +90,7 @@ class FrameStreamTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  // Streams with a GPU that behaves so.
+  // Streams with a GPU that behaves as `outcome` says.
   absl::Status Run(Gpu::Outcome outcome) {
     source_ = *MakeFrameSource("cardiac", kWidth, kHeight);
     kernel_ = *MakeFrameKernel("dct8x8", kWidth, kHeight);
@@ -164,7 +164,7 @@ TEST_F(FrameStreamTest, FailedEventsAreCountedAndTheStreamGoesOn) {
 
 TEST_F(FrameStreamTest, ACameraDropsFramesThatFindTheRingFull) {
   options_.frames = 50;
-  // Far more than a GPU that holds its first event back can take.
+  // Far more frames than a GPU can take that holds its first event back.
   options_.fps = 1e6;
   std::atomic<bool> held{true};
   std::thread release([&] {

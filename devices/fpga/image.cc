@@ -18,7 +18,7 @@ namespace {
 bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Walks through a netpbm file.
+// Reads through a netpbm file.
 class Reader {
  public:
   explicit Reader(std::string_view file) : file_(file) {}
@@ -29,7 +29,7 @@ class Reader {
     return position_ < file_.size() ? std::optional(file_[position_++])
                                     : std::nullopt;
   }
-  // A decimal number after white space and comments, at most `limit`.
+  // Reads a decimal number after white space and comments, at most `limit`.
   absl::StatusOr<uint32_t> Number(std::string_view what, uint32_t limit) {
     SkipSpace();
     const size_t start = position_;
@@ -49,7 +49,7 @@ class Reader {
     }
     return static_cast<uint32_t>(value);
   }
-  // A binary sample of one or two bytes; the caller has checked left().
+  // Reads a binary sample of one or two bytes; the caller has checked left().
   uint32_t Sample(bool wide) {
     const uint32_t high = static_cast<uint8_t>(file_[position_++]);
     return wide ? high << 8 | static_cast<uint8_t>(file_[position_++]) : high;
@@ -117,8 +117,8 @@ absl::StatusOr<GreyImage> ParseNetpbm(std::string_view file) {
                       reader.left(), needed, width, height));
     }
   } else if (reader.left() / 2 < samples) {
-    // A sample takes a space and a digit at least: no memory for what cannot be
-    // there.
+    // A sample takes at least a space and a digit. Check before allocating
+    // memory for samples that the file cannot have.
     return absl::InvalidArgumentError(fmt::format(
         "the file ends before its {} samples ({}x{})", samples, width, height));
   }

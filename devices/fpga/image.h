@@ -1,4 +1,4 @@
-// Grey images and the netpbm files that they come from and go to.
+// Grey images, and reading and writing them as netpbm files.
 #ifndef CARILLON_DEVICES_FPGA_IMAGE_H_
 #define CARILLON_DEVICES_FPGA_IMAGE_H_
 
@@ -22,9 +22,9 @@ struct GreyImage {
   friend bool operator==(const GreyImage&, const GreyImage&) = default;
 };
 
-// Reads a PGM or PPM image, text (P2, P3) or binary (P5, P6), samples of 8 or
-// 16 bits. Samples are scaled to 0..255; colours become luma (BT.601). Bytes
-// after the image are ignored: netpbm files may hold several. Errors:
+// Reads a PGM or PPM image, text (P2, P3) or binary (P5, P6), with samples of 8
+// or 16 bits. Samples are scaled to 0..255; colours become luma (BT.601).
+// Ignores bytes after the image, since netpbm files may hold several. Errors:
 // InvalidArgument, with what is wrong and where.
 absl::StatusOr<GreyImage> ParseNetpbm(std::string_view file);
 

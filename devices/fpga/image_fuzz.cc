@@ -1,5 +1,6 @@
-// A netpbm file: refused with a sentence, or an image of as many pixels as it
-// says, which survives being written and read again.
+// Any bytes as a netpbm file: they are refused with a sentence, or give an
+// image with as many pixels as it says, which is the same after it is written
+// and read again.
 #include "base/testing/fuzz_input.h"
 #include "devices/fpga/image.h"
 

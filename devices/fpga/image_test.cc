@@ -27,7 +27,7 @@ TEST(ImageTest, TextAndBinaryGreyImagesAreRead) {
   EXPECT_EQ(text->width, 3u);
   EXPECT_EQ(text->height, 2u);
   EXPECT_THAT(text->pixels, ElementsAre(0, 1, 2, 253, 254, 255));
-  // The sample after the header is a white space on purpose.
+  // The first sample is a white space on purpose.
   const auto binary =
       ParseNetpbm(std::string("P5 3 2 255\n\n\1\2\375\376\377", 17));
   ASSERT_TRUE(binary.ok()) << std::string(binary.status().message());
@@ -85,7 +85,7 @@ TEST(ImageTest, EveryTruncationOfAFileIsAnErrorAndNeverACrash) {
   for (const std::string file :
        {"P2 2 2 255 10 20 30 40", "P6 1 2 255\nabcdef"}) {
     ASSERT_TRUE(ParseNetpbm(file).ok());
-    // The last number may lose digits and still be one.
+    // A shorter last number is still a number.
     for (size_t length = 0; length + 1 < file.size(); ++length) {
       EXPECT_FALSE(ParseNetpbm(std::string_view(file).substr(0, length)).ok())
           << length;

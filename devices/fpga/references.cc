@@ -7,8 +7,8 @@
 namespace carillon::fpga {
 namespace {
 
-// cos of each frequency at each sample, scaled; and the same the other way
-// round, because innermost loops go along what lies together.
+// The scaled cosine of each frequency at each sample. It is stored in both
+// orders, because inner loops are faster on adjacent values.
 struct Basis {
   double by_frequency[8][8];  // [frequency][sample]
   double by_sample[8][8];     // [sample][frequency]
@@ -29,9 +29,9 @@ const Basis& DctBasis() {
   return basis;
 }
 
-// The image with `margin` pixels more on every side, and at least `margin` +
-// `round_up` - 1 on the right and below; all of them repeat the outermost
-// pixels.
+// The image with at least `margin` more pixels on every side, and at least
+// `margin` + `round_up` - 1 on the right and below. All of these repeat the
+// outermost pixels.
 struct Padded {
   Padded(const GreyImage& image, uint32_t margin, uint32_t round_up)
       : stride(image.width + 2 * margin + round_up - 1) {
@@ -56,7 +56,7 @@ struct Padded {
 };
 
 uint8_t ToSample(double value) {
-  // The first case also catches what is not a number.
+  // The first case also catches a NaN.
   return !(value > 0)   ? 0
          : value >= 255 ? 255
                         : static_cast<uint8_t>(std::lround(value));

@@ -1,5 +1,5 @@
-// The image kernels once more, written as their definitions read: what a device
-// compares the GPU's results with.
+// The image kernels written as their definitions read, for comparison with the
+// GPU's results.
 #ifndef CARILLON_DEVICES_FPGA_REFERENCES_H_
 #define CARILLON_DEVICES_FPGA_REFERENCES_H_
 
@@ -11,20 +11,20 @@
 
 namespace carillon::fpga {
 
-// 8x8 blocks that cover an image.
+// How many 8x8 blocks cover an image.
 uint64_t DctBlocks(uint32_t width, uint32_t height);
 
-// The orthonormal 8x8 DCT-II of the samples less 128, 64 coefficients a block,
-// blocks row by row, [vertical frequency][horizontal frequency]; the image is
-// continued by its outermost pixels.
+// The orthonormal 8x8 DCT-II of the samples less 128, 64 coefficients per
+// block, blocks row by row, [vertical frequency][horizontal frequency]. The
+// image is extended by its outermost pixels.
 std::vector<double> Dct8x8(const GreyImage& image);
 
-// The image whose coefficients these are, rounded and clamped to 0..255.
+// The image with these coefficients, rounded and clamped to 0..255.
 GreyImage InverseDct8x8(uint32_t width, uint32_t height,
                         const float* coefficients);
 
 // out(x, y) = clamp((sum of weights[5 j + i] * pixel(x + i - 2, y + j - 2) +
-// half) >> shift), where the image is continued by its outermost pixels.
+// half) >> shift), where the image is extended by its outermost pixels.
 GreyImage Conv5x5(const GreyImage& image,
                   const std::array<int32_t, 25>& weights, uint32_t shift);
 

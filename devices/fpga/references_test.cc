@@ -52,7 +52,7 @@ TEST(ReferencesTest, BlocksLieRowByRowAndBorderBlocksRepeatTheOutermostPixels) {
   const std::vector<double> found = Dct8x8(image);
   ASSERT_EQ(found.size(), DctBlocks(11, 9) * 64);
   ASSERT_EQ(DctBlocks(11, 9), 4u);
-  // The last block is all of column 8..10 and row 8, continued.
+  // The last block contains columns 8..10 of row 8, extended.
   GreyImage last{.width = 8, .height = 8, .pixels = {}};
   for (int y = 0; y < 8; ++y) {
     for (int x = 0; x < 8; ++x)

@@ -1,4 +1,4 @@
-// When requests leave for the GPU, and how many at a time.
+// Decides when requests leave for the GPU, and how many at a time.
 #ifndef CARILLON_DEVICES_NIC_BATCH_QUEUE_H_
 #define CARILLON_DEVICES_NIC_BATCH_QUEUE_H_
 
@@ -25,17 +25,17 @@ namespace carillon::nic {
 // Not thread safe.
 class BatchQueue {
  public:
-  // limit >= 1.
+  // Requires limit >= 1.
   BatchQueue(uint32_t limit, Nanoseconds timeout)
       : limit_(limit), timeout_(timeout) {}
 
   void Push(const Request& request) { queue_.push_back(request); }
   size_t size() const { return queue_.size(); }
 
-  // How many requests the next event shall take now; 0: none yet.
+  // How many requests the next event should take now; 0: none yet.
   uint32_t Ready(Nanoseconds now, bool drained, uint32_t in_flight) const;
-  // When Ready() will be positive although nothing else happens. Nothing while
-  // the queue is empty.
+  // When Ready() becomes positive without any other event; nothing while the
+  // queue is empty.
   std::optional<Nanoseconds> Deadline() const;
   // Moves the oldest requests into `batch`. Requires batch.size() <= size().
   void Pop(std::span<Request> batch);

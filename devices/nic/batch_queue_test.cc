@@ -52,7 +52,7 @@ TEST(BatchQueue, KeepsTheOrderOfArrival) {
   queue.Pop(batch);
   for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(batch[i].index, i);
   EXPECT_EQ(queue.size(), 2u);
-  // The time-out counts from the oldest request that is left.
+  // The time-out counts from the oldest remaining request.
   EXPECT_EQ(*queue.Deadline(), 1040u);
   batch.resize(2);
   queue.Pop(batch);

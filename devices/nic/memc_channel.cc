@@ -14,9 +14,9 @@ namespace carillon::nic {
 namespace {
 
 constexpr uint32_t kWarp = 32;
-// An ESQ or ECQ entry with all that belongs to it, and more.
+// An ESQ or ECQ entry with everything that belongs to it takes less.
 constexpr uint64_t kRingBytesPerSlot = 256;
-// Allocations are aligned.
+// Room for the alignment of allocations.
 constexpr uint64_t kSlack = 4096;
 
 uint64_t SecondsSinceEpoch() {
@@ -122,7 +122,7 @@ void MemcChannel::WriteRequest(uint32_t slot, uint32_t i,
   const memcached::Request descriptor = {
       .offset = offset,
       .length = request.length,
-      // A stream's reply can be asked for in pieces instead.
+      // A stream's reply that does not fit can be asked for again in pieces.
       .flags = stream             ? uint32_t{memcached::kStream}
                : options_.largest ? uint32_t{memcached::kLargestStride}
                                   : 0,

@@ -1,5 +1,6 @@
-// One registration of a memcached event kernel: a ring whose every slot has its
-// request descriptors, its reply buffer and its results (kernels/memcached/wire.h).
+// One registration of a memcached event kernel: a ring with request
+// descriptors, a reply buffer and results for each slot
+// (kernels/memcached/wire.h).
 #ifndef CARILLON_DEVICES_NIC_MEMC_CHANNEL_H_
 #define CARILLON_DEVICES_NIC_MEMC_CHANNEL_H_
 
@@ -20,7 +21,7 @@
 
 namespace carillon::nic {
 
-// A request and where a kernel finds it.
+// A request, and where the kernel finds it.
 struct PlacedRequest {
   Request request;
   uint32_t offset = 0;  // in the channel's packets
@@ -36,7 +37,7 @@ struct FinishedBatch {
   uint32_t slot = 0;
 };
 
-// What became of one request, checked against the memory that it names.
+// The outcome of one request, checked against the memory that it names.
 struct RequestResult {
   memcached::Outcome outcome = memcached::Outcome::kNone;
   bool quit = false;
@@ -57,14 +58,14 @@ class MemcChannel {
     uint32_t reply_stride = memcached::kSmallReplyStride;
     // No larger reply buffer exists (memcached::kLargestStride, for datagrams).
     bool largest = false;
-    // Where the requests lie: a buffer that all slots share, or, if null, one
-    // of slot_packet_bytes for each slot.
+    // The buffer with the requests, shared by all slots; if null, each slot has
+    // one of slot_packet_bytes.
     const edge::Buffer* packets = nullptr;
     uint32_t slot_packet_bytes = 0;
     const edge::Buffer* table = nullptr;
     const edge::Buffer* store = nullptr;
   };
-  // What Open() allocates in each aperture, rings included.
+  // What Open() allocates in each aperture, including rings.
   static uint64_t SubmissionBytes(const Options& options);
   static uint64_t CompletionBytes(const Options& options);
 
@@ -88,7 +89,7 @@ class MemcChannel {
 
   // The oldest event in flight, if it has ended.
   std::optional<FinishedBatch> Poll() const;
-  // Of batch.requests[i].
+  // The result of batch.requests[i].
   RequestResult ResultOf(const FinishedBatch& batch, uint32_t i) const;
   void Free() { queue_->Free(); }
 

@@ -20,7 +20,7 @@ constexpr uint32_t kBatch = 4;
 constexpr uint32_t kRing = 2;
 constexpr uint32_t kStride = 256;
 
-// The test plays the GPU.
+// The test acts as the GPU.
 class MemcChannelTest : public ::testing::Test {
  protected:
   MemcChannelTest() {
@@ -64,7 +64,7 @@ class MemcChannelTest : public ::testing::Test {
       bindings_[binding.name()] = binding;
     }
   }
-  // What slot `slot` sees of a buffer.
+  // The part of a buffer that slot `slot` sees.
   std::byte* SlotPart(const std::string& parameter, uint32_t slot) {
     const auto& binding = bindings_.at(parameter);
     return gpud_->buffer(binding.buffer_id()).data() + binding.offset() +
@@ -224,7 +224,7 @@ TEST_F(MemcChannelTest, CopiesLargeRequestsIntoTheirSlot) {
               0);
     EXPECT_EQ(Descriptor(slot, 0).offset, 0u);
     EXPECT_EQ(Descriptor(slot, 0).length, text.size());
-    // A stream can ask in pieces instead of being refused.
+    // A stream can ask again in pieces instead of being refused.
     EXPECT_EQ(Descriptor(slot, 0).flags,
               round == 1 ? memcached::kLargestStride : memcached::kStream);
   }

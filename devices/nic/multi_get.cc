@@ -57,7 +57,7 @@ std::string MultiGet::Next(size_t max_bytes) {
 
 bool MultiGet::Halve() {
   if (last_keys_ < 2) return false;
-  // Not grown again: the values are of a kind, more often than not.
+  // It does not grow again, since the next values usually have a similar size.
   max_keys_ = last_keys_ / 2;
   at_ = last_;
   return true;

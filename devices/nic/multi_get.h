@@ -1,5 +1,6 @@
-// A get of many keys over TCP, answered in pieces: a request has to fit into a
-// packet buffer and its reply into a reply buffer, a get line does not.
+// A get of many keys over TCP, answered in pieces. A request must fit into a
+// packet buffer and its reply into a reply buffer, but a get line may be
+// longer.
 #ifndef CARILLON_DEVICES_NIC_MULTI_GET_H_
 #define CARILLON_DEVICES_NIC_MULTI_GET_H_
 
@@ -11,24 +12,26 @@
 
 namespace carillon::nic {
 
-// A place in the line of a get, gets, gat or gats. Not thread safe.
+// A position in the line of a get, gets, gat or gats. Not thread safe.
 class MultiGet {
  public:
-  // `line` is a whole line with its end. Nothing if it is no such command, has
-  // no key, or one that no kernel would take: it is answered as a whole then.
+  // `line` is a whole line with its end. Nothing if it is another command, has
+  // no key, or has a key that no kernel would accept: then the line is answered
+  // as a whole.
   static std::optional<MultiGet> Parse(std::string_view line);
 
-  // The next piece: "get k1 k2 ...\r\n", at most `max_bytes` long (which must
-  // leave room for a line with one key). Empty when all keys were asked for.
+  // The next piece: "get k1 k2 ...\r
+  // ", at most `max_bytes` long (which must leave room for a line with one
+  // key). Empty if all keys were asked for.
   std::string Next(size_t max_bytes);
-  // The reply to the last piece did not fit: the next one begins where that
-  // one did, and has at most half as many keys. False if it had only one.
+  // The reply to the last piece did not fit. The next piece begins at the same
+  // key and has at most half as many. Returns false if it had only one.
   bool Halve();
   bool done() const { return at_ >= keys_.size(); }
 
-  // The part of a piece's reply that goes to the client: the END line is for
-  // the last piece alone. Sets `failed` if the reply is an error: it answers
-  // the whole request then.
+  // The part of a piece's reply that goes to the client: only the last piece
+  // keeps the END line. Sets `failed` if the reply is an error, which then
+  // answers the whole request.
   std::string_view Trim(std::string_view reply, bool* failed) const;
 
  private:

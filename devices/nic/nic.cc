@@ -21,7 +21,7 @@
 namespace carillon::nic {
 namespace {
 
-// Upper byte of epoll's data: whose event it is.
+// The upper byte of epoll's data says which part an event is for.
 enum Tag : uint8_t {
   kSourceTag,
   kStreamTag,
@@ -32,7 +32,7 @@ enum Tag : uint8_t {
 uint64_t TagData(uint8_t tag) { return uint64_t{tag} << 56; }
 
 constexpr int kEpollEvents = 256;
-// Under load, descriptors that are not polled all the time wait for at most so
+// Under load, descriptors that are not polled in every turn wait for at most so
 // many turns.
 constexpr uint32_t kTurnsPerPoll = 16;
 constexpr Nanoseconds kMaxSpinNs = 50'000;
@@ -203,7 +203,7 @@ void Nic::OnStreamRequest(ConnectionIndex connection,
                          .type = TypeOfRequest(request),
                          .received_ns = NowNs()};
   if (request.size() > kPacketBytes) {
-    // memc_set answers everything, and has room for it.
+    // memc_set answers every command, and has room for the reply.
     lanes_.of(RequestType::kSet, /*large=*/true).queue.Push(entry);
     return;
   }
@@ -335,7 +335,7 @@ absl::Status Nic::PollDescriptors(int64_t timeout_ns) {
     const epoll_event& event = events[static_cast<size_t>(i)];
     switch (event.data.u64 >> 56) {
       case kCompletionTag:
-        // Also when it is not armed: what gpud writes may arrive after that.
+        // Disarm even if it is not armed: gpud's write may arrive later.
         Disarm();
         break;
       case kStreamTag:

@@ -46,8 +46,8 @@ class Nic : private StreamSink {
       const edge::DeviceContext& context, const NicOptions& options);
   ~Nic() override;
 
-  // Serves until a stop is requested (OK), or gpud is gone and no other one comes
-  // in time (Unavailable).
+  // Serves until a stop is requested (OK), or gpud is gone and no other one
+  // comes in time (Unavailable).
   absl::Status Run(const edge::DeviceContext& context);
 
  private:
@@ -58,14 +58,14 @@ class Nic : private StreamSink {
   absl::Status Listen();
   absl::Status Watch(int fd, uint8_t tag);
   absl::Status WatchGpud();
-  // Until a stop is requested or gpud is gone.
+  // Serves until a stop is requested or gpud is gone.
   absl::Status Serve(const edge::StopRequest& stop);
 
   // Each returns whether there was anything to do.
   bool ReceivePackets();
   bool SubmitBatches(Nanoseconds now);
   bool FinishEvents();
-  // The requests in batch_.
+  // Submits the requests in batch_.
   void Submit(RequestChannel& lane, Nanoseconds now);
 
   void OnStreamRequest(ConnectionIndex connection,
@@ -75,10 +75,10 @@ class Nic : private StreamSink {
 
   bool EventsInFlight() const;
   bool CompletionWaits() const;
-  // Lets time pass until there may be something to do.
+  // Waits until there may be something to do.
   absl::Status WaitForWork();
   void Disarm();
-  // Handles what epoll has to say within `timeout_ns` (-1: any time).
+  // Handles the events that epoll reports within `timeout_ns` (-1: any time).
   absl::Status PollDescriptors(int64_t timeout_ns);
   void PublishCounters();
 
@@ -98,7 +98,7 @@ class Nic : private StreamSink {
   bool stopping_ = false;
   shm::SpinBudget spin_;
   uint32_t turns_ = 0;
-  // Scratch, kept for their memory.
+  // Scratch space, kept to avoid allocations.
   std::vector<Packet> received_;
   std::vector<Request> batch_;
   std::vector<PlacedRequest> placed_;

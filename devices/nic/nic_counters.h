@@ -1,4 +1,4 @@
-// The NIC's own figures, as `carillon devices NAME` shows them.
+// The NIC's own counters and histograms, as `carillon devices NAME` shows them.
 #ifndef CARILLON_DEVICES_NIC_NIC_COUNTERS_H_
 #define CARILLON_DEVICES_NIC_NIC_COUNTERS_H_
 
@@ -57,7 +57,7 @@ inline std::vector<std::string> CounterNames() {
           "waits"};
 }
 
-// Their values, until they are published. Not thread safe.
+// The counters' values until they are published. Not thread safe.
 class NicCounters {
  public:
   void Count(Counter counter, uint64_t n = 1) {
@@ -66,7 +66,7 @@ class NicCounters {
   void Set(Counter counter, uint64_t value) {
     values_[static_cast<uint32_t>(counter)] = value;
   }
-  // By Counter.
+  // Indexed by Counter.
   const std::array<uint64_t, kCounters>& values() const { return values_; }
 
  private:

@@ -1,4 +1,4 @@
-// The NIC's settings, as its command line gives them.
+// The NIC's settings on its command line.
 #ifndef CARILLON_DEVICES_NIC_NIC_OPTIONS_H_
 #define CARILLON_DEVICES_NIC_NIC_OPTIONS_H_
 

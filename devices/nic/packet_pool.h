@@ -1,6 +1,6 @@
-// The NIC's packet buffers (thesis 4.1.2: free, registered, busy): where
-// datagrams land, inside an input buffer of the submission aperture, so that an
-// event kernel reads them where the kernel of the operating system put them.
+// The NIC's packet buffers (thesis 4.1.2: free, registered, busy). They are
+// inside an input buffer of the submission aperture, so an event kernel reads a
+// datagram where the operating system stored it.
 #ifndef CARILLON_DEVICES_NIC_PACKET_POOL_H_
 #define CARILLON_DEVICES_NIC_PACKET_POOL_H_
 
@@ -17,19 +17,19 @@ namespace carillon::nic {
 // A fixed number of buffers of kPacketBytes. Not thread safe.
 class PacketPool {
  public:
-  // As many buffers as fit into `memory`, which must outlive the pool.
+  // Has as many buffers as fit into `memory`, which must outlive the pool.
   explicit PacketPool(std::span<std::byte> memory) : memory_(memory) {
     const auto count = static_cast<uint32_t>(memory.size() / kPacketBytes);
     taken_.resize(count);
-    // The lowest index first.
+    // Give the lowest index first.
     for (uint32_t i = count; i > 0; --i) free_.push_back(i - 1);
   }
 
   uint32_t size() const { return static_cast<uint32_t>(taken_.size()); }
   uint32_t free() const { return static_cast<uint32_t>(free_.size()); }
 
-  // A buffer for the caller's use; nothing when all are in use. The one given
-  // back last comes first: it is the one in the cache.
+  // Takes a buffer; nothing if all are in use. The one given back last comes
+  // first, because it is in the cache.
   std::optional<BufferIndex> Take() {
     if (free_.empty()) return std::nullopt;
     const BufferIndex buffer = free_.back();
@@ -38,7 +38,8 @@ class PacketPool {
     return buffer;
   }
 
-  // False, and nothing changed, if the buffer is not in use.
+  // Gives a buffer back. Returns false, and changes nothing, if it is not in
+  // use.
   bool Give(BufferIndex buffer) {
     if (buffer >= taken_.size() || !taken_[buffer]) return false;
     taken_[buffer] = false;
@@ -50,7 +51,7 @@ class PacketPool {
   std::span<std::byte> bytes(BufferIndex buffer) const {
     return memory_.subspan(OffsetOf(buffer), kPacketBytes);
   }
-  // Of the buffer's first byte in the pool's memory.
+  // The offset of the buffer's first byte in the pool's memory.
   static uint32_t OffsetOf(BufferIndex buffer) { return buffer * kPacketBytes; }
 
  private:

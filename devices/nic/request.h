@@ -13,23 +13,24 @@
 
 namespace carillon::nic {
 
-// A buffer holds one packet: GNoM's GRXBs have the same size (thesis 4.1.2).
+// A buffer holds one packet; GNoM's GRXBs have the same size (thesis 4.1.2).
 inline constexpr uint32_t kPacketBytes = 2048;
 
-// Requests are batched by type, so that the threads of a warp do alike
-// (thesis 4.1.1). memc_get answers the first, memc_set everything else.
+// Requests are batched by type, so that the threads of a warp do the same work
+// (thesis 4.1.1). memc_get answers the first type, memc_set everything else.
 enum class RequestType : uint32_t { kGet = 0, kSet = 1 };
 inline constexpr uint32_t kRequestTypes = 2;
 
-// A packet buffer, by its index in the pool.
+// The index of a packet buffer in the pool.
 using BufferIndex = uint32_t;
-// A TCP connection; not used again before its last request has been answered.
+// The index of a TCP connection; not reused before its last request was
+// answered.
 using ConnectionIndex = uint32_t;
 
 struct Request {
   enum class Origin : uint32_t { kDatagram, kStream };
   Origin origin = Origin::kDatagram;
-  // kDatagram: the BufferIndex. kStream: the ConnectionIndex.
+  // kDatagram: a BufferIndex; kStream: a ConnectionIndex.
   uint32_t index = 0;
   uint32_t length = 0;  // bytes, a datagram's frame header included
   RequestType type = RequestType::kGet;

@@ -42,7 +42,7 @@ MemcChannel::Options ChannelOptions(const NicOptions& options,
   channel.ring = kLargeRing;
   channel.reply_stride = memcached::kLargeReplyStride;
   channel.largest = true;
-  // A get line that is longer is asked in pieces.
+  // A longer get line is asked for in pieces.
   channel.slot_packet_bytes = get ? kPacketBytes : kLargePacketBytes;
   return channel;
 }

@@ -1,4 +1,4 @@
-// The NIC's ways to the GPU: for each type of request a registration of its
+// The NIC's channels to the GPU. Each type of request has a registration of its
 // kernel, and one more with few, large buffers.
 #ifndef CARILLON_DEVICES_NIC_REQUEST_CHANNELS_H_
 #define CARILLON_DEVICES_NIC_REQUEST_CHANNELS_H_
@@ -38,7 +38,8 @@ class RequestChannels {
     const edge::Buffer& table;
     const edge::Buffer& store;
   };
-  // Once. `device` must outlive the lanes. Errors: those of MemcChannel::Open.
+  // Call it once. `device` must outlive this object. Errors: those of
+  // MemcChannel::Open.
   absl::Status Open(edge::Device* device, const NicOptions& options,
                     const Memory& memory);
 

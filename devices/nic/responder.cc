@@ -14,8 +14,8 @@ namespace {
 
 using memcached::Outcome;
 
-// Datagrams that wait for a large reply keep their packet buffers: at most one
-// of so many buffers is theirs.
+// Datagrams that wait for a large reply keep their packet buffers, so they may
+// have at most one of so many buffers.
 constexpr size_t kLargeShare = 4;
 
 bool IsStream(const Request& request) {
@@ -99,7 +99,7 @@ bool Responder::FinishRequest(const RequestChannel& lane,
     default:
       break;
   }
-  // A kernel that keeps to memc_wire.h does not get here.
+  // A kernel that follows wire.h gives no other outcome.
   spdlog::warn("{} answered outcome {}", lane.channel->kernel(),
                static_cast<uint32_t>(result.outcome));
   if (!IsStream(request)) parts_.counters->Count(Counter::kDropsMalformed);

@@ -1,4 +1,4 @@
-// The NIC's way back: what becomes of the requests of an event that has ended.
+// The NIC's way back: answers the requests of an event that has ended.
 #ifndef CARILLON_DEVICES_NIC_RESPONDER_H_
 #define CARILLON_DEVICES_NIC_RESPONDER_H_
 
@@ -23,7 +23,7 @@ namespace carillon::nic {
 // Not thread safe.
 class Responder {
  public:
-  // What it works with; all must outlive it.
+  // What it works with; all of it must outlive the responder.
   struct Parts {
     edge::Device* device;
     PacketPool* pool;
@@ -34,12 +34,13 @@ class Responder {
   };
   explicit Responder(const Parts& parts) : parts_(parts) {}
 
-  // Answers every request of `batch`, the lane's oldest event, or passes it on
-  // to another lane; then frees the event.
+  // Answers every request of `batch`, the channel's oldest event, or passes it
+  // on to another channel; then frees the event.
   void Finish(RequestChannel& lane, const FinishedBatch& batch);
 
  private:
-  // Each returns whether the request is done with; otherwise it is in a lane.
+  // Each returns whether the request is finished; otherwise it is in a channel
+  // again.
   bool FinishRequest(const RequestChannel& lane, const Request& request,
                      const RequestResult& result);
   bool FailRequest(const Request& request, uint32_t status);
@@ -48,7 +49,7 @@ class Responder {
   void Answer(const RequestChannel& lane, const Request& request,
               const RequestResult& result);
   void PassToSet(const RequestChannel& lane, Request request);
-  // Datagrams get none.
+  // Datagrams get no error.
   void AnswerError(const Request& request, std::string_view text);
   void CountFailure(const RequestChannel& lane, const FinishedBatch& batch,
                     Nanoseconds now);
@@ -59,7 +60,7 @@ class Responder {
 
   const Parts parts_;
   LogLimit failures_;
-  // Of the batch that is being finished; kept for their memory.
+  // For the batch being finished; kept to avoid allocations.
   std::vector<ReplyDatagram> replies_;
   std::vector<Nanoseconds> answered_;  // when they were received
   std::vector<BufferIndex> done_;

@@ -72,7 +72,7 @@ absl::StatusOr<UniqueFd> BindSocket(const SocketAddress& address, int type) {
         fmt::format("{} socket: {}", protocol, strerror(errno)));
   }
   if (type == SOCK_STREAM) {
-    // Connections that linger after an earlier server do not block the port.
+    // Lingering connections of an earlier server must not block the port.
     const int on = 1;
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   }

@@ -1,5 +1,4 @@
-// An IPv4 or IPv6 address with a port, as people write it and as sockets want
-// it.
+// An IPv4 or IPv6 address with a port, as text and as sockets need it.
 #ifndef CARILLON_DEVICES_NIC_SOCKET_ADDRESS_H_
 #define CARILLON_DEVICES_NIC_SOCKET_ADDRESS_H_
 
@@ -31,9 +30,10 @@ struct SocketAddress {
   std::string ToString() const;
 };
 
-// A non-blocking socket of `type` (SOCK_DGRAM, SOCK_STREAM), bound. Errors:
-// AlreadyExists (the port is in use), InvalidArgument (not this machine's
-// address), PermissionDenied (low port), ResourceExhausted (descriptors).
+// Makes a bound, non-blocking socket of `type` (SOCK_DGRAM, SOCK_STREAM).
+// Errors: AlreadyExists (the port is in use), InvalidArgument (not this
+// machine's address), PermissionDenied (low port), ResourceExhausted
+// (descriptors).
 absl::StatusOr<UniqueFd> BindSocket(const SocketAddress& address, int type);
 
 }  // namespace carillon::nic

@@ -11,9 +11,9 @@
 namespace carillon::nic {
 namespace {
 
-// memcached's limit of words that it tells apart.
+// memcached splits a line into at most so many words.
 constexpr size_t kMaxWords = 24;
-// First byte of a request in the binary protocol, which nobody here speaks.
+// The first byte of a request in the binary protocol, which is not supported.
 constexpr char kBinaryMagic = static_cast<char>(0x80);
 
 struct Words {
@@ -38,8 +38,8 @@ bool EndsNumber(char c) {
   return c == '\0' || c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// memcached's safe_strtol and its siblings: strtol's syntax, ended by the
-// word's end or white space.
+// Reads a number like memcached's safe_strtol and its siblings: strtol's
+// syntax, ended by the word's end or white space.
 template <class T>
 std::optional<T> ParseNumber(std::string_view word,
                              T (*parse)(const char*, char**, int)) {
@@ -59,8 +59,9 @@ bool IsUnsigned(std::string_view word) {
                    word.find('-') == std::string_view::npos);
 }
 
-// Bytes of the data block that follows the line, without its line end; nothing
-// if the line is not a well-formed storage command and is answered alone.
+// The bytes of the data block that follows the line, without its line end.
+// Nothing if the line is not a well-formed storage command and is answered
+// alone.
 std::optional<uint32_t> DataBytes(const Words& words) {
   if (words.count == 0) return std::nullopt;
   const std::string_view verb = words.word[0];

@@ -1,7 +1,7 @@
 // Cuts the byte stream of a TCP connection into memcached requests: a command
-// line, and for a storage command the data block behind it. It follows
-// memcached 1.6.18 (proto_text.c); what a command means, if anything, is for
-// the event kernels to say.
+// line and, for a storage command, the data block behind it. It follows
+// memcached 1.6.18 (proto_text.c); the event kernels decide what a command
+// means.
 #ifndef CARILLON_DEVICES_NIC_STREAM_FRAMER_H_
 #define CARILLON_DEVICES_NIC_STREAM_FRAMER_H_
 
@@ -11,8 +11,8 @@
 
 namespace carillon::nic {
 
-// Longest command line, its end included, of anything but get and gets; a
-// client that sends more without a newline is not speaking memcached.
+// The longest command line, including its end, of any command except get and
+// gets. A client that sends more without a newline does not speak memcached.
 inline constexpr size_t kMaxLine = 2048;
 // The same for get and gets (memcached has no limit).
 inline constexpr size_t kMaxGetLine = 1 << 20;
@@ -29,15 +29,16 @@ struct Frame {
   size_t bytes = 0;  // to consume
 };
 
-// One per connection. Not thread safe.
+// Each connection has one. Not thread safe.
 class StreamFramer {
  public:
-  // max_value: most bytes of a data block, without its line end. The line of a
-  // larger one is a request of its own, which is refused by the kernel.
+  // max_value is the most bytes of a data block, without its line end. The line
+  // of a larger one becomes a request of its own, which the kernel refuses.
   explicit StreamFramer(uint32_t max_value) : max_value_(max_value) {}
 
-  // What stands at the beginning of `data`: all that was received and not yet
-  // consumed. After kIncomplete the next call must see the same bytes and more.
+  // What is at the beginning of `data`, which must be all that was received and
+  // not yet consumed. After kIncomplete the next call must pass the same bytes
+  // and more.
   Frame Next(std::string_view data);
 
  private:

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint32_t kMaxValue = 1000;
 
-// What comes out of a stream that arrives in pieces of the given sizes (the
-// last one again and again).
+// The frames of a stream that arrives in pieces of the given sizes (the last
+// one again and again).
 std::vector<std::string> Cut(std::string_view stream,
                              const std::vector<size_t>& pieces) {
   StreamFramer framer(kMaxValue);
@@ -66,7 +66,8 @@ TEST(StreamFramer, CutsLinesAndDataBlocks) {
 }
 
 TEST(StreamFramer, TakesTheDataBlockByItsLengthAlone) {
-  // Newlines and commands inside, and a wrong end: the kernel says so.
+  // With newlines and commands inside, and a wrong end: the kernel reports
+  // that.
   EXPECT_EQ(CutWhole("set k 0 0 8\r\nget a\r\n!\r\nget k\r\n"),
             (Strings{"set k 0 0 8\r\nget a\r\n!\r\n", "get k\r\n"}));
   EXPECT_EQ(CutWhole("set k 0 0 2\r\nabcdget k\r\n"),
@@ -123,7 +124,7 @@ TEST(StreamFramer, HangsUpOnWhatIsNoMemcachedClient) {
         "get " + std::string(kMaxGetLine, 'k')}) {
     EXPECT_EQ(CutWhole(stream), (Strings{"<hang up>"}));
   }
-  // 0x80 is a byte like any other later on.
+  // Later in the stream, 0x80 is an ordinary byte.
   EXPECT_EQ(CutWhole("get a\r\n\x80\r\n"), (Strings{"get a\r\n", "\x80\r\n"}));
 }
 

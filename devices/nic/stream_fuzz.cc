@@ -1,5 +1,5 @@
-// A TCP client's bytes, as the NIC takes them apart: StreamFramer, and for what
-// it cuts out TypeOfRequest and MultiGet.
+// A TCP client's bytes as the NIC splits them: StreamFramer, and for its frames
+// TypeOfRequest and MultiGet.
 //
 //   u8       bytes of a piece that arrives at a time; 0: 256
 //   u8       room for one request, in steps of 16 bytes
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kMaxValue = 1000;
 
-// What comes out of the stream, each with its kind before it.
+// The frames of the stream, each after its kind.
 std::vector<std::string> Cut(std::string_view stream, size_t piece) {
   StreamFramer framer(kMaxValue);
   std::vector<std::string> out;
@@ -43,7 +43,7 @@ std::vector<std::string> Cut(std::string_view stream, size_t piece) {
     const std::string bytes(data.substr(0, frame.bytes));
     begin += frame.bytes;
     if (frame.kind == Frame::Kind::kSkip) {
-      // In as many parts as it arrives in.
+      // It is skipped in as many parts as it arrives in.
       skipped += bytes;
       continue;
     }
@@ -68,8 +68,8 @@ std::vector<std::string> WordsOf(std::string_view line) {
   return words;
 }
 
-// Every key is asked for once, in order, whatever the room and however often a
-// reply turns out too long.
+// Checks that every key is asked for once, in order, whatever the room is and
+// however often a reply is too long.
 void AskInPieces(std::string_view line, size_t room, uint32_t halve) {
   auto get = MultiGet::Parse(line);
   if (!get) return;
@@ -78,7 +78,7 @@ void AskInPieces(std::string_view line, size_t room, uint32_t halve) {
   const std::vector<std::string> words = WordsOf(line);
   const size_t before = words[0].starts_with("gat") ? 2 : 1;
   size_t next = before;
-  // Room for one key at least, as its callers see to.
+  // The callers make sure that there is room for one key.
   size_t longest = 0;
   for (size_t i = before; i < words.size(); ++i) {
     longest = std::max(longest, words[i].size());
@@ -121,7 +121,7 @@ void Run(fuzz::FuzzInput input) {
     if (!text.starts_with(kCommand)) continue;
     text.remove_prefix(kCommand.size());
     TypeOfRequest(text);
-    // As the NIC: a line alone.
+    // As in the NIC, only for a single line.
     if (text.find('\n') == text.size() - 1) {
       AskInPieces(text, room, static_cast<uint32_t>(piece * 0x9e37));
     }

@@ -25,12 +25,12 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kAcceptsAtOnce = 64;
 constexpr size_t kReadBytes = 64 << 10;
-// Requests that a client sends ahead stay in the kernel beyond this.
+// Further requests that a client sends ahead stay in the kernel.
 constexpr size_t kReadAhead = 64 << 10;
-// Memory that an idle connection may keep.
+// An idle connection may keep so much memory.
 constexpr size_t kIdleBuffer = 16 << 10;
 
-// Epoll data: tag in the upper byte, then 24 bits of generation, then the
+// epoll's data: the tag in the upper byte, then 24 bits of generation, then the
 // index.
 constexpr uint32_t kListenerIndex = 0xffffffff;
 constexpr uint32_t kGenerationMask = 0xffffff;
@@ -100,7 +100,7 @@ StreamServer::StreamServer(UniqueFd listener, int epoll_fd, uint8_t tag,
 StreamServer::~StreamServer() = default;
 
 absl::Status StreamServer::Start() {
-  // Two sockets can be bound to one port; listening is where that shows.
+  // Two sockets can be bound to one port; only listening reports it.
   if (listen(listener_.get(), kBacklog) != 0) {
     const std::string text = fmt::format(
         "TCP {}: {}", SocketAddress::OfSocket(listener_.get()).ToString(),
@@ -131,7 +131,7 @@ void StreamServer::OnEvent(uint64_t data, uint32_t events) {
   Connection* connection = connections_[index].get();
   const uint32_t generation =
       static_cast<uint32_t>(data >> 32) & kGenerationMask;
-  // An event of an earlier connection, from the same epoll_wait.
+  // The same epoll_wait may report an event of an earlier connection.
   if (!connection->fd ||
       (connection->generation & kGenerationMask) != generation) {
     return;
@@ -158,7 +158,7 @@ void StreamServer::Accept() {
       return;
     }
     if (counts_.open >= limits_.max_connections) {
-      // memcached's words, with its -o maxconns_fast.
+      // memcached's own words, with its -o maxconns_fast.
       constexpr std::string_view kRefusal =
           "ERROR Too many open connections\r\n";
       send(fd.get(), kRefusal.data(), kRefusal.size(), MSG_NOSIGNAL);
@@ -170,7 +170,7 @@ void StreamServer::Accept() {
 }
 
 void StreamServer::RefuseOne() {
-  // Otherwise the listener would stay readable, and this a busy loop.
+  // Otherwise the listener would stay readable, and this would be a busy loop.
   spare_.reset();
   UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (fd) ++counts_.refused;
@@ -353,7 +353,7 @@ void StreamServer::FlushOutput(Connection* connection) {
 }
 
 void StreamServer::UpdateInterest(Connection* connection) {
-  // A request that is not whole yet may need any number of bytes more.
+  // An incomplete request may need any number of further bytes.
   const bool waits = !connection->in_flight && !connection->has_output();
   const bool reads = !connection->end_of_input &&
                      !connection->close_after_output &&
@@ -372,7 +372,7 @@ void StreamServer::UpdateInterest(Connection* connection) {
 }
 
 void StreamServer::Close(Connection* connection) {
-  // Closing takes it out of epoll as well.
+  // Closing also removes it from epoll.
   connection->fd.reset();
   --counts_.open;
   if (!connection->in_flight) Release(connection);

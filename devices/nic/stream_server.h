@@ -20,7 +20,7 @@ namespace carillon::nic {
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
-  // Exactly one Reply() or ReplyTooLarge() must follow, later: not in this
+  // Exactly one Reply() or ReplyTooLarge() must follow, but not within this
   // call.
   virtual void OnStreamRequest(ConnectionIndex connection,
                                std::string_view request) = 0;
@@ -32,10 +32,11 @@ struct StreamCounts {
   uint64_t commands = 0;
 };
 
-// A connection has one request in flight, so replies keep their order; what it
-// sent meanwhile waits in its buffer, and beyond a limit in the kernel's. A
-// client that does not read its replies stops being read from, and holds no
-// more than one reply here. Idle connections cost no time. Not thread safe.
+// A connection has one request in flight, so replies keep their order. What the
+// client sends meanwhile waits in the connection's buffer, and beyond a limit
+// in the kernel's. A client that does not read its replies is not read from,
+// and holds at most one reply here. Idle connections cost no time. Not thread
+// safe.
 class StreamServer {
  public:
   struct Limits {
@@ -53,17 +54,18 @@ class StreamServer {
   const SocketAddress& address() const { return address_; }
   const StreamCounts& counts() const { return counts_; }
 
-  // An event of epoll with this server's tag.
+  // Handles an event of epoll with this server's tag.
   void OnEvent(uint64_t data, uint32_t events);
 
-  // The request in flight; its bytes stay, even if the connection closes, until
-  // it is replied to.
+  // The request in flight. Its bytes stay valid until the reply, even if the
+  // connection closes.
   std::string_view request(ConnectionIndex connection) const;
-  // Ends it. Empty: nothing is sent. `close`: afterwards, close.
+  // Ends the request. An empty reply sends nothing. `close` closes the
+  // connection afterwards.
   void Reply(ConnectionIndex connection, std::string_view reply, bool close);
-  // No reply buffer is large enough for it: asks again for fewer keys at a
-  // time, and joins the replies. False, and still in flight: it cannot be
-  // divided.
+  // No reply buffer is large enough for the reply: asks again for fewer keys at
+  // a time, and joins the replies. Returns false, with the request still in
+  // flight, if it cannot be divided.
   bool ReplyTooLarge(ConnectionIndex connection);
 
  private:
@@ -76,7 +78,7 @@ class StreamServer {
   void RefuseOne();
   void Admit(UniqueFd fd);
   void Read(Connection* connection);
-  // Starts the next request, if one can start.
+  // Starts the next request if possible.
   void Advance(Connection* connection);
   void Submit(Connection* connection);
   void Write(Connection* connection, std::string_view text);
@@ -91,7 +93,8 @@ class StreamServer {
   const Limits limits_;
   StreamSink* const sink_;
   SocketAddress address_;
-  // Given up for a moment when a connection must be refused for want of one.
+  // A spare descriptor, given up for a moment to accept and refuse a connection
+  // when there is none left.
   UniqueFd spare_;
   StreamCounts counts_;
   std::vector<std::unique_ptr<Connection>> connections_;

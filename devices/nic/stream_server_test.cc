@@ -34,7 +34,7 @@ class Client {
     }
     ASSERT_TRUE(text.empty()) << text.size() << " bytes were not taken";
   }
-  // What has come so far; `closed` when the server has hung up.
+  // What has arrived so far; `closed` is set if the server has hung up.
   std::string Received() {
     std::string chunk(1 << 20, '\0');
     ssize_t bytes;
@@ -72,7 +72,8 @@ class StreamServerTest : public ::testing::Test, protected StreamSink {
                        std::string_view request) override {
     requests_.push_back({connection, std::string(request)});
   }
-  // Runs the server until `done`; false when nothing has happened for long.
+  // Runs the server until `done`; returns false if nothing has happened for
+  // long.
   bool RunUntil(const std::function<bool()>& done) {
     for (int idle = 0; idle < 500;) {
       if (done()) return true;
@@ -168,7 +169,7 @@ TEST_F(StreamServerTest, KeepsARequestWhoseConnectionIsGoneUntilItsReply) {
     ASSERT_TRUE(RunUntil([this] { return !requests_.empty(); }));
   }
   const auto [connection, text] = Next();
-  // Its place is not given to others meanwhile.
+  // No other connection gets its place meanwhile.
   Client other(server_->address());
   other.Send("get other\r\n");
   const auto next = Next();

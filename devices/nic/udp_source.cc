@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "shm/faults/point.h"
 
-// Linux 4.18; older C libraries lack the name.
+// Linux 4.18 has it; older C libraries lack the name.
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -21,14 +21,15 @@
 namespace carillon::nic {
 namespace {
 
-// Bounds how long Send() waits for room in the kernel's queue.
+// Limits how long Send() waits for room in the kernel's queue.
 constexpr int kRoomAttempts = 4;
 constexpr int kRoomWaitMs = 1;
-// What the kernel keeps for us while this process does not run.
+// The kernel buffers so much while this process does not run.
 constexpr int kSocketBufferBytes = 4 << 20;
 
 void SetBuffer(int fd, int forced, int plain) {
-  // Beyond the system's limit with the privilege for it, up to it without.
+  // With the privilege this may exceed the system's limit; otherwise it goes up
+  // to the limit.
   if (setsockopt(fd, SOL_SOCKET, forced, &kSocketBufferBytes,
                  sizeof(kSocketBufferBytes)) != 0) {
     setsockopt(fd, SOL_SOCKET, plain, &kSocketBufferBytes,
@@ -49,7 +50,7 @@ bool UdpSource::Peer::operator==(const Peer& other) const {
 }
 
 uint32_t UdpSource::Peer::Hash() const {
-  // The port and the end of the address tell most peers apart.
+  // The port and the end of the address distinguish most peers.
   uint32_t address = v4.sin_addr.s_addr;
   if (v4.sin_family == AF_INET6) {
     std::memcpy(&address, v6.sin6_addr.s6_addr + 12, sizeof(address));
@@ -110,7 +111,8 @@ void UdpSource::Arm(uint32_t slot, BufferIndex buffer) {
 bool UdpSource::Receive(std::vector<Packet>* packets) {
   while (armed_ < kReceiveBurst && Arm(armed_)) ++armed_;
   if (armed_ == 0) return Discard();
-  // MSG_TRUNC: the length is that of the datagram, not of what fitted.
+  // With MSG_TRUNC the length is the datagram's, not that of the part that
+  // fitted.
   const int result = recvmmsg(fd_.get(), slot_message_.data(), armed_,
                               MSG_DONTWAIT | MSG_TRUNC, nullptr);
   if (result <= 0) return false;
@@ -129,8 +131,7 @@ bool UdpSource::Receive(std::vector<Packet>* packets) {
     packets->push_back({buffer, length});
     slot_buffer_[slot] = kNoBuffer;
   }
-  // From the end, so that a slot that stays empty can take the last one's
-  // place.
+  // Go from the end, so that the last slot can replace one that stays empty.
   for (uint32_t slot = received; slot-- > 0;) {
     if (slot_buffer_[slot] != kNoBuffer || Arm(slot)) continue;
     --armed_;
@@ -201,7 +202,7 @@ std::span<const ReplyDatagram> UdpSource::PassSend(
     }
     if (held) changed_.push_back(*std::exchange(held, std::nullopt));
   }
-  // What is sent with a batch leaves with it.
+  // A datagram that was held back leaves with its own batch at the latest.
   if (held) changed_.push_back(*held);
   return changed_;
 }
@@ -292,8 +293,8 @@ void UdpSource::Flush() {
       }
       break;
     }
-    // EIO: the interface cannot do it at all. EINVAL and EMSGSIZE may be this
-    // message's alone.
+    // EIO means that the interface does not support it at all. EINVAL and
+    // EMSGSIZE may concern this message only.
     const Message& failed = messages_[done++];
     if (failed.parts > 1) {
       if (errno == EIO || errno == EOPNOTSUPP) segmentation_ = false;

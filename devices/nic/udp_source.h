@@ -1,6 +1,6 @@
-// Where packets come from and where replies go: recvmmsg puts datagrams into
-// the pool's buffers, sendmmsg takes replies from wherever they were built.
-// Nothing is copied in this process.
+// Receives packets and sends replies: recvmmsg stores datagrams in the pool's
+// buffers, sendmmsg takes replies from where they were built. This process
+// copies nothing.
 #ifndef CARILLON_DEVICES_NIC_UDP_SOURCE_H_
 #define CARILLON_DEVICES_NIC_UDP_SOURCE_H_
 
@@ -25,7 +25,7 @@
 
 namespace carillon::nic {
 
-// A packet in a buffer of the pool; whoever has it gives the buffer back.
+// A packet in a buffer of the pool; its owner gives the buffer back.
 struct Packet {
   BufferIndex buffer = 0;
   uint32_t length = 0;
@@ -48,8 +48,8 @@ struct SourceCounts {
 };
 
 // Replies of one length to one receiver leave as one message that the kernel
-// cuts up (UDP_SEGMENT: the stack is walked once for up to 64 datagrams); where
-// that is not to be had, as one message each. Not thread safe.
+// splits (UDP_SEGMENT: up to 64 datagrams pass the stack at once); where that
+// is not supported, each leaves as its own message. Not thread safe.
 class UdpSource {
  public:
   struct Options {
@@ -65,7 +65,8 @@ class UdpSource {
   UdpSource& operator=(const UdpSource&) = delete;
 
   const SocketAddress& address() const { return address_; }
-  // Whether replies leave that way now: an interface may turn out to lack it.
+  // Whether replies are segmented now; an interface may turn out not to support
+  // it.
   bool segmentation() const { return segmentation_; }
 
   // Readable while packets wait.
@@ -73,13 +74,13 @@ class UdpSource {
   // Where it listens, for people: "udp 127.0.0.1:11211".
   std::string Describe() const;
 
-  // Appends packets that wait, a burst at most; never blocks. False: none is
-  // waiting any more.
+  // Appends waiting packets, a burst at most; never blocks. Returns false if no
+  // more are waiting.
   bool Receive(std::vector<Packet>* packets);
 
-  // Sends all, in any order; what has the same receiver keeps its order. Blocks
-  // for a few milliseconds at most when the kernel's queue is full, then drops
-  // the rest. The data must not change meanwhile.
+  // Sends all datagrams in any order, but keeps the order to each receiver. If
+  // the kernel's queue is full, blocks for a few milliseconds at most and then
+  // drops the rest. The data must not change meanwhile.
   void Send(std::span<const ReplyDatagram> datagrams);
 
   const SourceCounts& counts() const { return counts_; }
@@ -87,7 +88,7 @@ class UdpSource {
  private:
   static constexpr uint32_t kReceiveBurst = 64;
   static constexpr uint32_t kMaxMessages = 64;  // of one sendmmsg
-  // UDP_MAX_SEGMENTS of old kernels.
+  // UDP_MAX_SEGMENTS in old kernels.
   static constexpr uint32_t kMaxSegments = 64;
   static constexpr uint32_t kMaxMessageBytes = 65000;
   static constexpr uint32_t kPeerTable = 256;
@@ -104,7 +105,7 @@ class UdpSource {
     uint32_t Hash() const;
   };
 
-  // Datagrams to one receiver that go out together: all but the last one are
+  // Datagrams to one receiver that leave together; all but the last one are
   // `segment` bytes long.
   struct Message {
     const Peer* peer;
@@ -119,14 +120,15 @@ class UdpSource {
   UdpSource(UniqueFd fd, const SocketAddress& address, PacketPool* pool,
             const Options& options);
 
-  // Gives receive slot a buffer: a fresh one (false: there is none), or this.
+  // Gives the receive slot a buffer: this one, or a fresh one (false: none is
+  // free).
   bool Arm(uint32_t slot);
   void Arm(uint32_t slot, BufferIndex buffer);
-  // Point nic.receive: loses, copies, corrupts and holds back packets, from
-  // the one at `begin` on.
+  // Fault point nic.receive: loses, copies, corrupts and holds back packets,
+  // from the one at `begin` on.
   void PassReceive(std::vector<Packet>* packets, size_t begin);
   std::optional<Packet> CopyOf(const Packet& packet);
-  // Point nic.send: what leaves instead of `datagrams`.
+  // Fault point nic.send: returns what leaves instead of `datagrams`.
   std::span<const ReplyDatagram> PassSend(
       std::span<const ReplyDatagram> datagrams);
   // Receives without a buffer.
@@ -143,7 +145,7 @@ class UdpSource {
   bool segmentation_ = false;
   SourceCounts counts_;
 
-  // Receiving: slots [0, armed_) have a buffer each.
+  // For receiving: slots [0, armed_) have a buffer each.
   uint32_t armed_ = 0;
   std::array<BufferIndex, kReceiveBurst> slot_buffer_{};
   std::array<iovec, kReceiveBurst> slot_part_{};
@@ -151,7 +153,7 @@ class UdpSource {
   std::vector<Peer> peers_;     // by buffer
   std::optional<Packet> held_;  // by a fault, until the next one
 
-  // Sending.
+  // For sending.
   std::vector<Message> messages_;
   uint32_t message_count_ = 0;
   std::array<mmsghdr, kMaxMessages> send_header_{};

@@ -16,7 +16,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// A socket of somebody else.
+// A peer's socket.
 class Client {
  public:
   explicit Client(const SocketAddress& server)
@@ -27,7 +27,7 @@ class Client {
     ASSERT_EQ(send(fd_.get(), text.data(), text.size(), 0),
               static_cast<ssize_t>(text.size()));
   }
-  // What came, `count` datagrams at least.
+  // The datagrams that arrived, `count` at least.
   Strings Receive(size_t count) {
     Strings out;
     pollfd ready = {fd_.get(), POLLIN, 0};
@@ -227,7 +227,7 @@ TEST_P(UdpSourceTest, AnUnreachableSenderCostsOnlyItsOwnReplies) {
   }
 }
 
-// --- Faults on purpose.
+// --- Injected faults.
 
 class LinkFaultsTest : public UdpSourceTest {
  protected:
@@ -252,7 +252,7 @@ class LinkFaultsTest : public UdpSourceTest {
                               .bytes = bytes};
     ASSERT_TRUE(board_->Inject({&fault, 1}).ok());
   }
-  // Of "one", "two", "three".
+  // The peer receives some of "one", "two", "three".
   Strings Received() {
     for (const char* text : {"one", "two", "three"}) client_->Send(text);
     Strings texts;
