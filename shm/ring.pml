@@ -3,7 +3,7 @@
  * process may die between any two steps. ring_checks.sh says what is checked.
  *
  * Each statement below is one access to shared memory, in the order that
- * device_ring.h, gpu_ring.h, bells.h and waiting.h prescribe; those orders are
+ * device_ring.h, gpu_ring.h, wakeups.h and waiting.h prescribe; those orders are
  * sequentially consistent there wherever the model depends on it.
  *
  * Proved for EVENTS events over a ring of SLOTS entries:
