@@ -1,5 +1,5 @@
-// Devices that go on when gpud has died and another one has come: their clients
-// see a pause.
+// Devices go on when gpud has died and another one has come: their clients see
+// only a pause.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ class DeviceSurvivalTest : public ::testing::Test {
   }
   void TearDown() override { unsetenv(shm::FlightRecorder::kVariable); }
 
-  // Of all processes, once the devices have left.
+  // The ledger of all processes, once the devices have left.
   ledger::Report Ledger() {
     std::vector<std::string> unreadable;
     const auto recordings = shm::ReadFlightRecordings(
@@ -88,7 +88,7 @@ TEST_F(DeviceSurvivalTest, ARequestDuringThePauseIsAnsweredAfterIt) {
   EXPECT_EQ(client.ReceiveLine(), "STORED\r\n");
   const std::string found = "VALUE b 0 1\r\ny\r\nEND\r\n";
   EXPECT_EQ(client.Ask("get b\r\n", found), found);
-  // GPU memory is gone with its gpud: an empty cache.
+  // GPU memory is lost with its gpud, so the cache is empty.
   EXPECT_EQ(client.Ask("get a\r\n", "END\r\n"), "END\r\n");
   ASSERT_TRUE(IsReady("nic0"));
   nic->Signal(SIGTERM);
@@ -111,7 +111,7 @@ TEST_F(DeviceSurvivalTest, ClientsUnderLoadSeeNoWrongAnswer) {
       if (client.ReceiveLine() != "STORED\r\n") ++wrong;
       client.Send(fmt::format("get {}\r\n", key));
       const std::string line = client.ReceiveLine();
-      // Found, or lost with the store in between.
+      // The key is found, or was lost with the store meanwhile.
       if (line == fmt::format("VALUE {} 0 8\r\n", key)) {
         if (client.ReceiveLine() != value + "\r\n") ++wrong;
         if (client.ReceiveLine() != "END\r\n") ++wrong;

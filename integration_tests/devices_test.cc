@@ -22,7 +22,7 @@ class DevicesTest : public ::testing::Test {
     ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
     testbed_ = *std::move(testbed);
   }
-  // Exit code, and what the device wrote.
+  // Returns the exit code and what the device wrote.
   int Run(const std::string& program, const std::vector<std::string>& flags) {
     auto device = testbed_->StartDevice("device0", program, flags);
     EXPECT_TRUE(device.ok()) << std::string(device.status().message());
@@ -43,7 +43,7 @@ class DevicesTest : public ::testing::Test {
 };
 
 TEST_F(DevicesTest, FramesOfTheWaveComeBackRightFromBothKernels) {
-  // Two beats and more, and sizes that no block divides.
+  // More than two beats, and a size that is no multiple of a block's.
   EXPECT_EQ(Fpga({"--frames", "250", "--check", "--size", "61x43"}), 0)
       << output_;
   EXPECT_THAT(output_, AllOf(HasSubstr("250 frames"), HasSubstr("0 wrong")));

@@ -1,5 +1,5 @@
-// A device for tests: echoes numbered messages and checks each answer. What
-// fails is said, and no end is left out or seen twice, or it exits with 1.
+// A device for tests that echoes numbered messages and checks each answer. It
+// reports what fails, and exits with 1 if an end is missing or comes twice.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Options {
   std::string launch_path;
 };
 
-// What event `sequence` says: a word of its own, again and again.
+// The content of event `sequence`: its own word, repeated.
 constexpr uint32_t kWords = 8;
 constexpr uint32_t kBytes = kWords * sizeof(uint64_t);
 uint64_t WordOf(uint64_t sequence) {

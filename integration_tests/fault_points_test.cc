@@ -1,5 +1,5 @@
-// Faults on purpose in real processes: at every named point, and what each
-// action does there.
+// Injected faults in real processes, at every named point, and what each action
+// does there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,8 @@ class FaultPointsTest : public ::testing::Test {
     EXPECT_TRUE(echo.ok()) << std::string(echo.status().message());
     return echo.ok() ? *std::move(echo) : nullptr;
   }
-  // As `restart: on_failure` does; returns when echo0 has echoed all.
+  // Restarts echo0 as `restart: on_failure` does, until it has echoed
+  // everything.
   void EchoWhateverDies(int events) {
     auto echo = StartEcho("echo0", events);
     for (int deaths = 0; deaths < 100;) {
@@ -118,10 +119,10 @@ class EveryPointTest : public FaultPointsTest,
                        public ::testing::WithParamInterface<Point> {
  protected:
   EveryPointTest() {
-    // The leases' turn comes a few times a second.
+    // The lease is renewed only a few times a second.
     if (GetParam() == Point::kGpudLease) pause_ms_ = 100;
   }
-  // At the 50th event, or at the first passage of what is rare.
+  // Strikes at the 50th event, or at the first passage of a rare point.
   Fault FaultHere(Action action) const {
     const faults::PointInfo& info = faults::InfoOf(GetParam());
     const bool of_gpud = info.name.starts_with("gpud.");
@@ -189,7 +190,8 @@ TEST_F(FaultPointsTest, ABadEntryFailsAndCostsNobodyElse) {
                                     .point = Point::kDeviceCommit,
                                     .nth = 10,
                                     .action = c.action,
-                                    // The sequence is there, the rest is not.
+                                    // The sequence was written, the rest was
+                                    // not.
                                     .count = sizeof(uint64_t)}));
     auto echo = StartEcho("echo0", 100);
     EXPECT_EQ(echo->Wait(), 0) << echo->output();
@@ -235,7 +237,8 @@ TEST_F(FaultPointsTest, ALostDoorbellIsFoundByTheLedger) {
                                   .point = Point::kDeviceRing,
                                   .action = Action::kLose}));
   auto echo = StartEcho("echo0", 100, /*patience_ms=*/200);
-  // The first ring is for all slots: nothing follows, and the device says so.
+  // The first ring was for all slots, so nothing follows, and the device
+  // reports it.
   EXPECT_EQ(echo->Wait(), 1) << echo->output();
   EXPECT_THAT(echo->output(), HasSubstr("no event of 'echo'"));
   EXPECT_EQ(Ledger().total.of(ledger::Fault::kLost), 32u);

@@ -1,6 +1,7 @@
 // A machine that has no descriptor, no thread or no memory left: gpud and
-// devices are started with every limit from the smallest up until all works.
-// Each failure before is an exit code and a sentence, and leaves nothing behind.
+// devices are started with every limit from the smallest up until everything
+// works. Each failure before that is an exit code and a sentence, and leaves
+// nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +30,7 @@ using testing::Testbed;
 
 constexpr int kFailed = 1;
 constexpr int kTestbedLost = 4;
-// The loader's, before a program of ours runs.
+// The loader's exit code, before our program runs.
 constexpr int kNotLoaded = 127;
 constexpr char kLoader[] = "error while loading shared libraries";
 constexpr uid_t kNobody = 65534;
@@ -38,7 +39,7 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-// A directory that everybody may use, gone with the object.
+// A directory that everybody may use, removed by the destructor.
 class Folder {
  public:
   Folder() {
@@ -54,7 +55,7 @@ class Folder {
     EXPECT_EQ(chown(testbed.c_str(), owner, owner), 0);
     return testbed;
   }
-  // A copy, because other users may not look into the folder of the build.
+  // Makes a copy, because other users may not look into the build's folder.
   std::string Copy(const std::string& program) const {
     const std::string copy =
         path_ + "/" + fs::path(program).filename().string();
@@ -79,7 +80,7 @@ std::unique_ptr<Process> Start(const std::string& name,
 std::vector<std::string> Limited(const std::string& limit) {
   return {"/usr/bin/prlimit", limit, "--"};
 }
-// `limit`: of prlimit; empty: none.
+// `limit` is an option of prlimit; empty: none.
 std::vector<std::string> AsNobody(const std::string& limit) {
   std::vector<std::string> words = {"/usr/bin/setpriv", "--reuid",
                                     std::to_string(kNobody), "--clear-groups",
@@ -100,8 +101,8 @@ absl::Status VisitTestbed(const std::string& directory) {
   return events->Take();
 }
 
-// gpud has run out of memory, at any time: it ends at once, and what it has left
-// is the next one's to clean up.
+// Whether gpud ended because memory ran out, which may happen at any time: it
+// ends at once, and the next gpud cleans up what it left.
 bool RanOutOfMemory(Process& gpud, const std::string& directory) {
   if (gpud.Wait() != kFailed ||
       gpud.output().find("gpud: out of memory") == std::string::npos) {
@@ -111,8 +112,8 @@ bool RanOutOfMemory(Process& gpud, const std::string& directory) {
   return true;
 }
 
-// Whether a gpud in `directory` has started and serves; it has ended by then,
-// in order, or with a sentence that matches `sentence`.
+// Whether a gpud in `directory` starts and serves. Afterwards it has ended, in
+// order or with a sentence that matches `sentence`.
 bool GpudWorks(std::unique_ptr<Process> gpud, const std::string& directory,
                const std::string& sentence) {
   if (!gpud->WaitForOutput("is up in")) {
@@ -127,7 +128,7 @@ bool GpudWorks(std::unique_ptr<Process> gpud, const std::string& directory,
     return false;
   }
   const absl::Status visit = VisitTestbed(directory);
-  // Unknown: gRPC's answer where a handler cannot have a thread.
+  // gRPC answers Unknown where a handler cannot have a thread.
   EXPECT_THAT(visit.code(),
               AnyOf(absl::StatusCode::kOk, absl::StatusCode::kResourceExhausted,
                     absl::StatusCode::kUnavailable, absl::StatusCode::kUnknown))

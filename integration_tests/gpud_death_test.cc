@@ -75,7 +75,7 @@ class GpudDeathTest : public ::testing::Test {
   std::unique_ptr<Testbed> testbed_;
 };
 
-// Echoes kBytes of input, which say which event they belong to.
+// Echoes kBytes of input, which identify their event.
 class Echoes {
  public:
   Echoes(edge::Device& device, const std::string& launch_path = "")
@@ -107,7 +107,7 @@ class Echoes {
     while (queue_->free_slots() > 0) Commit();
     queue_->RingCommitted();
   }
-  // Takes what has ended; each once, in order, with its own output.
+  // Takes what has ended: each event once, in order, with its own output.
   void TakeAll() {
     while (const auto done = queue_->Poll()) {
       ASSERT_EQ(done->sequence.value(), ++taken_);
@@ -177,7 +177,7 @@ TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {
   Echoes echoes(*device, GetParam().launch_path);
   std::mt19937 random(7);
   for (int death = 0; death < kDeaths; ++death) {
-    // Dies at some moment of a stream of events.
+    // gpud dies at some moment during a stream of events.
     std::thread killer([&, wait = random() % 20'000] {
       std::this_thread::sleep_for(std::chrono::microseconds(wait));
       kill(testbed_->gpud().pid(), SIGKILL);
@@ -202,7 +202,7 @@ TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(echoes.taken(), 0u);
-  // Where a kernel stores its end itself, gpud counts it afterwards.
+  // If a kernel stores its end itself, gpud counts it afterwards.
   v1::ListEktResponse ekt;
   EXPECT_TRUE(testing::Eventually([&] {
     ekt = testbed_->Ekt();
@@ -211,13 +211,14 @@ TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {
   })) << ekt.DebugString();
   ASSERT_EQ(ekt.entries_size(), 1);
   EXPECT_EQ(ekt.entries(0).launch_path(), GetParam().launch_path);
-  // The last gpud's own ledger: none of its predecessors' events.
+  // This is the last gpud's own ledger, without its predecessors' events.
   EXPECT_LE(ekt.entries(0).counts().rung(), kSlots);
 }
 
 TEST_F(GpudDeathTest, BuffersQueuesAndFiguresStayWhereTheyWere) {
   auto device = Attach();
-  // A hole in both heaps: what comes later goes there, before and after.
+  // Later allocations fill this hole in both heaps, before and after gpud's
+  // death.
   const auto gap_in = *device->AllocateBuffer(Place::kInput, 4096);
   const auto gap_out = *device->AllocateBuffer(Place::kOutput, 4096);
   const auto memory = *device->AllocateBuffer(Place::kGpuMemory, 4096);
@@ -248,7 +249,7 @@ TEST_F(GpudDeathTest, BuffersQueuesAndFiguresStayWhereTheyWere) {
   EXPECT_EQ(devices.devices(0).state(), "ready");
   EXPECT_EQ(testbed_->Counter("device0", "turns"), 17u);
 
-  // The hole is free again, and nothing else is.
+  // The hole is free again, but nothing else is.
   const auto again = device->AllocateBuffer(Place::kInput, 4096);
   ASSERT_TRUE(again.ok()) << Message(again.status());
   EXPECT_EQ(again->bytes.data(), gap_in.bytes.data());

@@ -1,4 +1,4 @@
-// A gpud that cannot start says why, once, and leaves nothing behind.
+// A gpud that cannot start reports the reason once, and leaves nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

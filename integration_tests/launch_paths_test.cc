@@ -1,6 +1,6 @@
-// Every launch path of every back-end under one roof: the same events, the same
-// results, the same ledger. The CUDA back-end runs on a driver made of CPU
-// threads here; what only a GPU can show is gpu_check's.
+// Every launch path of every back-end: the same events must give the same
+// results and the same ledger. Here the CUDA back-end runs on a driver made of
+// CPU threads; gpu_check tests what needs a GPU.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,8 @@ class LaunchPathsTest : public ::testing::TestWithParam<std::string> {
   std::vector<std::string> paths_;
 };
 
-// sum = a + b, a pair of vectors in every slot; almost an element a thread.
+// sum = a + b, with a pair of vectors in every slot and nearly one thread per
+// element.
 class Adder {
  public:
   static constexpr uint32_t kRing = 8;
@@ -148,7 +149,7 @@ TEST_P(LaunchPathsTest, EveryPathComputesTheSameAndLosesNothing) {
   auto device = Attach("device0");
   for (const std::string& path : paths_) {
     SCOPED_TRACE(path);
-    // In one warp, and in more blocks than one.
+    // In one warp, and in several blocks.
     for (const uint32_t blocks : {1, 10}) {
       Adder adder(*device, path, blocks);
       ASSERT_NE(adder.queue, nullptr);
@@ -192,7 +193,8 @@ TEST_P(LaunchPathsTest, DevicesComeAndGoWhileOthersAreServed) {
       ASSERT_NE(brief.queue, nullptr);
       brief.Prepare(random);
       brief.queue->RingDoorbell();
-      // Rung before the guest's event ends, or its unregistering begins.
+      // They are rung before the guest's event ends or its unregistering
+      // begins.
       for (const auto& adder : adders) {
         adder->Prepare(random);
         adder->queue->RingDoorbell();
@@ -233,7 +235,7 @@ TEST_P(LaunchPathsTest, APathThatIsNotThereIsRefusedWithThoseThatAre) {
 }
 
 TEST_P(LaunchPathsTest, EveryPathStampsAnEventsLifeWhileTracing) {
-  // Between the CPU's clock and the GPU's, as gpud has measured it.
+  // The error between the CPU's clock and the GPU's, as gpud has measured it.
   constexpr Nanoseconds kClockError = 50'000'000;
   auto device = Attach("device0");
   std::mt19937 random(1);
@@ -252,7 +254,7 @@ TEST_P(LaunchPathsTest, EveryPathStampsAnEventsLifeWhileTracing) {
     EXPECT_EQ(life().finished_ns, 0u);
     SetTracing(true);
     EXPECT_TRUE(adder.queue->tracing());
-    // Who serves the events looks for this every now and then.
+    // The path's thread checks for this only from time to time.
     Nanoseconds before = 0;
     edge::EventLife stamps;
     EXPECT_TRUE(testing::Eventually([&] {
@@ -277,9 +279,10 @@ TEST_P(LaunchPathsTest, WhatTheDefaultRefusesIsServedAndTheOneThatDoesIsNamed) {
   edge::EventSpec spec;
   spec.kernel = "null_event";
   spec.parameters = {Constant("token", 1)};
-  // A GPU that launches cannot change what it launches.
+  // A GPU that launches cannot change its launches.
   spec.modifyable = true;
-  // More than half of its aperture: who has refused it keeps no room.
+  // More than half of the aperture: a path that refused it must not keep the
+  // room.
   spec.max_in_flight = 8192;
   const std::string server = GetParam() == "cuda" ? "graph" : "edge";
   const auto queue = edge::edgeRegisterEvent(*device, spec);
@@ -293,7 +296,8 @@ TEST_P(LaunchPathsTest, WhatTheDefaultRefusesIsServedAndTheOneThatDoesIsNamed) {
   ASSERT_TRUE(completion.ok()) << Message(completion.status());
   EXPECT_EQ(completion->state, shm::EventState::kDone);
   (*queue)->Free();
-  // Who names a path gets that one or none, and nothing of it stays.
+  // A device that names a path gets that path or an error, and nothing stays
+  // behind.
   const v1::GetStatusResponse before = testbed_->Status();
   spec.max_in_flight = 4;
   spec.launch_path = GetParam() == "cuda" ? "edge" : "persistent";

@@ -21,7 +21,8 @@ namespace carillon::testing {
 namespace {
 
 constexpr size_t kFrameBytes = 8;
-// Of the requests that show that everything before them was answered.
+// The id of requests whose answer shows that everything before them was
+// answered.
 constexpr uint16_t kGetSentinel = 0xfff0;
 constexpr uint16_t kSetSentinel = 0xfff1;
 
@@ -34,7 +35,7 @@ UniqueFd ConnectTo(uint16_t port, int type) {
   const timeval bound = {.tv_sec = kBound.count(), .tv_usec = 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof(bound));
-  // Room for a reply of a megabyte, where the system allows it.
+  // Room for a reply of a megabyte, if the system allows it.
   const int bytes = 8 << 20;
   if (setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) !=
       0) {
@@ -49,7 +50,7 @@ UniqueFd ConnectTo(uint16_t port, int type) {
 
 uint16_t IdOf(std::string_view datagram) { return FrameField(datagram, 0); }
 
-// The number after `label`, as a NIC and memcached write their ports.
+// The number after `label`; NICs and memcached write their ports in this way.
 uint16_t PortAfter(const std::string& text, const std::string& label) {
   const size_t at = text.find(label);
   if (at == std::string::npos) return 0;
@@ -92,7 +93,7 @@ std::string MemcUdpClient::Receive() {
 
 std::vector<std::string> MemcUdpClient::Ask(std::string_view datagram) {
   Send(datagram);
-  // Requests of one type are answered in order: one of each closes the case.
+  // Requests of one type are answered in order, so one of each ends the case.
   Send(Datagram(kGetSentinel, "get sentinel\r\n"));
   Send(Datagram(kSetSentinel, "version\r\n"));
   std::vector<std::string> replies;
@@ -209,7 +210,7 @@ std::unique_ptr<Process> StartNic(Testbed& testbed,
     ADD_FAILURE() << "the NIC does not serve";
     return std::move(*nic);
   }
-  // "udp 127.0.0.1:PORT tcp 127.0.0.1:PORT", as the control plane shows it.
+  // The note in the control plane: "udp 127.0.0.1:PORT tcp 127.0.0.1:PORT".
   const v1::ListDevicesResponse devices = testbed.Devices();
   for (const auto& device : devices.devices()) {
     if (device.name() != name) continue;
@@ -228,7 +229,7 @@ std::unique_ptr<Process> StartMemcached(MemcPorts* ports) {
   const std::string file =
       fmt::format("{}/memcached-ports-{}", ::testing::TempDir(), getpid());
   unlink(file.c_str());  // of an earlier one
-  // It refuses to run as root without a user's name.
+  // As root, memcached refuses to run without a user's name.
   auto process = Process::Start("memcached",
                                 {program, "-u", "root", "-l", "127.0.0.1", "-p",
                                  "-1", "-U", "-1", "-t", "1", "-m", "64"},

@@ -1,4 +1,4 @@
-// Memcached clients that see every byte, for tests.
+// Memcached clients for tests, which see every byte.
 #ifndef CARILLON_INTEGRATION_TESTS_MEMC_TESTING_H_
 #define CARILLON_INTEGRATION_TESTS_MEMC_TESTING_H_
 
@@ -25,19 +25,19 @@ uint16_t FrameField(std::string_view datagram, size_t index);
 // A datagram as clients send it: id, sequence 0, total 1, reserved 0.
 std::string Datagram(uint16_t id, std::string_view text);
 
-// Blocks for at most kBound in any call; the test fails then.
+// No call blocks for longer than kBound; then the test fails.
 class MemcUdpClient {
  public:
   explicit MemcUdpClient(uint16_t port);
 
   void Send(std::string_view datagram);
-  // Everything that the server sends back for `datagram`, frame headers
-  // included; empty if it has answered what was sent later and not this. The
+  // Everything that the server sends back for `datagram`, including frame
+  // headers; empty if it has answered later requests but not this one. The
   // datagram's first byte must not be 0xff. Not for replies of more than one
-  // datagram: nothing says that later requests do not overtake them.
+  // datagram, since later requests might overtake them.
   std::vector<std::string> Ask(std::string_view datagram);
-  // The datagrams of one reply, by their sequence numbers. Fails the test
-  // unless it is whole.
+  // The datagrams of one reply, ordered by their sequence numbers. Fails the
+  // test unless the reply is complete.
   std::vector<std::string> AskMessage(std::string_view datagram);
   // The text of one reply in any number of datagrams.
   std::string AskText(uint16_t id, std::string_view text);
@@ -56,11 +56,11 @@ class MemcTcpClient {
   void Send(std::string_view text);
   // Exactly so many bytes, fewer if the server closes before.
   std::string Receive(size_t bytes);
-  // Up to and with the end of a line.
+  // Everything up to and including the end of a line.
   std::string ReceiveLine();
   // Sends, and receives exactly as many bytes as `reply` has.
   std::string Ask(std::string_view request, std::string_view reply);
-  // Whether the server has closed, after waiting for it.
+  // Waits for the server to close. Returns whether it did.
   bool WaitForClose();
   int fd() const { return fd_.get(); }
 
@@ -68,17 +68,18 @@ class MemcTcpClient {
   UniqueFd fd_;
 };
 
-// A NIC of `testbed`, ready, at any free ports unless `flags` say which. Fails
-// the test when it does not get there.
+// Starts a NIC of `testbed` and waits until it is ready, at any free ports
+// unless `flags` name them. Fails the test if it does not become ready.
 std::unique_ptr<Process> StartNic(Testbed& testbed,
                                   const std::vector<std::string>& flags,
                                   MemcPorts* ports,
                                   const std::string& name = "nic0");
 
-// Debian's memcached, ready, at free ports. Null if it is not installed.
+// Starts Debian's memcached at free ports and waits until it is ready. Null if
+// it is not installed.
 std::unique_ptr<Process> StartMemcached(MemcPorts* ports);
 
-// Where a program of the system is, or "".
+// The path of a program of the system, or "".
 std::string FindProgram(const std::string& name);
 
 }  // namespace carillon::testing

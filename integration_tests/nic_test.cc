@@ -1,5 +1,5 @@
-// The NIC as a process, with gpud and its event kernels behind it: what it
-// serves, what it drops, and how it ends.
+// The NIC as a process, with gpud and its event kernels: what it serves, what
+// it drops, and how it ends.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ class NicTest : public ::testing::Test {
     nic_ = StartNic(*testbed_, flags, &ports_);
     ASSERT_NE(ports_.tcp, 0);
   }
-  // Exit code of a NIC that does not come up, and what it said.
+  // The exit code and the output of a NIC that does not come up.
   int Fail(const Flags& flags, std::string* output) {
     auto nic = testbed_->StartDevice("nic1", "devices/nic/nic", flags);
     EXPECT_TRUE(nic.ok()) << std::string(nic.status().message());
@@ -88,7 +88,7 @@ class NicTest : public ::testing::Test {
     EXPECT_EQ(udp.AskText(8, "get probe\r\n"),
               ValueReply("probe", "x") + "END\r\n");
   }
-  // Every event that was rung has ended, and well.
+  // Expects that every event that was rung has ended well.
   void ExpectCleanLedger() {
     EXPECT_TRUE(Eventually([this] {
       const auto events = testbed_->Status().events();
@@ -127,7 +127,8 @@ TEST_F(NicTest, ValuesOfAMegabyteGoInByTcpAndComeOutByBoth) {
   Serve();
   MemcTcpClient tcp(ports_.tcp);
   std::vector<std::string> values;
-  // Around one datagram (1400 bytes), one packet buffer (2048), and the limit.
+  // Sizes around one datagram (1400 bytes), one packet buffer (2048), and the
+  // limit.
   for (const size_t bytes :
        {0, 1, 1360, 1380, 1400, 2000, 2048, 5000, 60000, 1 << 20}) {
     const std::string value = Noise(bytes, static_cast<uint32_t>(bytes));
@@ -139,7 +140,8 @@ TEST_F(NicTest, ValuesOfAMegabyteGoInByTcpAndComeOutByBoth) {
     MemcUdpClient udp(ports_.udp);
     EXPECT_TRUE(udp.AskText(9, "get " + key + "\r\n") == reply) << bytes;
   }
-  // Three megabytes in one reply: in pieces on the way, whole for the client.
+  // Three megabytes in one reply: in pieces on the way, complete for the
+  // client.
   const std::string big = ValueReply("key1048576", values.back());
   const std::string all =
       big + ValueReply("key1", values[1]) + big + big + "END\r\n";
@@ -200,7 +202,7 @@ TEST_F(NicTest, HostileDatagramsAreCountedAndHarmNobody) {
   const std::string value(2022, 'v');
   ASSERT_EQ(Datagram(1, SetRequest("k", value)).size(), 2048u);
   EXPECT_EQ(udp.AskText(1, SetRequest("k", value)), "STORED\r\n");
-  // Noise: whatever it says, it is answered or dropped, and others are served.
+  // Noise is answered or dropped, and other clients are served.
   MemcUdpClient other(ports_.udp);
   for (uint32_t i = 0; i < 2000; ++i) {
     std::string noise = Noise(i % 300, i);
@@ -221,7 +223,7 @@ TEST_F(NicTest, PacketsThatFindNoBufferAreCounted) {
   constexpr uint64_t kBurst = 20'000;
   const std::string request = Datagram(1, "get some-key-or-other\r\n");
   for (uint64_t i = 0; i < kBurst; ++i) udp.Send(request);
-  // The flood may cost others a datagram, but not the NIC's life.
+  // The flood may cost others a datagram, but must not kill the NIC.
   EXPECT_TRUE(Eventually([&] {
     MemcUdpClient other(ports_.udp);
     other.Send(request);
@@ -229,7 +231,7 @@ TEST_F(NicTest, PacketsThatFindNoBufferAreCounted) {
     return poll(&reply, 1, 100) == 1;
   }));
   EXPECT_TRUE(Eventually([&] {
-    // What the socket's own buffer lost is not the NIC's to count.
+    // The NIC does not count what the socket's own buffer lost.
     return Counter("udp_replies") > 0 &&
            Counter("udp_requests") == Counter("udp_replies") &&
            testbed_->Status().events().rung() ==
@@ -270,8 +272,8 @@ TEST_F(NicTest, AFullRingIsWaitedForAndLosesNothing) {
   for (uint16_t id = 0; id < kRequests; ++id) {
     udp.Send(Datagram(id, "get k\r\n"));
   }
-  // No wait for a state: that nothing happens is what is tested. Time for a NIC
-  // that polls to betray itself; one that waits needs none.
+  // The test is that nothing happens, so there is no state to wait for. A NIC
+  // that polls would show it in this time; one that waits uses none.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   testbed_->gpud().Signal(SIGCONT);
   std::vector<uint16_t> ids;
@@ -284,7 +286,7 @@ TEST_F(NicTest, AFullRingIsWaitedForAndLosesNothing) {
   std::sort(ids.begin(), ids.end());
   for (uint16_t i = 0; i < kRequests; ++i) EXPECT_EQ(ids[i], i);
   ExpectCleanLedger();
-  // A few for each datagram, time-out and completion.
+  // A few wake-ups for each datagram, time-out and completion.
   EXPECT_LT(Counter("waits"), 10u * kRequests);
 }
 
@@ -292,8 +294,8 @@ TEST_F(NicTest, ALateWakeUpIsTakenOnce) {
   Serve();
   MemcUdpClient udp(ports_.udp);
   EXPECT_EQ(udp.AskText(1, "get k\r\n"), "END\r\n");
-  // As gpud does that found the NIC asleep when it was no more: into the pipe
-  // that is neither the NIC's output nor its input.
+  // gpud writes so when it found the NIC asleep that has just woken up: into
+  // the pipe that is neither the NIC's output nor its input.
   std::vector<UniqueFd> writers;
   for (int fd = 3; fd < 64; ++fd) {
     const std::string path = fmt::format("/proc/{}/fd/{}", nic_->pid(), fd);
@@ -304,7 +306,7 @@ TEST_F(NicTest, ALateWakeUpIsTakenOnce) {
   }
   ASSERT_EQ(writers.size(), 1u);
   ASSERT_EQ(write(writers[0].get(), "x", 1), 1);
-  // As long as it is there, epoll does not sleep.
+  // While the byte is there, epoll does not sleep.
   EXPECT_TRUE(Eventually([&] {
     int unread = -1;
     return ioctl(writers[0].get(), FIONREAD, &unread) == 0 && unread == 0;
@@ -317,7 +319,8 @@ TEST_F(NicTest, RequestLatencyIsThatOfAnsweredRequests) {
   testbed_->gpud().Stop();
   MemcUdpClient udp(ports_.udp);
   udp.Send(Datagram(1, SetRequest("first", "x")));
-  // One batch, as they come while the first event is in flight.
+  // They form one batch, because they arrive while the first event is in
+  // flight.
   udp.Send(Datagram(2, "set quiet 0 0 1 noreply\r\nx\r\n"));
   std::string dropped = Datagram(3, SetRequest("dropped", "x"));
   dropped[5] = 2;  // of two datagrams
@@ -375,7 +378,7 @@ TEST_F(NicTest, AClientThatDoesNotReadHoldsNobodyUp) {
   for (int i = 0; i < 100; ++i) many += "get big\r\n";
   deaf.Send(many);
   for (int i = 0; i < 20; ++i) ExpectServes();
-  // Its requests wait for it; they are not all in some buffer.
+  // Its requests wait for it; not all of them fit into some buffer.
   EXPECT_LT(Counter("tcp_commands"), 100u);
 }
 
@@ -424,7 +427,7 @@ TEST_F(NicTest, ServesInEverySetting) {
 }
 
 TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDropsItsDatagrams) {
-  // A store of this size is refused by the kernels, launch by launch.
+  // The kernels refuse a store of this size at each launch.
   Serve({"--store-bytes", "1024"});
   MemcTcpClient tcp(ports_.tcp);
   tcp.Send("get k\r\n");
@@ -453,7 +456,7 @@ TEST_F(NicTest, APortInUseIsOneClearError) {
             1);
   EXPECT_THAT(output,
               HasSubstr(fmt::format("TCP 127.0.0.1:{} is in use", ports_.tcp)));
-  // It has left nothing behind in the testbed.
+  // The failed NIC has left nothing behind in the testbed.
   EXPECT_EQ(testbed_->Devices().devices_size(), 1);
   ExpectServes();
 }
@@ -487,7 +490,7 @@ TEST_F(NicTest, TakesTheEndOfGpudAsItsOwnUnderLoad) {
   for (int i = 0; i < 500; ++i) udp.Send(request);
   testbed_->gpud().Kill();
   for (int i = 0; i < 500; ++i) {
-    // Refused once the NIC's socket is closed.
+    // The send is refused once the NIC's socket is closed.
     send(udp.fd(), request.data(), request.size(), 0);
   }
   EXPECT_EQ(nic_->Wait(), 4);

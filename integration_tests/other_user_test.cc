@@ -1,4 +1,4 @@
-// A testbed is its user's own.
+// A testbed belongs to its user.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ TEST(OtherUserTest, ADeviceOfAnotherUserIsRefusedAndToldWhy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   const auto testbed = testing::Testbed::Start();
   ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
-  // A copy, because the other user may not look into the folder of the build.
+  // A copy, because the other user may not look into the build's folder.
   std::string directory = "/tmp/carillon-test-XXXXXX";
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   std::filesystem::permissions(directory, std::filesystem::perms(0755));

@@ -1,4 +1,4 @@
-// What a device and gpud notice of each other's end, and how soon everything
+// How a device and gpud notice each other's end, and how soon every call
 // returns.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using testing::kBound;
 using ::testing::StartsWith;
 using testing::Testbed;
 
-// Far above kBound: whatever returns in time was ended, not timed out.
+// Far above kBound: a call that returns in time was ended, not timed out.
 constexpr minutes kForEver{10};
 // Hours of work for one thread.
 constexpr uint64_t kEndless = uint64_t{1} << 44;
@@ -89,8 +89,8 @@ TEST_F(PeerLossTest, KillingGpudEndsEveryWaitAndEveryCall) {
   }
   edge::EventQueue* endless = RegisterBusy(*device, kEndless);
   endless->RingDoorbell();
-  // One thread in each kind of wait, all of them asleep by the time of the kill
-  // or shortly after it: both must return.
+  // One thread in each kind of wait. All are asleep by the time of the kill or
+  // shortly after it, and all must return.
   absl::Status waited;
   absl::Status launched;
   std::atomic<bool> found{true};
@@ -178,7 +178,7 @@ TEST_F(PeerLossTest, AnEndlessSingleWarpEventHoldsNobodyUp) {
   auto culprit = Attach("culprit");
   RegisterBusy(*culprit, kEndless, 1)->RingDoorbell();
   ASSERT_TRUE(ThreadsBlock(1));
-  // Another's control calls and events.
+  // Control calls and events of another device.
   auto other = Attach("other");
   edge::EventQueue* queue = RegisterBusy(*other, 1);
   queue->RingDoorbell();

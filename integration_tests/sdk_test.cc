@@ -1,5 +1,5 @@
 // The device SDK against a real gpud: everything that devices/sdk/edge.h
-// promises while both are alive. What happens when one dies: peer_loss_test.cc.
+// promises while both are alive. peer_loss_test.cc covers the death of either.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ class SdkTest : public ::testing::Test {
     spec.parameters = {Constant("token", 1)};
     return spec;
   }
-  // Nothing of any device is left in gpud.
+  // Whether gpud has nothing left of any device.
   bool Empty() {
     const v1::GetStatusResponse status = testbed_->Status();
     return status.devices() == 0 && status.ekt_used() == 0 &&
@@ -102,7 +102,7 @@ class Echo {
     offset_ = *queue->ParameterOffset("in");
   }
 
-  // Writes the message of the next event; its bytes follow from `number`.
+  // Writes the message of the next event; its bytes depend on `number`.
   void Prepare(uint64_t number) {
     const std::string message = MessageOf(number);
     const uint64_t at = queue->next_slot() * kMessage;
@@ -203,7 +203,7 @@ TEST_F(SdkTest, AttachErrors) {
   EXPECT_EQ(edge::Device::Attach(deep).status().code(),
             absl::StatusCode::kInvalidArgument);
 
-  // A device of another build: only raw gRPC can say so.
+  // Only raw gRPC can act as a device of another build.
   const auto stub = v1::Devices::NewStub(testbed_->channel());
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + seconds(10));
@@ -215,7 +215,7 @@ TEST_F(SdkTest, AttachErrors) {
   EXPECT_EQ(stub->Attach(&context, request, &response).error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);
 
-  // None of it left anything.
+  // None of them left anything.
   EXPECT_EQ(testbed_->Status().devices(), 1u);
 }
 
@@ -305,8 +305,8 @@ TEST_F(SdkTest, RegistrationFailsWholeWithOneClearError) {
     EXPECT_THAT(Message(status), HasSubstr(each.says)) << each.what;
     EXPECT_EQ(testbed_->Rings().ShortDebugString(), rings) << each.what;
   }
-  // Nothing is left behind: the whole heap can still be taken, and the good one
-  // registered.
+  // Nothing is left behind: the whole heap can still be taken, and the valid
+  // event registered.
   const uint64_t rest = Options().submission_bytes - 128;
   const edge::Buffer all = Allocate(*device, Place::kInput, rest);
   EXPECT_EQ(all.bytes.size(), rest);
@@ -326,7 +326,7 @@ TEST_F(SdkTest, AFullEventKernelTableIsSaidAndFreedByUnregistering) {
   EXPECT_TRUE(edge::edgeUnregisterEvent(*device, first).ok());
   edge::EventQueue* again = Register(*device, Null());
   ASSERT_NE(again, nullptr);
-  // A doorbell that was used before goes on from where it was.
+  // A doorbell that was used before continues from its last value.
   for (int i = 0; i < 3; ++i) {
     again->RingDoorbell();
     ASSERT_TRUE(again->Wait(kBound).ok());
@@ -383,7 +383,7 @@ TEST_F(SdkTest, ScheduledAndRungEventsShareTheRing) {
   uint64_t sent = 0;
   uint64_t taken = 0;
   for (int round = 0; round < 20; ++round) {
-    // By the control plane one time, by the doorbell the next, one to three
+    // Alternates between the control plane and the doorbell, with one to three
     // events each.
     for (int i = 0; i <= round % 3; ++i) {
       echo.Prepare(sent++);
@@ -441,7 +441,7 @@ TEST_F(SdkTest, AModifyableEventOverridesItsKmdForOneLaunch) {
   EXPECT_EQ(launch(kElements, &wide).state, edge::EventState::kDone);
   const auto* sums = reinterpret_cast<const float*>(c.bytes.data());
   for (uint32_t i = 0; i < kElements; ++i) EXPECT_EQ(sums[i], 2.0f * (i + 1));
-  // The override was for one launch.
+  // The override was for one launch only.
   EXPECT_EQ(launch(kElements, nullptr).state, edge::EventState::kFailed);
   EXPECT_EQ(launch(64, &none).status,
             static_cast<uint32_t>(edge::EventStatus::kBadKmd));
@@ -480,13 +480,13 @@ TEST_F(SdkTest, TheHigherPriorityIsDispatchedFirst) {
     return life;
   };
   // A first event of the lowest priority holds the SM until all others wait.
-  // How long that takes is the machine's business: a trial in which it ended
+  // How long that takes depends on the machine, so a trial in which it ended
   // too early does not count.
   for (uint64_t iterations = 200'000;; iterations *= 4) {
     ASSERT_LT(iterations, uint64_t{1} << 36)
         << "the first event never lasted long enough";
     ring(0, iterations);
-    // Only when it runs: before, it would be passed itself.
+    // Only when it runs: earlier, the others would be served before it.
     ASSERT_TRUE(testing::Eventually([&] {
       return testbed_->Status().gpu().resident_blocks() > 0 ||
              queues[0]->Poll();
@@ -610,7 +610,7 @@ TEST_F(SdkTest, TwoDevicesSeeOnlyTheirOwn) {
   auto other = Attach("device1");
   const edge::Buffer secret = Allocate(*device, Place::kInput, 64);
   const edge::Buffer out = Allocate(*other, Place::kOutput, 64);
-  // Numbers of buffers are a device's own.
+  // A device's buffers have the device's own numbers.
   edge::EventSpec spec;
   spec.kernel = "echo";
   spec.parameters = {

@@ -1,5 +1,5 @@
-// A testbed that lives on the simulated GPU's clock: real processes, and the
-// same times whenever it runs.
+// A testbed in the simulated GPU's time: real processes, and the same times in
+// every run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,7 +40,8 @@ class SimulatedTimeTest : public ::testing::Test {
     ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
     testbed_ = *std::move(testbed);
   }
-  // One is ready before the next attaches, as `carillon up` has it.
+  // Waits until it is ready before the next one attaches, as `carillon up`
+  // does.
   void StartDevice(const std::string& name, const std::string& program,
                    const std::vector<std::string>& flags) {
     auto device = testbed_->StartDevice(name, program, flags);
@@ -141,7 +142,7 @@ TEST_F(SimulatedTimeTest, TheSdkWaitsInTheTestbedsTime) {
   ASSERT_TRUE(device->in_simulated_time());
   EXPECT_EQ(device->Now(), 0u);
   edge::EventQueue* const queue = RegisterEcho(*device);
-  // A day passes when nothing else happens.
+  // A day of simulated time passes if nothing else happens.
   EXPECT_TRUE(
       absl::IsDeadlineExceeded(queue->Wait(std::chrono::hours(24)).status()));
   const auto day = static_cast<uint64_t>(
@@ -172,7 +173,7 @@ TEST_F(SimulatedTimeTest, TheSdkWaitsInTheTestbedsTime) {
   EXPECT_GT(times->finished_ns, times->dispatched_ns);
   EXPECT_GE(device->Now(), before + times->finished_ns);
 
-  // What is refused leaves the turn where it was.
+  // A refused launch leaves the turn unchanged.
   EXPECT_FALSE(device->LaunchKernel({.kernel = "no such"}).ok());
   EXPECT_FALSE(
       device->WaitForCompletion([] { return false; }, microseconds(10)));

@@ -41,9 +41,9 @@ using ::testing::AssertionResult;
 using ::testing::AssertionSuccess;
 
 constexpr char kName[] = "lab";
-// How soon a load notices that its NIC has moved.
+// The delay until a load notices that its NIC has moved.
 constexpr milliseconds kFollow{20};
-// For a question that gpud need not answer.
+// The limit for a question that gpud need not answer.
 constexpr milliseconds kAnswer{1000};
 // More than a supervisor gives its processes to end.
 constexpr milliseconds kEnding{20'000};
@@ -59,7 +59,7 @@ std::string ProcessNames(const testbed::TestbedState& state) {
   return JoinWords(names);
 }
 
-// Like `carillon ps`.
+// Describes the process as `carillon ps` does.
 std::string Words(const testbed::ProcessRecord& process) {
   std::string words =
       fmt::format("{} is {}, restarted {} times", process.name,
@@ -77,7 +77,7 @@ std::optional<testbed::ProcessRecord> FindProcess(const TestbedPaths& paths,
   return *found;
 }
 
-// Nothing: gpud does not answer.
+// Nothing if gpud does not answer.
 std::optional<v1::ListRingsResponse> AskForRings(v1::Admin::Stub& admin) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswer);
@@ -86,7 +86,7 @@ std::optional<v1::ListRingsResponse> AskForRings(v1::Admin::Stub& admin) {
   return response;
 }
 
-// Whether no thread of it runs.
+// Whether none of its threads runs.
 bool IsStopped(pid_t pid) {
   std::error_code error;
   for (const auto& task :
@@ -100,7 +100,7 @@ bool IsStopped(pid_t pid) {
   return true;
 }
 
-// Empty: everything ended and was recorded.
+// Empty if everything ended and was recorded.
 std::string WhatIsNotProven(const testbed::Story& story) {
   const ledger::Report& report = story.report;
   if (!report.violations.empty()) {
@@ -285,7 +285,8 @@ AssertionResult FaultTestbed::Restart(const std::string& name, bool kill) {
 AssertionResult FaultTestbed::Signal(const std::string& name,
                                      int signal) const {
   const testbed::ProcessRecord process = ProcessOf(name);
-  // Through a pidfd of that very process, not of one that got the number later.
+  // Signals through a pidfd of this very process, not to one that got its
+  // number later.
   const UniqueFd pidfd(
       static_cast<int>(syscall(SYS_pidfd_open, process.identity.pid, 0)));
   if (!pidfd || !testbed::IsAlive(process.identity)) {
@@ -321,8 +322,8 @@ AssertionResult FaultTestbed::WaitForRestart(const std::string& name,
 AssertionResult FaultTestbed::WaitForProgress(const std::string& device,
                                               uint64_t events,
                                               milliseconds bound) {
-  // Rings have another generation when their device or gpud comes back, and
-  // what they count from is seen then.
+  // Rings get a new generation when their device or gpud comes back, and the
+  // counts then start from what is first seen.
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> seen;
   uint64_t done = 0;
   const bool is = Eventually(
@@ -398,7 +399,7 @@ AssertionResult FaultTestbed::WaitForStrike(const std::string& fault,
                                             milliseconds bound) const {
   const Nanoseconds end = NowNs() + std::chrono::nanoseconds(bound).count();
   for (uint64_t struck = 0;;) {
-    // Before it looks: a strike meanwhile ends the wait.
+    // Read it before the check: a strike meanwhile then ends the wait.
     const uint64_t seen = board_->strikes();
     std::optional<faults::Injected> own;
     for (const faults::Injected& injected : board_->List()) {
@@ -431,8 +432,8 @@ absl::StatusOr<std::string> FaultTestbed::Keep() {
     return absl::InternalError(
         fmt::format("{}: {}", folder, std::strerror(errno)));
   }
-  // Copies of recordings that go on meanwhile would contradict one another.
-  // gpud first: what a device sees later, gpud's recording has.
+  // Copies of recordings that continue meanwhile would contradict each other.
+  // gpud is stopped first: its recording has what a device sees later.
   std::vector<testbed::ProcessRecord> stopped;
   if (const auto state = testbed::ReadState(paths().state_file()); state.ok()) {
     for (const testbed::ProcessRecord& process : state->processes) {
@@ -475,7 +476,7 @@ absl::Status FaultTestbed::CopyTo(const TestbedPaths& to) const {
 AssertionResult FaultTestbed::Down() {
   loads_.clear();
   if (supervisor_ == nullptr) return AssertionSuccess();
-  // What is stopped cannot end in order.
+  // A stopped process cannot end in order.
   if (const auto state = testbed::ReadState(paths().state_file()); state.ok()) {
     for (const testbed::ProcessRecord& process : state->processes) {
       if (testbed::IsAlive(process.identity))
@@ -493,7 +494,7 @@ AssertionResult FaultTestbed::Down() {
     result = AssertionFailure()
              << result.message() << "process " << process.pid << " goes on\n";
   }
-  // One that never came up leaves its logs, and has said so.
+  // A testbed that never came up leaves its logs, and has reported the error.
   if (board_ != nullptr && fs::exists(directory())) {
     result = AssertionFailure() << result.message() << directory()
                                 << " is left over: " << supervisor_->output();

@@ -1,8 +1,8 @@
-// Tests that break a testbed on purpose and have it proven that nothing is
-// lost (docs/testing.md):
+// For tests that break a testbed on purpose and prove that nothing is lost
+// (docs/testing.md):
 //
 //   FaultTestbed  what `carillon up` brings up from a topology, with a board of
-//                 faults and flight recorders, gone with the object
+//                 faults and flight recorders; gone with the object
 //   Ledger        what the recorders prove: EXPECT_THAT(lab.Ledger(),
 //                 NothingLost())
 //
@@ -34,7 +34,7 @@
 
 namespace carillon::testing {
 
-// A reading of a testbed's flight recorders, judged.
+// A judged reading of a testbed's flight recorders.
 class LedgerReading {
  public:
   explicit LedgerReading(testbed::Story story) : story_(std::move(story)) {}
@@ -50,69 +50,70 @@ class LedgerReading {
 };
 void PrintTo(const LedgerReading& reading, std::ostream* stream);
 
-// Also of a testbed that is not this library's.
+// Works also for a testbed that this library did not start.
 LedgerReading ReadLedger(const TestbedPaths& paths);
 
 // Every event that was rung has ended exactly once, in order, and as gpud says,
-// as far as anybody could look: what a device had in flight when it was killed
-// counts neither way. Fails also where that is not proven: nothing was
-// recorded, or a recorder was too small or cannot be read.
+// as far as anybody could see: what a device had in flight when it was killed
+// counts neither way. Also fails if that is not proven: nothing was recorded,
+// or a recorder was too small or cannot be read.
 ::testing::Matcher<const LedgerReading&> NothingLost();
 
 // Methods that return an AssertionResult wait for at most `bound`, and say what
-// they have found instead: ASSERT_TRUE(lab.WaitForStrike("nic-dies")). For one
+// they found instead: ASSERT_TRUE(lab.WaitForStrike("nic-dies")). For one
 // thread, which must live as long as the object.
 class FaultTestbed : public TestbedClient {
  public:
-  // Records of each process's flight recorder, where the topology has no
+  // The records of each process's flight recorder, unless the topology has
   // `record`.
   static constexpr uint64_t kRecords = 262'144;
 
   // Brings up a topology (docs/cli.md); returns when all processes are ready.
-  // Programs of devices must be among the test's data. `flags`: of `carillon
-  // up`, beside the library's own. Errors: Internal, with what `carillon up`
-  // says.
+  // The devices' programs must be among the test's data. `flags` are passed to
+  // `carillon up`, after the library's own. Errors: Internal, with what
+  // `carillon up` says.
   static absl::StatusOr<std::unique_ptr<FaultTestbed>> Up(
       std::string_view topology, const std::vector<std::string>& flags = {});
   static absl::StatusOr<std::unique_ptr<FaultTestbed>> UpFile(
       const std::string& file, const std::vector<std::string>& flags = {});
-  // Takes it down. If the test has failed, everything that tells why is kept
-  // first (Keep()), and the folder named. The test fails if something is left
-  // over, or a client of StartLoad() was answered wrong bytes.
+  // Takes it down. If the test has failed, first keeps everything that may show
+  // why (Keep()) and names the folder. The test fails if something is left
+  // over, or if a client of StartLoad() got wrong bytes.
   ~FaultTestbed();
 
   // --- Driving.
 
-  // How the supervisor sees a process: pid, state, restarts. The test fails if
-  // there is none of that name.
+  // A process as the supervisor sees it: pid, state, restarts. The test fails
+  // if there is none of that name.
   testbed::ProcessRecord ProcessOf(const std::string& name) const;
-  // As `carillon restart`; ready again when it returns.
+  // Does what `carillon restart` does; returns when the process is ready again.
   ::testing::AssertionResult Restart(const std::string& name,
                                      bool kill = false);
-  // SIGSTOP: returns when it has stopped.
+  // Returns for SIGSTOP when the process has stopped.
   ::testing::AssertionResult Signal(const std::string& name, int signal) const;
-  // Until the supervisor has started it again so often and it is ready.
+  // Waits until the supervisor has restarted it so often and it is ready.
   ::testing::AssertionResult WaitForRestart(
       const std::string& name, uint32_t times = 1,
       std::chrono::milliseconds bound = kBound) const;
-  // Until the device has taken so many more completions than now.
+  // Waits until the device has taken so many more completions than now.
   ::testing::AssertionResult WaitForProgress(
       const std::string& device, uint64_t events = 1,
       std::chrono::milliseconds bound = kBound);
-  // A memcached client, with `window` requests in flight, that checks every
-  // byte and finds the NIC again after its restart; returns when it is served.
+  // Starts a memcached client with `window` requests in flight. It checks every
+  // byte and finds the NIC again after its restart. Returns when it is served.
   ::testing::AssertionResult StartLoad(const std::string& nic,
                                        uint32_t window = 16);
-  // Good replies to it so far.
+  // The client's good replies so far.
   uint64_t Replies(const std::string& nic) const;
-  // Ends the client; what there was in all. The test fails if it had none.
+  // Ends the client and returns its totals. The test fails if it had no reply.
   testbed::LoadResult StopLoad(const std::string& nic);
 
   // --- Breaking.
 
-  // Returns when every process that runs knows of it.
+  // Returns when every running process knows of it.
   ::testing::AssertionResult Inject(const faults::Fault& fault);
-  // How often it has struck. The test fails if no such fault was injected.
+  // How often the fault has struck. The test fails if no such fault was
+  // injected.
   uint64_t Struck(const std::string& fault) const;
   ::testing::AssertionResult WaitForStrike(
       const std::string& fault, uint64_t times = 1,
@@ -128,7 +129,7 @@ class FaultTestbed : public TestbedClient {
   // postmortem --dir` reads it. Errors: Internal, FailedPrecondition (after
   // Down()).
   absl::StatusOr<std::string> Keep();
-  // As the destructor, now: what is left over is said.
+  // Does now what the destructor does, and names what is left over.
   ::testing::AssertionResult Down();
 
  private:

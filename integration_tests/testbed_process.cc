@@ -37,7 +37,7 @@ std::chrono::system_clock::time_point In(milliseconds time) {
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
   grpc::ChannelArguments arguments;
-  // A test that restarts gpud asks the new one at once.
+  // A test that restarts gpud calls the new one at once.
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
@@ -46,8 +46,8 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
       "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// grpc.health.v1.Health/Check of the whole server, as bytes: Debian ships no
-// C++ for it.
+// Calls grpc.health.v1.Health/Check for the whole server, with raw bytes,
+// because Debian has no C++ library for it.
 bool Serves(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::GenericStub stub(channel);
   grpc::CompletionQueue queue;
@@ -66,7 +66,7 @@ bool Serves(const std::shared_ptr<grpc::Channel>& channel) {
   bool ok = false;
   queue.Next(&tag, &ok);
   grpc::Slice bytes;
-  // HealthCheckResponse{status = SERVING}
+  // The bytes of HealthCheckResponse{status = SERVING}.
   return status.ok() && answer.DumpToSingleSlice(&bytes).ok() &&
          bytes.size() == 2 && bytes.begin()[0] == 0x08 &&
          bytes.begin()[1] == 0x01;
@@ -89,8 +89,8 @@ Response Ask(v1::Admin::Stub& admin,
 }  // namespace
 
 absl::StatusOr<std::string> MakeTestDirectory() {
-  // Not the test's own directory: the path of a socket has 107 characters at
-  // most.
+  // Not the test's own directory, because the path of a socket has at most 107
+  // characters.
   std::string directory = "/tmp/carillon-test-XXXXXX";
   if (mkdtemp(directory.data()) != nullptr) return directory;
   return absl::InternalError(
@@ -122,8 +122,8 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(
   }
   UniqueFd reader(ends[0]);
   const UniqueFd writer(ends[1]);
-  // setpriv: the process is killed when the test is. posix_spawn and not fork:
-  // gRPC's threads do not survive a copy.
+  // setpriv makes the kernel kill the process with the test. posix_spawn and
+  // not fork, because gRPC's threads do not survive a copy.
   std::vector<std::string> words = {"/usr/bin/setpriv", "--pdeathsig", "KILL",
                                     "--"};
   words.insert(words.end(), argv.begin(), argv.end());
@@ -190,7 +190,7 @@ void Process::ReadOutput() {
 }
 
 void Process::Signal(int signal) const {
-  // Through the pidfd: never to a process that got the number later.
+  // Signals through the pidfd, so never a process that got the number later.
   syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0);
 }
 
@@ -225,8 +225,8 @@ std::optional<Process::Exit> Process::Wait(milliseconds bound) {
     waitpid(pid_, &status, 0);
     exit_ = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   }
-  // What it wrote last is still in the pipe; a child that it left behind may
-  // hold the pipe open.
+  // The last output is still in the pipe; a child that was left behind may hold
+  // the pipe open.
   more_.wait_for(lock, kLastOutput, [this] { return output_ended_; });
   return exit_;
 }

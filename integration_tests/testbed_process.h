@@ -1,5 +1,5 @@
-// Real processes for integration tests: started with their output kept, waited
-// for with a bound, and gone when the test is, however it ends.
+// Real processes for integration tests: their output is kept, every wait has a
+// bound, and they end with the test, however it ends.
 #ifndef CARILLON_INTEGRATION_TESTS_TESTBED_PROCESS_H_
 #define CARILLON_INTEGRATION_TESTS_TESTBED_PROCESS_H_
 
@@ -23,11 +23,11 @@
 
 namespace carillon::testing {
 
-// How long anything may take before a test says that it hangs. No test passes
-// or fails by time below it.
+// How long anything may take before a test reports a hang. No test passes or
+// fails by a shorter time.
 inline constexpr std::chrono::seconds kBound{60};
 
-// Environment variables with which tests run elsewhere than in this workspace:
+// Environment variables that run the tests elsewhere than in this workspace:
 // the folder that has all programs, and gpud's back-end.
 inline constexpr const char* kProgramsVariable = "CARILLON_TEST_PROGRAMS";
 inline constexpr const char* kBackendVariable = "CARILLON_TEST_BACKEND";
@@ -36,24 +36,24 @@ inline constexpr const char* kBackendVariable = "CARILLON_TEST_BACKEND";
 // sockets. Errors: Internal.
 absl::StatusOr<std::string> MakeTestDirectory();
 
-// Looks again and again until `state` holds; false if it does not within
+// Checks repeatedly until `state` holds; returns false if it does not within
 // `bound`.
 bool Eventually(const std::function<bool()>& state,
                 std::chrono::milliseconds bound = kBound);
 
-// A program of this workspace as the test's data holds it:
+// The path of a program of this workspace in the test's data:
 // Program("gpu_daemon/gpud").
 std::string Program(const std::string& path);
 
-// Thread safe but for Start() and the destructor, which belong to one thread:
-// the process is killed when the thread that started it ends.
+// Thread safe except for Start() and the destructor, which belong to one
+// thread: the process is killed when the thread that started it ends.
 class Process {
  public:
-  // How it ended: exit code, or minus the signal.
+  // How it ended: the exit code, or minus the signal.
   using Exit = int;
 
-  // `name` is for people: it marks the process's lines when a failed test shows
-  // them. `environment`: "NAME=VALUE" beside the test's own. Errors: Internal.
+  // `name` marks the process's lines when a failed test shows them.
+  // `environment` has "NAME=VALUE", added to the test's own. Errors: Internal.
   static absl::StatusOr<std::unique_ptr<Process>> Start(
       const std::string& name, const std::vector<std::string>& argv,
       const std::vector<std::string>& environment = {});
@@ -64,23 +64,23 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
-  // SIGSTOP, and waits until every thread has stopped.
+  // Sends SIGSTOP, and waits until every thread has stopped.
   void Stop() const;
-  // Waits for the end and reaps; output() is complete then. Nothing if it still
+  // Waits for the end and reaps; then output() is complete. Nothing if it still
   // runs after `bound`.
   std::optional<Exit> Wait(std::chrono::milliseconds bound = kBound);
-  // SIGKILL and Wait().
+  // Sends SIGKILL and waits.
   void Kill();
   // Whether it has ended; does not reap it.
   bool ended() const;
 
-  // Of all its threads, ended ones included.
+  // The CPU time of all its threads, including those that have ended.
   std::chrono::nanoseconds CpuTime() const;
 
   // stdout and stderr so far.
   std::string output() const;
-  // Waits until the output has `text` in it. False once it cannot come any
-  // more.
+  // Waits until the output contains `text`. Returns false once it cannot come
+  // any more.
   bool WaitForOutput(const std::string& text,
                      std::chrono::milliseconds bound = kBound);
 
@@ -100,7 +100,7 @@ class Process {
   std::thread reader_;
 };
 
-// What the gpud of a testbed says, and devices that a test lets join it.
+// What gpud says of a testbed, and devices that a test starts in it.
 class TestbedClient {
  public:
   TestbedClient(const TestbedClient&) = delete;
@@ -109,27 +109,27 @@ class TestbedClient {
   const std::string& directory() const { return paths_.directory(); }
   const TestbedPaths& paths() const { return paths_; }
 
-  // A device of this testbed: StartDevice("fpga0", "devices/fpga/fpga",
+  // Starts a device of this testbed: StartDevice("fpga0", "devices/fpga/fpga",
   // {"--frames", "10"}).
   absl::StatusOr<std::unique_ptr<Process>> StartDevice(
       const std::string& name, const std::string& program,
       const std::vector<std::string>& flags = {});
 
-  // What gpud says. The test fails when it does not answer.
+  // gpud's answers. The test fails if it does not answer.
   v1::GetStatusResponse Status();
   v1::ListDevicesResponse Devices();
   v1::ListEktResponse Ekt();
   v1::ListRingsResponse Rings();
-  // A counter of an attached device, 0 if there is no such.
+  // A counter of an attached device; 0 if it does not exist.
   uint64_t Counter(const std::string& device, const std::string& counter);
-  // How many samples a histogram of an attached device has, 0 if there is no
-  // such.
+  // How many samples an attached device's histogram has; 0 if it does not
+  // exist.
   uint64_t Samples(const std::string& device, const std::string& histogram);
   v1::Admin::Stub& admin() { return *admin_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
  protected:
-  // `environment`: "NAME=VALUE", for devices.
+  // `environment` has "NAME=VALUE" for devices.
   explicit TestbedClient(std::string directory,
                          std::vector<std::string> environment = {});
   ~TestbedClient() = default;
@@ -141,10 +141,10 @@ class TestbedClient {
   const std::unique_ptr<v1::Admin::Stub> admin_;
 };
 
-// A directory with a gpud in it, both gone with the object.
+// A directory with a gpud in it; the destructor removes both.
 class Testbed : public TestbedClient {
  public:
-  // Starts gpud with these flags beside --dir, and waits until it answers its
+  // Starts gpud with these flags, besides --dir, and waits until it answers its
   // health check. Errors: Internal, with gpud's output.
   static absl::StatusOr<std::unique_ptr<Testbed>> Start(
       const std::vector<std::string>& flags = {});

@@ -1,4 +1,5 @@
-// The test library: what it drives is driven, and what it says is true.
+// Tests the test library: its actions have their effect, and its reports are
+// true.
 #include "integration_tests/testbed.h"
 
 #include <gmock/gmock.h>
@@ -27,9 +28,9 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr char kEcho[] = "integration_tests/echo_device";
-// Of `carillon postmortem`.
+// An exit code of `carillon postmortem`.
 constexpr int kIndeterminate = 1;
-// For what is known not to come.
+// The limit for a wait that is known to fail.
 constexpr milliseconds kShort{50};
 
 std::string Explain(const LedgerReading& reading) {
@@ -102,7 +103,7 @@ class FaultTestbedTest : public ::testing::Test {
        "devices:\n"
        "  - {name: fpga0, kind: fpga, size: 64x64, fps: 500, check: true}\n");
   }
-  // A device that echoes `events` messages, as a process of the test's own.
+  // A device that echoes `events` messages, as the test's own process.
   std::unique_ptr<Process> StartEcho(uint64_t events) {
     auto echo =
         lab_->StartDevice("echo0", kEcho, {"--events", std::to_string(events)});
@@ -185,7 +186,7 @@ TEST_F(FaultTestbedTest, WhatDoesNotComeIsSaid) {
 }
 
 TEST_F(FaultTestbedTest, WhatIsKeptTellsTheStory) {
-  // As fast as it can: there is always something in flight.
+  // At full speed, so that there is always something in flight.
   ASSERT_NO_FATAL_FAILURE(
       Up("gpu: {backend: cpu, memory: 64MiB}\n"
          "devices:\n"

@@ -1,6 +1,6 @@
-// A user's own kernel, from nvcc's file to a device's event, in real processes: a
-// gpud on the fake GPU (gpu_daemon/backends/cuda/fake), the carillon program, and
-// a device.
+// A user's own kernel, from nvcc's file to a device's event, in real processes:
+// a gpud on the fake GPU (gpu_daemon/backends/cuda/fake), the carillon program,
+// and a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ constexpr uint32_t kFloats = 64;
 class UserKernelTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // For gpud, which looks for libcuda.so.1.
+    // Lets gpud find libcuda.so.1.
     const auto driver = std::filesystem::absolute(
         Program("gpu_daemon/backends/cuda/fake/libcuda.so.1"));
     setenv("LD_LIBRARY_PATH", driver.parent_path().c_str(), 1);

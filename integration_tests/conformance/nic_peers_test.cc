@@ -1,5 +1,5 @@
-// The NIC against the outside world: Debian's clients, and Debian's server as
-// the standard of what to answer.
+// Tests the NIC with Debian's clients, and compares its answers with those of
+// Debian's server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ class NicPeersTest : public ::testing::Test {
     exit_ = (*client)->Wait();
     return (*client)->output();
   }
-  // One memcaslap run over `operations` requests, every value verified.
+  // Runs memcaslap once over `operations` requests and verifies every value.
   void RunMemcaslap(const std::vector<std::string>& flags, int operations) {
     const std::string config = ::testing::TempDir() + "/memcaslap.cfg";
     std::ofstream(config)
@@ -152,7 +152,7 @@ class DifferentialTest : public NicPeersTest {
                 "STORED\r\n");
     }
   }
-  // The two answer alike, byte by byte, or both not at all.
+  // Expects the same answer of both, byte by byte, or none of both.
   void ExpectSame(const std::string& datagram) {
     MemcUdpClient ours(ports_.udp), theirs(memcached_ports_.udp);
     EXPECT_EQ(Legible(ours.Ask(datagram)), Legible(theirs.Ask(datagram)))
@@ -177,7 +177,7 @@ class DifferentialTest : public NicPeersTest {
   static std::string Legible(const std::vector<std::string>& replies) {
     std::string text = fmt::format("{} replies\n", replies.size());
     for (const std::string& reply : replies) {
-      // Which "cas unique" a value has is the server's own business.
+      // A server may choose its values of "cas unique" freely.
       text += std::regex_replace(
                   Legible(reply),
                   std::regex("(VALUE [!-~]+ [0-9]+ [0-9]+) [0-9]+<0d>"),
@@ -214,7 +214,7 @@ TEST_F(DifferentialTest, CommandsAreAnsweredAsByDebiansServer) {
       "cas missing 0 0 1 5\r\nx\r\n", "cas quiet 0 0 1 99999999\r\nx\r\n",
       "set " + key250 + " 0 0 1\r\nz\r\n", "get " + key250 + "\r\n",
       "set gone 0 -1 1\r\nx\r\n", "get gone\r\n",
-      // Storage lines that are none: the error is all that comes.
+      // Malformed storage lines: only the error comes back.
       "set new\r\n", "set new 0 0\r\n", "set new x 0 3\r\n",
       "set new 0 x 3\r\n", "set new 0 0 x\r\n", "set new 0 0 -1\r\n",
       "set " + key251 + " 0 0 1\r\n", "cas new 0 0 1\r\n",
@@ -265,7 +265,7 @@ TEST_F(DifferentialTest, FramesAreReadAsByDebiansServer) {
     ExpectSame(frame.substr(0, bytes));
 }
 
-// Where Debian's server is wrong (a datagram for each value, "0 of 1").
+// Debian's server is wrong here (a datagram for each value, "0 of 1").
 TEST_F(DifferentialTest, ManyKeysAreOneMessage) {
   MemcUdpClient udp(ports_.udp);
   MemcTcpClient tcp(memcached_ports_.tcp);
@@ -278,7 +278,7 @@ TEST_F(DifferentialTest, ManyKeysAreOneMessage) {
   EXPECT_EQ(udp.AskText(5, get), expected);
 }
 
-// Debian's server waits for the rest, and takes the next datagram for it.
+// Debian's server waits for the rest, and mistakes the next datagram for it.
 TEST_F(DifferentialTest, NothingOfADatagramIsLeftForTheNext) {
   MemcUdpClient udp(ports_.udp);
   EXPECT_EQ(udp.AskText(1, "set k 0 0 5\r\nabc\r\n"),

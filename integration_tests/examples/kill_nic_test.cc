@@ -1,5 +1,5 @@
-// A NIC dies between writing an event and ringing its doorbell: it comes back,
-// its neighbour notices nothing, and no event is lost.
+// A NIC dies between writing an event and ringing its doorbell. It comes back,
+// the other NIC is not disturbed, and no event is lost.
 #include "integration_tests/testbed.h"
 
 namespace carillon::testing {

@@ -1,5 +1,5 @@
-// An honest device for tests: its events carry checksums, so that anything that
-// reaches them shows.
+// An honest device for tests. Its events carry checksums, so that any
+// corruption shows.
 #ifndef CARILLON_INTEGRATION_TESTS_HOSTILE_CHECKSUM_EVENTS_H_
 #define CARILLON_INTEGRATION_TESTS_HOSTILE_CHECKSUM_EVENTS_H_
 
@@ -16,20 +16,20 @@
 
 namespace carillon::testing {
 
-// One event kernel whose events carry a random message each, and whose results
-// are compared with the message's checksum. One thread at a time.
+// An event kernel whose events each carry a random message; the result is
+// compared with the message's checksum. One thread at a time.
 class Checksums {
  public:
   static constexpr uint32_t kBytes = 256;
   static constexpr uint32_t kRing = 8;
 
-  // `threads`: up to 32 take the short path, more go through the KMU.
+  // Up to 32 `threads` take the short path, more go through the KMU.
   static absl::StatusOr<std::unique_ptr<Checksums>> Register(
       edge::Device& device, uint32_t threads);
 
-  // Fills the ring.
+  // Fills the ring and rings the doorbell.
   void RingDoorbell();
-  // Waits for one event, for at most kBound, and checks it. Errors: DataLoss.
+  // Waits up to kBound for one event and checks it. Errors: DataLoss.
   absl::Status Take();
 
   edge::EventQueue& queue() { return *queue_; }
@@ -53,7 +53,7 @@ class Neighbour {
   ~Neighbour() { Stop().IgnoreError(); }
 
   uint64_t events() const { return events_.load(std::memory_order_relaxed); }
-  // Whether it completes so many more, right, within kBound.
+  // Whether it completes so many more events correctly within kBound.
   bool GoesOn(uint64_t events = 100) const;
   // Its first error, or OK.
   absl::Status Stop();

@@ -1,4 +1,4 @@
-// Against the services.
+// Tricks against the services.
 #include <grpcpp/completion_queue.h>
 
 #include <atomic>
@@ -63,7 +63,7 @@ void GrabMemory(const Scene& scene) {
                                      &response));
     }
   }
-  // All of gpud's budget, piece by piece.
+  // Takes all of gpud's budget, piece by piece.
   request.set_place(v1::GPU_MEMORY);
   grpc::Status status;
   for (uint64_t bytes = uint64_t{1} << 24; bytes >= 4096; bytes /= 2) {
@@ -190,7 +190,8 @@ void ForeignEvents(const Scene& scene) {
   for (const std::string& session :
        {device.attached.session(), std::string(), std::string(16, '\0'),
         device.attached.session() + "x"}) {
-    // The victim's event kernels have these ids, in its own numbering.
+    // The victim's event kernels have these ids, which are the victim's own
+    // numbers.
     for (const uint32_t id : {0u, 1u, ~0u}) {
       v1::UnregisterEventRequest unregister;
       unregister.set_session(session);
@@ -240,10 +241,10 @@ void FloodSessions(const Scene& scene) {
   SayOutcome("one more session", status);
 }
 
-// Calls that take long, more than gpud has threads, over several connections.
+// Makes more long calls than gpud has threads, over several connections.
 void FloodCalls(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
-  // Some seconds of one worker: no drain ends meanwhile.
+  // This takes one worker some seconds, so no drain ends meanwhile.
   v1::LaunchKernelRequest launch;
   launch.set_session(device.attached.session());
   launch.set_kernel("busy");
@@ -299,7 +300,7 @@ void FloodCalls(const Scene& scene) {
     watch.call->StartCall(nullptr);
     watch.call->Finish(&watch.status, nullptr);
   }
-  // All but those that it may hold are refused at once.
+  // All devices beyond its allowance are refused at once.
   uint32_t refused = 0;
   std::string why;
   void* tag = nullptr;
@@ -338,7 +339,7 @@ void HugeMessages(const Scene& scene) {
   for (std::thread& thread : threads) thread.join();
   Say("{}: {} more of them at a time", refused == 18 ? "refused" : "UNEXPECTED",
       refused.load());
-  // A header list that no call has.
+  // A larger list of headers than any call has.
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
   for (int i = 0; i < 64; ++i) {

@@ -1,9 +1,10 @@
 // A device that breaks the rules on purpose:
 //
-//   hostile_device --dir TESTBED --name mallory --victim honest --trick doorbell-jump
+//   hostile_device --dir TESTBED --name mallory --victim honest
+//                  --trick doorbell-jump
 //
-// plays one trick (hostile_tricks.h), says "holding", and keeps all that it has
-// until it is killed. `--list` names the tricks.
+// It plays one trick (hostile_tricks.h), says "holding", and keeps everything
+// that it has until it is killed. `--list` names the tricks.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -46,7 +47,8 @@ void SayClosed(const WireDevice& device) {
   v1::ReportReadyRequest request;
   request.set_session(device.attached.session());
   v1::ReportReadyResponse response;
-  // The word comes a moment before or after the table forgets the session.
+  // The closed word may come just before or after the table forgets the
+  // session.
   grpc::Status status;
   Await("a refused call", [&] {
     status = device.control.Call(*device.control.devices,
@@ -82,7 +84,7 @@ void RunSelf(const std::vector<std::string>& arguments) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = -1;
-  // Not fork(): gRPC's threads do not survive a copy.
+  // Not fork(), because gRPC's threads do not survive a copy.
   if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) !=
       0) {
     return Say("UNEXPECTED: cannot start another process");

@@ -1,4 +1,5 @@
-// Against tickets, the hand-over socket, and the door of the control socket.
+// Tricks against tickets, the hand-over socket, and connecting to the control
+// socket.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -17,7 +18,6 @@
 namespace carillon::testing {
 namespace {
 
-
 std::string Hex(const std::string& bytes) {
   std::string hex;
   for (const unsigned char byte : bytes) hex += fmt::format("{:02x}", byte);
@@ -32,7 +32,7 @@ std::string FromHex(const std::string& hex) {
   return bytes;
 }
 
-// May fail: gpud's refusals are what a trick looks for.
+// May fail, since the tricks provoke gpud's refusals.
 UniqueFd Connect(const std::string& path, int type) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -128,7 +128,8 @@ void SilentHandover(const Scene& scene) {
     connections.push_back(
         Connect(scene.paths.handover_socket(), SOCK_SEQPACKET));
   }
-  // Those beyond what is allowed hear so at once; the others hear nothing yet.
+  // Connections beyond the limit are refused at once; the others hear nothing
+  // yet.
   shm::HandoverReply reply{};
   uint32_t refused = 0;
   Await("a refusal", [&] {
@@ -143,7 +144,7 @@ void SilentHandover(const Scene& scene) {
   Say("refused: silent hand-over connections: {}", reply.message);
 }
 
-// A hand-over request of any size, with as many descriptors.
+// Sends a hand-over request of any size, with any number of descriptors.
 void SendRequest(int connection, const void* bytes, size_t size,
                  int descriptors) {
   iovec payload{.iov_base = const_cast<void*>(bytes), .iov_len = size};
@@ -197,7 +198,7 @@ void WrongDescriptors(const Scene& scene) {
   }
   request.layout_version += 7;
   attempt("a request of another layout", &request, sizeof(request), 1);
-  // Where gRPC listens, nobody asks for descriptors either.
+  // The same on gRPC's socket, which gives out no descriptors.
   auto& connections = Keep(new std::vector<UniqueFd>);
   for (int i = 0; i < 8; ++i) {
     connections.push_back(Connect(scene.paths.control_socket(), SOCK_STREAM));

@@ -1,4 +1,4 @@
-// Against the memory that it holds.
+// Tricks against the memory that the device shares with gpud.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ void WriteCompletions(const Scene& scene) {
   OneHonestEvent(ring);
 }
 
-// gpud's mapping loses its pages, doorbells among them.
+// Takes the pages out of gpud's mapping, including those of doorbells.
 void PunchHoles(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   auto& ring = Keep(new WireRing(&device, 8, 32));
@@ -82,7 +82,7 @@ void PunchHoles(const Scene& scene) {
   SayClosed(device);
 }
 
-// Random bytes into [begin, end) while `work` runs.
+// Writes random bytes into [begin, end) while `work` runs.
 template <class Work>
 void WhileScribbling(std::span<std::byte> bytes, Work work) {
   std::atomic<bool> stop{false};  // writer: this thread; reader: the scribbler
@@ -100,7 +100,8 @@ void WhileScribbling(std::span<std::byte> bytes, Work work) {
   scribbler.join();
 }
 
-// Everything that it can write at once, doorbells and control words too.
+// Scribbles over everything that it can write, including doorbells and control
+// words.
 void ScribbleAll(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   auto& ring = Keep(new WireRing(&device, 8, 32));
@@ -112,7 +113,8 @@ void ScribbleAll(const Scene& scene) {
   SayClosed(device);
 }
 
-// All but the doorbells: control words, telemetry, consumed counters, entries.
+// Scribbles over everything except the doorbells: control words, telemetry,
+// consumed counters, entries.
 void ScribbleEntries(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   auto& ring = Keep(new WireRing(&device, 8, 32));
@@ -145,8 +147,7 @@ void ScribbleEntries(const Scene& scene) {
              Status(EventStatus::kBadFlags)});
 }
 
-// The same entry is right at one moment and wrong at the next, again and again,
-// while gpud looks at it.
+// Makes the same entry valid and invalid in turn while gpud reads it.
 void RewriteParameters(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   Tally tally;
@@ -176,7 +177,8 @@ void RewriteParameters(const Scene& scene) {
   tally.Say({kDone, Status(EventStatus::kBadBufferRef)});
 }
 
-// A heartbeat from the future, and then none: silence must show all the same.
+// Writes a heartbeat from the future, and then none: its silence must still be
+// noticed.
 void LyingLease(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   std::atomic_ref(device.submission_control().heartbeat_ns)
@@ -210,7 +212,7 @@ void LyingCounters(const Scene& scene) {
     for (size_t i = 0; i < sizeof(shm::Telemetry) / 8; ++i) telemetry[i] = lie;
     std::atomic_ref(device.submission_control().completion_armed)
         .store(static_cast<uint32_t>(lie), std::memory_order_relaxed);
-    // More often than there are slots: gpud must not believe the counters.
+    // More events than there are slots: gpud must not believe the counters.
     for (int i = 0; i < 20; ++i) OneHonestEvent(ring);
     v1::ListRingsResponse rings;
     v1::ListDevicesResponse devices;

@@ -1,4 +1,4 @@
-// Against the protocol of doorbells and entries.
+// Tricks against the protocol of doorbells and entries.
 #include <algorithm>
 
 #include "integration_tests/hostile/hostile_tricks.h"
@@ -40,7 +40,7 @@ void DoorbellBack(const Scene& scene) {
 void DoorbellNotItsOwn(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   auto& ring = Keep(new WireRing(&device, 8, 32));
-  // All there is room for, registered or not, but its own.
+  // Rings all doorbells that exist, registered or not, except its own.
   for (uint32_t i = 0; i < shm::kMaxDoorbells; ++i) {
     if (i != ring.layout().event_id()) device.RingDoorbell(i, 3);
   }
@@ -49,7 +49,7 @@ void DoorbellNotItsOwn(const Scene& scene) {
     if (const auto ended = ring.Run(ring.Next())) tally.Count(*ended);
   }
   tally.Say({kDone});
-  // A GPU that launches by itself counts at its leisure.
+  // A GPU that launches by itself counts with a delay.
   uint64_t rung = 0;
   Await("gpud's count of its rings", [&] {
     v1::ListEktResponse ekt;
@@ -62,7 +62,7 @@ void DoorbellNotItsOwn(const Scene& scene) {
     return rung >= 20;
   });
   Say("seen: {} rings of event {}", rung, ring.layout().event_id());
-  // One that was rung before it was anybody's.
+  // The doorbell was rung before it belonged to an event.
   auto& later = Keep(new WireRing(&device, 8, 32));
   Tally after;
   for (int i = 0; i < 20; ++i) {

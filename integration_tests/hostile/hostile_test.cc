@@ -1,6 +1,6 @@
-// A hostile device plays its tricks against a real gpud, one a test, while an
-// honest neighbour works: the tricks are refused or cost the hostile device its
-// session, with a reason that says which, and nobody else notices.
+// A hostile device plays its tricks against a real gpud, one per test, while an
+// honest neighbour works. The tricks are refused or cost the hostile device its
+// session, for a stated reason, and nobody else notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -31,15 +31,15 @@ using ::testing::Not;
 using testing::Process;
 using testing::Testbed;
 
-// Descriptors that gpud may have: few enough for a flood to take them all.
+// gpud has so few descriptors that a flood can take them all.
 constexpr rlim_t kDescriptors = 1024;
 
 struct Expectation {
   std::string trick;
   std::vector<std::string> says;  // in the hostile device's output
   std::string log;                // in gpud's output; empty: nothing
-  // What a device that comes while the hostile one holds on hears; empty: it is
-  // served. For what all devices share, and may use up.
+  // The error for a device that comes while the hostile one holds on; empty if
+  // it is served. For resources that all devices share and that may run out.
   std::string newcomer = "";
 
   friend std::ostream& operator<<(std::ostream& out, const Expectation& one) {
@@ -47,7 +47,7 @@ struct Expectation {
   }
 };
 
-// Every trick that `hostile_device --list` names.
+// An entry for every trick that `hostile_device --list` names.
 const std::vector<Expectation> kExpectations = {
     {"resize",
      {"refused: shrinking the submission", "refused: growing the completion",
@@ -148,7 +148,7 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-// What gpud has of the machine.
+// The resources of the machine that gpud uses.
 struct ResourceUse {
   size_t descriptors = 0;
   size_t threads = 0;
@@ -195,7 +195,8 @@ constexpr bool kMemoryIsKept = true;  // freed memory stays in quarantine
 #else
 constexpr bool kMemoryIsKept = false;
 #endif
-// gpud's allocator and gRPC's pollers keep some of what they had once.
+// gpud's allocator and gRPC's pollers keep a part of the memory that they once
+// had.
 constexpr size_t kKeptKb = 96 * 1024;
 constexpr size_t kKeptThreads = 6;
 
@@ -223,7 +224,7 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
     options.completion_bytes = 1 << 16;
     return edge::Device::Attach(options);
   }
-  // A device that comes, is served, and goes.
+  // A device attaches, is served, and leaves.
   absl::Status Visit() const {
     ASSIGN_OR_RETURN(auto device, Attach("newcomer"));
     ASSIGN_OR_RETURN(auto events, Checksums::Register(*device, 32));
@@ -249,7 +250,7 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
             .ekt_used = status.ekt_used(),
             .memory_used = status.memory_used()};
   }
-  // gpud has no more than `before`.
+  // Waits until gpud uses no more than `before`.
   bool AllReturns(const ResourceUse& before) {
     return Eventually([&] {
       const ResourceUse now = Held();
@@ -269,7 +270,8 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
 
 TEST_P(HostileTest, IsRefusedAndNobodyElseNotices) {
   const Expectation& expected = GetParam();
-  // What a first visit leaves for the next ones is not the trick's.
+  // Let a first visit cause the lasting costs, so that they do not count for
+  // the trick.
   ASSERT_TRUE(Visit().ok());
   const ResourceUse before = Held();
 
@@ -283,7 +285,7 @@ TEST_P(HostileTest, IsRefusedAndNobodyElseNotices) {
   if (!expected.log.empty()) {
     EXPECT_TRUE(testbed_->gpud().WaitForOutput(expected.log));
   }
-  // It still has all that it could get.
+  // The hostile device still holds everything that it could get.
   EXPECT_TRUE(neighbour_->GoesOn());
   const absl::Status visit = Visit();
   if (expected.newcomer.empty()) {
@@ -300,7 +302,7 @@ TEST_P(HostileTest, IsRefusedAndNobodyElseNotices) {
   const absl::Status end = neighbour_->Stop();
   EXPECT_TRUE(end.ok()) << Message(end);
   EXPECT_TRUE(Visit().ok());
-  // Whatever it did, the log can be read.
+  // Whatever it wrote, the log stays readable.
   const std::string log = testbed_->gpud().output();
   EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 200);
 }

@@ -1,13 +1,13 @@
-// What a device can try that wants to harm gpud or its neighbours. Each trick
-// drives the wire: the mapped apertures, the hand-over socket, gRPC. It prints a
-// line for each thing that it has tried:
+// What a device can try to harm gpud or its neighbours. Each trick uses the raw
+// interfaces: the mapped apertures, the hand-over socket, gRPC. It prints a
+// line for each attempt:
 //
 //   refused: WHAT: WHY          by gpud or by the kernel
-//   ended: COUNT events WORDS   what its events came to
+//   ended: COUNT events WORDS   how its events ended
 //   closed: REASON              gpud has ended its session
 //   seen: WHAT                  what gpud says of it
 //   ACCEPTED: WHAT              what should have been refused
-//   UNEXPECTED: WHAT            anything else that must not be
+//   UNEXPECTED: WHAT            anything else that must not happen
 #ifndef CARILLON_INTEGRATION_TESTS_HOSTILE_HOSTILE_TRICKS_H_
 #define CARILLON_INTEGRATION_TESTS_HOSTILE_HOSTILE_TRICKS_H_
 
@@ -33,7 +33,7 @@ struct Scene {
 struct Trick {
   std::string_view name;
   std::string_view what;
-  // Leaves everything that it holds as it is: the caller waits, and dies.
+  // Leaves everything that it holds unchanged: the caller waits, and dies.
   void (*play)(const Scene& scene);
 };
 
@@ -52,18 +52,20 @@ void Say(fmt::format_string<Args...> text, Args&&... args) {
 
 void SayOutcome(std::string_view what, const grpc::Status& status);
 void SayOutcome(std::string_view what, const absl::Status& status);
-// `failed`: of a system call whose errno stands; it must be EPERM or EACCES.
+// `failed` is the outcome of a system call whose errno is still set; it must be
+// EPERM or EACCES.
 void SayDenied(std::string_view what, bool failed);
-// Waits until gpud has closed the session; says why, and what a later call gets.
+// Waits until gpud has closed the session; reports why, and what a later call
+// gets.
 void SayClosed(const WireDevice& device);
 
-// Ends of events by state and status.
+// Counts ends of events by state and status.
 class Tally {
  public:
   void Count(const shm::EcqEntry& ended) {
     ++counts_[{static_cast<uint32_t>(ended.state), ended.status}];
   }
-  // All that differs from `expected` (0: done) is unexpected.
+  // Reports everything that differs from `expected` (0: done) as unexpected.
   void Say(const std::vector<uint32_t>& expected) const;
 
  private:
@@ -76,9 +78,10 @@ T& Keep(T* object) {
   return *object;
 }
 
-// This program again, as another process; returns when it has ended.
+// Runs this program as another process; returns when it has ended.
 void RunSelf(const std::vector<std::string>& arguments);
-// What that process does: fetches apertures with a ticket, uses a session.
+// What that process does: it fetches apertures with a ticket, or uses a
+// session.
 void PresentTicket(const TestbedPaths& paths, const std::string& hex);
 void UseSession(const TestbedPaths& paths, const std::string& hex);
 

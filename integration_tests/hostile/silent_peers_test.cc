@@ -89,8 +89,8 @@ TEST_F(SilentPeersTest, AStoppedDeviceIsClosedWhenItsLeaseIsOver) {
                2 * Checksums::kRing;
   }));
   EXPECT_TRUE(neighbour.GoesOn());
-  // Its name is free, and a device of that name is nobody's business of the old
-  // one's.
+  // Its name is free, and the old device has nothing to do with a new one of
+  // that name.
   auto successor = Attach("fpga0");
   ASSERT_NE(successor, nullptr);
   fpga->Signal(SIGCONT);
@@ -102,7 +102,7 @@ TEST_F(SilentPeersTest, AStoppedDeviceIsClosedWhenItsLeaseIsOver) {
 
 TEST_F(SilentPeersTest, ADeviceThatGivesSignsOfLifeKeepsItsLease) {
   StartGpud({"--lease-timeout", "1"});
-  // Idle all the time.
+  // A device that is idle all the time.
   auto device = Attach("idle");
   auto fpga = StartFpga();
   fpga->Stop();
@@ -116,7 +116,7 @@ TEST_F(SilentPeersTest, AGpudThatWasStoppedHoldsItsAbsenceAgainstNobody) {
   auto witness = Attach("witness", milliseconds(100));
   auto fpga = StartFpga();
   fpga->Stop();
-  // gpud has seen its last sign of life.
+  // gpud has seen the device's last sign of life.
   ASSERT_TRUE(Eventually([&] {
     const v1::ListDevicesResponse devices = testbed_->Devices();
     for (const v1::Device& device : devices.devices()) {
@@ -131,7 +131,7 @@ TEST_F(SilentPeersTest, AGpudThatWasStoppedHoldsItsAbsenceAgainstNobody) {
     return message.find("silent for 4") != std::string::npos;
   }));
   testbed_->gpud().Signal(SIGCONT);
-  // It has looked after its devices since, and fpga0 is still stopped.
+  // gpud has checked its devices since, and fpga0 is still stopped.
   ASSERT_TRUE(Eventually([&] { return witness->ReportReady("x").ok(); }));
   EXPECT_EQ(testbed_->Status().devices(), 2u);
   fpga->Signal(SIGCONT);
@@ -153,7 +153,7 @@ TEST_F(SilentPeersTest, EverythingGoesOnAfterAStoppedGpud) {
     for (int pause = 0; pause < 3; ++pause) {
       testbed_->gpud().Stop();
       (*events)->RingDoorbell();
-      // Every call and every wait ends by its own time, and says why.
+      // Every call and every wait ends within its own limit, and says why.
       absl::Status call;
       ASSERT_TRUE(Eventually([&] {
         call = device->ReportReady("x");
@@ -175,7 +175,7 @@ TEST_F(SilentPeersTest, EverythingGoesOnAfterAStoppedGpud) {
       EXPECT_FALSE(
           device->WaitForCompletion([] { return false; }, milliseconds(10)));
       EXPECT_TRUE(device->status().ok());
-      // A newcomer does not wait for ever either.
+      // A new device must not wait for ever either.
       edge::AttachOptions options;
       options.testbed_directory = testbed_->directory();
       options.name = "newcomer";
@@ -231,14 +231,14 @@ TEST_F(SilentPeersTest, AStoppedVisitorOfTheHandOverIsShownOut) {
 TEST_F(SilentPeersTest, GpudEndsInOrderAlthoughItsPeersAreStopped) {
   StartGpud();
   auto fpga = StartFpga();
-  // Streams and calls that nobody reads any more.
+  // These streams and calls are not read any more.
   auto caller =
       StartDevice("caller", "integration_tests/hostile/hostile_device",
                   {"--dir", testbed_->directory(), "--trick", "flood-calls"});
   ASSERT_TRUE(caller->WaitForOutput("holding"));
   fpga->Stop();
   caller->Stop();
-  // More changes than a stream holds back.
+  // More changes than a stream buffers.
   for (int i = 0; i < 700; ++i) ASSERT_NE(Attach("visitor"), nullptr);
   testbed_->gpud().Signal(SIGTERM);
   EXPECT_EQ(testbed_->gpud().Wait(), 0);
@@ -257,7 +257,7 @@ TEST_F(SilentPeersTest, ASlowConsumerHoldsOnlyItselfUp) {
     for (int lap = 0; lap < 3; ++lap) {
       (*events)->RingDoorbell();
       EXPECT_EQ((*events)->queue().free_slots(), 0u);
-      // Nothing is taken meanwhile; all of it has ended long ago.
+      // Nothing is taken meanwhile, though all of it has ended long ago.
       EXPECT_TRUE(neighbour.GoesOn(1000));
       for (uint32_t i = 0; i < Checksums::kRing; ++i) {
         const absl::Status taken = (*events)->Take();

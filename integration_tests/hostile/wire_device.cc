@@ -171,7 +171,7 @@ std::optional<shm::EcqEntry> WireRing::Ended(uint64_t sequence) const {
   const auto* const ecq = reinterpret_cast<const shm::EcqEntry*>(
       device_->completion().data() + layout_.ecq_offset());
   const shm::EcqEntry& slot = ecq[sequence % layout_.entries()];
-  // Writer: gpud, the sequence last.
+  // Writer: gpud, with the sequence last.
   if (shm::LoadShared(slot.sequence, std::memory_order_acquire) != sequence) {
     return std::nullopt;
   }

@@ -1,5 +1,5 @@
-// A device made by hand, for tests: no SDK and no checks, every byte that a
-// device can reach is within reach.
+// A device without the SDK and without checks, for tests: it can write every
+// byte that a device can reach.
 #ifndef CARILLON_INTEGRATION_TESTS_HOSTILE_WIRE_DEVICE_H_
 #define CARILLON_INTEGRATION_TESTS_HOSTILE_WIRE_DEVICE_H_
 
@@ -21,14 +21,14 @@
 
 namespace carillon::testing {
 
-// How long a hostile device waits for anything that must come.
+// How long a hostile device waits for something that must come.
 inline constexpr std::chrono::seconds kPatience{30};
 
-// Looks until `state` holds; ends the process with `what` if it does not within
-// kPatience.
+// Waits until `state` holds; if it does not within kPatience, ends the process
+// with `what`.
 void Await(const std::string& what, const std::function<bool()>& state);
 
-// gpud's services over a connection of its own. Thread safe.
+// gpud's services, over a separate connection. Thread safe.
 class WireControl {
  public:
   explicit WireControl(const TestbedPaths& paths);
@@ -54,14 +54,15 @@ class WireControl {
 v1::AttachRequest AttachRequestFor(const std::string& name);
 shm::Ticket TicketOf(const std::string& bytes);
 
-// Attached, with both apertures mapped. What cannot be set up ends the process.
+// An attached device with both apertures mapped. Ends the process if that
+// fails.
 class WireDevice {
  public:
   WireDevice(const TestbedPaths& paths, const std::string& name);
   WireDevice(const WireDevice&) = delete;
   WireDevice& operator=(const WireDevice&) = delete;
 
-  // Bytes of the whole aperture; the second is mapped read-only.
+  // The bytes of the whole aperture; the second one is mapped read-only.
   std::span<std::byte> submission() const { return submission_; }
   std::span<const std::byte> completion() const { return completion_; }
   template <class T>
@@ -77,7 +78,8 @@ class WireDevice {
   }
   shm::CloseReason closed() const;
 
-  // Rings doorbell `index` as often, and wakes gpud whether it sleeps or not.
+  // Rings doorbell `index` so many times, and wakes gpud whether it sleeps or
+  // not.
   void RingDoorbell(uint32_t index, uint32_t times) const;
 
   const std::string name;
@@ -90,16 +92,16 @@ class WireDevice {
   std::span<const std::byte> completion_;
 };
 
-// A ring of `echo` events whose input the device chooses for each.
+// A ring of `echo` events; the device chooses the input of each.
 class WireRing {
  public:
   static constexpr uint64_t kMessage = 64;
 
-  // `threads`: up to 32 take the short path, more go through the KMU.
+  // Up to 32 `threads` take the short path, more go through the KMU.
   WireRing(WireDevice* device, uint32_t entries, uint32_t threads);
 
-  // The parts of the next event's entry, right as they are; what was changed is
-  // what gpud finds.
+  // The parts of the next event's entry. They are valid; gpud sees what the
+  // caller changes.
   struct Entry {
     shm::EsqEntryHeader header;
     shm::BufferRef in;
@@ -111,7 +113,8 @@ class WireRing {
 
   // How event `sequence` has ended, if it has.
   std::optional<shm::EcqEntry> Ended(uint64_t sequence) const;
-  // Launches it and waits for its end. Nothing if gpud has closed the session.
+  // Launches the entry and waits for its end. Nothing if gpud has closed the
+  // session.
   std::optional<shm::EcqEntry> Run(const Entry& entry);
 
   const v1::RegisterEventResponse& layout() const { return layout_; }

@@ -1,12 +1,12 @@
-// Events one after another in one thread, for instruction counts: their number
-// is exact where times are noise.
+// Runs events one after another in one thread, for instruction counts: their
+// number is exact where times are noisy.
 //
 //   for n in 20000 40000; do
 //     valgrind --tool=callgrind --callgrind-out-file=/dev/null event_loop $n
 //   done 2>&1 | grep Collected
 //
-// The difference, divided by 20000, is what an event takes on both sides, from
-// the device's ring to its Consume(), echo kernel included.
+// The difference, divided by 20000, is the cost of an event on both sides, from
+// the device's ring to its Consume(), including the echo kernel.
 #include <spdlog/spdlog.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Simulates testbeds, seed after seed: what a failing test replays, and what
-// looks for more.
+// Simulates testbeds, one seed after another: to replay a failing test, or to
+// search for more failures.
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 

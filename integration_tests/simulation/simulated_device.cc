@@ -33,7 +33,7 @@ std::shared_ptr<const gpud::Peer> MakePeer(uint32_t pid) {
   auto peer = std::make_shared<gpud::Peer>();
   peer->pid = static_cast<pid_t>(pid);
   peer->uid = getuid();
-  // Somebody who lives.
+  // Any living process will do.
   peer->pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   return peer;
 }
@@ -267,7 +267,7 @@ absl::StatusOr<uint32_t> SimulatedDevice::Take(size_t index, uint32_t most) {
 void SimulatedDevice::SpoilLastEntry(size_t index, uint64_t random) {
   Ring& ring = rings_[index];
   const auto entry = ring.ring->last_entry();
-  // Sequence and generation: what gpud checks of an entry without parameters.
+  // Without parameters, gpud checks an entry's sequence and generation.
   const size_t byte = random % 12;
   entry[byte] ^= std::byte(1u << (random >> 8) % 8);
   ring.spoilt[ring.ring->layout().SlotOf(ring.ring->last_committed())] = true;

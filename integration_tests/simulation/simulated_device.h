@@ -1,4 +1,5 @@
-// A device without a process: rings of echo events, whose answers it checks.
+// A device without a process: it has rings of echo events and checks their
+// answers.
 #ifndef CARILLON_INTEGRATION_TESTS_SIMULATION_SIMULATED_DEVICE_H_
 #define CARILLON_INTEGRATION_TESTS_SIMULATION_SIMULATED_DEVICE_H_
 
@@ -20,10 +21,10 @@
 
 namespace carillon::simulation {
 
-// One life of it, from its start to its death.
+// One life of the device, from its start to its death.
 class SimulatedDevice {
  public:
-  // Attaches. What is not OK in here is a bug, and ends the simulation.
+  // Attaches. A failure here is a bug and ends the simulation.
   SimulatedDevice(SimulatedGpud& gpud, std::string name, uint32_t pid);
   SimulatedDevice(const SimulatedDevice&) = delete;
   SimulatedDevice& operator=(const SimulatedDevice&) = delete;
@@ -33,7 +34,7 @@ class SimulatedDevice {
   // Whether gpud has closed the session.
   bool closed() const;
 
-  // Errors: gpud's.
+  // Errors: those of gpud.
   absl::Status Register(uint32_t entries);
   absl::Status Unregister(size_t ring);
   size_t rings() const { return rings_.size(); }
@@ -44,20 +45,21 @@ class SimulatedDevice {
   void Commit(size_t ring);
   void RingDoorbell(size_t ring);
   absl::Status Schedule(size_t ring);
-  // Takes what has ended, `most` at most; DataLoss: an answer that is wrong.
+  // Takes what has ended, `most` at most. DataLoss: a wrong answer.
   absl::StatusOr<uint32_t> Take(size_t ring, uint32_t most);
 
-  // What a broken device does. Spoils a byte of the entry committed last, which
+  // Acts as a broken device: spoils a byte of the entry committed last, which
   // is not rung yet.
   void SpoilLastEntry(size_t ring, uint64_t random);
   void JumpDoorbell(size_t ring, uint32_t by);
 
-  // Its gpud dies: nothing of it is touched any more, but the apertures.
+  // The device's gpud has died: only its apertures may be touched from now on.
   void ForgetGpud() { session_.reset(); }
-  // Its gpud is dead; goes on with another one. All that has ended is taken.
+  // The device's gpud is dead; goes on with another one. All that has ended
+  // must have been taken.
   absl::Status Resume(SimulatedGpud& gpud);
   void Detach(SimulatedGpud& gpud);
-  // It has seen that gpud has closed the session.
+  // Notes that gpud has closed the session.
   void NoteClosed();
 
   const shm::FlightRecording& recording() const { return recording_; }

@@ -24,7 +24,7 @@ using gpud::EventKernel;
 
 constexpr uint64_t kRecords = 1 << 14;
 
-// Keeps what is launched until it is told to run it.
+// Keeps launches until it is told to run them.
 class StepLauncher : public gpud::Launcher {
  public:
   bool Launch(const std::shared_ptr<EventKernel>& event, shm::Sequence sequence,
@@ -76,7 +76,7 @@ class StepPath : public gpud::LaunchPath {
       const DeviceMemory* memory) override {
     return poller_->RemoveDevice(memory);
   }
-  // The next look finds what is scheduled.
+  // The next poll finds what is scheduled.
   absl::Status Wake() override { return absl::OkStatus(); }
   void SetTracing(bool on) override { poller_->SetTracing(on); }
   std::vector<gpud::PathCounter> counters() const override { return {}; }

@@ -1,6 +1,6 @@
 // A gpud without threads, sockets and clocks: its control plane (sessions, EKT,
-// tickets), its front-end's doorbell poller and its kernels on this core, driven
-// one step at a time.
+// tickets), its front-end's doorbell poller and its kernels on this core,
+// driven one step at a time.
 #ifndef CARILLON_INTEGRATION_TESTS_SIMULATION_SIMULATED_GPUD_H_
 #define CARILLON_INTEGRATION_TESTS_SIMULATION_SIMULATED_GPUD_H_
 
@@ -26,14 +26,14 @@ class SimulatedBackend;
 
 class SimulatedGpud {
  public:
-  // What one gpud has in common with the next.
+  // What one gpud shares with the next.
   struct Surroundings {
     gpud::TelemetryBus* bus = nullptr;
     std::string directory;  // for recorder files; empty: nothing is recorded
     gpud::GpuModel gpu;
   };
-  // `deaths`: of gpuds before it. It ends as a killed process does: nobody is
-  // told.
+  // `deaths` is the number of gpuds that died before. This one ends like a
+  // killed process: nobody is told.
   SimulatedGpud(const Surroundings& surroundings, uint32_t pid,
                 uint32_t deaths);
   ~SimulatedGpud();
@@ -42,9 +42,9 @@ class SimulatedGpud {
   gpud::SessionTable& sessions() { return sessions_; }
   gpud::EventKernelTable& ekt() { return ekt_; }
 
-  // One look at every doorbell; true if any was rung.
+  // Polls every doorbell once; true if any was rung.
   bool Poll();
-  // Launched and not run yet.
+  // The launches that have not run yet.
   size_t pending() const;
   void RunPending(size_t index);
   // Ends the sessions of devices that broke the protocol; returns how many.

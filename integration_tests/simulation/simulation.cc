@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, kSteps> kStepNames = {
     "schedule", "take",   "register",    "unregister",
     "spoil",    "jump",   "device_dies", "device_detaches",
     "returns",  "notice", "gpud_dies",   "resume"};
-// How often, beside each other. A seed leaves some of the rare ones out.
+// The relative frequency of each step. A seed leaves some of the rare ones out.
 constexpr std::array<uint32_t, kSteps> kWeights = {
     200, 200, 200, 150, 10, 200, 6, 6, 10, 2, 4, 4, 20, 20, 3, 20};
 constexpr uint32_t kRare = 10;
@@ -94,12 +94,12 @@ class World {
   }
 
  private:
-  // Of one device: it, or what it has left.
+  // A device, or what it has left.
   struct Seat {
     std::unique_ptr<SimulatedDevice> device;
     bool orphan = false;  // its gpud is dead
     bool broken = false;  // its doorbell has jumped: it will be evicted
-    // Dead, and gpud does not know yet.
+    // The session of a dead device, as long as gpud does not know of the death.
     std::shared_ptr<gpud::Session> unnoticed;
   };
 
@@ -127,7 +127,7 @@ class World {
     return Step::kPoll;
   }
 
-  // A device, any; null if it is not there.
+  // Chooses any device; its seat may be empty.
   Seat& AnySeat() { return seats_[random_.Below(kDevices)]; }
   std::optional<size_t> AnyRing(const SimulatedDevice& device) {
     if (device.rings() == 0) return std::nullopt;
@@ -292,7 +292,7 @@ class World {
   void Resume(Seat& seat) {
     if (!seat.orphan) return;
     TakeAll(*seat.device);
-    // Evicted by the gpud that died: that stays.
+    // The gpud that died had evicted it, and that stays so.
     if (seat.device->closed()) {
       seat.device->NoteClosed();
       Bury(seat);
@@ -302,7 +302,8 @@ class World {
     seat.orphan = seat.broken = false;
   }
 
-  // No more faults: everything that was rung ends, and nothing is left over.
+  // Without further faults everything that was rung must end, and nothing may
+  // be left over.
   void Settle() {
     for (Seat& seat : seats_) {
       if (seat.device != nullptr) Resume(seat);

@@ -1,6 +1,6 @@
-// A testbed in one thread, with one seed: gpud's control plane and doorbell
-// poller, devices, and their deaths, in an order that the seed alone decides.
-// The same seed gives the same steps and the same trace.
+// A testbed in one thread: gpud's control plane and doorbell poller, devices,
+// and their deaths, in an order that the seed alone decides. The same seed
+// gives the same steps and the same trace.
 #ifndef CARILLON_INTEGRATION_TESTS_SIMULATION_SIMULATION_H_
 #define CARILLON_INTEGRATION_TESTS_SIMULATION_SIMULATION_H_
 
@@ -42,14 +42,14 @@ struct Outcome {
   uint64_t trace = 0;  // hash of every step and record, without times
   std::array<uint64_t, kSteps> steps{};
   ledger::Report ledger;
-  // What is wrong beyond the ledger: answers, ends that never came, entries of
-  // the EKT that are left over.
+  // What is wrong besides the ledger: answers, ends that never came, leftover
+  // entries of the EKT.
   std::vector<std::string> problems;
 
   bool ok() const { return problems.empty() && ledger.violations.empty(); }
 };
 
-// `directory`: for files, its own.
+// `directory` is a folder for its files.
 Outcome Simulate(uint64_t seed, uint32_t steps,
                  const SimulatedGpud::Surroundings& surroundings);
 

@@ -65,7 +65,7 @@ TEST_F(SimulationTest, NoEventIsLostOrEndsTwiceWhoeverDies) {
     ok += outcome.ledger.total.ok;
     failed += outcome.ledger.total.failed;
   }
-  // Every kind of step has had its turn, and most events have ended well.
+  // Every kind of step has occurred, and most events have ended well.
   for (size_t i = 0; i < kSteps; ++i) {
     EXPECT_GT(steps[i], 100u) << StepName(Step(i));
   }

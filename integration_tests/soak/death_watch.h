@@ -1,5 +1,5 @@
-// When a process has died, as a thread that polls its pidfd and does nothing
-// else is told.
+// Measures when a process's death becomes known: a thread polls its pidfd and
+// does nothing else.
 #ifndef CARILLON_INTEGRATION_TESTS_SOAK_DEATH_WATCH_H_
 #define CARILLON_INTEGRATION_TESTS_SOAK_DEATH_WATCH_H_
 
@@ -23,8 +23,8 @@ class DeathWatch {
   DeathWatch& operator=(const DeathWatch&) = delete;
 
   pid_t pid() const { return pid_; }
-  // When the thread was told; waits for that for at most `bound`. Nothing: it
-  // was not.
+  // When the thread learned of the death; waits for that for at most `bound`.
+  // Nothing if it did not.
   std::optional<Nanoseconds> Told(std::chrono::milliseconds bound);
 
  private:
@@ -36,8 +36,9 @@ class DeathWatch {
   std::thread thread_;
 };
 
-// From a SIGKILL to a process of one thread until a DeathWatch is told of its
-// end: what the machine itself takes. Nothing: it cannot be started.
+// The time from a SIGKILL to a process with one thread until a DeathWatch
+// learns of its end: what the machine itself takes. Nothing if the process
+// cannot be started.
 std::optional<Nanoseconds> BareWake();
 
 }  // namespace carillon::soak

@@ -19,7 +19,7 @@ bool IsGpud(const FlightRecording& recording) {
   return recording.name == "gpud";
 }
 
-// From gpud's death until the first of these steps of another gpud.
+// The time from gpud's death to the first of these steps of another gpud.
 std::optional<Nanoseconds> UntilNextGpud(ledger::Recordings recordings,
                                          const Death& gpud,
                                          std::initializer_list<Step> steps) {

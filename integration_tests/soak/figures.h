@@ -1,5 +1,5 @@
-// How long a death takes to be noticed and to be overcome: from flight
-// recordings and the moment of the kill. All times are CLOCK_MONOTONIC.
+// How long it takes to notice a death and to recover from it, computed from
+// flight recordings and the moment of the kill. All times are CLOCK_MONOTONIC.
 #ifndef CARILLON_INTEGRATION_TESTS_SOAK_FIGURES_H_
 #define CARILLON_INTEGRATION_TESTS_SOAK_FIGURES_H_
 
@@ -18,8 +18,8 @@ struct Death {
   Nanoseconds time_ns = 0;  // of the kill
 };
 
-// From a device's death until gpud had closed its session. Nothing: it had
-// none.
+// From a device's death until gpud had closed its session. Nothing if it had no
+// session.
 std::optional<Nanoseconds> UntilGpudClosed(ledger::Recordings recordings,
                                            const Death& device);
 
@@ -36,17 +36,18 @@ std::optional<Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
                                          const Death& gpud);
 
 // From the death until the devices took events at 90 % of their median rate
-// before it, both over windows of 100 ms; those before are the last
-// `windows_before`. Nothing: not within the recordings.
+// before it, both over windows of 100 ms; the median is of the last
+// `windows_before`. Nothing if the recordings do not reach so far.
 std::optional<Nanoseconds> UntilFullRate(ledger::Recordings recordings,
                                          const Death& death,
                                          int windows_before);
 
-// Numbers of one kind.
+// A set of numbers.
 struct Sample {
   void Add(double value) { values.push_back(value); }
   size_t size() const { return values.size(); }
-  // The smallest value that `share` of all do not exceed; 0 of none.
+  // The smallest value that is not below a `share` of all values; 0 without
+  // values.
   double Percentile(double share) const;
   double median() const { return Percentile(0.5); }
 

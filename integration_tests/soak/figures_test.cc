@@ -27,7 +27,7 @@ class FiguresTest : public ::testing::Test {
       : device_(story_.AddDevice("nic0", 200)),
         ring_(story_.Register(device_, 3)) {}
 
-  // `events` a 10 ms, from `from` to `to`.
+  // Adds `events` every 10 ms, from `from` to `to`.
   void LiveThrough(Nanoseconds from, Nanoseconds to, int events) {
     for (Nanoseconds time = from; time < to; time += 10 * kMs) {
       story_.now = time;
@@ -88,7 +88,7 @@ TEST_F(FiguresTest, FullRateIsNineTenthsOfTheMedianBefore) {
   LiveThrough(400 * kMs, kDeath, 10);
   const Death death{TestStory::kGpudPid, kDeath};
   EXPECT_EQ(UntilFullRate(story_.recordings, death, 6), std::nullopt);
-  // A trickle is not enough.
+  // A low rate does not count as recovery.
   LiveThrough(kDeath + 100 * kMs, kDeath + 300 * kMs, 8);
   EXPECT_EQ(UntilFullRate(story_.recordings, death, 6), std::nullopt);
   LiveThrough(kDeath + 300 * kMs, kDeath + 700 * kMs, 10);

@@ -1,6 +1,6 @@
-// Kills the processes of a testbed under load, again and again, and says what
-// became of it (docs/results has a run). Start it in the workspace's root, or
-// by `bazel run`.
+// Kills the processes of a testbed under load, again and again, and reports the
+// outcome (docs/results has a run). Start it in the workspace's root, or by
+// `bazel run`.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 int main(int argc, char** argv) {
   using carillon::soak::Options;
   constexpr int kViolated = 6;
-  // The testbed's library is made for tests.
+  // The testbed library is made for tests.
   testing::InitGoogleTest();
   Options options;
   options.kills = 1000;

@@ -1,4 +1,4 @@
-// What processes and a testbed have of the machine, to see what leaks.
+// The resources that processes and a testbed use, to find leaks.
 #ifndef CARILLON_INTEGRATION_TESTS_SOAK_RESOURCE_USE_H_
 #define CARILLON_INTEGRATION_TESTS_SOAK_RESOURCE_USE_H_
 
@@ -13,32 +13,32 @@
 
 namespace carillon::soak {
 
-// All 0 for a process that there is not.
+// All are 0 for a process that does not exist.
 struct ResourceUse {
   uint64_t descriptors = 0;
   uint64_t threads = 0;  // its own
-  // gRPC's, which come when its queues are long and go after half a minute
-  // without work.
+  // gRPC's threads, which start when its queues are long and end after half a
+  // minute without work.
   uint64_t pool_threads = 0;
   uint64_t regions = 0;  // apertures that are mapped
   uint64_t resident_kb = 0;
 };
 ResourceUse HoldingsOf(pid_t pid);
 
-// The files of a testbed's directory, relative to it, but for those of flight
+// The files of a testbed's directory, relative to it, except those of flight
 // recorders.
 std::set<std::string> FilesOf(const TestbedPaths& paths);
-// What of Carillon lies in /dev/shm.
+// Carillon's files in /dev/shm.
 std::set<std::string> SharedMemoryFiles();
 
-// A number over a run.
+// How a number changes during a run.
 struct Trend {
   void Add(double value) { values.push_back(value); }
   double first() const { return values.empty() ? 0 : values.front(); }
   double last() const { return values.empty() ? 0 : values.back(); }
   double least() const;
   double most() const;
-  // By least squares, for 100 values; 0 for fewer than two.
+  // The change per 100 values, by least squares; 0 for fewer than two values.
   double SlopePer100() const;
 
   std::vector<double> values;

@@ -66,7 +66,7 @@ Segment Segments::Judge(std::vector<shm::FlightRecording> recordings,
   for (const ledger::RingReport& ring : report.rings) {
     if (!ended.contains(ring.pid)) continue;
     for (size_t i = 0; i < ledger::kUnknowns; ++i) {
-      // Seen by readings before, or a gap.
+      // Earlier readings saw them, or they are reported as a gap.
       if (i == static_cast<size_t>(ledger::Unknown::kOverwritten)) continue;
       segment.unknown[i] += ring.counts.unknown[i];
     }

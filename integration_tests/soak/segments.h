@@ -1,6 +1,6 @@
-// The flight recordings of a testbed that goes on for hours, judged in
-// segments: every reading judges all that the recorders still hold, and
-// neighbouring readings overlap, so that each event is whole in one of them.
+// Judges the flight recordings of a testbed that runs for hours, in segments.
+// Every reading judges all that the recorders still hold, and neighbouring
+// readings overlap, so that each event is complete in one of them.
 #ifndef CARILLON_INTEGRATION_TESTS_SOAK_SEGMENTS_H_
 #define CARILLON_INTEGRATION_TESTS_SOAK_SEGMENTS_H_
 
@@ -18,20 +18,20 @@
 
 namespace carillon::soak {
 
-// What a reading shows that the readings before did not.
+// What a reading shows and earlier readings did not.
 struct Segment {
   std::vector<shm::FlightRecording> recordings;  // all of them
   uint64_t rung = 0;
   uint64_t done = 0;    // devices took them as done
   uint64_t failed = 0;  // or as failed or aborted
   std::array<uint64_t, ledger::kFaults> faults{};
-  // Of devices that have ended since: what became of their last events, nobody
-  // can tell.
+  // The last events of devices that have ended since, whose outcome cannot be
+  // known.
   std::array<uint64_t, ledger::kUnknowns> unknown{};
-  // A sentence each.
+  // One sentence each.
   std::vector<std::string> violations;
-  // Recorders that cannot be read, or have lost records that no reading has
-  // seen: proof is missing.
+  // Recorders that cannot be read, or that have lost records before any
+  // reading: the proof is incomplete.
   std::vector<std::string> gaps;
 
   uint64_t of(ledger::Fault fault) const {
@@ -42,16 +42,16 @@ struct Segment {
 // One thread.
 class Segments {
  public:
-  // Records that neighbouring readings must have in common where older ones are
+  // How many records neighbouring readings must share if older ones are
   // overwritten: more than events can be in flight.
   static constexpr uint64_t kOverlap = 4096;
 
-  // Judges what is new. A file that its process is just making cannot be read
-  // yet: a gap is one that could not be read by two readings in a row.
+  // Judges what is new. A file that its process is just creating cannot be read
+  // yet, so only a file that two readings in a row could not read is a gap.
   Segment Judge(std::vector<shm::FlightRecording> recordings,
                 const std::vector<std::string>& unreadable = {});
   // Reads the folder, judges, and removes the files of processes that had
-  // already ended at the reading before: two readings have judged them.
+  // already ended at the previous reading, since two readings have judged them.
   Segment Read(const std::string& directory);
 
  private:

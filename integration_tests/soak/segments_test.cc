@@ -73,7 +73,7 @@ TEST_F(SegmentsTest, WhatIsOverwrittenMustHaveBeenSeen) {
   EXPECT_THAT(Judge().gaps, IsEmpty());
   story_.Overwrite(device_, Segments::kOverlap);
   EXPECT_THAT(Judge().gaps, IsEmpty());
-  // Now the readings have too little in common.
+  // Now the readings overlap too little.
   story_.Overwrite(device_, 100);
   EXPECT_THAT(Judge().gaps,
               ElementsAre(HasSubstr("nic0 (pid 200): 4196 records are "
@@ -106,7 +106,7 @@ TEST_F(SegmentsTest, ADevicesEndTellsWhatIsUnknown) {
       2u);
 }
 
-// One that has ended is judged twice, and its file then goes.
+// The file of a process that has ended is judged twice and then removed.
 TEST(SegmentsFilesTest, FilesOfTheDeadGoWhenTwoReadingsHaveSeenThem) {
   std::string folder = "/tmp/segments-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

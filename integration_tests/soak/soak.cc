@@ -34,7 +34,7 @@ constexpr const char* kDevices[] = {"nic0", "fpga0", kHost, kNeighbour};
 constexpr const char* kNics[] = {"nic0", kNeighbour};
 constexpr const char* kProcesses[] = {kGpud, "nic0", "fpga0", kHost,
                                       kNeighbour};
-// Recorders hold the events of several rounds.
+// The recorders hold the events of several rounds.
 constexpr char kTopology[] = R"(
 gpu: {backend: cpu, workers: 1, memory: 512MiB, record: 524288,
       restart: on_failure}
@@ -49,19 +49,19 @@ devices:
   - {name: cpu_host0, kind: cpu_host, size: 64, gap_us: 5000,
      schedule_event_every_ms: 5, restart: on_failure}
 )";
-// A process that is killed every few seconds is not to be given up.
+// A process that is killed every few seconds must not be given up.
 const std::vector<std::string> kUpFlags = {"--restart-proven", "0.2"};
 constexpr milliseconds kAnswer{1000};
-// How long what a death leaves may take to be cleared away.
+// How long it may take to clear away what a death leaves.
 constexpr milliseconds kClearing{5000};
 constexpr uint64_t kProgress = 5;
-// Recorders hold several times as much.
+// The recorders hold several times as much.
 constexpr Nanoseconds kKeepUp = 1'500'000'000;
-// Who takes longer is told of in the round's line.
+// A process that takes longer is named in the round's line.
 constexpr double kSlowMs = 1000;
 constexpr milliseconds kSlice{500};
 constexpr Nanoseconds kMillisecond = 1'000'000;
-// What allocators and gRPC's pollers keep of what they had once.
+// Allocators and gRPC's pollers keep some of the memory that they once had.
 constexpr uint64_t kKeptKb = 48 * 1024;
 constexpr uint64_t kKeptThreads = 32;
 
@@ -75,7 +75,7 @@ uint64_t CounterOf(const v1::Device& device, const std::string& name) {
   return 0;
 }
 
-// Until `end`, without looking at anything: a measured time.
+// Waits until `end` without observing anything, because this time is measured.
 void PassUntil(Nanoseconds end) {
   const Nanoseconds now = NowNs();
   if (end <= now) return;
@@ -85,7 +85,8 @@ void PassUntil(Nanoseconds end) {
   ppoll(nullptr, 0, &time, nullptr);
 }
 
-// What the testbed has in gpud and beside it. Equal after every kill.
+// What the testbed uses in gpud and elsewhere. It must be the same after every
+// kill.
 struct TestbedResources {
   uint32_t sessions = 0;
   uint32_t ekt = 0;
@@ -105,7 +106,7 @@ struct TestbedResources {
   }
 };
 
-// A device that comes, registers, and goes.
+// A device attaches, registers, and leaves.
 void Visit(const std::string& directory) {
   auto device = edge::Device::Attach({.testbed_directory = directory,
                                       .name = "visitor",
@@ -146,34 +147,34 @@ class Run {
     result_->wrong.push_back(sentence);
     Say("    " + sentence);
   }
-  // Nothing, and `why`: somebody does not answer.
+  // Nothing if a process does not answer; `why` then names it.
   std::optional<Look> TakeLook(std::string* why);
-  // Until every process is ready and ends more events than now. Otherwise what
-  // is missing.
+  // Waits until every process is ready and ends more events than now. Otherwise
+  // returns what is missing.
   std::string WaitForAll();
-  // What is still missing; empty: nothing.
+  // Names what is still missing; empty if nothing is.
   std::string MissingIn(const Look& look);
   bool Start();
   bool Round(uint32_t number, TargetResult* target);
-  // Whatever brings the target to its point; then until it is struck.
+  // Makes the target pass its point, and waits until it is struck.
   std::string Strike(const Target& target, const std::string& fault,
                      const std::string& words);
   std::optional<TestbedResources> TakeBelongings(std::string* why);
-  // A sentence for each thing that there is more of than before.
+  // One sentence for each resource that has grown.
   std::vector<std::string> Leaks();
   void AddToTrends();
   void LookAtCounters(const v1::ListDevicesResponse& devices);
-  // In words, too.
+  // Also returns the figures in words.
   std::string Measure(const Segment& segment, const Death& death,
                       const Target& target, bool quiet, DeathWatch* watch);
-  // For the target of the round.
+  // Adds to the results of the round's target.
   void CountSegment(const Segment& segment);
   Segment ReadSegment();
-  // A reading before recorders overwrite what none has seen.
+  // Takes a reading before the recorders overwrite unread records.
   void KeepUp();
   void End();
   pid_t PidOf(const std::string& name);
-  // CPU time of the testbed's processes, all of which run.
+  // The CPU time of the testbed's processes, all of which run.
   uint64_t CpuOfAll();
   Trend& TrendOf(const std::string& what);
 
@@ -189,7 +190,7 @@ class Run {
   TestbedResources at_start_;
   std::map<std::string, ResourceUse> held_at_start_;
   std::vector<size_t> order_;  // of targets that have not had their turn
-  // Of WaitForAll().
+  // State of WaitForAll().
   std::map<std::string, uint64_t> taken_;
   struct RingSeen {
     uint64_t consumed = 0;
@@ -199,7 +200,7 @@ class Run {
   std::map<std::string, uint64_t> replies_;
   std::optional<std::pair<uint32_t, uint64_t>> runs_;  // pid, and its runs
   bool ran_ = false;
-  // By counter and pid: how many of them are told.
+  // By counter and pid: how many of them were reported.
   std::map<std::pair<std::string, uint32_t>, uint64_t> wrong_results_;
 };
 
@@ -292,7 +293,7 @@ std::string Run::MissingIn(const Look& look) {
                            RingSeen{.consumed = ring.consumed()});
     RingSeen& seen = found->second;
     taken_[ring.device()] += ring.consumed() - seen.consumed;
-    // Low 32 bits, as the doorbell counts.
+    // Only the low 32 bits, as in the doorbell.
     const uint32_t in_flight =
         ring.doorbell() - static_cast<uint32_t>(ring.consumed());
     seen.moves |= in_flight == 0 || ring.consumed() != seen.consumed;
@@ -468,7 +469,7 @@ bool Run::Start() {
     Wrong("hung at the start: " + missing);
     return false;
   }
-  // What a first visit leaves for the next ones is no leak.
+  // The lasting costs of a first visit are no leak.
   Visit(lab_->directory());
   if (const std::string missing = WaitForAll(); !missing.empty()) {
     Wrong("hung after a first visit: " + missing);
@@ -511,7 +512,7 @@ std::string Run::Strike(const Target& target, const std::string& fault,
     if (target.way == Way::kVisit) {
       Visit(lab_->directory());
     } else {
-      // It ends before it is ready, and is started again by its policy.
+      // It ends before it is ready, and its policy starts it again.
       (void)lab_->Restart(target.role);
     }
   }
@@ -592,7 +593,7 @@ bool Run::Round(uint32_t number, TargetResult* result) {
                                         target.role, point, nth);
   const auto hung = [&](const std::string& at, const std::string& what) {
     ++result->hangs;
-    // What is lost may be why.
+    // The lost events may be the reason.
     CountSegment(ReadSegment());
     Wrong(fmt::format("{}: hung at {} for {} ms: {}", words, at,
                       options_.bound.count(), what));
@@ -677,7 +678,7 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   return true;
 }
 
-// Devices end in order, gpud has nothing left, and nothing is left of it all.
+// The devices end in order, gpud has nothing left of them, and no file is left.
 void Run::End() {
   for (const char* name : kNics) {
     const testbed::LoadResult load = lab_->StopLoad(name);

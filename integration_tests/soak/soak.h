@@ -1,14 +1,14 @@
 // A testbed under load whose processes are killed hundreds of times, each time
-// at a named point, and which must be as it was after every kill:
+// at a named point, and which must be as before after every kill:
 //
-//   round    one kill: undisturbed for a while, the kill, until everybody gets
-//            on, for a while under load, then judged
+//   round    one kill: undisturbed work, the kill, the wait until every process
+//            works again, a time under load, and the verdict
 //   verdict  of a round: what was lost or doubled, what leaks, what hangs
-//   figures  how long deaths take to be noticed and to be overcome; they decide
+//   figures  how long it takes to notice deaths and to recover; they decide
 //            nothing
 //
 // The testbed has gpud, nic0, fpga0 and cpu_host0, which are killed in turn,
-// and nic1, which never is.
+// and nic1, which is never killed.
 #ifndef CARILLON_INTEGRATION_TESTS_SOAK_SOAK_H_
 #define CARILLON_INTEGRATION_TESTS_SOAK_SOAK_H_
 
@@ -30,21 +30,21 @@ namespace carillon::soak {
 struct Options {
   uint32_t kills = 20;
   uint64_t seed = 1;
-  // Roles and points: only these are killed, only there. Empty: all.
+  // The roles and points of the kills. Empty: all.
   std::vector<std::string> only;
-  // Under load before a kill and, at least, behind it; twice as long behind
-  // gpud's.
+  // The time under load before a kill, and the least after it; twice as long
+  // after gpud's death.
   std::chrono::milliseconds before{600};
   std::chrono::milliseconds after{800};
-  // Whatever takes longer hangs.
+  // What takes longer counts as a hang.
   std::chrono::milliseconds bound{20'000};
-  // Takes a line a round, and what is wrong.
+  // Called with a line per round, and with what is wrong.
   std::function<void(const std::string&)> say;
   // For tests: called before each kill.
   std::function<void(testing::FaultTestbed&)> disturb;
 };
 
-// Of one target, over all rounds.
+// The results of one target, over all rounds.
 struct TargetResult {
   Target target;
   uint32_t kills = 0;
@@ -57,14 +57,14 @@ struct TargetResult {
   Sample served_ms;  // from the kill until everybody gets on again
 };
 
-// Of a kind of thing that could leak.
+// A resource that could leak.
 struct LeakRow {
   std::string what;  // "nic1: descriptors"
   Trend trend;
 };
 
-// Of all rounds, and of those on a quiet machine: others used at most
-// kQuietShare of its CPUs before the kill.
+// A figure over all rounds, and over those on a quiet machine: other programs
+// used at most kQuietShare of its CPUs before the kill.
 inline constexpr double kQuietShare = 0.1;
 struct Figure {
   void Add(double value, bool is_quiet) {
@@ -89,8 +89,8 @@ struct Figures {
   Figure first_end_ms;
   Figure full_rate_ms;
   uint32_t never_full = 0;  // not within the round
-  // nic1's good replies a second, in windows of `after` behind the death of
-  // another device, and in those before.
+  // nic1's good replies per second, in windows of `after` behind another
+  // device's death, and in those before it.
   Figure with_death;
   Figure without_death;
   Figure ratio;
@@ -109,12 +109,12 @@ struct Result {
   std::vector<LeakRow> leaks;
   Figures figures;
   double seconds = 0;
-  // What must not be, a sentence each; empty: the soak has passed.
+  // One sentence for each failure; empty: the soak has passed.
   std::vector<std::string> wrong;
 };
 
-// Brings the testbed up, kills, judges, takes it down. Ends early where
-// something hangs. Bounded: no wait is longer than `bound`.
+// Brings the testbed up, kills, judges, and takes it down. Ends early if
+// something hangs. No wait is longer than `bound`.
 Result Soak(const Options& options);
 
 // The tables of a result.

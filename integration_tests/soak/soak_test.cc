@@ -1,4 +1,4 @@
-// A short soak, and that a soak would say so.
+// Runs a short soak, and checks that a soak finds failures.
 #include "integration_tests/soak/soak.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ TEST(SoakTest, TwentyKillsUnderLoadLoseAndLeakNothing) {
   EXPECT_GT(result.figures.first_end_ms.all.size(), 0u);
 }
 
-// More often than a supervisor takes for a row that does not help.
+// More kills than a supervisor accepts as a row that does not help.
 TEST(SoakTest, OneProcessMayDieAgainAndAgain) {
   Options options = Short(7);
   options.only = {"nic.send"};  // which only nic0 passes
@@ -62,7 +62,7 @@ TEST(SoakTest, AHangIsAVerdict) {
                              HasSubstr("fpga0"))));
 }
 
-// Of one ring among several of a device that goes on.
+// The completion of one ring is lost, among several of a device that goes on.
 TEST(SoakTest, ALostCompletionIsAHang) {
   Options options = Short(1);
   options.only = {"nic0"};

@@ -5,7 +5,7 @@ namespace {
 
 using faults::Point;
 
-// `events`: passages of a point that every event has.
+// `events` is how often a point is passed that every event passes.
 void AddDevice(const std::string& role, uint64_t events,
                std::vector<Target>* targets) {
   for (const Point point : {Point::kDeviceAttach, Point::kDeviceAttached,
@@ -37,7 +37,7 @@ std::vector<Target> AllTargets() {
   };
   AddDevice("nic0", kManyEvents, &targets);
   AddDevice("fpga0", kFewEvents, &targets);
-  // Its events are scheduled by the control plane: it rings no doorbell.
+  // The control plane schedules its events, so it rings no doorbell.
   AddDevice("cpu_host0", kFewEvents, &targets);
   for (const auto& [role, events] :
        {std::pair("nic0", kManyEvents), {"fpga0", kFewEvents}}) {

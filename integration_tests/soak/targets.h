@@ -11,7 +11,7 @@
 
 namespace carillon::soak {
 
-// What brings the role to the point.
+// What makes the role pass the point.
 enum class Way {
   kLoad,     // its work does
   kRestart,  // only its start does: it is ended in order and starts again
@@ -25,7 +25,7 @@ struct Target {
   Way way = Way::kLoad;
 };
 
-// Of all four roles: gpud, nic0, fpga0, cpu_host0.
+// The targets of all four roles: gpud, nic0, fpga0, cpu_host0.
 std::vector<Target> AllTargets();
 
 }  // namespace carillon::soak
