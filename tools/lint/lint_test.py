@@ -160,8 +160,11 @@ class Prose(PlantedCheckout):
 
     def test_a_function_that_is_not_in_its_file_is_named(self):
         self.write("shm/ring.h", "void Ring();\n")
-        self.write("docs/architecture.md", "`shm/ring.h` `Ring()`, `Poll()`\n")
-        self.assertEqual(self.findings(), ["docs/architecture.md: Poll() is not in shm/ring.h"])
+        self.write("docs/architecture.md", "`shm/ring.h` `Ring()`, `Poll()`, `kSlots`\n")
+        self.assertEqual(
+            self.findings(),
+            ["docs/architecture.md: Poll() is not in shm/ring.h", "docs/architecture.md: kSlots is not in shm/ring.h"],
+        )
 
 
 if __name__ == "__main__":

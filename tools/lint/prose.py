@@ -13,7 +13,7 @@ from checkout import Checkout
 
 WIDTH = 100
 CELL = 200
-# The map of the code: `path/to/file.cc` `Function()`, `Another()`.
+# The map of the code: `path/to/file.cc` `Function()`, `kConstant`.
 _MAP = "docs/architecture.md"
 # Written once, about what was then, with the raw output of tools: paths may be gone, and lines wide.
 _PAST = re.compile(r"^docs/results/20")
@@ -109,12 +109,12 @@ def dead_links(path, text, checkout, names):
 
 
 def misplaced_functions(path, text, checkout):
-    """Functions that a document names after a file which does not have them."""
+    """Functions and constants that a document names after a file which does not have them."""
     file, code = None, ""
     for span in _SPAN.findall(_BLOCK.sub("", text)):
         if span in checkout.file_set:
             file, code = span, checkout.text(span)
-        elif file and re.fullmatch(r"\w+\(\)", span) and not re.search(r"\b%s\(" % span[:-2], code):
+        elif file and re.fullmatch(r"\w+\(\)|k[A-Z]\w+", span) and not re.search(r"\b%s\b" % span.rstrip("()"), code):
             yield "%s: %s is not in %s" % (path, span, file)
 
 
