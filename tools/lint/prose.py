@@ -50,7 +50,8 @@ class Names:
         targets = checkout.targets()
         self.labels = set(targets)
         self.file_names = {os.path.basename(path) for path in checkout.files}
-        self.target_names = {name for target in targets.values() for name in (os.path.basename(target.name), target.rule)}
+        self.target_names = {os.path.basename(target.name) for target in targets.values()}
+        self.target_names |= {target.rule for target in targets.values()}
         # Programs and headers that a build makes: paths, too.
         self.made = {"%s/%s" % (target.package, target.name) for target in targets.values()}
         self.made |= {header for target in targets.values() for header in target.headers()}
