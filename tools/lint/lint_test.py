@@ -166,6 +166,14 @@ class Prose(PlantedCheckout):
             ["docs/architecture.md: Poll() is not in shm/ring.h", "docs/architecture.md: kSlots is not in shm/ring.h"],
         )
 
+    def test_a_limit_that_is_not_the_codes_is_named(self):
+        self.write("shm/ring.h", "constexpr size_t kMost = 1u << 10;\nconstexpr size_t kHalf = kMost / 2;  // few\n")
+        row = "| a | %s | `shm/ring.h` `%s` |\n"
+        self.write("docs/limits.md", row % ("1 KiB", "kMost") + row % ("512", "kHalf"))
+        self.assertEqual(self.findings(), [])
+        self.write("docs/limits.md", row % ("1,000", "kMost"))
+        self.assertEqual(self.findings(), ["docs/limits.md: kMost of shm/ring.h is 1024, not 1000"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,8 +1,8 @@
 """Checks what people read: the width of markdown, and that every path, label and function in it is there.
 
 prose.py [CHECKOUT]: lines of at most WIDTH columns (tables and what has no blank are exempt), table cells of at most
-CELL characters, links, paths and Bazel labels of this checkout that exist, also in comments of the code. In _MAP, a
-function that is named after a file must be in that file.
+CELL characters, links, paths and Bazel labels of this checkout that exist, also in comments of the code. In _MAPS,
+a function or constant that is named after a file must be in that file; in _LIMITS, with that value.
 """
 
 import os
@@ -13,8 +13,11 @@ from checkout import Checkout
 
 WIDTH = 100
 CELL = 200
-# The map of the code: `path/to/file.cc` `Function()`, `kConstant`.
-_MAP = "docs/architecture.md"
+# Maps of the code: `path/to/file.cc` `Function()`, `kConstant`.
+_MAPS = ("docs/architecture.md", "docs/limits.md")
+# | what | number | `path/to/file.h` `kConstant` |
+_LIMITS = "docs/limits.md"
+_LIMIT = re.compile(r"^\|[^|]*\| ([\d,]+)(?: ([KMGT])i\w*)? \| `([^`]+)` `(k\w+)` \|$", re.M)
 # Written once, about what was then, with the raw output of tools: paths may be gone, and lines wide.
 _PAST = re.compile(r"^docs/results/20")
 _LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
@@ -119,6 +122,26 @@ def misplaced_functions(path, text, checkout):
             yield "%s: %s is not in %s" % (path, span, file)
 
 
+def _value(name, code):
+    """Of a constant whose definition in `code` is arithmetic, or refers to others there; else None."""
+    definition = re.search(r"\b%s\b\s*[={]\s*([^;]+)" % name, code)
+    if not definition:
+        return None
+    text = re.sub(r"\b\w+\{(\w+)\}", r"\1", definition[1].split("//")[0]).replace("'", "").rstrip("} ")
+    text = re.sub(r"\bk[A-Z]\w+", lambda other: str(_value(other[0], code)), text)
+    text = re.sub(r"(?<=\d)[uUlL]+\b", "", text).replace("/", "//")
+    return eval(text) if re.fullmatch(r"[\d\s()*/+<-]+", text) else None
+
+
+def wrong_limits(path, text, checkout):
+    """Numbers in the table of limits that are not the code's."""
+    for number, unit, file, name in _LIMIT.findall(text):
+        said = int(number.replace(",", "")) << " KMGT".index(unit or " ") * 10
+        value = _value(name, checkout.text(file)) if file in checkout.file_set else None
+        if value != said:
+            yield "%s: %s of %s is %s, not %d" % (path, name, file, value, said)
+
+
 def _comments(text):
     return "\n".join(re.findall(r"//(?!/)(.*)$", text, re.M))
 
@@ -133,8 +156,10 @@ def findings(checkout):
         if path.endswith(".md"):
             yield from too_wide(path, checkout.text(path))
             yield from stale(path, checkout.text(path), names)
-            if path == _MAP:
+            if path in _MAPS:
                 yield from misplaced_functions(path, checkout.text(path), checkout)
+            if path == _LIMITS:
+                yield from wrong_limits(path, checkout.text(path), checkout)
         elif re.search(r"\.(h|cc|cu|cuh|proto)$", path):
             yield from stale(path, _comments(checkout.text(path)), names)
         elif path.endswith((".patch", ".bzl")):
