@@ -166,6 +166,11 @@ class Prose(PlantedCheckout):
             ["docs/architecture.md: Poll() is not in shm/ring.h", "docs/architecture.md: kSlots is not in shm/ring.h"],
         )
 
+    def test_a_command_without_a_row_is_named(self):
+        self.write("tools/cli/commands.cc", '    {"up", kRun, ""},\n    {"sim run", kSim, ""},\n    {"hidden", "", ""},\n')
+        self.write("docs/cli.md", "|---|---|\n| `up` | a |\n")
+        self.assertEqual(self.findings(), ["docs/cli.md: no row for the command sim run"])
+
     def test_a_limit_that_is_not_the_codes_is_named(self):
         self.write("shm/ring.h", "constexpr size_t kMost = 1u << 10;\nconstexpr size_t kHalf = kMost / 2;  // few\n")
         row = "| a | %s | `shm/ring.h` `%s` |\n"

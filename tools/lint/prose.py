@@ -18,6 +18,9 @@ _MAPS = ("docs/architecture.md", "docs/limits.md")
 # | what | number | `path/to/file.h` `kConstant` |
 _LIMITS = "docs/limits.md"
 _LIMIT = re.compile(r"^\|[^|]*\| ([\d,]+)(?: ([KMGT])i\w*)? \| `([^`]+)` `(k\w+)` \|$", re.M)
+# The table of commands: a row here, and {"name", kHeading, ...} there; those without a heading are hidden.
+_COMMANDS = ("docs/cli.md", "tools/cli/commands.cc")
+_COMMAND = re.compile(r'^ *\{"([a-z -]+)", k\w+,', re.M)
 # Written once, about what was then, with the raw output of tools: paths may be gone, and lines wide.
 _PAST = re.compile(r"^docs/results/20")
 _LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
@@ -142,6 +145,13 @@ def wrong_limits(path, text, checkout):
             yield "%s: %s of %s is %s, not %d" % (path, name, file, value, said)
 
 
+def missing_commands(text, code):
+    """Commands that have no row in the document of the command line."""
+    for command in _COMMAND.findall(code):
+        if "\n| `%s` |" % command not in text:
+            yield "%s: no row for the command %s" % (_COMMANDS[0], command)
+
+
 def _comments(text):
     return "\n".join(re.findall(r"//(?!/)(.*)$", text, re.M))
 
@@ -158,6 +168,8 @@ def findings(checkout):
             yield from stale(path, checkout.text(path), names)
             if path in _MAPS:
                 yield from misplaced_functions(path, checkout.text(path), checkout)
+            if path == _COMMANDS[0] and _COMMANDS[1] in checkout.file_set:
+                yield from missing_commands(checkout.text(path), checkout.text(_COMMANDS[1]))
             if path == _LIMITS:
                 yield from wrong_limits(path, checkout.text(path), checkout)
         elif re.search(r"\.(h|cc|cu|cuh|proto)$", path):
