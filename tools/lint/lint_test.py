@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import deps
+import facts
 import layers
 import prose
 from checkout import Checkout
@@ -157,6 +158,11 @@ class Prose(PlantedCheckout):
         self.write("docs/a.md", "# One `word`, more\n[a](#one-word-more) [b](b.md#two)\n")
         self.write("docs/b.md", "```\n# two\n```\n")
         self.assertEqual(self.findings(), ["docs/a.md: a link to b.md#two, a heading that is not there"])
+
+
+class Facts(PlantedCheckout):
+    def findings(self):
+        return list(facts.findings(self.checkout()))
 
     def test_a_function_that_is_not_in_its_file_is_named(self):
         self.write("shm/ring.h", "void Ring();\n")

@@ -1,8 +1,7 @@
-"""Checks what people read: the width of markdown, and that every path, label and function in it is there.
+"""Checks what people read: the width of markdown, and that every path, label and link in it leads somewhere.
 
 prose.py [CHECKOUT]: lines of at most WIDTH columns (tables and what has no blank are exempt), table cells of at most
-CELL characters, links, paths and Bazel labels of this checkout that exist, also in comments of the code. In _MAPS,
-a function or constant that is named after a file must be in that file; in _LIMITS, with that value.
+CELL characters, links, paths and Bazel labels of this checkout that exist, also in comments of the code.
 """
 
 import os
@@ -13,14 +12,6 @@ from checkout import Checkout
 
 WIDTH = 100
 CELL = 200
-# Maps of the code: `path/to/file.cc` `Function()`, `kConstant`.
-_MAPS = ("docs/architecture.md", "docs/limits.md")
-# | what | number | `path/to/file.h` `kConstant` |
-_LIMITS = "docs/limits.md"
-_LIMIT = re.compile(r"^\|[^|]*\| ([\d,]+)(?: ([KMGT])i\w*)? \| `([^`]+)` `(k\w+)` \|$", re.M)
-# The table of commands: a row here, and {"name", kHeading, ...} there; those without a heading are hidden.
-_COMMANDS = ("docs/cli.md", "tools/cli/commands.cc")
-_COMMAND = re.compile(r'^ *\{"([a-z -]+)", k\w+,', re.M)
 # Written once, about what was then, with the raw output of tools: paths may be gone, and lines wide.
 _PAST = re.compile(r"^docs/results/20")
 _LABEL = re.compile(r"(?<![\w:/])//([\w./-]+)(?::([\w./-]+))?")
@@ -29,7 +20,6 @@ _FILE = re.compile(r"`((?!NAME)[\w-]+\.(?:h|cc|cuh|cu|pml|proto|py|sh))`")
 _TEST = re.compile(r"(?<![\w/:])([a-z][a-z0-9_]*_test)\b")
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 _BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
-_SPAN = re.compile(r"`([^`]+)`")
 
 
 def too_wide(path, text):
@@ -115,43 +105,6 @@ def dead_links(path, text, checkout, names):
             yield "%s: a link to %s#%s, a heading that is not there" % (path, link, anchor)
 
 
-def misplaced_functions(path, text, checkout):
-    """Functions and constants that a document names after a file which does not have them."""
-    file, code = None, ""
-    for span in _SPAN.findall(_BLOCK.sub("", text)):
-        if span in checkout.file_set:
-            file, code = span, checkout.text(span)
-        elif file and re.fullmatch(r"\w+\(\)|k[A-Z]\w+", span) and not re.search(r"\b%s\b" % span.rstrip("()"), code):
-            yield "%s: %s is not in %s" % (path, span, file)
-
-
-def _value(name, code):
-    """Of a constant whose definition in `code` is arithmetic, or refers to others there; else None."""
-    definition = re.search(r"\b%s\b\s*[={]\s*([^;]+)" % name, code)
-    if not definition:
-        return None
-    text = re.sub(r"\b\w+\{(\w+)\}", r"\1", definition[1].split("//")[0]).replace("'", "").rstrip("} ")
-    text = re.sub(r"\bk[A-Z]\w+", lambda other: str(_value(other[0], code)), text)
-    text = re.sub(r"(?<=\d)[uUlL]+\b", "", text).replace("/", "//")
-    return eval(text) if re.fullmatch(r"[\d\s()*/+<-]+", text) else None
-
-
-def wrong_limits(path, text, checkout):
-    """Numbers in the table of limits that are not the code's."""
-    for number, unit, file, name in _LIMIT.findall(text):
-        said = int(number.replace(",", "")) << " KMGT".index(unit or " ") * 10
-        value = _value(name, checkout.text(file)) if file in checkout.file_set else None
-        if value != said:
-            yield "%s: %s of %s is %s, not %d" % (path, name, file, value, said)
-
-
-def missing_commands(text, code):
-    """Commands that have no row in the document of the command line."""
-    for command in _COMMAND.findall(code):
-        if "\n| `%s` |" % command not in text:
-            yield "%s: no row for the command %s" % (_COMMANDS[0], command)
-
-
 def _comments(text):
     return "\n".join(re.findall(r"//(?!/)(.*)$", text, re.M))
 
@@ -166,12 +119,6 @@ def findings(checkout):
         if path.endswith(".md"):
             yield from too_wide(path, checkout.text(path))
             yield from stale(path, checkout.text(path), names)
-            if path in _MAPS:
-                yield from misplaced_functions(path, checkout.text(path), checkout)
-            if path == _COMMANDS[0] and _COMMANDS[1] in checkout.file_set:
-                yield from missing_commands(checkout.text(path), checkout.text(_COMMANDS[1]))
-            if path == _LIMITS:
-                yield from wrong_limits(path, checkout.text(path), checkout)
         elif re.search(r"\.(h|cc|cu|cuh|proto)$", path):
             yield from stale(path, _comments(checkout.text(path)), names)
         elif path.endswith((".patch", ".bzl")):
