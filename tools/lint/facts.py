@@ -1,7 +1,7 @@
-"""Checks what documents say of the code: where a function is, what a limit is, which commands there are.
+"""Checks what documents say of the code: where a function is, what a limit is, which commands and tests there are.
 
 facts.py [CHECKOUT]: in MAPS, a function or constant that is named after a file is in that file; in LIMITS, with that
-value; in COMMANDS, each command of the program has a row.
+value; in COMMANDS, each command of the program has a row; in PROMISES, each test case that is named exists.
 """
 
 import re
@@ -15,11 +15,14 @@ MAPS = ["docs/architecture.md", "docs/limits.md"]
 LIMITS = "docs/limits.md"
 # A row here for each {"name", kHeading, ...} there; what has no heading is hidden.
 COMMANDS = ("docs/cli.md", "tools/cli/commands.cc")
+# | promise | ACaseThatHoldsIt |
+PROMISES = "docs/guarantees.md"
 
 _BLOCK = re.compile(r"^```.*?^```$", re.M | re.S)
 _SPAN = re.compile(r"`([^`]+)`")
 _NAME = re.compile(r"\w+\(\)|k[A-Z]\w+")
 _LIMIT = re.compile(r"^\|[^|]*\| ([\d,]+)(?: ([KMGT])i\w*)? \| `([^`]+)` `(k\w+)` \|$", re.M)
+_CASE = re.compile(r"\b[A-Z][a-z0-9]*(?:[A-Z][a-z0-9]*){2,}\b")
 _COMMAND = re.compile(r'^ *\{"([a-z -]+)", k\w+,', re.M)
 
 
@@ -61,12 +64,23 @@ def missing_commands(document, table, checkout):
             yield "%s: no row for the command %s" % (document, command)
 
 
+def missing_cases(path, checkout):
+    """Test cases that hold a promise and are not there any more."""
+    tests = "".join(checkout.text(test) for test in checkout.files if test.endswith("_test.cc"))
+    for row in re.findall(r"^\|.*\| ([^|]*) \|$", checkout.text(path), re.M):
+        for case in _CASE.findall(row):
+            if not re.search(r"\b%s\b" % case, tests):
+                yield "%s: no test case %s" % (path, case)
+
+
 def findings(checkout):
     for path in MAPS:
         if path in checkout.file_set:
             yield from misplaced_names(path, checkout)
     if LIMITS in checkout.file_set:
         yield from wrong_limits(LIMITS, checkout)
+    if PROMISES in checkout.file_set:
+        yield from missing_cases(PROMISES, checkout)
     if checkout.file_set.issuperset(COMMANDS):
         yield from missing_commands(*COMMANDS, checkout)
 

@@ -177,6 +177,11 @@ class Facts(PlantedCheckout):
         self.write("docs/cli.md", "|---|---|\n| `up` | a |\n")
         self.assertEqual(self.findings(), ["docs/cli.md: no row for the command sim run"])
 
+    def test_a_promise_without_its_test_is_named(self):
+        self.write("shm/ring_test.cc", "TEST(RingTest, NothingIsLost) {}\n")
+        self.write("docs/guarantees.md", "| Nothing is lost | `ring_test` NothingIsLost, NothingIsTorn |\n")
+        self.assertEqual(self.findings(), ["docs/guarantees.md: no test case NothingIsTorn"])
+
     def test_a_limit_that_is_not_the_codes_is_named(self):
         self.write("shm/ring.h", "constexpr size_t kMost = 1u << 10;\nconstexpr size_t kHalf = kMost / 2;  // few\n")
         row = "| a | %s | `shm/ring.h` `%s` |\n"
