@@ -408,7 +408,7 @@ TEST_F(FrontEndTest,
   front_end_->Remove(event.kernel);
   event.ring->Commit();
   event.ring->RingDoorbell();
-  kmu_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+  kmu_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
   event.kernel->AbortUnfinished(EventStatus::kUnregistered);
   EXPECT_EQ(event.kernel->in_flight(), 0u);
   for (int i = 0; i < 3; ++i) {

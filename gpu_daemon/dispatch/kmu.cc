@@ -192,8 +192,7 @@ void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
                   .finished_ns = launch->life.finished_ns});
 }
 
-template <class Match>
-uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
+uint64_t Kmu::Cancel(const LaunchFilter& which, EventStatus why) {
   std::vector<LaunchPtr> ended;
   uint64_t cut = 0;
   {
@@ -201,13 +200,13 @@ uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
     for (auto& queues : pending_) {
       for (auto& queue : queues) {
         for (auto& launch : queue) {
-          if (match(*launch)) ended.push_back(std::move(launch));
+          if (which.Matches(*launch)) ended.push_back(std::move(launch));
         }
         std::erase(queue, nullptr);
       }
     }
     for (auto& launch : kdu_) {
-      if (!match(*launch) || launch->cancelled) continue;
+      if (!which.Matches(*launch) || launch->cancelled) continue;
       const bool unplaced = launch->next_block < launch->kmd.blocks();
       if (!unplaced) continue;  // all blocks run already: it ends as it ends
       launch->cancelled = why;
@@ -226,22 +225,6 @@ uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
   }
   work_.notify_all();
   return cut;
-}
-
-uint64_t Kmu::Cancel(const DeviceMemory* memory, EventStatus why) {
-  return CancelMatching(
-      [&](const KernelLaunch& l) { return l.memory.get() == memory; }, why);
-}
-
-uint64_t Kmu::Cancel(const EventKernel* event, EventStatus why) {
-  return CancelMatching(
-      [&](const KernelLaunch& l) { return l.event.get() == event; }, why);
-}
-
-uint64_t Kmu::CancelLaunch(uint64_t token, EventStatus why) {
-  return CancelMatching(
-      [&](const KernelLaunch& l) { return token != 0 && l.token == token; },
-      why);
 }
 
 std::vector<QueueLength> Kmu::queue_lengths() const {
@@ -275,8 +258,7 @@ void Kmu::Stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  CancelMatching([](const KernelLaunch&) { return true; },
-                 EventStatus::kShutdown);
+  Cancel(LaunchFilter::All(), EventStatus::kShutdown);
   work_.notify_all();
 }
 

@@ -56,7 +56,8 @@ class CpuPathsTest : public ::testing::TestWithParam<std::string> {
   // As the control plane unregisters. Returns how many events were aborted.
   uint64_t TakeAway(const TestDevice::Event& event) {
     path_->Remove(event.kernel);
-    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+    backend_->Cancel(LaunchFilter::Of(*event.kernel),
+                     EventStatus::kUnregistered);
     event.kernel->AbortUnfinished(EventStatus::kUnregistered);
     return event.kernel->counts().aborted;
   }

@@ -212,24 +212,17 @@ void HostLauncher::Land(const Flight& flight) {
   }
 }
 
-template <class Match>
-void HostLauncher::AwaitAll(Match match) {
+void HostLauncher::Await(const LaunchFilter& which) {
   {
     std::unique_lock lock(mutex_);
-    while (std::any_of(flights_.begin(), flights_.end(), match) &&
+    while (std::ranges::any_of(
+               flights_,
+               [&](const Flight& f) { return which.Matches(*f.event); }) &&
            gpu_->health().ok()) {
       landed_.wait_for(lock, kLookEvery);
     }
   }
   FreeRetired();
-}
-
-void HostLauncher::Await(const EventKernel* event) {
-  AwaitAll([event](const Flight& f) { return f.event.get() == event; });
-}
-
-void HostLauncher::Await(const DeviceMemory* memory) {
-  AwaitAll([memory](const Flight& f) { return &f.event->memory() == memory; });
 }
 
 void HostLauncher::Abandon() {

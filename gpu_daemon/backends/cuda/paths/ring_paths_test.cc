@@ -298,7 +298,8 @@ TEST_P(RingPathsTest, OtherPathsComeAndGoBesideIt) {
     EXPECT_EQ(RingAndWait(*device_, other, 6).status, KernelCode(6));
     EXPECT_EQ(RingAndWait(*device_, event, 7).status, KernelCode(7));
     graph->path->Remove(other.kernel);
-    backend_->Cancel(other.kernel.get(), EventStatus::kUnregistered);
+    backend_->Cancel(LaunchFilter::Of(*other.kernel),
+                     EventStatus::kUnregistered);
   }
   EXPECT_EQ(TakeAway(event), 0u);
 }
