@@ -44,9 +44,9 @@ class StepLauncher : public gpud::Launcher {
   void Cancel(const gpud::LaunchFilter& which, shm::EventStatus why) {
     std::erase_if(pending_, [&](Pending& waiting) {
       if (!which.Matches(*waiting.event)) return false;
-      waiting.event->Finish(waiting.sequence,
-                            {.state = shm::EventState::kAborted,
-                             .status = static_cast<uint32_t>(why)});
+      waiting.event->ledger().Finish(waiting.sequence,
+                                     {.state = shm::EventState::kAborted,
+                                      .status = static_cast<uint32_t>(why)});
       return true;
     });
   }

@@ -219,7 +219,7 @@ class BaselineLauncherTest : public ::testing::Test {
         {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
     event_.ring->Commit();
     event_.ring->RingDoorbell();
-    const shm::Sequence sequence = event_.kernel->TakeRing();
+    const shm::Sequence sequence = event_.kernel->cursor().TakeRing();
     CheckedEntry entry;
     ASSERT_EQ(CheckEntry(*event_.kernel, sequence, 0, GpuModel{}, entry),
               EventStatus::kOk);

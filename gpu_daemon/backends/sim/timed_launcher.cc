@@ -398,7 +398,7 @@ void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
         std::get<0>(due);
     launch.life.dispatched_ns = dispatched;
     launch.life.finished_ns = finished;
-    launch.event->Finish(
+    launch.event->ledger().Finish(
         launch.sequence,
         {.state = state, .status = status, .life = &launch.life});
   } else {

@@ -231,7 +231,7 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
         space_, find_buffer, *context_->kernels, context_->backend->gpu());
     if (!created.ok()) return OnAnyPath(created.status());
     event = *std::move(created);
-    event->event()->RecordIn(context_->recorder);
+    event->event()->ledger().RecordIn(context_->recorder);
     const absl::Status status = path.path->Add(event->event());
     return absl::IsResourceExhausted(status)
                ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")

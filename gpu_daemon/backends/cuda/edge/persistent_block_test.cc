@@ -83,7 +83,8 @@ class Testbed : public EdgeThreadGpu {
   // From event `first` on, as the host does.
   void Start(uint64_t first = 1) {
     entry_.first = first;
-    entry_.ring = event_.kernel->first_ring() + static_cast<uint32_t>(first);
+    entry_.ring =
+        event_.kernel->cursor().first_ring() + static_cast<uint32_t>(first);
     entry_.turn = entry_.arrived = entry_.ended_turn = 0;
     std::atomic_ref(control_.command).store(PersistentTracing(tracing_));
     for (uint32_t block = 0; block < entry_.blocks; ++block) {

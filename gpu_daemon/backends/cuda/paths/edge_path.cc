@@ -216,7 +216,7 @@ std::optional<uint32_t> EdgePath::FreeIndex(const EventKernel& event) const {
 
 void EdgePath::StartHeads(Row& row, uint64_t first) {
   const uint32_t rings_before =
-      row.event->first_ring() + static_cast<uint32_t>(first - 1);
+      row.event->cursor().first_ring() + static_cast<uint32_t>(first - 1);
   for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
     EdgeHead& head = row.heads[warp];
     head = FirstHead(
@@ -475,7 +475,8 @@ bool EdgePath::LookAt(Resident& resident, Nanoseconds now) {
   const uint64_t ended = LoadWord(totals.done) + LoadWord(totals.failed);
   // The doorbell after what has ended by it: it can only be behind by having
   // gone back.
-  const auto ahead = static_cast<int64_t>(event.RungOf(ended) - ended);
+  const auto ahead =
+      static_cast<int64_t>(event.gpu_ledger().RungOf(ended) - ended);
   if (!resident.violation_seen &&
       (ahead < 0 || LoadWord(report_->violations[resident.index]) != 0)) {
     NoteViolation(resident);
@@ -487,7 +488,7 @@ bool EdgePath::LookAt(Resident& resident, Nanoseconds now) {
 
 uint64_t EdgePath::OldestWaiting(Resident& resident) {
   const EventKernel& event = *resident.event;
-  const uint64_t rung = event.RungOf(resident.ended_before);
+  const uint64_t rung = event.gpu_ledger().RungOf(resident.ended_before);
   const uint64_t entries = event.ring().layout().entries;
   if (rung <= resident.ended_before) return 0;
   for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {

@@ -92,11 +92,11 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
     if (!given_up_.ok()) return given_up_;
     ASSIGN_OR_RETURN(auto resident, NewResident(*event));
     resident->event = event;
-    resident->totals = event->FirstTotals();
+    resident->totals = event->gpu_ledger().FirstTotals();
     RETURN_IF_ERROR(Place(*resident));
     simt::EventTotals& shown = Shown(resident->index);
     Publish(resident->totals, shown);
-    event->FollowTotals(&shown);
+    event->gpu_ledger().Follow(&shown);
     residents_.push_back(std::move(resident));
     return absl::OkStatus();
   });
@@ -377,7 +377,7 @@ bool ResidentPath::FailRung(Resident& resident) {
   if (given_up_.ok()) return false;
   const EventKernel& event = *resident.event;
   const uint64_t ended = resident.totals.done + resident.totals.failed;
-  const uint64_t rung = event.RungOf(ended);
+  const uint64_t rung = event.gpu_ledger().RungOf(ended);
   if (rung == ended || resident.violation_seen) return false;
   if (rung < ended || rung - ended > event.ring().layout().entries) {
     NoteViolation(resident);

@@ -31,7 +31,7 @@ class RingPath : public ResidentPath {
     uint64_t ended = 0;
 
     uint32_t RingOf(uint64_t sequence) const {
-      return event->first_ring() + static_cast<uint32_t>(sequence);
+      return event->cursor().first_ring() + static_cast<uint32_t>(sequence);
     }
   };
 

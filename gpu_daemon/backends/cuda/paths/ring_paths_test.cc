@@ -354,8 +354,9 @@ TEST_P(StreamWaitPathTest, ADeviceThatRingsWhileItIsRemovedHasTheLastWord) {
   const uint64_t taken = event.kernel->counts().rung;
   stop.store(true);
   ringing.join();
-  EXPECT_EQ(device_->doorbell(event).load() - event.kernel->first_ring(),
-            1 + rung.load());
+  EXPECT_EQ(
+      device_->doorbell(event).load() - event.kernel->cursor().first_ring(),
+      1 + rung.load());
   const EventCounts counts = event.kernel->counts();
   EXPECT_EQ(counts.rung, taken);
   EXPECT_EQ(counts.done + aborted, taken);
