@@ -114,16 +114,16 @@ absl::Status ResidentPath::Place(Resident& resident) {
   const uint64_t slots = event.ring().layout().entries;
   const uint64_t frame_bytes =
       simt::EventFrameBytes(event.kmd().kernel->args_size);
-  const std::vector<std::byte> steps = event.arguments().Pack();
+  const ArgumentSteps& steps = event.arguments().steps();
   absl::Status status = MakeBytes(slots * 2 * frame_bytes, resident.frames);
   status.Update(
       MakeBytes(slots * 2 * sizeof(simt::EventScratch), resident.scratch));
-  status.Update(MakeBytes(steps.size(), resident.arguments));
+  status.Update(MakeBytes(steps.bytes, resident.arguments));
   if (!status.ok()) return status;
-  status = ToStatus(driver,
-                    driver.cuMemcpyHtoD(resident.arguments.address(),
-                                        steps.data(), steps.size()),
-                    "write an event kernel's arguments");
+  status = ToStatus(
+      driver,
+      driver.cuMemcpyHtoD(resident.arguments.address(), &steps, steps.bytes),
+      "write an event kernel's arguments");
   return status.ok() ? PlaceOwn(resident) : status;
 }
 
