@@ -28,8 +28,8 @@ void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
 }
 
 std::deque<Kmu::LaunchPtr>& Kmu::QueueOf(const KernelLaunch& launch) {
-  const auto launcher = launch.from_host ? Launcher::kHost : Launcher::kEvent;
-  return pending_[static_cast<size_t>(launcher)][launch.priority];
+  const auto by = launch.from_host ? LaunchedBy::kHost : LaunchedBy::kEvent;
+  return pending_[static_cast<size_t>(by)][launch.priority];
 }
 
 std::string Kmu::policy_name() const {
@@ -230,11 +230,11 @@ uint64_t Kmu::Cancel(const LaunchFilter& which, EventStatus why) {
 std::vector<QueueLength> Kmu::queue_lengths() const {
   std::lock_guard lock(mutex_);
   std::vector<QueueLength> lengths;
-  for (const Launcher launcher : {Launcher::kEvent, Launcher::kHost}) {
-    const auto& queues = pending_[static_cast<size_t>(launcher)];
+  for (const LaunchedBy by : {LaunchedBy::kEvent, LaunchedBy::kHost}) {
+    const auto& queues = pending_[static_cast<size_t>(by)];
     for (uint32_t priority = 0; priority < kPriorities; ++priority) {
       lengths.push_back(
-          {.event = launcher == Launcher::kEvent,
+          {.event = by == LaunchedBy::kEvent,
            .priority = priority,
            .kernels = static_cast<uint32_t>(queues[priority].size())});
     }

@@ -75,7 +75,7 @@ class Kmu {
 
  private:
   using LaunchPtr = std::unique_ptr<KernelLaunch>;
-  enum class Launcher { kHost, kEvent };
+  enum class LaunchedBy { kHost, kEvent };
 
   // Lock held:
   std::deque<LaunchPtr>& QueueOf(const KernelLaunch& launch);
@@ -91,7 +91,7 @@ class Kmu {
   // Writer: SetPolicy(); reader: the front-end, which may see a new policy one
   // look late. Relaxed: it says nothing about other memory.
   std::atomic<bool> by_priority_{false};
-  // Pending queues of Fig. 6, by Launcher and priority.
+  // Pending queues of Fig. 6, by LaunchedBy and priority.
   std::deque<LaunchPtr> pending_[2][kPriorities];
   std::vector<LaunchPtr> kdu_;
   SmOccupancy sms_;
