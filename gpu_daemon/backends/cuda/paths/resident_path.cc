@@ -176,7 +176,8 @@ std::vector<std::shared_ptr<EventKernel>> ResidentPath::TakeOutAll(
     return absl::OkStatus();
   };
   {
-    // Who has nothing here disturbs nobody.
+    // Fast path: a device without kernels on this path must not pause the
+    // others.
     std::lock_guard lock(mutex_);
     if (std::ranges::none_of(residents_,
                              [&](const auto& r) { return match(*r); })) {
