@@ -67,9 +67,10 @@ std::vector<std::shared_ptr<EventKernel>> DoorbellPoller::RemoveDevice(
 // all the others do: the caller aborts them.
 void DoorbellPoller::LetGo(EventKernel& event) {
   launcher_->Release(event);
-  const EventKernel::Pending pending = event.PendingRings();
+  DoorbellCursor& cursor = event.cursor();
+  const DoorbellCursor::Pending pending = cursor.PendingRings();
   if (pending.violation) return;
-  for (uint32_t i = 0; i < pending.rings; ++i) event.TakeRing();
+  for (uint32_t i = 0; i < pending.rings; ++i) cursor.TakeRing();
 }
 
 void DoorbellPoller::CollectDevices() {
@@ -106,7 +107,7 @@ bool DoorbellPoller::PollOnce() {
         events_[i]->priority() < events_[i - 1]->priority())
       break;
     EventKernel& event = *events_[i];
-    const EventKernel::Pending pending = event.PendingRings();
+    const DoorbellCursor::Pending pending = event.cursor().PendingRings();
     if (pending.rings == 0) continue;
     if (pending.violation) {
       Evict(event.shared_memory(),
@@ -134,7 +135,7 @@ void DoorbellPoller::Serve(const std::shared_ptr<EventKernel>& event,
   const Nanoseconds seen_ns = options_.tracing ? NowNs() : 0;
   bool ended = false;
   for (uint32_t i = 0; i < count; ++i) {
-    const Sequence sequence = event->TakeRing();
+    const Sequence sequence = event->cursor().TakeRing();
     if (i + 1 < count) event->ring().Prefetch(sequence + 1);
     ended |= LaunchOne(event, sequence, seen_ns);
   }
@@ -154,9 +155,9 @@ bool DoorbellPoller::LaunchOne(const std::shared_ptr<EventKernel>& event,
     return launcher_->Launch(event, sequence, entry);
   }
   const bool ended =
-      event->Finish(sequence, {.state = shm::EventState::kFailed,
-                               .status = static_cast<uint32_t>(status),
-                               .refused = true});
+      event->ledger().Finish(sequence, {.state = shm::EventState::kFailed,
+                                        .status = static_cast<uint32_t>(status),
+                                        .refused = true});
   launcher_->Refused(*event);
   return ended;
 }
@@ -172,7 +173,7 @@ std::optional<bool> DoorbellPoller::PassLaunch(EventKernel& event,
   // It never ends, until somebody aborts it.
   if (struck->action == faults::Action::kHang) return false;
   const auto fault = static_cast<uint32_t>(EventStatus::kKernelFault);
-  const bool ended = event.Finish(
+  const bool ended = event.ledger().Finish(
       sequence, {.state = shm::EventState::kFailed,
                  .status = struck->code != 0 ? struck->code : fault});
   launcher_->Refused(event);
@@ -184,7 +185,7 @@ bool DoorbellPoller::SleepUnlessRung(shm::FutexWord also,
                                      std::atomic<uint64_t>* sleeps) {
   const auto rung = [&] {
     for (const auto& event : events_) {
-      if (event->PendingRings().rings != 0) return true;
+      if (event->cursor().PendingRings().rings != 0) return true;
     }
     if (launcher_->must_poll()) return true;
     sleeps->store(sleeps->load(std::memory_order_relaxed) + 1,

@@ -7,15 +7,16 @@ namespace carillon::gpud {
 
 bool EdgeLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                           shm::Sequence sequence, CheckedEntry& entry) {
-  if (!event->takes_short_path(entry.kmd)) {
+  ShortPathEstimate& estimate = event->short_path();
+  if (!estimate.Takes(entry.kmd)) {
     kmu_->Submit(MakeLaunch(event, sequence, entry));
     return false;
   }
-  const bool sampled = event->wants_sample();
+  const bool sampled =
+      estimate.WantsSample(sequence.value() - event->ended_before());
   RunEvent(*runner_, *event, sequence, entry, sampled);
   if (sampled) {
-    event->AddShortPathSample(entry.life.finished_ns -
-                              entry.life.dispatched_ns);
+    estimate.Add(entry.life.finished_ns - entry.life.dispatched_ns);
   }
   return true;
 }

@@ -315,13 +315,13 @@ TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
   };
   gate_.LetPass(4);
   auto slow = Add({.kernel = &kernel, .bindings = GateBindings(1)});
-  EXPECT_TRUE(slow.kernel->takes_short_path(slow.kernel->kmd()));
+  EXPECT_TRUE(slow.kernel->short_path().Takes(slow.kernel->kmd()));
   for (int i = 0; i < 4; ++i) {
     slow.ring->Commit();
     slow.ring->RingDoorbell();
     ASSERT_EQ(device_.Wait(*slow.ring).state, EventState::kDone);
   }
-  EXPECT_FALSE(slow.kernel->takes_short_path(slow.kernel->kmd()));
+  EXPECT_FALSE(slow.kernel->short_path().Takes(slow.kernel->kmd()));
 
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
   slow.ring->Commit();
@@ -408,7 +408,7 @@ TEST_F(FrontEndTest,
   front_end_->Remove(event.kernel);
   event.ring->Commit();
   event.ring->RingDoorbell();
-  kmu_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+  kmu_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
   event.kernel->AbortUnfinished(EventStatus::kUnregistered);
   EXPECT_EQ(event.kernel->in_flight(), 0u);
   for (int i = 0; i < 3; ++i) {
@@ -440,7 +440,8 @@ TEST_F(FrontEndTest, TracedEventsCarryTheirLifeInOrder) {
   EXPECT_LE(life.seen_ns, life.queued_ns);
   EXPECT_LE(life.queued_ns, life.dispatched_ns);
   EXPECT_LE(life.dispatched_ns, life.finished_ns);
-  EXPECT_EQ(event.kernel->stage(Stage::kRungToFinished).count(), 1u);
+  EXPECT_EQ(event.kernel->stages().Snapshot(Stage::kRungToFinished).count(),
+            1u);
 }
 
 TEST_F(FrontEndTest, AnIdleFrontEndSleepsAndADoorbellWakesIt) {

@@ -28,8 +28,8 @@ void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
 }
 
 std::deque<Kmu::LaunchPtr>& Kmu::QueueOf(const KernelLaunch& launch) {
-  const auto launcher = launch.from_host ? Launcher::kHost : Launcher::kEvent;
-  return pending_[static_cast<size_t>(launcher)][launch.priority];
+  const auto by = launch.from_host ? LaunchedBy::kHost : LaunchedBy::kEvent;
+  return pending_[static_cast<size_t>(by)][launch.priority];
 }
 
 std::string Kmu::policy_name() const {
@@ -177,8 +177,8 @@ void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
   launch->life.finished_ns = NowNs();
   if (!launch->on_end) {
     const bool traced = launch->life.seen_ns != 0;
-    if (launch->event->Finish(launch->sequence,
-                              {.state = state,
+    if (launch->event->ledger().Finish(
+            launch->sequence, {.state = state,
                                .status = status,
                                .life = traced ? &launch->life : nullptr})) {
       launch->memory->bell().Signal();
@@ -192,8 +192,7 @@ void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
                   .finished_ns = launch->life.finished_ns});
 }
 
-template <class Match>
-uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
+uint64_t Kmu::Cancel(const LaunchFilter& which, EventStatus why) {
   std::vector<LaunchPtr> ended;
   uint64_t cut = 0;
   {
@@ -201,13 +200,13 @@ uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
     for (auto& queues : pending_) {
       for (auto& queue : queues) {
         for (auto& launch : queue) {
-          if (match(*launch)) ended.push_back(std::move(launch));
+          if (which.Matches(*launch)) ended.push_back(std::move(launch));
         }
         std::erase(queue, nullptr);
       }
     }
     for (auto& launch : kdu_) {
-      if (!match(*launch) || launch->cancelled) continue;
+      if (!which.Matches(*launch) || launch->cancelled) continue;
       const bool unplaced = launch->next_block < launch->kmd.blocks();
       if (!unplaced) continue;  // all blocks run already: it ends as it ends
       launch->cancelled = why;
@@ -228,30 +227,14 @@ uint64_t Kmu::CancelMatching(Match match, EventStatus why) {
   return cut;
 }
 
-uint64_t Kmu::Cancel(const DeviceMemory* memory, EventStatus why) {
-  return CancelMatching(
-      [&](const KernelLaunch& l) { return l.memory.get() == memory; }, why);
-}
-
-uint64_t Kmu::Cancel(const EventKernel* event, EventStatus why) {
-  return CancelMatching(
-      [&](const KernelLaunch& l) { return l.event.get() == event; }, why);
-}
-
-uint64_t Kmu::CancelLaunch(uint64_t token, EventStatus why) {
-  return CancelMatching(
-      [&](const KernelLaunch& l) { return token != 0 && l.token == token; },
-      why);
-}
-
 std::vector<QueueLength> Kmu::queue_lengths() const {
   std::lock_guard lock(mutex_);
   std::vector<QueueLength> lengths;
-  for (const Launcher launcher : {Launcher::kEvent, Launcher::kHost}) {
-    const auto& queues = pending_[static_cast<size_t>(launcher)];
+  for (const LaunchedBy by : {LaunchedBy::kEvent, LaunchedBy::kHost}) {
+    const auto& queues = pending_[static_cast<size_t>(by)];
     for (uint32_t priority = 0; priority < kPriorities; ++priority) {
       lengths.push_back(
-          {.event = launcher == Launcher::kEvent,
+          {.event = by == LaunchedBy::kEvent,
            .priority = priority,
            .kernels = static_cast<uint32_t>(queues[priority].size())});
     }
@@ -275,8 +258,7 @@ void Kmu::Stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  CancelMatching([](const KernelLaunch&) { return true; },
-                 EventStatus::kShutdown);
+  Cancel(LaunchFilter::All(), EventStatus::kShutdown);
   work_.notify_all();
 }
 

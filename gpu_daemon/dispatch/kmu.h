@@ -17,6 +17,7 @@
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_launch.h"
+#include "gpu_daemon/event/launch_filter.h"
 
 namespace carillon::gpud {
 
@@ -46,13 +47,10 @@ class Kmu {
   // The block has run.
   void EndBlock(const DispatchedBlock& block);
 
-  // Takes back the launches of one device (memory) or of one event kernel:
-  // blocks not yet given out never run, and a launch with none running ends now
-  // as aborted. Running blocks go on. Returns how many launches were cut short.
-  uint64_t Cancel(const DeviceMemory* memory, shm::EventStatus why);
-  uint64_t Cancel(const EventKernel* event, shm::EventStatus why);
-  // The same for one background kernel, by its KernelLaunch::token.
-  uint64_t CancelLaunch(uint64_t token, shm::EventStatus why);
+  // Takes back the launches that `which` names: blocks not yet given out never
+  // run, and a launch with none running ends now as aborted. Running blocks go
+  // on. Returns how many launches were cut short.
+  uint64_t Cancel(const LaunchFilter& which, shm::EventStatus why);
 
   void SetPolicy(std::unique_ptr<SharingPolicy> policy);
   std::string policy_name() const;
@@ -77,7 +75,7 @@ class Kmu {
 
  private:
   using LaunchPtr = std::unique_ptr<KernelLaunch>;
-  enum class Launcher { kHost, kEvent };
+  enum class LaunchedBy { kHost, kEvent };
 
   // Lock held:
   std::deque<LaunchPtr>& QueueOf(const KernelLaunch& launch);
@@ -86,8 +84,6 @@ class Kmu {
   bool MakeRoom(uint32_t priority);
 
   void End(LaunchPtr launch, shm::EventState state, uint32_t status);
-  template <class Match>
-  uint64_t CancelMatching(Match match, shm::EventStatus why);
 
   mutable std::mutex mutex_;
   std::condition_variable work_;
@@ -95,7 +91,7 @@ class Kmu {
   // Writer: SetPolicy(); reader: the front-end, which may see a new policy one
   // look late. Relaxed: it says nothing about other memory.
   std::atomic<bool> by_priority_{false};
-  // Pending queues of Fig. 6, by Launcher and priority.
+  // Pending queues of Fig. 6, by LaunchedBy and priority.
   std::deque<LaunchPtr> pending_[2][kPriorities];
   std::vector<LaunchPtr> kdu_;
   SmOccupancy sms_;

@@ -153,11 +153,13 @@ TEST_F(KmuTest, ACancelledLaunchRunsNoFurtherBlocksAndEndsAsAborted) {
   auto running = Submit(1, 3, 0, 11);
   ASSERT_TRUE(gate_.WaitEntered(1));
   auto queued = Submit(2, 1, 0, 12);
-  EXPECT_EQ(kmu_->CancelLaunch(12, EventStatus::kDeviceGone), 1u);
+  EXPECT_EQ(kmu_->Cancel(LaunchFilter::OfToken(12), EventStatus::kDeviceGone),
+            1u);
   const LaunchResult second = Get(std::move(queued));
   EXPECT_EQ(second.state, EventState::kAborted);
   EXPECT_EQ(second.status, static_cast<uint32_t>(EventStatus::kDeviceGone));
-  EXPECT_EQ(kmu_->CancelLaunch(11, EventStatus::kDeviceGone), 1u);
+  EXPECT_EQ(kmu_->Cancel(LaunchFilter::OfToken(11), EventStatus::kDeviceGone),
+            1u);
   gate_.LetPass(1);
   const LaunchResult first = Get(std::move(running));
   EXPECT_EQ(first.state, EventState::kAborted);

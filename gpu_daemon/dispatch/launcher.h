@@ -25,8 +25,8 @@ class Launcher {
   // The event kernel's doorbell is not looked at any more.
   virtual void Release(EventKernel&) {}
 
-  // A device has attached, and is gone. Where only events matter, so do only
-  // their devices.
+  // Called when a device attaches, and when it is gone. Launchers that only see
+  // events may ignore both.
   virtual void AddDevice(const std::shared_ptr<DeviceMemory>&) {}
   virtual void ReleaseDevice(const DeviceMemory*) {}
 
@@ -40,8 +40,8 @@ class Launcher {
 
   // Ends events that this thread has to see end. True if it found any.
   virtual bool Reap() { return false; }
-  // Goes on with what may only go on when all doorbells were looked at and none
-  // was rung. True if it did.
+  // Simulated time only: runs the GPU until its next event, once no doorbell is
+  // pending. True if it did.
   virtual bool Advance() { return false; }
   // True while the front-end must not sleep: there is something to reap, or to
   // go on with.

@@ -1,3 +1,4 @@
+// Makes the KMU's launch of a rung event.
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_MAKE_LAUNCH_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_MAKE_LAUNCH_H_
 

@@ -16,10 +16,11 @@ void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
     runner.Run(entry.kmd, block, entry.args.data(), &fail_status);
   }
   if (traced || timed) life.finished_ns = NowNs();
-  event.Finish(sequence, {.state = fail_status == 0 ? shm::EventState::kDone
-                                                    : shm::EventState::kFailed,
-                          .status = simt::CompletionStatus(fail_status),
-                          .life = traced ? &life : nullptr});
+  event.ledger().Finish(sequence,
+                        {.state = fail_status == 0 ? shm::EventState::kDone
+                                                   : shm::EventState::kFailed,
+                         .status = simt::CompletionStatus(fail_status),
+                         .life = traced ? &life : nullptr});
 }
 
 }  // namespace carillon::gpud

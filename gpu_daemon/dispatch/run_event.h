@@ -1,3 +1,4 @@
+// Runs a whole event in the calling thread: the front-end's short path.
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_RUN_EVENT_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_RUN_EVENT_H_
 

@@ -1,15 +1,15 @@
-// How the arguments of one launch are made from what was registered and from
-// one ESQ entry: constants are copied, per-slot buffers stepped, writable
-// parameters range-checked.
+// How the arguments of one launch are made from what was registered and from one ESQ entry:
+// constants are copied, per-slot buffers stepped, writable parameters range-checked.
 #ifndef CARILLON_GPU_DAEMON_EVENT_ARGUMENT_PLAN_H_
 #define CARILLON_GPU_DAEMON_EVENT_ARGUMENT_PLAN_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gpu_daemon/event/argument_steps.h"
 #include "kernels/simt/kernel_info.h"
 #include "shm/layout.h"
 
@@ -62,45 +62,28 @@ class ArgumentPlan {
 
   // Bytes that the writable parameters take in an ESQ entry, packed with
   // natural alignment in the kernel's order.
-  uint32_t entry_parameter_bytes() const { return entry_parameter_bytes_; }
+  uint32_t entry_parameter_bytes() const { return steps().entry_bytes; }
   const std::vector<WritableSlot>& writable() const { return writable_; }
 
-  // The same plan as one block of plain memory, for a GPU (argument_steps.h).
-  std::vector<std::byte> Pack() const;
+  // One block of plain memory that a GPU follows, too. Lives as long as this
+  // object, unless it is assigned to.
+  const ArgumentSteps& steps() const { return ArgumentStepsIn(steps_); }
 
-  // Writes the arguments for slot `slot`; `parameters` is gpud's private copy
-  // of the entry's parameter bytes. kOk, or kBadBufferRef if a writable buffer
-  // leaves its range.
+  // Writes the arguments for slot `slot` to `args`, which is aligned to 16;
+  // `parameters` is gpud's private copy of the entry's parameter bytes, aligned
+  // to 8. kOk, or kBadBufferRef if a writable buffer leaves its range: then what
+  // is in `args` must not be used.
   shm::EventStatus Build(uint32_t slot, const std::byte* parameters,
-                         std::byte* args) const;
+                         std::byte* args) const {
+    return BuildArguments(steps(), slot, parameters, args, OneLane());
+  }
 
  private:
-  struct SteppedBuffer {
-    uint32_t args_offset;
-    std::byte* data;
-    uint64_t stride;
-  };
-  struct WritableValue {
-    uint32_t args_offset;
-    uint32_t entry_offset;
-    uint32_t bytes;
-  };
-  struct WritableBuffer {
-    uint32_t args_offset;
-    uint32_t entry_offset;
-    uint32_t element_bytes;
-    uint32_t element_align;
-    simt::BufferForm form;
-    BufferRange range;
-  };
+  ArgumentPlan(std::vector<std::byte> steps, std::vector<WritableSlot> writable)
+      : steps_(std::move(steps)), writable_(std::move(writable)) {}
 
-  // The argument block with all that never changes.
-  std::vector<std::byte> fixed_;
-  std::vector<SteppedBuffer> stepped_;
-  std::vector<WritableValue> values_;
-  std::vector<WritableBuffer> buffers_;
+  std::vector<std::byte> steps_;
   std::vector<WritableSlot> writable_;
-  uint32_t entry_parameter_bytes_ = 0;
 };
 
 }  // namespace carillon::gpud

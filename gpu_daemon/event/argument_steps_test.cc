@@ -20,16 +20,14 @@ using simt::ParamKind;
 constexpr uint64_t kMemoryBytes = 1 << 16;
 alignas(64) std::byte memory[kMemoryBytes];
 
-// A kernel's parameters, how a device bound them, and the same flattened.
-struct Plan {
+// A kernel's parameters, and how a device bound them.
+struct Bound {
   std::vector<ParamInfo> params;
   std::vector<ParameterBinding> bindings;
+  // Where each parameter lies in the ESQ entry, if it is writable.
+  std::vector<uint32_t> entry_offsets;
   uint32_t args_size = 0;
   uint32_t entry_bytes = 0;
-  std::vector<SteppedBuffer> stepped;
-  std::vector<WritableValue> values;
-  std::vector<WritableBuffer> ranged;
-  std::vector<std::byte> image;
 
   simt::KernelInfo kernel() const {
     return {.name = "any",
@@ -38,10 +36,12 @@ struct Plan {
             .args_size = args_size,
             .args_align = 8};
   }
-  std::vector<std::byte> Pack() const {
-    return PackArgumentSteps(image, stepped, values, ranged, entry_bytes);
-  }
 };
+
+uint32_t BytesOf(const ParamInfo& info) {
+  if (!info.is_buffer()) return info.element_size;
+  return info.buffer_form == simt::BufferForm::kSpan ? 16 : 8;
+}
 
 ParamInfo RandomParam() {
   static constexpr ParamKind kValues[] = {ParamKind::kU32, ParamKind::kI64,
@@ -56,88 +56,72 @@ ParamInfo RandomParam() {
   const uint32_t align = 1u << *rc::gen::inRange(0, 4);
   return {.kind = ParamKind::kReadBuffer,
           .element_size = align * *rc::gen::inRange<uint32_t>(1, 4),
-          .element_align = align};
+          .element_align = align,
+          .buffer_form = *rc::gen::arbitrary<bool>()
+                             ? simt::BufferForm::kSpan
+                             : simt::BufferForm::kPointer};
 }
 
-void Bind(const ParamInfo& info, Plan& plan) {
+ParameterBinding RandomBinding(const ParamInfo& info) {
   ParameterBinding binding;
   binding.writable = *rc::gen::arbitrary<bool>();
   if (!info.is_buffer()) {
     binding.constant_bits = *rc::gen::arbitrary<uint64_t>();
-    if (binding.writable) {
-      const auto at = static_cast<uint32_t>(
-          shm::AlignUp(plan.entry_bytes, info.element_size));
-      plan.values.push_back({.args_offset = info.offset,
-                             .entry_offset = at,
-                             .bytes = info.element_size});
-      plan.entry_bytes = at + info.element_size;
-    } else {
-      std::memcpy(plan.image.data() + info.offset, &binding.constant_bits,
-                  info.element_size);
-    }
-  } else {
-    binding.buffer.data =
-        memory + info.element_align * *rc::gen::inRange<uint32_t>(0, 64);
-    binding.buffer.bytes =
-        info.element_size * *rc::gen::inRange<uint64_t>(0, 100);
-    const auto data = reinterpret_cast<uint64_t>(binding.buffer.data);
-    if (binding.writable) {
-      const auto at = static_cast<uint32_t>(shm::AlignUp(plan.entry_bytes, 8));
-      plan.ranged.push_back({.data = data,
-                             .bytes = binding.buffer.bytes,
-                             .args_offset = info.offset,
-                             .entry_offset = at,
-                             .element_bytes = info.element_size,
-                             .element_align = info.element_align});
-      plan.entry_bytes = at + sizeof(shm::BufferRef);
-    } else {
-      binding.slot_stride =
-          info.element_align * *rc::gen::inRange<uint64_t>(0, 20);
-      const uint64_t count = binding.buffer.bytes / info.element_size;
-      std::memcpy(plan.image.data() + info.offset, &data, 8);
-      std::memcpy(plan.image.data() + info.offset + 8, &count, 8);
-      if (binding.slot_stride != 0) {
-        plan.stepped.push_back({.data = data,
-                                .stride = binding.slot_stride,
-                                .args_offset = info.offset});
-      }
-    }
+    return binding;
   }
-  plan.bindings.push_back(binding);
+  binding.buffer.data =
+      memory + info.element_align * *rc::gen::inRange<uint32_t>(0, 64);
+  binding.buffer.bytes =
+      info.element_size * *rc::gen::inRange<uint64_t>(0, 100);
+  if (!binding.writable) {
+    binding.slot_stride =
+        info.element_align * *rc::gen::inRange<uint64_t>(0, 20);
+  }
+  return binding;
 }
 
-Plan RandomPlan() {
-  Plan plan;
+Bound RandomBound() {
+  Bound bound;
   const uint32_t count = *rc::gen::inRange<uint32_t>(1, 40);
   for (uint32_t i = 0; i < count; ++i) {
     ParamInfo info = RandomParam();
-    info.offset = static_cast<uint32_t>(
-        shm::AlignUp(plan.args_size, info.is_buffer() ? 8 : info.element_size));
-    plan.args_size = info.offset + (info.is_buffer() ? 16 : info.element_size);
-    plan.params.push_back(info);
+    const uint32_t align = info.is_buffer() ? 8 : info.element_size;
+    info.offset = static_cast<uint32_t>(shm::AlignUp(bound.args_size, align));
+    bound.args_size = info.offset + BytesOf(info);
+    const ParameterBinding binding = RandomBinding(info);
+    uint32_t at = 0;
+    if (binding.writable) {
+      at = static_cast<uint32_t>(shm::AlignUp(bound.entry_bytes, align));
+      bound.entry_bytes =
+          at + (info.is_buffer() ? sizeof(shm::BufferRef) : info.element_size);
+    }
+    bound.params.push_back(info);
+    bound.bindings.push_back(binding);
+    bound.entry_offsets.push_back(at);
   }
-  plan.args_size = static_cast<uint32_t>(shm::AlignUp(plan.args_size, 8));
-  plan.image.resize(plan.args_size);
-  for (const ParamInfo& info : plan.params) Bind(info, plan);
-  return plan;
+  bound.args_size = static_cast<uint32_t>(shm::AlignUp(bound.args_size, 8));
+  return bound;
 }
 
 // Mostly references that are within the range, or nearly so.
-std::vector<std::byte> RandomParameters(const Plan& plan) {
-  std::vector<std::byte> bytes(plan.entry_bytes + 8);
+std::vector<std::byte> RandomParameters(const Bound& bound) {
+  std::vector<std::byte> bytes(bound.entry_bytes + 8);
   for (std::byte& byte : bytes)
     byte = std::byte{*rc::gen::arbitrary<uint8_t>()};
   if (*rc::gen::inRange(0, 4) == 0) return bytes;
-  for (const WritableBuffer& buffer : plan.ranged) {
-    const uint64_t elements = buffer.bytes / buffer.element_bytes;
+  for (size_t i = 0; i < bound.params.size(); ++i) {
+    const ParamInfo& info = bound.params[i];
+    if (!info.is_buffer() || !bound.bindings[i].writable) continue;
+    const uint64_t elements =
+        bound.bindings[i].buffer.bytes / info.element_size;
     const uint64_t first = *rc::gen::inRange<uint64_t>(0, elements + 1);
     shm::BufferRef ref = {
-        .offset = first * buffer.element_bytes,
+        .offset = first * info.element_size,
         .length = *rc::gen::inRange<uint64_t>(0, elements - first + 1) *
-                  buffer.element_bytes};
+                  info.element_size};
     switch (*rc::gen::inRange(0, 24)) {
       case 0:
-        ref.length += buffer.element_bytes;
+        ref.length += info.element_size;
         break;
       case 1:
         ref.offset += 1;
@@ -149,30 +133,72 @@ std::vector<std::byte> RandomParameters(const Plan& plan) {
         ref.length = 0 - ref.offset;
         break;
     }
-    std::memcpy(bytes.data() + buffer.entry_offset, &ref, sizeof(ref));
+    std::memcpy(bytes.data() + bound.entry_offsets[i], &ref, sizeof(ref));
   }
   return bytes;
 }
 
-RC_GTEST_PROP(ArgumentStepsTest, GiveWhatThePlanGives, ()) {
-  const Plan plan = RandomPlan();
-  const auto expected = ArgumentPlan::Make(plan.kernel(), plan.bindings);
-  RC_ASSERT(expected.ok());
-  RC_ASSERT(expected->entry_parameter_bytes() == plan.entry_bytes);
-  const std::vector<std::byte> parameters = RandomParameters(plan);
+// What parameter `i` is for slot `slot`, as the bindings say it, without a plan:
+// `bytes` of `value`. False: the device chose a buffer that it may not.
+struct Expected {
+  uint64_t value[2];
+  uint32_t bytes;
+};
+bool Expect(const Bound& bound, size_t i, uint32_t slot,
+            const std::vector<std::byte>& parameters, Expected& expected) {
+  const ParamInfo& info = bound.params[i];
+  const ParameterBinding& binding = bound.bindings[i];
+  const std::byte* from = parameters.data() + bound.entry_offsets[i];
+  expected = {.value = {binding.constant_bits, 0}, .bytes = BytesOf(info)};
+  if (!info.is_buffer()) {
+    if (binding.writable) {
+      std::memcpy(expected.value, from, info.element_size);
+    }
+    return true;
+  }
+  shm::BufferRef ref = {.offset = slot * binding.slot_stride,
+                        .length = binding.buffer.bytes};
+  if (binding.writable) {
+    std::memcpy(&ref, from, sizeof(ref));
+    // 128 bits: nothing overflows.
+    if (static_cast<unsigned __int128>(ref.offset) + ref.length >
+            binding.buffer.bytes ||
+        ref.offset % info.element_align != 0 ||
+        ref.length % info.element_size != 0) {
+      return false;
+    }
+  }
+  expected.value[0] =
+      reinterpret_cast<uint64_t>(binding.buffer.data) + ref.offset;
+  expected.value[1] = ref.length / info.element_size;
+  return true;
+}
+
+RC_GTEST_PROP(ArgumentStepsTest, GiveEachParameterWhatItsBindingSays, ()) {
+  const Bound bound = RandomBound();
+  const auto plan = ArgumentPlan::Make(bound.kernel(), bound.bindings);
+  RC_ASSERT(plan.ok());
+  RC_ASSERT(plan->entry_parameter_bytes() == bound.entry_bytes);
+  const std::vector<std::byte> parameters = RandomParameters(bound);
   const uint32_t slot = *rc::gen::inRange<uint32_t>(0, 65536);
-  ArgumentBlock wanted;
   ArgumentBlock got;
-  // Nothing behind the arguments may be touched.
-  std::memset(wanted.data(), 0x5a, shm::kMaxParameterBytes);
   std::memset(got.data(), 0x5a, shm::kMaxParameterBytes);
-  const auto status = expected->Build(slot, parameters.data(), wanted.data());
-  const std::vector<std::byte> block = plan.Pack();
-  RC_ASSERT(BuildArguments(ArgumentStepsIn(block), slot, parameters.data(),
-                           got.data(), OneLane()) == status);
-  if (status == shm::EventStatus::kOk) {
-    RC_ASSERT(std::memcmp(wanted.data(), got.data(), shm::kMaxParameterBytes) ==
-              0);
+  const auto status = plan->Build(slot, parameters.data(), got.data());
+  bool good = true;
+  for (size_t i = 0; i < bound.params.size(); ++i) {
+    Expected expected;
+    if (!Expect(bound, i, slot, parameters, expected)) {
+      good = false;
+    } else if (status == shm::EventStatus::kOk) {
+      RC_ASSERT(std::memcmp(got.data() + bound.params[i].offset, expected.value,
+                            expected.bytes) == 0);
+    }
+  }
+  RC_ASSERT(status ==
+            (good ? shm::EventStatus::kOk : shm::EventStatus::kBadBufferRef));
+  // Nothing behind the arguments may be touched.
+  for (uint32_t i = bound.args_size; i < shm::kMaxParameterBytes; ++i) {
+    RC_ASSERT(got.data()[i] == std::byte{0x5a});
   }
 }
 

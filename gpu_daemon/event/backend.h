@@ -1,4 +1,5 @@
-// A back-end: what runs the kernels. gpud has one, chosen when it starts (backends/backends.h).
+// A back-end: what runs the kernels. gpud has one, chosen when it starts
+// (gpu_daemon/backends/registry.h).
 #ifndef CARILLON_GPU_DAEMON_EVENT_BACKEND_H_
 #define CARILLON_GPU_DAEMON_EVENT_BACKEND_H_
 
@@ -13,6 +14,7 @@
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_launch.h"
 #include "gpu_daemon/event/kernel_memory.h"
+#include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/path_set.h"
 #include "gpu_daemon/event/user_kernel.h"
 
@@ -57,13 +59,10 @@ class Backend {
   // A background kernel; it ends exactly once, by KernelLaunch::on_end. Its
   // block must fit an SM (CheckKernelMetadata).
   virtual void Submit(std::unique_ptr<KernelLaunch> launch) = 0;
-  // Takes back the launches of one device (memory) or of one event kernel, as
-  // far as they have not begun; when this returns, those that remain write
-  // nothing that their owner has not kept alive for them.
-  virtual void Cancel(const DeviceMemory* memory, shm::EventStatus why) = 0;
-  virtual void Cancel(const EventKernel* event, shm::EventStatus why) = 0;
-  // The same for one background kernel, by its KernelLaunch::token.
-  virtual void CancelLaunch(uint64_t token, shm::EventStatus why) = 0;
+  // Takes back the launches that `which` names, as far as they have not begun.
+  // When this returns, those that remain write nothing that their owner has not
+  // kept alive for them.
+  virtual void Cancel(const LaunchFilter& which, shm::EventStatus why) = 0;
 
   virtual std::string policy() const = 0;
   // Errors: NotFound, naming those there are.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "gpu_daemon/event/esq_header_check.h"
 
 namespace carillon::gpud {
 namespace {
@@ -31,20 +32,6 @@ struct EntryCopy {
   }
 };
 
-EventStatus CheckHeader(const shm::EsqEntryHeader& header, Sequence sequence,
-                        const EventKernel& event) {
-  if (header.generation != event.ring().layout().generation.value()) {
-    return EventStatus::kStaleGeneration;
-  }
-  if (header.sequence != sequence.value()) return EventStatus::kBadSequence;
-  if ((header.flags & ~shm::kEsqKmdOverride) != 0)
-    return EventStatus::kBadFlags;
-  if ((header.flags & shm::kEsqKmdOverride) != 0 && !event.modifyable()) {
-    return EventStatus::kBadFlags;
-  }
-  return EventStatus::kOk;
-}
-
 }  // namespace
 
 shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
@@ -55,7 +42,9 @@ shm::EventStatus CheckEntry(const EventKernel& event, shm::Sequence sequence,
   event.ring().CopyEntry(sequence, entry.bytes,
                          layout.parameter_offset + layout.parameter_bytes);
   const shm::EsqEntryHeader header = entry.header();
-  if (const EventStatus status = CheckHeader(header, sequence, event);
+  if (const EventStatus status =
+          CheckEsqHeader(header, layout.generation.value(), sequence.value(),
+                         event.modifyable() ? shm::kEsqKmdOverride : 0);
       status != EventStatus::kOk) {
     return status;
   }

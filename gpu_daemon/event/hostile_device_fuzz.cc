@@ -238,7 +238,8 @@ class Run {
 
   void Poll(Ring& ring) {
     if (!ring.served) return;
-    const EventKernel::Pending pending = ring.kernel->PendingRings();
+    const DoorbellCursor::Pending pending =
+        ring.kernel->cursor().PendingRings();
     if (pending.rings == 0) return;
     if (pending.violation) {
       // The device loses all it has.
@@ -252,7 +253,7 @@ class Run {
   }
 
   void Take(Ring& ring) {
-    const Sequence sequence = ring.kernel->TakeRing();
+    const Sequence sequence = ring.kernel->cursor().TakeRing();
     FUZZ_CHECK(sequence.value() == ++ring.taken);
     CheckedEntry entry;
     const EventStatus status =
@@ -262,10 +263,10 @@ class Run {
       ring.in_flight.push_back(sequence);
       return;
     }
-    FUZZ_CHECK(
-        ring.kernel->Finish(sequence, {.state = EventState::kFailed,
-                                       .status = static_cast<uint32_t>(status),
-                                       .refused = true}));
+    FUZZ_CHECK(ring.kernel->ledger().Finish(
+        sequence, {.state = EventState::kFailed,
+                   .status = static_cast<uint32_t>(status),
+                   .refused = true}));
     ++ring.refused;
     ++ring.ended;
     CheckSlot(ring, sequence, EventState::kFailed,
@@ -312,13 +313,13 @@ class Run {
     const auto status = uint32_t{input_.Take<uint8_t>()};
     const EventState state =
         status % 2 == 0 ? EventState::kDone : EventState::kFailed;
-    FUZZ_CHECK(ring.kernel->Finish(
+    FUZZ_CHECK(ring.kernel->ledger().Finish(
         sequence, {.state = state,
                    .status = status,
                    .life = status % 3 == 0 ? &life : nullptr}));
     ++ring.ended;
     CheckSlot(ring, sequence, state, status);
-    FUZZ_CHECK(!ring.kernel->Finish(sequence, {}), "ended twice");
+    FUZZ_CHECK(!ring.kernel->ledger().Finish(sequence, {}), "ended twice");
   }
 
   // Late words of a worker for an event that has ended, or was never launched.
@@ -327,7 +328,7 @@ class Run {
     for (const Sequence open : ring.in_flight) {
       if (open == sequence) return;
     }
-    FUZZ_CHECK(!ring.kernel->Finish(sequence, {}));
+    FUZZ_CHECK(!ring.kernel->ledger().Finish(sequence, {}));
   }
 
   void Schedule(Ring& ring) {
@@ -368,10 +369,11 @@ class Run {
   void LetGo(Ring& ring) {
     if (!ring.served) return;
     ring.served = false;
-    const EventKernel::Pending pending = ring.kernel->PendingRings();
+    const DoorbellCursor::Pending pending =
+        ring.kernel->cursor().PendingRings();
     if (pending.violation) return;
     for (uint32_t i = 0; i < pending.rings; ++i) {
-      const Sequence sequence = ring.kernel->TakeRing();
+      const Sequence sequence = ring.kernel->cursor().TakeRing();
       FUZZ_CHECK(sequence.value() == ++ring.taken);
       ring.in_flight.push_back(sequence);
     }

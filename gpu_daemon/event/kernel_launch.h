@@ -48,7 +48,7 @@ struct KernelLaunch {
   // it; an event with it is not completed by its last block but by whoever is
   // called.
   std::function<void(const LaunchResult&)> on_end;
-  uint64_t token = 0;  // the caller's own, for Kmu::CancelLaunch; 0: none
+  uint64_t token = 0;  // the caller's own, for LaunchFilter; 0: none
 
   // queued_ns is given; the KMU adds dispatched_ns and finished_ns. The
   // device's side of it (rung_ns, seen_ns) is 0 for a background kernel, and

@@ -157,7 +157,7 @@ class UserArgumentsTest : public ::testing::Test {
     EXPECT_TRUE(kernel.ok()) << kernel.status();
     auto plan = ArgumentPlan::Make((*kernel)->info(), bindings_);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    std::array<std::byte, 64> args;
+    alignas(16) std::array<std::byte, 64> args;
     args.fill(std::byte{0xee});
     status_ = plan->Build(slot, parameters, args.data());
     return args;

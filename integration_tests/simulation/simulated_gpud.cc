@@ -13,6 +13,7 @@
 #include "gpu_daemon/dispatch/doorbell_poller.h"
 #include "gpu_daemon/dispatch/run_event.h"
 #include "gpu_daemon/event/backend.h"
+#include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/path_set.h"
 
 namespace carillon::simulation {
@@ -40,13 +41,12 @@ class StepLauncher : public gpud::Launcher {
                    /*timed=*/false);
     next.event->memory().bell().Signal();
   }
-  template <class Selects>
-  void Cancel(Selects selects, shm::EventStatus why) {
+  void Cancel(const gpud::LaunchFilter& which, shm::EventStatus why) {
     std::erase_if(pending_, [&](Pending& waiting) {
-      if (!selects(*waiting.event)) return false;
-      waiting.event->Finish(waiting.sequence,
-                            {.state = shm::EventState::kAborted,
-                             .status = static_cast<uint32_t>(why)});
+      if (!which.Matches(*waiting.event)) return false;
+      waiting.event->ledger().Finish(waiting.sequence,
+                                     {.state = shm::EventState::kAborted,
+                                      .status = static_cast<uint32_t>(why)});
       return true;
     });
   }
@@ -118,19 +118,15 @@ class SimulatedBackend : public gpud::Backend {
   void Submit(std::unique_ptr<gpud::KernelLaunch>) override {
     FAIL() << "no background kernels here";
   }
-  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override {
-    // A device that finds it takes what has ended, and no more.
-    EXPECT_EQ(memory->completion().completion_control().closed, 0u)
-        << memory->name() << " is told of its end before its last completions";
-    launcher_.Cancel(
-        [&](const EventKernel& event) { return &event.memory() == memory; },
-        why);
+  void Cancel(const gpud::LaunchFilter& which, shm::EventStatus why) override {
+    if (const DeviceMemory* device = which.device()) {
+      // A device that finds it takes what has ended, and no more.
+      EXPECT_EQ(device->completion().completion_control().closed, 0u)
+          << device->name()
+          << " is told of its end before its last completions";
+    }
+    launcher_.Cancel(which, why);
   }
-  void Cancel(const EventKernel* event, shm::EventStatus why) override {
-    launcher_.Cancel([&](const EventKernel& other) { return &other == event; },
-                     why);
-  }
-  void CancelLaunch(uint64_t, shm::EventStatus) override {}
   std::string policy() const override { return "first_come"; }
   absl::Status SetPolicy(std::string_view) override {
     return absl::UnimplementedError("no policies here");

@@ -41,14 +41,8 @@ class CpuBackend : public Backend {
   void Submit(std::unique_ptr<KernelLaunch> launch) override {
     kmu_.Submit(std::move(launch));
   }
-  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override {
-    kmu_.Cancel(memory, why);
-  }
-  void Cancel(const EventKernel* event, shm::EventStatus why) override {
-    kmu_.Cancel(event, why);
-  }
-  void CancelLaunch(uint64_t token, shm::EventStatus why) override {
-    kmu_.CancelLaunch(token, why);
+  void Cancel(const LaunchFilter& which, shm::EventStatus why) override {
+    kmu_.Cancel(which, why);
   }
 
   std::string policy() const override { return kmu_.policy_name(); }

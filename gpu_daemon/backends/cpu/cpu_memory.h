@@ -1,3 +1,4 @@
+// The memory that kernels on CPU cores reach: gpud's own.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_MEMORY_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_MEMORY_H_
 

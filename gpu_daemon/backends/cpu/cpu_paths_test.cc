@@ -56,7 +56,8 @@ class CpuPathsTest : public ::testing::TestWithParam<std::string> {
   // As the control plane unregisters. Returns how many events were aborted.
   uint64_t TakeAway(const TestDevice::Event& event) {
     path_->Remove(event.kernel);
-    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+    backend_->Cancel(LaunchFilter::Of(*event.kernel),
+                     EventStatus::kUnregistered);
     event.kernel->AbortUnfinished(EventStatus::kUnregistered);
     return event.kernel->counts().aborted;
   }
@@ -218,7 +219,7 @@ class BaselineLauncherTest : public ::testing::Test {
         {.kernel = simt::FindKernel("null_event"), .bindings = {Constant(0)}});
     event_.ring->Commit();
     event_.ring->RingDoorbell();
-    const shm::Sequence sequence = event_.kernel->TakeRing();
+    const shm::Sequence sequence = event_.kernel->cursor().TakeRing();
     CheckedEntry entry;
     ASSERT_EQ(CheckEntry(*event_.kernel, sequence, 0, GpuModel{}, entry),
               EventStatus::kOk);

@@ -1,3 +1,4 @@
+// Runs one thread block on the calling core.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_BLOCK_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_RUN_BLOCK_H_
 

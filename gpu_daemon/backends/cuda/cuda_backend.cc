@@ -161,21 +161,9 @@ std::vector<HostLauncher*> CudaBackend::launchers() const {
   return launchers_;
 }
 
-void CudaBackend::Cancel(const DeviceMemory* memory, shm::EventStatus why) {
-  background_->Cancel(
-      [memory](const KernelLaunch& l) { return l.memory.get() == memory; },
-      why);
-  for (HostLauncher* launcher : launchers()) launcher->Await(memory);
-}
-
-void CudaBackend::Cancel(const EventKernel* event, shm::EventStatus) {
-  for (HostLauncher* launcher : launchers()) launcher->Await(event);
-}
-
-void CudaBackend::CancelLaunch(uint64_t token, shm::EventStatus why) {
-  background_->Cancel(
-      [token](const KernelLaunch& l) { return token != 0 && l.token == token; },
-      why);
+void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
+  background_->Cancel(which, why);
+  for (HostLauncher* launcher : launchers()) launcher->Await(which);
 }
 
 absl::Status CudaBackend::SetPolicy(std::string_view name) {

@@ -47,9 +47,7 @@ class CudaBackend : public Backend {
   void Submit(std::unique_ptr<KernelLaunch> launch) override {
     background_->Submit(std::move(launch));
   }
-  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override;
-  void Cancel(const EventKernel* event, shm::EventStatus why) override;
-  void CancelLaunch(uint64_t token, shm::EventStatus why) override;
+  void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
   // The hardware's: the highest priority that fits.
   std::string policy() const override { return "priority"; }

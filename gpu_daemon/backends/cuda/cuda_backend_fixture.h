@@ -118,7 +118,8 @@ class CudaBackendFixture : public ::testing::Test {
   // As the control plane unregisters. Returns how many events were aborted.
   uint64_t TakeAway(const TestDevice::Event& event) {
     path_->Remove(event.kernel);
-    backend_->Cancel(event.kernel.get(), shm::EventStatus::kUnregistered);
+    backend_->Cancel(LaunchFilter::Of(*event.kernel),
+                     shm::EventStatus::kUnregistered);
     event.kernel->AbortUnfinished(shm::EventStatus::kUnregistered);
     return event.kernel->counts().aborted;
   }

@@ -309,7 +309,8 @@ class UserPathsTest : public UserKernelsTest,
   }
   void TakeAway(const TestDevice::Event& event) {
     path_->Remove(event.kernel);
-    backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+    backend_->Cancel(LaunchFilter::Of(*event.kernel),
+                     EventStatus::kUnregistered);
     event.kernel->AbortUnfinished(EventStatus::kUnregistered);
     EXPECT_EQ(event.kernel->counts().aborted, 0u);
   }
@@ -437,7 +438,7 @@ TEST_F(UserKernelsTest, WhoNamesNoPathIsServedByOneThatTellsItsEnd) {
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(device_->y[3], 7.0f);
   served->path->Remove(event.kernel);
-  backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
 }
 
 // The kernel was launched, and then the driver refused what would have told its
@@ -478,7 +479,7 @@ TEST_F(UserKernelsTest, AKernelThatNothingFollowsRunsAgainInANewContext) {
   EXPECT_EQ(device_->Wait(*event.ring).state, EventState::kDone);
   EXPECT_THAT(backend_->description(), HasSubstr("context lost 1 time"));
   path->path->Remove(event.kernel);
-  backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
 }
 
 // Background kernels.

@@ -1,3 +1,4 @@
+// The memory that the simulated GPU's kernels reach.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_SIM_MEMORY_H_
 

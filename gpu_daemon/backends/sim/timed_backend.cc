@@ -101,23 +101,8 @@ void TimedBackend::Submit(std::unique_ptr<KernelLaunch> launch) {
   front_end_->Call([&] { launcher_->Submit(std::move(launch)); });
 }
 
-void TimedBackend::Cancel(const std::function<bool(const KernelLaunch&)>& which,
-                          shm::EventStatus why) {
+void TimedBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   front_end_->Call([&] { launcher_->Cancel(which, why); });
-}
-
-void TimedBackend::Cancel(const DeviceMemory* memory, shm::EventStatus why) {
-  Cancel([=](const KernelLaunch& one) { return one.memory.get() == memory; },
-         why);
-}
-
-void TimedBackend::Cancel(const EventKernel* event, shm::EventStatus why) {
-  Cancel([=](const KernelLaunch& one) { return one.event.get() == event; },
-         why);
-}
-
-void TimedBackend::CancelLaunch(uint64_t token, shm::EventStatus why) {
-  Cancel([=](const KernelLaunch& one) { return one.token == token; }, why);
 }
 
 absl::Status TimedBackend::SetPolicy(std::string_view name) {
@@ -135,8 +120,7 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> TimedBackend::LoadKernels(
 void TimedBackend::Stop() {
   std::call_once(stopped_, [this] {
     paths_.Stop();
-    Cancel([](const KernelLaunch&) { return true; },
-           shm::EventStatus::kShutdown);
+    Cancel(LaunchFilter::All(), shm::EventStatus::kShutdown);
     const auto statistics = launcher_->statistics();
     const std::chrono::duration<double> wall =
         std::chrono::steady_clock::now() - started_;

@@ -4,7 +4,6 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_SIM_TIMED_BACKEND_H_
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -45,9 +44,7 @@ class TimedBackend final : public Backend {
   void AddDevice(const std::shared_ptr<DeviceMemory>& memory) override;
 
   void Submit(std::unique_ptr<KernelLaunch> launch) override;
-  void Cancel(const DeviceMemory* memory, shm::EventStatus why) override;
-  void Cancel(const EventKernel* event, shm::EventStatus why) override;
-  void CancelLaunch(uint64_t token, shm::EventStatus why) override;
+  void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
   std::string policy() const override { return std::string(kPolicy); }
   absl::Status SetPolicy(std::string_view name) override;
@@ -67,8 +64,6 @@ class TimedBackend final : public Backend {
                std::shared_ptr<sim::Memory> simulated,
                std::unique_ptr<SimKernels> kernels,
                std::unique_ptr<TimedLauncher> launcher);
-  void Cancel(const std::function<bool(const KernelLaunch&)>& which,
-              shm::EventStatus why);
 
   const std::string timing_;
   const GpuModel model_;

@@ -287,9 +287,9 @@ TEST_F(TimedBackendTest, ACancelledKernelEndsWhereItIs) {
   backend_->Submit(Background(host->memory, &ended));
   other->time.Answer(1000);
   ASSERT_TRUE(other->WaitForTurn());
-  backend_->CancelLaunch(1, EventStatus::kUnregistered);
+  backend_->Cancel(LaunchFilter::OfToken(1), EventStatus::kUnregistered);
   EXPECT_EQ(ended.get_future().get().state, EventState::kAborted);
-  backend_->Cancel(event.kernel.get(), EventStatus::kUnregistered);
+  backend_->Cancel(LaunchFilter::Of(*event.kernel), EventStatus::kUnregistered);
   other->time.Answer(kNoTime);
   ASSERT_TRUE(host->WaitForTurn());
   EXPECT_EQ(host->time.now(), 1000u);
@@ -401,7 +401,7 @@ TEST_F(TimedBackendTest, AHostileDeviceCostsNobodyButItself) {
       }
     }
     backend_->paths().RemoveDevice(bad->memory.get());
-    backend_->Cancel(bad->memory.get(), EventStatus::kDeviceGone);
+    backend_->Cancel(LaunchFilter::Of(*bad->memory), EventStatus::kDeviceGone);
     own.kernel->AbortUnfinished(EventStatus::kDeviceGone);
     EXPECT_EQ(own.kernel->in_flight(), 0u) << "life " << life;
   }

@@ -398,7 +398,7 @@ void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
         std::get<0>(due);
     launch.life.dispatched_ns = dispatched;
     launch.life.finished_ns = finished;
-    launch.event->Finish(
+    launch.event->ledger().Finish(
         launch.sequence,
         {.state = state, .status = status, .life = &launch.life});
   } else {
@@ -410,11 +410,10 @@ void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
   }
 }
 
-void TimedLauncher::Cancel(
-    const std::function<bool(const KernelLaunch&)>& which, EventStatus why) {
+void TimedLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
   looked_since_answers_ = false;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    if (!which(*at->second)) {
+    if (!which.Matches(*at->second)) {
       ++at;
       continue;
     }
@@ -424,7 +423,7 @@ void TimedLauncher::Cancel(
   }
   std::vector<sim::timing::GridId> grids;
   for (auto& [id, running] : running_) {
-    if (!which(*running.launch)) continue;
+    if (!which.Matches(*running.launch)) continue;
     running.launch->cancelled = why;
     grids.push_back(id);
   }

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +23,7 @@
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/dispatch/launcher.h"
 #include "gpu_daemon/event/kernel_launch.h"
+#include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/launch_path.h"
 #include "shm/simulated_time.h"
 #include "shm/types.h"
@@ -57,9 +57,8 @@ class TimedLauncher final : public Launcher {
 
   // A background kernel, at its device's now, which has no turn until it ends.
   void Submit(std::unique_ptr<KernelLaunch> launch);
-  // Ends all launches of which `which` is true.
-  void Cancel(const std::function<bool(const KernelLaunch&)>& which,
-              shm::EventStatus why);
+  // Ends the launches that `which` names, also those that run.
+  void Cancel(const LaunchFilter& which, shm::EventStatus why);
 
   sim::timing::Statistics statistics() { return gpu_.statistics(); }
 

@@ -215,7 +215,7 @@ grpc::Status AdminService::ResetStatistics(grpc::ServerContext* context,
                                            const v1::ResetStatisticsRequest*,
                                            v1::ResetStatisticsResponse*) {
   if (auto s = PassRpc("ResetStatistics"); !s.ok()) return ToGrpc(s, context);
-  for (const auto& event : context_->ekt->events()) event->ResetStages();
+  for (const auto& event : context_->ekt->events()) event->stages().Reset();
   return grpc::Status::OK;
 }
 

@@ -95,11 +95,11 @@ void Describe(const EventKernel& event, v1::EktEntry* out) {
   out->set_modifyable(event.modifyable());
   out->set_launch_path(std::string(event.launch_path()));
   out->set_short_path(event.launch_path() == kEdgePath &&
-                      event.takes_short_path(kmd));
+                      event.short_path().Takes(kmd));
   Describe(event.counts(), out->mutable_counts());
   for (uint32_t i = 0; i < kStages; ++i) {
     const auto stage = static_cast<Stage>(i);
-    const shm::HistogramSnapshot histogram = event.stage(stage);
+    const shm::HistogramSnapshot histogram = event.stages().Snapshot(stage);
     if (histogram.count() == 0) continue;
     Describe(StageName(stage), histogram, out->add_stages());
   }

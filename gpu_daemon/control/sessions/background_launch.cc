@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/kernel_request.h"
+#include "gpu_daemon/event/launch_filter.h"
 
 namespace carillon::gpud {
 namespace {
@@ -82,7 +83,8 @@ std::optional<LaunchResult> BackgroundLaunch::Wait(
                           [this] { return result_.has_value(); })) {
     if (!given_up()) continue;
     lock.unlock();
-    context_->backend->CancelLaunch(token_, shm::EventStatus::kUnregistered);
+    context_->backend->Cancel(LaunchFilter::OfToken(token_),
+                              shm::EventStatus::kUnregistered);
     return std::nullopt;
   }
   return result_;

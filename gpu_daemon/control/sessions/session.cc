@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/sessions/names.h"
+#include "gpu_daemon/event/launch_filter.h"
 #include "gpu_daemon/event/refusal.h"
 #include "shm/faults/point.h"
 #include "shm/handover.h"
@@ -230,7 +231,7 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
         space_, find_buffer, *context_->kernels, context_->backend->gpu());
     if (!created.ok()) return OnAnyPath(created.status());
     event = *std::move(created);
-    event->event()->RecordIn(context_->recorder);
+    event->event()->ledger().RecordIn(context_->recorder);
     const absl::Status status = path.path->Add(event->event());
     return absl::IsResourceExhausted(status)
                ? WithDetail(status, reason::kTooMany, "devices", "carillon ps")
@@ -273,7 +274,8 @@ absl::StatusOr<uint64_t> Session::UnregisterEvent(uint32_t event_id,
       [&] { return event->waiting_rings() == 0 && event->in_flight() == 0; },
       DrainLimit(drain_ms), given_up);
   path->Remove(event);
-  context_->backend->Cancel(event.get(), shm::EventStatus::kUnregistered);
+  context_->backend->Cancel(LaunchFilter::Of(*event),
+                            shm::EventStatus::kUnregistered);
   event->AbortUnfinished(shm::EventStatus::kUnregistered);
   context_->Record(shm::Step::kRingRemoved, event_id,
                    event->ring().layout().generation, 0);
@@ -404,7 +406,7 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
     aborted_before += registration.event->event()->counts().aborted;
   }
   context_->backend->paths().RemoveDevice(&memory());
-  context_->backend->Cancel(&memory(), why);
+  context_->backend->Cancel(LaunchFilter::Of(memory()), why);
   uint64_t aborted_after = 0;
   for (const auto& [id, registration] : registrations) {
     const auto event = registration.event->event();

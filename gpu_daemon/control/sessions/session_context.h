@@ -46,7 +46,7 @@ struct SessionContext {
     }
     return shm::Generation(generation);
   }
-  // A name for Backend::CancelLaunch(); never 0.
+  // A name for LaunchFilter::OfToken(); never 0.
   uint64_t NextLaunchToken() {
     return launch_tokens_.fetch_add(1, std::memory_order_relaxed) + 1;
   }

@@ -11,25 +11,12 @@
 #include "gpu_daemon/backends/cuda/edge/edge_block.h"
 #include "gpu_daemon/backends/cuda/edge/edge_table.h"
 #include "gpu_daemon/event/argument_steps.h"
+#include "gpu_daemon/event/esq_header_check.h"
 #include "kernels/simt/completion_status.h"
 #include "kernels/simt/event_frame.h"
 #include "shm/layout.h"
 
 namespace carillon::gpud {
-
-// As CheckEntry (event/checked_entry.h) on a CPU, less the override, because an
-// event kernel that a GPU launches is never modifyable, and less the kernel's
-// own checks, which the kernel makes itself.
-CARILLON_HOST_DEVICE constexpr shm::EventStatus CheckEdgeHeader(
-    const shm::EsqEntryHeader& header, const EdgeEntry& entry,
-    uint64_t sequence) {
-  if (header.generation != entry.generation) {
-    return shm::EventStatus::kStaleGeneration;
-  }
-  if (header.sequence != sequence) return shm::EventStatus::kBadSequence;
-  if (header.flags != 0) return shm::EventStatus::kBadFlags;
-  return shm::EventStatus::kOk;
-}
 
 // Of a copy that is aligned to 16 bytes.
 CARILLON_EDGE shm::EsqEntryHeader HeaderOf(const std::byte* copy) {
@@ -38,7 +25,10 @@ CARILLON_EDGE shm::EsqEntryHeader HeaderOf(const std::byte* copy) {
   return header;
 }
 
-// Copies the entry once, checks the copy, and hands out nothing but the copy.
+// Copies the entry once, checks the copy, and hands out nothing but the copy. As
+// CheckEntry (event/checked_entry.h) on a CPU, less the override, because an
+// event kernel that a GPU launches is never modifyable, and less the kernel's
+// own checks, which the kernel makes itself.
 template <class Port>
 CARILLON_EDGE shm::EventStatus CopyAndCheckEntry(Port& port,
                                                  const EdgeEntry& entry,
@@ -49,7 +39,8 @@ CARILLON_EDGE shm::EventStatus CopyAndCheckEntry(Port& port,
   // Whole words; entries are a multiple of 64 bytes.
   port.CopyEntry(copy, from,
                  (entry.parameter_offset + entry.parameter_bytes + 7) / 8 * 8);
-  return CheckEdgeHeader(HeaderOf(copy), entry, sequence);
+  return CheckEsqHeader(HeaderOf(copy), entry.generation, sequence,
+                        /*allowed_flags=*/0);
 }
 
 // The first stamps of a life, which are one; or zeros.

@@ -56,7 +56,6 @@ class Testbed : public EdgeThreadGpu {
                           .bindings = {{.writable = true}, {.writable = true}},
                           .grid = grid,
                           .entries = entries});
-    steps_ = event_.kernel->arguments().Pack();
     const shm::RingLayout& layout = event_.kernel->ring().layout();
     frames_.resize(entries * 2 * simt::EventFrameBytes(sizeof(WorkArgs)) / 16);
     entry_.entry.esq = device_.memory->submission().At(layout.esq_offset);
@@ -64,7 +63,7 @@ class Testbed : public EdgeThreadGpu {
     entry_.entry.lives = &event_.kernel->ring().life(shm::Sequence(0));
     entry_.entry.frames = reinterpret_cast<std::byte*>(frames_.data());
     entry_.entry.scratch = &scratch_;
-    entry_.entry.arguments = &ArgumentStepsIn(steps_);
+    entry_.entry.arguments = &event_.kernel->arguments().steps();
     entry_.entry.entries = layout.entries;
     entry_.entry.entry_bytes = layout.entry_bytes;
     entry_.entry.parameter_offset = layout.parameter_offset;
@@ -83,7 +82,8 @@ class Testbed : public EdgeThreadGpu {
   // From event `first` on, as the host does.
   void Start(uint64_t first = 1) {
     entry_.first = first;
-    entry_.ring = event_.kernel->first_ring() + static_cast<uint32_t>(first);
+    entry_.ring =
+        event_.kernel->cursor().first_ring() + static_cast<uint32_t>(first);
     entry_.turn = entry_.arrived = entry_.ended_turn = 0;
     std::atomic_ref(control_.command).store(PersistentTracing(tracing_));
     for (uint32_t block = 0; block < entry_.blocks; ++block) {
@@ -172,7 +172,6 @@ class Testbed : public EdgeThreadGpu {
   const simt::Dim3 grid_;
   TestDevice device_;
   TestDevice::Event event_;
-  std::vector<std::byte> steps_;
   std::vector<Unit> frames_;
   simt::EventScratch scratch_{};
   PersistentControl control_{};

@@ -1,3 +1,4 @@
+// The end of an event kernel's last thread block on the fake GPU.
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_EPILOGUE_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_FAKE_FAKE_EPILOGUE_H_
 

@@ -85,14 +85,13 @@ void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
   work_.notify_one();
 }
 
-void Background::Cancel(const std::function<bool(const KernelLaunch&)>& match,
-                        EventStatus why) {
+void Background::Cancel(const LaunchFilter& which, EventStatus why) {
   std::vector<Ended> ended;
   {
     std::lock_guard lock(mutex_);
     for (auto& queue : waiting_) {
       for (auto& launch : queue) {
-        if (!match(*launch)) continue;
+        if (!which.Matches(*launch)) continue;
         ended.push_back({std::move(launch), EventState::kAborted,
                          static_cast<uint32_t>(why)});
       }
@@ -122,7 +121,7 @@ void Background::Stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  Cancel([](const KernelLaunch&) { return true; }, EventStatus::kShutdown);
+  Cancel(LaunchFilter::All(), EventStatus::kShutdown);
   work_.notify_one();
   if (thread_.joinable()) thread_.join();
 }

@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/kernel_launch.h"
+#include "gpu_daemon/event/launch_filter.h"
 
 namespace carillon::gpud::cuda {
 
@@ -33,8 +33,7 @@ class Background : private Gpu::ContextUser {
   void Submit(std::unique_ptr<KernelLaunch> launch);
   // The launches that wait for a stream end now, as aborted; those that run go
   // on.
-  void Cancel(const std::function<bool(const KernelLaunch&)>& match,
-              shm::EventStatus why);
+  void Cancel(const LaunchFilter& which, shm::EventStatus why);
   // Kernels that wait, by priority.
   std::array<uint32_t, kPriorities> waiting() const;
   bool idle() const;

@@ -30,7 +30,7 @@ BaselinePath::~BaselinePath() { End(); }
 absl::StatusOr<std::unique_ptr<HostLauncher::Resources>>
 BaselinePath::MakeResources(EventKernel& event) {
   if (completion_ == Completion::kEpilogue) {
-    event.ExpectEpilogues();
+    event.ledger().ExpectEpilogues();
     auto resources = std::make_unique<Resources>();
     RETURN_IF_ERROR(FillIn(event, *resources));
     return resources;
@@ -71,7 +71,7 @@ HostLauncher::Outcome BaselinePath::Look(Resources& resources, Flight& flight,
                                          bool stream_free) {
   EventKernel& event = *flight.event;
   if (completion_ == Completion::kEpilogue) {
-    if (!event.NoteEnded(flight.sequence)) return Outcome::kRuns;
+    if (!event.ledger().NoteEnded(flight.sequence)) return Outcome::kRuns;
     event.memory().bell().Signal();
     return Outcome::kEnded;
   }
@@ -87,10 +87,10 @@ HostLauncher::Outcome BaselinePath::Look(Resources& resources, Flight& flight,
       polled.completions.as<shm::EcqEntry>()[slot];
   const bool traced = flight.life.seen_ns != 0;
   if (traced) flight.life.finished_ns = NowNs();
-  if (event.Finish(flight.sequence,
-                   {.state = completion.state,
-                    .status = completion.status,
-                    .life = traced ? &flight.life : nullptr})) {
+  if (event.ledger().Finish(flight.sequence,
+                            {.state = completion.state,
+                             .status = completion.status,
+                             .life = traced ? &flight.life : nullptr})) {
     event.memory().bell().Signal();
   }
   return Outcome::kEnded;

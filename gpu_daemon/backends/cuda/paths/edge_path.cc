@@ -178,7 +178,7 @@ absl::Status EdgePath::CheckKernel(const EventKernel& event) const {
       kmd.kernel->name, kmd.blocks(), kmd.threads(), no_graphs_));
 }
 
-absl::StatusOr<ResidentPath::ResidentPtr> EdgePath::NewResident(
+absl::StatusOr<ResidentPath::ResidentEventPtr> EdgePath::NewResidentEvent(
     const EventKernel& event) {
   const auto index = FreeIndex(event);
   if (!index) {
@@ -216,7 +216,7 @@ std::optional<uint32_t> EdgePath::FreeIndex(const EventKernel& event) const {
 
 void EdgePath::StartHeads(Row& row, uint64_t first) {
   const uint32_t rings_before =
-      row.event->first_ring() + static_cast<uint32_t>(first - 1);
+      row.event->cursor().first_ring() + static_cast<uint32_t>(first - 1);
   for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
     EdgeHead& head = row.heads[warp];
     head = FirstHead(
@@ -226,7 +226,7 @@ void EdgePath::StartHeads(Row& row, uint64_t first) {
 }
 
 // Its slots are as at the beginning, or as its heads say.
-absl::Status EdgePath::PlaceOwn(Resident& resident) {
+absl::Status EdgePath::PlaceOwn(ResidentEvent& resident) {
   auto& row = static_cast<Row&>(resident);
   const Driver& driver = gpu().driver();
   const uint64_t slots = row.event->ring().layout().entries;
@@ -328,7 +328,7 @@ absl::Status EdgePath::StartDispatchers() {
   std::vector<EdgeHead> heads(size_t{kEdgeMaxEntries} * kEdgeMaxEventWarps);
   EdgeTable table{};
   FillIn(table);
-  for (const ResidentPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : residents()) {
     const auto& row = static_cast<const Row&>(*resident);
     FillIn(row, entries[row.index]);
     totals[row.index] = row.totals;
@@ -376,11 +376,12 @@ CUresult EdgePath::LaunchDispatcher(uint32_t dispatcher) {
 }
 
 bool EdgePath::AllTakenHaveEnded() const {
-  return std::ranges::all_of(residents(), [&](const ResidentPtr& resident) {
-    const simt::EventTotals& totals = report_->totals[resident->index];
-    return LoadWord(totals.launched) + LoadWord(totals.refused) ==
-           LoadWord(totals.done) + LoadWord(totals.failed);
-  });
+  return std::ranges::all_of(
+      residents(), [&](const ResidentEventPtr& resident) {
+        const simt::EventTotals& totals = report_->totals[resident->index];
+        return LoadWord(totals.launched) + LoadWord(totals.refused) ==
+               LoadWord(totals.done) + LoadWord(totals.failed);
+      });
 }
 
 bool EdgePath::AllHaveLeft() {
@@ -414,7 +415,7 @@ absl::Status EdgePath::FetchHeads() {
   absl::Status status = Fetch(driver, totals_, totals.data(), totals.size());
   status.Update(Fetch(driver, heads_, heads.data(), heads.size()));
   if (!status.ok()) return status;
-  for (const ResidentPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : residents()) {
     auto& row = static_cast<Row&>(*resident);
     row.totals = totals[row.index];
     for (uint32_t warp = 0; warp < options_.event_warps; ++warp) {
@@ -468,14 +469,15 @@ std::string EdgePath::WhyLost() {
   return AllHaveLeft() ? "the dispatchers ended by themselves" : "";
 }
 
-bool EdgePath::LookAt(Resident& resident, Nanoseconds now) {
+bool EdgePath::LookAt(ResidentEvent& resident, Nanoseconds now) {
   const EventKernel& event = *resident.event;
   WakeForCompletion(event);
   const simt::EventTotals& totals = report_->totals[resident.index];
   const uint64_t ended = LoadWord(totals.done) + LoadWord(totals.failed);
   // The doorbell after what has ended by it: it can only be behind by having
   // gone back.
-  const auto ahead = static_cast<int64_t>(event.RungOf(ended) - ended);
+  const auto ahead =
+      static_cast<int64_t>(event.gpu_ledger().RungOf(ended) - ended);
   if (!resident.violation_seen &&
       (ahead < 0 || LoadWord(report_->violations[resident.index]) != 0)) {
     NoteViolation(resident);
@@ -485,9 +487,9 @@ bool EdgePath::LookAt(Resident& resident, Nanoseconds now) {
          event.waiting_rings() + event.in_flight() != 0;
 }
 
-uint64_t EdgePath::OldestWaiting(Resident& resident) {
+uint64_t EdgePath::OldestWaiting(ResidentEvent& resident) {
   const EventKernel& event = *resident.event;
-  const uint64_t rung = event.RungOf(resident.ended_before);
+  const uint64_t rung = event.gpu_ledger().RungOf(resident.ended_before);
   const uint64_t entries = event.ring().layout().entries;
   if (rung <= resident.ended_before) return 0;
   for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
@@ -509,7 +511,7 @@ void EdgePath::AbandonShared() {
   for (auto& stream : streams_) stream.Abandon();
 }
 
-void EdgePath::AbandonOwn(Resident& resident) {
+void EdgePath::AbandonOwn(ResidentEvent& resident) {
   auto& row = static_cast<Row&>(resident);
   row.ended.Abandon();
   row.execs.Abandon();
@@ -518,14 +520,14 @@ void EdgePath::AbandonOwn(Resident& resident) {
 }
 
 // How many have failed is known as of the dispatchers' last report.
-void EdgePath::CountEnded(Resident& resident) {
+void EdgePath::CountEnded(ResidentEvent& resident) {
   simt::EventTotals& totals = resident.totals;
   const simt::EventTotals& reported = report_->totals[resident.index];
   totals.failed = std::max(totals.failed, LoadWord(reported.failed));
   totals.refused = std::max(totals.refused, LoadWord(reported.refused));
 }
 
-void EdgePath::ContinueAfter(Resident& resident, uint64_t rung) {
+void EdgePath::ContinueAfter(ResidentEvent& resident, uint64_t rung) {
   StartHeads(static_cast<Row&>(resident), rung + 1);
 }
 

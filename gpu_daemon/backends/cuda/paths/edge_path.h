@@ -56,7 +56,7 @@ class EdgePath : public ResidentPath {
  private:
   // One event kernel, and what only edge has of it on the GPU. Its index is 32 *
   // line + doorbell's place in it.
-  struct Row : Resident {
+  struct Row : ResidentEvent {
     bool inlined = false;
     DeviceBytes ended;  // a sequence a slot
     DeviceBytes execs;  // two handles a slot
@@ -69,24 +69,25 @@ class EdgePath : public ResidentPath {
   EdgePath(Gpu* gpu, Options options);
 
   absl::Status CheckKernel(const EventKernel& event) const override;
-  absl::StatusOr<ResidentPtr> NewResident(const EventKernel& event) override;
+  absl::StatusOr<ResidentEventPtr> NewResidentEvent(
+      const EventKernel& event) override;
   absl::Status Prepare() override;
   absl::Status TryOut() override;
-  absl::Status PlaceOwn(Resident& resident) override;
+  absl::Status PlaceOwn(ResidentEvent& resident) override;
   absl::Status BeginAll() override;
   bool EndAll() override;
   void ShowTracing() override;
   void LookAtShared() override;
-  bool LookAt(Resident& resident, Nanoseconds now) override;
-  uint64_t OldestWaiting(Resident& resident) override;
+  bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
+  uint64_t OldestWaiting(ResidentEvent& resident) override;
   simt::EventTotals& Shown(uint32_t index) override {
     return report_->totals[index];
   }
   void FreeShared() override;
   void AbandonShared() override;
-  void AbandonOwn(Resident& resident) override;
-  void CountEnded(Resident& resident) override;
-  void ContinueAfter(Resident& resident, uint64_t rung) override;
+  void AbandonOwn(ResidentEvent& resident) override;
+  void CountEnded(ResidentEvent& resident) override;
+  void ContinueAfter(ResidentEvent& resident, uint64_t rung) override;
   void Trap() override { StoreWord(control_->trap, 1u); }
 
   bool inline_only() const { return !no_graphs_.empty(); }

@@ -261,7 +261,7 @@ TEST_F(InlineOnlyTest, ALostContextIsServedAgain) {
   EXPECT_EQ(RingAndWait(*device_, event, 4).status, KernelCode(4));
   EXPECT_EQ(TakeAway(event), 0u);
   flag->path->Remove(other.kernel);
-  backend_->Cancel(other.kernel.get(), EventStatus::kUnregistered);
+  backend_->Cancel(LaunchFilter::Of(*other.kernel), EventStatus::kUnregistered);
 }
 
 TEST_F(InlineOnlyTest, DevicesComeAndGo) {

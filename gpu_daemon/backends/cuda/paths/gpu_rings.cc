@@ -33,8 +33,9 @@ bool IsCompleted(const EventKernel& event, uint64_t sequence) {
 }
 
 std::string DoorbellViolation(const EventKernel& event) {
-  const uint64_t ended = event.LastEnded();
-  const auto ahead = static_cast<int64_t>(event.RungOf(ended) - ended);
+  const uint64_t ended = event.gpu_ledger().LastEnded();
+  const auto ahead =
+      static_cast<int64_t>(event.gpu_ledger().RungOf(ended) - ended);
   return fmt::format(
       "doorbell of event {} ('{}') {}", event.event_id(),
       event.kmd().kernel->name,
@@ -58,7 +59,7 @@ uint64_t TakeUnfinishedOf(const std::shared_ptr<EventKernel>& event,
                           uint64_t overdue, const GpuModel& model,
                           LostWork& lost) {
   const uint32_t entries = event->ring().layout().entries;
-  const uint64_t rung = event->LastRung();
+  const uint64_t rung = event->gpu_ledger().LastRung();
   const auto complete = [event, &totals, &shown](uint64_t sequence,
                                                  EventState state,
                                                  uint32_t status) {

@@ -25,7 +25,7 @@ GraphPath::~GraphPath() { End(); }
 
 absl::StatusOr<std::unique_ptr<HostLauncher::Resources>>
 GraphPath::MakeResources(EventKernel& event) {
-  event.ExpectEpilogues();
+  event.ledger().ExpectEpilogues();
   auto resources = std::make_unique<Graphs>();
   RETURN_IF_ERROR(FillIn(event, *resources));
   const Driver& driver = gpu().driver();
@@ -55,7 +55,7 @@ CUresult GraphPath::Enqueue(Resources& resources, Flight& flight) {
 }
 
 HostLauncher::Outcome GraphPath::Look(Resources&, Flight& flight, bool) {
-  if (!flight.event->NoteEnded(flight.sequence)) return Outcome::kRuns;
+  if (!flight.event->ledger().NoteEnded(flight.sequence)) return Outcome::kRuns;
   flight.event->memory().bell().Signal();
   return Outcome::kEnded;
 }

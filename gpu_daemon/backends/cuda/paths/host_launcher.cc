@@ -21,8 +21,9 @@ constexpr std::chrono::milliseconds kLookEvery{100};
 
 void FinishAndSignal(EventKernel& event, shm::Sequence sequence,
                      EventState state, EventStatus status) {
-  if (event.Finish(sequence,
-                   {.state = state, .status = static_cast<uint32_t>(status)})) {
+  if (event.ledger().Finish(
+          sequence,
+          {.state = state, .status = static_cast<uint32_t>(status)})) {
     event.memory().bell().Signal();
   }
 }
@@ -137,7 +138,7 @@ bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
   const Gpu::ContextLease use = gpu_->TryEnter();
   const absl::Status status = use ? Start(flight) : gpu_->health();
   if (!status.ok()) {
-    return event->Finish(
+    return event->ledger().Finish(
         sequence, {.state = EventState::kFailed,
                    .status = static_cast<uint32_t>(EventStatus::kNotLaunched)});
   }
@@ -212,24 +213,17 @@ void HostLauncher::Land(const Flight& flight) {
   }
 }
 
-template <class Match>
-void HostLauncher::AwaitAll(Match match) {
+void HostLauncher::Await(const LaunchFilter& which) {
   {
     std::unique_lock lock(mutex_);
-    while (std::any_of(flights_.begin(), flights_.end(), match) &&
+    while (std::ranges::any_of(
+               flights_,
+               [&](const Flight& f) { return which.Matches(*f.event); }) &&
            gpu_->health().ok()) {
       landed_.wait_for(lock, kLookEvery);
     }
   }
   FreeRetired();
-}
-
-void HostLauncher::Await(const EventKernel* event) {
-  AwaitAll([event](const Flight& f) { return f.event.get() == event; });
-}
-
-void HostLauncher::Await(const DeviceMemory* memory) {
-  AwaitAll([memory](const Flight& f) { return &f.event->memory() == memory; });
 }
 
 void HostLauncher::Abandon() {
@@ -248,7 +242,7 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
   for (Flight& flight : flights_) {
     Land(flight);
     lost.keep.push_back(flight.event);
-    if (flight.event->NoteEnded(flight.sequence)) continue;
+    if (flight.event->ledger().NoteEnded(flight.sequence)) continue;
     lost.unfinished.push_back(
         {.kmd = flight.kmd,
          .args = std::move(flight.args),

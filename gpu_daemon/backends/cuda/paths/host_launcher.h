@@ -18,6 +18,7 @@
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/dispatch/launcher.h"
+#include "gpu_daemon/event/launch_filter.h"
 #include "kernels/simt/event_frame.h"
 
 namespace carillon::gpud::cuda {
@@ -33,11 +34,10 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool Reap() final;
   bool must_poll() const final;
 
-  // Returns when nothing of the event kernel, or of the device, is in flight:
-  // the front-end must go on reaping. A kernel that does not end is stopped in
-  // the end, and so is this wait.
-  void Await(const EventKernel* event);
-  void Await(const DeviceMemory* memory);
+  // Returns when no event that `which` names is in flight; the front-end must go
+  // on reaping meanwhile. A kernel that does not end is stopped after
+  // Gpu::longest_kernel(), and so is this wait.
+  void Await(const LaunchFilter& which);
 
  protected:
   // Hyper-Q's queues.
@@ -113,9 +113,6 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
   bool Ended(Flight& flight, bool stream_free);
   void Land(const Flight& flight);
   void Retire(Tenancies::iterator tenancy);
-
-  template <class Match>
-  void AwaitAll(Match match);
 
   Gpu* const gpu_;
   mutable std::mutex mutex_;

@@ -90,13 +90,13 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
   return Change([&]() -> absl::Status {
     if (stopped_) return absl::UnavailableError("gpud goes down");
     if (!given_up_.ok()) return given_up_;
-    ASSIGN_OR_RETURN(auto resident, NewResident(*event));
+    ASSIGN_OR_RETURN(auto resident, NewResidentEvent(*event));
     resident->event = event;
-    resident->totals = event->FirstTotals();
+    resident->totals = event->gpu_ledger().FirstTotals();
     RETURN_IF_ERROR(Place(*resident));
     simt::EventTotals& shown = Shown(resident->index);
     Publish(resident->totals, shown);
-    event->FollowTotals(&shown);
+    event->gpu_ledger().Follow(&shown);
     residents_.push_back(std::move(resident));
     return absl::OkStatus();
   });
@@ -108,26 +108,26 @@ absl::Status ResidentPath::MakeBytes(uint64_t size, DeviceBytes& bytes) const {
   return absl::OkStatus();
 }
 
-absl::Status ResidentPath::Place(Resident& resident) {
+absl::Status ResidentPath::Place(ResidentEvent& resident) {
   const Driver& driver = gpu_->driver();
   const EventKernel& event = *resident.event;
   const uint64_t slots = event.ring().layout().entries;
   const uint64_t frame_bytes =
       simt::EventFrameBytes(event.kmd().kernel->args_size);
-  const std::vector<std::byte> steps = event.arguments().Pack();
+  const ArgumentSteps& steps = event.arguments().steps();
   absl::Status status = MakeBytes(slots * 2 * frame_bytes, resident.frames);
   status.Update(
       MakeBytes(slots * 2 * sizeof(simt::EventScratch), resident.scratch));
-  status.Update(MakeBytes(steps.size(), resident.arguments));
+  status.Update(MakeBytes(steps.bytes, resident.arguments));
   if (!status.ok()) return status;
-  status = ToStatus(driver,
-                    driver.cuMemcpyHtoD(resident.arguments.address(),
-                                        steps.data(), steps.size()),
-                    "write an event kernel's arguments");
+  status = ToStatus(
+      driver,
+      driver.cuMemcpyHtoD(resident.arguments.address(), &steps, steps.bytes),
+      "write an event kernel's arguments");
   return status.ok() ? PlaceOwn(resident) : status;
 }
 
-EdgeEntry ResidentPath::EntryOf(const Resident& resident) const {
+EdgeEntry ResidentPath::EntryOf(const ResidentEvent& resident) const {
   const EventKernel& event = *resident.event;
   const shm::RingLayout& layout = event.ring().layout();
   EdgeEntry entry{};
@@ -151,21 +151,22 @@ EdgeEntry ResidentPath::EntryOf(const Resident& resident) const {
 }
 
 void ResidentPath::Remove(const std::shared_ptr<EventKernel>& event) {
-  TakeOutAll([&](const Resident& resident) { return resident.event == event; });
+  TakeOutAll(
+      [&](const ResidentEvent& resident) { return resident.event == event; });
 }
 
 std::vector<std::shared_ptr<EventKernel>> ResidentPath::RemoveDevice(
     const DeviceMemory* memory) {
-  return TakeOutAll([memory](const Resident& resident) {
+  return TakeOutAll([memory](const ResidentEvent& resident) {
     return &resident.event->memory() == memory;
   });
 }
 
 std::vector<std::shared_ptr<EventKernel>> ResidentPath::TakeOutAll(
-    const std::function<bool(const Resident&)>& match) {
+    const std::function<bool(const ResidentEvent&)>& match) {
   std::vector<std::shared_ptr<EventKernel>> taken;
   const auto take = [&] {
-    for (ResidentPtr& resident : residents_) {
+    for (ResidentEventPtr& resident : residents_) {
       if (!match(*resident)) continue;
       taken.push_back(resident->event);
       resident->event->TakeBack(resident->totals);
@@ -175,7 +176,8 @@ std::vector<std::shared_ptr<EventKernel>> ResidentPath::TakeOutAll(
     return absl::OkStatus();
   };
   {
-    // Who has nothing here disturbs nobody.
+    // Fast path: a device without kernels on this path must not pause the
+    // others.
     std::lock_guard lock(mutex_);
     if (std::ranges::none_of(residents_,
                              [&](const auto& r) { return match(*r); })) {
@@ -205,7 +207,8 @@ absl::Status ResidentPath::StartAll() {
   }
   running_ = true;
   ShowTracing();
-  for (ResidentPtr& resident : residents_) resident->stands_still_since = 0;
+  for (ResidentEventPtr& resident : residents_)
+    resident->stands_still_since = 0;
   const absl::Status status = BeginAll();
   watch_.notify_all();
   return status;
@@ -319,7 +322,7 @@ void ResidentPath::Watch() {
         if (tracing_) ShowTracing();
         LookAtShared();
       }
-      for (ResidentPtr& resident : residents_) {
+      for (ResidentEventPtr& resident : residents_) {
         if (running_ ? LookAt(*resident, now) : FailRung(*resident)) {
           last_busy = now;
         }
@@ -335,8 +338,8 @@ void ResidentPath::Watch() {
   }
 }
 
-void ResidentPath::NoteProgress(Resident& resident, uint64_t ended, bool waits,
-                                Nanoseconds now) {
+void ResidentPath::NoteProgress(ResidentEvent& resident, uint64_t ended,
+                                bool waits, Nanoseconds now) {
   if (!waits || ended != resident.ended_before ||
       resident.stands_still_since == 0) {
     resident.ended_before = ended;
@@ -344,7 +347,7 @@ void ResidentPath::NoteProgress(Resident& resident, uint64_t ended, bool waits,
   }
 }
 
-void ResidentPath::NoteViolation(Resident& resident) {
+void ResidentPath::NoteViolation(ResidentEvent& resident) {
   resident.violation_seen = true;
   if (!options_.on_violation) return;
   options_.on_violation(resident.event->shared_memory(),
@@ -355,7 +358,7 @@ void ResidentPath::BeginAgain(const std::string& why) {
   spdlog::warn("launch path {} begins anew: {}", name_, why);
   if (!StopAll()) return;
   uint64_t ended = 0;
-  for (const ResidentPtr& resident : residents_) {
+  for (const ResidentEventPtr& resident : residents_) {
     ended += resident->totals.done + resident->totals.failed;
   }
   if (ended != std::exchange(ended_at_loss_, ended)) losses_in_a_row_ = 0;
@@ -373,11 +376,11 @@ void ResidentPath::BeginAgain(const std::string& why) {
   StartAll().IgnoreError();
 }
 
-bool ResidentPath::FailRung(Resident& resident) {
+bool ResidentPath::FailRung(ResidentEvent& resident) {
   if (given_up_.ok()) return false;
   const EventKernel& event = *resident.event;
   const uint64_t ended = resident.totals.done + resident.totals.failed;
-  const uint64_t rung = event.RungOf(ended);
+  const uint64_t rung = event.gpu_ledger().RungOf(ended);
   if (rung == ended || resident.violation_seen) return false;
   if (rung < ended || rung - ended > event.ring().layout().entries) {
     NoteViolation(resident);
@@ -397,7 +400,7 @@ bool ResidentPath::FailRung(Resident& resident) {
 bool ResidentPath::MarkOverdue(Nanoseconds since) {
   std::lock_guard lock(mutex_);
   if (!running_) return false;
-  for (ResidentPtr& resident : residents_) {
+  for (ResidentEventPtr& resident : residents_) {
     if (resident->stands_still_since == 0 || resident->violation_seen ||
         resident->stands_still_since >= since) {
       continue;
@@ -416,7 +419,7 @@ void ResidentPath::Abandon() {
   std::lock_guard lock(mutex_);
   running_ = false;
   AbandonShared();
-  for (ResidentPtr& resident : residents_) {
+  for (ResidentEventPtr& resident : residents_) {
     for (DeviceBytes* bytes :
          {&resident->frames, &resident->scratch, &resident->arguments}) {
       bytes->Abandon();
@@ -427,7 +430,7 @@ void ResidentPath::Abandon() {
 
 void ResidentPath::TakeUnfinished(LostWork& lost) {
   std::lock_guard lock(mutex_);
-  for (ResidentPtr& resident : residents_) {
+  for (ResidentEventPtr& resident : residents_) {
     CountEnded(*resident);
     const uint64_t rung = TakeUnfinishedOf(
         resident->event, resident->totals, Shown(resident->index),
@@ -441,7 +444,7 @@ void ResidentPath::TakeUnfinished(LostWork& lost) {
 absl::Status ResidentPath::Settle() {
   std::lock_guard lock(mutex_);
   absl::Status status = Prepare();
-  for (ResidentPtr& resident : residents_) {
+  for (ResidentEventPtr& resident : residents_) {
     if (status.ok()) status = Place(*resident);
   }
   return status;

@@ -63,8 +63,8 @@ class ResidentPath : public LaunchPath,
 
  protected:
   // One event kernel, and what it has on the GPU. Subclasses add to it.
-  struct Resident {
-    virtual ~Resident() = default;
+  struct ResidentEvent {
+    virtual ~ResidentEvent() = default;
 
     std::shared_ptr<EventKernel> event;
     uint32_t index = 0;     // nobody else's
@@ -80,7 +80,7 @@ class ResidentPath : public LaunchPath,
     uint64_t overdue = 0;  // sequence; 0: none
     bool violation_seen = false;
   };
-  using ResidentPtr = std::unique_ptr<Resident>;
+  using ResidentEventPtr = std::unique_ptr<ResidentEvent>;
 
   ResidentPath(Gpu* gpu, std::string name, std::string thread_name,
                Options options);
@@ -97,13 +97,14 @@ class ResidentPath : public LaunchPath,
   // InvalidArgument.
   virtual absl::Status CheckKernel(const EventKernel& event) const = 0;
   // With its index and nothing else. Errors: ResourceExhausted.
-  virtual absl::StatusOr<ResidentPtr> NewResident(const EventKernel& event) = 0;
+  virtual absl::StatusOr<ResidentEventPtr> NewResidentEvent(
+      const EventKernel& event) = 0;
   // What all event kernels share, in a new context.
   virtual absl::Status Prepare() = 0;
   // Once, after the first Prepare(): whether this GPU can do it at all.
   virtual absl::Status TryOut() { return absl::OkStatus(); }
   // What an event kernel needs besides the base's; nothing of it runs yet.
-  virtual absl::Status PlaceOwn(Resident& resident) = 0;
+  virtual absl::Status PlaceOwn(ResidentEvent& resident) = 0;
   // Serves all event kernels.
   virtual absl::Status BeginAll() = 0;
   // Ends that, at an event's end; totals are exact then. Also after a BeginAll()
@@ -115,21 +116,21 @@ class ResidentPath : public LaunchPath,
   // Every now and then while they are served.
   virtual void LookAtShared() {}
   // True: look again soon.
-  virtual bool LookAt(Resident& resident, Nanoseconds now) = 0;
+  virtual bool LookAt(ResidentEvent& resident, Nanoseconds now) = 0;
   // The first event that has rung and not ended though nothing has ended since
   // ended_before; 0: none. Only under the lock.
-  virtual uint64_t OldestWaiting(Resident& resident) = 0;
+  virtual uint64_t OldestWaiting(ResidentEvent& resident) = 0;
   // What the event kernel of that index follows. It outlives the residents.
   virtual simt::EventTotals& Shown(uint32_t index) = 0;
   virtual void FreeShared() = 0;
 
   // The context is lost; only under the lock. Forget what is there:
   virtual void AbandonShared() = 0;
-  virtual void AbandonOwn(Resident& resident) = 0;
+  virtual void AbandonOwn(ResidentEvent& resident) = 0;
   // Brings totals.failed and totals.refused up to date.
-  virtual void CountEnded(Resident& resident) = 0;
+  virtual void CountEnded(ResidentEvent& resident) = 0;
   // All events up to `rung` have been dealt with.
-  virtual void ContinueAfter(Resident& resident, uint64_t rung) = 0;
+  virtual void ContinueAfter(ResidentEvent& resident, uint64_t rung) = 0;
   // Nothing else stops the path's kernels: what they can do for it themselves.
   virtual void Trap() {}
 
@@ -142,19 +143,19 @@ class ResidentPath : public LaunchPath,
     return traced_ever_ ? EdgeTracing::kClear : EdgeTracing::kOff;
   }
   const std::string& name() const { return name_; }
-  const std::vector<ResidentPtr>& residents() const { return residents_; }
+  const std::vector<ResidentEventPtr>& residents() const { return residents_; }
   std::unique_lock<std::mutex> Lock() const { return std::unique_lock(mutex_); }
   absl::Status MakeBytes(uint64_t size, DeviceBytes& bytes) const;
   // An entry of the edge's table for it, without what only edge has.
-  EdgeEntry EntryOf(const Resident& resident) const;
+  EdgeEntry EntryOf(const ResidentEvent& resident) const;
   // Looks at the context and the clock meanwhile. False: the context is lost,
   // perhaps because the wait was too long.
   bool Await(const std::function<bool()>& reached);
   bool IsIdle(CUstream stream);
   // For LookAt(): `ended` events have, and others wait for that or do not.
-  static void NoteProgress(Resident& resident, uint64_t ended, bool waits,
+  static void NoteProgress(ResidentEvent& resident, uint64_t ended, bool waits,
                            Nanoseconds now);
-  void NoteViolation(Resident& resident);
+  void NoteViolation(ResidentEvent& resident);
   // For LookAtShared(): what serves is there no more, or not all of it. Ends the
   // rest and begins anew; gives up when that was for nothing kMaxLosses times:
   // no event has ended in between.
@@ -168,16 +169,16 @@ class ResidentPath : public LaunchPath,
   // Runs `change` in a quiet of the Gpu's, under a use and the lock. Again, if
   // the context was lost on the way.
   absl::Status Change(const std::function<absl::Status()>& change);
-  absl::Status Place(Resident& resident);
+  absl::Status Place(ResidentEvent& resident);
   absl::Status StartAll();
   // False: the context is lost.
   bool StopAll();
   std::vector<std::shared_ptr<EventKernel>> TakeOutAll(
-      const std::function<bool(const Resident&)>& match);
+      const std::function<bool(const ResidentEvent&)>& match);
   void Watch();
   // What a path that has given up does for its event kernels. True: there was
   // something to do.
-  bool FailRung(Resident& resident);
+  bool FailRung(ResidentEvent& resident);
 
   void Pause() override;
   void Unpause() override;
@@ -194,7 +195,7 @@ class ResidentPath : public LaunchPath,
   const Options options_;
 
   mutable std::mutex mutex_;
-  std::vector<ResidentPtr> residents_;
+  std::vector<ResidentEventPtr> residents_;
   bool running_ = false;
   bool paused_ = false;
   bool stopped_ = false;

@@ -35,10 +35,10 @@ bool IsRefusal(uint32_t status) {
 
 // --- Event kernels.
 
-absl::StatusOr<ResidentPath::ResidentPtr> RingPath::NewResident(
+absl::StatusOr<ResidentPath::ResidentEventPtr> RingPath::NewResidentEvent(
     const EventKernel& event) {
   std::array<bool, kMaxRings> taken{};
-  for (const ResidentPtr& other : residents()) taken[other->index] = true;
+  for (const ResidentEventPtr& other : residents()) taken[other->index] = true;
   const auto free = std::ranges::find(taken, false);
   if (free == taken.end()) {
     return absl::ResourceExhaustedError(fmt::format(
@@ -52,7 +52,7 @@ absl::StatusOr<ResidentPath::ResidentPtr> RingPath::NewResident(
   return ring;
 }
 
-absl::Status RingPath::PlaceOwn(Resident& resident) {
+absl::Status RingPath::PlaceOwn(ResidentEvent& resident) {
   auto& ring = static_cast<Ring&>(resident);
   ASSIGN_OR_RETURN(auto stream,
                    gpu().MakeStream(SmSet::kRest, ring.event->priority()));
@@ -64,17 +64,17 @@ absl::Status RingPath::PlaceOwn(Resident& resident) {
 
 absl::Status RingPath::BeginAll() {
   absl::Status status;
-  for (const ResidentPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : residents()) {
     status.Update(Begin(static_cast<Ring&>(*resident)));
   }
   return status;
 }
 
 bool RingPath::EndAll() {
-  for (const ResidentPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : residents()) {
     AskToEnd(static_cast<Ring&>(*resident));
   }
-  for (const ResidentPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : residents()) {
     auto& ring = static_cast<Ring&>(*resident);
     const bool ended = Await([&] {
       if (IsIdle(ring.stream.get())) return true;
@@ -83,7 +83,7 @@ bool RingPath::EndAll() {
     });
     if (!ended) return false;
   }
-  for (const ResidentPtr& resident : residents()) {
+  for (const ResidentEventPtr& resident : residents()) {
     auto& ring = static_cast<Ring&>(*resident);
     CountEnded(ring);
     ring.totals.launched = ring.ended - ring.totals.refused;
@@ -94,7 +94,7 @@ bool RingPath::EndAll() {
 
 // --- Watching.
 
-bool RingPath::LookAt(Resident& resident, Nanoseconds now) {
+bool RingPath::LookAt(ResidentEvent& resident, Nanoseconds now) {
   auto& ring = static_cast<Ring&>(resident);
   const EventKernel& event = *ring.event;
   // Both sides of the doorbell: it can neither be behind what had ended before
@@ -146,7 +146,7 @@ void RingPath::Collect(Ring& ring) {
   }
 }
 
-uint64_t RingPath::OldestWaiting(Resident& resident) {
+uint64_t RingPath::OldestWaiting(ResidentEvent& resident) {
   auto& ring = static_cast<Ring&>(resident);
   Collect(ring);
   const auto ahead = static_cast<int32_t>(ring.event->ring().LoadDoorbell() -
@@ -156,19 +156,19 @@ uint64_t RingPath::OldestWaiting(Resident& resident) {
 
 // --- A lost context.
 
-void RingPath::AbandonOwn(Resident& resident) {
+void RingPath::AbandonOwn(ResidentEvent& resident) {
   auto& ring = static_cast<Ring&>(resident);
   ring.stream.Abandon();
   AbandonRing(ring);
 }
 
-void RingPath::CountEnded(Resident& resident) {
+void RingPath::CountEnded(ResidentEvent& resident) {
   auto& ring = static_cast<Ring&>(resident);
   Ended(ring);
   Collect(ring);
 }
 
-void RingPath::ContinueAfter(Resident& resident, uint64_t rung) {
+void RingPath::ContinueAfter(ResidentEvent& resident, uint64_t rung) {
   static_cast<Ring&>(resident).ended = rung;
 }
 

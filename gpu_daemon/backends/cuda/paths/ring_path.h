@@ -24,14 +24,14 @@ class RingPath : public ResidentPath {
 
   // Its index is below kMaxRings. Of each slot's frames stage_entry.h takes the
   // first.
-  struct Ring : Resident {
+  struct Ring : ResidentEvent {
     Stream stream;
     // Events that have ended: all up to this sequence. Those that the watching
     // thread has counted are in the totals.
     uint64_t ended = 0;
 
     uint32_t RingOf(uint64_t sequence) const {
-      return event->first_ring() + static_cast<uint32_t>(sequence);
+      return event->cursor().first_ring() + static_cast<uint32_t>(sequence);
     }
   };
 
@@ -59,16 +59,17 @@ class RingPath : public ResidentPath {
   virtual void AbandonRing(Ring& ring) = 0;
 
  private:
-  absl::StatusOr<ResidentPtr> NewResident(const EventKernel& event) override;
-  absl::Status PlaceOwn(Resident& resident) override;
+  absl::StatusOr<ResidentEventPtr> NewResidentEvent(
+      const EventKernel& event) override;
+  absl::Status PlaceOwn(ResidentEvent& resident) override;
   absl::Status BeginAll() override;
   bool EndAll() override;
-  bool LookAt(Resident& resident, Nanoseconds now) override;
-  uint64_t OldestWaiting(Resident& resident) override;
+  bool LookAt(ResidentEvent& resident, Nanoseconds now) override;
+  uint64_t OldestWaiting(ResidentEvent& resident) override;
   simt::EventTotals& Shown(uint32_t index) override { return shown_[index]; }
-  void AbandonOwn(Resident& resident) override;
-  void CountEnded(Resident& resident) override;
-  void ContinueAfter(Resident& resident, uint64_t rung) override;
+  void AbandonOwn(ResidentEvent& resident) override;
+  void CountEnded(ResidentEvent& resident) override;
+  void ContinueAfter(ResidentEvent& resident, uint64_t rung) override;
 
   void Collect(Ring& ring);
 

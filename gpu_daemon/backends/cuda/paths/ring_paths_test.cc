@@ -298,7 +298,8 @@ TEST_P(RingPathsTest, OtherPathsComeAndGoBesideIt) {
     EXPECT_EQ(RingAndWait(*device_, other, 6).status, KernelCode(6));
     EXPECT_EQ(RingAndWait(*device_, event, 7).status, KernelCode(7));
     graph->path->Remove(other.kernel);
-    backend_->Cancel(other.kernel.get(), EventStatus::kUnregistered);
+    backend_->Cancel(LaunchFilter::Of(*other.kernel),
+                     EventStatus::kUnregistered);
   }
   EXPECT_EQ(TakeAway(event), 0u);
 }
@@ -353,8 +354,9 @@ TEST_P(StreamWaitPathTest, ADeviceThatRingsWhileItIsRemovedHasTheLastWord) {
   const uint64_t taken = event.kernel->counts().rung;
   stop.store(true);
   ringing.join();
-  EXPECT_EQ(device_->doorbell(event).load() - event.kernel->first_ring(),
-            1 + rung.load());
+  EXPECT_EQ(
+      device_->doorbell(event).load() - event.kernel->cursor().first_ring(),
+      1 + rung.load());
   const EventCounts counts = event.kernel->counts();
   EXPECT_EQ(counts.rung, taken);
   EXPECT_EQ(counts.done + aborted, taken);

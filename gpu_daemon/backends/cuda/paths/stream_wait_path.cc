@@ -91,7 +91,7 @@ absl::Status StreamWaitPath::Begin(Ring& of) {
 void StreamWaitPath::Tend(Ring& of) {
   auto& ring = static_cast<Armed&>(of);
   if (ring.ended == 0 &&
-      ring.event->ring().LoadDoorbell() == ring.event->first_ring()) {
+      ring.event->ring().LoadDoorbell() == ring.event->cursor().first_ring()) {
     return;  // its device may still have to read it
   }
   const uint32_t ahead =

@@ -1,0 +1,158 @@
+#include "gpu_daemon/event/completion_ledger.h"
+
+#include <algorithm>
+
+#include "shm/faults/point.h"
+
+namespace carillon::gpud {
+
+using shm::EventState;
+using shm::EventStatus;
+using shm::Sequence;
+
+CompletionLedger::CompletionLedger(const shm::GpuRing* ring,
+                                   const DeviceMemory* device,
+                                   StageHistograms* stages)
+    : ring_(ring),
+      device_(device),
+      stages_(stages),
+      slots_(ring->layout().entries) {}
+
+bool CompletionLedger::Finish(Sequence sequence, const EventOutcome& outcome) {
+  Slot& slot = SlotFor(sequence);
+  if (!slot.TakeOver(sequence)) return false;
+  if (const shm::EventLife* life = outcome.life) {
+    ring_->life(sequence) = *life;
+    AddLife(*life);
+  } else if (has_lives_.load(std::memory_order_relaxed)) {
+    // An earlier lap's life must not be taken for this one's.
+    ring_->life(sequence) = {};
+  }
+  if (outcome.refused) refused_.fetch_add(1, std::memory_order_relaxed);
+  NoteFailure(sequence, outcome.state, outcome.status);
+  Record(shm::Step::kEnded, sequence, outcome.state, outcome.status);
+  // The slot is finished before the completion is stored: who has seen the
+  // completion may ring for this slot at once.
+  if (faults::AnyArmed(faults::Point::kGpudComplete,
+                       faults::Point::kGpudCompleted)) [[unlikely]] {
+    CompleteThroughFaults(sequence, outcome);
+  } else {
+    slot.Finish(sequence);
+    ring_->Complete(sequence, outcome.state, outcome.status);
+  }
+  Count(outcome.state);
+  return true;
+}
+
+void CompletionLedger::CompleteThroughFaults(Sequence sequence,
+                                             const EventOutcome& outcome) {
+  const faults::Subject subject{.device = device_->name(),
+                                .event_id = ring_->layout().doorbell.value()};
+  const auto struck = faults::At(faults::Point::kGpudComplete, subject);
+  const bool lost = struck && struck->action == faults::Action::kLose;
+  SlotFor(sequence).Finish(sequence);
+  if (!lost) ring_->Complete(sequence, outcome.state, outcome.status);
+  if (struck && struck->action == faults::Action::kDouble) {
+    ring_->Complete(sequence, outcome.state, outcome.status);
+  }
+  faults::At(faults::Point::kGpudCompleted, subject);
+}
+
+bool CompletionLedger::NoteEnded(Sequence sequence) {
+  shm::EcqEntry& entry = *ring_->completion_slot(sequence);
+  // Writer: the kernel's epilogue, the sequence last or all at once.
+  const uint64_t ended =
+      std::atomic_ref<uint64_t>(entry.sequence).load(std::memory_order_acquire);
+  if (ended < sequence.value()) return false;
+  if (ended > sequence.value()) return true;  // noted: its slot is in use again
+  Slot& slot = SlotFor(sequence);
+  if (!slot.TakeOver(sequence)) return true;
+  const shm::EventLife life = ring_->life(sequence);
+  if (life.finished_ns != 0) AddLife(life);
+  NoteFailure(sequence, entry.state, entry.status);
+  Record(shm::Step::kEndNoted, sequence, entry.state, entry.status);
+  const EventState state = entry.state;
+  slot.Finish(sequence);
+  Count(state);
+  return true;
+}
+
+uint64_t CompletionLedger::Abort(uint64_t last, EventStatus why) {
+  uint64_t aborted = 0;
+  const uint64_t entries = ring_->layout().entries;
+  for (uint64_t s = last > entries ? last - entries + 1 : 1; s <= last; ++s) {
+    if (Finish(Sequence(s), {.state = EventState::kAborted,
+                             .status = static_cast<uint32_t>(why)})) {
+      ++aborted;
+    }
+  }
+  return aborted;
+}
+
+void CompletionLedger::AddLife(const shm::EventLife& life) {
+  has_lives_.store(true, std::memory_order_relaxed);
+  stages_->Add(life);
+}
+
+void CompletionLedger::NoteFailure(Sequence sequence, EventState state,
+                                   uint32_t status) {
+  if (state != EventState::kFailed) return;
+  last_failure_.store(sequence.value() << 32 | status,
+                      std::memory_order_release);
+}
+
+void CompletionLedger::Record(shm::Step step, Sequence sequence,
+                              EventState state, uint32_t status) {
+  if (recorder_ == nullptr) [[likely]]
+    return;
+  const shm::RingLayout& layout = ring_->layout();
+  recorder_->Record(step, layout.doorbell.value(), layout.generation,
+                    sequence.value(), state, status);
+}
+
+// Last of all: once nothing is in flight, nobody writes to the ring any more.
+void CompletionLedger::Count(EventState state) {
+  auto& counter = state == EventState::kDone     ? done_
+                  : state == EventState::kFailed ? failed_
+                                                 : aborted_;
+  counter.fetch_add(1, std::memory_order_release);
+}
+
+EventCounts CompletionLedger::ends() const {
+  return {.done = done_.load(std::memory_order_acquire),
+          .failed = failed_.load(std::memory_order_acquire),
+          .aborted = aborted_.load(std::memory_order_acquire),
+          .refused = refused_.load(std::memory_order_relaxed)};
+}
+
+std::optional<CompletionLedger::FailureMark> CompletionLedger::last_failure()
+    const {
+  const uint64_t last = last_failure_.load(std::memory_order_acquire);
+  if (last == 0) return std::nullopt;
+  return FailureMark{.sequence = static_cast<uint32_t>(last >> 32),
+                     .status = static_cast<uint32_t>(last)};
+}
+
+void CompletionLedger::TakeBack(const simt::EventTotals& totals,
+                                uint64_t ended_before, uint64_t rung) {
+  const uint32_t entries = ring_->layout().entries;
+  uint64_t ended = totals.done + totals.failed;
+  for (uint64_t s = rung > entries ? rung - entries + 1 : 1; s <= rung; ++s) {
+    const Sequence sequence(s);
+    Slot& slot = SlotFor(sequence);
+    if (ring_->LoadCompletedSequence(ring_->layout().SlotOf(sequence)) == s) {
+      slot.Finish(sequence);
+    } else {
+      slot.Launch(sequence);
+      ++ended;  // it will be aborted, or go on
+    }
+  }
+  // A device that rings for more than its free slots has the GPU pass over an
+  // event, and take a later one in its slot: there is no slot to end it in.
+  aborted_.store(rung - std::min(rung, ended), std::memory_order_relaxed);
+  done_.store(totals.done - ended_before, std::memory_order_relaxed);
+  failed_.store(totals.failed, std::memory_order_relaxed);
+  refused_.store(totals.refused, std::memory_order_relaxed);
+}
+
+}  // namespace carillon::gpud

@@ -1,0 +1,229 @@
+#include "gpu_daemon/event/completion_ledger.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "gpu_daemon/event/event_fixture.h"
+#include "gpu_daemon/event/event_kernel.h"
+#include "kernels/registry.h"
+#include "shm/faults/board.h"
+#include "shm/faults/point.h"
+#include "shm/recorder/flight_recorder.h"
+
+namespace carillon::gpud {
+namespace {
+
+using shm::EventState;
+using shm::EventStatus;
+
+using CompletionLedgerTest = EventFixture;
+
+TEST_F(CompletionLedgerTest, AnEventEndsOnceWhoeverTriesToEndItAgain) {
+  RingDoorbell(1);
+  ASSERT_EQ(Pending(), 1u);
+  const auto sequence = event_.kernel->cursor().TakeRing();
+  EXPECT_TRUE(
+      event_.kernel->ledger().Finish(sequence, {.state = EventState::kDone}));
+  EXPECT_FALSE(event_.kernel->ledger().Finish(
+      sequence, {.state = EventState::kAborted, .status = 7}));
+  EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
+  EXPECT_EQ(event_.kernel->counts().aborted, 0u);
+}
+
+TEST_F(CompletionLedgerTest, WhoSeesACompletionMayRingForItsSlotAtOnce) {
+  RingDoorbell(4);
+  ASSERT_EQ(Pending(), 4u);
+  for (int i = 0; i < 4; ++i) event_.kernel->cursor().TakeRing();
+  uint64_t ended = 0;
+  const BeforeCompletion look(*event_.kernel,
+                              [&] { ended = event_.kernel->ended_in_order(); });
+  event_.kernel->ledger().Finish(shm::Sequence(1),
+                                 {.state = EventState::kDone});
+  EXPECT_EQ(ended, 1u);
+}
+
+TEST_F(CompletionLedgerTest, AbortEndsExactlyWhatIsUnfinished) {
+  RingDoorbell(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 3; ++i) event_.kernel->cursor().TakeRing();
+  event_.kernel->ledger().Finish(
+      shm::Sequence(2), {.state = EventState::kFailed, .status = 1001});
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kDeviceGone), 2u);
+  const EventCounts counts = event_.kernel->counts();
+  EXPECT_EQ(counts.rung, 3u);
+  EXPECT_EQ(counts.failed, 1u);
+  EXPECT_EQ(counts.aborted, 2u);
+  EXPECT_EQ(event_.kernel->in_flight(), 0u);
+  EXPECT_EQ(event_.kernel->last_failure().sequence, 2u);
+  EXPECT_EQ(event_.kernel->last_failure().status, 1001u);
+}
+
+TEST_F(CompletionLedgerTest, TheLastFailurePairsASequenceWithItsOwnStatus) {
+  constexpr uint64_t kTimes = 200'000;
+  std::atomic<uint64_t> looks{0};
+  std::atomic<bool> done{false};
+  uint64_t torn = 0;
+  std::thread reader([&] {
+    for (; !done; ++looks) {
+      const EventKernel::Failure last = event_.kernel->last_failure();
+      torn += last.status != last.sequence;
+    }
+  });
+  uint64_t laps = 0;
+  for (; laps < kTimes || looks < kTimes; ++laps) {
+    RingDoorbell(2);
+    EXPECT_EQ(Pending(), 2u);
+    for (int i = 0; i < 2; ++i) {
+      const auto sequence = event_.kernel->cursor().TakeRing();
+      event_.kernel->ledger().Finish(
+          sequence, {.state = EventState::kFailed,
+                     .status = static_cast<uint32_t>(sequence.value())});
+      event_.ring->Consume();
+    }
+  }
+  done = true;
+  reader.join();
+  EXPECT_EQ(torn, 0u);
+  EXPECT_EQ(event_.kernel->last_failure().sequence, 2 * laps);
+}
+
+TEST_F(CompletionLedgerTest,
+       WhatAnEpilogueEndedMayBeRungAgainBeforeGpudLooked) {
+  TestDevice device;
+  auto event = device.Register({.kernel = simt::FindKernel("null_event"),
+                                .bindings = {{.constant_bits = 0}},
+                                .entries = 2});
+  event.kernel->ledger().ExpectEpilogues();
+  for (int lap = 0; lap < 3; ++lap) {
+    for (int i = 0; i < 2; ++i) event.ring->Commit();
+    event.ring->RingDoorbell();
+    const DoorbellCursor::Pending pending =
+        event.kernel->cursor().PendingRings();
+    EXPECT_EQ(pending.rings, 2u);
+    EXPECT_FALSE(pending.violation);
+    for (int i = 0; i < 2; ++i) {
+      const shm::Sequence sequence = event.kernel->cursor().TakeRing();
+      EXPECT_FALSE(event.kernel->ledger().NoteEnded(sequence));
+      event.kernel->ring().Complete(
+          sequence, i == 0 ? EventState::kDone : EventState::kFailed, 1001);
+      EXPECT_TRUE(device.Wait(*event.ring).sequence == sequence);
+    }
+  }
+  EXPECT_EQ(event.kernel->in_flight(), 2u);
+  // 1: whose slot has served twice since.
+  for (const uint64_t last : {1, 5, 6, 6}) {
+    EXPECT_TRUE(event.kernel->ledger().NoteEnded(shm::Sequence(last)));
+  }
+  const EventCounts counts = event.kernel->counts();
+  EXPECT_EQ(counts.done, 3u);
+  EXPECT_EQ(counts.failed, 3u);
+  EXPECT_EQ(event.kernel->in_flight(), 0u);
+  EXPECT_EQ(event.kernel->last_failure().sequence, 6u);
+}
+
+TEST_F(CompletionLedgerTest, EveryEndIsRecordedOnceBeforeTheDeviceCanSeeIt) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  EXPECT_TRUE(event_.kernel->finishes_all());
+  event_.kernel->ledger().RecordIn(recorder->get());
+  RingDoorbell(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 3; ++i) event_.kernel->cursor().TakeRing();
+  for (int i = 0; i < 2; ++i) {
+    event_.kernel->ledger().Finish(
+        shm::Sequence(2), {.state = EventState::kFailed, .status = 1001});
+  }
+  event_.kernel->ledger().ExpectEpilogues();
+  EXPECT_FALSE(event_.kernel->finishes_all());
+  event_.kernel->ring().Complete(shm::Sequence(1), EventState::kDone, 0);
+  for (int i = 0; i < 2; ++i)
+    event_.kernel->ledger().NoteEnded(shm::Sequence(1));
+  event_.kernel->AbortUnfinished(EventStatus::kShutdown);
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->records.size(), 3u);
+  const auto expect = [&](int i, shm::Step step, uint64_t sequence,
+                          EventState state, uint32_t status) {
+    const shm::FlightRecord& record = read->records[i];
+    EXPECT_EQ(record.step, step);
+    EXPECT_EQ(record.sequence, sequence);
+    EXPECT_EQ(record.state, state);
+    EXPECT_EQ(record.status, status);
+    EXPECT_EQ(record.event_id, event_.kernel->event_id());
+    EXPECT_EQ(record.generation,
+              event_.kernel->ring().layout().generation.value());
+  };
+  expect(0, shm::Step::kEnded, 2, EventState::kFailed, 1001);
+  expect(1, shm::Step::kEndNoted, 1, EventState::kDone, 0);
+  expect(2, shm::Step::kEnded, 3, EventState::kAborted,
+         static_cast<uint32_t>(EventStatus::kShutdown));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CompletionLedgerTest, AnEndThatTheDeviceFindsIsRecordedThoughGpudDied) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string board_path = std::string(folder) + "/board";
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  event_.kernel->ledger().RecordIn(recorder->get());
+  const auto board = faults::Board::Create(board_path);
+  ASSERT_TRUE(board.ok()) << board.status();
+  const faults::Fault kill{.name = "f", .point = faults::Point::kGpudCompleted};
+  ASSERT_TRUE((*board)->Inject({&kill, 1}).ok());
+  RingDoorbell(1);
+  ASSERT_EQ(Pending(), 1u);
+  const shm::Sequence sequence = event_.kernel->cursor().TakeRing();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto member = faults::Member::Join(board_path, "gpud");
+    if (!member.ok()) _exit(99);
+    event_.kernel->ledger().Finish(sequence, {});
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+  EXPECT_TRUE(event_.ring->Poll());
+  const auto read = shm::ReadFlightRecording((*recorder)->path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->records.size(), 1u);
+  EXPECT_EQ(read->records[0].step, shm::Step::kEnded);
+  EXPECT_EQ(read->records[0].sequence, sequence.value());
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CompletionLedgerTest,
+       WhoHoldsAnEarlierLapsSequenceDoesNotEndALaterEvent) {
+  event_.kernel->ledger().ExpectEpilogues();
+  for (int lap = 0; lap < 2; ++lap) {
+    RingDoorbell(4);
+    ASSERT_EQ(Pending(), 4u);
+    for (int i = 0; i < 4; ++i) event_.kernel->cursor().TakeRing();
+    if (lap == 1) break;  // 5 to 8 run
+    for (uint64_t s = 1; s <= 4; ++s) {
+      event_.kernel->ring().Complete(shm::Sequence(s), EventState::kDone, 0);
+      device_.Wait(*event_.ring);
+    }
+  }
+  // The ECQ still shows 1 where 5 will be.
+  EXPECT_TRUE(event_.kernel->ledger().NoteEnded(shm::Sequence(1)));
+  EXPECT_EQ(event_.kernel->counts().done, 4u);
+  EXPECT_FALSE(event_.kernel->ledger().NoteEnded(shm::Sequence(5)));
+  EXPECT_FALSE(event_.kernel->ledger().Finish(shm::Sequence(1),
+                                              {.state = EventState::kAborted}));
+  EXPECT_EQ(event_.kernel->in_flight(), 4u);
+}
+
+}  // namespace
+}  // namespace carillon::gpud
