@@ -4,10 +4,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "devices/sdk/control_client.h"
@@ -119,7 +119,9 @@ class Device::Impl {
   static absl::StatusOr<Session> Open(const AttachOptions& options);
   absl::Status Use(Session opened);
   absl::Status Replace(Session opened);
-  absl::Status PlaceAgain();
+  // Reads the tables without the lock, because Call() may take it. That is safe:
+  // no other thread may use the device during Resume().
+  absl::Status PlaceAgain() ABSL_NO_THREAD_SAFETY_ANALYSIS;
   absl::Status RegisterAgain(EventQueue& queue);
   void Detach();
 
@@ -133,10 +135,13 @@ class Device::Impl {
       const EventSpec& spec, const v1::RegisterEventResponse& answer) const;
   shm::Sequence LastCompleted(const shm::RingLayout& ring) const;
 
-  mutable std::mutex mutex_;                                // of what follows
-  std::map<uint32_t, std::unique_ptr<EventQueue>> queues_;  // by event id
-  std::map<uint32_t, PlacedBuffer> buffers_;                // by buffer id
-  std::optional<std::string> ready_note_;
+  mutable Mutex mutex_;
+  // By event id.
+  std::map<uint32_t, std::unique_ptr<EventQueue>> queues_
+      ABSL_GUARDED_BY(mutex_);
+  // By buffer id.
+  std::map<uint32_t, PlacedBuffer> buffers_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> ready_note_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::edge

@@ -5,17 +5,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "proto/telemetry.pb.h"
 #include "shm/types.h"
 
@@ -52,12 +51,13 @@ class TelemetryBus {
 
    private:
     friend class TelemetryBus;
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::deque<std::shared_ptr<const v1::TelemetryEvent>> queue_;
+    mutable Mutex mutex_;
+    CondVar changed_;
+    std::deque<std::shared_ptr<const v1::TelemetryEvent>> queue_
+        ABSL_GUARDED_BY(mutex_);
     uint64_t start_number_ = 0;
-    Nanoseconds overflowed_ns_ = 0;
-    bool closed_ = false;
+    Nanoseconds overflowed_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+    bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   };
 
   // Binds ipc://<socket_path>, mode 0600; a stale socket is removed. Errors:
@@ -96,12 +96,12 @@ class TelemetryBus {
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> dropped_{0};
 
-  std::mutex mutex_;
-  std::condition_variable work_;
-  uint64_t number_ = 0;
-  std::deque<EventPtr> queue_;
-  std::vector<std::weak_ptr<Watcher>> watchers_;
-  bool closing_ = false;
+  Mutex mutex_;
+  CondVar work_;
+  uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<EventPtr> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Watcher>> watchers_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -8,10 +8,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace carillon::gpud {
@@ -58,12 +58,12 @@ class EventLoop {
 
   const UniqueFd epoll_;
   const UniqueFd wake_;
-  std::mutex mutex_;
-  WatchId next_id_ = 1;
-  std::map<WatchId, Watched> watched_;
-  std::vector<UniqueFd> timers_;
-  std::vector<Callback> posted_;
-  bool stop_ = false;
+  Mutex mutex_;
+  WatchId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<WatchId, Watched> watched_ ABSL_GUARDED_BY(mutex_);
+  std::vector<UniqueFd> timers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Callback> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace carillon::gpud

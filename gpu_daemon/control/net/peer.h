@@ -6,11 +6,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace carillon::gpud {
@@ -78,13 +78,12 @@ class PeerTable {
     // Of the socket: once gRPC has closed it, its number means another file.
     ino_t inode = 0;
   };
-  // Lock held:
-  absl::Status CheckRoom(pid_t pid);
+  absl::Status CheckRoom(pid_t pid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  mutable std::mutex mutex_;
-  std::map<pid_t, std::shared_ptr<const Peer>> by_pid_;
+  mutable Mutex mutex_;
+  std::map<pid_t, std::shared_ptr<const Peer>> by_pid_ ABSL_GUARDED_BY(mutex_);
   // Numbers are reused: each accept overwrites what its number meant before.
-  std::map<int, Connection> by_connection_;
+  std::map<int, Connection> by_connection_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -159,12 +159,13 @@ absl::Status TcpListener::Admit(int connection) {
     return absl::UnavailableError(std::strerror(errno));
   }
   const HostPort peer = ToHostPort(from);
+  MutexLock lock(mutex_);
   const auto of_address = [&] {
+    mutex_.AssertHeld();
     return static_cast<size_t>(std::count_if(
         connections_.begin(), connections_.end(),
         [&](const auto& entry) { return entry.second.host == peer.host; }));
   };
-  std::lock_guard lock(mutex_);
   if (connections_.size() >= kMaxConnections ||
       of_address() >= kMaxOfAnAddress) {
     ForgetClosed();
@@ -195,13 +196,13 @@ void TcpListener::ForgetClosed() {
 }
 
 size_t TcpListener::connections() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ForgetClosed();
   return connections_.size();
 }
 
 void TcpListener::Cut(std::string_view grpc_peer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [connection, entry] : connections_) {
     if (entry.grpc_peer == grpc_peer && InodeOf(connection) == entry.inode) {
       shutdown(connection, SHUT_RDWR);
@@ -210,7 +211,7 @@ void TcpListener::Cut(std::string_view grpc_peer) {
 }
 
 void TcpListener::CutAll() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [connection, entry] : connections_) {
     if (InodeOf(connection) == entry.inode) shutdown(connection, SHUT_RDWR);
   }

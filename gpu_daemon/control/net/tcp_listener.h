@@ -10,12 +10,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/net/event_loop.h"
 #include "gpu_daemon/control/net/refusal_log.h"
@@ -69,7 +69,7 @@ class TcpListener {
               OnConnection on_connection);
   void Accept();
   absl::Status Admit(int connection);
-  void ForgetClosed();  // lock held
+  void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   UniqueFd listener_;
   UniqueFd reserve_;
@@ -81,9 +81,9 @@ class TcpListener {
   // Writer: the loop's thread; readers: anybody. Relaxed: only the number
   // counts.
   std::atomic<uint64_t> refused_{0};
-  std::mutex mutex_;
+  Mutex mutex_;
   // Numbers are reused: each accept overwrites what its number meant before.
-  std::map<int, Connection> connections_;
+  std::map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

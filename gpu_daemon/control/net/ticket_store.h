@@ -7,11 +7,11 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "shm/handover.h"
 #include "shm/types.h"
@@ -59,8 +59,8 @@ class TicketStore {
   static constexpr Nanoseconds kRememberNs = 60'000'000'000;
 
   const Nanoseconds valid_ns_;
-  std::mutex mutex_;
-  std::map<shm::Ticket, Entry> tickets_;
+  Mutex mutex_;
+  std::map<shm::Ticket, Entry> tickets_ ABSL_GUARDED_BY(mutex_);
 };
 
 // 16 bytes from the system's generator. Errors: Internal.

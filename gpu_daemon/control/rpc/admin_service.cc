@@ -158,7 +158,7 @@ grpc::Status AdminService::Watch(
   if (auto s = PassRpc("Watch"); !s.ok()) return ToGrpc(s, context);
   std::list<Stream>::iterator stream;
   {
-    std::lock_guard lock(streams_mutex_);
+    MutexLock lock(streams_mutex_);
     if (streams_.size() >= kMaxStreams) {
       return ToGrpc(
           Error(absl::StatusCode::kResourceExhausted,
@@ -177,13 +177,13 @@ grpc::Status AdminService::Watch(
         return writer->Write(message);
       },
       [context] { return context->IsCancelled(); });
-  std::lock_guard lock(streams_mutex_);
+  MutexLock lock(streams_mutex_);
   streams_.erase(stream);
   return ToGrpc(status, context);
 }
 
 void AdminService::CancelStuckStreams(Nanoseconds now) {
-  std::lock_guard lock(streams_mutex_);
+  MutexLock lock(streams_mutex_);
   for (const Stream& stream : streams_) {
     const Nanoseconds since = stream.watcher->overflowed_ns();
     if (since == 0 || now <= since + kStuckNs) continue;

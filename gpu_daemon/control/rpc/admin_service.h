@@ -6,10 +6,10 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
@@ -103,8 +103,8 @@ class AdminService final : public v1::Admin::Service {
   // Calls to Drain in progress. Writers and readers: they. Relaxed: only the
   // number counts.
   std::atomic<uint32_t> drains_{0};
-  std::mutex streams_mutex_;
-  std::list<Stream> streams_;
+  Mutex streams_mutex_;
+  std::list<Stream> streams_ ABSL_GUARDED_BY(streams_mutex_);
 };
 
 }  // namespace carillon::gpud

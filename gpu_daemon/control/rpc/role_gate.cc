@@ -54,13 +54,13 @@ grpc::Status RoleGate::Process(const InputMetadata& metadata,
 }
 
 void RoleGate::Tell(const std::string& line) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (told_.size() < kMaxTold && !told_.insert(line).second) return;
   refusals_.Warn(line, NowNs());
 }
 
 void RoleGate::Tick(Nanoseconds now) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   refusals_.Tick(now);
 }
 

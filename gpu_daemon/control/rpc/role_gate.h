@@ -7,11 +7,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/net/refusal_log.h"
 #include "shm/types.h"
 
@@ -43,10 +43,10 @@ class RoleGate final : public grpc::AuthMetadataProcessor {
 
   // Writers: gRPC's threads; readers: anybody. Relaxed: only the number counts.
   std::atomic<uint64_t> refused_{0};
-  std::mutex mutex_;
-  RefusalLog refusals_;
+  Mutex mutex_;
+  RefusalLog refusals_ ABSL_GUARDED_BY(mutex_);
   // A caller that asks again and again is told of once.
-  std::set<std::string> told_;
+  std::set<std::string> told_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -3,14 +3,13 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/parameter_bindings.h"
 #include "gpu_daemon/control/sessions/session_context.h"
@@ -47,9 +46,9 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   std::unique_ptr<KernelLaunch> launch_;  // until Submit()
   uint64_t token_ = 0;
 
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  std::optional<LaunchResult> result_;
+  mutable Mutex mutex_;
+  CondVar ended_;
+  std::optional<LaunchResult> result_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -10,12 +10,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
 #include "gpu_daemon/event/argument_plan.h"
 #include "gpu_daemon/event/device_memory.h"
@@ -142,7 +142,8 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
               MemoryBudget* budget, MemoryBudget::Reservation reservation,
               KernelMemory* kernel_memory,
               std::array<std::unique_ptr<HostMapping>, 2> mappings);
-  shm::RegionHeap& heap(shm::RegionKind kind) {
+  shm::RegionHeap& heap(shm::RegionKind kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return kind == shm::RegionKind::kSubmission ? submission_heap_
                                                 : completion_heap_;
   }
@@ -154,9 +155,9 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   KernelMemory* const kernel_memory_;
   // Of the submission and of the completion aperture.
   const std::array<std::unique_ptr<HostMapping>, 2> mappings_;
-  mutable std::mutex mutex_;
-  shm::RegionHeap submission_heap_;
-  shm::RegionHeap completion_heap_;
+  mutable Mutex mutex_;
+  shm::RegionHeap submission_heap_ ABSL_GUARDED_BY(mutex_);
+  shm::RegionHeap completion_heap_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

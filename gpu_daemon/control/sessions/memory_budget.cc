@@ -11,7 +11,7 @@ namespace carillon::gpud {
 
 absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(
     uint64_t bytes, std::string_view what) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const uint64_t left = total_ - used_;
   if (bytes > left) {
     return Error(absl::StatusCode::kResourceExhausted,
@@ -26,12 +26,12 @@ absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(
 }
 
 uint64_t MemoryBudget::used() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return used_;
 }
 
 void MemoryBudget::Release(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   used_ -= bytes;
 }
 

@@ -102,7 +102,7 @@ void PublishEnding(TelemetryBus* bus, const Session& session, Ending ending,
 }  // namespace
 
 absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (shutting_down_) {
     return Error(absl::StatusCode::kUnavailable, "gpud is shutting down",
                  reason::kShuttingDown);
@@ -135,7 +135,7 @@ absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
 }
 
 void SessionTable::Unreserve(const std::string& name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   names_.erase(name);
 }
 
@@ -185,7 +185,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
   RETURN_IF_ERROR(Reserve(request.name(), caller->pid));
   uint32_t device_id;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     device_id = next_device_id_++;
   }
   // Reserving gigabytes takes time: not under the lock.
@@ -204,7 +204,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
   context_->backend->AddDevice((*session)->shared_memory());
   bool entered = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     // PeerDied() and Shutdown() look into the table once: what comes later must
     // not enter.
     entered = !shutting_down_ && caller->alive();
@@ -236,7 +236,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
 
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(
     const std::string& token, const Peer& caller) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = by_token_.find(token);
   if (found == by_token_.end()) {
     for (const Ended& ended : ended_) {
@@ -263,14 +263,14 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(
 }
 
 std::shared_ptr<Session> SessionTable::FindDevice(uint32_t device_id) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = by_device_.find(device_id);
   return found == by_device_.end() ? nullptr : found->second;
 }
 
 std::vector<std::shared_ptr<Session>> SessionTable::All() const {
   std::vector<std::shared_ptr<Session>> all;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [id, session] : by_device_) all.push_back(session);
   return all;
 }
@@ -279,7 +279,7 @@ uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
                            Ending ending, const std::string& detail) {
   const Session::Identity& identity = session->identity();
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (by_device_.erase(identity.device_id) == 0) return 0;
     by_token_.erase(identity.token);
     names_.erase(identity.name);
@@ -340,7 +340,7 @@ void SessionTable::PeerDied(const Peer& peer) {
 
 void SessionTable::Shutdown() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     shutting_down_ = true;
   }
   for (const auto& session : All()) End(session, Ending::kShutdown);

@@ -9,12 +9,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/sessions/session.h"
@@ -99,13 +99,17 @@ class SessionTable {
   TicketStore* const tickets_;
 
   Nanoseconds last_tick_ns_ = 0;  // of the thread that ticks
-  mutable std::mutex mutex_;
-  bool shutting_down_ = false;
-  uint32_t next_device_id_ = 1;
-  std::map<std::string, pid_t> names_;  // also of those that are being attached
-  std::map<uint32_t, std::shared_ptr<Session>> by_device_;
-  std::map<std::string, std::shared_ptr<Session>> by_token_;
-  std::deque<Ended> ended_;  // the last few, for a better sentence
+  mutable Mutex mutex_;
+  bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t next_device_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<std::string, pid_t> names_
+      ABSL_GUARDED_BY(mutex_);  // also of those that are being attached
+  std::map<uint32_t, std::shared_ptr<Session>> by_device_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Session>> by_token_
+      ABSL_GUARDED_BY(mutex_);
+  std::deque<Ended> ended_
+      ABSL_GUARDED_BY(mutex_);  // the last few, for a better sentence
 };
 
 }  // namespace carillon::gpud
