@@ -112,7 +112,8 @@ void EventLoop::Run() {
     const int ready =
         epoll_wait(epoll_.get(), events.data(), events.size(), -1);
     for (int i = 0; i < ready; ++i) {
-      // A copy: epoll_event is packed, and a reference into it not aligned.
+      // A copy, because epoll_event is packed and a reference into it
+      // unaligned.
       const WatchId id = events[i].data.u64;
       if (id == kWakeId) {
         RunPosted();

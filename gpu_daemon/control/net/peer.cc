@@ -49,7 +49,7 @@ std::optional<uint64_t> StartTime(pid_t pid) {
   return ticks;
 }
 
-// Of the connection that gRPC calls "fd:N"; -1 if it is no such.
+// Returns N of a peer that gRPC calls "fd:N", or -1 if it has another name.
 int NumberOf(std::string_view grpc_peer) {
   constexpr std::string_view kPrefix = "fd:";
   if (!grpc_peer.starts_with(kPrefix)) return -1;
@@ -114,8 +114,8 @@ absl::StatusOr<UniqueFd> PidfdOf(int connection, pid_t pid) {
   return pidfd;
 }
 
-// gRPC owns the connections and does not say when it closes one: what is open is
-// found out when it matters.
+// gRPC owns the connections and does not say when it closes one, so the table
+// looks for closed ones when it is full.
 absl::Status PeerTable::CheckRoom(pid_t pid) {
   const auto count = [&] {
     mutex_.AssertHeld();

@@ -49,13 +49,13 @@ grpc::Status RoleGate::Process(const InputMetadata& metadata,
   if (status.ok()) return grpc::Status::OK;
   refused_.fetch_add(1, std::memory_order_relaxed);
   const std::string message(status.message());
-  Tell(fmt::format("call refused: {}", message));
+  WarnOnce(fmt::format("call refused: {}", message));
   return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, message);
 }
 
-void RoleGate::Tell(const std::string& line) {
+void RoleGate::WarnOnce(const std::string& line) {
   MutexLock lock(mutex_);
-  if (told_.size() < kMaxTold && !told_.insert(line).second) return;
+  if (warned_.size() < kMaxRemembered && !warned_.insert(line).second) return;
   refusals_.Warn(line, NowNs());
 }
 

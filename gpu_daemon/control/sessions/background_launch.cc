@@ -95,7 +95,7 @@ void BackgroundLaunch::End(const LaunchResult& result) {
 
 bool BackgroundLaunch::Uses(const Buffer& buffer) const {
   {
-    // Whoever has the result may free what the kernel used.
+    // A kernel that has ended does not use its buffers any more.
     MutexLock lock(mutex_);
     if (result_) return false;
   }

@@ -1,5 +1,5 @@
-// One ordinary (background) kernel on its way through the KMU, and somebody who
-// waits for it.
+// One background kernel on its way through the KMU, and the call that waits for
+// it.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
 
@@ -18,7 +18,7 @@
 
 namespace carillon::gpud {
 
-// Shared between the waiting call and the KMU; buffers stay until the last
+// The waiting call and the KMU share it, so its buffers stay until the last
 // block has run, even if the caller has given up by then.
 class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
  public:
@@ -29,7 +29,7 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
       const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
       SessionContext* context);
 
-  // Hands the launch to the KMU; once.
+  // Hands the launch to the KMU. To be called once.
   void Submit();
   // Waits for the end. When `given_up` turns true first, takes the launch back
   // from the KMU (running blocks run to their end) and returns nothing.

@@ -1,5 +1,5 @@
-// The event kernel table (EDGE III-C) as the control plane keeps it: which
-// entries are taken and by whom. The front-end polls the entries themselves.
+// The event kernel table (EDGE III-C) as the control plane keeps it. It knows
+// which entries are taken and by which event kernel; the front-end polls them.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_EVENT_KERNEL_TABLE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_EVENT_KERNEL_TABLE_H_
 

@@ -36,14 +36,15 @@ void MemoryBudget::Release(uint64_t bytes) {
 }
 
 uint64_t DefaultMemoryBudget() {
-  constexpr uint64_t kMost = uint64_t{4} << 30;
+  constexpr uint64_t kMaxDefault = uint64_t{4} << 30;
   constexpr uint64_t kUnknown = uint64_t{512} << 20;
   std::ifstream meminfo("/proc/meminfo");
   std::string name;
   uint64_t kilobytes = 0;
   std::string unit;
   while (meminfo >> name >> kilobytes) {
-    if (name == "MemAvailable:") return std::min(kMost, kilobytes * 1024 / 2);
+    if (name == "MemAvailable:")
+      return std::min(kMaxDefault, kilobytes * 1024 / 2);
     std::getline(meminfo, unit);
   }
   return kUnknown;
