@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kBetweenAttempts{10};
 // whatever else the caller waits for; and how long it spins first.
 constexpr std::chrono::milliseconds kLookAround{50};
 constexpr std::chrono::microseconds kSpinForTurn{20};
-// What gRPC and a session take, of the first device of a process.
+// The first device of a process needs so many for gRPC and its session.
 constexpr size_t kDescriptors = 16;
 constexpr size_t kThreads = 10;
 
@@ -42,7 +42,7 @@ absl::Status Contradiction(std::string_view what) {
                   what));
 }
 
-// What gRPC would only call "unavailable".
+// Gives the reasons that gRPC would only call "unavailable".
 absl::Status CheckSocket(const std::string& path) {
   RETURN_IF_ERROR(CheckSocketPath(path));
   if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
@@ -85,7 +85,7 @@ uint32_t EntryBytesOf(v1::ParameterKind kind) {
 }  // namespace
 
 struct Device::Impl::Session {
-  // Of no use after all.
+  // Ends a session that turned out to be of no use.
   void Detach() const {
     v1::DetachRequest request;
     request.set_session(attached.session());

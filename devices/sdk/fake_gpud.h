@@ -28,7 +28,7 @@ namespace carillon::edge {
 // Serves one device at a time.
 class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
  public:
-  // What comes back instead of an answer.
+  // The error that comes back instead of an answer.
   struct Refusal {
     grpc::StatusCode code = grpc::StatusCode::OK;
     std::string message;
