@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kBetweenAttempts{10};
 // whatever else the caller waits for; and how long it spins first.
 constexpr std::chrono::milliseconds kLookAround{50};
 constexpr std::chrono::microseconds kSpinForTurn{20};
-// What gRPC and a session take, of the first device of a process.
+// The first device of a process needs so many for gRPC and its session.
 constexpr size_t kDescriptors = 16;
 constexpr size_t kThreads = 10;
 
@@ -42,7 +42,7 @@ absl::Status Contradiction(std::string_view what) {
                   what));
 }
 
-// What gRPC would only call "unavailable".
+// Gives the reasons that gRPC would only call "unavailable".
 absl::Status CheckSocket(const std::string& path) {
   RETURN_IF_ERROR(CheckSocketPath(path));
   if (access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
@@ -85,7 +85,7 @@ uint32_t EntryBytesOf(v1::ParameterKind kind) {
 }  // namespace
 
 struct Device::Impl::Session {
-  // Of no use after all.
+  // Ends a session that turned out to be of no use.
   void Detach() const {
     v1::DetachRequest request;
     request.set_session(attached.session());
@@ -255,12 +255,15 @@ absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
         "begins anew",
         ended.message()));
   }
-  for (const auto& [id, queue] : queues_) {
-    if (!queue->Poll()) continue;
-    return absl::FailedPreconditionError(fmt::format(
-        "event {} ('{}') has completions that were not taken: Poll() and "
-        "Free() them before Resume()",
-        id, queue->kernel()));
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, queue] : queues_) {
+      if (!queue->Poll()) continue;
+      return absl::FailedPreconditionError(fmt::format(
+          "event {} ('{}') has completions that were not taken: Poll() and "
+          "Free() them before Resume()",
+          id, queue->kernel()));
+    }
   }
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (true) {
@@ -316,7 +319,6 @@ absl::Status Device::Impl::Replace(Session opened) {
   return status;
 }
 
-// Without the lock: no other thread is here, and Call() may take it.
 absl::Status Device::Impl::PlaceAgain() {
   for (const auto& [id, buffer] : buffers_) {
     v1::AllocateBufferRequest request;
@@ -396,7 +398,7 @@ absl::StatusOr<Buffer> Device::Impl::AllocateBuffer(Place place,
     }
     buffer.bytes = {aperture.At(answer.offset()), bytes};
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   buffers_[buffer.id] = {place, answer.offset(), bytes};
   return buffer;
 }
@@ -407,7 +409,7 @@ absl::Status Device::Impl::FreeBuffer(const Buffer& buffer) {
   ASSIGN_OR_RETURN(const auto answer,
                    Call(control->events(), &v1::Events::Stub::FreeBuffer,
                         "FreeBuffer", request));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   buffers_.erase(buffer.id);
   return absl::OkStatus();
 }
@@ -418,7 +420,7 @@ absl::Status Device::Impl::ReportReady(const std::string& note) {
   ASSIGN_OR_RETURN(const auto answer,
                    Call(control->devices(), &v1::Devices::Stub::ReportReady,
                         "ReportReady", request));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ready_note_ = note;
   return absl::OkStatus();
 }
@@ -480,7 +482,7 @@ absl::Status Device::Impl::status() const {
   absl::Status ended = watch->status();
   if (ended.ok()) return ended;
   std::string sequences;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [id, queue] : queues_) {
     sequences += fmt::format(
         "{}{} ({}, event {})", sequences.empty() ? "" : ", ",
@@ -560,7 +562,7 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
   for (const v1::WritableParameter& parameter : answer.writable()) {
     writable.push_back({parameter.name(), parameter.offset()});
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::unique_ptr<EventQueue>& queue = queues_[answer.event_id()];
   if (queue != nullptr) {
     return Contradiction(
@@ -580,13 +582,13 @@ void Device::Impl::RecordUnregistered(const EventQueue& queue,
 
 void Device::Impl::RecordEnd() const {
   if (recorder == nullptr) return;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [id, queue] : queues_) RecordUnregistered(*queue, false);
   recorder->Record(shm::Step::kDetached, 0, generation, 0);
 }
 
 std::unique_ptr<EventQueue> Device::Impl::TakeQueue(const EventQueue* queue) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto entry = queues_.begin(); entry != queues_.end(); ++entry) {
     if (entry->second.get() != queue) continue;
     auto taken = std::move(entry->second);

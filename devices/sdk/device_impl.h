@@ -1,13 +1,13 @@
-// What an attached device holds.
+// The state of an attached device: its session, its apertures and its queues.
 #ifndef CARILLON_DEVICES_SDK_DEVICE_IMPL_H_
 #define CARILLON_DEVICES_SDK_DEVICE_IMPL_H_
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "devices/sdk/control_client.h"
@@ -21,13 +21,14 @@ class Device::Impl {
  public:
   // `options` with nothing left to the environment. Errors: as Device::Attach.
   static absl::StatusOr<std::unique_ptr<Impl>> Attach(AttachOptions options);
-  // As Device::Resume().
+  // Does the work of Device::Resume().
   absl::Status Resume(std::chrono::milliseconds timeout);
 
-  // In simulated time. As Device::WaitForCompletion().
+  // Does the work of Device::WaitForCompletion() in simulated time.
   bool WaitInTurns(const std::function<bool()>& ready,
                    std::chrono::nanoseconds timeout);
-  // Until the next turn is this device's; false: the session has ended.
+  // Waits until this device has the next turn. Returns false if the session has
+  // ended.
   bool WaitForTurn();
 
   // Calls `method` of the control plane with the session filled in. The
@@ -61,22 +62,22 @@ class Device::Impl {
     return Call(stub, method, name, std::move(request), control->timeout());
   }
 
-  // As Device::status(), with the last completed sequence of every event
+  // Returns Device::status(), with the last completed sequence of every event
   // kernel.
   absl::Status status() const;
-  // The same with one ring's.
+  // Returns the same with the sequence of one ring.
   absl::Status status(const shm::RingLayout& ring) const;
 
   absl::StatusOr<Buffer> AllocateBuffer(Place place, uint64_t bytes);
   absl::Status FreeBuffer(const Buffer& buffer);
   absl::Status ReportReady(const std::string& note);
-  // As edgeRegisterEvent.
+  // Does the work of edgeRegisterEvent.
   absl::StatusOr<EventQueue*> Register(Device* device, const EventSpec& spec);
   // Takes a queue out; null if it is not this device's.
   std::unique_ptr<EventQueue> TakeQueue(const EventQueue* queue);
   static shm::DeviceRing& RingOf(EventQueue& queue) { return queue.ring_; }
 
-  // For the flight recorder, if there is one.
+  // Writes into the flight recorder, if there is one.
   void Record(shm::Step step, const shm::RingLayout& ring, uint64_t sequence,
               uint32_t status = 0) const {
     if (recorder == nullptr) return;
@@ -84,11 +85,12 @@ class Device::Impl {
                      EventState::kNone, status);
   }
   void RecordUnregistered(const EventQueue& queue, bool confirmed) const;
-  // Of the session, by this device.
+  // Records that this device has ended its session.
   void RecordEnd() const;
 
   const AttachOptions options;
-  // What changes with the gpud. The apertures stay where they are in memory.
+  // These change when another gpud takes over. The apertures stay where they
+  // are in memory.
   uint32_t device_id = 0;
   shm::Generation generation;
   std::string session;
@@ -108,7 +110,7 @@ class Device::Impl {
 
   // A session that a gpud has opened, not in use yet.
   struct Session;
-  // What a gpud placed, to be placed there again.
+  // A buffer that gpud has placed; the next gpud must place it there again.
   struct PlacedBuffer {
     Place place = Place::kInput;
     uint64_t offset = 0;
@@ -119,7 +121,9 @@ class Device::Impl {
   static absl::StatusOr<Session> Open(const AttachOptions& options);
   absl::Status Use(Session opened);
   absl::Status Replace(Session opened);
-  absl::Status PlaceAgain();
+  // Reads the tables without the lock, because Call() may take it. That is
+  // safe: no other thread may use the device during Resume().
+  absl::Status PlaceAgain() ABSL_NO_THREAD_SAFETY_ANALYSIS;
   absl::Status RegisterAgain(EventQueue& queue);
   void Detach();
 
@@ -133,10 +137,13 @@ class Device::Impl {
       const EventSpec& spec, const v1::RegisterEventResponse& answer) const;
   shm::Sequence LastCompleted(const shm::RingLayout& ring) const;
 
-  mutable std::mutex mutex_;                                // of what follows
-  std::map<uint32_t, std::unique_ptr<EventQueue>> queues_;  // by event id
-  std::map<uint32_t, PlacedBuffer> buffers_;                // by buffer id
-  std::optional<std::string> ready_note_;
+  mutable Mutex mutex_;
+  // By event id.
+  std::map<uint32_t, std::unique_ptr<EventQueue>> queues_
+      ABSL_GUARDED_BY(mutex_);
+  // By buffer id.
+  std::map<uint32_t, PlacedBuffer> buffers_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> ready_note_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::edge

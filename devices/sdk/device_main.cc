@@ -17,7 +17,7 @@
 namespace carillon::edge {
 namespace {
 
-// What a signal handler may touch.
+// A signal handler may only touch these.
 std::atomic<bool> stop_requested{false};
 std::atomic<int> stop_fd{-1};
 

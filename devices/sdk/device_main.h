@@ -1,4 +1,4 @@
-// What every device's main() has in common: flags, log, signals, exit codes.
+// The part of main() that all devices share: flags, log, signals, exit codes.
 //
 //   int main(int argc, char** argv) {
 //     CLI::App app("Streams images to event kernels.");
@@ -54,14 +54,15 @@ struct DeviceContext {
   std::string directory;  // the testbed's; never empty
   std::string name;
   const StopRequest& stop;
-  // How long another gpud is waited for when gpud has died.
+  // How long to wait for another gpud when gpud has died.
   std::chrono::milliseconds resume_within{0};
 };
 
-// For a device whose gpud may have died, which is why it has come to a halt
-// (`halted`): Device::Resume(), within the context's time and unless a stop is
-// requested. OK: it goes on. Otherwise `halted`, or why it cannot go on. What has
-// ended must have been taken.
+// To be called by a device that stopped with the error `halted`, perhaps
+// because gpud died. Calls Device::Resume() then, within the context's time and
+// unless a stop is requested. Returns OK if the device goes on, and otherwise
+// `halted` or the reason why it cannot. The device must have taken all
+// completions before.
 absl::Status GoOnAfter(const absl::Status& halted, Device& device,
                        const DeviceContext& context);
 

@@ -76,7 +76,7 @@ FakeGpud::~FakeGpud() {
 }
 
 void FakeGpud::Behave(Behaviour behaviour) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   behaviour_ = std::move(behaviour);
 }
 
@@ -88,32 +88,32 @@ void FakeGpud::Close(shm::CloseReason reason) {
 }
 
 void FakeGpud::HangUp() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   connection_.reset();
 }
 
 std::span<std::byte> FakeGpud::buffer(uint32_t id) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return buffers_.at(id);
 }
 v1::AttachRequest FakeGpud::attach_request() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return attach_request_;
 }
 v1::RegisterEventRequest FakeGpud::register_request() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return register_request_;
 }
 v1::LaunchKernelRequest FakeGpud::launch_request() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return launch_request_;
 }
 std::vector<std::string> FakeGpud::calls() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return calls_;
 }
 uint64_t FakeGpud::scheduled() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return scheduled_;
 }
 
@@ -131,7 +131,7 @@ void FakeGpud::ServeHandover() {
       continue;
     }
     // Held while it sends: who has attached may have HangUp() called at once.
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     (void)shm::SendApertures(connection.get(), kDeviceId, kGeneration,
                              submission_.fd(), completion_.fd(),
                              event_.reader.get());
@@ -143,7 +143,7 @@ grpc::Status FakeGpud::Enter(const std::string& name,
                              grpc::ServerContext* context) {
   Behaviour behaviour;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     calls_.push_back(name);
     behaviour = behaviour_;
   }
@@ -173,7 +173,7 @@ uint64_t FakeGpud::Place(uint64_t* heap_used, const shm::Aperture& aperture,
 grpc::Status FakeGpud::Attach(grpc::ServerContext*,
                               const v1::AttachRequest* request,
                               v1::AttachResponse* response) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   calls_.push_back("Attach");
   attach_request_ = *request;
   response->set_session("session of " + request->name());
@@ -188,7 +188,7 @@ grpc::Status FakeGpud::Attach(grpc::ServerContext*,
 grpc::Status FakeGpud::Detach(grpc::ServerContext*,
                               const v1::DetachRequest* request,
                               v1::DetachResponse*) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   calls_.push_back("Detach " + request->session());
   return grpc::Status::OK;
 }
@@ -214,7 +214,7 @@ grpc::Status FakeGpud::AllocateBuffer(grpc::ServerContext* context,
                                       v1::AllocateBufferResponse* response) {
   if (auto status = Enter("AllocateBuffer", context); !status.ok())
     return status;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   response->set_buffer_id(++last_id_);
   if (request->place() != v1::GPU_MEMORY) {
     const bool input = request->place() == v1::INPUT;
@@ -239,7 +239,7 @@ grpc::Status FakeGpud::RegisterEvent(grpc::ServerContext* context,
                                      v1::RegisterEventResponse* response) {
   if (auto status = Enter("RegisterEvent", context); !status.ok())
     return status;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   register_request_ = *request;
   uint32_t parameter_bytes = 0;
   for (const v1::ParameterBinding& binding : request->parameters()) {
@@ -284,7 +284,7 @@ grpc::Status FakeGpud::ScheduleEvent(grpc::ServerContext* context,
                                      v1::ScheduleEventResponse*) {
   if (auto status = Enter("ScheduleEvent", context); !status.ok())
     return status;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   scheduled_ = request->through();
   return grpc::Status::OK;
 }
@@ -299,7 +299,7 @@ grpc::Status FakeGpud::LaunchKernel(grpc::ServerContext* context,
                                     const v1::LaunchKernelRequest* request,
                                     v1::LaunchKernelResponse* response) {
   if (auto status = Enter("LaunchKernel", context); !status.ok()) return status;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   launch_request_ = *request;
   response->set_dispatched_ns(100);
   response->set_finished_ns(2000);

@@ -10,12 +10,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
@@ -28,7 +28,7 @@ namespace carillon::edge {
 // Serves one device at a time.
 class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
  public:
-  // What comes back instead of an answer.
+  // The error that comes back instead of an answer.
   struct Refusal {
     grpc::StatusCode code = grpc::StatusCode::OK;
     std::string message;
@@ -54,6 +54,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   const shm::CompletionBell& bell() const { return *bell_; }
   // The ring that was registered last.
   shm::GpuRing ring() const {
+    MutexLock lock(mutex_);
     return shm::GpuRing(layout_, &submission_, &completion_);
   }
 
@@ -115,19 +116,19 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   shm::CompletionEvent event_;
   std::unique_ptr<shm::CompletionBell> bell_;
 
-  mutable std::mutex mutex_;  // of all below
-  Behaviour behaviour_;
-  UniqueFd connection_;
-  shm::RingLayout layout_;
-  uint64_t submission_used_ = 0;
-  uint64_t completion_used_ = 0;
-  std::map<uint32_t, std::span<std::byte>> buffers_;
-  uint32_t last_id_ = 0;
-  uint64_t scheduled_ = 0;  // through which sequence
-  v1::AttachRequest attach_request_;
-  v1::RegisterEventRequest register_request_;
-  v1::LaunchKernelRequest launch_request_;
-  std::vector<std::string> calls_;
+  mutable Mutex mutex_;
+  Behaviour behaviour_ ABSL_GUARDED_BY(mutex_);
+  UniqueFd connection_ ABSL_GUARDED_BY(mutex_);
+  shm::RingLayout layout_ ABSL_GUARDED_BY(mutex_);
+  uint64_t submission_used_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t completion_used_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint32_t, std::span<std::byte>> buffers_ ABSL_GUARDED_BY(mutex_);
+  uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t scheduled_ ABSL_GUARDED_BY(mutex_) = 0;  // through which sequence
+  v1::AttachRequest attach_request_ ABSL_GUARDED_BY(mutex_);
+  v1::RegisterEventRequest register_request_ ABSL_GUARDED_BY(mutex_);
+  v1::LaunchKernelRequest launch_request_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
 
   std::unique_ptr<grpc::Server> server_;
   std::thread handover_;

@@ -1,4 +1,4 @@
-// Parameter bindings of the SDK as the control plane carries them.
+// Translates the SDK's parameter bindings to those of the control plane.
 #ifndef CARILLON_DEVICES_SDK_PARAMETERS_H_
 #define CARILLON_DEVICES_SDK_PARAMETERS_H_
 

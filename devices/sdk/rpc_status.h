@@ -14,7 +14,7 @@
 
 namespace carillon::edge {
 
-// What was called, for the sentences that gRPC leaves to us.
+// The call whose outcome is put into a sentence.
 struct RpcCall {
   std::string_view method;
   std::string_view socket;  // path of gpud's control socket

@@ -1,4 +1,4 @@
-// How gRPC is told of a Unix socket.
+// Makes the name by which gRPC knows a Unix socket.
 #ifndef CARILLON_DEVICES_SDK_UNIX_TARGET_H_
 #define CARILLON_DEVICES_SDK_UNIX_TARGET_H_
 

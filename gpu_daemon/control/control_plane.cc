@@ -31,9 +31,9 @@ namespace {
 constexpr std::chrono::milliseconds kTick{200};
 // Calls that are still running when gpud goes down get this long.
 constexpr std::chrono::milliseconds kLastCalls{500};
-// 128 launches, 32 watchers and 16 drains, 256 UnregisterEvents of a process with
-// as many devices as it may have, and some to spare: no process can keep all of
-// them waiting.
+// 128 launches, 32 watchers and 16 drains, 256 UnregisterEvents of a process
+// with as many devices as it may have, and some to spare: no process can keep
+// all of them waiting.
 constexpr int kMaxThreads = 512;
 // Calls at a time over one connection; a device waits for 32 launches at most.
 constexpr int kMaxCallsOfAConnection = 64;
@@ -43,7 +43,7 @@ constexpr int kHandshakeMs = 5000;
 constexpr Nanoseconds kTrimEveryNs = 2'000'000'000;
 constexpr size_t kKeptFreeBytes = 32 << 20;
 
-// What was freed after large messages stays with the allocator otherwise.
+// Otherwise the allocator keeps what was freed after large messages.
 void GiveMemoryBack() {
   if (mallinfo2().fordblks > kKeptFreeBytes) malloc_trim(kKeptFreeBytes);
 }
@@ -141,7 +141,7 @@ absl::Status ControlPlane::Open() {
        .on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
                               std::string reason) {
          loop_->Post([this, memory, reason = std::move(reason)] {
-           sessions_.EndDevice(memory.get(), Ending::kEvicted, reason);
+           sessions_.EndDevice(memory.get(), SessionEnd::kEvicted, reason);
          });
        }});
   if (!backend.ok()) return backend.status();
@@ -153,11 +153,12 @@ absl::Status ControlPlane::Open() {
   context_.backend = backend_.get();
   context_.kernels = &kernels_;
   admin_.emplace(
-      AdminService::About{.testbed = options_.testbed, .started_ns = NowNs()},
+      AdminService::ServerInfo{.testbed = options_.testbed,
+                               .started_ns = NowNs()},
       &context_, &sessions_, [this] { RequestShutdown(); },
       [this](const std::string& peer) {
         peers_.Cut(peer);
-        if (tcp_door_ != nullptr) tcp_door_->Cut(peer);
+        if (tcp_listener_ != nullptr) tcp_listener_->Cut(peer);
       },
       [this](v1::GetStatusResponse* response) { DescribeTcp(response); });
   RETURN_IF_ERROR(StartServer());
@@ -204,7 +205,8 @@ absl::Status ControlPlane::StartServer() {
   return absl::OkStatus();
 }
 
-// gRPC gets no port of its own: without TcpListener's connections, none is served.
+// gRPC gets no port of its own: without TcpListener's connections, none is
+// served.
 absl::Status ControlPlane::AddTcp(grpc::ServerBuilder& builder) {
   auto pems = ReadTlsFiles(options_.tls, "--tls-client-ca");
   if (!pems.ok()) {
@@ -229,20 +231,21 @@ absl::Status ControlPlane::AddTcp(grpc::ServerBuilder& builder) {
 }
 
 void ControlPlane::DescribeTcp(v1::GetStatusResponse* response) const {
-  if (tcp_door_ == nullptr) return;
-  response->set_listen(tcp_door_->address());
-  response->set_connections(static_cast<uint32_t>(tcp_door_->connections()));
-  response->set_refused_connections(tcp_door_->refused());
+  if (tcp_listener_ == nullptr) return;
+  response->set_listen(tcp_listener_->address());
+  response->set_connections(
+      static_cast<uint32_t>(tcp_listener_->connections()));
+  response->set_refused_connections(tcp_listener_->refused());
   response->set_refused_calls(gate_->refused());
 }
 
 std::string ControlPlane::listen_address() const {
-  return tcp_door_ == nullptr ? "" : tcp_door_->address();
+  return tcp_listener_ == nullptr ? "" : tcp_listener_->address();
 }
 
 absl::Status ControlPlane::OpenSockets() {
   if (tcp_acceptor_ != nullptr) {
-    auto tcp_door = TcpListener::Open(
+    auto tcp = TcpListener::Open(
         options_.listen, loop_.get(), [this](int listener, int connection) {
           grpc::experimental::ExternalConnectionAcceptor::
               NewConnectionParameters accepted;
@@ -250,24 +253,24 @@ absl::Status ControlPlane::OpenSockets() {
           accepted.fd = connection;
           tcp_acceptor_->HandleNewConnection(&accepted);
         });
-    if (!tcp_door.ok()) return tcp_door.status();
-    tcp_door_ = *std::move(tcp_door);
+    if (!tcp.ok()) return tcp.status();
+    tcp_listener_ = *std::move(tcp);
   }
   const TestbedPaths paths(options_.directory);
-  ASSIGN_OR_RETURN(auto desk,
+  ASSIGN_OR_RETURN(auto server,
                    HandoverServer::Open(paths.handover_socket(), loop_.get(),
                                         &tickets_, &sessions_));
-  handover_desk_ = std::move(desk);
-  // Last: who finds this socket finds all.
-  auto door = ControlListener::Open(
+  handover_server_ = std::move(server);
+  // This socket comes last: a client that finds it finds all the others.
+  auto listener = ControlListener::Open(
       paths.control_socket(), loop_.get(), &peers_,
       {.on_connection =
            [this](int connection) {
              grpc::AddInsecureChannelFromFd(server_.get(), connection);
            },
        .on_death = [this](const Peer& peer) { sessions_.PeerDied(peer); }});
-  if (!door.ok()) return door.status();
-  control_socket_ = *std::move(door);
+  if (!listener.ok()) return listener.status();
+  control_listener_ = *std::move(listener);
   return absl::OkStatus();
 }
 
@@ -281,10 +284,10 @@ absl::Status ControlPlane::StartClock() {
 
 void ControlPlane::Tick() {
   const Nanoseconds now = NowNs();
-  handover_desk_->Expire(now);
-  control_socket_->Tick(now);
-  if (tcp_door_ != nullptr) {
-    tcp_door_->Tick(now);
+  handover_server_->Expire(now);
+  control_listener_->Tick(now);
+  if (tcp_listener_ != nullptr) {
+    tcp_listener_->Tick(now);
     gate_->Tick(now);
   }
   sessions_.Tick(now, options_.lease_ns);
@@ -302,23 +305,23 @@ void ControlPlane::Run() {
       "testbed {} is up in {}: {} back-end, {}, {} EKT entries, {} bytes",
       options_.testbed, options_.directory, backend_->name(),
       backend_->description(), ekt_.capacity(), budget_.total());
-  if (tcp_door_ != nullptr) {
-    spdlog::info("listens on {}, with TLS", tcp_door_->address());
+  if (tcp_listener_ != nullptr) {
+    spdlog::info("listens on {}, with TLS", tcp_listener_->address());
   }
   loop_->Run();
 }
 
 void ControlPlane::ShutDown() {
   if (std::exchange(down_, true)) return;
-  if (control_socket_ != nullptr) {
+  if (control_listener_ != nullptr) {
     spdlog::info("testbed {} goes down", options_.testbed);
   }
   if (server_ != nullptr) {
     server_->GetHealthCheckService()->SetServingStatus(false);
   }
-  if (tcp_door_ != nullptr) tcp_door_->Close();
-  control_socket_.reset();
-  handover_desk_.reset();
+  if (tcp_listener_ != nullptr) tcp_listener_->Close();
+  control_listener_.reset();
+  handover_server_.reset();
   if (bus_ != nullptr) {
     v1::TelemetryEvent message;
     message.mutable_shutting_down();
@@ -336,7 +339,7 @@ void ControlPlane::ShutDown() {
       std::unique_lock lock(mutex);
       if (!changed.wait_for(lock, 2 * kLastCalls, [&] { return ended; })) {
         peers_.CutAll();
-        if (tcp_door_ != nullptr) tcp_door_->CutAll();
+        if (tcp_listener_ != nullptr) tcp_listener_->CutAll();
       }
     });
     server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);

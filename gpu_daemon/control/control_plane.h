@@ -1,8 +1,8 @@
-// gpud, whole: the GPU's parts and the sockets through which processes reach
-// them.
+// The whole of gpud: the parts that run kernels, and the sockets through which
+// processes reach them.
 //
 //   control.sock   gRPC: Devices, Events, Admin, Faults, health, reflection
-//   TCP, if asked  the same, with TLS, for whom a certificate gives the role
+//   TCP, if asked  the same, with TLS, if the caller's certificate has the role
 //   handover.sock  apertures against tickets
 //   bus.sock       ZeroMQ: telemetry
 #ifndef CARILLON_GPU_DAEMON_CONTROL_CONTROL_PLANE_H_
@@ -86,11 +86,11 @@ class ControlPlane {
   void Run();
   // Thread safe; returns at once.
   void RequestShutdown();
-  // Where it listens over TCP, with the port that it has got; or empty.
+  // The address on which it listens over TCP, with the real port; or empty.
   std::string listen_address() const;
-  // After Run(): ends everything in order: health NOT_SERVING, ShuttingDown
-  // published, sessions closed, calls ended, sockets unlinked. Running kernels
-  // are not waited for.
+  // Ends everything, after Run(), in this order: health NOT_SERVING,
+  // ShuttingDown published, sessions closed, calls ended, sockets unlinked.
+  // Does not wait for running kernels.
   void ShutDown();
 
  private:
@@ -109,7 +109,7 @@ class ControlPlane {
   std::unique_ptr<shm::FlightRecorder> recorder_;
   std::unique_ptr<faults::Board> board_;
   std::unique_ptr<faults::Member> member_;  // goes when no thread passes points
-  // What sessions and launches refer to comes first: it goes last.
+  // Sessions and launches refer to these, so they are destroyed last.
   MemoryBudget budget_;
   EventKernelTable ekt_;
   PeerTable peers_;
@@ -125,13 +125,13 @@ class ControlPlane {
   EventsService events_;
   FaultsService faults_;
   std::optional<AdminService> admin_;
-  // These three are there where gpud serves over TCP.
+  // These three exist if gpud serves over TCP.
   std::shared_ptr<RoleGate> gate_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> tcp_acceptor_;
-  std::unique_ptr<TcpListener> tcp_door_;
+  std::unique_ptr<TcpListener> tcp_listener_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<ControlListener> control_socket_;
-  std::unique_ptr<HandoverServer> handover_desk_;
+  std::unique_ptr<ControlListener> control_listener_;
+  std::unique_ptr<HandoverServer> handover_server_;
   Nanoseconds trimmed_ns_ = 0;  // the main loop's thread only
   bool down_ = false;
 };

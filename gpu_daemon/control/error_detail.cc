@@ -13,18 +13,18 @@ constexpr char kPayloadUrl[] = "carillon.v1.ErrorDetail";
 constexpr size_t kMaxMessage = 1024;
 constexpr size_t kMaxPart = 128;
 
-// At most `most` bytes, whole UTF-8 characters.
-std::string_view Cut(std::string_view text, size_t most) {
-  if (text.size() <= most) return text;
-  while (most > 0 && (text[most] & 0xc0) == 0x80) --most;
-  return text.substr(0, most);
+// At most `limit` bytes, whole UTF-8 characters.
+std::string_view Cut(std::string_view text, size_t limit) {
+  if (text.size() <= limit) return text;
+  while (limit > 0 && (text[limit] & 0xc0) == 0x80) --limit;
+  return text.substr(0, limit);
 }
 
 }  // namespace
 
-std::string Printable(std::string_view text, size_t most) {
+std::string Printable(std::string_view text, size_t limit) {
   std::string shown;
-  for (const char c : Cut(text, most)) {
+  for (const char c : Cut(text, limit)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte != 0x7f) {
       shown += c;
@@ -32,7 +32,7 @@ std::string Printable(std::string_view text, size_t most) {
       shown += fmt::format("\\x{:02x}", byte);
     }
   }
-  return std::string(Cut(shown, most));
+  return std::string(Cut(shown, limit));
 }
 
 absl::Status Error(absl::StatusCode code, std::string_view message,

@@ -75,11 +75,12 @@ absl::Status WithDetail(absl::Status status, std::string_view reason,
 
 v1::ErrorDetail DetailOf(const absl::Status& status);
 
-// For people to read: what a client sent must not steer a terminal. At most
-// `most` bytes, whole UTF-8 characters.
-std::string Printable(std::string_view text, size_t most);
+// Makes a text fit for people to read: what a client sent must not steer a
+// terminal. Returns at most `limit` bytes, whole UTF-8 characters.
+std::string Printable(std::string_view text, size_t limit);
 
-// What a handler returns: adds the trailer to the call.
+// Adds the trailer to the call and returns the status for the handler to
+// return.
 grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context);
 
 }  // namespace carillon::gpud

@@ -91,10 +91,11 @@ class TelemetryBus::Socket {
 
 TelemetryBus::Watcher::Outcome TelemetryBus::Watcher::Next(
     std::chrono::milliseconds timeout, v1::TelemetryEvent* event) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [this] {
-    return overflowed_ns_ != 0 || closed_ || !queue_.empty();
-  });
+  MutexLock lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  while (overflowed_ns_ == 0 && !closed_ && queue_.empty()) {
+    if (!changed_.WaitUntil(mutex_, until)) break;
+  }
   if (overflowed_ns_ != 0) return Outcome::kOverflowed;
   if (!queue_.empty()) {
     *event = *queue_.front();
@@ -105,7 +106,7 @@ TelemetryBus::Watcher::Outcome TelemetryBus::Watcher::Next(
 }
 
 Nanoseconds TelemetryBus::Watcher::overflowed_ns() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return overflowed_ns_;
 }
 
@@ -131,7 +132,7 @@ TelemetryBus::TelemetryBus(Options options, std::unique_ptr<Socket> socket)
 TelemetryBus::~TelemetryBus() { Close(); }
 
 void TelemetryBus::Publish(v1::TelemetryEvent event) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (closing_) return;
   event.set_number(++number_);
   event.set_time_ns(RealtimeNs());
@@ -139,27 +140,28 @@ void TelemetryBus::Publish(v1::TelemetryEvent event) {
       std::make_shared<const v1::TelemetryEvent>(std::move(event));
   if (queue_.size() < options_.queue_capacity) {
     queue_.push_back(shared);
-    work_.notify_one();
+    work_.NotifyOne();
   } else {
     dropped_.fetch_add(1, std::memory_order_relaxed);
   }
   std::erase_if(watchers_, [&](const std::weak_ptr<Watcher>& weak) {
     const auto watcher = weak.lock();
     if (watcher == nullptr) return true;
-    std::lock_guard watcher_lock(watcher->mutex_);
+    MutexLock watcher_lock(watcher->mutex_);
     if (watcher->queue_.size() < options_.watcher_capacity) {
       watcher->queue_.push_back(shared);
     } else {
       watcher->overflowed_ns_ = NowNs();
     }
-    watcher->changed_.notify_one();
+    watcher->changed_.NotifyOne();
     return watcher->overflowed_ns_ != 0;
   });
 }
 
 std::shared_ptr<TelemetryBus::Watcher> TelemetryBus::Subscribe() {
   auto watcher = std::make_shared<Watcher>();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
+  MutexLock watcher_lock(watcher->mutex_);
   watcher->start_number_ = number_;
   watcher->closed_ = closing_;
   watchers_.push_back(watcher);
@@ -168,34 +170,34 @@ std::shared_ptr<TelemetryBus::Watcher> TelemetryBus::Subscribe() {
 
 void TelemetryBus::Run() {
   pthread_setname_np(pthread_self(), "gpud-bus");
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    work_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    while (!closing_ && queue_.empty()) work_.Wait(mutex_);
     if (queue_.empty()) return;
     const EventPtr event = std::move(queue_.front());
     queue_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     const bool whole =
         socket_->Send(TopicOf(*event), event->SerializeAsString());
     (whole ? sent_ : dropped_).fetch_add(1, std::memory_order_relaxed);
-    lock.lock();
+    lock.Lock();
   }
 }
 
 void TelemetryBus::Close() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (closing_) return;
     closing_ = true;
     for (const auto& weak : watchers_) {
       if (const auto watcher = weak.lock()) {
-        std::lock_guard watcher_lock(watcher->mutex_);
+        MutexLock watcher_lock(watcher->mutex_);
         watcher->closed_ = true;
-        watcher->changed_.notify_one();
+        watcher->changed_.NotifyOne();
       }
     }
   }
-  work_.notify_one();
+  work_.NotifyOne();
   thread_.join();
   socket_.reset();
   unlink(options_.socket_path.c_str());

@@ -1,21 +1,20 @@
-// The testbed's news: a ZeroMQ PUB socket for any process, and bounded queues
-// for Admin.Watch.
+// Publishes the testbed's telemetry: on a ZeroMQ PUB socket for any process,
+// and in bounded queues for Admin.Watch.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_TELEMETRY_BUS_H_
 #define CARILLON_GPU_DAEMON_CONTROL_TELEMETRY_BUS_H_
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "proto/telemetry.pb.h"
 #include "shm/types.h"
 
@@ -24,17 +23,17 @@ namespace carillon::gpud {
 // The name of the field of `what` that is set: a bus message's topic.
 std::string TopicOf(const v1::TelemetryEvent& event);
 
-// Thread safe. Publishing never waits: neither for the bus's thread nor for any
+// Thread safe. Publishing waits neither for the bus's thread nor for any
 // reader.
 class TelemetryBus {
  public:
   struct Options {
     std::string socket_path;
-    // Messages that wait for the bus's thread.
+    // How many messages may wait for the bus's thread.
     size_t queue_capacity = 4096;
-    // Messages that ZeroMQ keeps for one subscriber that does not read.
+    // How many messages ZeroMQ keeps for one subscriber that does not read.
     int subscriber_capacity = 1000;
-    // Messages that wait for one watcher.
+    // How many messages may wait for one watcher.
     size_t watcher_capacity = 1024;
   };
 
@@ -42,22 +41,23 @@ class TelemetryBus {
   class Watcher {
    public:
     enum class Outcome { kEvent, kTimedOut, kOverflowed, kClosed };
-    // The next message; kOverflowed for ever once one did not fit; kClosed
-    // after the last message when the bus has closed.
+    // Takes the next message. Returns kOverflowed for ever once a message did
+    // not fit, and kClosed after the last message when the bus has closed.
     Outcome Next(std::chrono::milliseconds timeout, v1::TelemetryEvent* event);
     // The number of the last message before the first that Next() gives.
     uint64_t start_number() const { return start_number_; }
-    // When a message did not fit; 0 as long as all did.
+    // The time at which a message did not fit; 0 as long as all did.
     Nanoseconds overflowed_ns() const;
 
    private:
     friend class TelemetryBus;
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::deque<std::shared_ptr<const v1::TelemetryEvent>> queue_;
+    mutable Mutex mutex_;
+    CondVar changed_;
+    std::deque<std::shared_ptr<const v1::TelemetryEvent>> queue_
+        ABSL_GUARDED_BY(mutex_);
     uint64_t start_number_ = 0;
-    Nanoseconds overflowed_ns_ = 0;
-    bool closed_ = false;
+    Nanoseconds overflowed_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+    bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   };
 
   // Binds ipc://<socket_path>, mode 0600; a stale socket is removed. Errors:
@@ -75,10 +75,10 @@ class TelemetryBus {
   // watchers.
   void Close();
 
-  // Messages that ZeroMQ took for every subscriber, and those that the queue or
-  // a subscriber had no room for. ZeroMQ tells this of a subscriber's first
-  // lost message; how many more it lost until it reads again, the subscriber
-  // knows from the numbers.
+  // Count the messages that ZeroMQ took for every subscriber, and those for
+  // which the queue or a subscriber had no room. ZeroMQ tells only of a
+  // subscriber's first lost message. The subscriber itself knows from the
+  // messages' numbers how many it lost until it read again.
   uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
@@ -91,17 +91,17 @@ class TelemetryBus {
 
   const Options options_;
   std::unique_ptr<Socket> socket_;  // the bus's thread only
-  // Writers: the bus's thread, publishers; readers: whoever shows them.
-  // Relaxed: figures.
+  // Writers: the bus's thread and publishers; readers: any. Relaxed, because
+  // they are only figures.
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> dropped_{0};
 
-  std::mutex mutex_;
-  std::condition_variable work_;
-  uint64_t number_ = 0;
-  std::deque<EventPtr> queue_;
-  std::vector<std::weak_ptr<Watcher>> watchers_;
-  bool closing_ = false;
+  Mutex mutex_;
+  CondVar work_;
+  uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<EventPtr> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Watcher>> watchers_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -4,14 +4,15 @@
 #include <sched.h>
 
 #include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "shm/waiting.h"
 
 namespace carillon::gpud {
 namespace {
-
 
 // A spin that has lasted so long lets others run in between: with fewer cores
 // than processes it may be the device that waits for this core.
@@ -51,7 +52,7 @@ void FrontEnd::Call(std::function<void()> action) {
   std::condition_variable done;
   bool ran = false;
   {
-    std::lock_guard lock(mailbox_mutex_);
+    MutexLock lock(mailbox_mutex_);
     if (mailbox_closed_) return action();
     mailbox_.push_back([&] {
       action();
@@ -68,7 +69,7 @@ void FrontEnd::Call(std::function<void()> action) {
 void FrontEnd::RunMailbox() {
   std::vector<std::function<void()>> calls;
   {
-    std::lock_guard lock(mailbox_mutex_);
+    MutexLock lock(mailbox_mutex_);
     calls.swap(mailbox_);
   }
   for (auto& call : calls) call();
@@ -77,7 +78,7 @@ void FrontEnd::RunMailbox() {
 // Under the lock to the end: whoever finds the mailbox closed finds its last
 // calls carried out.
 void FrontEnd::CloseMailbox() {
-  std::lock_guard lock(mailbox_mutex_);
+  MutexLock lock(mailbox_mutex_);
   for (auto& call : mailbox_) call();
   mailbox_.clear();
   mailbox_closed_ = true;

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/dispatch/doorbell_poller.h"
 #include "gpu_daemon/dispatch/launcher.h"
 #include "gpu_daemon/event/event_kernel.h"
@@ -80,9 +81,9 @@ class FrontEnd : public LaunchPath {
 
   // Mailbox: calls for the front-end's thread. Closed by it, at its end: then
   // what is its own belongs to whoever holds the lock.
-  std::mutex mailbox_mutex_;
-  std::vector<std::function<void()>> mailbox_;
-  bool mailbox_closed_ = false;
+  Mutex mailbox_mutex_;
+  std::vector<std::function<void()>> mailbox_ ABSL_GUARDED_BY(mailbox_mutex_);
+  bool mailbox_closed_ ABSL_GUARDED_BY(mailbox_mutex_) = false;
   // Futex word. Writers: callers, after mailbox_, scheduled_ or stop_; reader:
   // the front-end, which looks at those after it has seen the word change.
   std::atomic<uint32_t> mailbox_word_{0};

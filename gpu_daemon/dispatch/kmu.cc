@@ -22,7 +22,7 @@ Kmu::Kmu(const GpuModel& model, std::unique_ptr<SharingPolicy> policy)
 Kmu::~Kmu() { Stop(); }
 
 void Kmu::SetPolicy(std::unique_ptr<SharingPolicy> policy) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   by_priority_.store(policy->ByPriority(), std::memory_order_relaxed);
   policy_ = std::move(policy);
 }
@@ -33,7 +33,7 @@ std::deque<Kmu::LaunchPtr>& Kmu::QueueOf(const KernelLaunch& launch) {
 }
 
 std::string Kmu::policy_name() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return std::string(policy_->name());
 }
 
@@ -41,7 +41,7 @@ void Kmu::Submit(LaunchPtr launch) {
   if (!launch->is_event())
     background_kernels_.fetch_add(1, std::memory_order_relaxed);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!stopping_) {
       launch->arrival = ++arrivals_;
       QueueOf(*launch).push_back(std::move(launch));
@@ -53,11 +53,11 @@ void Kmu::Submit(LaunchPtr launch) {
         static_cast<uint32_t>(EventStatus::kShutdown));
     return;
   }
-  work_.notify_one();
+  work_.NotifyOne();
 }
 
 // The pending queue whose first launch is the next of the KDU's: the oldest, or
-// the oldest of the highest priority. Null if all are empty. Lock held.
+// the oldest of the highest priority. Null if all are empty.
 std::deque<Kmu::LaunchPtr>* Kmu::NextPending() {
   std::deque<LaunchPtr>* next = nullptr;
   for (int priority = kPriorities - 1; priority >= 0; --priority) {
@@ -73,8 +73,7 @@ std::deque<Kmu::LaunchPtr>* Kmu::NextPending() {
   return next;
 }
 
-// Moves launches from the pending queues to the KDU while it has room. Lock
-// held.
+// Moves launches from the pending queues to the KDU while it has room.
 void Kmu::FillKdu() {
   while (auto* queue = NextPending()) {
     if (kdu_.size() >= kKduEntries && !MakeRoom(queue->front()->priority)) {
@@ -93,7 +92,7 @@ void Kmu::FillKdu() {
 
 // Under a policy that goes by priority, what waits in the KDU for its first
 // block goes back to its queue for something more urgent: the last to arrive of
-// the lowest priority. Lock held.
+// the lowest priority.
 bool Kmu::MakeRoom(uint32_t priority) {
   if (!policy_->ByPriority()) return false;
   auto victim = kdu_.end();
@@ -110,7 +109,7 @@ bool Kmu::MakeRoom(uint32_t priority) {
 }
 
 std::optional<DispatchedBlock> Kmu::NextBlock() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     if (stopping_) return std::nullopt;
     waiting_.clear();
@@ -131,11 +130,11 @@ std::optional<DispatchedBlock> Kmu::NextBlock() {
           background_blocks_.fetch_add(1, std::memory_order_relaxed);
         // Another worker may find a block too.
         if (waiting_.size() > 1 || launch->next_block < launch->kmd.blocks())
-          work_.notify_one();
+          work_.NotifyOne();
         return DispatchedBlock{launch, block, *sm};
       }
     }
-    work_.wait(lock);
+    work_.Wait(mutex_);
   }
 }
 
@@ -143,7 +142,7 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
   LaunchPtr ended;
   bool cut_short = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     KernelLaunch* launch = block.launch;
     sms_.Release(block.sm, launch->cost);
     ++launch->ended_blocks;
@@ -158,7 +157,7 @@ void Kmu::EndBlock(const DispatchedBlock& block) {
       FillKdu();
     }
   }
-  work_.notify_one();
+  work_.NotifyOne();
   if (ended == nullptr) return;
   // The blocks of other workers ended under the lock before this one did.
   const uint32_t status = std::atomic_ref<uint32_t>(ended->fail_status)
@@ -196,7 +195,7 @@ uint64_t Kmu::Cancel(const LaunchFilter& which, EventStatus why) {
   std::vector<LaunchPtr> ended;
   uint64_t cut = 0;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (auto& queues : pending_) {
       for (auto& queue : queues) {
         for (auto& launch : queue) {
@@ -223,12 +222,12 @@ uint64_t Kmu::Cancel(const LaunchFilter& which, EventStatus why) {
   for (LaunchPtr& launch : ended) {
     End(std::move(launch), EventState::kAborted, static_cast<uint32_t>(why));
   }
-  work_.notify_all();
+  work_.NotifyAll();
   return cut;
 }
 
 std::vector<QueueLength> Kmu::queue_lengths() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<QueueLength> lengths;
   for (const LaunchedBy by : {LaunchedBy::kEvent, LaunchedBy::kHost}) {
     const auto& queues = pending_[static_cast<size_t>(by)];
@@ -243,23 +242,23 @@ std::vector<QueueLength> Kmu::queue_lengths() const {
 }
 
 uint32_t Kmu::resident_blocks() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return sms_.resident_blocks();
 }
 
 bool Kmu::idle() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   // The pending queues are empty too: FillKdu() follows whatever makes room.
   return kdu_.empty();
 }
 
 void Kmu::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
   Cancel(LaunchFilter::All(), EventStatus::kShutdown);
-  work_.notify_all();
+  work_.NotifyAll();
 }
 
 }  // namespace carillon::gpud

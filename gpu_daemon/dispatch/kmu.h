@@ -4,15 +4,14 @@
 #define CARILLON_GPU_DAEMON_DISPATCH_KMU_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "gpu_daemon/dispatch/policy.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/gpu_model.h"
@@ -77,28 +76,29 @@ class Kmu {
   using LaunchPtr = std::unique_ptr<KernelLaunch>;
   enum class LaunchedBy { kHost, kEvent };
 
-  // Lock held:
-  std::deque<LaunchPtr>& QueueOf(const KernelLaunch& launch);
-  std::deque<LaunchPtr>* NextPending();
-  void FillKdu();
-  bool MakeRoom(uint32_t priority);
+  std::deque<LaunchPtr>& QueueOf(const KernelLaunch& launch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::deque<LaunchPtr>* NextPending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FillKdu() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MakeRoom(uint32_t priority) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void End(LaunchPtr launch, shm::EventState state, uint32_t status);
 
-  mutable std::mutex mutex_;
-  std::condition_variable work_;
-  std::unique_ptr<SharingPolicy> policy_;
+  mutable Mutex mutex_;
+  CondVar work_;
+  std::unique_ptr<SharingPolicy> policy_ ABSL_GUARDED_BY(mutex_);
   // Writer: SetPolicy(); reader: the front-end, which may see a new policy one
   // look late. Relaxed: it says nothing about other memory.
   std::atomic<bool> by_priority_{false};
   // Pending queues of Fig. 6, by LaunchedBy and priority.
-  std::deque<LaunchPtr> pending_[2][kPriorities];
-  std::vector<LaunchPtr> kdu_;
-  SmOccupancy sms_;
-  std::vector<KernelLaunch*> waiting_;  // scratch of NextBlock
-  std::vector<size_t> order_;           // scratch of NextBlock
-  uint64_t arrivals_ = 0;
-  bool stopping_ = false;
+  std::deque<LaunchPtr> pending_[2][kPriorities] ABSL_GUARDED_BY(mutex_);
+  std::vector<LaunchPtr> kdu_ ABSL_GUARDED_BY(mutex_);
+  SmOccupancy sms_ ABSL_GUARDED_BY(mutex_);
+  std::vector<KernelLaunch*> waiting_
+      ABSL_GUARDED_BY(mutex_);                         // scratch of NextBlock
+  std::vector<size_t> order_ ABSL_GUARDED_BY(mutex_);  // scratch of NextBlock
+  uint64_t arrivals_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Writers: callers of Submit(), workers; readers: whoever shows them.
   // Relaxed: figures for display.
   std::atomic<uint64_t> background_kernels_{0};

@@ -4,11 +4,10 @@
 #define CARILLON_GPU_DAEMON_EVENT_GATE_KERNEL_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "kernels/simt/kernel_info.h"
 
 namespace carillon::gpud {
@@ -17,40 +16,44 @@ class Gate {
  public:
   // Called by a block: notes `tag`, then waits for a pass.
   void Enter(uint64_t tag) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     entered_.push_back(tag);
     ++inside_;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return passes_ > 0; });
+    changed_.NotifyAll();
+    while (passes_ == 0) changed_.Wait(mutex_);
     --passes_;
     --inside_;
   }
   void LetPass(uint64_t blocks) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     passes_ += blocks;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   // Waits (bounded) until `count` blocks have entered in all.
   bool WaitEntered(size_t count) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10),
-                             [&] { return entered_.size() >= count; });
+    MutexLock lock(mutex_);
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (entered_.size() < count) {
+      if (!changed_.WaitUntil(mutex_, until)) return false;
+    }
+    return true;
   }
   std::vector<uint64_t> entered() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return entered_;
   }
   uint64_t inside() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return inside_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<uint64_t> entered_;
-  uint64_t passes_ = 0;
-  uint64_t inside_ = 0;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<uint64_t> entered_ ABSL_GUARDED_BY(mutex_);
+  uint64_t passes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t inside_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 struct GateArgs {

@@ -14,7 +14,7 @@ using simt::KernelInfo;
 
 const KernelInfo* KernelCatalog::Find(std::string_view name) const {
   if (const KernelInfo* built_in = simt::FindKernel(name)) return built_in;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = std::ranges::find(users_, name, &KernelInfo::name);
   return found == users_.end() ? nullptr : *found;
 }
@@ -23,7 +23,7 @@ std::vector<const KernelInfo*> KernelCatalog::All() const {
   const auto built_in = simt::AllKernels();
   std::vector<const KernelInfo*> all(built_in.begin(), built_in.end());
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     all.insert(all.end(), users_.begin(), users_.end());
   }
   std::ranges::sort(all, {}, &KernelInfo::name);
@@ -60,7 +60,7 @@ absl::Status KernelCatalog::CheckNames(const ModuleSource& source) const {
 
 absl::StatusOr<std::vector<const KernelInfo*>> KernelCatalog::Load(
     const ModuleSource& source, Backend& backend) {
-  std::lock_guard loading(loading_);
+  MutexLock loading(loading_);
   if (modules_ >= kMaxModules) {
     return absl::ResourceExhaustedError(fmt::format(
         "{} files with kernels are loaded: that is the limit; restart gpud",
@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<const KernelInfo*>> KernelCatalog::Load(
   auto loaded = backend.LoadKernels(source);
   if (!loaded.ok()) return loaded.status();
   ++modules_;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   users_.insert(users_.end(), loaded->begin(), loaded->end());
   return loaded;
 }

@@ -3,12 +3,12 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
 #define CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
 
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/event/backend.h"
 #include "gpu_daemon/event/user_kernel.h"
 #include "kernels/simt/kernel_info.h"
@@ -37,10 +37,10 @@ class KernelCatalog {
   absl::Status CheckNames(const ModuleSource& source) const;
 
   // One at a time: nobody takes a name between its check and its use.
-  std::mutex loading_;
-  size_t modules_ = 0;  // under loading_
-  mutable std::mutex mutex_;
-  std::vector<const simt::KernelInfo*> users_;
+  Mutex loading_;
+  size_t modules_ ABSL_GUARDED_BY(loading_) = 0;
+  mutable Mutex mutex_;
+  std::vector<const simt::KernelInfo*> users_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

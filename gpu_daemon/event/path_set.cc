@@ -33,7 +33,7 @@ PathSet::PathSet(std::vector<Entry> entries, bool tracing)
       tracing_(tracing) {}
 
 std::vector<PathSet::Description> PathSet::Describe() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<Description> descriptions;
   for (size_t i = 0; i < entries_.size(); ++i) {
     descriptions.push_back({entries_[i].info, unavailable_[i], {}, {}});
@@ -95,7 +95,7 @@ absl::StatusOr<StartedPath> PathSet::Serve(std::string_view name,
 }
 
 absl::StatusOr<StartedPath> PathSet::Start(size_t index) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (stopped_) return absl::UnavailableError("gpud goes down");
   const std::string_view name = entries_[index].info.name;
   if (paths_[index] == nullptr) {
@@ -115,7 +115,7 @@ absl::StatusOr<StartedPath> PathSet::Start(size_t index) {
 }
 
 std::vector<LaunchPath*> PathSet::started() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<LaunchPath*> started;
   for (const auto& path : paths_) {
     if (path != nullptr) started.push_back(path.get());
@@ -129,20 +129,20 @@ void PathSet::RemoveDevice(const DeviceMemory* memory) {
 
 void PathSet::SetTracing(bool on) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     tracing_ = on;
   }
   for (LaunchPath* path : started()) path->SetTracing(on);
 }
 
 bool PathSet::tracing() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return tracing_;
 }
 
 void PathSet::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopped_ = true;
   }
   for (LaunchPath* path : started()) path->Stop();

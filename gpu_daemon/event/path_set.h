@@ -4,12 +4,12 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/event/launch_path.h"
 
 namespace carillon::gpud {
@@ -69,11 +69,12 @@ class PathSet {
   std::vector<LaunchPath*> started() const;
 
   const std::vector<Entry> entries_;
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<LaunchPath>> paths_;  // of entries_, or nullptr
-  std::vector<std::string> unavailable_;            // of entries_
-  bool tracing_;
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<LaunchPath>> paths_
+      ABSL_GUARDED_BY(mutex_);  // of entries_, or nullptr
+  std::vector<std::string> unavailable_ ABSL_GUARDED_BY(mutex_);  // of entries_
+  bool tracing_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace carillon::gpud

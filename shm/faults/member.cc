@@ -7,11 +7,11 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "shm/faults/board.h"
 #include "shm/faults/board_layout.h"
@@ -125,15 +125,16 @@ class Member::Impl {
   void StrikeInTime(Nanoseconds now);
   Nanoseconds NextTime(Nanoseconds now) const;
   std::shared_ptr<const List> list() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return list_;
   }
 
   const std::unique_ptr<Board> board_;
   const size_t place_;
   const std::string name_;
-  mutable std::mutex mutex_;          // of list_
-  std::shared_ptr<const List> list_;  // those of this process
+  mutable Mutex mutex_;
+  std::shared_ptr<const List> list_
+      ABSL_GUARDED_BY(mutex_);  // those of this process
   // Writer: the destructor, before it bumps `changes`; reader: the thread.
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -171,7 +172,7 @@ void Member::Impl::Look() {
     list->push_back(std::move(watched));
   }
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     list_ = std::move(list);
   }
   armed_points.store(armed, std::memory_order_relaxed);
@@ -368,8 +369,8 @@ Member::~Member() {
 absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& path,
                                                      std::string_view name) {
   // One at a time.
-  static std::mutex joining;
-  std::lock_guard<std::mutex> lock(joining);
+  static Mutex joining;
+  MutexLock lock(joining);
   if (member_of_process.load(std::memory_order_acquire) != nullptr) {
     return absl::FailedPreconditionError(
         "this process is on a board of faults already");

@@ -115,7 +115,7 @@ PathSet::Entry CudaBackend::HostPath(
               bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
             std::unique_ptr<HostLauncher> launcher = make();
             {
-              std::lock_guard lock(mutex_);
+              MutexLock lock(mutex_);
               launchers_.push_back(launcher.get());
             }
             return std::make_unique<FrontEnd>(
@@ -157,7 +157,7 @@ std::vector<QueueLength> CudaBackend::queue_lengths() const {
 }
 
 std::vector<HostLauncher*> CudaBackend::launchers() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return launchers_;
 }
 

@@ -5,12 +5,12 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/cuda_memory.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
@@ -77,9 +77,9 @@ class CudaBackend : public Backend {
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<CudaMemory> memory_;
   std::unique_ptr<Background> background_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // Of the paths that have started:
-  std::vector<HostLauncher*> launchers_;
+  std::vector<HostLauncher*> launchers_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PathSet> paths_;
 };
 

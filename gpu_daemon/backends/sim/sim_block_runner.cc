@@ -28,7 +28,7 @@ SimBlockRunner::~SimBlockRunner() = default;
 
 std::unique_ptr<SimBlockRunner::Engine> SimBlockRunner::TakeEngine() {
   {
-    std::lock_guard lock(engines_mutex_);
+    MutexLock lock(engines_mutex_);
     if (!engines_.empty()) {
       auto engine = std::move(engines_.back());
       engines_.pop_back();
@@ -46,7 +46,7 @@ std::unique_ptr<SimBlockRunner::Engine> SimBlockRunner::TakeEngine() {
 }
 
 void SimBlockRunner::GiveBack(std::unique_ptr<Engine> engine) {
-  std::lock_guard lock(engines_mutex_);
+  MutexLock lock(engines_mutex_);
   engines_.push_back(std::move(engine));
 }
 

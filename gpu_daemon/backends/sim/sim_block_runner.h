@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/event/block_runner.h"
 #include "sim/exec/functional.h"
@@ -33,8 +33,8 @@ class SimBlockRunner final : public BlockRunner {
 
   sim::Memory* const memory_;
   const SimKernels* const kernels_;
-  std::mutex engines_mutex_;
-  std::vector<std::unique_ptr<Engine>> engines_;
+  Mutex engines_mutex_;
+  std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(engines_mutex_);
 };
 
 }  // namespace carillon::gpud

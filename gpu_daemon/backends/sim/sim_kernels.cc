@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> SimKernels::Load(
   for (size_t i = 0; i < infos.size(); ++i) {
     Add(infos[i], program, entries[i]);
   }
-  std::lock_guard lock(users_mutex_);
+  MutexLock lock(users_mutex_);
   for (auto& kernel : kernels) users_.push_back(std::move(kernel));
   return infos;
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/event/kernel_metadata.h"
 #include "gpu_daemon/event/user_kernel.h"
 #include "sim/exec/memory.h"
@@ -56,8 +57,8 @@ class SimKernels {
   sim::Memory* const memory_;
   mutable std::shared_mutex code_mutex_;
   std::unordered_map<const simt::KernelInfo*, Code> code_;
-  std::mutex users_mutex_;
-  std::vector<std::unique_ptr<UserKernel>> users_;
+  Mutex users_mutex_;
+  std::vector<std::unique_ptr<UserKernel>> users_ ABSL_GUARDED_BY(users_mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -126,12 +126,12 @@ void TimedLauncher::Give(Participant& participant, Nanoseconds now) {
 }
 
 void TimedLauncher::SetWaitsFor(std::string why) {
-  std::lock_guard lock(waits_for_mutex_);
+  MutexLock lock(waits_for_mutex_);
   waits_for_ = std::move(why);
 }
 
 std::string TimedLauncher::waits_for() const {
-  std::lock_guard lock(waits_for_mutex_);
+  MutexLock lock(waits_for_mutex_);
   return waits_for_;
 }
 

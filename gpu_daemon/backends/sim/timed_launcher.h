@@ -12,7 +12,6 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -20,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/backends/sim/sim_kernels.h"
 #include "gpu_daemon/dispatch/launcher.h"
 #include "gpu_daemon/event/kernel_launch.h"
@@ -143,8 +143,8 @@ class TimedLauncher final : public Launcher {
   std::atomic<uint64_t> unfinished_{0};
   std::atomic<uint64_t> background_kernels_{0};
   std::atomic<uint64_t> background_blocks_{0};
-  mutable std::mutex waits_for_mutex_;
-  std::string waits_for_;
+  mutable Mutex waits_for_mutex_;
+  std::string waits_for_ ABSL_GUARDED_BY(waits_for_mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -1,4 +1,5 @@
-// Accepting connections so that a lack of descriptors ends in refusals.
+// Accepts connections in such a way that a lack of descriptors ends in
+// refusals.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_ACCEPT_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_ACCEPT_H_
 
@@ -6,12 +7,13 @@
 
 namespace carillon::gpud {
 
-// A descriptor to give up for a moment when there is no other.
+// Opens a descriptor that can be given up for a moment when there is no other.
 UniqueFd OpenReserve();
 
-// The next connection of a non-blocking listener (non-blocking, close-on-exec),
-// or none. When the process is out of descriptors, connections are refused
-// instead of left waiting: a level-triggered loop would spin on them.
+// Returns the next connection of a non-blocking listener (non-blocking,
+// close-on-exec), or none. When the process is out of descriptors, it refuses
+// connections instead of leaving them: a level-triggered loop would spin on
+// them.
 UniqueFd AcceptConnection(int listener, UniqueFd* reserve);
 
 }  // namespace carillon::gpud

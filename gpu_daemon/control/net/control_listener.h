@@ -1,5 +1,6 @@
-// The door of the control plane: gpud accepts connections itself, asks the
-// kernel who is there, and only then gives them to gRPC (which cannot tell).
+// The control plane's Unix socket. gpud accepts connections itself, asks the
+// kernel which process has connected (gRPC cannot tell), and then gives them to
+// gRPC.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_LISTENER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_CONTROL_LISTENER_H_
 
@@ -32,7 +33,7 @@ class ControlListener {
       Callbacks callbacks);
   ~ControlListener();
 
-  // Tells the log of refusals that it has not told yet.
+  // Logs how many refusals were left out of the log, if any were.
   void Tick(Nanoseconds now) { refusals_.Tick(now); }
 
  private:

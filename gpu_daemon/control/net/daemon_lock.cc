@@ -15,7 +15,8 @@
 namespace carillon::gpud {
 namespace {
 
-// What the holder wrote: its pid, and how many have died here before it.
+// The text of the file, which its holder writes: its pid, and how many gpuds
+// have died here before it.
 struct Holder {
   long pid = 0;  // 0: it has not written it yet
   uint32_t deaths = 0;
@@ -92,7 +93,7 @@ absl::StatusOr<DaemonLock> DaemonLock::Take(const std::string& directory,
                       ReadHolder(file.get()).ToString(), directory));
     }
   } while (!IsAt(file.get(), path));
-  // Who goes down in an orderly way removes the file.
+  // A gpud that goes down in order removes the file; one that dies leaves it.
   const Holder before = ReadHolder(file.get());
   const uint32_t deaths = before.pid == 0 ? 0 : before.deaths + 1;
   const std::string text = fmt::format("{} {}\n", getpid(), deaths);

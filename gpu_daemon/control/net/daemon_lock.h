@@ -1,4 +1,4 @@
-// One gpud a directory.
+// A lock on a testbed's directory, so that only one gpud runs in it.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_DAEMON_LOCK_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_DAEMON_LOCK_H_
 
@@ -25,7 +25,7 @@ class DaemonLock {
   static absl::StatusOr<DaemonLock> Take(const std::string& directory,
                                          const std::string& testbed);
 
-  // How many gpuds have died here, one after another, before this one.
+  // How many gpuds have died in this directory since one went down in order.
   uint32_t deaths() const { return deaths_; }
 
   DaemonLock(DaemonLock&&) = default;

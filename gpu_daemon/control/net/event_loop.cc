@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
 }
 
 absl::StatusOr<EventLoop::WatchId> EventLoop::Watch(int fd, Callback callback) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const WatchId id = next_id_++;
   watched_[id] = {fd, std::make_shared<Callback>(std::move(callback))};
   if (!AddToEpoll(epoll_.get(), fd, id)) {
@@ -57,7 +57,7 @@ absl::StatusOr<EventLoop::WatchId> EventLoop::Watch(int fd, Callback callback) {
 }
 
 void EventLoop::Unwatch(WatchId id) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = watched_.find(id);
   if (found == watched_.end()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
@@ -78,14 +78,14 @@ absl::Status EventLoop::Every(std::chrono::milliseconds period,
     if (read(fd, &turns, sizeof(turns)) == sizeof(turns)) callback();
   });
   if (!watch.ok()) return watch.status();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   timers_.push_back(std::move(timer));
   return absl::OkStatus();
 }
 
 void EventLoop::Post(Callback callback) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     posted_.push_back(std::move(callback));
   }
   eventfd_write(wake_.get(), 1);
@@ -96,7 +96,7 @@ void EventLoop::RunPosted() {
   eventfd_read(wake_.get(), &count);
   std::vector<Callback> posted;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     posted.swap(posted_);
   }
   for (const Callback& callback : posted) callback();
@@ -106,13 +106,14 @@ void EventLoop::Run() {
   std::array<epoll_event, 64> events;
   while (true) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (stop_) return;
     }
     const int ready =
         epoll_wait(epoll_.get(), events.data(), events.size(), -1);
     for (int i = 0; i < ready; ++i) {
-      // A copy: epoll_event is packed, and a reference into it not aligned.
+      // A copy, because epoll_event is packed and a reference into it
+      // unaligned.
       const WatchId id = events[i].data.u64;
       if (id == kWakeId) {
         RunPosted();
@@ -121,7 +122,7 @@ void EventLoop::Run() {
       // Held while it runs: a callback may unwatch itself.
       std::shared_ptr<Callback> callback;
       {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         const auto found = watched_.find(id);
         if (found != watched_.end()) callback = found->second.callback;
       }
@@ -132,7 +133,7 @@ void EventLoop::Run() {
 
 void EventLoop::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
   eventfd_write(wake_.get(), 1);

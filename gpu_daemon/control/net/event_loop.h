@@ -8,10 +8,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace carillon::gpud {
@@ -21,8 +21,8 @@ namespace carillon::gpud {
 class EventLoop {
  public:
   using Callback = std::function<void()>;
-  // Names one Watch(); never used twice, so that a late Unwatch() hits nothing
-  // else.
+  // Names one Watch(). It is never used twice, so a late Unwatch() hits no
+  // other watch.
   using WatchId = uint64_t;
 
   // Errors: ResourceExhausted (no descriptors).
@@ -32,8 +32,8 @@ class EventLoop {
   // Unwatch(), which must come before the descriptor is closed. Errors:
   // ResourceExhausted.
   absl::StatusOr<WatchId> Watch(int fd, Callback callback);
-  // Called on the loop's thread: the callback never runs again. Elsewhere: it
-  // may be running.
+  // If called on the loop's thread, the callback never runs again. If called on
+  // another thread, it may be running.
   void Unwatch(WatchId id);
 
   // Calls back about every `period`; missed turns are not made up for. Errors:
@@ -43,7 +43,7 @@ class EventLoop {
   // Runs `callback` soon. Does not block; for any thread.
   void Post(Callback callback);
 
-  // Until Stop(). A Stop() that came first counts.
+  // Runs until Stop(), and returns at once if Stop() came first.
   void Run();
   void Stop();
 
@@ -58,12 +58,12 @@ class EventLoop {
 
   const UniqueFd epoll_;
   const UniqueFd wake_;
-  std::mutex mutex_;
-  WatchId next_id_ = 1;
-  std::map<WatchId, Watched> watched_;
-  std::vector<UniqueFd> timers_;
-  std::vector<Callback> posted_;
-  bool stop_ = false;
+  Mutex mutex_;
+  WatchId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<WatchId, Watched> watched_ ABSL_GUARDED_BY(mutex_);
+  std::vector<UniqueFd> timers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Callback> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace carillon::gpud

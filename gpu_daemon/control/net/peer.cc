@@ -49,7 +49,7 @@ std::optional<uint64_t> StartTime(pid_t pid) {
   return ticks;
 }
 
-// Of the connection that gRPC calls "fd:N"; -1 if it is no such.
+// Returns N of a peer that gRPC calls "fd:N", or -1 if it has another name.
 int NumberOf(std::string_view grpc_peer) {
   constexpr std::string_view kPrefix = "fd:";
   if (!grpc_peer.starts_with(kPrefix)) return -1;
@@ -114,10 +114,11 @@ absl::StatusOr<UniqueFd> PidfdOf(int connection, pid_t pid) {
   return pidfd;
 }
 
-// gRPC owns the connections and does not say when it closes one: what is open is
-// found out when it matters.
+// gRPC owns the connections and does not say when it closes one, so the table
+// looks for closed ones when it is full.
 absl::Status PeerTable::CheckRoom(pid_t pid) {
   const auto count = [&] {
+    mutex_.AssertHeld();
     return static_cast<size_t>(std::count_if(
         by_connection_.begin(), by_connection_.end(),
         [&](const auto& entry) { return entry.second.peer->pid == pid; }));
@@ -149,7 +150,7 @@ absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
   }
   ASSIGN_OR_RETURN(auto pidfd, PidfdOf(connection, credentials.pid));
 
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   RETURN_IF_ERROR(CheckRoom(credentials.pid));
   auto& peer = by_pid_[credentials.pid];
   if (peer == nullptr || !peer->alive()) {
@@ -162,7 +163,7 @@ absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
 }
 
 void PeerTable::Forget(const Peer& peer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::erase_if(by_connection_, [&](const auto& entry) {
     return entry.second.peer.get() == &peer;
   });
@@ -171,13 +172,13 @@ void PeerTable::Forget(const Peer& peer) {
 }
 
 std::shared_ptr<const Peer> PeerTable::Find(std::string_view grpc_peer) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = by_connection_.find(NumberOf(grpc_peer));
   return found == by_connection_.end() ? nullptr : found->second.peer;
 }
 
 void PeerTable::Cut(std::string_view grpc_peer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = by_connection_.find(NumberOf(grpc_peer));
   if (found == by_connection_.end()) return;
   if (InodeOf(found->first) == found->second.inode) {
@@ -186,14 +187,14 @@ void PeerTable::Cut(std::string_view grpc_peer) {
 }
 
 void PeerTable::CutAll() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [connection, entry] : by_connection_) {
     if (InodeOf(connection) == entry.inode) shutdown(connection, SHUT_RDWR);
   }
 }
 
 size_t PeerTable::size() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return by_pid_.size();
 }
 

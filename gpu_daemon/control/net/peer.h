@@ -1,4 +1,5 @@
-// Who is at the other end of a Unix socket, and is it still there?
+// The processes at the other ends of the control socket: their credentials, and
+// whether they are alive.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_PEER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_PEER_H_
 
@@ -6,11 +7,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace carillon::gpud {
@@ -19,8 +20,8 @@ namespace carillon::gpud {
 struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
-  // Readable once the process is dead. As long as it is not, no other process
-  // has this pid.
+  // Readable once the process is dead. Until then, no other process has this
+  // pid.
   UniqueFd pidfd;
 
   bool alive() const;
@@ -31,15 +32,16 @@ struct PeerCredentials {
   uid_t uid = 0;
 };
 
-// SO_PEERCRED: who connected. Errors: Internal.
+// Returns the process that connected (SO_PEERCRED). Errors: Internal.
 absl::StatusOr<PeerCredentials> CredentialsOf(int connection);
 
-// gpud's own user and root are let in. Errors: PermissionDenied.
+// Lets gpud's own user and root in. Errors: PermissionDenied.
 absl::Status CheckUser(uid_t peer, uid_t own);
 
-// A pidfd of the process that connected: SO_PEERPIDFD (Linux 6.5), else
-// pidfd_open with a second look at the start time, so that a recycled pid is
-// not taken for it. Errors: Unavailable when the process is gone.
+// Returns a pidfd of the process that connected, by SO_PEERPIDFD (Linux 6.5) or
+// else by pidfd_open. In the second case it compares start times, so that a pid
+// that was used again is not taken for the process. Errors: Unavailable when
+// the process is gone.
 absl::StatusOr<UniqueFd> PidfdOf(int connection, pid_t pid);
 
 // The processes that are connected to the control socket, by process and by
@@ -49,24 +51,23 @@ class PeerTable {
   // A device has one; a process may have several devices.
   static constexpr size_t kMaxConnectionsOfAProcess = 64;
 
-  // Who may not come in gets an error: PermissionDenied, Unavailable or
-  // ResourceExhausted (too many connections of that process are open, or gpud
-  // is out of descriptors).
-  // `is_new` says that this is the process's first connection: its pidfd must
-  // be watched.
+  // Adds a connection and returns its process. `is_new` says that this is the
+  // process's first connection, so that its pidfd must be watched. Errors:
+  // PermissionDenied, Unavailable, ResourceExhausted (too many connections of
+  // that process are open, or gpud is out of descriptors).
   absl::StatusOr<std::shared_ptr<const Peer>> Admit(int connection,
                                                     bool* is_new);
   // Forgets a dead process.
   void Forget(const Peer& peer);
 
-  // The caller of an RPC, from grpc::ServerContext::peer() ("fd:N"); null if
-  // unknown. gRPC has no place for credentials, so they are found by the
-  // connection's number.
+  // Returns the caller of an RPC, or null if it is not known. `grpc_peer` is
+  // grpc::ServerContext::peer() ("fd:N"): gRPC has no place for credentials, so
+  // they are found by the connection's number.
   std::shared_ptr<const Peer> Find(std::string_view grpc_peer) const;
 
-  // Ends the connection of an RPC, or all. gRPC itself waits for ever for a
-  // peer that is stopped and takes no more bytes: its pending writes, and what
-  // waits for them, end only so.
+  // Ends the connection of an RPC, or all connections. gRPC waits for ever for
+  // a peer that is stopped and takes no more bytes. Only this ends its pending
+  // writes and the calls that wait for them.
   void Cut(std::string_view grpc_peer);
   void CutAll();
 
@@ -75,16 +76,16 @@ class PeerTable {
  private:
   struct Connection {
     std::shared_ptr<const Peer> peer;
-    // Of the socket: once gRPC has closed it, its number means another file.
+    // The socket's. Once gRPC has closed the socket, its number may be another
+    // file's, which has another inode.
     ino_t inode = 0;
   };
-  // Lock held:
-  absl::Status CheckRoom(pid_t pid);
+  absl::Status CheckRoom(pid_t pid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  mutable std::mutex mutex_;
-  std::map<pid_t, std::shared_ptr<const Peer>> by_pid_;
+  mutable Mutex mutex_;
+  std::map<pid_t, std::shared_ptr<const Peer>> by_pid_ ABSL_GUARDED_BY(mutex_);
   // Numbers are reused: each accept overwrites what its number meant before.
-  std::map<int, Connection> by_connection_;
+  std::map<int, Connection> by_connection_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -1,5 +1,5 @@
-// Warnings about peers that are refused: a few each second, however many there
-// are, so that nobody can fill the log.
+// Logs warnings about refused peers, at most a few each second, so that nobody
+// can fill the log.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_REFUSAL_LOG_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_REFUSAL_LOG_H_
 
@@ -23,7 +23,7 @@ class RefusalLog {
       : write_(std::move(write)) {}
 
   void Warn(const std::string& line, Nanoseconds now);
-  // Tells of what was left out once its second has passed.
+  // Logs how many warnings were left out, once their second has passed.
   void Tick(Nanoseconds now);
 
  private:

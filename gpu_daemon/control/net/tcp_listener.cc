@@ -69,21 +69,21 @@ HostPort ToHostPort(const Address& address) {
   return {text, ntohs(v6->sin6_port)};
 }
 
-// As grpc::ServerContext::peer() tells it: a URI.
+// Returns the URI by which grpc::ServerContext::peer() names it.
 std::string GrpcPeer(const HostPort& peer) {
   return peer.host.find(':') == std::string::npos
              ? fmt::format("ipv4:{}:{}", peer.host, peer.port)
              : fmt::format("ipv6:%5B{}%5D:{}", peer.host, peer.port);
 }
 
-// 0 if it is not open.
+// Returns 0 if it is not open.
 ino_t InodeOf(int connection) {
   struct stat info {};
   return fstat(connection, &info) == 0 ? info.st_ino : 0;
 }
 
 void Set(int socket, int level, int option, int value) {
-  // What a kernel does not know it goes without.
+  // Errors do not matter: where Linux does not know an option, gpud does without.
   setsockopt(socket, level, option, &value, sizeof(value));
 }
 
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Open(
   Address where = ToAddress(*wanted);
   UniqueFd listener(socket(where.storage.ss_family,
                            SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // For the next gpud, while connections of this one linger.
+  // Lets the next gpud listen while connections of this one linger.
   if (listener) Set(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (!listener || bind(listener.get(), where.any(), where.size) != 0 ||
       listen(listener.get(), kBacklog) != 0 ||
@@ -159,12 +159,13 @@ absl::Status TcpListener::Admit(int connection) {
     return absl::UnavailableError(std::strerror(errno));
   }
   const HostPort peer = ToHostPort(from);
+  MutexLock lock(mutex_);
   const auto of_address = [&] {
+    mutex_.AssertHeld();
     return static_cast<size_t>(std::count_if(
         connections_.begin(), connections_.end(),
         [&](const auto& entry) { return entry.second.host == peer.host; }));
   };
-  std::lock_guard lock(mutex_);
   if (connections_.size() >= kMaxConnections ||
       of_address() >= kMaxOfAnAddress) {
     ForgetClosed();
@@ -186,8 +187,8 @@ absl::Status TcpListener::Admit(int connection) {
   return absl::OkStatus();
 }
 
-// gRPC owns the connections and does not say when it closes one: what is open is
-// found out when it matters.
+// gRPC owns the connections and does not say when it closes one, so the
+// listener looks for closed ones when it matters.
 void TcpListener::ForgetClosed() {
   std::erase_if(connections_, [](const auto& entry) {
     return InodeOf(entry.first) != entry.second.inode;
@@ -195,13 +196,13 @@ void TcpListener::ForgetClosed() {
 }
 
 size_t TcpListener::connections() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ForgetClosed();
   return connections_.size();
 }
 
 void TcpListener::Cut(std::string_view grpc_peer) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [connection, entry] : connections_) {
     if (entry.grpc_peer == grpc_peer && InodeOf(connection) == entry.inode) {
       shutdown(connection, SHUT_RDWR);
@@ -210,7 +211,7 @@ void TcpListener::Cut(std::string_view grpc_peer) {
 }
 
 void TcpListener::CutAll() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [connection, entry] : connections_) {
     if (InodeOf(connection) == entry.inode) shutdown(connection, SHUT_RDWR);
   }

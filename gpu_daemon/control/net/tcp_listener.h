@@ -1,5 +1,6 @@
-// The control plane's door for other machines: gpud accepts connections itself,
-// so that it can count and end them, and gives them to gRPC, which speaks TLS.
+// The control plane's TCP socket, for other machines. gpud accepts connections
+// itself, so that it can count and end them, and gives them to gRPC, which
+// speaks TLS.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_TCP_LISTENER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_TCP_LISTENER_H_
 
@@ -10,12 +11,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/net/event_loop.h"
 #include "gpu_daemon/control/net/refusal_log.h"
@@ -25,35 +26,37 @@ namespace carillon::gpud {
 
 class TcpListener {
  public:
-  // Nobody has shown a certificate yet when a connection is accepted: what gpud
-  // needs for its devices must not go to whoever connects.
+  // No certificate has been shown when a connection is accepted. The limits
+  // keep strangers from taking the descriptors that devices need.
   static constexpr size_t kMaxConnections = 128;
   static constexpr size_t kMaxOfAnAddress = 32;
 
   // Takes over an accepted connection.
   using OnConnection = std::function<void(int listener, int connection)>;
 
-  // `address`: see ReadListenAddress(); port 0: any that is free. Accepts on the
-  // loop's thread. Errors: InvalidArgument, Unavailable (with the system's
-  // reason).
+  // `address` is one that ReadListenAddress() takes; port 0 means any free
+  // port. Accepts on the loop's thread. Errors: InvalidArgument, Unavailable
+  // (with the system's reason).
   static absl::StatusOr<std::unique_ptr<TcpListener>> Open(
       const std::string& address, EventLoop* loop, OnConnection on_connection);
   ~TcpListener();
 
-  // Where it listens, with the port that it has got.
+  // The address that it listens on, with the real port.
   const std::string& address() const { return address_; }
-  // Open connections, those that do not speak TLS yet included. Thread safe.
+  // Counts the open connections, those that do not speak TLS yet included.
+  // Thread safe.
   size_t connections();
-  // Turned away, for too many were open. Thread safe.
+  // Counts the connections that were refused because too many were open. Thread
+  // safe.
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
-  // Ends the connection of an RPC (grpc::ServerContext::peer()), or all, as
-  // PeerTable does. Thread safe.
+  // Ends the connection of an RPC (grpc::ServerContext::peer()), or all of
+  // them, for the same reason as PeerTable. Thread safe.
   void Cut(std::string_view grpc_peer);
   void CutAll();
 
-  // These two: the loop's thread, or when it does not run. Tells the log of
-  // refusals that it has not told yet; closes the listening socket.
+  // Tick() logs how many refusals were left out of the log; Close() closes the
+  // listening socket. Call both on the loop's thread, or when it does not run.
   void Tick(Nanoseconds now) { refusals_.Tick(now); }
   void Close();
 
@@ -61,7 +64,8 @@ class TcpListener {
   struct Connection {
     std::string host;
     std::string grpc_peer;
-    // Of the socket: once gRPC has closed it, its number means another file.
+    // The socket's. Once gRPC has closed the socket, its number may be another
+    // file's, which has another inode.
     ino_t inode = 0;
   };
 
@@ -69,7 +73,7 @@ class TcpListener {
               OnConnection on_connection);
   void Accept();
   absl::Status Admit(int connection);
-  void ForgetClosed();  // lock held
+  void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   UniqueFd listener_;
   UniqueFd reserve_;
@@ -78,12 +82,12 @@ class TcpListener {
   const OnConnection on_connection_;
   EventLoop::WatchId watch_ = 0;
   RefusalLog refusals_;
-  // Writer: the loop's thread; readers: anybody. Relaxed: only the number
+  // Writer: the loop's thread; readers: any. Relaxed, because only the number
   // counts.
   std::atomic<uint64_t> refused_{0};
-  std::mutex mutex_;
+  Mutex mutex_;
   // Numbers are reused: each accept overwrites what its number meant before.
-  std::map<int, Connection> connections_;
+  std::map<int, Connection> connections_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

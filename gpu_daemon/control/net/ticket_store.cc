@@ -25,7 +25,7 @@ absl::StatusOr<shm::Ticket> TicketStore::Issue(uint32_t device_id,
                                                Nanoseconds now) {
   auto ticket = RandomTicket();
   if (!ticket.ok()) return ticket.status();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   tickets_[*ticket] = {.device_id = device_id,
                        .owner = owner,
                        .expires_ns = now + valid_ns_,
@@ -36,7 +36,7 @@ absl::StatusOr<shm::Ticket> TicketStore::Issue(uint32_t device_id,
 absl::StatusOr<uint32_t> TicketStore::Redeem(const shm::Ticket& ticket,
                                              const PeerCredentials& bearer,
                                              Nanoseconds now) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = tickets_.find(ticket);
   if (found == tickets_.end()) {
     return absl::PermissionDeniedError(
@@ -67,7 +67,7 @@ absl::StatusOr<uint32_t> TicketStore::Redeem(const shm::Ticket& ticket,
 
 std::vector<uint32_t> TicketStore::TakeExpired(Nanoseconds now) {
   std::vector<uint32_t> expired;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto& [ticket, entry] : tickets_) {
     if (entry.state == State::kOpen && now > entry.expires_ns) {
       entry.state = State::kExpired;
@@ -82,7 +82,7 @@ std::vector<uint32_t> TicketStore::TakeExpired(Nanoseconds now) {
 }
 
 void TicketStore::Revoke(uint32_t device_id) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto& [ticket, entry] : tickets_) {
     if (entry.device_id == device_id && entry.state == State::kOpen) {
       entry.state = State::kExpired;

@@ -1,5 +1,5 @@
-// One-time tickets: what Attach gives out over gRPC and the hand-over socket
-// takes in.
+// One-time tickets: Attach issues them over gRPC, and the hand-over socket
+// takes them.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_STORE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_TICKET_STORE_H_
 
@@ -7,11 +7,11 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "shm/handover.h"
 #include "shm/types.h"
@@ -26,24 +26,24 @@ class TicketStore {
   explicit TicketStore(Nanoseconds valid_ns = kValidNs) : valid_ns_(valid_ns) {}
   Nanoseconds valid_ns() const { return valid_ns_; }
 
-  // A fresh random ticket with which the process `owner` may fetch the
+  // Returns a new random ticket, with which the process `owner` may fetch the
   // apertures of device `device_id` once, until now + valid_ns(). Errors:
   // Internal (no randomness).
   absl::StatusOr<shm::Ticket> Issue(uint32_t device_id,
                                     const PeerCredentials& owner,
                                     Nanoseconds now);
 
-  // The device whose ticket this is; it is spent then. Errors, all
-  // PermissionDenied: unknown, already used, expired, or issued to another
-  // process (it stays good for that one).
+  // Spends a ticket and returns its device. Errors, all PermissionDenied: the
+  // ticket is unknown, already used, expired, or issued to another process (for
+  // which it stays valid).
   absl::StatusOr<uint32_t> Redeem(const shm::Ticket& ticket,
                                   const PeerCredentials& bearer,
                                   Nanoseconds now);
 
-  // The devices whose tickets have expired unused since the last call.
+  // Returns the devices whose tickets have expired unused since the last call.
   std::vector<uint32_t> TakeExpired(Nanoseconds now);
 
-  // The device's session has ended: its ticket is worth nothing.
+  // To be called when the device's session has ended: its ticket is void.
   void Revoke(uint32_t device_id);
 
  private:
@@ -59,8 +59,8 @@ class TicketStore {
   static constexpr Nanoseconds kRememberNs = 60'000'000'000;
 
   const Nanoseconds valid_ns_;
-  std::mutex mutex_;
-  std::map<shm::Ticket, Entry> tickets_;
+  Mutex mutex_;
+  std::map<shm::Ticket, Entry> tickets_ ABSL_GUARDED_BY(mutex_);
 };
 
 // 16 bytes from the system's generator. Errors: Internal.

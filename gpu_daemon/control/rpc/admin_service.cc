@@ -23,10 +23,10 @@ namespace {
 // Each holds one of gRPC's threads.
 constexpr size_t kMaxStreams = 32;
 constexpr uint32_t kMaxDrains = 16;
-// How long a caller that missed a change may take to hear of it.
+// A caller that missed a change must take the news of it within this time.
 constexpr Nanoseconds kStuckNs = 5'000'000'000;
 
-// Of kernels that could not be loaded.
+// Returns the reason of an error of KernelCatalog::Load().
 std::string_view ReasonOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kAlreadyExists:
@@ -48,9 +48,9 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
                                      const v1::GetStatusRequest*,
                                      v1::GetStatusResponse* response) {
   if (auto s = PassRpc("GetStatus"); !s.ok()) return ToGrpc(s, context);
-  response->set_testbed(about_.testbed);
+  response->set_testbed(info_.testbed);
   response->set_pid(static_cast<uint32_t>(getpid()));
-  response->set_uptime_ns(NowNs() - about_.started_ns);
+  response->set_uptime_ns(NowNs() - info_.started_ns);
   const Backend& backend = *context_->backend;
   response->set_backend(std::string(backend.name()));
   response->set_backend_description(backend.description());
@@ -82,8 +82,6 @@ grpc::Status AdminService::GetStatus(grpc::ServerContext* context,
 
 void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
   const auto events = context_->ekt->events();
-  uint64_t polls = 0;
-  uint64_t sleeps = 0;
   for (const auto& [info, unavailable, notice, counters] :
        context_->backend->paths().Describe()) {
     v1::LaunchPath* path = response->add_launch_paths();
@@ -95,16 +93,12 @@ void AdminService::DescribePaths(v1::GetStatusResponse* response) const {
       v1::Counter* shown = path->add_counters();
       shown->set_name(std::string(counter.name));
       shown->set_value(counter.value);
-      if (counter.name == "polls") polls += counter.value;
-      if (counter.name == "sleeps") sleeps += counter.value;
     }
     path->set_event_kernels(static_cast<uint32_t>(
         std::count_if(events.begin(), events.end(), [&](const auto& event) {
           return event->launch_path() == path->name();
         })));
   }
-  response->set_frontend_polls(polls);
-  response->set_frontend_sleeps(sleeps);
 }
 
 grpc::Status AdminService::ListDevices(grpc::ServerContext* context,
@@ -158,7 +152,7 @@ grpc::Status AdminService::Watch(
   if (auto s = PassRpc("Watch"); !s.ok()) return ToGrpc(s, context);
   std::list<Stream>::iterator stream;
   {
-    std::lock_guard lock(streams_mutex_);
+    MutexLock lock(streams_mutex_);
     if (streams_.size() >= kMaxStreams) {
       return ToGrpc(
           Error(absl::StatusCode::kResourceExhausted,
@@ -177,13 +171,13 @@ grpc::Status AdminService::Watch(
         return writer->Write(message);
       },
       [context] { return context->IsCancelled(); });
-  std::lock_guard lock(streams_mutex_);
+  MutexLock lock(streams_mutex_);
   streams_.erase(stream);
   return ToGrpc(status, context);
 }
 
 void AdminService::CancelStuckStreams(Nanoseconds now) {
-  std::lock_guard lock(streams_mutex_);
+  MutexLock lock(streams_mutex_);
   for (const Stream& stream : streams_) {
     const Nanoseconds since = stream.watcher->overflowed_ns();
     if (since == 0 || now <= since + kStuckNs) continue;
@@ -224,7 +218,7 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
                                       v1::SetTracingResponse*) {
   if (auto s = PassRpc("SetTracing"); !s.ok()) return ToGrpc(s, context);
   context_->backend->paths().SetTracing(request->on());
-  // Where a GPU polls, no path tells them.
+  // A path whose doorbells a GPU polls does not tell the devices.
   for (const auto& session : sessions_->All()) session->TellTracing();
   return grpc::Status::OK;
 }
@@ -232,8 +226,8 @@ grpc::Status AdminService::SetTracing(grpc::ServerContext* context,
 uint64_t AdminService::InFlight() const {
   uint64_t in_flight = 0;
   for (const auto& event : context_->ekt->events()) {
-    // In this order: a ring that is launched in between counts twice, and not
-    // never.
+    // In this order, a ring that is launched in between counts twice. In the
+    // other one it would not count at all.
     const uint32_t waiting = event->waiting_rings();
     in_flight += waiting + event->in_flight();
   }

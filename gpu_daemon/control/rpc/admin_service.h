@@ -1,3 +1,4 @@
+// The gRPC service Admin: people and tools look into a testbed and steer it.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_ADMIN_SERVICE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_ADMIN_SERVICE_H_
 
@@ -6,10 +7,10 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
@@ -18,22 +19,22 @@
 
 namespace carillon::gpud {
 
-// carillon.v1.Admin: see proto/admin.proto. Every figure is read where it is
-// kept, at the moment of the call.
+// Implements carillon.v1.Admin; proto/admin.proto describes the calls. Every
+// figure is read where it is kept, at the moment of the call.
 class AdminService final : public v1::Admin::Service {
  public:
-  struct About {
+  struct ServerInfo {
     std::string testbed;
     Nanoseconds started_ns = 0;
   };
 
   // `request_shutdown` returns at once. `describe_tcp` fills in the fields of
   // GetStatusResponse that are of TCP.
-  AdminService(About about, SessionContext* context, SessionTable* sessions,
+  AdminService(ServerInfo info, SessionContext* context, SessionTable* sessions,
                std::function<void()> request_shutdown,
                std::function<void(const std::string& grpc_peer)> cut,
                std::function<void(v1::GetStatusResponse*)> describe_tcp)
-      : about_(std::move(about)),
+      : info_(std::move(info)),
         context_(context),
         sessions_(sessions),
         request_shutdown_(std::move(request_shutdown)),
@@ -90,21 +91,21 @@ class AdminService final : public v1::Admin::Service {
   };
 
   uint64_t InFlight() const;
-  // The launch paths, the default first.
+  // Adds the launch paths, the default first.
   void DescribePaths(v1::GetStatusResponse* response) const;
 
-  const About about_;
+  const ServerInfo info_;
   SessionContext* const context_;
   SessionTable* const sessions_;
   const std::function<void()> request_shutdown_;
   // Ends a caller's connection.
   const std::function<void(const std::string& grpc_peer)> cut_;
   const std::function<void(v1::GetStatusResponse*)> describe_tcp_;
-  // Calls to Drain in progress. Writers and readers: they. Relaxed: only the
-  // number counts.
+  // How many calls to Drain are in progress. They write and read it. Relaxed,
+  // because only the number counts.
   std::atomic<uint32_t> drains_{0};
-  std::mutex streams_mutex_;
-  std::list<Stream> streams_;
+  Mutex streams_mutex_;
+  std::list<Stream> streams_ ABSL_GUARDED_BY(streams_mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -1,4 +1,5 @@
-// What every handler asks first: who calls, and for which session?
+// Finds the process that calls, and the session that it calls for: every
+// handler asks for them first.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_CALLER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_CALLER_H_
 
@@ -20,13 +21,15 @@ class Callers {
   Callers(const PeerTable* peers, const SessionTable* sessions)
       : peers_(peers), sessions_(sessions) {}
 
-  // The process that calls over the control socket. Errors: PermissionDenied
-  // UNKNOWN_PEER; NOT_LOCAL: the call comes over TCP, where there are no
-  // processes, and so no sessions: memory is handed over on the same machine.
+  // Returns the process that calls over the control socket. Errors:
+  // PermissionDenied UNKNOWN_PEER, or NOT_LOCAL if the call comes over TCP:
+  // memory can only be handed over on the same machine, so only processes of
+  // this machine have sessions.
   absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
       const grpc::ServerContext& context) const;
-  // Of `method`. Errors: as above and as SessionTable::Find(); an injected
-  // fault's.
+  // Returns the caller's session with that token. `method` is the one that was
+  // called, for injected faults. Errors: those of PeerOf() and of
+  // SessionTable::Find(); an injected fault's.
   absl::StatusOr<std::shared_ptr<Session>> SessionOf(
       const grpc::ServerContext& context, const std::string& token,
       std::string_view method) const;

@@ -1,4 +1,4 @@
-// What Admin shows of each thing.
+// Turns gpud's own objects into the messages that Admin shows.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_DESCRIBE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_DESCRIBE_H_
 
@@ -17,8 +17,8 @@ void Describe(const simt::KernelInfo& kernel, v1::Kernel* out);
 void Describe(const EventCounts& counts, v1::EventCounts* out);
 void Describe(const EventKernel& event, v1::EktEntry* out);
 void Describe(const EventKernel& event, v1::Ring* out);
-// Counters and histograms come from the device's telemetry page: it may hold
-// anything.
+// Counters and histograms come from the device's telemetry page, where the
+// device may have written anything.
 void Describe(const Session& session, Nanoseconds now, v1::Device* out);
 void Describe(std::string_view name, const shm::HistogramSnapshot& histogram,
               v1::Histogram* out);

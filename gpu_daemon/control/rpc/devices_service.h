@@ -1,3 +1,4 @@
+// The gRPC service Devices: a device attaches, says that it is ready, detaches.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_DEVICES_SERVICE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_DEVICES_SERVICE_H_
 
@@ -7,7 +8,7 @@
 
 namespace carillon::gpud {
 
-// carillon.v1.Devices: see proto/devices.proto.
+// Implements carillon.v1.Devices; proto/devices.proto describes the calls.
 class DevicesService final : public v1::Devices::Service {
  public:
   DevicesService(const Callers* callers, SessionTable* sessions)

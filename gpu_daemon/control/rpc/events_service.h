@@ -1,3 +1,5 @@
+// The gRPC service Events: devices allocate buffers, register event kernels and
+// launch background kernels (the EDGE API).
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_EVENTS_SERVICE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_EVENTS_SERVICE_H_
 
@@ -7,7 +9,7 @@
 
 namespace carillon::gpud {
 
-// carillon.v1.Events: see proto/events.proto.
+// Implements carillon.v1.Events; proto/events.proto describes the calls.
 class EventsService final : public v1::Events::Service {
  public:
   EventsService(const Callers* callers, const KernelCatalog* kernels)

@@ -1,3 +1,5 @@
+// The gRPC service Faults: puts faults on the board that every process of the
+// testbed reads.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_FAULTS_SERVICE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_FAULTS_SERVICE_H_
 
@@ -7,10 +9,10 @@
 
 namespace carillon::gpud {
 
-// carillon.v1.Faults: see proto/faults.proto.
+// Implements carillon.v1.Faults; proto/faults.proto describes the calls.
 class FaultsService final : public v1::Faults::Service {
  public:
-  // Before the first call; null: there is none.
+  // Must come before the first call. Null means that there is no board.
   void UseBoard(faults::Board* board) { board_ = board; }
 
   grpc::Status Inject(grpc::ServerContext* context,

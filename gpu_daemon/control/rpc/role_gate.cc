@@ -49,18 +49,18 @@ grpc::Status RoleGate::Process(const InputMetadata& metadata,
   if (status.ok()) return grpc::Status::OK;
   refused_.fetch_add(1, std::memory_order_relaxed);
   const std::string message(status.message());
-  Tell(fmt::format("call refused: {}", message));
+  WarnOnce(fmt::format("call refused: {}", message));
   return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, message);
 }
 
-void RoleGate::Tell(const std::string& line) {
-  std::lock_guard lock(mutex_);
-  if (told_.size() < kMaxTold && !told_.insert(line).second) return;
+void RoleGate::WarnOnce(const std::string& line) {
+  MutexLock lock(mutex_);
+  if (warned_.size() < kMaxRemembered && !warned_.insert(line).second) return;
   refusals_.Warn(line, NowNs());
 }
 
 void RoleGate::Tick(Nanoseconds now) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   refusals_.Tick(now);
 }
 

@@ -1,5 +1,5 @@
-// Judges every call that comes over TCP before gpud reads its message: one place
-// for all services, streams included (these at their start).
+// Judges every call that comes over TCP before gpud reads its message: one
+// place for all services, streams included (these at their start).
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_ROLE_GATE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_ROLE_GATE_H_
 
@@ -7,11 +7,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/net/refusal_log.h"
 #include "shm/types.h"
 
@@ -20,8 +20,8 @@ namespace carillon::gpud {
 // Thread safe.
 class RoleGate final : public grpc::AuthMetadataProcessor {
  public:
-  // How many refusals are remembered, so as not to be told again.
-  static constexpr size_t kMaxTold = 256;
+  // So many refusals are remembered, so that each is logged only once.
+  static constexpr size_t kMaxRemembered = 256;
 
   RoleGate();
 
@@ -35,18 +35,18 @@ class RoleGate final : public grpc::AuthMetadataProcessor {
 
   // Calls refused so far.
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
-  // Tells the log of refusals that it has not told yet.
+  // Logs how many refusals were left out of the log, if any were.
   void Tick(Nanoseconds now);
 
  private:
-  void Tell(const std::string& line);
+  void WarnOnce(const std::string& line);
 
   // Writers: gRPC's threads; readers: anybody. Relaxed: only the number counts.
   std::atomic<uint64_t> refused_{0};
-  std::mutex mutex_;
-  RefusalLog refusals_;
-  // A caller that asks again and again is told of once.
-  std::set<std::string> told_;
+  Mutex mutex_;
+  RefusalLog refusals_ ABSL_GUARDED_BY(mutex_);
+  // A caller that asks again and again is logged once.
+  std::set<std::string> warned_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -1,6 +1,7 @@
-// Who may call what over TCP (docs/security.md). A client's certificate carries
-// its roles as URIs among its subject alternative names: "carillon:role:viewer".
-// Callers on the control socket have every role: its file's mode is the guard.
+// Decides which caller may call which method over TCP (docs/security.md). A
+// client's certificate carries its roles as URIs among its subject alternative
+// names: "carillon:role:viewer". Callers on the control socket have every role:
+// the mode of its file is the guard.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_ROLES_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_ROLES_H_
 
@@ -16,36 +17,37 @@
 namespace carillon::gpud {
 
 enum class Role : uint8_t {
-  kViewer,         // looks
-  kOperator,       // changes the testbed; may do what a viewer may
-  kDevice,         // is a device
-  kFaultInjector,  // breaks it on purpose
+  kViewer,         // may look
+  kOperator,       // may look and change the testbed
+  kDevice,         // may be a device
+  kFaultInjector,  // may break the testbed on purpose
 };
 
 inline constexpr char kRoleUriPrefix[] = "carillon:role:";
 
-// As in the URI: "fault-injector".
+// Returns the name that the URI has: "fault-injector".
 std::string_view RoleName(Role role);
 std::optional<Role> RoleOf(std::string_view name);
 
-// What a method needs.
+// The role that a method needs.
 struct MethodRole {
   std::string_view service;  // "carillon.v1.Admin"
   std::string_view method;
   Role role;
 };
 
-// Every method that gpud serves has one row; what has none is refused.
+// Has one row for every method that gpud serves. A method without a row is
+// refused.
 std::span<const MethodRole> MethodRoles();
 
-// What a certificate that gpud's client CA vouches for says of its owner.
+// The owner of a certificate that gpud's client CA has signed.
 struct Identity {
   std::string common_name;
   std::vector<std::string> uris;
 };
 
-// `path`: as HTTP/2 has it, "/carillon.v1.Admin/GetStatus".
-// Errors: PermissionDenied, with what is needed and what there is.
+// `path` is the one of HTTP/2, "/carillon.v1.Admin/GetStatus". Errors:
+// PermissionDenied, naming the role that is needed and those that there are.
 absl::Status CheckRole(std::string_view path, const Identity& caller);
 
 }  // namespace carillon::gpud

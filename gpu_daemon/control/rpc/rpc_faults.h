@@ -1,4 +1,4 @@
-// Faults on purpose in the control plane's calls.
+// Injects faults into the control plane's calls.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RPC_RPC_FAULTS_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RPC_RPC_FAULTS_H_
 
@@ -9,10 +9,12 @@
 
 namespace carillon::gpud {
 
-// Point gpud.rpc: how the call ends, if a fault ends it.
+// Passes the point gpud.rpc. Returns the status with which a fault ends the
+// call, or OK.
 absl::Status PassRpc(std::string_view method, std::string_view device = "");
 
-// A point where there may seem to be no room: ResourceExhausted with `reason`.
+// Passes a point where a fault can pretend that there is no room. Returns
+// ResourceExhausted with `reason` then.
 absl::Status PassRoom(faults::Point point, std::string_view device,
                       std::string_view reason);
 

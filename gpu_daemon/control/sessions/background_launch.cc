@@ -78,11 +78,10 @@ void BackgroundLaunch::Submit() {
 
 std::optional<LaunchResult> BackgroundLaunch::Wait(
     const std::function<bool()>& given_up) {
-  std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, kLookEvery,
-                          [this] { return result_.has_value(); })) {
-    if (!given_up()) continue;
-    lock.unlock();
+  MutexLock lock(mutex_);
+  while (!result_) {
+    if (ended_.WaitFor(mutex_, kLookEvery) || result_ || !given_up()) continue;
+    lock.Unlock();
     context_->backend->Cancel(LaunchFilter::OfToken(token_),
                               shm::EventStatus::kUnregistered);
     return std::nullopt;
@@ -91,15 +90,15 @@ std::optional<LaunchResult> BackgroundLaunch::Wait(
 }
 
 void BackgroundLaunch::End(const LaunchResult& result) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   result_ = result;
-  ended_.notify_all();
+  ended_.NotifyAll();
 }
 
 bool BackgroundLaunch::Uses(const Buffer& buffer) const {
   {
-    // Whoever has the result may free what the kernel used.
-    std::lock_guard lock(mutex_);
+    // A kernel that has ended does not use its buffers any more.
+    MutexLock lock(mutex_);
     if (result_) return false;
   }
   return std::any_of(buffers_.begin(), buffers_.end(),

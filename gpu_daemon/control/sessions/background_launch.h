@@ -1,16 +1,15 @@
-// One ordinary (background) kernel on its way through the KMU, and somebody who
-// waits for it.
+// One background kernel on its way through the KMU, and the call that waits for
+// it.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_BACKGROUND_LAUNCH_H_
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/sessions/device_space.h"
 #include "gpu_daemon/control/sessions/parameter_bindings.h"
 #include "gpu_daemon/control/sessions/session_context.h"
@@ -19,7 +18,7 @@
 
 namespace carillon::gpud {
 
-// Shared between the waiting call and the KMU; buffers stay until the last
+// The waiting call and the KMU share it, so its buffers stay until the last
 // block has run, even if the caller has given up by then.
 class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
  public:
@@ -30,7 +29,7 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
       const std::shared_ptr<DeviceSpace>& space, const FindBuffer& find_buffer,
       SessionContext* context);
 
-  // Hands the launch to the KMU; once.
+  // Hands the launch to the KMU. To be called once.
   void Submit();
   // Waits for the end. When `given_up` turns true first, takes the launch back
   // from the KMU (running blocks run to their end) and returns nothing.
@@ -47,9 +46,9 @@ class BackgroundLaunch : public std::enable_shared_from_this<BackgroundLaunch> {
   std::unique_ptr<KernelLaunch> launch_;  // until Submit()
   uint64_t token_ = 0;
 
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  std::optional<LaunchResult> result_;
+  mutable Mutex mutex_;
+  CondVar ended_;
+  std::optional<LaunchResult> result_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -33,7 +33,7 @@ absl::Status CheckBytes(std::string_view what, uint64_t bytes) {
 
 HeapRange::~HeapRange() {
   if (space_ == nullptr) return;
-  std::lock_guard lock(space_->mutex_);
+  MutexLock lock(space_->mutex_);
   space_->heap(kind_).Free(offset_);
 }
 
@@ -105,7 +105,7 @@ DeviceSpace::DeviceSpace(std::string name, shm::Aperture submission,
 absl::StatusOr<HeapRange> DeviceSpace::AllocateRange(
     RegionKind kind, uint64_t bytes, std::string_view what,
     std::optional<uint64_t> at) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (at) {
     if (heap(kind).AllocateAt(*at, bytes)) {
       return HeapRange(shared_from_this(), kind, *at, bytes);
@@ -165,7 +165,7 @@ absl::StatusOr<std::shared_ptr<Buffer>> DeviceSpace::AllocateGpuMemory(
 }
 
 uint64_t DeviceSpace::free_bytes(RegionKind kind) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return (kind == RegionKind::kSubmission ? submission_heap_ : completion_heap_)
       .free_bytes();
 }

@@ -1,21 +1,20 @@
-// Who owns which bytes of a device's memory: ranges of its two apertures, and
-// GPU memory.
+// The memory of one device: ranges of its two apertures, and GPU memory.
 //
-// Everything here is held by shared pointers, down to the launch that uses it:
-// a range is given to somebody else only when its session has let go of it and
-// the last kernel that could touch it has ended.
+// Shared pointers hold everything here, down to the launch that uses it. So a
+// range is free again only when its session has let go of it and the last
+// kernel that could touch it has ended.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_DEVICE_SPACE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_DEVICE_SPACE_H_
 
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/sessions/memory_budget.h"
 #include "gpu_daemon/event/argument_plan.h"
 #include "gpu_daemon/event/device_memory.h"
@@ -119,13 +118,14 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   }
   const DeviceMemory& device_memory() const { return memory_; }
 
-  // Room for a ring's half; at `offset`, if there is one. Errors:
+  // Allocates room for one half of a ring, at `offset` if it is given. Errors:
   // ResourceExhausted NO_HEAP_ROOM, FailedPrecondition (something is there);
   // `what` opens the sentence.
   absl::StatusOr<HeapRange> AllocateRange(
       shm::RegionKind kind, uint64_t bytes, std::string_view what,
       std::optional<uint64_t> offset = std::nullopt);
-  // At `offset`, which says nothing of GPU memory, if there is one. Errors:
+  // Allocates a buffer, at `offset` if it is given and the buffer is not in GPU
+  // memory. Errors:
   // InvalidArgument (place, 0 bytes), ResourceExhausted (heap, budget),
   // FailedPrecondition (something is there).
   absl::StatusOr<std::shared_ptr<Buffer>> AllocateBuffer(
@@ -142,7 +142,8 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
               MemoryBudget* budget, MemoryBudget::Reservation reservation,
               KernelMemory* kernel_memory,
               std::array<std::unique_ptr<HostMapping>, 2> mappings);
-  shm::RegionHeap& heap(shm::RegionKind kind) {
+  shm::RegionHeap& heap(shm::RegionKind kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return kind == shm::RegionKind::kSubmission ? submission_heap_
                                                 : completion_heap_;
   }
@@ -152,11 +153,11 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
   MemoryBudget* const budget_;
   const MemoryBudget::Reservation reservation_;
   KernelMemory* const kernel_memory_;
-  // Of the submission and of the completion aperture.
+  // The first maps the submission aperture, the second the completion aperture.
   const std::array<std::unique_ptr<HostMapping>, 2> mappings_;
-  mutable std::mutex mutex_;
-  shm::RegionHeap submission_heap_;
-  shm::RegionHeap completion_heap_;
+  mutable Mutex mutex_;
+  shm::RegionHeap submission_heap_ ABSL_GUARDED_BY(mutex_);
+  shm::RegionHeap completion_heap_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace carillon::gpud

@@ -1,4 +1,4 @@
-// Waiting until nothing is in flight any more, for UnregisterEvent and
+// Waits until nothing is in flight any more, for UnregisterEvent and
 // Admin.Drain.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_DRAIN_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_DRAIN_H_
@@ -12,8 +12,9 @@ namespace carillon::gpud {
 // True when the caller of an RPC has gone away or its deadline has passed.
 using GivenUp = std::function<bool()>;
 
-// For a caller that asks for 0; and the most that a call holds one of gRPC's
-// threads. proto/events.proto and proto/admin.proto name both.
+// The wait of a caller that asks for 0, and the longest wait, because a waiting
+// call holds one of gRPC's threads. proto/events.proto and proto/admin.proto
+// name both.
 inline constexpr std::chrono::milliseconds kDefaultDrain{1'000};
 inline constexpr std::chrono::milliseconds kMaxDrain{60'000};
 

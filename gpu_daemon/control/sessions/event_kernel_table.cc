@@ -16,7 +16,7 @@ EventCounts operator+(const EventCounts& a, const EventCounts& b) {
 }
 
 absl::StatusOr<EventKernelTable::Slot> EventKernelTable::Reserve() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto free = std::find_if(entries_.begin(), entries_.end(),
                                  [](const Entry& e) { return !e.taken; });
   if (free == entries_.end()) {
@@ -32,13 +32,13 @@ absl::StatusOr<EventKernelTable::Slot> EventKernelTable::Reserve() {
 }
 
 void EventKernelTable::Slot::Fill(std::shared_ptr<EventKernel> event) {
-  std::lock_guard lock(table_->mutex_);
+  MutexLock lock(table_->mutex_);
   table_->entries_[index_].event = std::move(event);
 }
 
 void EventKernelTable::Release(uint32_t index) {
   std::shared_ptr<EventKernel> event;  // may free memory: not under the lock
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Entry& entry = entries_[index];
   if (entry.event != nullptr) retired_ = retired_ + entry.event->counts();
   event = std::move(entry.event);
@@ -46,7 +46,7 @@ void EventKernelTable::Release(uint32_t index) {
 }
 
 uint32_t EventKernelTable::used() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return static_cast<uint32_t>(
       std::count_if(entries_.begin(), entries_.end(),
                     [](const Entry& e) { return e.taken; }));
@@ -54,7 +54,7 @@ uint32_t EventKernelTable::used() const {
 
 std::vector<std::shared_ptr<EventKernel>> EventKernelTable::events() const {
   std::vector<std::shared_ptr<EventKernel>> events;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const Entry& entry : entries_) {
     if (entry.event != nullptr) events.push_back(entry.event);
   }
@@ -62,7 +62,7 @@ std::vector<std::shared_ptr<EventKernel>> EventKernelTable::events() const {
 }
 
 EventCounts EventKernelTable::totals() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   EventCounts totals = retired_;
   for (const Entry& entry : entries_) {
     if (entry.event != nullptr) totals = totals + entry.event->counts();

@@ -1,15 +1,15 @@
-// The event kernel table (EDGE III-C) as the control plane keeps it: which
-// entries are taken and by whom. The front-end polls the entries themselves.
+// The event kernel table (EDGE III-C) as the control plane keeps it. It knows
+// which entries are taken and by which event kernel; the front-end polls them.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_EVENT_KERNEL_TABLE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_EVENT_KERNEL_TABLE_H_
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "gpu_daemon/event/event_kernel.h"
 
 namespace carillon::gpud {
@@ -45,12 +45,13 @@ class EventKernelTable {
   };
 
   // 1 to shm::kMaxDoorbells entries.
-  explicit EventKernelTable(uint32_t capacity) : entries_(capacity) {}
+  explicit EventKernelTable(uint32_t capacity)
+      : capacity_(capacity), entries_(capacity) {}
 
   // The lowest free entry. Errors: ResourceExhausted EKT_FULL.
   absl::StatusOr<Slot> Reserve();
 
-  uint32_t capacity() const { return static_cast<uint32_t>(entries_.size()); }
+  uint32_t capacity() const { return capacity_; }
   uint32_t used() const;
   // The filled entries in the order of the table.
   std::vector<std::shared_ptr<EventKernel>> events() const;
@@ -65,9 +66,10 @@ class EventKernelTable {
 
   void Release(uint32_t index);
 
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;
-  EventCounts retired_;  // of released entries
+  const uint32_t capacity_;
+  mutable Mutex mutex_;
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  EventCounts retired_ ABSL_GUARDED_BY(mutex_);  // of released entries
 };
 
 EventCounts operator+(const EventCounts& a, const EventCounts& b);

@@ -6,8 +6,8 @@
 
 namespace carillon::gpud {
 
-// A completion's status (shm::EventStatus, or a kernel's own code) as a phrase
-// for people.
+// Puts a completion's status (shm::EventStatus, or a kernel's own code) into
+// words for people.
 std::string EventStatusText(uint32_t status);
 
 }  // namespace carillon::gpud

@@ -38,20 +38,20 @@ HandoverServer::HandoverServer(UnixListener listener, EventLoop* loop,
 
 HandoverServer::~HandoverServer() {
   loop_->Unwatch(listener_watch_);
-  for (const auto& [id, visitor] : visitors_) loop_->Unwatch(visitor.watch);
+  for (const auto& [id, pending] : pending_) loop_->Unwatch(pending.watch);
 }
 
 absl::Status HandoverServer::CheckRoom(
     const PeerCredentials& credentials) const {
-  if (visitors_.size() >= kMaxVisitors) {
+  if (pending_.size() >= kMaxPending) {
     return absl::ResourceExhaustedError(fmt::format(
-        "{} connections wait for a hand-over: try again", visitors_.size()));
+        "{} connections wait for a hand-over: try again", pending_.size()));
   }
   const auto own = static_cast<size_t>(
-      std::count_if(visitors_.begin(), visitors_.end(), [&](const auto& entry) {
+      std::count_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
         return entry.second.credentials.pid == credentials.pid;
       }));
-  if (own < kMaxVisitorsOfAProcess) return absl::OkStatus();
+  if (own < kMaxPendingOfAProcess) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       fmt::format("process {} has {} connections that wait for a hand-over: "
                   "that is the limit; present a ticket on one of them",
@@ -71,40 +71,40 @@ void HandoverServer::Accept() {
     shm::SendRefusal(connection.get(), status);
     return;
   }
-  const uint64_t id = next_visitor_++;
+  const uint64_t id = next_id_++;
   auto watch = loop_->Watch(connection.get(), [this, id] { Serve(id); });
   if (!watch.ok()) {
     shm::SendRefusal(connection.get(), watch.status());
     return;
   }
-  visitors_[id] = {.connection = std::move(connection),
-                   .watch = *watch,
-                   .credentials = *credentials,
-                   .deadline_ns = NowNs() + TicketStore::kValidNs};
+  pending_[id] = {.connection = std::move(connection),
+                  .watch = *watch,
+                  .credentials = *credentials,
+                  .deadline_ns = NowNs() + TicketStore::kValidNs};
 }
 
 void HandoverServer::Serve(uint64_t id) {
-  const auto found = visitors_.find(id);
-  if (found == visitors_.end()) return;
-  Visitor visitor = std::move(found->second);
-  visitors_.erase(found);
-  loop_->Unwatch(visitor.watch);
-  if (auto status = HandOver(visitor); !status.ok()) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return;
+  PendingConnection pending = std::move(found->second);
+  pending_.erase(found);
+  loop_->Unwatch(pending.watch);
+  if (auto status = HandOver(pending); !status.ok()) {
     refusals_.Warn(fmt::format("hand-over to process {} refused: {}",
-                               visitor.credentials.pid, status.message()),
+                               pending.credentials.pid, status.message()),
                    NowNs());
-    if (visitor.connection) {
-      shm::SendRefusal(visitor.connection.get(), status);
+    if (pending.connection) {
+      shm::SendRefusal(pending.connection.get(), status);
     }
   }
 }
 
-absl::Status HandoverServer::HandOver(Visitor& visitor) {
-  // Readable already: waits for nothing.
+absl::Status HandoverServer::HandOver(PendingConnection& pending) {
+  // The socket is readable already, so this does not wait.
   ASSIGN_OR_RETURN(auto ticket,
-                   shm::ReceiveTicket(visitor.connection.get(),
+                   shm::ReceiveTicket(pending.connection.get(),
                                       std::chrono::milliseconds(0)));
-  auto device_id = tickets_->Redeem(ticket, visitor.credentials, NowNs());
+  auto device_id = tickets_->Redeem(ticket, pending.credentials, NowNs());
   if (!device_id.ok()) return device_id.status();
   const auto session = sessions_->FindDevice(*device_id);
   if (session == nullptr) {
@@ -113,12 +113,12 @@ absl::Status HandoverServer::HandOver(Visitor& visitor) {
   }
   if (faults::At(faults::Point::kGpudHandover,
                  {.device = session->identity().name})) {
-    visitor.connection.reset();
-    sessions_->End(session, Ending::kNeverFetched);
+    pending.connection.reset();
+    sessions_->End(session, SessionEnd::kNeverFetched);
     return absl::UnavailableError("an injected fault");
   }
   auto status =
-      session->HandOver(std::move(visitor.connection),
+      session->HandOver(std::move(pending.connection),
                         [sessions = sessions_, device_id = *device_id] {
                           const auto session = sessions->FindDevice(device_id);
                           if (session == nullptr) return;
@@ -126,24 +126,24 @@ absl::Status HandoverServer::HandOver(Visitor& visitor) {
                             case Session::ConnectionNews::kNone:
                               break;
                             case Session::ConnectionNews::kEndOfFile:
-                              sessions->End(session, Ending::kDied);
+                              sessions->End(session, SessionEnd::kDied);
                               break;
                             case Session::ConnectionNews::kData:
-                              sessions->End(session, Ending::kEvicted,
+                              sessions->End(session, SessionEnd::kEvicted,
                                             "data on the hand-over connection");
                           }
                         });
   // The ticket is spent: a session without apertures would be of no use.
-  if (!status.ok()) sessions_->End(session, Ending::kNeverFetched);
+  if (!status.ok()) sessions_->End(session, SessionEnd::kNeverFetched);
   return status;
 }
 
 void HandoverServer::Expire(Nanoseconds now) {
   refusals_.Tick(now);
   for (const uint32_t device_id : tickets_->TakeExpired(now)) {
-    sessions_->EndDevice(device_id, Ending::kNeverFetched);
+    sessions_->EndDevice(device_id, SessionEnd::kNeverFetched);
   }
-  std::erase_if(visitors_, [&](auto& entry) {
+  std::erase_if(pending_, [&](auto& entry) {
     if (now <= entry.second.deadline_ns) return false;
     loop_->Unwatch(entry.second.watch);
     return true;

@@ -1,5 +1,5 @@
-// Where devices fetch their apertures: one Unix socket, one message in, one
-// out, and then the connection stands for the session.
+// The Unix socket on which devices fetch their apertures. One message comes in
+// and one goes out; from then on the connection stands for the session.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_SERVER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_HANDOVER_SERVER_H_
 
@@ -21,7 +21,7 @@
 
 namespace carillon::gpud {
 
-// Not thread safe: everything happens on the main loop's thread.
+// Not thread safe. Everything happens on the main loop's thread.
 class HandoverServer {
  public:
   // Errors: as UnixListener::Listen().
@@ -36,30 +36,30 @@ class HandoverServer {
 
  private:
   // A connection that has not presented its ticket yet.
-  struct Visitor {
+  struct PendingConnection {
     UniqueFd connection;
     EventLoop::WatchId watch = 0;
     PeerCredentials credentials;
     Nanoseconds deadline_ns = 0;
   };
-  static constexpr size_t kMaxVisitors = 64;
+  static constexpr size_t kMaxPending = 64;
   // A device presents its ticket as soon as it has connected.
-  static constexpr size_t kMaxVisitorsOfAProcess = 8;
+  static constexpr size_t kMaxPendingOfAProcess = 8;
 
   HandoverServer(UnixListener listener, EventLoop* loop, TicketStore* tickets,
                  SessionTable* sessions);
   void Accept();
   absl::Status CheckRoom(const PeerCredentials& credentials) const;
-  void Serve(uint64_t visitor);
-  absl::Status HandOver(Visitor& visitor);
+  void Serve(uint64_t pending);
+  absl::Status HandOver(PendingConnection& pending);
 
   UnixListener listener_;
   EventLoop* const loop_;
   TicketStore* const tickets_;
   SessionTable* const sessions_;
   EventLoop::WatchId listener_watch_ = 0;
-  uint64_t next_visitor_ = 1;
-  std::map<uint64_t, Visitor> visitors_;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, PendingConnection> pending_;
   RefusalLog refusals_;
 };
 

@@ -1,5 +1,6 @@
-// What registering an event kernel and launching an ordinary one have in
-// common: which kernel, in which shape, with which parameters.
+// Checks the parts of a request that registering an event kernel and launching
+// a background kernel have in common: the kernel, its dimensions, its
+// parameters.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_KERNEL_REQUEST_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_KERNEL_REQUEST_H_
 

@@ -11,7 +11,7 @@ namespace carillon::gpud {
 
 absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(
     uint64_t bytes, std::string_view what) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const uint64_t left = total_ - used_;
   if (bytes > left) {
     return Error(absl::StatusCode::kResourceExhausted,
@@ -26,24 +26,25 @@ absl::StatusOr<MemoryBudget::Reservation> MemoryBudget::Reserve(
 }
 
 uint64_t MemoryBudget::used() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return used_;
 }
 
 void MemoryBudget::Release(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   used_ -= bytes;
 }
 
 uint64_t DefaultMemoryBudget() {
-  constexpr uint64_t kMost = uint64_t{4} << 30;
+  constexpr uint64_t kMaxDefault = uint64_t{4} << 30;
   constexpr uint64_t kUnknown = uint64_t{512} << 20;
   std::ifstream meminfo("/proc/meminfo");
   std::string name;
   uint64_t kilobytes = 0;
   std::string unit;
   while (meminfo >> name >> kilobytes) {
-    if (name == "MemAvailable:") return std::min(kMost, kilobytes * 1024 / 2);
+    if (name == "MemAvailable:")
+      return std::min(kMaxDefault, kilobytes * 1024 / 2);
     std::getline(meminfo, unit);
   }
   return kUnknown;

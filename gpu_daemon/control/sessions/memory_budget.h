@@ -3,11 +3,11 @@
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_MEMORY_BUDGET_H_
 
 #include <cstdint>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 
 namespace carillon::gpud {
 
@@ -52,8 +52,8 @@ class MemoryBudget {
   void Release(uint64_t bytes);
 
   const uint64_t total_;
-  mutable std::mutex mutex_;
-  uint64_t used_ = 0;
+  mutable Mutex mutex_;
+  uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // min(4 GiB, half of /proc/meminfo's MemAvailable).

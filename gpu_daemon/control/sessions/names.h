@@ -1,5 +1,5 @@
-// What names and texts from clients must look like before they reach a table, a
-// log or a terminal.
+// Checks names and texts from clients before they reach a table, a log or a
+// terminal.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_NAMES_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_NAMES_H_
 
@@ -18,8 +18,8 @@ inline constexpr size_t kMaxFigureNameLength = 48;
 inline constexpr size_t kMaxLabelLength = 64;
 inline constexpr size_t kMaxNoteLength = 256;
 
-// A text from outside as a message may show it: in quotes, cut to 64
-// characters, and with everything but printable ASCII escaped.
+// Makes a text from outside fit for a message: in quotes, cut to 64 characters,
+// and with everything but printable ASCII escaped.
 std::string Quoted(std::string_view text);
 
 // 1-32 characters of [a-z0-9_-]. `what` ("device name") opens the sentence.

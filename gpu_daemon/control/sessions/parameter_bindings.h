@@ -1,4 +1,4 @@
-// From the parameters that a client names, in any order, to those of the
+// Translates the parameters that a client names, in any order, to those of the
 // kernel.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_PARAMETER_BINDINGS_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_PARAMETER_BINDINGS_H_

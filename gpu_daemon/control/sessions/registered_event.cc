@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
   layout.life_offset = completions.offset() + life_at;
   // A sequence that an earlier ring left here would look like a completion.
   std::memset(completions.data(), 0, completion_bytes);
-  // What was consumed has ended, for whoever looks at a lap of the ring.
+  // Events that were consumed before must look ended in their slots.
   auto* ecq = reinterpret_cast<shm::EcqEntry*>(completions.data());
   for (uint64_t s = consumed; s > 0 && consumed - s < layout.entries; --s) {
     ecq[layout.SlotOf(shm::Sequence(s))] = {shm::EventState::kDone, 0, s};

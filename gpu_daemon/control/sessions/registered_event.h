@@ -1,5 +1,6 @@
-// All that one registered event kernel holds: its ring's memory, the buffers
-// that its parameters name, and the EventKernel that the front-end polls.
+// One registered event kernel with everything that it holds: its ring's memory,
+// the buffers that its parameters name, and the EventKernel that the front-end
+// polls.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_REGISTERED_EVENT_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_REGISTERED_EVENT_H_
 
@@ -61,8 +62,8 @@ class RegisteredEvent : public std::enable_shared_from_this<RegisteredEvent> {
 
   const Memory memory_;
   EventKernel event_;
-  // Writers and readers: callers of PublishFailures(). Relaxed: it only decides
-  // which of them says how many.
+  // Writers and readers: callers of PublishFailures(). Relaxed, because it only
+  // decides which of them publishes how many.
   std::atomic<uint64_t> published_failures_{0};
 };
 

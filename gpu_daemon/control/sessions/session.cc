@@ -200,8 +200,8 @@ absl::Status Session::CheckUnused(uint32_t buffer_id,
   return absl::OkStatus();
 }
 
-// Writers: this, and front-ends, which know of no other value; reader: the
-// device, relaxed.
+// Writers: this function and front-ends, with the same value; reader: the
+// device. Relaxed, because the word says nothing about other memory.
 void Session::TellTracing() const {
   std::atomic_ref(memory().completion().completion_control().tracing)
       .store(context_->backend->paths().tracing() ? 1 : 0,
@@ -221,7 +221,7 @@ absl::StatusOr<v1::RegisterEventResponse> Session::RegisterEvent(
   const FindBuffer find_buffer = buffers_.finder();
   std::shared_ptr<RegisteredEvent> event;
   const auto add = [&](const StartedPath& path) -> absl::Status {
-    event.reset();  // of a path that has refused it: its ring's place is free
+    event.reset();  // gives back the place of a ring that the last path refused
     auto created = RegisteredEvent::Create(
         request,
         {.doorbell = doorbell,
@@ -375,7 +375,7 @@ void Session::Tick(Nanoseconds now, bool was_away) {
         memory().completion().completion_control().heartbeat_ns)
         .store(now, std::memory_order_relaxed);
   }
-  // Writer: the device, anything. Only that it changes is a sign of life.
+  // The device may write anything here. Only a change is a sign of life.
   const uint64_t heartbeat =
       shm::LoadShared(memory().submission().submission_control().heartbeat_ns,
                       std::memory_order_relaxed);
@@ -398,9 +398,10 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
     connection = std::move(connection_);
     if (connection_watch_) context_->loop->Unwatch(*connection_watch_);
   }
-  // The order: first nothing may start (paths), then nothing may run (back-end),
-  // because AbortUnfinished() completes what nobody else will complete any more.
-  // Memory is freed last, at the end of this scope, when no kernel can touch it.
+  // The order: first nothing may start (paths), then nothing may run
+  // (back-end), because AbortUnfinished() completes what nobody else will
+  // complete any more. Memory is freed last, at the end of this scope, when no
+  // kernel can touch it.
   uint64_t aborted_before = 0;
   for (const auto& [id, registration] : registrations) {
     aborted_before += registration.event->event()->counts().aborted;
@@ -416,8 +417,8 @@ uint64_t Session::End(shm::CloseReason close, shm::EventStatus why) {
   }
   context_->Record(shm::Step::kSessionEnded, 0, identity_.generation,
                    identity_.owner->pid, static_cast<uint32_t>(close));
-  // The word comes after the completions, so a device that sees it has seen every
-  // completion that there will be.
+  // The word comes after the completions, so a device that sees it has seen
+  // every completion that there will be.
   memory().Close(close);
   return aborted_after - aborted_before;
 }

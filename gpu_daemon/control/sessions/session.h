@@ -1,10 +1,10 @@
-// A device's session: from Attach to its end, everything that it has taken from
-// gpud.
+// A device's session, from Attach to its end: it holds everything that the
+// device has taken from gpud.
 //
-//   attaching  the ticket is out
-//   attached   it holds its apertures
-//   ready      it says that it serves
-//   closing    it has ended; what it took is being freed
+//   attaching  the device has a ticket and no apertures yet
+//   attached   the device holds its apertures
+//   ready      the device has said that it serves
+//   closing    the session has ended, and what it held is being freed
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_H_
 
@@ -39,7 +39,7 @@ std::string_view SessionStateName(SessionState state);
 // FailedPrecondition SESSION_ENDED.
 class Session {
  public:
-  // What never changes.
+  // The part that never changes.
   struct Identity {
     uint32_t device_id = 0;
     std::string name;
@@ -67,13 +67,14 @@ class Session {
   uint64_t gpu_memory_bytes() const;
   std::vector<std::shared_ptr<EventKernel>> events() const;
 
-  // Sends the apertures over `connection` and, if that succeeds, keeps it;
-  // `on_readable` runs on the main loop when it has something to say. Errors:
-  // FailedPrecondition (not attaching), Unavailable (the device is gone
+  // Sends the apertures over `connection` and, if that succeeds, keeps it.
+  // `on_readable` runs on the main loop whenever the connection is readable.
+  // Errors: FailedPrecondition (not attaching), Unavailable (the device is gone
   // already).
   absl::Status HandOver(UniqueFd&& connection,
                         std::function<void()> on_readable);
-  // What has come over that connection, on which a device has nothing to say.
+  // Reads that connection. A device never writes to it, so data is a violation,
+  // and the end of file means that the device has gone.
   enum class ConnectionNews { kNone, kEndOfFile, kData };
   ConnectionNews ReadConnection();
   absl::Status ReportReady(const std::string& note);
@@ -98,18 +99,19 @@ class Session {
   absl::StatusOr<LaunchResult> LaunchKernel(
       const v1::LaunchKernelRequest& request, const GivenUp& given_up);
 
-  // Lets the device know whether gpud traces, for its stamps.
+  // Tells the device whether gpud traces, so that the device stamps, too.
   void TellTracing() const;
-  // Every few hundred milliseconds: gpud's sign of life for the device, a look
-  // for the device's, and telemetry.
-  // `was_away`: gpud has not looked for long, which counts as a sign of life.
+  // To be called every few hundred milliseconds. Gives the device a sign of
+  // life, looks for one of the device, and publishes telemetry. `was_away` says
+  // that gpud has not looked for long, which counts as a sign of life.
   void Tick(Nanoseconds now, bool was_away);
-  // Since the last look that found a new sign of life.
+  // The time since the last Tick() that found a new sign of life.
   Nanoseconds SilentFor(Nanoseconds now) const;
 
-  // Ends it: no further launch, everything unfinished is aborted with `why`,
-  // the device is told `close`, all that it had is freed. Returns how many
-  // events were aborted. Only the first call does anything.
+  // Ends the session: nothing is launched any more, everything unfinished is
+  // aborted with `why`, the device is told `close`, and everything that it had
+  // is freed. Returns how many events were aborted. Only the first call has an
+  // effect.
   uint64_t End(shm::CloseReason close, shm::EventStatus why);
 
  private:
@@ -131,7 +133,7 @@ class Session {
   RegistrationTable registrations_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<BackgroundLaunch>> launches_
       ABSL_GUARDED_BY(mutex_);
-  // The device's, as last seen.
+  // The device's heartbeat, as Tick() saw it last.
   uint64_t heartbeat_ ABSL_GUARDED_BY(mutex_) = 0;
   Nanoseconds heard_ns_ ABSL_GUARDED_BY(mutex_);
 };

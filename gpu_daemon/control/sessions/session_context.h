@@ -26,12 +26,12 @@ struct SessionContext {
   KernelCatalog* kernels = nullptr;
   shm::FlightRecorder* recorder = nullptr;  // null: off
 
-  // To be called before the first NextGeneration(): what a dead gpud of this
-  // testbed has left is of another generation than all that is to come.
+  // To be called before the first NextGeneration(), so that what a dead gpud of
+  // this testbed has left is never of a generation of this one.
   void BeginAfterDeaths(uint32_t deaths) {
     generations_.store(deaths << 20, std::memory_order_relaxed);
   }
-  // What has no event: a session, or a ring of it.
+  // Records a step of a session or of a ring, which belongs to no event.
   void Record(shm::Step step, uint32_t event_id, shm::Generation generation,
               uint64_t sequence, uint32_t status = 0) {
     if (recorder == nullptr) return;

@@ -34,66 +34,66 @@ absl::Status CheckAttach(const v1::AttachRequest& request) {
   return absl::OkStatus();
 }
 
-std::string EndingSentence(Ending ending, const std::string& detail) {
+std::string SentenceFor(SessionEnd ending, const std::string& detail) {
   switch (ending) {
-    case Ending::kDetached:
+    case SessionEnd::kDetached:
       return "it detached";
-    case Ending::kDied:
+    case SessionEnd::kDied:
       return "its process died or closed the hand-over connection";
-    case Ending::kEvicted:
+    case SessionEnd::kEvicted:
       return fmt::format("it broke the protocol: {}", detail);
-    case Ending::kSilent:
+    case SessionEnd::kSilent:
       return detail;
-    case Ending::kShutdown:
+    case SessionEnd::kShutdown:
       return "gpud shuts down";
-    case Ending::kNeverFetched:
+    case SessionEnd::kNeverFetched:
       return "it did not fetch its apertures in time";
   }
   return "";
 }
 
-std::pair<shm::CloseReason, shm::EventStatus> WordsFor(Ending ending) {
+std::pair<shm::CloseReason, shm::EventStatus> WordsFor(SessionEnd ending) {
   using shm::CloseReason;
   using shm::EventStatus;
   switch (ending) {
-    case Ending::kDetached:
+    case SessionEnd::kDetached:
       return {CloseReason::kDetached, EventStatus::kDeviceGone};
-    case Ending::kDied:
-    case Ending::kNeverFetched:
+    case SessionEnd::kDied:
+    case SessionEnd::kNeverFetched:
       return {CloseReason::kPeerDied, EventStatus::kDeviceGone};
-    case Ending::kEvicted:
+    case SessionEnd::kEvicted:
       return {CloseReason::kEvicted, EventStatus::kDeviceGone};
-    case Ending::kSilent:
+    case SessionEnd::kSilent:
       return {CloseReason::kSilent, EventStatus::kDeviceGone};
-    case Ending::kShutdown:
+    case SessionEnd::kShutdown:
       break;
   }
   return {CloseReason::kShutdown, EventStatus::kShutdown};
 }
 
-void PublishEnding(TelemetryBus* bus, const Session& session, Ending ending,
-                   const std::string& detail, uint64_t aborted) {
+void PublishEnd(TelemetryBus* bus, const Session& session, SessionEnd ending,
+                const std::string& detail, uint64_t aborted) {
   const std::string& name = session.identity().name;
   v1::TelemetryEvent message;
   switch (ending) {
-    case Ending::kDetached:
+    case SessionEnd::kDetached:
       message.mutable_device_detached()->set_device(name);
       message.mutable_device_detached()->set_aborted(aborted);
       break;
-    case Ending::kDied:
+    case SessionEnd::kDied:
       message.mutable_peer_died()->set_device(name);
       message.mutable_peer_died()->set_pid(
           static_cast<uint32_t>(session.identity().owner->pid));
       message.mutable_peer_died()->set_aborted(aborted);
       break;
-    case Ending::kEvicted:
-    case Ending::kSilent:
+    case SessionEnd::kEvicted:
+    case SessionEnd::kSilent:
       message.mutable_device_evicted()->set_device(name);
       message.mutable_device_evicted()->set_reason(detail);
       message.mutable_device_evicted()->set_aborted(aborted);
       break;
-    case Ending::kShutdown:      // ShuttingDown says it for all
-    case Ending::kNeverFetched:  // nobody was told that it came
+    case SessionEnd::kShutdown:      // ShuttingDown says it for all
+    case SessionEnd::kNeverFetched:  // nobody was told that it came
       return;
   }
   bus->Publish(std::move(message));
@@ -102,7 +102,7 @@ void PublishEnding(TelemetryBus* bus, const Session& session, Ending ending,
 }  // namespace
 
 absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (shutting_down_) {
     return Error(absl::StatusCode::kUnavailable, "gpud is shutting down",
                  reason::kShuttingDown);
@@ -135,7 +135,7 @@ absl::Status SessionTable::Reserve(const std::string& name, pid_t pid) {
 }
 
 void SessionTable::Unreserve(const std::string& name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   names_.erase(name);
 }
 
@@ -185,10 +185,10 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
   RETURN_IF_ERROR(Reserve(request.name(), caller->pid));
   uint32_t device_id;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     device_id = next_device_id_++;
   }
-  // Reserving gigabytes takes time: not under the lock.
+  // Reserving gigabytes takes too long to hold the lock.
   auto session = MakeSession(request, caller, device_id);
   if (!session.ok()) {
     Unreserve(request.name());
@@ -204,9 +204,9 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
   context_->backend->AddDevice((*session)->shared_memory());
   bool entered = false;
   {
-    std::lock_guard lock(mutex_);
-    // PeerDied() and Shutdown() look into the table once: what comes later must
-    // not enter.
+    MutexLock lock(mutex_);
+    // PeerDied() and Shutdown() look into the table once, so a later session
+    // must not enter.
     entered = !shutting_down_ && caller->alive();
     if (entered) {
       by_device_[device_id] = *session;
@@ -236,7 +236,7 @@ absl::StatusOr<v1::AttachResponse> SessionTable::Attach(
 
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(
     const std::string& token, const Peer& caller) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = by_token_.find(token);
   if (found == by_token_.end()) {
     for (const Ended& ended : ended_) {
@@ -263,50 +263,50 @@ absl::StatusOr<std::shared_ptr<Session>> SessionTable::Find(
 }
 
 std::shared_ptr<Session> SessionTable::FindDevice(uint32_t device_id) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = by_device_.find(device_id);
   return found == by_device_.end() ? nullptr : found->second;
 }
 
 std::vector<std::shared_ptr<Session>> SessionTable::All() const {
   std::vector<std::shared_ptr<Session>> all;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [id, session] : by_device_) all.push_back(session);
   return all;
 }
 
 uint64_t SessionTable::End(const std::shared_ptr<Session>& session,
-                           Ending ending, const std::string& detail) {
+                           SessionEnd ending, const std::string& detail) {
   const Session::Identity& identity = session->identity();
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (by_device_.erase(identity.device_id) == 0) return 0;
     by_token_.erase(identity.token);
     names_.erase(identity.name);
-    ended_.push_back(
-        {identity.token,
-         fmt::format("the session of device '{}' has ended: {}", identity.name,
-                     EndingSentence(ending, detail))});
-    if (ended_.size() > kRememberedEndings) ended_.pop_front();
+    ended_.push_back({identity.token,
+                      fmt::format("the session of device '{}' has ended: {}",
+                                  identity.name, SentenceFor(ending, detail))});
+    if (ended_.size() > kMaxRemembered) ended_.pop_front();
   }
   tickets_->Revoke(identity.device_id);
   const auto [close, why] = WordsFor(ending);
   const uint64_t aborted = session->End(close, why);
-  PublishEnding(context_->bus, *session, ending, detail, aborted);
-  const bool sudden = ending == Ending::kDied || ending == Ending::kEvicted ||
-                      ending == Ending::kSilent;
+  PublishEnd(context_->bus, *session, ending, detail, aborted);
+  const bool sudden = ending == SessionEnd::kDied ||
+                      ending == SessionEnd::kEvicted ||
+                      ending == SessionEnd::kSilent;
   spdlog::log(sudden ? spdlog::level::warn : spdlog::level::info,
               "device '{}' (pid {}) is gone: {}; {} events aborted",
-              identity.name, identity.owner->pid,
-              EndingSentence(ending, detail), aborted);
+              identity.name, identity.owner->pid, SentenceFor(ending, detail),
+              aborted);
   return aborted;
 }
 
-void SessionTable::EndDevice(uint32_t device_id, Ending ending) {
+void SessionTable::EndDevice(uint32_t device_id, SessionEnd ending) {
   if (const auto session = FindDevice(device_id)) End(session, ending);
 }
 
-void SessionTable::EndDevice(const DeviceMemory* memory, Ending ending,
+void SessionTable::EndDevice(const DeviceMemory* memory, SessionEnd ending,
                              const std::string& detail) {
   for (const auto& session : All()) {
     if (&session->memory() == memory) End(session, ending, detail);
@@ -314,7 +314,8 @@ void SessionTable::EndDevice(const DeviceMemory* memory, Ending ending,
 }
 
 void SessionTable::Tick(Nanoseconds now, Nanoseconds lease_ns) {
-  // Who was stopped itself has not looked, and holds it against nobody.
+  // If gpud itself was stopped, the silence of that time does not count against
+  // a device's lease.
   const bool was_away = now > last_tick_ns_ + kMaxTickNs;
   last_tick_ns_ = now;
   for (const auto& session : All()) {
@@ -324,7 +325,7 @@ void SessionTable::Tick(Nanoseconds now, Nanoseconds lease_ns) {
         session->state() == SessionState::kAttaching) {
       continue;
     }
-    End(session, Ending::kSilent,
+    End(session, SessionEnd::kSilent,
         fmt::format("it gave no sign of life for {:.1f} s, and its lease is "
                     "{:.1f} s",
                     static_cast<double>(silent_ns) / 1e9,
@@ -334,16 +335,17 @@ void SessionTable::Tick(Nanoseconds now, Nanoseconds lease_ns) {
 
 void SessionTable::PeerDied(const Peer& peer) {
   for (const auto& session : All()) {
-    if (session->identity().owner.get() == &peer) End(session, Ending::kDied);
+    if (session->identity().owner.get() == &peer)
+      End(session, SessionEnd::kDied);
   }
 }
 
 void SessionTable::Shutdown() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     shutting_down_ = true;
   }
-  for (const auto& session : All()) End(session, Ending::kShutdown);
+  for (const auto& session : All()) End(session, SessionEnd::kShutdown);
 }
 
 }  // namespace carillon::gpud

@@ -1,5 +1,4 @@
-// Every device's session, by token and by device; and the one place where
-// sessions end.
+// The sessions of all devices, by token and by device. Sessions end only here.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_TABLE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_SESSION_TABLE_H_
 
@@ -9,12 +8,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/sessions/session.h"
@@ -25,7 +24,7 @@
 namespace carillon::gpud {
 
 // Why a session ends.
-enum class Ending {
+enum class SessionEnd {
   kDetached,
   kDied,
   kEvicted,
@@ -37,10 +36,10 @@ enum class Ending {
 // Thread safe.
 class SessionTable {
  public:
-  // So that ListDevices fits a gRPC message of 4 MiB whatever the devices write
-  // into their telemetry pages.
+  // With so many, ListDevices fits a gRPC message of 4 MiB whatever the devices
+  // write into their telemetry pages.
   static constexpr size_t kMaxSessions = 64;
-  // So that no process can keep all others out.
+  // No process can keep all others out.
   static constexpr size_t kMaxSessionsOfAProcess = kMaxSessions / 2;
   // A front-end sleeps on all of them and on its mailbox.
   static_assert(kMaxSessions < shm::kMaxFutexWords);
@@ -66,14 +65,14 @@ class SessionTable {
 
   // Ends a session and publishes that; returns how many events were aborted. Of
   // several calls, the first one counts. `detail` says more about an eviction.
-  uint64_t End(const std::shared_ptr<Session>& session, Ending ending,
+  uint64_t End(const std::shared_ptr<Session>& session, SessionEnd ending,
                const std::string& detail = "");
-  void EndDevice(uint32_t device_id, Ending ending);
-  void EndDevice(const DeviceMemory* memory, Ending ending,
+  void EndDevice(uint32_t device_id, SessionEnd ending);
+  void EndDevice(const DeviceMemory* memory, SessionEnd ending,
                  const std::string& detail);
-  // Lets every session look after its device, and ends those whose device has
-  // been silent for longer than `lease_ns` (0: however long). To be called every
-  // few hundred milliseconds by one thread.
+  // Ticks every session, and ends those whose device has been silent for longer
+  // than `lease_ns`; 0 means never. To be called every few hundred milliseconds
+  // by one thread.
   void Tick(Nanoseconds now, Nanoseconds lease_ns);
   // Ends the sessions of a process that is dead.
   void PeerDied(const Peer& peer);
@@ -85,8 +84,8 @@ class SessionTable {
     std::string token;
     std::string sentence;
   };
-  static constexpr size_t kRememberedEndings = 64;
-  // Between two ticks of a gpud that runs.
+  static constexpr size_t kMaxRemembered = 64;
+  // If more time is between two ticks, gpud itself was stopped.
   static constexpr Nanoseconds kMaxTickNs = 1'000'000'000;
 
   absl::Status Reserve(const std::string& name, pid_t pid);
@@ -98,14 +97,18 @@ class SessionTable {
   SessionContext* const context_;
   TicketStore* const tickets_;
 
-  Nanoseconds last_tick_ns_ = 0;  // of the thread that ticks
-  mutable std::mutex mutex_;
-  bool shutting_down_ = false;
-  uint32_t next_device_id_ = 1;
-  std::map<std::string, pid_t> names_;  // also of those that are being attached
-  std::map<uint32_t, std::shared_ptr<Session>> by_device_;
-  std::map<std::string, std::shared_ptr<Session>> by_token_;
-  std::deque<Ended> ended_;  // the last few, for a better sentence
+  Nanoseconds last_tick_ns_ = 0;  // only the thread that ticks uses it
+  mutable Mutex mutex_;
+  bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t next_device_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<std::string, pid_t> names_
+      ABSL_GUARDED_BY(mutex_);  // also of those that are being attached
+  std::map<uint32_t, std::shared_ptr<Session>> by_device_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Session>> by_token_
+      ABSL_GUARDED_BY(mutex_);
+  std::deque<Ended> ended_
+      ABSL_GUARDED_BY(mutex_);  // the last few, for a better sentence
 };
 
 }  // namespace carillon::gpud

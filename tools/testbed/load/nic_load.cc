@@ -32,33 +32,34 @@ NicLoad::NicLoad(uint32_t window, uint64_t seed)
 NicLoad::~NicLoad() { Stop(); }
 
 void NicLoad::SetAddress(const std::string& host, uint16_t port) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Address address{host, port};
   if (address == address_) return;
   address_ = address;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 LoadResult NicLoad::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
   return total_;
 }
 
 bool NicLoad::Next(Address* address, milliseconds pause) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, pause, [&] { return ending_; });
-  changed_.wait(lock, [&] { return ending_ || address_.port != 0; });
+  MutexLock lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + pause;
+  while (!ending_ && changed_.WaitUntil(mutex_, until)) continue;
+  while (!ending_ && address_.port == 0) changed_.Wait(mutex_);
   *address = address_;
   return !ending_;
 }
 
 bool NicLoad::StaysAt(const Address& address) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !ending_ && address_ == address;
 }
 

@@ -5,13 +5,12 @@
 #define CARILLON_TOOLS_TESTBED_LOAD_NIC_LOAD_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
+#include "base/mutex.h"
 #include "tools/testbed/load/memc_client.h"
 
 namespace carillon::testbed {
@@ -49,11 +48,11 @@ class NicLoad {
   bool StaysAt(const Address& address);
 
   const Workload workload_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Address address_;      // mutex_
-  bool ending_ = false;  // mutex_
-  LoadResult total_;     // the thread's, until it has ended
+  Mutex mutex_;
+  CondVar changed_;
+  Address address_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  LoadResult total_;  // the thread's, until it has ended
   // Writer: the thread; readers: any. Relaxed, as it is only a figure.
   std::atomic<uint64_t> replies_{0};
   std::thread thread_;

@@ -17,7 +17,7 @@ class CudaMemory::Mapping : public HostMapping {
   ~Mapping() override {
     const Gpu::PauseResidents quiet(owner_->gpu_);
     const Gpu::ContextLease use = owner_->gpu_->Enter();
-    std::lock_guard lock(owner_->mutex_);
+    MutexLock lock(owner_->mutex_);
     owner_->mappings_.erase(this);
     if (!use) registration_.Abandon();
     registration_ = {};
@@ -45,7 +45,7 @@ class CudaMemory::Block : public GpuMemory {
   ~Block() override {
     const Gpu::PauseResidents quiet(owner_->gpu_);
     const Gpu::ContextLease use = owner_->gpu_->Enter();
-    std::lock_guard lock(owner_->mutex_);
+    MutexLock lock(owner_->mutex_);
     owner_->blocks_.erase(this);
     Unmap();
     if (handle_ != 0) driver().cuMemRelease(handle_);
@@ -138,7 +138,7 @@ absl::Status CudaMemory::Try(const std::function<absl::Status()>& action) {
   while (true) {
     const Gpu::ContextLease use = gpu_->Enter();
     if (!use) return gpu_->health();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const absl::Status status = action();
     if (status.ok() || !gpu_->Faulted()) return status;
   }
@@ -148,6 +148,7 @@ absl::StatusOr<std::unique_ptr<HostMapping>> CudaMemory::MapHost(
     std::span<std::byte> memory) {
   auto mapping = std::make_unique<Mapping>(this, memory);
   const absl::Status status = Try([&] {
+    mutex_.AssertHeld();
     const absl::Status tried = mapping->Register();
     if (tried.ok()) mappings_.insert(mapping.get());
     return tried;
@@ -160,6 +161,7 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> CudaMemory::Allocate(
     uint64_t bytes) {
   auto block = std::make_unique<Block>(this);
   const absl::Status status = Try([&] {
+    mutex_.AssertHeld();
     const absl::Status tried = block->Make(bytes);
     if (tried.ok()) blocks_.insert(block.get());
     return tried;
@@ -169,17 +171,17 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> CudaMemory::Allocate(
 }
 
 uint64_t CudaMemory::lost_buffers() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return lost_buffers_;
 }
 
 void CudaMemory::Abandon() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Mapping* mapping : mappings_) mapping->Abandon();
 }
 
 absl::Status CudaMemory::Settle() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Mapping* mapping : mappings_) {
     RETURN_IF_ERROR(mapping->Register());
   }

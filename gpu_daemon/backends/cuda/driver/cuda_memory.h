@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/event/kernel_memory.h"
 
@@ -44,10 +44,10 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   bool MarkOverdue(Nanoseconds) override { return false; }
 
   Gpu* const gpu_;
-  mutable std::mutex mutex_;
-  std::set<Mapping*> mappings_;
-  std::set<Block*> blocks_;
-  uint64_t lost_buffers_ = 0;
+  mutable Mutex mutex_;
+  std::set<Mapping*> mappings_ ABSL_GUARDED_BY(mutex_);
+  std::set<Block*> blocks_ ABSL_GUARDED_BY(mutex_);
+  uint64_t lost_buffers_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace carillon::gpud::cuda

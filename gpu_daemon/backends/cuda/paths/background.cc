@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
 
 // All of it at once: later the driver may have to wait for an idle GPU.
 absl::Status Background::Settle() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(
       auto scratch,
       DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch)));
@@ -73,7 +73,7 @@ void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
   kernels_.fetch_add(1, std::memory_order_relaxed);
   blocks_.fetch_add(launch->kmd.blocks(), std::memory_order_relaxed);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!stopping_) {
       waiting_[launch->priority].push_back(std::move(launch));
     }
@@ -82,13 +82,13 @@ void Background::Submit(std::unique_ptr<KernelLaunch> launch) {
     return TellEnd(*launch, EventState::kAborted,
                    static_cast<uint32_t>(EventStatus::kShutdown));
   }
-  work_.notify_one();
+  work_.NotifyOne();
 }
 
 void Background::Cancel(const LaunchFilter& which, EventStatus why) {
   std::vector<Ended> ended;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (auto& queue : waiting_) {
       for (auto& launch : queue) {
         if (!which.Matches(*launch)) continue;
@@ -102,7 +102,7 @@ void Background::Cancel(const LaunchFilter& which, EventStatus why) {
 }
 
 std::array<uint32_t, kPriorities> Background::waiting() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::array<uint32_t, kPriorities> counts{};
   for (uint32_t i = 0; i < kPriorities; ++i) {
     counts[i] = static_cast<uint32_t>(waiting_[i].size());
@@ -111,30 +111,30 @@ std::array<uint32_t, kPriorities> Background::waiting() const {
 }
 
 bool Background::idle() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return running_ == 0 && replaying_ == 0 &&
          std::ranges::all_of(waiting_, [](const auto& q) { return q.empty(); });
 }
 
 void Background::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
   }
   Cancel(LaunchFilter::All(), EventStatus::kShutdown);
-  work_.notify_one();
+  work_.NotifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
 void Background::Run() {
   pthread_setname_np(pthread_self(), "gpud-background");
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     const bool waits = std::ranges::any_of(
         waiting_, [](const auto& queue) { return !queue.empty(); });
     if (stopping_ && running_ == 0 && !waits) return;
     if (running_ == 0 && !waits) {
-      work_.wait(lock);
+      work_.Wait(mutex_);
       continue;
     }
     std::vector<Ended> ended;
@@ -151,12 +151,12 @@ void Background::Run() {
       }
     }
     if (ended.empty()) {
-      work_.wait_for(lock, kLookEvery);
+      work_.WaitFor(mutex_, kLookEvery);
       continue;
     }
-    lock.unlock();
+    lock.Unlock();
     Tell(ended);
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -224,14 +224,14 @@ void Background::Look(std::vector<Ended>& ended) {
 }
 
 void Background::Abandon() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (StreamSlot& slot : slots_) slot.stream.Abandon();
   scratch_.Abandon();
   completions_.Abandon();
 }
 
 void Background::TakeUnfinished(LostWork& lost) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (StreamSlot& slot : slots_) {
     if (slot.launch == nullptr) continue;
     --running_;
@@ -244,7 +244,7 @@ void Background::TakeUnfinished(LostWork& lost) {
          .end =
              [this, launch](EventState state, uint32_t status) {
                TellEnd(*launch, state, status);
-               std::lock_guard end_lock(mutex_);
+               MutexLock end_lock(mutex_);
                --replaying_;
              },
          .timed_out = slot.overdue});
@@ -252,7 +252,7 @@ void Background::TakeUnfinished(LostWork& lost) {
 }
 
 bool Background::MarkOverdue(Nanoseconds since) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   StreamSlot* oldest = nullptr;
   for (StreamSlot& slot : slots_) {
     if (slot.launch == nullptr || !slot.launched) continue;

@@ -5,16 +5,15 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/event/backend.h"
@@ -62,13 +61,13 @@ class Background : private Gpu::ContextUser {
 
   explicit Background(Gpu* gpu) : gpu_(gpu) {}
   void Run();
-  // Lock held:
-  void Fill(std::vector<Ended>& ended);
-  absl::Status Start(StreamSlot& slot);
-  shm::EcqEntry* CompletionOf(const StreamSlot& slot) const {
+  void Fill(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Start(StreamSlot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  shm::EcqEntry* CompletionOf(const StreamSlot& slot) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return completions_.as<shm::EcqEntry>() + (&slot - slots_.data());
   }
-  void Look(std::vector<Ended>& ended);
+  void Look(std::vector<Ended>& ended) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   static void Tell(std::vector<Ended>& ended);
 
@@ -78,15 +77,16 @@ class Background : private Gpu::ContextUser {
   bool MarkOverdue(Nanoseconds since) override;
 
   Gpu* const gpu_;
-  mutable std::mutex mutex_;
-  std::condition_variable work_;
-  std::array<std::deque<std::unique_ptr<KernelLaunch>>, kPriorities> waiting_;
-  std::array<StreamSlot, kStreams> slots_;
-  DeviceBytes scratch_;      // EventScratch, a slot each
-  PinnedBytes completions_;  // EcqEntry, a slot each
-  size_t running_ = 0;
-  size_t replaying_ = 0;
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  CondVar work_;
+  std::array<std::deque<std::unique_ptr<KernelLaunch>>, kPriorities> waiting_
+      ABSL_GUARDED_BY(mutex_);
+  std::array<StreamSlot, kStreams> slots_ ABSL_GUARDED_BY(mutex_);
+  DeviceBytes scratch_ ABSL_GUARDED_BY(mutex_);  // EventScratch, a slot each
+  PinnedBytes completions_ ABSL_GUARDED_BY(mutex_);  // EcqEntry, a slot each
+  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t replaying_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Writers: callers of Submit(); readers: whoever shows them. Relaxed: figures.
   std::atomic<uint64_t> kernels_{0};
   std::atomic<uint64_t> blocks_{0};

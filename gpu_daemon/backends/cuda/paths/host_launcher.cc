@@ -82,7 +82,7 @@ absl::Status HostLauncher::Prepare(EventKernel& event) {
 
 absl::Status HostLauncher::TryPrepare(EventKernel& event) {
   ASSIGN_OR_RETURN(auto resources, MakeResources(event));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   RETURN_IF_ERROR(OpenStreams(event.priority()));
   tenancies_[&event].resources = std::move(resources);
   return absl::OkStatus();
@@ -98,7 +98,7 @@ absl::Status HostLauncher::OpenStreams(uint32_t priority) {
 }
 
 void HostLauncher::Release(EventKernel& event) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto tenancy = tenancies_.find(&event);
   if (tenancy == tenancies_.end()) return;
   tenancy->second.released = true;
@@ -113,12 +113,12 @@ void HostLauncher::Retire(Tenancies::iterator tenancy) {
 
 void HostLauncher::FreeRetired() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (retired_.empty()) return;
   }
   const Gpu::PauseResidents quiet(gpu_);
   const Gpu::ContextLease use = gpu_->Enter();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!use) {
     for (auto& resources : retired_) resources->Abandon();
   }
@@ -127,7 +127,7 @@ void HostLauncher::FreeRetired() {
 
 bool HostLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                           shm::Sequence sequence, CheckedEntry& entry) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Flight flight{.event = event,
                 .sequence = sequence,
                 .kmd = entry.kmd,
@@ -162,12 +162,12 @@ absl::Status HostLauncher::Start(Flight& flight) {
 }
 
 bool HostLauncher::must_poll() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return !flights_.empty();
 }
 
 bool HostLauncher::Reap() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (flights_.empty()) return false;
   const Gpu::ContextLease use = gpu_->TryEnter();
   if (!use) return false;
@@ -190,7 +190,7 @@ bool HostLauncher::Reap() {
   if (kept == looks) return false;
   flights_.erase(flights_.begin() + static_cast<ptrdiff_t>(kept),
                  flights_.begin() + static_cast<ptrdiff_t>(looks));
-  landed_.notify_all();
+  landed_.NotifyAll();
   return true;
 }
 
@@ -215,19 +215,19 @@ void HostLauncher::Land(const Flight& flight) {
 
 void HostLauncher::Await(const LaunchFilter& which) {
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (std::ranges::any_of(
                flights_,
                [&](const Flight& f) { return which.Matches(*f.event); }) &&
            gpu_->health().ok()) {
-      landed_.wait_for(lock, kLookEvery);
+      landed_.WaitFor(mutex_, kLookEvery);
     }
   }
   FreeRetired();
 }
 
 void HostLauncher::Abandon() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto& [event, tenancy] : tenancies_) {
     if (tenancy.resources != nullptr) tenancy.resources->Abandon();
   }
@@ -238,7 +238,7 @@ void HostLauncher::Abandon() {
 }
 
 void HostLauncher::TakeUnfinished(LostWork& lost) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Flight& flight : flights_) {
     Land(flight);
     lost.keep.push_back(flight.event);
@@ -255,11 +255,11 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
          .timed_out = flight.overdue});
   }
   flights_.clear();
-  landed_.notify_all();
+  landed_.NotifyAll();
 }
 
 absl::Status HostLauncher::Settle() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto& [event, tenancy] : tenancies_) {
     ASSIGN_OR_RETURN(auto resources, MakeResources(*event));
     tenancy.resources = std::move(resources);
@@ -269,7 +269,7 @@ absl::Status HostLauncher::Settle() {
 }
 
 bool HostLauncher::MarkOverdue(Nanoseconds since) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Flight& flight : flights_) {
     if (!flight.launched) continue;
     if (flight.launched_ns >= since) return false;

@@ -5,15 +5,14 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_PATHS_HOST_LAUNCHER_H_
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "gpu_daemon/backends/cuda/driver/gpu.h"
 #include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
@@ -107,21 +106,25 @@ class HostLauncher : public Launcher, private Gpu::ContextUser {
 
   absl::Status TryPrepare(EventKernel& event);
   void FreeRetired();
-  // Lock held, all of them:
-  absl::Status Start(Flight& flight);
-  absl::Status OpenStreams(uint32_t priority);
-  bool Ended(Flight& flight, bool stream_free);
-  void Land(const Flight& flight);
-  void Retire(Tenancies::iterator tenancy);
+  absl::Status Start(Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OpenStreams(uint32_t priority)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Ended(Flight& flight, bool stream_free)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Land(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(Tenancies::iterator tenancy)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Gpu* const gpu_;
-  mutable std::mutex mutex_;
-  std::condition_variable landed_;
-  Tenancies tenancies_;
-  std::vector<std::unique_ptr<Resources>> retired_;  // of event kernels gone
+  mutable Mutex mutex_;
+  CondVar landed_;
+  Tenancies tenancies_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Resources>> retired_
+      ABSL_GUARDED_BY(mutex_);  // of event kernels gone
   std::array<std::array<Stream, kStreams>, kPriorities> streams_;
-  std::deque<Flight> flights_;  // in the order of their launches
-  size_t next_stream_ = 0;
+  std::deque<Flight> flights_
+      ABSL_GUARDED_BY(mutex_);  // in the order of their launches
+  size_t next_stream_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace carillon::gpud::cuda
