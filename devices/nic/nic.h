@@ -58,14 +58,12 @@ class Nic : private StreamSink {
   absl::Status Listen();
   absl::Status Watch(int fd, uint8_t tag);
   absl::Status WatchGpud();
-  // Serves until a stop is requested or gpud is gone.
   absl::Status Serve(const edge::StopRequest& stop);
 
   // Each returns whether there was anything to do.
   bool ReceivePackets();
   bool SubmitBatches(Nanoseconds now);
   bool FinishEvents();
-  // Submits the requests in batch_.
   void Submit(RequestChannel& lane, Nanoseconds now);
 
   void OnStreamRequest(ConnectionIndex connection,
@@ -89,7 +87,7 @@ class Nic : private StreamSink {
   std::unique_ptr<PacketPool> pool_;
   std::unique_ptr<UdpSource> source_;
   std::unique_ptr<StreamServer> streams_;
-  RequestChannels lanes_;
+  RequestChannels channels_;
   NicCounters counters_;
   std::unique_ptr<Responder> responder_;
 

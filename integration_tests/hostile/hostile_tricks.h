@@ -26,8 +26,8 @@ namespace carillon::testing {
 
 struct Scene {
   TestbedPaths paths;
-  std::string name;    // of the hostile device
-  std::string victim;  // of an attached device of another process
+  std::string name;    // the hostile device's name
+  std::string victim;  // an attached device of another process
 };
 
 struct Trick {
@@ -59,7 +59,6 @@ void SayDenied(std::string_view what, bool failed);
 // gets.
 void SayClosed(const WireDevice& device);
 
-// Counts ends of events by state and status.
 class Tally {
  public:
   void Count(const shm::EcqEntry& ended) {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "tools/testbed/ledger/story.h"
+#include "tools/testbed/ledger/timeline.h"
 
 namespace carillon::soak {
 
 struct Death {
   uint32_t pid = 0;
-  Nanoseconds time_ns = 0;  // of the kill
+  Nanoseconds time_ns = 0;  // when it was killed
 };
 
 // From a device's death until gpud had closed its session. Nothing if it had no
@@ -27,11 +27,9 @@ std::optional<Nanoseconds> UntilGpudClosed(ledger::Recordings recordings,
 std::vector<Nanoseconds> UntilDevicesKnew(ledger::Recordings recordings,
                                           const Death& gpud);
 
-// From gpud's death until another gpud gave a device a session.
 std::optional<Nanoseconds> UntilFirstSession(ledger::Recordings recordings,
                                              const Death& gpud);
 
-// From gpud's death until another gpud ended an event.
 std::optional<Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
                                          const Death& gpud);
 

@@ -16,14 +16,14 @@ namespace carillon::soak {
 // All are 0 for a process that does not exist.
 struct ResourceUse {
   uint64_t descriptors = 0;
-  uint64_t threads = 0;  // its own
+  uint64_t threads = 0;  // the process's own threads
   // gRPC's threads, which start when its queues are long and end after half a
   // minute without work.
   uint64_t pool_threads = 0;
   uint64_t regions = 0;  // apertures that are mapped
   uint64_t resident_kb = 0;
 };
-ResourceUse HoldingsOf(pid_t pid);
+ResourceUse ResourceUseOf(pid_t pid);
 
 // The files of a testbed's directory, relative to it, except those of flight
 // recorders.

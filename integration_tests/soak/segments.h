@@ -23,7 +23,7 @@ struct Segment {
   std::vector<shm::FlightRecording> recordings;  // all of them
   uint64_t rung = 0;
   uint64_t done = 0;    // devices took them as done
-  uint64_t failed = 0;  // or as failed or aborted
+  uint64_t failed = 0;  // devices took them as failed or aborted
   std::array<uint64_t, ledger::kFaults> faults{};
   // The last events of devices that have ended since, whose outcome cannot be
   // known.
@@ -56,13 +56,13 @@ class Segments {
 
  private:
   using File = std::pair<std::string, uint32_t>;  // name, pid
-  struct Seen {
+  struct SeenRecords {
     uint64_t written = 0;
     Nanoseconds read_ns = 0;
     bool ended = false;
   };
 
-  std::map<File, Seen> seen_;
+  std::map<File, SeenRecords> seen_;
   std::set<std::string> unreadable_;  // by the last reading
   std::set<std::string> told_;        // violations
 };

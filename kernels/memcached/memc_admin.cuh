@@ -60,7 +60,6 @@ CARILLON_MEMC_CALL void PutStat(Command& command, const char* name,
   command.reply.PutText("\r\n");
 }
 
-// Selects a counter.
 using StripedCounter = uint64_t Counters::*;
 using RareCounter = uint64_t RareCounters::*;
 
@@ -76,8 +75,8 @@ CARILLON_MEMC_CALL uint64_t Sum(const Table& table, StripedCounter counter) {
 // word.
 struct Stat {
   const char* name;
-  StripedCounter striped;  // or null
-  RareCounter rare;        // or null
+  StripedCounter striped;  // may be null
+  RareCounter rare;        // may be null
 };
 
 // Calls visit(stat) for every counter that `stats reset` zeroes, in the order

@@ -37,7 +37,7 @@ using BlockRef = uint32_t;
 inline constexpr uint64_t kBlockUnit = 64;
 inline constexpr uint64_t kPageBytes = 65536;
 inline constexpr uint32_t kClasses = 32;
-inline constexpr uint64_t kLargestClassBytes = 32768;
+inline constexpr uint64_t kMaxClassBytes = 32768;
 // BlockRef has 32 bits.
 inline constexpr uint64_t kMaxStoreBytes = kBlockUnit << 32;
 
@@ -74,7 +74,7 @@ struct PageRecord {
   uint32_t carved;  // blocks that have ever been given out
   uint32_t next;    // neighbours in the class's list of pages with a block to
   uint32_t prev;    // give: page + 1, or 0
-  uint32_t head;    // of a run, in its tails
+  uint32_t head;    // the run's first page, in its other pages
   uint32_t listed;  // 1: in that list
 };
 static_assert(sizeof(PageRecord) == 32);
@@ -140,7 +140,7 @@ class Store {
   // Allocates a block of at least `bytes` bytes; 0 on failure. The caller holds
   // none of the store's locks.
   CARILLON_MEMC_CALL BlockRef Allocate(uint64_t bytes) const {
-    if (bytes > kLargestClassBytes) {
+    if (bytes > kMaxClassBytes) {
       const uint32_t pages = PagesFor(bytes);
       const uint32_t page = TakePages(pages, kPageRunHead);
       return page == pages_ ? 0 : RefOfPage(page);
@@ -197,7 +197,7 @@ class Store {
   }
   // What BlockBytes() of a block for `bytes` will be.
   CARILLON_HOST_DEVICE static uint64_t RoundUp(uint64_t bytes) {
-    if (bytes > kLargestClassBytes) return PagesFor(bytes) * kPageBytes;
+    if (bytes > kMaxClassBytes) return PagesFor(bytes) * kPageBytes;
     return ClassUnits(ClassOf(
                static_cast<uint32_t>((bytes + kBlockUnit - 1) / kBlockUnit))) *
            kBlockUnit;

@@ -11,7 +11,7 @@ namespace carillon::sim {
 namespace {
 
 // CUDA's own limit of nested calls and of a thread's local memory.
-constexpr size_t kDeepestCall = 4096;
+constexpr size_t kMaxCallDepth = 4096;
 constexpr uint64_t kMaxLocalBytes = 512 << 10;
 
 LaneMask FirstLanes(uint32_t count) {
@@ -74,7 +74,6 @@ void Warp::Start(const Launch& launch, Block* block, uint32_t index,
   EnterFrame();
 }
 
-// Makes room for the registers and local memory of frame_'s function.
 void Warp::EnterFrame() {
   registers_.Grow(frame_.registers + frame_.function->frame_bytes);
   base_[0] = registers_.data() + frame_.registers;
@@ -237,6 +236,8 @@ bool Warp::Rotate() {
   return false;
 }
 
+// The paths of one context wait for each other where they meet. A path that
+// spins for another one must therefore become a context of its own.
 void Warp::Yield() {
   const LaneMask mine = top_.mask;
   const LaneMask rest = ContextLanes() & ~mine;
@@ -325,7 +326,7 @@ bool Warp::DoCall(const Op& op, LaneMask mask) {
           (frame_.local_base + frame_.function->local_bytes + 15) / 16 * 16,
       .mask = mask,
   };
-  if (frames_.size() >= kDeepestCall ||
+  if (frames_.size() >= kMaxCallDepth ||
       frame.local_base + callee.local_bytes > kMaxLocalBytes) {
     Fail(
         op, mask,

@@ -88,16 +88,15 @@ class Sm final : private EventWarps::Host {
 
   const SmWarps& warps() const { return warps_; }
   const Lsu& lsu() const { return lsu_; }
-  // The counters of all cycles before `until`.
   const SmCounters& CountersUntil(Cycle until);
 
  private:
   struct BlockSlot {
     Block block;
     GridRun* grid = nullptr;  // nullptr: free
-    WarpMask warps = 0;       // that are not done, and in their slots
-    uint32_t away = 0;        // that are not done either: victims
-    uint32_t entry = EventWarps::kNoEntry;  // of the event
+    WarpMask warps = 0;       // unfinished warps that are in their slots
+    uint32_t away = 0;        // unfinished warps that are away as victims
+    uint32_t entry = EventWarps::kNoEntry;  // the event's entry in the table
     Contexts contexts;
   };
   // What a scheduler did in its last cycle: a bit for each Stall, or kIssued,
@@ -123,10 +122,10 @@ class Sm final : private EventWarps::Host {
   void StartEvent(GridRun* grid, uint32_t entry,
                   std::span<const uint32_t> slots, const Contexts& takes,
                   Cycle now) override;
-  void Left(uint32_t slot) override;
-  void CameBack(uint32_t slot) override;
-  void Changed() override { ended_ = true; }
-  void Keep(uint32_t entry, const Contexts& contexts) override;
+  void OnVictimLeft(uint32_t slot) override;
+  void OnVictimBack(uint32_t slot) override;
+  void OnRoomChanged() override { ended_ = true; }
+  void TakeOver(uint32_t entry, const Contexts& contexts) override;
   void Observe(Observation::What what, const GridRun& grid, uint32_t slot,
                Cycle now) override {
     if (observer_ == nullptr) return;
@@ -163,14 +162,14 @@ class Sm final : private EventWarps::Host {
   Cycle free_since_ = 0;
   Contexts reserve_;
   Contexts events_use_;  // free contexts that blocks of events have
-  Contexts kept_;        // of reserve_, what they do not use
+  Contexts kept_;        // the part of reserve_ that events do not use
   const bool events_first_;
-  bool events_here_ = false;  // or were, at the last TickEvents()
+  bool events_here_ = false;  // also if they were here at the last TickEvents()
   bool takes_events_ = true;
   bool takes_others_ = true;
   const Observer* observer_ = nullptr;
   uint64_t next_age_ = 0;
-  size_t most_operations_ = 0;  // of the programs that it has seen
+  size_t most_operations_ = 0;  // the most of any program so far
   uint64_t last_grid_ = ~uint64_t{0};
   // The cycle in which each unit of a kind takes its next operation.
   std::array<std::array<Cycle, 4>, kUnits> unit_free_{};

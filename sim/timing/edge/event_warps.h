@@ -27,7 +27,6 @@ class EventWarps {
   // What the table needs of its SM.
   class Host {
    public:
-    // Whether a block of the grid fits into what is free now.
     virtual bool Fits(const GridRun& grid) const = 0;
     virtual Contexts& free() = 0;
     // Starts the grid's next block: in victims' slots, if `slots` has any, and
@@ -36,13 +35,13 @@ class EventWarps {
                             std::span<const uint32_t> slots,
                             const Contexts& takes, Cycle now) = 0;
     // A victim has left its slot, or is in it again.
-    virtual void Left(uint32_t slot) = 0;
-    virtual void CameBack(uint32_t slot) = 0;
+    virtual void OnVictimLeft(uint32_t slot) = 0;
+    virtual void OnVictimBack(uint32_t slot) = 0;
     // The table has room again, or an event has got its place.
-    virtual void Changed() = 0;
+    virtual void OnRoomChanged() = 0;
     // The grid of an absent victim was dropped: its contexts now belong to this
     // event, whether it runs yet or not.
-    virtual void Keep(uint32_t entry, const Contexts& contexts) = 0;
+    virtual void TakeOver(uint32_t entry, const Contexts& contexts) = 0;
     virtual void Observe(Observation::What what, const GridRun& grid,
                          uint32_t slot, Cycle now) = 0;
 
@@ -57,7 +56,6 @@ class EventWarps {
 
   bool HasRoom() const { return used_ < entries_.size(); }
   uint32_t used() const { return used_; }
-  // Whether an event in the table has no place yet.
   bool waiting() const { return waiting_ != 0; }
   // Finds a place for a block of the grid. The table must have room.
   void Accept(GridRun* grid, Cycle now);
@@ -79,7 +77,6 @@ class EventWarps {
   // last warp has ended.
   void Vacated(uint32_t entry, uint32_t slot);
   void BlockEnded(uint32_t entry);
-  // The victim's context when it left its slot.
   const WarpContext& context(uint32_t slot) const {
     return victims_.context(slot);
   }
@@ -96,7 +93,7 @@ class EventWarps {
   enum class EntryState : uint8_t { kFree, kWaiting, kRuns, kEnded };
 
   // A slot that a victim gives up.
-  struct Place {
+  struct VictimSlot {
     uint32_t slot = 0;
     uint32_t generation = 0;
     uint32_t saved = 0;  // registers of it that the event uses
@@ -104,10 +101,10 @@ class EventWarps {
   };
   struct Entry {
     EntryState state = EntryState::kFree;
-    GridRun* grid = nullptr;  // until it runs
+    GridRun* grid = nullptr;  // set until the event runs
     uint64_t order = 0;
-    Contexts taken;  // of what is free, until it runs
-    std::vector<Place> places;
+    Contexts taken;  // resources held for the event until it runs
+    std::vector<VictimSlot> places;
     // These go to GridResult.
     Cycle selected = kNever;
     Cycle flushed = kNever;
@@ -119,7 +116,8 @@ class EventWarps {
   void PlaceNext(Cycle now);
   // Victims for a block of the grid; empty if there are not enough. `own` says
   // whether the event gets registers of its own.
-  std::vector<Place> Select(const GridRun& grid, Cycle now, bool* own) const;
+  std::vector<VictimSlot> Select(const GridRun& grid, Cycle now,
+                                 bool* own) const;
   void Flush(Cycle now);
   bool MustReselect(Cycle now) const;
   bool WaitsForOthers(uint32_t slot, Cycle now) const;
@@ -145,8 +143,8 @@ class EventWarps {
 
   State state_ = State::kIdle;
   uint32_t current_ = kNoEntry;  // from kFlush on
-  size_t saving_ = 0;            // of its places
-  uint32_t saved_ = 0;           // of that one's registers
+  size_t saving_ = 0;            // the index of the victim being saved
+  uint32_t saved_ = 0;           // how many of its registers are saved
   FlushWaits waits_ = 0;
   // What the choice of victims depends on, as it was when no victim would do.
   struct Seen {

@@ -44,7 +44,6 @@ struct Interrupt {
   uint32_t delay = 0;  // turns of an empty loop of the routine
 };
 
-// The outcome of an interrupt.
 struct InterruptResult {
   InterruptId id = 0;
   Cycle raised = 0;
@@ -94,7 +93,7 @@ class Interrupts {
   };
   struct Routine {
     InterruptId interrupt = 0;
-    uint32_t registers = 0;  // which set
+    uint32_t registers = 0;  // the index of its register set
   };
 
   Interrupts(Gpu* gpu, Launch launch, DeviceAddress address,

@@ -43,11 +43,11 @@ class MemorySystem {
 
   // Finds where a line lies. Neighbouring pieces of dram.interleave_bytes are
   // in different slices, in an order that changes from round to round.
-  struct Place {
+  struct LineLocation {
     uint32_t slice = 0;
     uint64_t line = 0;  // in the slice's own addresses
   };
-  Place PlaceOf(uint64_t line) const {
+  LineLocation LocationOf(uint64_t line) const {
     const uint64_t slices = slices_.size();
     const uint64_t piece = line >> piece_bits_;
     const uint64_t round = piece / slices;
@@ -64,13 +64,13 @@ class MemorySystem {
   struct Event {
     enum class Kind : uint8_t {
       kAtSlice,     // a request
-      kSliceAgain,  // it could not take all when it was asked last
+      kSliceAgain,  // the slice could not take all when it was last asked
       kDramAgain,
       kFilled,  // a demand's data
       kAtSm,    // a reply
     };
     Kind kind = Kind::kAtSlice;
-    uint32_t index = 0;  // of the slice or channel
+    uint32_t index = 0;  // the index of the slice or channel
     MemoryRequest request;
     L2Demand demand;  // kAtSlice: where the line lies there
   };

@@ -23,17 +23,14 @@ class Console {
   std::string format = "table";
   bool json() const { return format == "json"; }
 
-  bool out_is_terminal() const { return out_is_terminal_; }
   bool err_is_terminal() const { return err_is_terminal_; }
 
-  // Prints a result.
   void Print(std::string_view text);
   void Print(const Table& table);
   // Prints the result of a command under -o json; call it once. Replaces bytes
   // that are not UTF-8.
   void PrintDocument(const Json& document);
   bool document_printed() const { return document_printed_; }
-  // Prints one line of a stream under -o json.
   void PrintJsonLine(const Json& document);
 
   // Prints a message and "
@@ -56,7 +53,6 @@ class Console {
 
   FILE* const out_;
   FILE* const err_;
-  bool out_is_terminal_;
   bool err_is_terminal_;
   bool colour_;
   bool in_place_ = false;

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "tools/testbed/fault_plans/judge.h"
 #include "tools/testbed/fault_plans/plan.h"
-#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/ledger/timeline_view.h"
 #include "tools/testbed/testbed_run.h"
 
 namespace carillon::testbed {
@@ -22,19 +22,19 @@ struct RunnerOptions {
   std::string testbed;
   // Replaces the back-end that the plan's topology names; empty: keeps it.
   std::string backend;
-  double timeout_s = 15;  // as `carillon up`
+  double timeout_s = 15;  // the same as for `carillon up`
   // Whether, and in which folder, the files of a failed run are kept. The
   // folder is made; empty: one below the runtime directory.
   bool save = true;
   std::string keep;
-  bool narrate_testbed = true;  // its bring-up and its end
+  bool narrate_testbed = true;  // narrate the testbed's bring-up and end
 };
 
 struct PlanRun {
   fault::Plan plan;  // with the seed that was used
   fault::Evidence evidence;
-  std::vector<fault::Finding> findings;
-  Story story;
+  std::vector<fault::ExpectationResult> findings;
+  Timeline timeline;
   Nanoseconds took_ns = 0;
   std::string kept;  // the folder; empty: nothing was kept
 

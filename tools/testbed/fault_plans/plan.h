@@ -27,7 +27,6 @@ struct PlannedFault {
   bool operator==(const PlannedFault&) const = default;
 };
 
-// The durations of a run.
 struct RunTimes {
   // The limit until which the faults must have struck as often as they should.
   Nanoseconds within_ns = 30'000'000'000;
@@ -86,7 +85,7 @@ struct Expectations {
 };
 
 struct Plan {
-  std::string file;  // that it was read from
+  std::string file;  // the file that it was read from
   std::string name;
   std::string about;
   // At most one of these: a file (as the plan names it), or the plan's own

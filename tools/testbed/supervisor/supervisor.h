@@ -99,7 +99,7 @@ class Supervisor {
       kStarting,  // runs, and is not ready yet
     };
     Stage stage = Stage::kWaiting;
-    uint64_t request = 0;  // of RequestServer; 0: nobody waits
+    uint64_t request = 0;  // its id in RequestServer; 0: nobody waits
     // kEnding: when SIGKILL comes; kWaiting: the earliest start.
     Clock::time_point due;
     // For kWaiting and kStarting: the time limit. If it passes, that is
@@ -126,9 +126,9 @@ class Supervisor {
   bool MayEndDuringBringUp(const ProcessRecord& record) const;
   absl::Status EarlyExit(const ProcessRecord& record);
   void MarkReady(Child& child, const std::string& note);
-  // Sends SIGTERM to all of a part, then SIGKILL after `grace`.
-  enum class Part { kDevices, kGpud };
-  void EndAll(Part part, std::chrono::milliseconds grace);
+  // Sends SIGTERM to all of a role, then SIGKILL after `grace`.
+  enum class Role { kDevices, kGpud };
+  void EndAll(Role role, std::chrono::milliseconds grace);
   // Kills daemons, which have left their device's process group.
   void KillStrays();
   void SignalAll(int signal);

@@ -45,10 +45,9 @@ struct Leftovers {
   std::string name;
   std::string directory;
   std::vector<ProcessIdentity> processes;
-  std::vector<std::string> files;  // that a testbed made
+  std::vector<std::string> files;  // files that a testbed made
 };
 
-// What a dead testbed left.
 Leftovers LeftoversOf(const Testbed& testbed);
 // Kills its processes and removes its files. Errors: AlreadyExists (it came up
 // meanwhile), FailedPrecondition (foreign files stay), PermissionDenied.

@@ -1,6 +1,6 @@
 // Writes recordings for a test, step by step, as a gpud and its devices would.
-#ifndef CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
-#define CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
+#ifndef CARILLON_TOOLS_TESTBED_LEDGER_TEST_TIMELINE_H_
+#define CARILLON_TOOLS_TESTBED_LEDGER_TEST_TIMELINE_H_
 
 #include <cstdint>
 #include <string>
@@ -13,12 +13,12 @@
 
 namespace carillon::ledger {
 
-class TestStory {
+class TestTimeline {
  public:
   static constexpr size_t kGpud = 0;
   static constexpr uint32_t kGpudPid = 100;
 
-  TestStory() { Add("gpud", kGpudPid); }
+  TestTimeline() { Add("gpud", kGpudPid); }
 
   size_t Add(const std::string& name, uint32_t pid) {
     recordings.push_back({.name = name, .pid = pid});
@@ -32,7 +32,6 @@ class TestStory {
     return recording.records.back();
   }
 
-  // Adds a device that is attached to `gpud`.
   size_t AddDevice(const std::string& name, uint32_t pid, size_t gpud = kGpud) {
     const size_t device = Add(name, pid);
     Attach(device, gpud);
@@ -53,7 +52,6 @@ class TestStory {
                 .step = shm::Step::kSessionEnded});
   }
 
-  // A ring, for the device and gpud alike.
   struct Ring {
     size_t device = 0;
     uint16_t event_id = 0;
@@ -114,7 +112,6 @@ class TestStory {
             .step = step};
   }
 
-  // Drops the oldest records of a process.
   void Overwrite(size_t process, size_t records) {
     shm::FlightRecording& recording = recordings[process];
     recording.records.erase(recording.records.begin(),
@@ -135,4 +132,4 @@ class TestStory {
 
 }  // namespace carillon::ledger
 
-#endif  // CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
+#endif  // CARILLON_TOOLS_TESTBED_LEDGER_TEST_TIMELINE_H_
