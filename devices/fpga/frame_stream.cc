@@ -190,7 +190,7 @@ absl::Status FrameStream::TakeResults() {
 
 absl::Status FrameStream::Drain() {
   while (queue_->in_flight() > 0) {
-    ASSIGN_OR_RETURN(const auto done, queue_->Wait(kDrainTime));
+    RETURN_IF_ERROR(queue_->Wait(kDrainTime).status());
     RETURN_IF_ERROR(TakeResults());
   }
   return absl::OkStatus();

@@ -126,8 +126,7 @@ absl::StatusOr<GridId> Gpu::Submit(Launch launch,
 }
 
 absl::StatusOr<EventId> Gpu::RegisterEvent(EventKernel kernel) {
-  ASSIGN_OR_RETURN(const auto block,
-                   ContextsFor(kernel.launch, kernel.registers, true));
+  RETURN_IF_ERROR(ContextsFor(kernel.launch, kernel.registers, true).status());
   const auto event = event_table_.Add(std::move(kernel));
   for (Sm& sm : sms_) sm.Reserve(Reserved());
   return event;
