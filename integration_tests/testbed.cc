@@ -101,15 +101,15 @@ bool IsStopped(pid_t pid) {
 }
 
 // Empty if everything ended and was recorded.
-std::string WhatIsNotProven(const testbed::Story& story) {
-  const ledger::Report& report = story.report;
+std::string WhatIsNotProven(const testbed::Timeline& timeline) {
+  const ledger::Report& report = timeline.report;
   if (!report.violations.empty()) {
     return fmt::format("{} events are not as promised; the first: {}",
                        report.total.violated(),
                        report.violations.front().sentence);
   }
-  if (!story.unreadable.empty()) {
-    return "not every recorder can be read: " + JoinWords(story.unreadable);
+  if (!timeline.unreadable.empty()) {
+    return "not every recorder can be read: " + JoinWords(timeline.unreadable);
   }
   if (report.overwritten != 0) {
     return fmt::format(
@@ -124,7 +124,7 @@ std::string WhatIsNotProven(const testbed::Story& story) {
 
 MATCHER(LosesNothing, negation ? "does not prove that nothing is lost"
                                : "proves that nothing is lost") {
-  const std::string wrong = WhatIsNotProven(arg.story());
+  const std::string wrong = WhatIsNotProven(arg.timeline());
   *result_listener << wrong;
   return wrong.empty();
 }
@@ -132,7 +132,8 @@ MATCHER(LosesNothing, negation ? "does not prove that nothing is lost"
 }  // namespace
 
 std::string LedgerReading::ToString() const {
-  return testbed::EventsText(story_) + testbed::FirstViolationText(story_);
+  return testbed::EventsText(timeline_) +
+         testbed::FirstViolationText(timeline_);
 }
 
 void PrintTo(const LedgerReading& reading, std::ostream* stream) {
@@ -140,7 +141,7 @@ void PrintTo(const LedgerReading& reading, std::ostream* stream) {
 }
 
 LedgerReading ReadLedger(const TestbedPaths& paths) {
-  return LedgerReading(testbed::ReadStory(kName, paths));
+  return LedgerReading(testbed::ReadTimeline(kName, paths));
 }
 
 ::testing::Matcher<const LedgerReading&> NothingLost() {

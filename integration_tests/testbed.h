@@ -28,7 +28,7 @@
 #include "integration_tests/testbed_process.h"
 #include "shm/faults/board.h"
 #include "shm/faults/fault.h"
-#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/ledger/timeline_view.h"
 #include "tools/testbed/load/memc_client.h"
 #include "tools/testbed/supervisor/state.h"
 
@@ -37,16 +37,17 @@ namespace carillon::testing {
 // A judged reading of a testbed's flight recorders.
 class LedgerReading {
  public:
-  explicit LedgerReading(testbed::Story story) : story_(std::move(story)) {}
+  explicit LedgerReading(testbed::Timeline timeline)
+      : timeline_(std::move(timeline)) {}
 
-  const ledger::Report& report() const { return story_.report; }
-  const testbed::Story& story() const { return story_; }
+  const ledger::Report& report() const { return timeline_.report; }
+  const testbed::Timeline& timeline() const { return timeline_; }
   // How many events ended how, and the first violation with the records around
   // it.
   std::string ToString() const;
 
  private:
-  testbed::Story story_;
+  testbed::Timeline timeline_;
 };
 void PrintTo(const LedgerReading& reading, std::ostream* stream);
 

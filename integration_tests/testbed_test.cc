@@ -9,7 +9,7 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "tools/testbed/ledger/test_story.h"
+#include "tools/testbed/ledger/test_timeline.h"
 #include "tools/testbed/supervisor/process_identity.h"
 
 namespace carillon::testing {
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using faults::Action;
 using faults::Fault;
 using faults::Point;
-using ledger::TestStory;
+using ledger::TestTimeline;
 using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -39,36 +39,36 @@ std::string Explain(const LedgerReading& reading) {
   return listener.str();
 }
 
-LedgerReading Reading(const TestStory& story) {
-  return LedgerReading(testbed::StoryOf("lab", story.recordings));
+LedgerReading Reading(const TestTimeline& timeline) {
+  return LedgerReading(testbed::TimelineOf("lab", timeline.recordings));
 }
 
 class NothingLostTest : public ::testing::Test {
  protected:
   NothingLostTest()
-      : device_(story_.AddDevice("nic0", 200)),
-        ring_(story_.Register(device_, 3)) {}
+      : device_(timeline_.AddDevice("nic0", 200)),
+        ring_(timeline_.Register(device_, 3)) {}
   void Finish() {
-    story_.Unregister(ring_);
-    story_.Detach(device_);
+    timeline_.Unregister(ring_);
+    timeline_.Detach(device_);
   }
 
-  TestStory story_;
+  TestTimeline timeline_;
   size_t device_;
-  TestStory::Ring ring_;
+  TestTimeline::Ring ring_;
 };
 
 TEST_F(NothingLostTest, HoldsWhereEveryEventEndsOnce) {
-  for (int i = 0; i < 20; ++i) story_.Live(ring_);
+  for (int i = 0; i < 20; ++i) timeline_.Live(ring_);
   Finish();
-  EXPECT_THAT(Reading(story_), NothingLost());
+  EXPECT_THAT(Reading(timeline_), NothingLost());
 }
 
 TEST_F(NothingLostTest, ShowsTheFirstViolationAndWhatWasAroundIt) {
-  for (int i = 0; i < 20; ++i) story_.Live(ring_);
-  story_.Take(ring_, 20);
+  for (int i = 0; i < 20; ++i) timeline_.Live(ring_);
+  timeline_.Take(ring_, 20);
   Finish();
-  const LedgerReading reading = Reading(story_);
+  const LedgerReading reading = Reading(timeline_);
   EXPECT_THAT(reading, Not(NothingLost()));
   EXPECT_THAT(Explain(reading), StartsWith("1 events are not as promised; "));
   EXPECT_THAT(reading.ToString(),
@@ -78,13 +78,14 @@ TEST_F(NothingLostTest, ShowsTheFirstViolationAndWhatWasAroundIt) {
 }
 
 TEST_F(NothingLostTest, FailsWhereNothingIsProven) {
-  EXPECT_THAT(Explain(LedgerReading(testbed::Story())),
+  EXPECT_THAT(Explain(LedgerReading(testbed::Timeline())),
               HasSubstr("no event has ended"));
-  for (int i = 0; i < 20; ++i) story_.Live(ring_);
-  story_.Overwrite(device_, 10);
-  EXPECT_THAT(Explain(Reading(story_)),
+  for (int i = 0; i < 20; ++i) timeline_.Live(ring_);
+  timeline_.Overwrite(device_, 10);
+  EXPECT_THAT(Explain(Reading(timeline_)),
               HasSubstr("10 records are overwritten"));
-  testbed::Story unreadable = testbed::StoryOf("lab", story_.recordings);
+  testbed::Timeline unreadable =
+      testbed::TimelineOf("lab", timeline_.recordings);
   unreadable.report.overwritten = 0;
   unreadable.unreadable = {"nic0-1.rec is empty"};
   EXPECT_THAT(Explain(LedgerReading(unreadable)),
@@ -140,7 +141,7 @@ TEST_F(FaultTestbedTest, ADeviceOfTheTestsOwnIsJudgedToo) {
   const LedgerReading reading = lab_->Ledger();
   EXPECT_THAT(reading, NothingLost());
   EXPECT_GE(reading.report().total.ok, 500u);
-  EXPECT_THAT(reading.story().strikes, ::testing::SizeIs(1));
+  EXPECT_THAT(reading.timeline().strikes, ::testing::SizeIs(1));
   EXPECT_TRUE(lab_->Down());
 }
 
@@ -185,7 +186,7 @@ TEST_F(FaultTestbedTest, WhatDoesNotComeIsSaid) {
   EXPECT_THAT(lab_->StartLoad("fpga0").message(), HasSubstr("of kind 'fpga'"));
 }
 
-TEST_F(FaultTestbedTest, WhatIsKeptTellsTheStory) {
+TEST_F(FaultTestbedTest, WhatIsKeptTellsTheTimeline) {
   // At full speed, so that there is always something in flight.
   ASSERT_NO_FATAL_FAILURE(
       Up("gpu: {backend: cpu, memory: 64MiB}\n"

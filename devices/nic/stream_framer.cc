@@ -16,13 +16,13 @@ constexpr size_t kMaxWords = 24;
 // The first byte of a request in the binary protocol, which is not supported.
 constexpr char kBinaryMagic = static_cast<char>(0x80);
 
-struct Words {
+struct LineWords {
   std::array<std::string_view, kMaxWords> word;
   size_t count = 0;  // kMaxWords: that many or more
 };
 
-Words SplitLine(std::string_view line) {
-  Words words;
+LineWords SplitLine(std::string_view line) {
+  LineWords words;
   size_t at = 0;
   while (words.count < kMaxWords) {
     at = line.find_first_not_of(' ', at);
@@ -62,7 +62,7 @@ bool IsUnsigned(std::string_view word) {
 // The bytes of the data block that follows the line, without its line end.
 // Nothing if the line is not a well-formed storage command and is answered
 // alone.
-std::optional<uint32_t> DataBytes(const Words& words) {
+std::optional<uint32_t> DataBytes(const LineWords& words) {
   if (words.count == 0) return std::nullopt;
   const std::string_view verb = words.word[0];
   const bool cas = verb == "cas";

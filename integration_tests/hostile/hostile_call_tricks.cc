@@ -137,29 +137,29 @@ void AbsurdRegistrations(const Scene& scene) {
                control.Call(*control.events, &v1::Events::Stub::RegisterEvent,
                             request, &response));
   };
-  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
+  constexpr uint32_t kMax = std::numeric_limits<uint32_t>::max();
   try_out("no kernel", [](auto& r) { r.set_kernel(""); });
   try_out("no such kernel", [](auto& r) { r.set_kernel("no\1such"); });
   try_out("a kernel's name of a megabyte",
           [](auto& r) { r.set_kernel(std::string(1 << 20, 'k')); });
   try_out("a grid of 2^96", [](auto& r) {
-    r.mutable_grid()->set_x(kMost);
-    r.mutable_grid()->set_y(kMost);
-    r.mutable_grid()->set_z(kMost);
+    r.mutable_grid()->set_x(kMax);
+    r.mutable_grid()->set_y(kMax);
+    r.mutable_grid()->set_z(kMax);
   });
-  try_out("a block of 2^32", [](auto& r) { r.mutable_block()->set_x(kMost); });
+  try_out("a block of 2^32", [](auto& r) { r.mutable_block()->set_x(kMax); });
   try_out("a block of 65536 squared", [](auto& r) {
     r.mutable_block()->set_x(65536);
     r.mutable_block()->set_y(65536);
   });
-  try_out("shared memory", [](auto& r) { r.set_shared_bytes(kMost); });
-  for (const uint32_t entries : {0u, 3u, 131072u, kMost}) {
+  try_out("shared memory", [](auto& r) { r.set_shared_bytes(kMax); });
+  for (const uint32_t entries : {0u, 3u, 131072u, kMax}) {
     try_out(fmt::format("a ring of {}", entries),
             [&](auto& r) { r.set_max_in_flight(entries); });
   }
   try_out("a ring that has no room",
           [](auto& r) { r.set_max_in_flight(65536); });
-  try_out("a priority", [](auto& r) { r.set_priority(kMost); });
+  try_out("a priority", [](auto& r) { r.set_priority(kMax); });
   try_out("no parameters", [](auto& r) { r.clear_parameters(); });
   try_out("ten thousand parameters", [](auto& r) {
     for (int i = 0; i < 10'000; ++i) *r.add_parameters() = r.parameters(0);
@@ -173,7 +173,7 @@ void AbsurdRegistrations(const Scene& scene) {
   try_out("a launch path", [](auto& r) { r.set_launch_path("../edge"); });
   try_out("a label", [](auto& r) { r.set_label(std::string(65, 'l')); });
   try_out("an event id again", [](auto& r) {
-    r.mutable_resumed()->set_event_id(kMost);
+    r.mutable_resumed()->set_event_id(kMax);
     r.mutable_resumed()->set_esq_offset(~uint64_t{0});
     r.mutable_resumed()->set_ecq_offset(~uint64_t{0});
     r.mutable_resumed()->set_consumed(~uint64_t{0});

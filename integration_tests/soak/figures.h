@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "tools/testbed/ledger/story.h"
+#include "tools/testbed/ledger/timeline.h"
 
 namespace carillon::soak {
 

@@ -8,12 +8,12 @@
 #include "base/unique_fd.h"
 #include "integration_tests/soak/death_watch.h"
 #include "integration_tests/soak/resource_use.h"
-#include "tools/testbed/ledger/test_story.h"
+#include "tools/testbed/ledger/test_timeline.h"
 
 namespace carillon::soak {
 namespace {
 
-using ledger::TestStory;
+using ledger::TestTimeline;
 using shm::Step;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
@@ -24,75 +24,77 @@ constexpr Nanoseconds kMs = 1'000'000;
 class FiguresTest : public ::testing::Test {
  protected:
   FiguresTest()
-      : device_(story_.AddDevice("nic0", 200)),
-        ring_(story_.Register(device_, 3)) {}
+      : device_(timeline_.AddDevice("nic0", 200)),
+        ring_(timeline_.Register(device_, 3)) {}
 
   // Adds `events` every 10 ms, from `from` to `to`.
   void LiveThrough(Nanoseconds from, Nanoseconds to, int events) {
     for (Nanoseconds time = from; time < to; time += 10 * kMs) {
-      story_.now = time;
-      for (int i = 0; i < events; ++i) story_.Live(ring_);
+      timeline_.now = time;
+      for (int i = 0; i < events; ++i) timeline_.Live(ring_);
     }
   }
 
-  TestStory story_;
+  TestTimeline timeline_;
   size_t device_;
-  TestStory::Ring ring_;
+  TestTimeline::Ring ring_;
 };
 
 TEST_F(FiguresTest, GpudClosesTheSessionOfTheDead) {
-  const Death death{200, story_.now + 500};
-  EXPECT_EQ(UntilGpudClosed(story_.recordings, death), std::nullopt);
-  story_.now = death.time_ns + 6000;
-  story_.Tell(TestStory::kGpud, {.sequence = 201, .step = Step::kSessionEnded});
-  story_.Tell(TestStory::kGpud, {.sequence = 200, .step = Step::kSessionEnded});
-  EXPECT_EQ(UntilGpudClosed(story_.recordings, death), 8000u);
+  const Death death{200, timeline_.now + 500};
+  EXPECT_EQ(UntilGpudClosed(timeline_.recordings, death), std::nullopt);
+  timeline_.now = death.time_ns + 6000;
+  timeline_.Tell(TestTimeline::kGpud,
+                 {.sequence = 201, .step = Step::kSessionEnded});
+  timeline_.Tell(TestTimeline::kGpud,
+                 {.sequence = 200, .step = Step::kSessionEnded});
+  EXPECT_EQ(UntilGpudClosed(timeline_.recordings, death), 8000u);
 }
 
 TEST_F(FiguresTest, DevicesKnowOfTheirOwnGpudsDeath) {
-  const size_t other = story_.AddDevice("nic1", 300);
-  const Death death{TestStory::kGpudPid, story_.now};
-  EXPECT_THAT(UntilDevicesKnew(story_.recordings, death), IsEmpty());
-  story_.Tell(device_, {.sequence = death.pid, .step = Step::kClosed});
-  story_.Tell(other, {.sequence = death.pid + 1, .step = Step::kClosed});
-  story_.Tell(other, {.sequence = death.pid, .step = Step::kClosed});
-  EXPECT_THAT(UntilDevicesKnew(story_.recordings, death),
+  const size_t other = timeline_.AddDevice("nic1", 300);
+  const Death death{TestTimeline::kGpudPid, timeline_.now};
+  EXPECT_THAT(UntilDevicesKnew(timeline_.recordings, death), IsEmpty());
+  timeline_.Tell(device_, {.sequence = death.pid, .step = Step::kClosed});
+  timeline_.Tell(other, {.sequence = death.pid + 1, .step = Step::kClosed});
+  timeline_.Tell(other, {.sequence = death.pid, .step = Step::kClosed});
+  EXPECT_THAT(UntilDevicesKnew(timeline_.recordings, death),
               ElementsAre(1000u, 3000u));
 }
 
 TEST_F(FiguresTest, TheFirstEndIsTheNextGpuds) {
-  const Death death{TestStory::kGpudPid, story_.now};
-  story_.Live(ring_);
-  EXPECT_EQ(UntilFirstEnd(story_.recordings, death), std::nullopt);
-  const size_t next = story_.Add("gpud", 101);
-  story_.now = death.time_ns + 150 * kMs;
-  TestStory::Ring again = ring_;
+  const Death death{TestTimeline::kGpudPid, timeline_.now};
+  timeline_.Live(ring_);
+  EXPECT_EQ(UntilFirstEnd(timeline_.recordings, death), std::nullopt);
+  const size_t next = timeline_.Add("gpud", 101);
+  timeline_.now = death.time_ns + 150 * kMs;
+  TestTimeline::Ring again = ring_;
   again.gpud = next;
-  story_.End(again, 2);
-  story_.End(again, 3);
-  EXPECT_EQ(UntilFirstEnd(story_.recordings, death), 150 * kMs + 1000);
+  timeline_.End(again, 2);
+  timeline_.End(again, 3);
+  EXPECT_EQ(UntilFirstEnd(timeline_.recordings, death), 150 * kMs + 1000);
 }
 
 TEST_F(FiguresTest, TheFirstSessionIsTheNextGpuds) {
-  const Death death{TestStory::kGpudPid, story_.now};
-  story_.AddDevice("nic1", 300);
-  EXPECT_EQ(UntilFirstSession(story_.recordings, death), std::nullopt);
-  const size_t next = story_.Add("gpud", 101);
-  story_.now = death.time_ns + 120 * kMs;
-  story_.AddDevice("nic2", 400, next);
-  EXPECT_EQ(UntilFirstSession(story_.recordings, death), 120 * kMs + 1000);
+  const Death death{TestTimeline::kGpudPid, timeline_.now};
+  timeline_.AddDevice("nic1", 300);
+  EXPECT_EQ(UntilFirstSession(timeline_.recordings, death), std::nullopt);
+  const size_t next = timeline_.Add("gpud", 101);
+  timeline_.now = death.time_ns + 120 * kMs;
+  timeline_.AddDevice("nic2", 400, next);
+  EXPECT_EQ(UntilFirstSession(timeline_.recordings, death), 120 * kMs + 1000);
 }
 
 TEST_F(FiguresTest, FullRateIsNineTenthsOfTheMedianBefore) {
   constexpr Nanoseconds kDeath = 1000 * kMs;
   LiveThrough(400 * kMs, kDeath, 10);
-  const Death death{TestStory::kGpudPid, kDeath};
-  EXPECT_EQ(UntilFullRate(story_.recordings, death, 6), std::nullopt);
+  const Death death{TestTimeline::kGpudPid, kDeath};
+  EXPECT_EQ(UntilFullRate(timeline_.recordings, death, 6), std::nullopt);
   // A low rate does not count as recovery.
   LiveThrough(kDeath + 100 * kMs, kDeath + 300 * kMs, 8);
-  EXPECT_EQ(UntilFullRate(story_.recordings, death, 6), std::nullopt);
+  EXPECT_EQ(UntilFullRate(timeline_.recordings, death, 6), std::nullopt);
   LiveThrough(kDeath + 300 * kMs, kDeath + 700 * kMs, 10);
-  const auto full = UntilFullRate(story_.recordings, death, 6);
+  const auto full = UntilFullRate(timeline_.recordings, death, 6);
   ASSERT_TRUE(full.has_value());
   EXPECT_GE(*full, 330 * kMs);
   EXPECT_LE(*full, 400 * kMs);
@@ -122,10 +124,10 @@ TEST(TrendTest, ALeakOfOneAKillShowsAsAHundred) {
 }
 
 TEST(ResourceUseTest, ADescriptorMoreIsSeen) {
-  const ResourceUse before = HoldingsOf(getpid());
+  const ResourceUse before = ResourceUseOf(getpid());
   const UniqueFd one(dup(0));
   ASSERT_TRUE(one);
-  EXPECT_EQ(HoldingsOf(getpid()).descriptors, before.descriptors + 1);
+  EXPECT_EQ(ResourceUseOf(getpid()).descriptors, before.descriptors + 1);
   EXPECT_GT(before.threads, 0u);
   EXPECT_GT(before.resident_kb, 0u);
 }

@@ -30,7 +30,7 @@ bool IsPoolThread(const std::string& name) {
 
 }  // namespace
 
-ResourceUse HoldingsOf(pid_t pid) {
+ResourceUse ResourceUseOf(pid_t pid) {
   const std::string process = fmt::format("/proc/{}", pid);
   ResourceUse holdings{.descriptors = Entries(process + "/fd")};
   std::error_code error;

@@ -23,7 +23,7 @@ struct ResourceUse {
   uint64_t regions = 0;  // apertures that are mapped
   uint64_t resident_kb = 0;
 };
-ResourceUse HoldingsOf(pid_t pid);
+ResourceUse ResourceUseOf(pid_t pid);
 
 // The files of a testbed's directory, relative to it, except those of flight
 // recorders.

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "fmt/format.h"
-#include "tools/testbed/ledger/story.h"
+#include "tools/testbed/ledger/timeline.h"
 
 namespace carillon::soak {
 namespace {
@@ -36,18 +36,19 @@ Segment Segments::Judge(std::vector<shm::FlightRecording> recordings,
     if (unreadable_.contains(sentence)) segment.gaps.push_back(sentence);
   }
   unreadable_ = {unreadable.begin(), unreadable.end()};
-  std::map<File, Seen> seen;
+  std::map<File, SeenRecords> seen;
   std::set<uint32_t> ended;  // pids of devices
   for (const shm::FlightRecording& recording : recordings) {
     const File file(recording.name, recording.pid);
     const auto found = seen_.find(file);
-    const Seen before = found == seen_.end() ? Seen() : found->second;
+    const SeenRecords before =
+        found == seen_.end() ? SeenRecords() : found->second;
     if (recording.overwritten != 0 &&
         recording.overwritten + kOverlap > before.written) {
       segment.gaps.push_back(fmt::format(
           "{}: {} records are overwritten, and the reading before ended at "
           "{}: give it a larger recorder",
-          ledger::ProcessWords(recording), recording.overwritten,
+          ledger::DescribeProcess(recording), recording.overwritten,
           before.written));
     }
     seen[file] = {recording.written, recording.read_ns, !recording.running};

@@ -56,13 +56,13 @@ class Segments {
 
  private:
   using File = std::pair<std::string, uint32_t>;  // name, pid
-  struct Seen {
+  struct SeenRecords {
     uint64_t written = 0;
     Nanoseconds read_ns = 0;
     bool ended = false;
   };
 
-  std::map<File, Seen> seen_;
+  std::map<File, SeenRecords> seen_;
   std::set<std::string> unreadable_;  // by the last reading
   std::set<std::string> told_;        // violations
 };

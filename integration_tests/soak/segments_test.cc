@@ -7,14 +7,14 @@
 #include <filesystem>
 #include <memory>
 
-#include "tools/testbed/ledger/test_story.h"
+#include "tools/testbed/ledger/test_timeline.h"
 
 namespace carillon::soak {
 namespace {
 
 namespace fs = std::filesystem;
 using ledger::Fault;
-using ledger::TestStory;
+using ledger::TestTimeline;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -23,30 +23,30 @@ using ::testing::SizeIs;
 class SegmentsTest : public ::testing::Test {
  protected:
   SegmentsTest()
-      : device_(story_.AddDevice("nic0", 200)),
-        ring_(story_.Register(device_, 3)) {}
+      : device_(timeline_.AddDevice("nic0", 200)),
+        ring_(timeline_.Register(device_, 3)) {}
 
   Segment Judge() {
-    for (auto& recording : story_.recordings) {
+    for (auto& recording : timeline_.recordings) {
       recording.running = true;
-      recording.read_ns = story_.now + 1;
+      recording.read_ns = timeline_.now + 1;
     }
-    return segments_.Judge(story_.recordings);
+    return segments_.Judge(timeline_.recordings);
   }
 
-  TestStory story_;
+  TestTimeline timeline_;
   size_t device_;
-  TestStory::Ring ring_;
+  TestTimeline::Ring ring_;
   Segments segments_;
 };
 
 TEST_F(SegmentsTest, EveryEventCountsOnce) {
-  for (int i = 0; i < 5; ++i) story_.Live(ring_);
+  for (int i = 0; i < 5; ++i) timeline_.Live(ring_);
   const Segment first = Judge();
   EXPECT_EQ(first.rung, 5u);
   EXPECT_EQ(first.done, 5u);
-  for (int i = 0; i < 3; ++i) story_.Live(ring_);
-  story_.Live(ring_, shm::EventState::kFailed, 7);
+  for (int i = 0; i < 3; ++i) timeline_.Live(ring_);
+  timeline_.Live(ring_, shm::EventState::kFailed, 7);
   const Segment second = Judge();
   EXPECT_EQ(second.rung, 4u);
   EXPECT_EQ(second.done, 3u);
@@ -55,51 +55,52 @@ TEST_F(SegmentsTest, EveryEventCountsOnce) {
 }
 
 TEST_F(SegmentsTest, AViolationIsToldOnce) {
-  story_.Live(ring_);
-  story_.Take(ring_, 1);  // again
+  timeline_.Live(ring_);
+  timeline_.Take(ring_, 1);  // again
   const Segment first = Judge();
   EXPECT_EQ(first.of(Fault::kDuplicated), 1u);
   EXPECT_THAT(first.violations, SizeIs(1));
-  story_.Live(ring_);
+  timeline_.Live(ring_);
   const Segment second = Judge();
   EXPECT_EQ(second.of(Fault::kDuplicated), 0u);
   EXPECT_THAT(second.violations, IsEmpty());
 }
 
 TEST_F(SegmentsTest, WhatIsOverwrittenMustHaveBeenSeen) {
-  while (story_.recordings[device_].records.size() < 2 * Segments::kOverlap) {
-    story_.Live(ring_);
+  while (timeline_.recordings[device_].records.size() <
+         2 * Segments::kOverlap) {
+    timeline_.Live(ring_);
   }
   EXPECT_THAT(Judge().gaps, IsEmpty());
-  story_.Overwrite(device_, Segments::kOverlap);
+  timeline_.Overwrite(device_, Segments::kOverlap);
   EXPECT_THAT(Judge().gaps, IsEmpty());
   // Now the readings overlap too little.
-  story_.Overwrite(device_, 100);
+  timeline_.Overwrite(device_, 100);
   EXPECT_THAT(Judge().gaps,
               ElementsAre(HasSubstr("nic0 (pid 200): 4196 records are "
                                     "overwritten")));
 }
 
 TEST_F(SegmentsTest, AFirstReadingMustHaveSeenAll) {
-  for (int i = 0; i < 50; ++i) story_.Live(ring_);
-  story_.Overwrite(device_, 10);
+  for (int i = 0; i < 50; ++i) timeline_.Live(ring_);
+  timeline_.Overwrite(device_, 10);
   EXPECT_THAT(Judge().gaps, SizeIs(1));
 }
 
 TEST_F(SegmentsTest, AFileThatStaysUnreadableIsAGap) {
   const std::vector<std::string> half_made = {"nic0-7.rec has no magic"};
-  EXPECT_THAT(segments_.Judge(story_.recordings, half_made).gaps, IsEmpty());
-  EXPECT_THAT(segments_.Judge(story_.recordings, half_made).gaps, SizeIs(1));
-  EXPECT_THAT(segments_.Judge(story_.recordings).gaps, IsEmpty());
-  EXPECT_THAT(segments_.Judge(story_.recordings, half_made).gaps, IsEmpty());
+  EXPECT_THAT(segments_.Judge(timeline_.recordings, half_made).gaps, IsEmpty());
+  EXPECT_THAT(segments_.Judge(timeline_.recordings, half_made).gaps, SizeIs(1));
+  EXPECT_THAT(segments_.Judge(timeline_.recordings).gaps, IsEmpty());
+  EXPECT_THAT(segments_.Judge(timeline_.recordings, half_made).gaps, IsEmpty());
 }
 
 TEST_F(SegmentsTest, ADevicesEndTellsWhatIsUnknown) {
-  story_.RingBell(ring_, 2);
+  timeline_.RingBell(ring_, 2);
   EXPECT_THAT(Judge().unknown, ::testing::Each(0u));
-  story_.recordings[device_].running = false;
-  story_.recordings[TestStory::kGpud].running = true;
-  const Segment segment = segments_.Judge(story_.recordings);
+  timeline_.recordings[device_].running = false;
+  timeline_.recordings[TestTimeline::kGpud].running = true;
+  const Segment segment = segments_.Judge(timeline_.recordings);
   EXPECT_EQ(
       segment.unknown[static_cast<size_t>(ledger::Unknown::kDeviceDied)] +
           segment.unknown[static_cast<size_t>(ledger::Unknown::kStillRunning)],

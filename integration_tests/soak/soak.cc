@@ -133,7 +133,7 @@ class Run {
   void All();
 
  private:
-  struct Look {
+  struct Snapshot {
     testbed::TestbedState state;
     v1::GetStatusResponse status;
     v1::ListDevicesResponse devices;
@@ -148,18 +148,18 @@ class Run {
     Say("    " + sentence);
   }
   // Nothing if a process does not answer; `why` then names it.
-  std::optional<Look> TakeLook(std::string* why);
+  std::optional<Snapshot> TakeSnapshot(std::string* why);
   // Waits until every process is ready and ends more events than now. Otherwise
   // returns what is missing.
   std::string WaitForAll();
   // Names what is still missing; empty if nothing is.
-  std::string MissingIn(const Look& look);
+  std::string MissingIn(const Snapshot& snapshot);
   bool Start();
   bool Round(uint32_t number, TargetResult* target);
   // Makes the target pass its point, and waits until it is struck.
   std::string Strike(const Target& target, const std::string& fault,
                      const std::string& words);
-  std::optional<TestbedResources> TakeBelongings(std::string* why);
+  std::optional<TestbedResources> MeasureResources(std::string* why);
   // One sentence for each resource that has grown.
   std::vector<std::string> Leaks();
   void AddToTrends();
@@ -226,13 +226,13 @@ Trend& Run::TrendOf(const std::string& what) {
   return result_->leaks.emplace_back(LeakRow{what, {}}).trend;
 }
 
-std::optional<Run::Look> Run::TakeLook(std::string* why) {
+std::optional<Run::Snapshot> Run::TakeSnapshot(std::string* why) {
   auto state = testbed::ReadState(lab_->paths().state_file());
   if (!state.ok()) {
     *why = std::string(state.status().message());
     return std::nullopt;
   }
-  Look look{.state = *std::move(state)};
+  Snapshot snapshot{.state = *std::move(state)};
   const auto ask = [&](auto method, const auto& request, auto* response) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kAnswer);
@@ -247,16 +247,16 @@ std::optional<Run::Look> Run::TakeLook(std::string* why) {
     return status.ok();
   };
   using Stub = v1::Admin::Stub;
-  if (!ask(&Stub::GetStatus, v1::GetStatusRequest(), &look.status) ||
-      !ask(&Stub::ListDevices, v1::ListDevicesRequest(), &look.devices) ||
-      !ask(&Stub::ListRings, v1::ListRingsRequest(), &look.rings)) {
+  if (!ask(&Stub::GetStatus, v1::GetStatusRequest(), &snapshot.status) ||
+      !ask(&Stub::ListDevices, v1::ListDevicesRequest(), &snapshot.devices) ||
+      !ask(&Stub::ListRings, v1::ListRingsRequest(), &snapshot.rings)) {
     return std::nullopt;
   }
-  return look;
+  return snapshot;
 }
 
-std::string Run::MissingIn(const Look& look) {
-  testbed::TestbedState state = look.state;
+std::string Run::MissingIn(const Snapshot& snapshot) {
+  testbed::TestbedState state = snapshot.state;
   for (const char* name : kProcesses) {
     const testbed::ProcessRecord* const process = state.Find(name);
     if (process == nullptr) return fmt::format("{} is not there", name);
@@ -267,13 +267,13 @@ std::string Run::MissingIn(const Look& look) {
     }
     const auto pid = static_cast<uint32_t>(process->identity.pid);
     if (name == std::string_view(kGpud)) {
-      if (look.status.pid() != pid) {
-        return fmt::format("gpud answers as pid {}, not {}", look.status.pid(),
-                           pid);
+      if (snapshot.status.pid() != pid) {
+        return fmt::format("gpud answers as pid {}, not {}",
+                           snapshot.status.pid(), pid);
       }
       continue;
     }
-    const auto& devices = look.devices.devices();
+    const auto& devices = snapshot.devices.devices();
     const auto device =
         std::find_if(devices.begin(), devices.end(), [&](const auto& each) {
           return each.name() == name && each.pid() == pid;
@@ -287,7 +287,7 @@ std::string Run::MissingIn(const Look& look) {
       if (!runs_ || runs_->first != pid) runs_ = {pid, runs};
     }
   }
-  for (const v1::Ring& ring : look.rings.rings()) {
+  for (const v1::Ring& ring : snapshot.rings.rings()) {
     const auto [found, first] =
         rings_.try_emplace({ring.device(), ring.event_id(), ring.generation()},
                            RingSeen{.consumed = ring.consumed()});
@@ -330,9 +330,9 @@ std::string Run::WaitForAll() {
   const bool all = Eventually(
       [&] {
         KeepUp();
-        const auto look = TakeLook(&missing);
-        if (!look) return false;
-        missing = MissingIn(*look);
+        const auto snapshot = TakeSnapshot(&missing);
+        if (!snapshot) return false;
+        missing = MissingIn(*snapshot);
         if (!missing.empty()) last_missing_ = missing;
         return missing.empty();
       },
@@ -351,14 +351,15 @@ Segment Run::ReadSegment() {
   return segment;
 }
 
-std::optional<TestbedResources> Run::TakeBelongings(std::string* why) {
-  const auto look = TakeLook(why);
-  if (!look) return std::nullopt;
+std::optional<TestbedResources> Run::MeasureResources(std::string* why) {
+  const auto snapshot = TakeSnapshot(why);
+  if (!snapshot) return std::nullopt;
   return TestbedResources{
-      .sessions = look->status.devices(),
-      .ekt = look->status.ekt_used(),
-      .memory = look->status.memory_used(),
-      .regions = HoldingsOf(static_cast<pid_t>(look->status.pid())).regions,
+      .sessions = snapshot->status.devices(),
+      .ekt = snapshot->status.ekt_used(),
+      .memory = snapshot->status.memory_used(),
+      .regions =
+          ResourceUseOf(static_cast<pid_t>(snapshot->status.pid())).regions,
       .processes = testbed::MarkedProcesses(lab_->paths()).size(),
       .files = FilesOf(lab_->paths()),
       .shared_memory = SharedMemoryFiles()};
@@ -366,10 +367,10 @@ std::optional<TestbedResources> Run::TakeBelongings(std::string* why) {
 
 std::vector<std::string> Run::Leaks() {
   std::vector<std::string> leaks;
-  const auto look = [&] {
+  const auto nothing_left = [&] {
     leaks.clear();
     std::string why;
-    const auto now = TakeBelongings(&why);
+    const auto now = MeasureResources(&why);
     if (!now) {
       leaks.push_back(why);
     } else if (*now != at_start_) {
@@ -380,7 +381,7 @@ std::vector<std::string> Run::Leaks() {
       }
     }
     for (const char* name : kProcesses) {
-      const ResourceUse held = HoldingsOf(PidOf(name));
+      const ResourceUse held = ResourceUseOf(PidOf(name));
       const ResourceUse& start = held_at_start_[name];
       if (held.descriptors > start.descriptors) {
         leaks.push_back(fmt::format("{} has {} descriptors, {} at the start",
@@ -403,13 +404,13 @@ std::vector<std::string> Run::Leaks() {
     }
     return leaks.empty();
   };
-  (void)Eventually(look, kClearing);
+  (void)Eventually(nothing_left, kClearing);
   return leaks;
 }
 
 void Run::AddToTrends() {
   const auto add = [&](const std::string& name, pid_t pid) {
-    const ResourceUse held = HoldingsOf(pid);
+    const ResourceUse held = ResourceUseOf(pid);
     const auto number = [&](const char* what, uint64_t value) {
       TrendOf(fmt::format("{}: {}", name, what))
           .Add(static_cast<double>(value));
@@ -424,7 +425,7 @@ void Run::AddToTrends() {
   auto state = testbed::ReadState(lab_->paths().state_file());
   if (state.ok()) add("supervisor", state->supervisor.pid);
   std::string why;
-  if (const auto now = TakeBelongings(&why)) {
+  if (const auto now = MeasureResources(&why)) {
     const auto number = [&](const char* what, uint64_t value) {
       TrendOf(what).Add(static_cast<double>(value));
     };
@@ -476,14 +477,14 @@ bool Run::Start() {
     return false;
   }
   std::string why;
-  const auto belongings = TakeBelongings(&why);
-  if (!belongings) {
+  const auto resources = MeasureResources(&why);
+  if (!resources) {
     Wrong(why);
     return false;
   }
-  at_start_ = *belongings;
+  at_start_ = *resources;
   for (const char* name : kProcesses) {
-    held_at_start_[name] = HoldingsOf(PidOf(name));
+    held_at_start_[name] = ResourceUseOf(PidOf(name));
   }
   Say("at the start: " + at_start_.ToString());
   return true;
@@ -491,7 +492,7 @@ bool Run::Start() {
 
 std::string Run::Strike(const Target& target, const std::string& fault,
                         const std::string& words) {
-  if (target.way == Way::kLoad) {
+  if (target.trigger == Trigger::kLoad) {
     std::string waited;
     const bool struck = Eventually(
         [&] {
@@ -509,7 +510,7 @@ std::string Run::Strike(const Target& target, const std::string& fault,
       return words + " is never struck";
     }
     KeepUp();
-    if (target.way == Way::kVisit) {
+    if (target.trigger == Trigger::kVisit) {
       Visit(lab_->directory());
     } else {
       // It ends before it is ready, and its policy starts it again.
@@ -664,7 +665,9 @@ bool Run::Round(uint32_t number, TargetResult* result) {
   const std::string figures = Measure(segment, death, target, quiet, &watch);
   CountSegment(segment);
   std::string why;
-  if (const auto look = TakeLook(&why)) LookAtCounters(look->devices);
+  if (const auto snapshot = TakeSnapshot(&why)) {
+    LookAtCounters(snapshot->devices);
+  }
   const std::vector<std::string> leaks = Leaks();
   result->leaks += static_cast<uint32_t>(leaks.size());
   for (const std::string& leak : leaks) Wrong(words + ": " + leak);
@@ -696,9 +699,9 @@ void Run::End() {
   std::string rest;
   const bool ended = Eventually(
       [&] {
-        const auto look = TakeLook(&rest);
-        if (!look) return false;
-        testbed::TestbedState state = look->state;
+        const auto snapshot = TakeSnapshot(&rest);
+        if (!snapshot) return false;
+        testbed::TestbedState state = snapshot->state;
         for (const char* name : kDevices) {
           const testbed::ProcessRecord* const process = state.Find(name);
           if (process == nullptr || !process->exit) {
@@ -711,7 +714,7 @@ void Run::End() {
             return false;
           }
         }
-        const v1::GetStatusResponse& status = look->status;
+        const v1::GetStatusResponse& status = snapshot->status;
         const v1::EventCounts& events = status.events();
         const uint64_t in_flight =
             events.rung() - events.done() - events.failed() - events.aborted();

@@ -10,7 +10,7 @@ void AddDevice(const std::string& role, uint64_t events,
                std::vector<Target>* targets) {
   for (const Point point : {Point::kDeviceAttach, Point::kDeviceAttached,
                             Point::kDeviceRegister, Point::kDeviceRegistered}) {
-    targets->push_back({role, point, 1, Way::kRestart});
+    targets->push_back({role, point, 1, Trigger::kRestart});
   }
   targets->push_back({role, Point::kDeviceCommit, events});
   targets->push_back({role, Point::kDeviceTake, events});
@@ -24,10 +24,10 @@ std::vector<Target> AllTargets() {
   constexpr uint64_t kManyEvents = 500;
   constexpr uint64_t kFewEvents = 40;
   std::vector<Target> targets = {
-      {"gpud", Point::kGpudAttach, 3, Way::kVisit},
-      {"gpud", Point::kGpudHandover, 3, Way::kVisit},
-      {"gpud", Point::kGpudAllocate, 3, Way::kVisit},
-      {"gpud", Point::kGpudRegister, 3, Way::kVisit},
+      {"gpud", Point::kGpudAttach, 3, Trigger::kVisit},
+      {"gpud", Point::kGpudHandover, 3, Trigger::kVisit},
+      {"gpud", Point::kGpudAllocate, 3, Trigger::kVisit},
+      {"gpud", Point::kGpudRegister, 3, Trigger::kVisit},
       {"gpud", Point::kGpudLaunch, kManyEvents},
       {"gpud", Point::kGpudKernel, kManyEvents},
       {"gpud", Point::kGpudComplete, kManyEvents},

@@ -12,7 +12,7 @@
 namespace carillon::soak {
 
 // What makes the role pass the point.
-enum class Way {
+enum class Trigger {
   kLoad,     // its work does
   kRestart,  // only its start does: it is ended in order and starts again
   kVisit,    // a device that attaches, registers and goes
@@ -22,7 +22,7 @@ struct Target {
   std::string role;  // the process's name
   faults::Point point = faults::Point::kNone;
   uint64_t most = 1;  // the kill is at one of so many first passages
-  Way way = Way::kLoad;
+  Trigger trigger = Trigger::kLoad;
 };
 
 // The targets of all four roles: gpud, nic0, fpga0, cpu_host0.

@@ -37,7 +37,7 @@ using BlockRef = uint32_t;
 inline constexpr uint64_t kBlockUnit = 64;
 inline constexpr uint64_t kPageBytes = 65536;
 inline constexpr uint32_t kClasses = 32;
-inline constexpr uint64_t kLargestClassBytes = 32768;
+inline constexpr uint64_t kMaxClassBytes = 32768;
 // BlockRef has 32 bits.
 inline constexpr uint64_t kMaxStoreBytes = kBlockUnit << 32;
 
@@ -140,7 +140,7 @@ class Store {
   // Allocates a block of at least `bytes` bytes; 0 on failure. The caller holds
   // none of the store's locks.
   CARILLON_MEMC_CALL BlockRef Allocate(uint64_t bytes) const {
-    if (bytes > kLargestClassBytes) {
+    if (bytes > kMaxClassBytes) {
       const uint32_t pages = PagesFor(bytes);
       const uint32_t page = TakePages(pages, kPageRunHead);
       return page == pages_ ? 0 : RefOfPage(page);
@@ -197,7 +197,7 @@ class Store {
   }
   // What BlockBytes() of a block for `bytes` will be.
   CARILLON_HOST_DEVICE static uint64_t RoundUp(uint64_t bytes) {
-    if (bytes > kLargestClassBytes) return PagesFor(bytes) * kPageBytes;
+    if (bytes > kMaxClassBytes) return PagesFor(bytes) * kPageBytes;
     return ClassUnits(ClassOf(
                static_cast<uint32_t>((bytes + kBlockUnit - 1) / kBlockUnit))) *
            kBlockUnit;

@@ -123,13 +123,13 @@ TEST(MemcTable, SpreadsKeysOverAllSets) {
 }
 
 TEST(MemcStore, ClassesHoldWhatTheyMustAndWasteLittle) {
-  for (uint64_t bytes = 1; bytes <= memc::kLargestClassBytes; ++bytes) {
+  for (uint64_t bytes = 1; bytes <= memc::kMaxClassBytes; ++bytes) {
     const uint64_t block = memc::Store::RoundUp(bytes);
     ASSERT_GE(block, bytes);
     ASSERT_EQ(block % memc::kBlockUnit, 0u);
     ASSERT_LE(block, bytes + std::max(memc::kBlockUnit, bytes / 4)) << bytes;
   }
-  EXPECT_EQ(memc::Store::RoundUp(memc::kLargestClassBytes + 1), 65536u);
+  EXPECT_EQ(memc::Store::RoundUp(memc::kMaxClassBytes + 1), 65536u);
   EXPECT_EQ(memc::Store::RoundUp(65537), 131072u);
 }
 

@@ -86,10 +86,10 @@ template <class D, class S>
                         : kDigits == 63
                             ? S{0x1p63}
                             : static_cast<S>(uint64_t{1} << kDigits);
-  constexpr S kLeast = static_cast<S>(std::numeric_limits<D>::lowest());
+  constexpr S kLowest = static_cast<S>(std::numeric_limits<D>::lowest());
   if (whole != whole) return 0;
   if (whole >= kBeyond) return std::numeric_limits<D>::max();
-  if (whole < kLeast) return std::numeric_limits<D>::lowest();
+  if (whole < kLowest) return std::numeric_limits<D>::lowest();
   return static_cast<D>(whole);
 }
 

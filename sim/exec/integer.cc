@@ -51,9 +51,9 @@ using Wide = typename Traits<T>::Wide;
 template <class T>
 constexpr int kBits = 8 * sizeof(T);
 template <class T>
-constexpr T kLeast = Traits<T>::kSigned
-                         ? static_cast<T>(Unsigned<T>{1} << (kBits<T> - 1))
-                         : T{0};
+constexpr T kLowest = Traits<T>::kSigned
+                          ? static_cast<T>(Unsigned<T>{1} << (kBits<T> - 1))
+                          : T{0};
 
 // Compute in unsigned or wider types, where C++ defines what an overflow gives.
 template <class T>

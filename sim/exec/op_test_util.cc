@@ -167,25 +167,25 @@ std::vector<Values> Outputs(const Form& form,
   SCOPED_TRACE(form.text);
   const size_t count = (cases.size() + kBlock - 1) / kBlock * kBlock;
   const size_t results = form.results.size();
-  struct Way {
+  struct Mode {
     std::string name;
     bool all = true;  // lanes are active
   };
-  std::vector<Way> ways = {{"all"}, {"branch", false}};
+  std::vector<Mode> modes = {{"all"}, {"branch", false}};
   std::string text = Kernel("all", form, 0, count, false, false) +
                      Kernel("branch", form, 0, count, true, false);
   // Text with declarations or with guards of its own cannot take a guard.
   if (form.text.find('@') == std::string::npos &&
       form.text.find(".reg") == std::string::npos) {
-    ways.push_back({"guard", false});
+    modes.push_back({"guard", false});
     text += Kernel("guard", form, 0, count, false, true);
   }
   // A later instruction may still want the source.
   const bool single = form.text.find(';') == form.text.size() - 1;
   for (size_t s = 0; s < form.sources.size() && single; ++s) {
     if (form.sources[s] != form.results[0]) continue;
-    ways.push_back({fmt::format("over{}", results + s)});
-    text += Kernel(ways.back().name, form, results + s, count, false, false);
+    modes.push_back({fmt::format("over{}", results + s)});
+    text += Kernel(modes.back().name, form, results + s, count, false, false);
   }
   Bench bench;
   const absl::Status loaded = bench.Load(text);
@@ -205,25 +205,25 @@ std::vector<Values> Outputs(const Form& form,
   for (const bool v3 : {false, true}) {
     if (v3 && !HasX86_64V3()) continue;
     bench.Use(v3);
-    for (const Way& way : ways) {
+    for (const Mode& mode : modes) {
       const auto values = bench.At<uint64_t>(out, results * count);
       std::fill(values.begin(), values.end(), 0);
       const auto ran =
-          bench.Run(way.name, {static_cast<uint32_t>(count / kBlock), 1, 1},
+          bench.Run(mode.name, {static_cast<uint32_t>(count / kBlock), 1, 1},
                     {kBlock, 1, 1}, {in, out});
       EXPECT_TRUE(ran.ok()) << ran.status();
       for (size_t i = 0; i < cases.size(); ++i) {
         for (size_t r = 0; r < results; ++r) {
           const uint64_t value = values[r * count + i];
           if (first) outputs[i][r] = value;
-          const bool active = way.all || i % 2 == 0;
+          const bool active = mode.all || i % 2 == 0;
           const uint64_t expected =
               active ? outputs[i][r] : Untouched(form.results[r], i % kBlock);
           if (value == expected || wrong >= 4) continue;
           ++wrong;
           ADD_FAILURE() << fmt::format(
               "{}, {}: case {} has {:#x} in result {}, not {:#x} as {}",
-              v3 ? "x86-64-v3" : "baseline", way.name, i, value, r, expected,
+              v3 ? "x86-64-v3" : "baseline", mode.name, i, value, r, expected,
               active ? "before" : "an inactive lane");
         }
       }

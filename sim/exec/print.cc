@@ -8,12 +8,12 @@
 namespace carillon::sim {
 namespace {
 
-constexpr size_t kLongest = 4096;  // text, and the width of a field
+constexpr size_t kMaxTextBytes = 4096;  // text, and the width of a field
 
 // Runs one conversion through the host's printf.
 template <class T>
 void Convert(const std::string& format, T value, std::string& text) {
-  char buffer[2 * kLongest];
+  char buffer[2 * kMaxTextBytes];
   const int length =
       std::snprintf(buffer, sizeof(buffer), format.c_str(), value);
   if (length > 0) text.append(buffer, static_cast<size_t>(length));
@@ -23,7 +23,7 @@ void Convert(const std::string& format, T value, std::string& text) {
 
 bool ReadText(const ByteReader& read, DeviceAddress address,
               std::string& text) {
-  for (size_t i = 0; i < kLongest; ++i) {
+  for (size_t i = 0; i < kMaxTextBytes; ++i) {
     std::byte byte{};
     if (!read(address + i, byte)) return false;
     if (byte == std::byte{0}) return true;

@@ -11,7 +11,7 @@ namespace carillon::sim {
 namespace {
 
 // CUDA's own limit of nested calls and of a thread's local memory.
-constexpr size_t kDeepestCall = 4096;
+constexpr size_t kMaxCallDepth = 4096;
 constexpr uint64_t kMaxLocalBytes = 512 << 10;
 
 LaneMask FirstLanes(uint32_t count) {
@@ -325,7 +325,7 @@ bool Warp::DoCall(const Op& op, LaneMask mask) {
           (frame_.local_base + frame_.function->local_bytes + 15) / 16 * 16,
       .mask = mask,
   };
-  if (frames_.size() >= kDeepestCall ||
+  if (frames_.size() >= kMaxCallDepth ||
       frame.local_base + callee.local_bytes > kMaxLocalBytes) {
     Fail(
         op, mask,

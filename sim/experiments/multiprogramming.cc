@@ -22,27 +22,28 @@ constexpr Rate kRates[] = {
     {"high", {150, 150, 32}, {1500, 1500, 16}},
 };
 
-struct Way {
+struct Setting {
   const char* figure;  // the first that has it
   const char* name;
   const char* path;
   uint32_t reserve_sms;
   bool dynamic = false;
 };
-constexpr Way kWays[] = {
+constexpr Setting kSettings[] = {
     {"fig13", "draining", "tb_scheduler", 0},
     {"fig13", "reservation", "tb_scheduler", 8},
     {"fig13", "preemption", "warp", 0},
     {"beyond", "reservation of 4", "tb_scheduler", 4},
     {"beyond", "dynamic + preemption", "warp", 8, true},
 };
-constexpr std::span<const Way> kPaperWays = std::span(kWays).first(3);
-constexpr const Way& kDynamic = kWays[4];
+constexpr std::span<const Setting> kPaperSettings =
+    std::span(kSettings).first(3);
+constexpr const Setting& kDynamic = kSettings[4];
 
 std::string NameOf(const Rate& rate, std::string_view background,
-                   std::string_view event, const Way& way) {
-  std::string name = fmt::format("{}/{}/{}/{}/{}", way.figure, rate.name,
-                                 background, event, way.name);
+                   std::string_view event, const Setting& setting) {
+  std::string name = fmt::format("{}/{}/{}/{}/{}", setting.figure, rate.name,
+                                 background, event, setting.name);
   std::ranges::replace(name, ' ', '_');
   return name;
 }
@@ -57,11 +58,11 @@ struct Averages {
 using AveragesOf = std::map<std::string, Averages>;  // "low/draining"
 
 const Averages& Find(const AveragesOf& averages, const Rate& rate,
-                     const Way& way) {
-  return averages.at(fmt::format("{}/{}", rate.name, way.name));
+                     const Setting& setting) {
+  return averages.at(fmt::format("{}/{}", rate.name, setting.name));
 }
 
-std::vector<Job> JobsOf(std::span<const Way> ways,
+std::vector<Job> JobsOf(std::span<const Setting> settings,
                         const ExperimentOptions& options) {
   std::vector<Job> jobs;
   for (const std::string_view background : FigureBackgrounds(options)) {
@@ -75,20 +76,20 @@ std::vector<Job> JobsOf(std::span<const Way> ways,
   for (const Rate& rate : kRates) {
     for (const std::string_view background : FigureBackgrounds(options)) {
       for (const std::string_view event : FigureEvents(options)) {
-        for (const Way& way : ways) {
-          Job job = MakeJob(NameOf(rate, background, event, way), options);
+        for (const Setting& setting : settings) {
+          Job job = MakeJob(NameOf(rate, background, event, setting), options);
           job.background = background;
           job.event = event;
           job.registers = EventRegisters(event);
           job.arrivals = event == "IPv4" || event == "IPv6" ? rate.short_events
                                                             : rate.long_events;
-          job.overrides.emplace_back("edge.path", way.path);
-          if (way.reserve_sms != 0) {
+          job.overrides.emplace_back("edge.path", setting.path);
+          if (setting.reserve_sms != 0) {
             job.overrides.emplace_back(
                 "edge.reserve_sms",
-                options.quick ? "1" : std::to_string(way.reserve_sms));
+                options.quick ? "1" : std::to_string(setting.reserve_sms));
           }
-          if (way.dynamic) {
+          if (setting.dynamic) {
             job.overrides.emplace_back("edge.reservation", "dynamic");
           }
           jobs.push_back(std::move(job));
@@ -101,7 +102,7 @@ std::vector<Job> JobsOf(std::span<const Way> ways,
 
 // Makes a table of every pair for each rate.
 Json TablesOf(const Results& results, const ExperimentOptions& options,
-              std::span<const Way> ways, AveragesOf* averages) {
+              std::span<const Setting> settings, AveragesOf* averages) {
   Json tables = Json::array();
   for (const Rate& rate : kRates) {
     Json rows = Json::array();
@@ -112,9 +113,9 @@ Json TablesOf(const Results& results, const ExperimentOptions& options,
       for (const std::string_view event : FigureEvents(options)) {
         const double event_alone =
             results.at(IsolatedName(event))["cycles"].get<double>();
-        for (const Way& way : ways) {
+        for (const Setting& setting : settings) {
           const Json* const result =
-              &results.at(NameOf(rate, background, event, way));
+              &results.at(NameOf(rate, background, event, setting));
           const std::vector<double> turnarounds =
               Samples({&result, 1}, "/events/turnaround");
           const auto cycles = (*result)["cycles"].get<double>();
@@ -122,7 +123,7 @@ Json TablesOf(const Results& results, const ExperimentOptions& options,
           const auto event_slowdown = Ratio(Mean(turnarounds), event_alone);
           std::optional<double> antt;
           Averages& average =
-              (*averages)[fmt::format("{}/{}", rate.name, way.name)];
+              (*averages)[fmt::format("{}/{}", rate.name, setting.name)];
           average.background.push_back(slowdown);
           if (event_slowdown.has_value()) {
             antt = Antt(static_cast<double>(turnarounds.size()),
@@ -131,7 +132,7 @@ Json TablesOf(const Results& results, const ExperimentOptions& options,
             average.antt.push_back(*antt);
             if (event == "MemC") average.memc.push_back(*event_slowdown);
           }
-          rows.push_back({background, event, way.name, turnarounds.size(),
+          rows.push_back({background, event, setting.name, turnarounds.size(),
                           Number(Mean(turnarounds)), Number(event_slowdown),
                           cycles, Number(slowdown), Number(antt)});
         }
@@ -149,21 +150,21 @@ Json TablesOf(const Results& results, const ExperimentOptions& options,
 
 // Shows one column of such a table, with a bar for each setting.
 enum Column { kEventSlowdown = 5, kBackgroundSlowdown = 7, kAntt = 8 };
-Json PanelOf(const Json& table, std::span<const Way> ways, Column column,
-             std::string title, bool log) {
+Json PanelOf(const Json& table, std::span<const Setting> settings,
+             Column column, std::string title, bool log) {
   Json groups = Json::array();
   Json bars = Json::array();
-  for (const Way& way : ways) {
-    bars.push_back({{"label", way.name}, {"values", Json::array()}});
+  for (const Setting& setting : settings) {
+    bars.push_back({{"label", setting.name}, {"values", Json::array()}});
   }
-  size_t way = 0;
+  size_t setting = 0;
   for (const Json& row : table["rows"]) {
-    if (way == 0) {
+    if (setting == 0) {
       groups.push_back(fmt::format("{}\n{}", row[0].get<std::string>(),
                                    row[1].get<std::string>()));
     }
-    bars[way]["values"].push_back(row[column]);
-    way = (way + 1) % ways.size();
+    bars[setting]["values"].push_back(row[column]);
+    setting = (setting + 1) % settings.size();
   }
   return {{"title", std::move(title)},
           {"log", log},
@@ -185,19 +186,19 @@ Json Conditions(const char* reservation) {
 }  // namespace
 
 std::vector<Job> Fig13Jobs(const ExperimentOptions& options) {
-  return JobsOf(kPaperWays, options);
+  return JobsOf(kPaperSettings, options);
 }
 
 Json Fig13(const Results& results, const ExperimentOptions& options) {
   AveragesOf averages;
-  const Json tables = TablesOf(results, options, kPaperWays, &averages);
+  const Json tables = TablesOf(results, options, kPaperSettings, &averages);
   Json panels = Json::array();
   for (size_t i = 0; i < std::size(kRates); ++i) {
     panels.push_back(PanelOf(
-        tables[i], kPaperWays, kEventSlowdown,
+        tables[i], kPaperSettings, kEventSlowdown,
         fmt::format("slowdown of events, {} rate", kRates[i].name), true));
     panels.push_back(
-        PanelOf(tables[i], kPaperWays, kBackgroundSlowdown,
+        PanelOf(tables[i], kPaperSettings, kBackgroundSlowdown,
                 fmt::format("slowdown of backgrounds, {} rate", kRates[i].name),
                 false));
   }
@@ -209,12 +210,12 @@ Json Fig13(const Results& results, const ExperimentOptions& options) {
     summary.push_back(
         SummaryRow(what, "x", paper, Number(Ratio(Mean(of), Mean(to)))));
   };
-  const Averages& low_d = Find(averages, kRates[0], kWays[0]);
-  const Averages& low_r = Find(averages, kRates[0], kWays[1]);
-  const Averages& low_p = Find(averages, kRates[0], kWays[2]);
-  const Averages& high_d = Find(averages, kRates[1], kWays[0]);
-  const Averages& high_r = Find(averages, kRates[1], kWays[1]);
-  const Averages& high_p = Find(averages, kRates[1], kWays[2]);
+  const Averages& low_d = Find(averages, kRates[0], kSettings[0]);
+  const Averages& low_r = Find(averages, kRates[0], kSettings[1]);
+  const Averages& low_p = Find(averages, kRates[0], kSettings[2]);
+  const Averages& high_d = Find(averages, kRates[1], kSettings[0]);
+  const Averages& high_r = Find(averages, kRates[1], kSettings[1]);
+  const Averages& high_p = Find(averages, kRates[1], kSettings[2]);
   compare("low: events, preemption over draining", 1.3, low_d.event,
           low_p.event);
   compare("low: events, reservation over preemption", 2.3, low_p.event,
@@ -234,10 +235,11 @@ Json Fig13(const Results& results, const ExperimentOptions& options) {
   compare("high: ANTT, preemption over reservation", 2.7, high_r.antt,
           high_p.antt);
   const double kMemcPaper[] = {37, 109, 48};
-  for (size_t i = 0; i < kPaperWays.size(); ++i) {
-    summary.push_back(SummaryRow(
-        fmt::format("high: MemC's slowdown, {}", kWays[i].name), "x",
-        kMemcPaper[i], Number(Mean(Find(averages, kRates[1], kWays[i]).memc))));
+  for (size_t i = 0; i < kPaperSettings.size(); ++i) {
+    summary.push_back(
+        SummaryRow(fmt::format("high: MemC's slowdown, {}", kSettings[i].name),
+                   "x", kMemcPaper[i],
+                   Number(Mean(Find(averages, kRates[1], kSettings[i]).memc))));
   }
   return {{"conditions",
            Conditions("reservation: 8 of the 16 SMs take events only")},
@@ -247,18 +249,18 @@ Json Fig13(const Results& results, const ExperimentOptions& options) {
 }
 
 std::vector<Job> BeyondJobs(const ExperimentOptions& options) {
-  return JobsOf(kWays, options);
+  return JobsOf(kSettings, options);
 }
 
 Json Beyond(const Results& results, const ExperimentOptions& options) {
   AveragesOf averages;
-  Json tables = TablesOf(results, options, kWays, &averages);
+  Json tables = TablesOf(results, options, kSettings, &averages);
   Json panels = Json::array();
   Json rows = Json::array();
   Json groups = Json::array();
   Json bars = Json::array();
-  for (const Way& way : kWays) {
-    bars.push_back({{"label", way.name}, {"values", Json::array()}});
+  for (const Setting& setting : kSettings) {
+    bars.push_back({{"label", setting.name}, {"values", Json::array()}});
   }
   Json summary = Json::array();
   for (size_t i = 0; i < std::size(kRates); ++i) {
@@ -267,22 +269,22 @@ Json Beyond(const Results& results, const ExperimentOptions& options) {
       groups.push_back(fmt::format("{} rate\n{}", rate.name, what));
     }
     const auto dynamic = Mean(Find(averages, rate, kDynamic).antt);
-    for (size_t w = 0; w < std::size(kWays); ++w) {
-      const Averages& average = Find(averages, rate, kWays[w]);
+    for (size_t w = 0; w < std::size(kSettings); ++w) {
+      const Averages& average = Find(averages, rate, kSettings[w]);
       const Json event = Number(Mean(average.event));
       const Json background = Number(Mean(average.background));
       const Json antt = Number(Mean(average.antt));
-      rows.push_back({rate.name, kWays[w].name, event, background, antt});
+      rows.push_back({rate.name, kSettings[w].name, event, background, antt});
       for (const Json& value : {event, background, antt}) {
         bars[w]["values"].push_back(value);
       }
-      if (&kWays[w] == &kDynamic) continue;
+      if (&kSettings[w] == &kDynamic) continue;
       summary.push_back(
           SummaryRow(fmt::format("{}: ANTT, {} over {}", rate.name,
-                                 kDynamic.name, kWays[w].name),
+                                 kDynamic.name, kSettings[w].name),
                      "x", Json(), Number(Ratio(Mean(average.antt), dynamic))));
     }
-    panels.push_back(PanelOf(tables[i], kWays, kAntt,
+    panels.push_back(PanelOf(tables[i], kSettings, kAntt,
                              fmt::format("ANTT, {} rate", rate.name), false));
   }
   tables.insert(tables.begin(), Json{{"title", "Averages over all pairs"},

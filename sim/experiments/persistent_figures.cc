@@ -19,19 +19,19 @@ constexpr uint32_t kDelays[] = {0, 50, 100};
 constexpr uint32_t kPushCycles = 21;
 constexpr double kTurnCycles = 2.1;
 
-struct Way {
+struct Setting {
   const char* label;
   const char* persistent;
   uint32_t coalesce;
 };
-constexpr Way kWays[] = {{"PT", "poll", 1},
-                         {"WRB-1", "wait", 1},
-                         {"WRB-8", "wait", 8},
-                         {"WRB-32", "wait", 32},
-                         {"targeted", "targeted", 1}};
+constexpr Setting kSettings[] = {{"PT", "poll", 1},
+                                 {"WRB-1", "wait", 1},
+                                 {"WRB-8", "wait", 8},
+                                 {"WRB-32", "wait", 32},
+                                 {"targeted", "targeted", 1}};
 
-std::string NameOf(const Way& way, uint32_t delay) {
-  return fmt::format("th5.17/{}/{}", way.label, delay);
+std::string NameOf(const Setting& setting, uint32_t delay) {
+  return fmt::format("th5.17/{}/{}", setting.label, delay);
 }
 
 Json Figure(const Results& results, const char* counter, const char* what,
@@ -41,19 +41,20 @@ Json Figure(const Results& results, const char* counter, const char* what,
   Json bars = Json::array();
   for (const uint32_t delay : kDelays)
     groups.push_back(fmt::format("{}", delay));
-  for (const Way& way : kWays) {
+  for (const Setting& setting : kSettings) {
     Json values = Json::array();
     for (const uint32_t delay : kDelays) {
-      const Json& result = results.at(NameOf(way, delay));
+      const Json& result = results.at(NameOf(setting, delay));
       const double ratio =
           result[counter].get<double>() /
-          results.at(NameOf(kWays[0], delay))[counter].get<double>();
-      rows.push_back({way.label, delay, result[counter], result["cycles"],
+          results.at(NameOf(kSettings[0], delay))[counter].get<double>();
+      rows.push_back({setting.label, delay, result[counter], result["cycles"],
                       result["interrupts"], Number(ratio)});
       values.push_back(Number(ratio));
     }
-    if (way.coalesce == 1 && std::string_view(way.label) == "PT") continue;
-    bars.push_back({{"label", way.label}, {"values", values}});
+    if (setting.coalesce == 1 && std::string_view(setting.label) == "PT")
+      continue;
+    bars.push_back({{"label", setting.label}, {"values", values}});
   }
   return {
       {"conditions",
@@ -77,21 +78,21 @@ Json Figure(const Results& results, const char* counter, const char* what,
          {"bars", bars}}}}};
 }
 
-Json RatioAt(const Results& results, const Way& way, uint32_t delay,
+Json RatioAt(const Results& results, const Setting& setting, uint32_t delay,
              const char* counter) {
-  return Number(results.at(NameOf(way, delay))[counter].get<double>() /
-                results.at(NameOf(kWays[0], delay))[counter].get<double>());
+  return Number(results.at(NameOf(setting, delay))[counter].get<double>() /
+                results.at(NameOf(kSettings[0], delay))[counter].get<double>());
 }
 
 }  // namespace
 
 std::vector<Job> Th5_17Jobs(const ExperimentOptions& options) {
   std::vector<Job> jobs;
-  for (const Way& way : kWays) {
+  for (const Setting& setting : kSettings) {
     for (const uint32_t delay : kDelays) {
-      Job job = MakeJob(NameOf(way, delay), options);
-      job.persistent = way.persistent;
-      job.coalesce = way.coalesce;
+      Job job = MakeJob(NameOf(setting, delay), options);
+      job.persistent = setting.persistent;
+      job.coalesce = setting.coalesce;
       job.events = options.quick ? 256 : 2048;
       job.arrivals.least =
           kPushCycles + static_cast<uint32_t>(kTurnCycles * delay);
@@ -103,16 +104,17 @@ std::vector<Job> Th5_17Jobs(const ExperimentOptions& options) {
 }
 
 Json Th5_17(const Results& results, const ExperimentOptions&) {
-  return Figure(results, "global_loads", "global loads",
-                {SummaryRow("global loads, WRB-8 to PT, delay 0", "x", 0.8,
-                            RatioAt(results, kWays[2], 0, "global_loads"))});
+  return Figure(
+      results, "global_loads", "global loads",
+      {SummaryRow("global loads, WRB-8 to PT, delay 0", "x", 0.8,
+                  RatioAt(results, kSettings[2], 0, "global_loads"))});
 }
 
 Json Th5_18(const Results& results, const ExperimentOptions&) {
   return Figure(
       results, "warp_instructions", "dynamic warp instructions",
       {SummaryRow("warp instructions, WRB-1 to PT, delay 0", "x", 13.7,
-                  RatioAt(results, kWays[1], 0, "warp_instructions"))});
+                  RatioAt(results, kSettings[1], 0, "warp_instructions"))});
 }
 
 }  // namespace carillon::sim::figures

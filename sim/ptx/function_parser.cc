@@ -13,7 +13,7 @@ using Kind = Token::Kind;
 
 // Far more than nvcc writes; a text that says more is broken.
 constexpr uint64_t kMaxRegisters = 1 << 20;  // a function
-constexpr int kDeepest = 64;                 // braces within braces
+constexpr int kMaxBraceDepth = 64;           // braces within braces
 
 }  // namespace
 
@@ -84,10 +84,10 @@ bool Parser::Parameters(std::vector<Variable>& parameters) {
 }
 
 bool Parser::Attributes(Function& function) {
-  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  constexpr uint64_t kMaxCount = std::numeric_limits<uint32_t>::max();
   const auto take = [&](uint32_t& to) {
     uint64_t value = 0;
-    if (!TakeInteger("the number", 1, kMost, value)) return false;
+    if (!TakeInteger("the number", 1, kMaxCount, value)) return false;
     to = static_cast<uint32_t>(value);
     return true;
   };
@@ -146,10 +146,10 @@ bool Parser::Body(Function& function) {
 
 bool Parser::BodyStatement(Function& function) {
   if (TakeIf("{")) {
-    if (scopes_.size() > kDeepest) {
+    if (scopes_.size() > kMaxBraceDepth) {
       return Fail(
           token_.at,
-          fmt::format("more than {} braces within each other", kDeepest));
+          fmt::format("more than {} braces within each other", kMaxBraceDepth));
     }
     scopes_.emplace_back();
     return true;

@@ -218,20 +218,20 @@ void Sm::StartEvent(GridRun* grid, uint32_t entry,
           slots.empty() ? Observation::kNowhere : slots[0], now);
 }
 
-void Sm::Left(uint32_t slot) {
+void Sm::OnVictimLeft(uint32_t slot) {
   BlockSlot& block = blocks_[event_warps_.context(slot).block];
   block.warps &= ~timing::BitOf(slot);
   ++block.away;
 }
 
-void Sm::CameBack(uint32_t slot) {
+void Sm::OnVictimBack(uint32_t slot) {
   BlockSlot& block = blocks_[warps_.slots[slot].block];
   block.warps |= timing::BitOf(slot);
   --block.away;
   CheckBarrier(block);
 }
 
-void Sm::Keep(uint32_t entry, const Contexts& contexts) {
+void Sm::TakeOver(uint32_t entry, const Contexts& contexts) {
   free_.Take(contexts);
   FreeChanged();
   for (BlockSlot& block : blocks_) {

@@ -123,10 +123,10 @@ class Sm final : private EventWarps::Host {
   void StartEvent(GridRun* grid, uint32_t entry,
                   std::span<const uint32_t> slots, const Contexts& takes,
                   Cycle now) override;
-  void Left(uint32_t slot) override;
-  void CameBack(uint32_t slot) override;
-  void Changed() override { ended_ = true; }
-  void Keep(uint32_t entry, const Contexts& contexts) override;
+  void OnVictimLeft(uint32_t slot) override;
+  void OnVictimBack(uint32_t slot) override;
+  void OnRoomChanged() override { ended_ = true; }
+  void TakeOver(uint32_t entry, const Contexts& contexts) override;
   void Observe(Observation::What what, const GridRun& grid, uint32_t slot,
                Cycle now) override {
     if (observer_ == nullptr) return;

@@ -42,23 +42,23 @@ class Postmortem : public ::testing::Test {
     const CliResult up = RunCli({"up", "-d", "-f", file});
     ASSERT_EQ(up.code, 0) << up.err;
   }
-  static Json Story() {
+  static Json Timeline() {
     return RunCli({"postmortem", "--name", "lab", "--last", "0", "-o", "json"})
         .json();
   }
   // The number of ended events in the devices' rings.
-  static std::map<std::string, uint64_t> Ended(const Json& story) {
+  static std::map<std::string, uint64_t> Ended(const Json& timeline) {
     std::map<std::string, uint64_t> ended;
-    for (const Json& ring : story["rings"]) {
+    for (const Json& ring : timeline["rings"]) {
       ended[ring["device"]] += ring["events"]["ok"].get<uint64_t>();
     }
     return ended;
   }
-  static Json Process(const Json& story, const std::string& name) {
-    for (const Json& process : story["processes"]) {
+  static Json Process(const Json& timeline, const std::string& name) {
+    for (const Json& process : timeline["processes"]) {
       if (process["process"] == name) return process;
     }
-    ADD_FAILURE() << "no recording of " << name << ": " << story;
+    ADD_FAILURE() << "no recording of " << name << ": " << timeline;
     return Json::object();
   }
 
@@ -69,36 +69,36 @@ class Postmortem : public ::testing::Test {
 
 TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
   Up();
-  Json story;
+  Json timeline;
   ASSERT_TRUE(testbed::Eventually([&] {
-    story = Story();
-    auto ended = Ended(story);
+    timeline = Timeline();
+    auto ended = Ended(timeline);
     return ended["fpga0"] > 20 && ended["fpga1"] > 20 && ended["host0"] > 5;
-  })) << story;
-  EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
-  EXPECT_EQ(kill(Process(story, "fpga1")["pid"].get<pid_t>(), SIGKILL), 0);
+  })) << timeline;
+  EXPECT_EQ(timeline["violations"], Json::array()) << timeline["violations"];
+  EXPECT_EQ(kill(Process(timeline, "fpga1")["pid"].get<pid_t>(), SIGKILL), 0);
   ASSERT_TRUE(testbed::Eventually(
-      [&] { return Process(Story(), "fpga1")["running"] == false; }));
-  const auto before = Ended(story)["fpga0"];
+      [&] { return Process(Timeline(), "fpga1")["running"] == false; }));
+  const auto before = Ended(timeline)["fpga0"];
   ASSERT_TRUE(testbed::Eventually([&] {
-    story = Story();
-    return Ended(story)["fpga0"] > before + 20;
+    timeline = Timeline();
+    return Ended(timeline)["fpga0"] > before + 20;
   }));
-  EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
-  EXPECT_EQ(story["unreadable"], Json::array());
-  EXPECT_NE(story["verdict"], "violated");
-  EXPECT_EQ(Process(story, "gpud")["running"], true);
+  EXPECT_EQ(timeline["violations"], Json::array()) << timeline["violations"];
+  EXPECT_EQ(timeline["unreadable"], Json::array());
+  EXPECT_NE(timeline["verdict"], "violated");
+  EXPECT_EQ(Process(timeline, "gpud")["running"], true);
 
   // After gpud's death no process is left, but the files are.
-  EXPECT_EQ(kill(Process(story, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
+  EXPECT_EQ(kill(Process(timeline, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
   ASSERT_TRUE(testbed::Eventually([&] {
-    story = Story();
-    return Process(story, "gpud")["running"] == false &&
-           Process(story, "fpga0")["running"] == false &&
-           Process(story, "host0")["running"] == false;
+    timeline = Timeline();
+    return Process(timeline, "gpud")["running"] == false &&
+           Process(timeline, "fpga0")["running"] == false &&
+           Process(timeline, "host0")["running"] == false;
   }));
-  EXPECT_EQ(story["violations"], Json::array()) << story["violations"];
-  EXPECT_EQ(story["events"]["indeterminate"]["still_running"], 0);
+  EXPECT_EQ(timeline["violations"], Json::array()) << timeline["violations"];
+  EXPECT_EQ(timeline["events"]["indeterminate"]["still_running"], 0);
   const CliResult text = RunCli({"postmortem", "--name", "lab"});
   EXPECT_THAT(text.code, AnyOf(0, 1));
   EXPECT_THAT(text.out, HasSubstr("sees its session closed: the other process "

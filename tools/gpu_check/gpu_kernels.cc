@@ -40,7 +40,7 @@ using simt::EventScratch;
 using simt::EventTotals;
 
 constexpr uint64_t kArenaBytes = uint64_t{64} << 20;
-constexpr uint32_t kLargestArgs = 4096;
+constexpr uint32_t kMaxArgsBytes = 4096;
 
 // How a kernel is launched, and where its buffers are.
 struct Form {
@@ -154,7 +154,7 @@ class Bench {
     if (!use) return bench->gpu_->health();
     auto device = DeviceBytes::Make(driver, kArenaBytes);
     auto words = DeviceBytes::Make(driver, 4096);
-    auto pinned = PinnedBytes::Make(driver, 4096 + kLargestArgs);
+    auto pinned = PinnedBytes::Make(driver, 4096 + kMaxArgsBytes);
     for (const absl::Status& status :
          {device.status(), words.status(), pinned.status()}) {
       if (!status.ok()) return status;
@@ -216,7 +216,7 @@ class Bench {
     const uint64_t bytes = Arena::BytesFor(one);
     std::vector<std::byte> args = arena.Args(
         launch, form.device_memory ? device_.as<std::byte>() : nullptr);
-    if (args.size() > kLargestArgs) {
+    if (args.size() > kMaxArgsBytes) {
       return absl::InternalError("too many arguments");
     }
     if (form.device_memory) {

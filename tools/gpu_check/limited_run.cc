@@ -64,7 +64,7 @@ class Process {
     }
   }
   // Waits for its end even after such a signal.
-  void Bury(milliseconds time) {
+  void AwaitEndOfKilled(milliseconds time) {
     const auto deadline = Clock::now() + time;
     const bool interrupted = interrupted_;
     do {
@@ -115,9 +115,9 @@ LimitedResult RunLimited(const LimitedCommand& command) {
   const bool in_time = process.gone();
   if (!in_time) {
     process.Kill(SIGTERM);
-    process.Bury(command.grace);
+    process.AwaitEndOfKilled(command.grace);
     process.Kill(SIGKILL);
-    process.Bury(command.burial);
+    process.AwaitEndOfKilled(command.kill_grace);
   }
   // Kill what it has left running in its group.
   process.Kill(SIGKILL);

@@ -20,7 +20,7 @@ struct LimitedCommand {
   // The time from SIGTERM to SIGKILL, once the limit has passed.
   std::chrono::milliseconds grace{2000};
   // How long a process inside the driver may take to end after SIGKILL.
-  std::chrono::milliseconds burial{5000};
+  std::chrono::milliseconds kill_grace{5000};
 };
 
 struct LimitedResult {
@@ -42,7 +42,7 @@ struct LimitedResult {
 void BlockSignalsOfRuns();
 
 // Returns when the program has ended, at the latest after limit + grace +
-// burial. Kills the processes that it started and left in its group. The
+// kill_grace. Kills the processes that it started and left in its group. The
 // program is killed with its starter.
 LimitedResult RunLimited(const LimitedCommand& command);
 

@@ -105,13 +105,13 @@ int Run(const Options& options) {
   if (of_parts.seed == 0) of_parts.seed = std::random_device()();
   std::error_code error;
   of_parts.directory = fs::absolute(options.out, error).string();
-  const std::vector<Part> parts = MakeParts(of_parts);
+  const std::vector<CheckPart> parts = MakeParts(of_parts);
   if (options.list) {
-    for (const Part& part : parts) {
+    for (const CheckPart& part : parts) {
       fmt::print("{:<10} {}\n", part.name, part.summary);
       if (part.steps.size() == 1) continue;
       std::string steps;
-      for (const Step& step : part.steps) steps += " " + step.name;
+      for (const CheckStep& step : part.steps) steps += " " + step.name;
       fmt::print("          {}\n", steps);
     }
     return 0;

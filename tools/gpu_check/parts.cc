@@ -37,11 +37,11 @@ class Maker {
   explicit Maker(const PartOptions& options) : options_(options) {}
 
   // `on_fake` says whether the fake driver can do it.
-  Step Make(std::string name, std::vector<std::string> argv, int limit_s,
-            bool on_fake) const {
-    Step step{.name = std::move(name),
-              .argv = std::move(argv),
-              .limit = seconds(limit_s)};
+  CheckStep Make(std::string name, std::vector<std::string> argv, int limit_s,
+                 bool on_fake) const {
+    CheckStep step{.name = std::move(name),
+                   .argv = std::move(argv),
+                   .limit = seconds(limit_s)};
     if (!options_.dry_run) return step;
     // The fake driver comes before the system's own, if that exists.
     if (!options_.fake_driver.empty()) {
@@ -66,8 +66,8 @@ class Maker {
   const PartOptions& options_;
 };
 
-Part Probes(const Maker& maker) {
-  Part part{"probes", "questions that NVIDIA's documents leave open", {}};
+CheckPart Probes(const Maker& maker) {
+  CheckPart part{"probes", "questions that NVIDIA's documents leave open", {}};
   for (const ProbeStep& probe : kProbes) {
     const char* const program =
         probe.name == "cdp_spinning" ? "cdp_probe" : "gpu_probes";
@@ -79,11 +79,12 @@ Part Probes(const Maker& maker) {
   return part;
 }
 
-Part Paths(const Maker& maker, const PartOptions& options) {
-  Part part{"paths",
-            "every launch path under load, with a ledger; devices and gpud "
-            "killed",
-            {}};
+CheckPart Paths(const Maker& maker, const PartOptions& options) {
+  CheckPart part{
+      "paths",
+      "every launch path under load, with a ledger; devices and gpud "
+      "killed",
+      {}};
   const auto add = [&](const char* name, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), maker.Program("gpu_paths"));
     arguments.push_back("--backend=cuda");
@@ -101,26 +102,28 @@ constexpr const char* kFaultPlans[] = {"kill-nic",      "stop-nic",
                                        "stop-gpud",     "doorbell-storm",
                                        "corrupt-entry", "lossy-network"};
 
-Part Faults(const Maker& maker, const PartOptions& options) {
-  Part part{"faults",
-            "fault plans on the cuda back-end (carillon fault run), judged by "
-            "the ledger",
-            {}};
+CheckPart Faults(const Maker& maker, const PartOptions& options) {
+  CheckPart part{
+      "faults",
+      "fault plans on the cuda back-end (carillon fault run), judged by "
+      "the ledger",
+      {}};
   for (const char* const plan : kFaultPlans) {
     if (options.dry_run && plan != kFaultPlans[0]) break;
-    Step step = maker.Make(plan,
-                           {maker.Program("carillon"), "fault", "run",
-                            maker.Program(plan) + ".yaml", "--backend", "cuda",
-                            fmt::format("--keep={}/faults", options.directory)},
-                           90, /*on_fake=*/true);
+    CheckStep step =
+        maker.Make(plan,
+                   {maker.Program("carillon"), "fault", "run",
+                    maker.Program(plan) + ".yaml", "--backend", "cuda",
+                    fmt::format("--keep={}/faults", options.directory)},
+                   90, /*on_fake=*/true);
     if (step.expects_no_gpu) step.skip = "a plan needs a GPU to break";
     part.steps.push_back(std::move(step));
   }
   return part;
 }
 
-Part Hostile(const Maker& maker, const PartOptions& options) {
-  Step step = maker.Make(
+CheckPart Hostile(const Maker& maker, const PartOptions& options) {
+  CheckStep step = maker.Make(
       "tricks",
       {maker.Program("hostile_test"),
        options.dry_run
@@ -135,14 +138,15 @@ Part Hostile(const Maker& maker, const PartOptions& options) {
           {step}};
 }
 
-Part Sanitizer(const Maker& maker, const PartOptions& options) {
+CheckPart Sanitizer(const Maker& maker, const PartOptions& options) {
   std::vector<std::string> argv = {options.sanitizer, "--tool=memcheck",
                                    "--error-exitcode=9",
                                    "--target-processes=all"};
   for (std::string& argument : maker.Kernels("1")) {
     argv.push_back(std::move(argument));
   }
-  Step step = maker.Make("memcheck", std::move(argv), 90, /*on_fake=*/false);
+  CheckStep step =
+      maker.Make("memcheck", std::move(argv), 90, /*on_fake=*/false);
   if (options.sanitizer.empty()) {
     step.skip = "compute-sanitizer is not present";
   } else if (options.dry_run) {
@@ -151,8 +155,8 @@ Part Sanitizer(const Maker& maker, const PartOptions& options) {
   return {"sanitizer", "compute-sanitizer over the kernels", {step}};
 }
 
-Part Bench(const Maker& maker, const PartOptions& options) {
-  Part part{
+CheckPart Bench(const Maker& maker, const PartOptions& options) {
+  CheckPart part{
       "bench", "the launch paths side by side (carillon bench launch)", {}};
   const auto add = [&](const char* name, int limit_s,
                        std::vector<std::string> arguments) {
@@ -186,9 +190,9 @@ Part Bench(const Maker& maker, const PartOptions& options) {
 
 std::span<const ProbeStep> ProbeSteps() { return kProbes; }
 
-std::vector<Part> MakeParts(const PartOptions& options) {
+std::vector<CheckPart> MakeParts(const PartOptions& options) {
   const Maker maker(options);
-  std::vector<Part> parts;
+  std::vector<CheckPart> parts;
   parts.push_back({"info",
                    "the GPU, its driver, what the back-end needs of them",
                    {maker.Make("device", {options.self, "--part-info"}, 30,

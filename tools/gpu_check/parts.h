@@ -32,7 +32,7 @@ struct ProbeStep {
 };
 std::span<const ProbeStep> ProbeSteps();
 
-std::vector<Part> MakeParts(const PartOptions& options);
+std::vector<CheckPart> MakeParts(const PartOptions& options);
 
 }  // namespace carillon::gpu_check
 

@@ -31,11 +31,11 @@ constexpr std::string_view kFinding = "finding: ";
 constexpr milliseconds kMinTime{1000};
 constexpr size_t kMaxFinding = 200;
 
-bool IsChosen(const Part& part, const std::vector<std::string>& only) {
+bool IsChosen(const CheckPart& part, const std::vector<std::string>& only) {
   return only.empty() || std::ranges::find(only, part.name) != only.end();
 }
 
-std::string KeyOf(const Part& part, const Step& step) {
+std::string KeyOf(const CheckPart& part, const CheckStep& step) {
   return fmt::format("{}/{}", part.name, step.name);
 }
 
@@ -84,12 +84,12 @@ class Runner {
         start_(Clock::now()),
         deadline_(start_ + options.total) {}
 
-  absl::Status Run(const std::vector<Part>& parts) {
+  absl::Status Run(const std::vector<CheckPart>& parts) {
     if (options_.resume) Load();
     RETURN_IF_ERROR(Store());
-    for (const Part& part : parts) {
+    for (const CheckPart& part : parts) {
       if (!IsChosen(part, options_.only)) continue;
-      for (const Step& step : part.steps) {
+      for (const CheckStep& step : part.steps) {
         RETURN_IF_ERROR(Take(part, step));
       }
     }
@@ -134,7 +134,7 @@ class Runner {
                key, NameOf(result.outcome), result.seconds, result.finding);
   }
 
-  absl::Status Take(const Part& part, const Step& step) {
+  absl::Status Take(const CheckPart& part, const CheckStep& step) {
     const std::string key = KeyOf(part, step);
     if (const auto done = results_.find(key); done != results_.end()) {
       fmt::print(stderr, "[{:5.1f} s] {:<28} was {} before\n", Elapsed(), key,
@@ -145,7 +145,7 @@ class Runner {
     absl::Status status;
     const milliseconds left =
         std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()) -
-        options_.grace - options_.burial;
+        options_.grace - options_.kill_grace;
     if (!step.skip.empty()) {
       result = {Outcome::kSkipped, 0, step.skip};
     } else if (left < kMinTime) {
@@ -165,8 +165,8 @@ class Runner {
     return status;
   }
 
-  absl::Status Start(const Part& part, const Step& step, milliseconds left,
-                     StepResult* result) const {
+  absl::Status Start(const CheckPart& part, const CheckStep& step,
+                     milliseconds left, StepResult* result) const {
     const std::string stem =
         fmt::format("{}/{}.{}", options_.directory, part.name, step.name);
     ASSIGN_OR_RETURN(auto out, Create(stem + ".out"));
@@ -178,7 +178,7 @@ class Runner {
                                           .err = err.get(),
                                           .limit = limit,
                                           .grace = options_.grace,
-                                          .burial = options_.burial});
+                                          .kill_grace = options_.kill_grace});
     const std::string said = ReadFile(stem + ".out");
     const std::string complained = ReadFile(stem + ".err");
     using End = LimitedResult::End;
@@ -224,10 +224,10 @@ class Runner {
 };
 
 // The line of the table for the part.
-StepResult Summarize(const Part& part, const Results& results) {
+StepResult Summarize(const CheckPart& part, const Results& results) {
   StepResult sum{Outcome::kSkipped, 0, ""};
   size_t bad = 0;
-  for (const Step& step : part.steps) {
+  for (const CheckStep& step : part.steps) {
     const auto found = results.find(KeyOf(part, step));
     const StepResult result =
         found == results.end() ? StepResult{} : found->second;
@@ -259,12 +259,13 @@ std::string_view NameOf(Outcome outcome) {
   return kOutcomes[static_cast<size_t>(outcome)];
 }
 
-absl::Status CheckParts(const std::vector<Part>& parts,
+absl::Status CheckParts(const std::vector<CheckPart>& parts,
                         const std::vector<std::string>& only) {
   for (const std::string& name : only) {
-    if (std::ranges::find(parts, name, &Part::name) != parts.end()) continue;
+    if (std::ranges::find(parts, name, &CheckPart::name) != parts.end())
+      continue;
     std::string known;
-    for (const Part& part : parts) {
+    for (const CheckPart& part : parts) {
       known += (known.empty() ? "" : ", ") + part.name;
     }
     return absl::InvalidArgumentError(
@@ -273,14 +274,14 @@ absl::Status CheckParts(const std::vector<Part>& parts,
   return absl::OkStatus();
 }
 
-absl::Status RunParts(const std::vector<Part>& parts,
+absl::Status RunParts(const std::vector<CheckPart>& parts,
                       const RunnerOptions& options, Results* results) {
   results->clear();
   RETURN_IF_ERROR(CheckParts(parts, options.only));
   return Runner(options, results).Run(parts);
 }
 
-StepResult Judge(const Step& step, int exit_code, bool signalled,
+StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
                  std::string_view out, std::string_view err) {
   StepResult result;
   result.finding = FindingIn(out);
@@ -309,12 +310,12 @@ StepResult Judge(const Step& step, int exit_code, bool signalled,
   return result;
 }
 
-std::string ResultTable(const std::vector<Part>& parts,
+std::string ResultTable(const std::vector<CheckPart>& parts,
                         const std::vector<std::string>& only,
                         const Results& results) {
   std::string table = fmt::format("{:<10} {:<9} {:>7}  {}\n", "PART", "RESULT",
                                   "SECONDS", "FINDING");
-  for (const Part& part : parts) {
+  for (const CheckPart& part : parts) {
     if (!IsChosen(part, only)) continue;
     const StepResult sum = Summarize(part, results);
     table += fmt::format("{:<10} {:<9} {:>7.1f}  {}\n", part.name,

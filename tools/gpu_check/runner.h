@@ -27,7 +27,7 @@ namespace carillon::gpu_check {
 // There is no GPU, or no driver for it. Nothing else uses this code.
 inline constexpr int kNoGpuCode = 77;
 
-struct Step {
+struct CheckStep {
   std::string name;  // unique in its part
   std::vector<std::string> argv;
   std::chrono::seconds limit{0};
@@ -38,10 +38,10 @@ struct Step {
   bool expects_no_gpu = false;
 };
 
-struct Part {
+struct CheckPart {
   std::string name;
   std::string summary;
-  std::vector<Step> steps;
+  std::vector<CheckStep> steps;
 };
 
 enum class Outcome {
@@ -75,27 +75,27 @@ struct RunnerOptions {
   std::chrono::seconds total{540};  // of all steps together
   // The time that is reserved for ending a step that exceeds its limit.
   std::chrono::milliseconds grace{2000};
-  std::chrono::milliseconds burial{5000};
+  std::chrono::milliseconds kill_grace{5000};
 };
 
 // Errors: InvalidArgument names a part that does not exist.
-absl::Status CheckParts(const std::vector<Part>& parts,
+absl::Status CheckParts(const std::vector<CheckPart>& parts,
                         const std::vector<std::string>& only);
 
 // Runs the chosen parts; writes DIR/<part>.<step>.{out,err} and the state file,
 // and reports progress on stderr. Call BlockSignalsOfRuns() first. Errors:
 // InvalidArgument, PermissionDenied (cannot write there), Cancelled
 // (interrupted). `results` is always filled in.
-absl::Status RunParts(const std::vector<Part>& parts,
+absl::Status RunParts(const std::vector<CheckPart>& parts,
                       const RunnerOptions& options, Results* results);
 
 // The meaning of a step's end.
-StepResult Judge(const Step& step, int exit_code, bool signalled,
+StepResult Judge(const CheckStep& step, int exit_code, bool signalled,
                  std::string_view out, std::string_view err);
 
 // One line per part: part, result, seconds, finding (of the first step that
 // failed, otherwise of the last step with one).
-std::string ResultTable(const std::vector<Part>& parts,
+std::string ResultTable(const std::vector<CheckPart>& parts,
                         const std::vector<std::string>& only,
                         const Results& results);
 

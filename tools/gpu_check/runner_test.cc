@@ -28,7 +28,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Step Shell(std::string name, std::string script, int limit_s = 30) {
+CheckStep Shell(std::string name, std::string script, int limit_s = 30) {
   return {.name = std::move(name),
           .argv = {"/bin/sh", "-c", std::move(script)},
           .limit = seconds(limit_s)};
@@ -47,14 +47,16 @@ class RunnerTest : public ::testing::Test {
   RunnerOptions Options() const {
     return {.directory = directory_,
             .grace = milliseconds(300),
-            .burial = milliseconds(3000)};
+            .kill_grace = milliseconds(3000)};
   }
-  Results Run(const std::vector<Part>& parts, RunnerOptions options) {
+  Results Run(const std::vector<CheckPart>& parts, RunnerOptions options) {
     Results results;
     EXPECT_TRUE(RunParts(parts, options, &results).ok());
     return results;
   }
-  Results Run(const std::vector<Part>& parts) { return Run(parts, Options()); }
+  Results Run(const std::vector<CheckPart>& parts) {
+    return Run(parts, Options());
+  }
   std::string Read(const std::string& name) const {
     std::ifstream file(directory_ + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -132,10 +134,10 @@ TEST_F(RunnerTest, StopsStartingWhenTheTimeIsOver) {
 TEST_F(RunnerTest, ResumesBehindWhatHasEndedAndBehindWhatTookTheRunner) {
   const std::string count = directory_ + "/count";
   const std::string tell = "echo x >> " + count;
-  const std::vector<Part> parts = {{"a", "", {Shell("failed", tell)}},
-                                   {"b", "", {Shell("lost", tell)}},
-                                   {"c", "", {Shell("late", tell)}},
-                                   {"d", "", {Shell("new", tell)}}};
+  const std::vector<CheckPart> parts = {{"a", "", {Shell("failed", tell)}},
+                                        {"b", "", {Shell("lost", tell)}},
+                                        {"c", "", {Shell("late", tell)}},
+                                        {"d", "", {Shell("new", tell)}}};
   std::ofstream(directory_ + "/state.json") << ToJson({
       {"a/failed", {Outcome::kFailed, 1, "why"}},
       {"b/lost", {Outcome::kLost, 0, "gone"}},
@@ -174,8 +176,8 @@ TEST_F(RunnerTest, TakesABrokenStateFileForNone) {
 }
 
 TEST_F(RunnerTest, RunsOnlyWhatIsChosenAndNamesWhatThereIs) {
-  const std::vector<Part> parts = {{"a", "", {Shell("one", "true")}},
-                                   {"b", "", {Shell("one", "false")}}};
+  const std::vector<CheckPart> parts = {{"a", "", {Shell("one", "true")}},
+                                        {"b", "", {Shell("one", "false")}}};
   RunnerOptions options = Options();
   options.only = {"a"};
   EXPECT_EQ(Run(parts, options).size(), 1u);
@@ -195,7 +197,7 @@ TEST_F(RunnerTest, TellsNoGpuFromAFailure) {
 }
 
 TEST_F(RunnerTest, WantsNoGpuWhereADryRunHasNone) {
-  Step step = Shell("one", "exit 77");
+  CheckStep step = Shell("one", "exit 77");
   step.expects_no_gpu = true;
   EXPECT_EQ(ExitCodeOf(Run({{"a", "", {step}}})), 0);
   step.argv.back() = "true";
@@ -217,13 +219,13 @@ TEST_F(RunnerTest, EndsInOrderWhenInterrupted) {
 }
 
 TEST_F(RunnerTest, GivesTheStepItsEnvironment) {
-  Step step = Shell("one", "echo finding: $COLOUR");
+  CheckStep step = Shell("one", "echo finding: $COLOUR");
   step.environment = {{"COLOUR", "green"}};
   EXPECT_EQ(Run({{"a", "", {step}}}).at("a/one").finding, "green");
 }
 
 TEST(ResultTable, HasALineAPartWithTheFirstStepThatWentWrong) {
-  const std::vector<Part> parts = {
+  const std::vector<CheckPart> parts = {
       {"good", "", {{.name = "x"}, {.name = "y"}}},
       {"bad", "", {{.name = "x"}, {.name = "y"}, {.name = "z"}}},
       {"unseen", "", {{.name = "x"}}}};
@@ -245,10 +247,10 @@ TEST(ResultTable, HasALineAPartWithTheFirstStepThatWentWrong) {
 TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
   const auto parts = MakeParts({.self = "/b/gpu_check", .programs = "/b"});
   std::vector<std::string> names;
-  for (const Part& part : parts) {
+  for (const CheckPart& part : parts) {
     names.push_back(part.name);
     std::set<std::string> steps;
-    for (const Step& step : part.steps) {
+    for (const CheckStep& step : part.steps) {
       EXPECT_TRUE(steps.insert(step.name).second) << step.name;
       EXPECT_GT(step.limit.count(), 0);
       EXPECT_FALSE(step.expects_no_gpu);
@@ -262,8 +264,8 @@ TEST(Parts, ComeInOrderAndFitTheirOwnNames) {
 TEST(Parts, OfADryRunWithoutADriverAllExpectNoGpu) {
   const auto parts =
       MakeParts({.self = "/b/gpu_check", .programs = "/b", .dry_run = true});
-  for (const Part& part : parts) {
-    for (const Step& step : part.steps) {
+  for (const CheckPart& part : parts) {
+    for (const CheckStep& step : part.steps) {
       EXPECT_TRUE(step.expects_no_gpu || !step.skip.empty()) << part.name;
     }
   }
@@ -272,7 +274,7 @@ TEST(Parts, OfADryRunWithoutADriverAllExpectNoGpu) {
 TEST(Parts, SkipTheSanitizerWhereThereIsNone) {
   for (const char* const tool : {"", "/x/compute-sanitizer"}) {
     const auto parts = MakeParts({.programs = "/b", .sanitizer = tool});
-    for (const Part& part : parts) {
+    for (const CheckPart& part : parts) {
       if (part.name != "sanitizer") continue;
       EXPECT_EQ(part.steps[0].skip.empty(), *tool != '\0');
     }

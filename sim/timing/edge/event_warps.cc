@@ -62,13 +62,14 @@ void EventWarps::Count(Cycle cycles) {
 void EventWarps::Tick(Cycle now) {
   again_ = false;
   victims_.Advance(
-      now, [&](uint32_t slot) { host_->CameBack(slot); },
+      now, [&](uint32_t slot) { host_->OnVictimBack(slot); },
       [&](uint32_t slot) {
         host_->Observe(Observation::What::kEventRestore,
                        *warps_->slots[slot].grid, slot, now);
         for (Entry& entry : entries_) {
-          std::erase_if(entry.places,
-                        [&](const Place& place) { return place.slot == slot; });
+          std::erase_if(entry.places, [&](const VictimSlot& place) {
+            return place.slot == slot;
+          });
           if (entry.state == EntryState::kEnded) Free(entry);
         }
       });
@@ -127,7 +128,7 @@ void EventWarps::PlaceNext(Cycle now) {
   if (next->selected == kNever) next->selected = now;
   next->victims = static_cast<uint32_t>(next->places.size());
   waits_ = 0;
-  for (const Place& place : next->places) {
+  for (const VictimSlot& place : next->places) {
     victims_.Stop(place.slot);
     waits_ |= victims_.WaitsOf(place.slot, now, &again_);
     host_->Observe(Observation::What::kEventSelect, grid, place.slot, now);
@@ -141,14 +142,15 @@ uint32_t EventWarps::RegistersOf(uint32_t slot) const {
   return block.registers / block.warps;
 }
 
-std::vector<EventWarps::Place> EventWarps::Select(const GridRun& grid,
-                                                  Cycle now, bool* own) const {
+std::vector<EventWarps::VictimSlot> EventWarps::Select(const GridRun& grid,
+                                                       Cycle now,
+                                                       bool* own) const {
   const Contexts& needs = grid.contexts;
   *own = config_.edge.registers == EventRegisters::kFreeOrSave &&
          host_->free().registers >= needs.registers;
   // With free registers of its own, an event may have more than its victims.
   const bool larger = *own && config_.edge.larger_events != 0;
-  std::vector<Place> places;
+  std::vector<VictimSlot> places;
   const auto add = [&](uint32_t slot) {
     places.push_back(
         {.slot = slot, .generation = warps_->slots[slot].generation});
@@ -184,8 +186,8 @@ bool EventWarps::WaitsForOthers(uint32_t slot, Cycle now) const {
 }
 
 bool EventWarps::MustReselect(Cycle now) const {
-  const std::vector<Place>& places = entries_[current_].places;
-  for (const Place& place : places) {
+  const std::vector<VictimSlot>& places = entries_[current_].places;
+  for (const VictimSlot& place : places) {
     const WarpMask bit = BitOf(place.slot);
     if (warps_->slots[place.slot].generation != place.generation ||
         (warps_->running & bit) == 0) {
@@ -208,7 +210,7 @@ void EventWarps::Flush(Cycle now) {
     return;
   }
   waits_ = 0;
-  for (const Place& place : entry.places) {
+  for (const VictimSlot& place : entry.places) {
     waits_ |= victims_.WaitsOf(place.slot, now, &again_);
   }
   if (waits_ == 0) Leave(now);
@@ -217,7 +219,7 @@ void EventWarps::Flush(Cycle now) {
 // Lets the victims go on where they are.
 void EventWarps::Release() {
   Entry& entry = entries_[current_];
-  for (const Place& place : entry.places) {
+  for (const VictimSlot& place : entry.places) {
     if (warps_->slots[place.slot].generation == place.generation) {
       victims_.Continue(place.slot);
     }
@@ -236,11 +238,11 @@ void EventWarps::Leave(Cycle now) {
   entry.saves = entry.taken.registers == 0;
   uint32_t left =
       entry.saves ? RegistersOfThread(grid) * grid.contexts.warps : 0;
-  for (Place& place : entry.places) {
+  for (VictimSlot& place : entry.places) {
     place.saved = std::min(left, RegistersOf(place.slot) / kLanes);
     left -= place.saved;
     victims_.Leave(place.slot);
-    host_->Left(place.slot);
+    host_->OnVictimLeft(place.slot);
   }
   host_->Observe(Observation::What::kEventFlush, grid, entry.places[0].slot,
                  now);
@@ -270,7 +272,7 @@ void EventWarps::Launch(Cycle now) {
   Entry& entry = entries_[current_];
   GridRun* const grid = std::exchange(entry.grid, nullptr);
   std::vector<uint32_t> slots;
-  for (const Place& place : entry.places) {
+  for (const VictimSlot& place : entry.places) {
     if (!place.lent) slots.push_back(place.slot);
   }
   host_->free().Return(entry.taken);
@@ -288,11 +290,11 @@ void EventWarps::Launch(Cycle now) {
   entry.taken = {};
   current_ = kNoEntry;
   state_ = State::kIdle;
-  host_->Changed();
+  host_->OnRoomChanged();
 }
 
 void EventWarps::Vacated(uint32_t entry, uint32_t slot) {
-  std::vector<Place>& places = entries_[entry].places;
+  std::vector<VictimSlot>& places = entries_[entry].places;
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].slot != slot) continue;
     if (victims_.away(slot)) {
@@ -309,7 +311,7 @@ void EventWarps::BlockEnded(uint32_t index) {
   Entry& entry = entries_[index];
   entry.state = EntryState::kEnded;
   std::vector<uint32_t> lent;
-  for (const Place& place : entry.places) {
+  for (const VictimSlot& place : entry.places) {
     if (place.lent) lent.push_back(place.slot);
   }
   for (const uint32_t slot : lent) {
@@ -323,7 +325,7 @@ void EventWarps::Free(Entry& entry) {
   if (!entry.places.empty()) return;
   entry = {};
   --used_;
-  host_->Changed();
+  host_->OnRoomChanged();
 }
 
 // A victim that has left is away in any state from kSave on. If its event is
@@ -338,9 +340,9 @@ void EventWarps::Drop(const GridRun* grid) {
       // The event has not run, so the victims' registers are still intact and
       // none need be restored.
       host_->free().Return(std::exchange(entry.taken, {}));
-      std::vector<Place> places = entry.places;
-      for (Place& place : entry.places) place.saved = 0;
-      for (const Place& place : places) {
+      std::vector<VictimSlot> places = entry.places;
+      for (VictimSlot& place : entry.places) place.saved = 0;
+      for (const VictimSlot& place : places) {
         warps_->used &= ~BitOf(place.slot);
         Vacated(i, place.slot);
       }
@@ -359,7 +361,7 @@ void EventWarps::Drop(const GridRun* grid) {
 void EventWarps::ForgetVictims(const GridRun* grid, uint32_t index) {
   Entry& entry = entries_[index];
   for (size_t at = 0; at < entry.places.size();) {
-    const Place place = entry.places[at];
+    const VictimSlot place = entry.places[at];
     if (!victims_.away(place.slot) ||
         victims_.context(place.slot).grid != grid) {
       ++at;
@@ -373,7 +375,7 @@ void EventWarps::ForgetVictims(const GridRun* grid, uint32_t index) {
                            ? grid->contexts.registers / grid->contexts.warps
                            : 0};
       if (entry.state == EntryState::kWaiting) entry.taken.Return(keeps);
-      host_->Keep(index, keeps);
+      host_->TakeOver(index, keeps);
       ++at;
       continue;
     }

@@ -36,13 +36,13 @@ class EventWarps {
                             std::span<const uint32_t> slots,
                             const Contexts& takes, Cycle now) = 0;
     // A victim has left its slot, or is in it again.
-    virtual void Left(uint32_t slot) = 0;
-    virtual void CameBack(uint32_t slot) = 0;
+    virtual void OnVictimLeft(uint32_t slot) = 0;
+    virtual void OnVictimBack(uint32_t slot) = 0;
     // The table has room again, or an event has got its place.
-    virtual void Changed() = 0;
+    virtual void OnRoomChanged() = 0;
     // The grid of an absent victim was dropped: its contexts now belong to this
     // event, whether it runs yet or not.
-    virtual void Keep(uint32_t entry, const Contexts& contexts) = 0;
+    virtual void TakeOver(uint32_t entry, const Contexts& contexts) = 0;
     virtual void Observe(Observation::What what, const GridRun& grid,
                          uint32_t slot, Cycle now) = 0;
 
@@ -96,7 +96,7 @@ class EventWarps {
   enum class EntryState : uint8_t { kFree, kWaiting, kRuns, kEnded };
 
   // A slot that a victim gives up.
-  struct Place {
+  struct VictimSlot {
     uint32_t slot = 0;
     uint32_t generation = 0;
     uint32_t saved = 0;  // registers of it that the event uses
@@ -107,7 +107,7 @@ class EventWarps {
     GridRun* grid = nullptr;  // until it runs
     uint64_t order = 0;
     Contexts taken;  // of what is free, until it runs
-    std::vector<Place> places;
+    std::vector<VictimSlot> places;
     // These go to GridResult.
     Cycle selected = kNever;
     Cycle flushed = kNever;
@@ -119,7 +119,8 @@ class EventWarps {
   void PlaceNext(Cycle now);
   // Victims for a block of the grid; empty if there are not enough. `own` says
   // whether the event gets registers of its own.
-  std::vector<Place> Select(const GridRun& grid, Cycle now, bool* own) const;
+  std::vector<VictimSlot> Select(const GridRun& grid, Cycle now,
+                                 bool* own) const;
   void Flush(Cycle now);
   bool MustReselect(Cycle now) const;
   bool WaitsForOthers(uint32_t slot, Cycle now) const;

@@ -23,7 +23,7 @@ MemorySystem::MemorySystem(const Config& config)
 }
 
 void MemorySystem::Send(const MemoryRequest& request, Cycle now) {
-  const Place place = PlaceOf(request.line);
+  const LineLocation location = LocationOf(request.line);
   uint32_t bytes = 0;
   if (request.kind == RequestKind::kStore) {
     bytes =
@@ -34,13 +34,13 @@ void MemorySystem::Send(const MemoryRequest& request, Cycle now) {
   // The L2's pipeline comes before its tags, so that the tags decide what is
   // sent.
   const Ticks at =
-      interconnect_.Request(TicksOf(now), request.sm, place.slice, bytes) +
+      interconnect_.Request(TicksOf(now), request.sm, location.slice, bytes) +
       l2_latency_;
   events_.Schedule(std::max(CycleAt(at), now + 1),
                    {.kind = Event::Kind::kAtSlice,
-                    .index = place.slice,
+                    .index = location.slice,
                     .request = request,
-                    .demand = {.line = place.line}});
+                    .demand = {.line = location.line}});
 }
 
 void MemorySystem::Handle(const Event& event, Cycle now) {

@@ -43,11 +43,11 @@ class MemorySystem {
 
   // Finds where a line lies. Neighbouring pieces of dram.interleave_bytes are
   // in different slices, in an order that changes from round to round.
-  struct Place {
+  struct LineLocation {
     uint32_t slice = 0;
     uint64_t line = 0;  // in the slice's own addresses
   };
-  Place PlaceOf(uint64_t line) const {
+  LineLocation LocationOf(uint64_t line) const {
     const uint64_t slices = slices_.size();
     const uint64_t piece = line >> piece_bits_;
     const uint64_t round = piece / slices;

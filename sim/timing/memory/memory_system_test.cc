@@ -105,7 +105,7 @@ TEST_F(MemorySystemTest, LoadsOfALineOnItsWayWaitForIt) {
 TEST_F(MemorySystemTest, ASliceWithoutMshrsWaits) {
   config_.l2.mshrs = 2;  // one for each slice
   MemorySystem memory(config_);
-  ASSERT_EQ(memory.PlaceOf(0).slice, memory.PlaceOf(128).slice);
+  ASSERT_EQ(memory.LocationOf(0).slice, memory.LocationOf(128).slice);
   // The second reaches DRAM when the first has left it, at 54: 10 + 8, 10.
   EXPECT_THAT(Replies(memory, {{0, Load(0, 1)}, {0, Load(128, 2)}}),
               ElementsAre(Pair(1, 64), Pair(2, 82)));
@@ -175,9 +175,9 @@ TEST_F(MemorySystemTest, NoTwoLinesShareAPlace) {
     std::set<std::pair<uint32_t, uint64_t>> places;
     std::map<uint32_t, int> in_slice;
     for (uint64_t line = 0; line < 8192; ++line) {
-      const auto place = memory.PlaceOf((uint64_t{1} << 40) + line * 128);
-      EXPECT_TRUE(places.emplace(place.slice, place.line).second) << line;
-      ++in_slice[place.slice];
+      const auto location = memory.LocationOf((uint64_t{1} << 40) + line * 128);
+      EXPECT_TRUE(places.emplace(location.slice, location.line).second) << line;
+      ++in_slice[location.slice];
     }
     for (const auto& [slice, lines] : in_slice) {
       EXPECT_NEAR(lines, 8192 / static_cast<double>(in_slice.size()), 4);
@@ -190,7 +190,7 @@ TEST_F(MemorySystemTest, StridesOfAPowerOfTwoUseAllSlices) {
   for (uint64_t stride = 128; stride <= 1 << 16; stride *= 2) {
     std::set<uint32_t> slices;
     for (uint64_t i = 0; i < 64; ++i) {
-      slices.insert(memory.PlaceOf(i * stride).slice);
+      slices.insert(memory.LocationOf(i * stride).slice);
     }
     EXPECT_GE(slices.size(), 7u) << stride;
   }

@@ -19,7 +19,7 @@ constexpr size_t kText = 96;
 
 // The counter moves every 100 ms or less, so a shorter time would be too
 // inexact.
-constexpr std::chrono::milliseconds kShortestByEnergy{500};
+constexpr std::chrono::milliseconds kMinTimeByEnergy{500};
 
 }  // namespace
 
@@ -137,7 +137,7 @@ void PowerMeter::Sample() {
 
 absl::StatusOr<PowerMeter::Result> PowerMeter::Mean() {
   const auto elapsed = std::chrono::steady_clock::now() - start_;
-  if (start_millijoules_ && elapsed >= kShortestByEnergy) {
+  if (start_millijoules_ && elapsed >= kMinTimeByEnergy) {
     if (const auto energy = nvml_->Millijoules(); energy.ok()) {
       const double seconds = std::chrono::duration<double>(elapsed).count();
       return Result{

@@ -9,7 +9,7 @@ namespace carillon::bench {
 namespace {
 
 // One side increments and wakes each word; the other sleeps on it.
-struct Words {
+struct FutexWords {
   alignas(128) uint32_t request;
   alignas(128) uint32_t reply;
 };
@@ -30,8 +30,9 @@ absl::Status SleepWhile(uint32_t* word, uint32_t seen) {
 
 absl::Status Serve(const std::string&, AnnounceReady ready) {
   std::string path;
-  ASSIGN_OR_RETURN(const auto memory, MakeSharedMemory(sizeof(Words), &path));
-  auto* words = static_cast<Words*>(memory);
+  ASSIGN_OR_RETURN(const auto memory,
+                   MakeSharedMemory(sizeof(FutexWords), &path));
+  auto* words = static_cast<FutexWords*>(memory);
   ready(path);
   for (uint32_t seen = 0;; ++seen) {
     while (!SleepWhile(&words->request, seen).ok()) {
@@ -44,7 +45,7 @@ absl::Status Serve(const std::string&, AnnounceReady ready) {
 // request.
 class FutexClient final : public Client {
  public:
-  explicit FutexClient(Words* words) : words_(words) {}
+  explicit FutexClient(FutexWords* words) : words_(words) {}
 
   absl::Status Send(const Message& request) override {
     request_ = request;
@@ -59,15 +60,16 @@ class FutexClient final : public Client {
   }
 
  private:
-  Words* const words_;
+  FutexWords* const words_;
   Message request_;
   uint32_t received_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
                                                 std::chrono::nanoseconds) {
-  ASSIGN_OR_RETURN(const auto memory, MapSharedMemory(endpoint, sizeof(Words)));
-  return std::make_unique<FutexClient>(static_cast<Words*>(memory));
+  ASSIGN_OR_RETURN(const auto memory,
+                   MapSharedMemory(endpoint, sizeof(FutexWords)));
+  return std::make_unique<FutexClient>(static_cast<FutexWords*>(memory));
 }
 
 }  // namespace

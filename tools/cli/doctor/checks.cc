@@ -40,12 +40,16 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr char kClientPackage[] = "apt-get install libmemcached-tools";
 
-Finding Good(std::string text) { return {Verdict::kGood, std::move(text), ""}; }
-Finding Fact(std::string text) { return {Verdict::kFact, std::move(text), ""}; }
-Finding Problem(std::string text, std::string advice) {
+CheckResult Good(std::string text) {
+  return {Verdict::kGood, std::move(text), ""};
+}
+CheckResult Fact(std::string text) {
+  return {Verdict::kFact, std::move(text), ""};
+}
+CheckResult Problem(std::string text, std::string advice) {
   return {Verdict::kProblem, std::move(text), std::move(advice)};
 }
-Finding Warning(std::string text, std::string advice) {
+CheckResult Warning(std::string text, std::string advice) {
   return {Verdict::kWarning, std::move(text), std::move(advice)};
 }
 
@@ -54,7 +58,7 @@ std::string KernelRelease() {
   return uname(&name) == 0 ? name.release : "unknown";
 }
 
-Finding LookAtCores() {
+CheckResult LookAtCores() {
   cpu_set_t set;
   const int cores = sched_getaffinity(0, sizeof(set), &set) == 0
                         ? CPU_COUNT(&set)
@@ -62,7 +66,7 @@ Finding LookAtCores() {
   return JudgeCores(cores);
 }
 
-Finding LookAtFutexWaitv() {
+CheckResult LookAtFutexWaitv() {
   if (!shm::FutexWaitvSupported()) {
     return Problem(fmt::format("futex_waitv is missing or forbidden (Linux {})",
                                KernelRelease()),
@@ -72,7 +76,7 @@ Finding LookAtFutexWaitv() {
   return Good(fmt::format("Linux {}", KernelRelease()));
 }
 
-Finding LookAtPidfd() {
+CheckResult LookAtPidfd() {
   const UniqueFd fd(syscall(SYS_pidfd_open, getpid(), 0));
   if (!fd) {
     return Problem(fmt::format("pidfd_open: {}", strerror(errno)),
@@ -82,7 +86,7 @@ Finding LookAtPidfd() {
   return Good("deaths of processes are seen at once");
 }
 
-Finding LookAtSeals() {
+CheckResult LookAtSeals() {
   const UniqueFd fd(
       memfd_create("carillon-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), 4096) != 0) {
@@ -97,7 +101,7 @@ Finding LookAtSeals() {
   return Good("size and writers of an aperture can be fixed");
 }
 
-Finding LookAtLockedMemory() {
+CheckResult LookAtLockedMemory() {
   rlimit limit;
   getrlimit(RLIMIT_MEMLOCK, &limit);
   return Fact(limit.rlim_cur == RLIM_INFINITY
@@ -105,13 +109,13 @@ Finding LookAtLockedMemory() {
                   : fmt::format("limit {}", FormatBytes(limit.rlim_cur)));
 }
 
-Finding LookAtOpenFiles() {
+CheckResult LookAtOpenFiles() {
   rlimit limit;
   getrlimit(RLIMIT_NOFILE, &limit);
   return JudgeOpenFiles(limit.rlim_cur);
 }
 
-Finding LookAtSharedMemory() {
+CheckResult LookAtSharedMemory() {
   struct statvfs facts;
   if (statvfs("/dev/shm", &facts) != 0) {
     return Fact(fmt::format("/dev/shm: {}", strerror(errno)));
@@ -120,7 +124,7 @@ Finding LookAtSharedMemory() {
                            uint64_t{facts.f_bavail} * facts.f_frsize);
 }
 
-Finding LookAtFreeMemory() {
+CheckResult LookAtFreeMemory() {
   std::ifstream file("/proc/meminfo");
   for (std::string name; file >> name;) {
     uint64_t kib = 0;
@@ -132,7 +136,7 @@ Finding LookAtFreeMemory() {
   return Fact("/proc/meminfo does not tell");
 }
 
-Finding LookAtRuntimeDirectory() {
+CheckResult LookAtRuntimeDirectory() {
   const std::string directory = RuntimeDirectory();
   // A testbed's name may have any length; this is what the demo needs.
   const absl::Status path =
@@ -146,7 +150,7 @@ Finding LookAtRuntimeDirectory() {
       fmt::format("{} ({})", directory, owner.ok() ? "yours" : "will be made"));
 }
 
-Finding LookAtPrograms() {
+CheckResult LookAtPrograms() {
   std::vector<std::string_view> programs = {"gpu_daemon/gpud"};
   for (const testbed::DeviceKind& kind : testbed::DeviceKinds()) {
     if (!kind.program.empty()) programs.push_back(kind.program);
@@ -166,14 +170,14 @@ std::string ProgramPath(const char* name) {
   return path.ok() ? *path : "";
 }
 
-Finding LookAtMemcaslap() {
+CheckResult LookAtMemcaslap() {
   return JudgeClient("memcaslap", ProgramPath("memcaslap"));
 }
-Finding LookAtMemccapable() {
+CheckResult LookAtMemccapable() {
   return JudgeClient("memccapable", ProgramPath("memccapable"));
 }
 
-Finding LookAtBazel() {
+CheckResult LookAtBazel() {
   const std::string path = ProgramPath("bazel");
   if (!path.empty()) return Good(path);
   return Warning("bazel is not there: `carillon test` needs it",
@@ -181,7 +185,7 @@ Finding LookAtBazel() {
 }
 
 // A missing GPU is only reported, since the CPU back-end needs none.
-Finding LookAtCudaDriver() {
+CheckResult LookAtCudaDriver() {
   void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (driver == nullptr) return Fact("no driver: kernels run on CPU cores");
   using CuInit = int (*)(unsigned);
@@ -198,7 +202,7 @@ Finding LookAtCudaDriver() {
       fmt::format("a driver and {} GPU{}", count, count == 1 ? "" : "s"));
 }
 
-Finding LookAtCudaToolkit() {
+CheckResult LookAtCudaToolkit() {
   const char* const home = std::getenv("CUDA_HOME");
   const std::string nvcc =
       std::string(home != nullptr ? home : "/usr/local/cuda") + "/bin/nvcc";
@@ -243,20 +247,20 @@ std::string_view VerdictName(Verdict verdict) {
   return "problem";
 }
 
-Finding JudgeCores(int cores) {
+CheckResult JudgeCores(int cores) {
   if (cores >= 2) return Good(fmt::format("{} cores", cores));
   return Warning(
       "1 core: all processes share it, latencies are its scheduler's",
       "give the machine or the container two cores");
 }
 
-Finding JudgeFreeMemory(uint64_t bytes) {
+CheckResult JudgeFreeMemory(uint64_t bytes) {
   if (bytes >= 512 * kMiB) return Good(FormatBytes(bytes));
   return Problem(fmt::format("only {} free", FormatBytes(bytes)),
                  "end other programs, or set gpu: memory in the topology");
 }
 
-Finding JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes) {
+CheckResult JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes) {
   const std::string text = fmt::format("{} of {} free", FormatBytes(free_bytes),
                                        FormatBytes(total_bytes));
   if (free_bytes >= 64 * kMiB) return Good(text);
@@ -265,13 +269,13 @@ Finding JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes) {
                  "larger --shm-size");
 }
 
-Finding JudgeOpenFiles(uint64_t limit) {
+CheckResult JudgeOpenFiles(uint64_t limit) {
   if (limit == RLIM_INFINITY) return Good("no limit");
   if (limit >= 1024) return Good(fmt::format("limit {}", limit));
   return Warning(fmt::format("limit {}", limit), "ulimit -n 1024");
 }
 
-Finding JudgeClient(std::string_view program, const std::string& path) {
+CheckResult JudgeClient(std::string_view program, const std::string& path) {
   if (!path.empty()) return Good(path);
   return Problem(
       fmt::format("{} is not there: demo and tests need it", program),

@@ -17,7 +17,7 @@ enum class Verdict {
   kProblem,  // something will not work
 };
 
-struct Finding {
+struct CheckResult {
   Verdict verdict = Verdict::kGood;
   std::string text;
   // What to do about it; empty for kGood and kFact.
@@ -26,19 +26,19 @@ struct Finding {
 
 struct Check {
   std::string_view name;
-  Finding (*look)();
+  CheckResult (*look)();
 };
 
 std::span<const Check> Checks();
 std::string_view VerdictName(Verdict verdict);
 
 // The verdicts on figures, apart from the code that reads the figures.
-Finding JudgeCores(int cores);
-Finding JudgeFreeMemory(uint64_t bytes);
-Finding JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes);
-Finding JudgeOpenFiles(uint64_t limit);
+CheckResult JudgeCores(int cores);
+CheckResult JudgeFreeMemory(uint64_t bytes);
+CheckResult JudgeSharedMemory(uint64_t total_bytes, uint64_t free_bytes);
+CheckResult JudgeOpenFiles(uint64_t limit);
 // `path` is the program's path; empty if it was not found.
-Finding JudgeClient(std::string_view program, const std::string& path);
+CheckResult JudgeClient(std::string_view program, const std::string& path);
 
 }  // namespace carillon::cli
 

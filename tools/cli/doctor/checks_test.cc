@@ -18,7 +18,7 @@ TEST(Doctor, LooksAtEverythingUnderAName) {
   std::set<std::string_view> names;
   for (const Check& check : Checks()) {
     EXPECT_TRUE(names.insert(check.name).second) << check.name;
-    const Finding finding = check.look();
+    const CheckResult finding = check.look();
     EXPECT_FALSE(finding.text.empty()) << check.name;
     const bool needs_advice = finding.verdict == Verdict::kWarning ||
                               finding.verdict == Verdict::kProblem;
@@ -43,12 +43,12 @@ TEST(Doctor, JudgesFigures) {
 TEST(Doctor, SaysHowToGetAMissingClient) {
   EXPECT_EQ(JudgeClient("memcaslap", "/usr/bin/memcaslap").verdict,
             Verdict::kGood);
-  const Finding missing = JudgeClient("memcaslap", "");
+  const CheckResult missing = JudgeClient("memcaslap", "");
   EXPECT_EQ(missing.verdict, Verdict::kProblem);
   EXPECT_EQ(missing.advice, "apt-get install libmemcached-tools");
 }
 
-Finding FindingOf(std::string_view name) {
+CheckResult ResultOf(std::string_view name) {
   for (const Check& check : Checks()) {
     if (check.name == name) return check.look();
   }
@@ -58,16 +58,16 @@ Finding FindingOf(std::string_view name) {
 
 TEST(Doctor, FindsProgramsAndFoldersThatAreNotThere) {
   setenv("CARILLON_BIN_DIR", "/no/such/folder", 1);
-  EXPECT_EQ(FindingOf("programs").verdict, Verdict::kProblem);
-  EXPECT_EQ(FindingOf("programs").text,
+  EXPECT_EQ(ResultOf("programs").verdict, Verdict::kProblem);
+  EXPECT_EQ(ResultOf("programs").text,
             "there is no gpud in /no/such/folder/gpud and none in "
             "/no/such/folder/gpu_daemon/gpud");
   unsetenv("CARILLON_BIN_DIR");
   setenv("CARILLON_RUNTIME_DIR", std::string(100, 'x').c_str(), 1);
-  EXPECT_EQ(FindingOf("runtime directory").verdict, Verdict::kProblem);
+  EXPECT_EQ(ResultOf("runtime directory").verdict, Verdict::kProblem);
   unsetenv("CARILLON_RUNTIME_DIR");
   setenv("PATH", "/no/such/folder", 1);
-  EXPECT_EQ(FindingOf("memcaslap").verdict, Verdict::kProblem);
+  EXPECT_EQ(ResultOf("memcaslap").verdict, Verdict::kProblem);
 }
 
 // From here on the process gets EPERM for the system call, as under a
@@ -86,11 +86,11 @@ bool Forbid(uint32_t call) {
 TEST(Doctor, SeesThatASandboxForbidsFutexWaitv) {
   constexpr uint32_t kFutexWaitv = 449;
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EQ(FindingOf("futex_waitv").verdict, Verdict::kGood);
+  EXPECT_EQ(ResultOf("futex_waitv").verdict, Verdict::kGood);
   EXPECT_EXIT(
       {
         const bool forbidden = Forbid(kFutexWaitv);
-        const Verdict verdict = FindingOf("futex_waitv").verdict;
+        const Verdict verdict = ResultOf("futex_waitv").verdict;
         _exit(forbidden && verdict == Verdict::kProblem ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");

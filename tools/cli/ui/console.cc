@@ -32,9 +32,8 @@ std::string Dump(const Json& document, int indent) {
 Console::Console(FILE* out, FILE* err)
     : out_(out),
       err_(err),
-      out_is_terminal_(isatty(fileno(out)) == 1),
       err_is_terminal_(isatty(fileno(err)) == 1),
-      colour_(out_is_terminal_ && ColourWanted()) {}
+      colour_(isatty(fileno(out)) == 1 && ColourWanted()) {}
 
 void Console::EndLineInPlace() {
   if (!in_place_) return;

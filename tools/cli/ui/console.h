@@ -23,7 +23,6 @@ class Console {
   std::string format = "table";
   bool json() const { return format == "json"; }
 
-  bool out_is_terminal() const { return out_is_terminal_; }
   bool err_is_terminal() const { return err_is_terminal_; }
 
   // Prints a result.
@@ -56,7 +55,6 @@ class Console {
 
   FILE* const out_;
   FILE* const err_;
-  bool out_is_terminal_;
   bool err_is_terminal_;
   bool colour_;
   bool in_place_ = false;

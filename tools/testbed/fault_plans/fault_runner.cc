@@ -24,7 +24,7 @@ namespace carillon::testbed {
 namespace {
 
 namespace fs = std::filesystem;
-using fault::Finding;
+using fault::ExpectationResult;
 using fault::Plan;
 using fault::PlannedFault;
 using std::chrono::milliseconds;
@@ -309,17 +309,17 @@ class PlanRunner {
       if (!loads_.empty()) evidence().bad_replies = bad;
     }
     std::vector<std::string> leaks = SurvivorsLeaks();
-    Rest rest = bed_->End(std::chrono::nanoseconds(plan().run.settle_ns));
-    evidence().in_flight = rest.in_flight;
-    evidence().leaks = std::move(rest.leaks);
+    EndState at_end = bed_->End(std::chrono::nanoseconds(plan().run.settle_ns));
+    evidence().in_flight = at_end.in_flight;
+    evidence().leaks = std::move(at_end.leaks);
     if (evidence().leaks) {
       evidence().leaks->insert(evidence().leaks->begin(), leaks.begin(),
                                leaks.end());
     }
-    run_.story = ReadStory(bed_->name(), bed_->paths());
-    evidence().report = run_.story.report;
+    run_.timeline = ReadTimeline(bed_->name(), bed_->paths());
+    evidence().report = run_.timeline.report;
     evidence().progress =
-        fault::ProgressSince(run_.story.recordings, struck_until_);
+        fault::ProgressSince(run_.timeline.recordings, struck_until_);
     run_.findings = fault::Judge(plan(), evidence());
   }
 

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "tools/testbed/fault_plans/judge.h"
 #include "tools/testbed/fault_plans/plan.h"
-#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/ledger/timeline_view.h"
 #include "tools/testbed/testbed_run.h"
 
 namespace carillon::testbed {
@@ -33,8 +33,8 @@ struct RunnerOptions {
 struct PlanRun {
   fault::Plan plan;  // with the seed that was used
   fault::Evidence evidence;
-  std::vector<fault::Finding> findings;
-  Story story;
+  std::vector<fault::ExpectationResult> findings;
+  Timeline timeline;
   Nanoseconds took_ns = 0;
   std::string kept;  // the folder; empty: nothing was kept
 

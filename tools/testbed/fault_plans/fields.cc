@@ -20,8 +20,8 @@ using faults::Action;
 using faults::Fault;
 using faults::Point;
 
-constexpr uint64_t kMost32 = std::numeric_limits<uint32_t>::max() - 1;
-constexpr uint64_t kMost64 = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kMax32 = std::numeric_limits<uint32_t>::max() - 1;
+constexpr uint64_t kMax64 = std::numeric_limits<uint64_t>::max();
 
 // Indexed by gRPC's codes.
 constexpr std::array<std::string_view, 17> kCodes = {
@@ -136,7 +136,7 @@ absl::Status SetPoint(std::string_view text, Fault& fault) {
 absl::Status SetEvery(std::string_view text, Fault& fault) {
   const bool number =
       text.find_first_not_of("0123456789") == text.npos && !text.empty();
-  if (number) return StoreNumber<1, kMost64>(text, fault.every);
+  if (number) return StoreNumber<1, kMax64>(text, fault.every);
   return Store(ParseDuration(text), fault.every_ns);
 }
 std::string GetEvery(const Fault& fault) {
@@ -167,7 +167,7 @@ absl::Status SetCode(std::string_view text, Fault& fault) {
       return absl::OkStatus();
     }
   }
-  const auto number = testbed::ReadInteger(text, 0, kMost32);
+  const auto number = testbed::ReadInteger(text, 0, kMax32);
   if (number.ok()) return Store(number, fault.code);
   const std::vector<std::string_view> names(kCodes.begin() + 1, kCodes.end());
   return absl::InvalidArgumentError(
@@ -183,23 +183,23 @@ std::string GetCode(const Fault& fault) {
 }
 
 constexpr Field kFields[] = {
-    {"process", Part::kTarget, "GLOB",
+    {"process", FieldSection::kTarget, "GLOB",
      "gpud, or a device's name; * is any text", SetText<&Fault::process>,
      GetGlob<&Fault::process>},
-    {"device", Part::kTarget, "GLOB",
+    {"device", FieldSection::kTarget, "GLOB",
      "at a point of gpud: whose session, ring or call it is",
      SetText<&Fault::device>, GetGlob<&Fault::device>},
-    {"event", Part::kTarget, "N", "only this event kernel's rings",
+    {"event", FieldSection::kTarget, "N", "only this event kernel's rings",
      [](std::string_view text, Fault& fault) {
-       return StoreNumber<0, kMost32>(text, fault.event_id);
+       return StoreNumber<0, kMax32>(text, fault.event_id);
      },
      [](const Fault& fault) {
        return GetNumber<&Fault::event_id>(fault, faults::kAnyEvent);
      }},
-    {"method", Part::kTarget, "GLOB", "at gpud.rpc: RegisterEvent, ...",
+    {"method", FieldSection::kTarget, "GLOB", "at gpud.rpc: RegisterEvent, ...",
      SetText<&Fault::method>, GetGlob<&Fault::method>},
 
-    {"point", Part::kWhen, "POINT",
+    {"point", FieldSection::kWhen, "POINT",
      "where it strikes (`carillon fault points`); without it: at a time",
      SetPoint,
      [](const Fault& fault) {
@@ -207,54 +207,55 @@ constexpr Field kFields[] = {
                   ? ""
                   : std::string(faults::InfoOf(fault.point).name);
      }},
-    {"nth", Part::kWhen, "N",
+    {"nth", FieldSection::kWhen, "N",
      "the first passage that it strikes, counted from 1 over all processes and "
      "restarts",
      [](std::string_view text, Fault& fault) {
-       return StoreNumber<1, kMost64>(text, fault.nth);
+       return StoreNumber<1, kMax64>(text, fault.nth);
      },
      [](const Fault& fault) { return GetNumber<&Fault::nth>(fault, 1); }},
-    {"every", Part::kWhen, "N|DURATION",
+    {"every", FieldSection::kWhen, "N|DURATION",
      "at a point: each Nth passage from there on; without one: the time from "
      "one strike to the next",
      SetEvery, GetEvery},
-    {"probability", Part::kWhen, "P", "of each of these passages",
+    {"probability", FieldSection::kWhen, "P", "of each of these passages",
      SetProbability, GetProbability},
-    {"after", Part::kWhen, "DURATION", "not before; since the injection",
-     SetDuration<&Fault::after_ns>, GetDuration<&Fault::after_ns>},
-    {"window", Part::kWhen, "DURATION", "for so long from there",
+    {"after", FieldSection::kWhen, "DURATION",
+     "not before; since the injection", SetDuration<&Fault::after_ns>,
+     GetDuration<&Fault::after_ns>},
+    {"window", FieldSection::kWhen, "DURATION", "for so long from there",
      SetDuration<&Fault::window_ns>, GetDuration<&Fault::window_ns>},
-    {"after_fault", Part::kWhen, "NAME", "not before that fault has struck",
-     SetText<&Fault::after_fault>,
+    {"after_fault", FieldSection::kWhen, "NAME",
+     "not before that fault has struck", SetText<&Fault::after_fault>,
      [](const Fault& fault) { return fault.after_fault; }},
 
-    {"times", Part::kFault, "N", "how often it strikes; 0: no limit",
+    {"times", FieldSection::kFault, "N", "how often it strikes; 0: no limit",
      [](std::string_view text, Fault& fault) {
-       return StoreNumber<0, kMost64>(text, fault.times);
+       return StoreNumber<0, kMax64>(text, fault.times);
      },
      [](const Fault& fault) { return GetNumber<&Fault::times>(fault, 1); }},
 
-    {"for", Part::kDo, "DURATION", "of stop and delay",
+    {"for", FieldSection::kDo, "DURATION", "of stop and delay",
      SetDuration<&Fault::duration_ns>, GetDuration<&Fault::duration_ns>},
-    {"jitter", Part::kDo, "DURATION", "of delay: so much more or less",
+    {"jitter", FieldSection::kDo, "DURATION", "of delay: so much more or less",
      SetDuration<&Fault::jitter_ns>, GetDuration<&Fault::jitter_ns>},
-    {"count", Part::kDo, "N",
+    {"count", FieldSection::kDo, "N",
      "of storm: rings; of tear: bytes; of limit: bytes a second",
      [](std::string_view text, Fault& fault) {
        return Store(ParseSize(text), fault.count);
      },
      [](const Fault& fault) { return GetNumber<&Fault::count>(fault, 0); }},
-    {"code", Part::kDo, "CODE",
+    {"code", FieldSection::kDo, "CODE",
      "of abort: a gRPC code, UNAVAILABLE; of fail: the event's status", SetCode,
      GetCode},
-    {"offset", Part::kDo, "N", "of corrupt: the first byte",
+    {"offset", FieldSection::kDo, "N", "of corrupt: the first byte",
      [](std::string_view text, Fault& fault) {
-       return StoreNumber<0, kMost32>(text, fault.offset);
+       return StoreNumber<0, kMax32>(text, fault.offset);
      },
      [](const Fault& fault) { return GetNumber<&Fault::offset>(fault, 0); }},
-    {"bytes", Part::kDo, "HEX", "of corrupt: what they become",
+    {"bytes", FieldSection::kDo, "HEX", "of corrupt: what they become",
      SetHex<&Fault::bytes>, GetHex<&Fault::bytes>},
-    {"mask", Part::kDo, "HEX", "of corrupt: what they are XORed with",
+    {"mask", FieldSection::kDo, "HEX", "of corrupt: what they are XORed with",
      SetHex<&Fault::mask>, GetHex<&Fault::mask>},
 };
 
@@ -262,7 +263,7 @@ constexpr Field kFields[] = {
 
 std::span<const Field> Fields() { return kFields; }
 
-const Field* FindField(Part part, std::string_view name) {
+const Field* FindField(FieldSection part, std::string_view name) {
   for (const Field& field : kFields) {
     if (field.part == part && field.name == name) return &field;
   }

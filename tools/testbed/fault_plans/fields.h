@@ -15,7 +15,7 @@
 namespace carillon::fault {
 
 // Where in a plan's fault the field stands.
-enum class Part {
+enum class FieldSection {
   kTarget,  // target: {process: nic0}
   kWhen,    // when: {point: device.ring}
   kFault,   // times: 3
@@ -24,7 +24,7 @@ enum class Part {
 
 struct Field {
   std::string_view name;
-  Part part;
+  FieldSection part;
   std::string_view value;  // for the help: "DURATION"
   std::string_view help;
   // Errors: InvalidArgument.
@@ -35,7 +35,7 @@ struct Field {
 // All fields except the name and the action.
 std::span<const Field> Fields();
 // Returns null for an unknown field.
-const Field* FindField(Part part, std::string_view name);
+const Field* FindField(FieldSection part, std::string_view name);
 
 // InvalidArgument names the most similar action and all others.
 absl::StatusOr<faults::Action> ReadAction(std::string_view text);

@@ -49,8 +49,8 @@ std::optional<uint64_t> Found(const Evidence& evidence, Count count) {
   return std::nullopt;
 }
 
-Finding Compare(std::string expectation, const Comparison& expected,
-                uint64_t found) {
+ExpectationResult Compare(std::string expectation, const Comparison& expected,
+                          uint64_t found) {
   return {.expectation = std::move(expectation),
           .expected = expected.ToString(),
           .found = fmt::format("{}", found),
@@ -59,8 +59,9 @@ Finding Compare(std::string expectation, const Comparison& expected,
 
 }  // namespace
 
-std::vector<Finding> Judge(const Plan& plan, const Evidence& evidence) {
-  std::vector<Finding> findings;
+std::vector<ExpectationResult> Judge(const Plan& plan,
+                                     const Evidence& evidence) {
+  std::vector<ExpectationResult> findings;
   for (const PlannedFault& planned : plan.faults) {
     findings.push_back(Compare(planned.fault.name + ": struck", planned.struck,
                                ValueOf(evidence.struck, planned.fault.name)));
@@ -97,9 +98,10 @@ std::vector<Finding> Judge(const Plan& plan, const Evidence& evidence) {
   return findings;
 }
 
-bool Holds(const std::vector<Finding>& findings) {
-  return std::all_of(findings.begin(), findings.end(),
-                     [](const Finding& finding) { return finding.ok; });
+bool Holds(const std::vector<ExpectationResult>& findings) {
+  return std::all_of(
+      findings.begin(), findings.end(),
+      [](const ExpectationResult& finding) { return finding.ok; });
 }
 
 std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,

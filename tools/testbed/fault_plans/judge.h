@@ -29,18 +29,19 @@ struct Evidence {
   std::vector<std::string> running;
 };
 
-struct Finding {
+struct ExpectationResult {
   std::string expectation;  // "lost", "nic-dies: struck", "restarts of nic0"
   std::string expected;
   std::string found;
   bool ok = false;
 
-  bool operator==(const Finding&) const = default;
+  bool operator==(const ExpectationResult&) const = default;
 };
 
 // One finding for each expectation, those of the faults first.
-std::vector<Finding> Judge(const Plan& plan, const Evidence& evidence);
-bool Holds(const std::vector<Finding>& findings);
+std::vector<ExpectationResult> Judge(const Plan& plan,
+                                     const Evidence& evidence);
+bool Holds(const std::vector<ExpectationResult>& findings);
 
 // By process: the events that devices took and gpud ended at `since` or later.
 std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,

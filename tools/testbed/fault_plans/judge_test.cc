@@ -37,7 +37,7 @@ Evidence AllWell() {
 // The names of the expectations that do not hold.
 std::vector<std::string> Violated(const Evidence& evidence) {
   std::vector<std::string> violated;
-  for (const Finding& finding : Judge(MakePlan(), evidence)) {
+  for (const ExpectationResult& finding : Judge(MakePlan(), evidence)) {
     if (finding.ok) continue;
     violated.push_back(finding.expectation + ": expected " + finding.expected +
                        ", found " + finding.found);

@@ -39,11 +39,12 @@ std::string Escaped(std::string_view text) {
 double Seconds(Nanoseconds ns) { return static_cast<double>(ns) / 1e9; }
 
 size_t Failures(const JunitSuite& suite) {
-  return std::count_if(suite.findings.begin(), suite.findings.end(),
-                       [](const Finding& finding) { return !finding.ok; });
+  return std::count_if(
+      suite.findings.begin(), suite.findings.end(),
+      [](const ExpectationResult& finding) { return !finding.ok; });
 }
 
-std::string CaseXml(const JunitSuite& suite, const Finding& finding) {
+std::string CaseXml(const JunitSuite& suite, const ExpectationResult& finding) {
   std::string xml =
       fmt::format("    <testcase classname=\"{}\" name=\"{}\"",
                   Escaped(suite.name), Escaped(finding.expectation));
@@ -68,7 +69,8 @@ std::string SuiteXml(const JunitSuite& suite) {
         "message=\"{}\"/>\n    </testcase>\n",
         Escaped(suite.name), Escaped(suite.error));
   }
-  for (const Finding& finding : suite.findings) xml += CaseXml(suite, finding);
+  for (const ExpectationResult& finding : suite.findings)
+    xml += CaseXml(suite, finding);
   return xml + "  </testsuite>\n";
 }
 

@@ -15,7 +15,7 @@ struct JunitSuite {
   std::string name;   // the plan's
   std::string error;  // why it could not be run; empty if it was
   Nanoseconds took_ns = 0;
-  std::vector<Finding> findings;
+  std::vector<ExpectationResult> findings;
   // For all failures: the records around the first violation, and how to
   // replay.
   std::string details;

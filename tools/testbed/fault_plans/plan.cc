@@ -122,7 +122,7 @@ std::string Value(std::string_view text) {
 }
 
 // Shows the fields of a part that are set: "{process: nic0, nth: 3}".
-std::string FieldMap(const faults::Fault& fault, Part part) {
+std::string FieldMap(const faults::Fault& fault, FieldSection part) {
   std::string text;
   for (const Field& field : Fields()) {
     if (field.part != part) continue;
@@ -137,13 +137,13 @@ std::string FieldMap(const faults::Fault& fault, Part part) {
 std::string FaultYaml(const PlannedFault& planned) {
   const faults::Fault& fault = planned.fault;
   std::string text = fmt::format("  - name: {}\n", Value(fault.name));
-  for (const auto& [key, part] :
-       {std::pair("target", Part::kTarget), std::pair("when", Part::kWhen)}) {
+  for (const auto& [key, part] : {std::pair("target", FieldSection::kTarget),
+                                  std::pair("when", FieldSection::kWhen)}) {
     const std::string map = FieldMap(fault, part);
     if (!map.empty()) text += fmt::format("    {}: {}\n", key, map);
   }
   const std::string_view action = faults::ActionName(fault.action);
-  const std::string how = FieldMap(fault, Part::kDo);
+  const std::string how = FieldMap(fault, FieldSection::kDo);
   text += how.empty() ? fmt::format("    do: {}\n", action)
                       : fmt::format("    do: {{{}: {}}}\n", action, how);
   if (fault.times != 1) text += fmt::format("    times: {}\n", fault.times);

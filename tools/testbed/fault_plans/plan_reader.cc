@@ -177,13 +177,13 @@ class PlanReader : StrictReader {
       if (key == "name") {
         right &= ReadScalar(value, key, &fault.name);
       } else if (key == "target") {
-        right &= ReadFields(value, key, Part::kTarget, &fault);
+        right &= ReadFields(value, key, FieldSection::kTarget, &fault);
       } else if (key == "when") {
-        right &= ReadFields(value, key, Part::kWhen, &fault);
+        right &= ReadFields(value, key, FieldSection::kWhen, &fault);
       } else if (key == "do") {
         right &= ReadDo(value, &fault);
       } else if (key == "times") {
-        right &= SetField(value, *FindField(Part::kFault, key), &fault);
+        right &= SetField(value, *FindField(FieldSection::kFault, key), &fault);
       } else if (key == "expect") {
         ReadFaultExpect(value, &planned);
       } else {
@@ -240,8 +240,8 @@ class PlanReader : StrictReader {
     return false;
   }
 
-  bool ReadFields(const Entry& entry, const std::string& what, Part part,
-                  faults::Fault* fault) {
+  bool ReadFields(const Entry& entry, const std::string& what,
+                  FieldSection part, faults::Fault* fault) {
     if (!IsMap(entry, what)) return false;
     bool right = true;
     for (const auto& [key, value] : Entries(entry.node, what)) {
@@ -285,12 +285,12 @@ class PlanReader : StrictReader {
     for (const auto& [key, value] : Entries(how.node, name)) {
       marks_.emplace(key, value.mark);
       if (TakesField(*action, key)) {
-        right &= SetField(value, *FindField(Part::kDo, key), fault);
+        right &= SetField(value, *FindField(FieldSection::kDo, key), fault);
         continue;
       }
       std::vector<std::string_view> known;
       for (const Field& each : Fields()) {
-        if (each.part == Part::kDo && TakesField(*action, each.name)) {
+        if (each.part == FieldSection::kDo && TakesField(*action, each.name)) {
           known.push_back(each.name);
         }
       }

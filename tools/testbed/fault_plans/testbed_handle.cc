@@ -58,24 +58,28 @@ class StartedTestbed : public TestbedHandle {
   }
   TestbedState State() override { return supervisor().state(); }
 
-  Rest End(nanoseconds settle) override {
-    Rest rest{.in_flight = std::nullopt, .leaks = std::vector<std::string>()};
+  EndState End(nanoseconds settle) override {
+    EndState state_at_end{.in_flight = std::nullopt,
+                          .leaks = std::vector<std::string>()};
     const bool gpud = Runs(kGpud);
     supervisor().Continue();
     supervisor().EndDevices();
-    if (gpud) AskGpud(settle, &rest);
+    if (gpud) AskGpud(settle, &state_at_end);
     supervisor().EndGpud();
     for (const ProcessIdentity& process : MarkedProcesses(paths())) {
-      rest.leaks->push_back(fmt::format("process {} goes on", process.pid));
+      state_at_end.leaks->push_back(
+          fmt::format("process {} goes on", process.pid));
     }
     for (const std::string& file : supervisor().directory().ForeignFiles()) {
-      rest.leaks->push_back(fmt::format("a file is left over: {}", file));
+      state_at_end.leaks->push_back(
+          fmt::format("a file is left over: {}", file));
     }
     for (const std::string& file : SharedMemoryFiles()) {
       if (shared_before_.contains(file)) continue;
-      rest.leaks->push_back(fmt::format("/dev/shm/{} is left over", file));
+      state_at_end.leaks->push_back(
+          fmt::format("/dev/shm/{} is left over", file));
     }
-    return rest;
+    return state_at_end;
   }
 
   absl::Status TakeDown() override {
@@ -94,7 +98,7 @@ class StartedTestbed : public TestbedHandle {
   }
 
   // Checks that gpud has nothing left of the devices.
-  void AskGpud(nanoseconds settle, Rest* rest) {
+  void AskGpud(nanoseconds settle, EndState* state_at_end) {
     AdminClient client(paths(), milliseconds(2000));
     const auto deadline = Clock::now() + settle;
     for (;;) {
@@ -104,7 +108,7 @@ class StartedTestbed : public TestbedHandle {
         leaks.push_back(
             fmt::format("gpud does not answer: {}", status.status().message()));
       } else {
-        rest->in_flight = InFlight(status->events());
+        state_at_end->in_flight = InFlight(status->events());
         if (status->devices() != 0) {
           leaks.push_back(
               fmt::format("gpud has {} devices attached", status->devices()));
@@ -118,9 +122,11 @@ class StartedTestbed : public TestbedHandle {
                                       FormatBytes(status->memory_used())));
         }
       }
-      const bool rests = leaks.empty() && rest->in_flight.value_or(1) == 0;
+      const bool rests =
+          leaks.empty() && state_at_end->in_flight.value_or(1) == 0;
       if (rests || Clock::now() >= deadline) {
-        rest->leaks->insert(rest->leaks->end(), leaks.begin(), leaks.end());
+        state_at_end->leaks->insert(state_at_end->leaks->end(), leaks.begin(),
+                                    leaks.end());
         return;
       }
       // TakeDown() handles the user's wish to end.
@@ -152,7 +158,7 @@ class AttachedTestbed : public TestbedHandle {
     }
     return state_;
   }
-  Rest End(nanoseconds) override { return {}; }
+  EndState End(nanoseconds) override { return {}; }
   absl::Status TakeDown() override { return absl::OkStatus(); }
 
  private:

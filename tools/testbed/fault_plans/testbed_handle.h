@@ -16,7 +16,7 @@
 namespace carillon::testbed {
 
 // What was left over or in flight at the end of a testbed.
-struct Rest {
+struct EndState {
   std::optional<uint64_t> in_flight;
   std::optional<std::vector<std::string>> leaks;
 };
@@ -33,7 +33,7 @@ class TestbedHandle {
   virtual TestbedState State() = 0;
   // Ends the processes, if they are the plan's own, and waits at most `settle`
   // for their traces to disappear. The directory stays.
-  virtual Rest End(std::chrono::nanoseconds settle) = 0;
+  virtual EndState End(std::chrono::nanoseconds settle) = 0;
   // Ends everything and removes the directory.
   virtual absl::Status TakeDown() = 0;
 };

@@ -106,15 +106,15 @@ void Checker::CheckDevice(size_t index) {
   std::list<DeviceRing> rings;
   std::map<uint16_t, DeviceRing*> current;  // by event id
   std::optional<const GpudBook*> gpud;      // nothing: not in the records
-  DeviceRing::Ending ending;
+  DeviceRing::DeviceEnd device_end;
 
   for (size_t i = 0; i < recording.records.size(); ++i) {
     const FlightRecord& record = recording.records[i];
-    const Place at{index, i};
+    const RecordRef at{index, i};
     const auto blame = [&](std::string_view what) {
       accuse({Fault::kUnexpected,
               fmt::format("{}, event {} (generation {}): {}",
-                          ProcessWords(recording), record.event_id,
+                          DescribeProcess(recording), record.event_id,
                           record.generation, what),
               at});
     };
@@ -141,14 +141,14 @@ void Checker::CheckDevice(size_t index) {
     switch (record.step) {
       case Step::kAttached:
         gpud = GpudOf(record.sequence, record.time_ns);
-        ending = {};
+        device_end = {};
         break;
       case Step::kDetached:
-        ending.left = ending.detached = true;
+        device_end.left = device_end.detached = true;
         break;
       case Step::kClosed:
-        ending.left = true;
-        ending.saw_death =
+        device_end.left = true;
+        device_end.saw_death =
             record.status == static_cast<uint32_t>(shm::CloseReason::kOpen);
         break;
       case Step::kRegistered: {
@@ -203,7 +203,7 @@ void Checker::CheckDevice(size_t index) {
     for (const DeviceRing::Life& life : ring.lives()) {
       claimed_.emplace(life.gpud, life.generation);
     }
-    RingReport judged = ring.Judge(ending, accuse);
+    RingReport judged = ring.Judge(device_end, accuse);
     Counts counts = judged.counts;
     counts.faults = {};  // counted by the accusations
     report_.total += counts;
@@ -237,7 +237,7 @@ void Checker::CheckUnclaimed(const GpudBook& book) {
         {Fault::kUnexpected,
          fmt::format("{}: {} events end on a ring (generation {}) of pid {}, "
                      "which has never registered it",
-                     ProcessWords(*book.recording), ring.ends.size(),
+                     DescribeProcess(*book.recording), ring.ends.size(),
                      generation, ring.device_pid),
          ring.made_at, ring.ends.size()});
   }

@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/testbed/ledger/story.h"
+#include "tools/testbed/ledger/timeline.h"
 
 namespace carillon::ledger {
 
@@ -71,7 +71,7 @@ struct Counts {
 struct Violation {
   Fault fault = Fault::kLost;
   std::string sentence;  // whose, which event, what
-  Place at;              // the record that shows it
+  RecordRef at;          // the record that shows it
   uint64_t events = 1;   // that it stands for
 };
 

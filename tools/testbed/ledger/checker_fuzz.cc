@@ -90,16 +90,16 @@ void Run(fuzz::FuzzInput input) {
     FUZZ_CHECK(violation.at.recording < recordings.size());
     const auto& of = recordings[violation.at.recording].records;
     FUZZ_CHECK(violation.at.record < of.size());
-    FUZZ_CHECK(!Around(merged, violation.at, 3, 3).empty());
+    FUZZ_CHECK(!RecordsAround(merged, violation.at, 3, 3).empty());
   }
   Counts sum;
   for (const RingReport& ring : report.rings) sum += ring.counts;
   FUZZ_CHECK(sum.ok == report.total.ok);
   FUZZ_CHECK(sum.failed == report.total.failed);
   FUZZ_CHECK(sum.unknown == report.total.unknown);
-  for (const Place place : merged) {
+  for (const RecordRef place : merged) {
     FUZZ_CHECK(
-        !Words(recordings[place.recording].records[place.record]).empty());
+        !Describe(recordings[place.recording].records[place.record]).empty());
   }
 }
 

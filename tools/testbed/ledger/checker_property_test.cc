@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/testbed/ledger/checker.h"
-#include "tools/testbed/ledger/test_story.h"
+#include "tools/testbed/ledger/test_timeline.h"
 
 namespace carillon::ledger {
 namespace {
@@ -20,7 +20,7 @@ using shm::Step;
 
 // A ring while its history is being made.
 struct Running {
-  TestStory::Ring ring;
+  TestTimeline::Ring ring;
   uint32_t entries = 0;
   std::vector<uint64_t> unended;                      // rung
   std::vector<std::pair<EventState, uint32_t>> ends;  // by sequence - 1
@@ -32,16 +32,17 @@ EventState AnyEnd() {
 }
 
 // Some devices with some rings; every event is rung, ended and taken.
-TestStory GoodStory() {
-  TestStory story;
+TestTimeline GoodTimeline() {
+  TestTimeline timeline;
   std::vector<Running> rings;
   const int devices = *rc::gen::inRange(1, 4);
   for (int d = 0; d < devices; ++d) {
-    const size_t device = story.AddDevice("dev" + std::to_string(d), 200 + d);
+    const size_t device =
+        timeline.AddDevice("dev" + std::to_string(d), 200 + d);
     const int count = *rc::gen::inRange(1, 3);
     for (int e = 0; e < count; ++e) {
       const uint32_t entries = *rc::gen::element(1u, 2u, 4u, 8u);
-      rings.push_back({story.Register(device, e, entries), entries});
+      rings.push_back({timeline.Register(device, e, entries), entries});
     }
   }
   const auto end = [&](Running& r, size_t which) {
@@ -51,13 +52,13 @@ TestStory GoodStory() {
     const uint32_t status =
         state == EventState::kDone ? 0 : *rc::gen::inRange(1u, 9u);
     r.ends[sequence - 1] = {state, status};
-    story.End(r.ring, sequence, state, status);
+    timeline.End(r.ring, sequence, state, status);
   };
   const auto take = [&](Running& r) {
     if (r.ring.taken == r.ring.rung) return;
     const auto [state, status] = r.ends[r.ring.taken];
     if (state == EventState::kNone) return;
-    story.Take(r.ring, r.ring.taken + 1, state, status);
+    timeline.Take(r.ring, r.ring.taken + 1, state, status);
   };
   const int steps = *rc::gen::inRange(5, 60);
   for (int i = 0; i < steps; ++i) {
@@ -67,7 +68,7 @@ TestStory GoodStory() {
         r.entries - static_cast<uint32_t>(r.ring.rung - r.ring.taken);
     if (choice == 0 && free > 0) {
       const uint32_t events = *rc::gen::inRange(1u, free + 1);
-      story.RingBell(r.ring, events);
+      timeline.RingBell(r.ring, events);
       for (uint64_t s = r.ring.rung - events + 1; s <= r.ring.rung; ++s) {
         r.unended.push_back(s);
         r.ends.emplace_back(EventState::kNone, 0);
@@ -81,9 +82,9 @@ TestStory GoodStory() {
   for (Running& r : rings) {
     while (!r.unended.empty()) end(r, 0);
     while (r.ring.taken < r.ring.rung) take(r);
-    story.Unregister(r.ring);
+    timeline.Unregister(r.ring);
   }
-  return story;
+  return timeline;
 }
 
 // Whether the record is about an event or its ring.
@@ -107,8 +108,8 @@ bool SameRing(const FlightRecord& a, const FlightRecord& b) {
 
 // Whether the ring has an event: the registration of an empty ring proves
 // nothing.
-bool HasEvents(const TestStory& story, const FlightRecord& of) {
-  for (const auto& recording : story.recordings) {
+bool HasEvents(const TestTimeline& timeline, const FlightRecord& of) {
+  for (const auto& recording : timeline.recordings) {
     for (const FlightRecord& record : recording.records) {
       if (record.step == Step::kRung && SameRing(record, of)) return true;
     }
@@ -116,10 +117,10 @@ bool HasEvents(const TestStory& story, const FlightRecord& of) {
   return false;
 }
 
-std::vector<Place> PlacesWhere(const TestStory& story, auto wanted) {
-  std::vector<Place> places;
-  for (size_t r = 0; r < story.recordings.size(); ++r) {
-    const auto& records = story.recordings[r].records;
+std::vector<RecordRef> PlacesWhere(const TestTimeline& timeline, auto wanted) {
+  std::vector<RecordRef> places;
+  for (size_t r = 0; r < timeline.recordings.size(); ++r) {
+    const auto& records = timeline.recordings[r].records;
     for (size_t i = 0; i < records.size(); ++i) {
       if (wanted(records, i)) places.push_back({r, i});
     }
@@ -131,40 +132,42 @@ using Records = std::vector<FlightRecord>;
 
 TEST(CheckerPropertyTest, BelievesWhatCanHaveHappened) {
   EXPECT_TRUE(rc::check("good stories", [] {
-    const TestStory story = GoodStory();
-    const Report report = Check(story.recordings);
+    const TestTimeline timeline = GoodTimeline();
+    const Report report = Check(timeline.recordings);
     if (!report.violations.empty()) {
       RC_LOG() << report.violations[0].sentence;
     }
     RC_ASSERT(report.verdict() == Verdict::kOk);
-    const auto taken = PlacesWhere(story, [](const Records& records, size_t i) {
-      return records[i].step == Step::kTaken;
-    });
+    const auto taken =
+        PlacesWhere(timeline, [](const Records& records, size_t i) {
+          return records[i].step == Step::kTaken;
+        });
     RC_ASSERT(report.total.ok + report.total.failed == taken.size());
     RC_ASSERT(report.total.unconfirmed == 0u);
   }));
 }
 
-Records& RecordsAt(TestStory& story, Place place) {
-  return story.recordings[place.recording].records;
+Records& RecordsAt(TestTimeline& timeline, RecordRef place) {
+  return timeline.recordings[place.recording].records;
 }
 
 // Makes one change at one of the places that `wanted` chooses.
 void ExpectFound(const char* what, auto wanted, auto change) {
   EXPECT_TRUE(rc::check(what, [&] {
-    TestStory story = GoodStory();
-    const std::vector<Place> places =
-        PlacesWhere(story, [&](const Records& records, size_t i) {
-          return IsOfAnEvent(records[i]) && HasEvents(story, records[i]) &&
+    TestTimeline timeline = GoodTimeline();
+    const std::vector<RecordRef> places =
+        PlacesWhere(timeline, [&](const Records& records, size_t i) {
+          return IsOfAnEvent(records[i]) && HasEvents(timeline, records[i]) &&
                  wanted(records, i);
         });
     RC_PRE(!places.empty());
-    const Place place = *rc::gen::elementOf(places);
-    Records& records = RecordsAt(story, place);
-    RC_LOG() << ProcessWords(story.recordings[place.recording]) << ", record "
-             << place.record << ": " << Words(records[place.record]);
+    const RecordRef place = *rc::gen::elementOf(places);
+    Records& records = RecordsAt(timeline, place);
+    RC_LOG() << DescribeProcess(timeline.recordings[place.recording])
+             << ", record " << place.record << ": "
+             << Describe(records[place.record]);
     change(records, place.record);
-    RC_ASSERT(Check(story.recordings).verdict() == Verdict::kViolated);
+    RC_ASSERT(Check(timeline.recordings).verdict() == Verdict::kViolated);
   }));
 }
 

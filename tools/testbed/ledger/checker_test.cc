@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/testbed/ledger/test_story.h"
+#include "tools/testbed/ledger/test_timeline.h"
 
 namespace carillon::ledger {
 namespace {
@@ -26,18 +26,18 @@ class CheckerTest : public testing::Test {
  protected:
   // A gpud, and a device with one ring.
   CheckerTest()
-      : device_(story_.AddDevice("nic0", 200)),
-        ring_(story_.Register(device_, 3)) {}
+      : device_(timeline_.AddDevice("nic0", 200)),
+        ring_(timeline_.Register(device_, 3)) {}
 
-  Report Checked() const { return Check(story_.recordings); }
+  Report Checked() const { return Check(timeline_.recordings); }
   // Ends the history, so that nothing is pending.
   void Finish() {
-    story_.Unregister(ring_);
-    story_.Detach(device_);
+    timeline_.Unregister(ring_);
+    timeline_.Detach(device_);
   }
-  void Miss(const TestStory::Ring& ring, uint64_t sequence) {
-    story_.Tell(ring.device,
-                TestStory::Of(ring, Step::kMissed, sequence, /*ms=*/200));
+  void Miss(const TestTimeline::Ring& ring, uint64_t sequence) {
+    timeline_.Tell(ring.device,
+                   TestTimeline::Of(ring, Step::kMissed, sequence, /*ms=*/200));
   }
   // Expects exactly one violation, of that kind and with those words.
   static void ExpectOnly(const Report& report, Fault fault, uint64_t events,
@@ -58,9 +58,9 @@ class CheckerTest : public testing::Test {
     EXPECT_EQ(report.total.indeterminate(), events);
   }
 
-  TestStory story_;
+  TestTimeline timeline_;
   const size_t device_;
-  TestStory::Ring ring_;
+  TestTimeline::Ring ring_;
 };
 
 TEST_F(CheckerTest, NothingRecordedIsNothingToComplainAbout) {
@@ -70,12 +70,12 @@ TEST_F(CheckerTest, NothingRecordedIsNothingToComplainAbout) {
 }
 
 TEST_F(CheckerTest, EveryEndThatBothSidesTellIsOkOrReported) {
-  story_.Live(ring_);
-  story_.Live(ring_, kFailed, 5);
-  story_.Live(ring_, kAborted, 7);
-  story_.RingBell(ring_, 3);
-  for (const uint64_t s : {6, 4, 5}) story_.End(ring_, s);  // any order
-  for (const uint64_t s : {4, 5, 6}) story_.Take(ring_, s);
+  timeline_.Live(ring_);
+  timeline_.Live(ring_, kFailed, 5);
+  timeline_.Live(ring_, kAborted, 7);
+  timeline_.RingBell(ring_, 3);
+  for (const uint64_t s : {6, 4, 5}) timeline_.End(ring_, s);  // any order
+  for (const uint64_t s : {4, 5, 6}) timeline_.Take(ring_, s);
   Finish();
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kOk);
@@ -90,12 +90,12 @@ TEST_F(CheckerTest, EveryEndThatBothSidesTellIsOkOrReported) {
 }
 
 TEST_F(CheckerTest, RingsOfOneDoorbellOneAfterTheOtherAreKeptApart) {
-  story_.Live(ring_);
-  story_.Unregister(ring_);
-  auto second = story_.Register(device_, 3);
-  story_.Live(second);
-  story_.Unregister(second);
-  story_.Detach(device_);
+  timeline_.Live(ring_);
+  timeline_.Unregister(ring_);
+  auto second = timeline_.Register(device_, 3);
+  timeline_.Live(second);
+  timeline_.Unregister(second);
+  timeline_.Detach(device_);
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kOk);
   EXPECT_EQ(report.total.ok, 2);
@@ -103,38 +103,38 @@ TEST_F(CheckerTest, RingsOfOneDoorbellOneAfterTheOtherAreKeptApart) {
 }
 
 TEST_F(CheckerTest, AnEventThatNeverEndsIsLost) {
-  story_.Live(ring_);
-  story_.RingBell(ring_, 2);
+  timeline_.Live(ring_);
+  timeline_.RingBell(ring_, 2);
   Finish();
   ExpectOnly(Checked(), Fault::kLost, 2, "sequences 2 to 3 never ended");
 }
 
 TEST_F(CheckerTest, AnEventThatItsDeviceWaitsForInVainIsLost) {
-  story_.RingBell(ring_, 2);
-  story_.End(ring_, 1);
-  story_.Take(ring_, 1);
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 1);
+  timeline_.Take(ring_, 1);
   Miss(ring_, 2);
-  story_.Detach(device_);
+  timeline_.Detach(device_);
   ExpectOnly(Checked(), Fault::kLost, 1, "waits for sequence 2 in vain");
 }
 
 TEST_F(CheckerTest, ACompletionThatNeverArrivesIsLost) {
-  story_.RingBell(ring_, 2);
-  story_.End(ring_, 1);
-  story_.End(ring_, 2);
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 1);
+  timeline_.End(ring_, 2);
   Miss(ring_, 1);
-  story_.Detach(device_);
+  timeline_.Detach(device_);
   ExpectOnly(Checked(), Fault::kLost, 1, "never gets sequence 1");
 }
 
 TEST_F(CheckerTest, ALongWaitAloneIsNoLoss) {
-  story_.RingBell(ring_, 2);
+  timeline_.RingBell(ring_, 2);
   Miss(ring_, 1);
-  story_.End(ring_, 1);
-  story_.Take(ring_, 1);
+  timeline_.End(ring_, 1);
+  timeline_.Take(ring_, 1);
   Miss(ring_, 2);
-  story_.End(ring_, 2, EventState::kAborted, 8);
-  story_.Detach(device_);
+  timeline_.End(ring_, 2, EventState::kAborted, 8);
+  timeline_.Detach(device_);
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kOk);
   EXPECT_EQ(report.total.ok, 1);
@@ -142,10 +142,10 @@ TEST_F(CheckerTest, ALongWaitAloneIsNoLoss) {
 }
 
 TEST_F(CheckerTest, ACompletionThatIsJumpedOverIsLost) {
-  story_.RingBell(ring_, 2);
-  story_.End(ring_, 1);
-  story_.End(ring_, 2);
-  story_.Take(ring_, 2);
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 1);
+  timeline_.End(ring_, 2);
+  timeline_.Take(ring_, 2);
   Finish();
   const Report report = Checked();
   ExpectOnly(report, Fault::kLost, 1, "never takes sequence 1");
@@ -153,49 +153,49 @@ TEST_F(CheckerTest, ACompletionThatIsJumpedOverIsLost) {
 }
 
 TEST_F(CheckerTest, ACompletionTakenTwiceIsADuplicate) {
-  story_.Live(ring_);
-  story_.Take(ring_, 1);
+  timeline_.Live(ring_);
+  timeline_.Take(ring_, 1);
   Finish();
   ExpectOnly(Checked(), Fault::kDuplicated, 1, "takes sequence 1 twice");
 }
 
 TEST_F(CheckerTest, AnEventThatGpudEndsTwiceIsADuplicate) {
-  story_.Live(ring_);
-  story_.End(ring_, 1, kAborted, 8);
+  timeline_.Live(ring_);
+  timeline_.End(ring_, 1, kAborted, 8);
   Finish();
   ExpectOnly(Checked(), Fault::kDuplicated, 1,
              "twice: done, and then aborted (status 8)");
 }
 
 TEST_F(CheckerTest, ACompletionOfNothingIsUnexpected) {
-  story_.Live(ring_);
-  story_.Take(ring_, 2);
+  timeline_.Live(ring_);
+  timeline_.Take(ring_, 2);
   ring_.taken = 1;
   Finish();
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "when 1 were rung");
 }
 
 TEST_F(CheckerTest, AnEndWithoutARingIsUnexpected) {
-  story_.Live(ring_);
-  story_.End(ring_, 2);
+  timeline_.Live(ring_);
+  timeline_.End(ring_, 2);
   Finish();
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "only 1 were rung");
 }
 
 TEST_F(CheckerTest, AnEndBeforeTheRingIsUnexpected) {
-  story_.End(ring_, 1);
-  story_.RingBell(ring_);
-  story_.Take(ring_, 1);
+  timeline_.End(ring_, 1);
+  timeline_.RingBell(ring_);
+  timeline_.Take(ring_, 1);
   Finish();
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "1000 ns before it was rung");
 }
 
 TEST_F(CheckerTest, AStateThatIsNoEndIsUnexpected) {
-  story_.RingBell(ring_, 2);
-  story_.End(ring_, 1);
-  story_.Take(ring_, 1, EventState::kNone);
-  story_.End(ring_, 2, EventState(9));
-  story_.Take(ring_, 2, EventState(9));
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 1);
+  timeline_.Take(ring_, 1, EventState::kNone);
+  timeline_.End(ring_, 2, EventState(9));
+  timeline_.Take(ring_, 2, EventState(9));
   Finish();
   const Report report = Checked();
   EXPECT_EQ(report.total.of(Fault::kUnexpected), 3);
@@ -204,121 +204,123 @@ TEST_F(CheckerTest, AStateThatIsNoEndIsUnexpected) {
 }
 
 TEST_F(CheckerTest, WhatHappensOnNoRingIsUnexpected) {
-  story_.Live(ring_);
-  story_.Unregister(ring_);
-  story_.Tell(device_, TestStory::Of(ring_, Step::kTaken, 2, 0)).state = kDone;
-  story_.Detach(device_);
+  timeline_.Live(ring_);
+  timeline_.Unregister(ring_);
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kTaken, 2, 0)).state =
+      kDone;
+  timeline_.Detach(device_);
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "not registered");
 }
 
 TEST_F(CheckerTest, AnEndAfterTheRingIsGoneIsUnexpected) {
-  story_.RingBell(ring_);
-  story_.Tell(TestStory::kGpud, TestStory::Of(ring_, Step::kRingRemoved, 0, 0));
-  story_.End(ring_, 1);
-  story_.Take(ring_, 1);
-  story_.Tell(device_, TestStory::Of(ring_, Step::kUnregistered, 1, 0));
-  story_.Detach(device_);
+  timeline_.RingBell(ring_);
+  timeline_.Tell(TestTimeline::kGpud,
+                 TestTimeline::Of(ring_, Step::kRingRemoved, 0, 0));
+  timeline_.End(ring_, 1);
+  timeline_.Take(ring_, 1);
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kUnregistered, 1, 0));
+  timeline_.Detach(device_);
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "a ring that there is not");
 }
 
 TEST_F(CheckerTest, EndsOnARingThatItsDeviceNeverHadAreUnexpected) {
-  TestStory::Ring foreign{device_, 4, 99};
-  story_.MakeRing(foreign);
-  story_.End(foreign, 1);
+  TestTimeline::Ring foreign{device_, 4, 99};
+  timeline_.MakeRing(foreign);
+  timeline_.End(foreign, 1);
   Finish();
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "has never registered it");
 }
 
 TEST_F(CheckerTest, TwoRingsOfOneGenerationAreUnexpected) {
-  story_.MakeRing(ring_);
+  timeline_.MakeRing(ring_);
   Finish();
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "a second ring");
 }
 
 TEST_F(CheckerTest, ARingRegisteredWhileItIsInUseIsUnexpected) {
   ring_.generation = 77;
-  story_.MakeRing(ring_);
-  story_.Tell(device_, TestStory::Of(ring_, Step::kRegistered, 0, 8));
+  timeline_.MakeRing(ring_);
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kRegistered, 0, 8));
   Finish();
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "while it is in use");
 }
 
 TEST_F(CheckerTest, ARingResumedThatNeverWasIsUnexpected) {
-  TestStory::Ring other{device_, 5, 78};
-  story_.Tell(device_, TestStory::Of(other, Step::kResumed, 0, 0));
+  TestTimeline::Ring other{device_, 5, 78};
+  timeline_.Tell(device_, TestTimeline::Of(other, Step::kResumed, 0, 0));
   Finish();
   ExpectOnly(Checked(), Fault::kUnexpected, 1, "was never registered");
 }
 
 TEST_F(CheckerTest, StepsOfTheOtherSideAreUnexpected) {
-  story_.Tell(TestStory::kGpud, {.step = Step::kDetached});
-  story_.Tell(device_, {.step = Step::kEnded});
+  timeline_.Tell(TestTimeline::kGpud, {.step = Step::kDetached});
+  timeline_.Tell(device_, {.step = Step::kEnded});
   Finish();
   EXPECT_EQ(Checked().total.of(Fault::kUnexpected), 2);
 }
 
 TEST_F(CheckerTest, CompletionsOutOfSequenceAreOutOfOrder) {
-  story_.RingBell(ring_, 2);
-  story_.End(ring_, 1);
-  story_.End(ring_, 2);
-  story_.Take(ring_, 2);
-  story_.Take(ring_, 1);
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 1);
+  timeline_.End(ring_, 2);
+  timeline_.Take(ring_, 2);
+  timeline_.Take(ring_, 1);
   Finish();
   ExpectOnly(Checked(), Fault::kOutOfOrder, 1, "takes sequence 1 after 2");
 }
 
 TEST_F(CheckerTest, RingsThatLeaveAGapOrOverlapAreOutOfOrder) {
-  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, 3, 2));
-  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, 4, 2));
-  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, 4, 0));
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kRung, 3, 2));
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kRung, 4, 2));
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kRung, 4, 0));
   const Report report = Checked();
   EXPECT_EQ(report.total.of(Fault::kOutOfOrder), 3);
   EXPECT_EQ(report.total.violated(), 3);
 }
 
 TEST_F(CheckerTest, MoreInFlightThanTheRingHoldsIsOutOfOrder) {
-  story_.RingBell(ring_, 8);
-  story_.RingBell(ring_, 1);
+  timeline_.RingBell(ring_, 8);
+  timeline_.RingBell(ring_, 1);
   const Report report = Checked();
   ExpectOnly(report, Fault::kOutOfOrder, 1,
              "9 events are in flight on a ring of 8");
 }
 
 TEST_F(CheckerTest, SidesThatTellOfDifferentEndsContradictEachOther) {
-  story_.RingBell(ring_);
-  story_.End(ring_, 1, kFailed, 5);
-  story_.Take(ring_, 1, kFailed, 6);
+  timeline_.RingBell(ring_);
+  timeline_.End(ring_, 1, kFailed, 5);
+  timeline_.Take(ring_, 1, kFailed, 6);
   Finish();
   ExpectOnly(Checked(), Fault::kContradicted, 1,
              "failed (status 6), but gpud ended it as failed (status 5)");
 }
 
 TEST_F(CheckerTest, ACompletionThatGpudKnowsNothingOfIsAContradiction) {
-  story_.RingBell(ring_);
-  story_.Take(ring_, 1);
+  timeline_.RingBell(ring_);
+  timeline_.Take(ring_, 1);
   Finish();
   ExpectOnly(Checked(), Fault::kContradicted, 1, "gpud never ended it");
 }
 
 TEST_F(CheckerTest, ATailThatTheCompletionsDoNotReachIsAContradiction) {
-  story_.Live(ring_);
-  story_.RingBell(ring_);
-  story_.End(ring_, 2);
+  timeline_.Live(ring_);
+  timeline_.RingBell(ring_);
+  timeline_.End(ring_, 2);
   ring_.taken = 2;
   Finish();
   ExpectOnly(Checked(), Fault::kContradicted, 1, "all up to sequence 2");
 }
 
 TEST_F(CheckerTest, AConfirmedEndOfARingThatGpudKeepsIsAContradiction) {
-  story_.Tell(device_, TestStory::Of(ring_, Step::kUnregistered, 0, 0));
-  story_.Detach(device_);
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kUnregistered, 0, 0));
+  timeline_.Detach(device_);
   ExpectOnly(Checked(), Fault::kContradicted, 1, "has not removed it");
 }
 
 TEST_F(CheckerTest, WhatADeadDeviceDidNotTakeCountsByGpudsWord) {
-  story_.RingBell(ring_, 3);
-  story_.End(ring_, 1);
-  story_.End(ring_, 2, kAborted, 8);
+  timeline_.RingBell(ring_, 3);
+  timeline_.End(ring_, 1);
+  timeline_.End(ring_, 2, kAborted, 8);
   const Report report = Checked();
   ExpectUnknown(report, Unknown::kDeviceDied, 1);
   EXPECT_EQ(report.total.ok, 1);
@@ -327,34 +329,34 @@ TEST_F(CheckerTest, WhatADeadDeviceDidNotTakeCountsByGpudsWord) {
 }
 
 TEST_F(CheckerTest, WhatIsInFlightWhileItsDeviceRunsIsIndeterminate) {
-  story_.RingBell(ring_);
-  story_.recordings[device_].running = true;
-  story_.recordings[device_].read_ns = story_.now + 1;
+  timeline_.RingBell(ring_);
+  timeline_.recordings[device_].running = true;
+  timeline_.recordings[device_].read_ns = timeline_.now + 1;
   ExpectUnknown(Checked(), Unknown::kStillRunning, 1);
 }
 
 TEST_F(CheckerTest, WhatADeadGpudLeavesIsIndeterminate) {
-  story_.RingBell(ring_);
-  story_.Tell(device_, {.sequence = TestStory::kGpudPid,
-                        .status = static_cast<uint32_t>(CloseReason::kOpen),
-                        .step = Step::kClosed});
-  story_.Unregister(ring_, /*confirmed=*/false);
-  story_.Tell(device_, {.step = Step::kDetached});
+  timeline_.RingBell(ring_);
+  timeline_.Tell(device_, {.sequence = TestTimeline::kGpudPid,
+                           .status = static_cast<uint32_t>(CloseReason::kOpen),
+                           .step = Step::kClosed});
+  timeline_.Unregister(ring_, /*confirmed=*/false);
+  timeline_.Tell(device_, {.step = Step::kDetached});
   ExpectUnknown(Checked(), Unknown::kGpudDied, 1);
 }
 
 TEST_F(CheckerTest, WhatADeviceLeavesInFlightIsIndeterminate) {
-  story_.RingBell(ring_);
-  story_.Unregister(ring_, /*confirmed=*/false);
-  story_.Detach(device_);
+  timeline_.RingBell(ring_);
+  timeline_.Unregister(ring_, /*confirmed=*/false);
+  timeline_.Detach(device_);
   ExpectUnknown(Checked(), Unknown::kSessionEnded, 1);
 }
 
 TEST_F(CheckerTest, WithoutGpudsSideNothingIsConfirmedAndNothingIsLost) {
-  story_.Live(ring_);
-  story_.RingBell(ring_);
+  timeline_.Live(ring_);
+  timeline_.RingBell(ring_);
   Finish();
-  story_.recordings.erase(story_.recordings.begin());
+  timeline_.recordings.erase(timeline_.recordings.begin());
   const Report report = Checked();
   ExpectUnknown(report, Unknown::kNotRecorded, 1);
   EXPECT_EQ(report.total.ok, 1);
@@ -362,12 +364,12 @@ TEST_F(CheckerTest, WithoutGpudsSideNothingIsConfirmedAndNothingIsLost) {
 }
 
 TEST_F(CheckerTest, KernelsThatEndThemselvesNeedNotBeInGpudsRecording) {
-  auto own = story_.Register(device_, 4, 8, /*whole=*/false);
-  story_.RingBell(own, 3);
-  story_.End(own, 1, kDone, 0, Step::kEndNoted);
-  story_.Take(own, 1);
-  story_.Take(own, 2);
-  story_.Unregister(own);
+  auto own = timeline_.Register(device_, 4, 8, /*whole=*/false);
+  timeline_.RingBell(own, 3);
+  timeline_.End(own, 1, kDone, 0, Step::kEndNoted);
+  timeline_.Take(own, 1);
+  timeline_.Take(own, 2);
+  timeline_.Unregister(own);
   Finish();
   const Report report = Checked();
   ExpectUnknown(report, Unknown::kNotRecorded, 1);
@@ -376,9 +378,9 @@ TEST_F(CheckerTest, KernelsThatEndThemselvesNeedNotBeInGpudsRecording) {
 }
 
 TEST_F(CheckerTest, WhatADeviceHasOverwrittenIsCountedAsUnknown) {
-  for (int i = 0; i < 5; ++i) story_.Live(ring_);
+  for (int i = 0; i < 5; ++i) timeline_.Live(ring_);
   Finish();
-  story_.Overwrite(device_, 2 + 2 * 3 + 1);  // up to the fourth ring
+  timeline_.Overwrite(device_, 2 + 2 * 3 + 1);  // up to the fourth ring
   const Report report = Checked();
   ExpectUnknown(report, Unknown::kOverwritten, 3);
   EXPECT_EQ(report.total.ok, 2);
@@ -386,19 +388,19 @@ TEST_F(CheckerTest, WhatADeviceHasOverwrittenIsCountedAsUnknown) {
 }
 
 TEST_F(CheckerTest, EventsInFlightBeforeTheFirstRecordAreNoViolation) {
-  story_.RingBell(ring_, 4);
-  for (const uint64_t s : {1, 2, 3, 4}) story_.End(ring_, s);
-  story_.Take(ring_, 1);
-  story_.Take(ring_, 2);
-  story_.RingBell(ring_, 2);
-  for (const uint64_t s : {5, 6}) story_.End(ring_, s);
-  for (const uint64_t s : {3, 4, 5, 6}) story_.Take(ring_, s);
+  timeline_.RingBell(ring_, 4);
+  for (const uint64_t s : {1, 2, 3, 4}) timeline_.End(ring_, s);
+  timeline_.Take(ring_, 1);
+  timeline_.Take(ring_, 2);
+  timeline_.RingBell(ring_, 2);
+  for (const uint64_t s : {5, 6}) timeline_.End(ring_, s);
+  for (const uint64_t s : {3, 4, 5, 6}) timeline_.Take(ring_, s);
   Finish();
-  for (size_t lost = 1; lost < story_.recordings[device_].records.size();
+  for (size_t lost = 1; lost < timeline_.recordings[device_].records.size();
        ++lost) {
-    TestStory story = story_;
-    story.Overwrite(device_, lost);
-    const Report report = Check(story.recordings);
+    TestTimeline timeline = timeline_;
+    timeline.Overwrite(device_, lost);
+    const Report report = Check(timeline.recordings);
     EXPECT_EQ(report.verdict(), Verdict::kIndeterminate) << lost;
     EXPECT_THAT(report.violations, IsEmpty())
         << lost << ": " << report.violations[0].sentence;
@@ -406,9 +408,9 @@ TEST_F(CheckerTest, EventsInFlightBeforeTheFirstRecordAreNoViolation) {
 }
 
 TEST_F(CheckerTest, WhatGpudHasOverwrittenIsUnconfirmed) {
-  for (int i = 0; i < 5; ++i) story_.Live(ring_);
+  for (int i = 0; i < 5; ++i) timeline_.Live(ring_);
   Finish();
-  story_.Overwrite(TestStory::kGpud, 2 + 3);
+  timeline_.Overwrite(TestTimeline::kGpud, 2 + 3);
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kOk);
   EXPECT_EQ(report.total.ok, 5);
@@ -416,16 +418,16 @@ TEST_F(CheckerTest, WhatGpudHasOverwrittenIsUnconfirmed) {
 }
 
 TEST_F(CheckerTest, ATornRecordAccusesNobodyOfWhatItMayHaveSaid) {
-  for (int i = 0; i < 3; ++i) story_.Live(ring_);
-  for (int i = 0; i < 3; ++i) story_.RingBell(ring_);
-  for (const uint64_t s : {4, 5, 6}) story_.End(ring_, s);
-  for (const uint64_t s : {4, 5, 6}) story_.Take(ring_, s);
+  for (int i = 0; i < 3; ++i) timeline_.Live(ring_);
+  for (int i = 0; i < 3; ++i) timeline_.RingBell(ring_);
+  for (const uint64_t s : {4, 5, 6}) timeline_.End(ring_, s);
+  for (const uint64_t s : {4, 5, 6}) timeline_.Take(ring_, s);
   Finish();
-  for (const size_t process : {TestStory::kGpud, device_}) {
-    for (size_t i = 0; i < story_.recordings[process].records.size(); ++i) {
-      TestStory story = story_;
-      story.Tear(process, i);
-      const Report report = Check(story.recordings);
+  for (const size_t process : {TestTimeline::kGpud, device_}) {
+    for (size_t i = 0; i < timeline_.recordings[process].records.size(); ++i) {
+      TestTimeline timeline = timeline_;
+      timeline.Tear(process, i);
+      const Report report = Check(timeline.recordings);
       EXPECT_THAT(report.violations, IsEmpty())
           << "process " << process << ", record " << i << ": "
           << report.violations[0].sentence;
@@ -434,23 +436,24 @@ TEST_F(CheckerTest, ATornRecordAccusesNobodyOfWhatItMayHaveSaid) {
 }
 
 TEST_F(CheckerTest, AnEventOfWhichOnlyATornRecordTellsIsIndeterminate) {
-  story_.RingBell(ring_, 2);
-  story_.Take(ring_, 1);
-  story_.Take(ring_, 2);
+  timeline_.RingBell(ring_, 2);
+  timeline_.Take(ring_, 1);
+  timeline_.Take(ring_, 2);
   Finish();
-  story_.Overwrite(TestStory::kGpud, story_.recordings[0].records.size());
-  story_.Tear(device_, 3);  // sequence 1 is taken
+  timeline_.Overwrite(TestTimeline::kGpud,
+                      timeline_.recordings[0].records.size());
+  timeline_.Tear(device_, 3);  // sequence 1 is taken
   ExpectUnknown(Checked(), Unknown::kTorn, 1);
 }
 
 TEST_F(CheckerTest, WhatHappenedAfterARunningProcessWasReadCountsForNothing) {
-  story_.Live(ring_);
-  for (shm::FlightRecording& recording : story_.recordings) {
+  timeline_.Live(ring_);
+  for (shm::FlightRecording& recording : timeline_.recordings) {
     recording.running = true;
   }
   // gpud's recording was read first, and the device has gone on.
-  story_.recordings[TestStory::kGpud].read_ns = story_.now + 1;
-  TestStory gpud_first = story_;
+  timeline_.recordings[TestTimeline::kGpud].read_ns = timeline_.now + 1;
+  TestTimeline gpud_first = timeline_;
   gpud_first.now += 1000;
   gpud_first.RingBell(ring_);
   gpud_first.Take(ring_, 2);
@@ -459,25 +462,25 @@ TEST_F(CheckerTest, WhatHappenedAfterARunningProcessWasReadCountsForNothing) {
   EXPECT_EQ(report.verdict(), Verdict::kOk);
   EXPECT_EQ(report.total.unconfirmed, 1);
   // The other way round: the device's was read first.
-  TestStory device_first = story_;
+  TestTimeline device_first = timeline_;
   device_first.recordings[device_].read_ns = device_first.now + 1;
   device_first.now += 1000;
   device_first.End(ring_, 2);
-  device_first.recordings[TestStory::kGpud].read_ns = device_first.now + 1;
+  device_first.recordings[TestTimeline::kGpud].read_ns = device_first.now + 1;
   report = Check(device_first.recordings);
   EXPECT_EQ(report.verdict(), Verdict::kOk);
   EXPECT_EQ(report.total.ok, 1);
 }
 
 TEST_F(CheckerTest, ScheduledEventsMayEndBeforeTheyAreRung) {
-  story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, 2, 0));
-  story_.End(ring_, 1);
-  story_.RingBell(ring_, 2);
-  story_.End(ring_, 2);
-  story_.Take(ring_, 1);
-  story_.Take(ring_, 2);
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kScheduling, 2, 0));
+  timeline_.End(ring_, 1);
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 2);
+  timeline_.Take(ring_, 1);
+  timeline_.Take(ring_, 2);
   // The event was refused and never rung, so it is not lost.
-  story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, 3, 0));
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kScheduling, 3, 0));
   Finish();
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kOk);
@@ -485,25 +488,25 @@ TEST_F(CheckerTest, ScheduledEventsMayEndBeforeTheyAreRung) {
 }
 
 TEST_F(CheckerTest, AnotherGpudMayEndWhatTheFirstHasLeft) {
-  story_.RingBell(ring_, 3);
-  story_.End(ring_, 1);
-  story_.Take(ring_, 1);
-  story_.End(ring_, 2);  // and dies before the device could see it
-  story_.Tell(device_,
-              {.sequence = TestStory::kGpudPid, .step = Step::kClosed});
-  const size_t next = story_.Add("gpud", 101);
-  story_.Attach(device_, next);
-  TestStory::Ring resumed = ring_;
+  timeline_.RingBell(ring_, 3);
+  timeline_.End(ring_, 1);
+  timeline_.Take(ring_, 1);
+  timeline_.End(ring_, 2);  // and dies before the device could see it
+  timeline_.Tell(device_,
+                 {.sequence = TestTimeline::kGpudPid, .step = Step::kClosed});
+  const size_t next = timeline_.Add("gpud", 101);
+  timeline_.Attach(device_, next);
+  TestTimeline::Ring resumed = ring_;
   resumed.gpud = next;
   resumed.generation = ring_.generation;  // they may even be the same
-  story_.MakeRing(resumed);
-  story_.Tell(device_, TestStory::Of(resumed, Step::kResumed, 1, 0));
-  story_.End(resumed, 2);
-  story_.End(resumed, 3);
-  story_.Take(resumed, 2);
-  story_.Take(resumed, 3);
-  story_.Unregister(resumed);
-  story_.Detach(device_, next);
+  timeline_.MakeRing(resumed);
+  timeline_.Tell(device_, TestTimeline::Of(resumed, Step::kResumed, 1, 0));
+  timeline_.End(resumed, 2);
+  timeline_.End(resumed, 3);
+  timeline_.Take(resumed, 2);
+  timeline_.Take(resumed, 3);
+  timeline_.Unregister(resumed);
+  timeline_.Detach(device_, next);
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kOk)
       << (report.violations.empty() ? "" : report.violations[0].sentence);
@@ -515,12 +518,13 @@ TEST_F(CheckerTest, AnotherGpudMayEndWhatTheFirstHasLeft) {
 // A hostile device's recording must not cost the checker more than its length.
 TEST_F(CheckerTest, JudgesClaimsOfMoreEventsThanAnybodyCouldList) {
   constexpr uint64_t kFar = uint64_t{1} << 62;
-  story_.Tell(device_, TestStory::Of(ring_, Step::kScheduling, UINT64_MAX, 0));
-  story_.End(ring_, kFar);
-  story_.Take(ring_, kFar);
-  story_.End(ring_, 2);
-  story_.Take(ring_, 2);
-  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, kFar, 8));
+  timeline_.Tell(device_,
+                 TestTimeline::Of(ring_, Step::kScheduling, UINT64_MAX, 0));
+  timeline_.End(ring_, kFar);
+  timeline_.Take(ring_, kFar);
+  timeline_.End(ring_, 2);
+  timeline_.Take(ring_, 2);
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kRung, kFar, 8));
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kViolated);
   EXPECT_EQ(report.total.ok, 2u);
@@ -531,22 +535,22 @@ TEST_F(CheckerTest, JudgesClaimsOfMoreEventsThanAnybodyCouldList) {
 }
 
 TEST_F(CheckerTest, CountsNoFurtherThanTheLargestNumber) {
-  story_.Tell(device_, TestStory::Of(ring_, Step::kRung, UINT64_MAX, 1));
-  story_.recordings[device_].torn = 1;
-  auto other = story_.Register(device_, 4);
-  story_.Tell(device_, TestStory::Of(other, Step::kRung, UINT64_MAX, 1));
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kRung, UINT64_MAX, 1));
+  timeline_.recordings[device_].torn = 1;
+  auto other = timeline_.Register(device_, 4);
+  timeline_.Tell(device_, TestTimeline::Of(other, Step::kRung, UINT64_MAX, 1));
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kIndeterminate);
   EXPECT_EQ(report.total.indeterminate(), UINT64_MAX);
 }
 
 TEST_F(CheckerTest, TheFirstViolationIsTheFirstByTime) {
-  const size_t other = story_.AddDevice("fpga0", 201);
-  auto ring = story_.Register(other, 0);
-  story_.RingBell(ring);
-  story_.Take(ring, 1);  // gpud never ended it
-  story_.Live(ring_);
-  story_.Take(ring_, 1);  // twice
+  const size_t other = timeline_.AddDevice("fpga0", 201);
+  auto ring = timeline_.Register(other, 0);
+  timeline_.RingBell(ring);
+  timeline_.Take(ring, 1);  // gpud never ended it
+  timeline_.Live(ring_);
+  timeline_.Take(ring_, 1);  // twice
   const Report report = Checked();
   ASSERT_THAT(report.violations, SizeIs(2));
   EXPECT_EQ(report.violations[0].fault, Fault::kContradicted);
@@ -555,8 +559,8 @@ TEST_F(CheckerTest, TheFirstViolationIsTheFirstByTime) {
 }
 
 TEST_F(CheckerTest, KeepsAHundredViolationsAndCountsAll) {
-  story_.Live(ring_);
-  for (int i = 0; i < 150; ++i) story_.Take(ring_, 1);
+  timeline_.Live(ring_);
+  for (int i = 0; i < 150; ++i) timeline_.Take(ring_, 1);
   const Report report = Checked();
   EXPECT_THAT(report.violations, SizeIs(kMaxViolations));
   EXPECT_EQ(report.total.of(Fault::kDuplicated), 150);

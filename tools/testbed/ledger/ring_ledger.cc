@@ -22,9 +22,9 @@ std::string Sequences(uint64_t first, uint64_t last) {
                        : fmt::format("sequences {} to {}", first, last);
 }
 
-std::string RingWords(const shm::FlightRecording& recording,
-                      const FlightRecord& record) {
-  return fmt::format("{}, event {} (generation {})", ProcessWords(recording),
+std::string DescribeRing(const shm::FlightRecording& recording,
+                         const FlightRecord& record) {
+  return fmt::format("{}, event {} (generation {})", DescribeProcess(recording),
                      record.event_id, record.generation);
 }
 
@@ -36,9 +36,10 @@ GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
   const bool gaps = recording.overwritten != 0 || recording.torn != 0;
   for (size_t i = 0; i < recording.records.size(); ++i) {
     const FlightRecord& record = recording.records[i];
-    const Place at{index, i};
+    const RecordRef at{index, i};
     const auto blame = [&](Fault fault, std::string_view what) {
-      accuse({fault, fmt::format("{}: {}", RingWords(recording, record), what),
+      accuse({fault,
+              fmt::format("{}: {}", DescribeRing(recording, record), what),
               at});
     };
     switch (record.step) {
@@ -79,16 +80,17 @@ GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
         if (!IsEnd(record.state)) {
           blame(Fault::kUnexpected,
                 fmt::format("sequence {} ends {}", record.sequence,
-                            EndWords(record.state, record.status)));
+                            DescribeEnd(record.state, record.status)));
         }
         const auto [first, is_new] = ring.ends.try_emplace(
             record.sequence, End{record.state, record.status, at});
         if (!is_new) {
           blame(Fault::kDuplicated,
-                fmt::format("gpud ends sequence {} twice: {}, and then {}",
-                            record.sequence,
-                            EndWords(first->second.state, first->second.status),
-                            EndWords(record.state, record.status)));
+                fmt::format(
+                    "gpud ends sequence {} twice: {}, and then {}",
+                    record.sequence,
+                    DescribeEnd(first->second.state, first->second.status),
+                    DescribeEnd(record.state, record.status)));
         }
         break;
       }
@@ -114,22 +116,23 @@ DeviceRing::DeviceRing(const shm::FlightRecording& recording, size_t index,
   if (from_start) base_ = 0;
 }
 
-void DeviceRing::Blame(const Accuse& accuse, Fault fault, Place at,
+void DeviceRing::Blame(const Accuse& accuse, Fault fault, RecordRef at,
                        std::string what, uint64_t events) {
   Add(counts_.faults[static_cast<size_t>(fault)], events);
-  accuse({fault,
-          fmt::format("{}, event {} (generation {}): {}",
-                      ProcessWords(recording_), event_id_, generation(), what),
-          at, events});
+  accuse(
+      {fault,
+       fmt::format("{}, event {} (generation {}): {}",
+                   DescribeProcess(recording_), event_id_, generation(), what),
+       at, events});
 }
 
-void DeviceRing::Schedule(uint64_t through, Place at) {
+void DeviceRing::Schedule(uint64_t through, RecordRef at) {
   if (through <= scheduled_) return;
   schedules_.push_back({scheduled_ + 1, through, at});
   scheduled_ = through;
 }
 
-void DeviceRing::NoteRing(uint64_t through, uint32_t count, Place at,
+void DeviceRing::NoteRing(uint64_t through, uint32_t count, RecordRef at,
                           const Accuse& accuse) {
   const uint64_t before = through - count;
   if (count == 0 || count > through || count > shm::kMaxRingEntries) {
@@ -166,7 +169,7 @@ void DeviceRing::Take(uint64_t sequence, End end, const Accuse& accuse) {
   if (!IsEnd(end.state)) {
     Blame(accuse, Fault::kUnexpected, end.place,
           fmt::format("takes sequence {}, {}", sequence,
-                      EndWords(end.state, end.status)));
+                      DescribeEnd(end.state, end.status)));
   }
   if (sequence <= *base_ || ends_.contains(sequence)) {
     Blame(accuse, Fault::kDuplicated, end.place,
@@ -194,7 +197,7 @@ void DeviceRing::Take(uint64_t sequence, End end, const Accuse& accuse) {
   ends_.emplace(sequence, end);
 }
 
-void DeviceRing::Close(uint64_t taken, bool confirmed, Place at,
+void DeviceRing::Close(uint64_t taken, bool confirmed, RecordRef at,
                        const Accuse& accuse) {
   closed_ = {confirmed, at};
   if (!base_ || torn() || taken == taken_) return;
@@ -276,10 +279,10 @@ std::optional<Nanoseconds> DeviceRing::ToldAt(uint64_t sequence) const {
   return told;
 }
 
-Unknown DeviceRing::WhyUnknown(const Ending& ending) const {
+Unknown DeviceRing::WhyUnknown(const DeviceEnd& device_end) const {
   const bool confirmed = closed_ && closed_->confirmed;
-  if (ending.saw_death && !confirmed) return Unknown::kGpudDied;
-  if (!closed_ && !ending.left) {
+  if (device_end.saw_death && !confirmed) return Unknown::kGpudDied;
+  if (!closed_ && !device_end.left) {
     return recording_.running ? Unknown::kStillRunning : Unknown::kDeviceDied;
   }
   for (const Life& life : lives_) {
@@ -324,19 +327,20 @@ void DeviceRing::JudgeTaken(uint64_t sequence, const End& end,
   if (other) {
     Blame(accuse, Fault::kContradicted, end.place,
           fmt::format("takes sequence {} as {}, but gpud ended it as {}",
-                      sequence, EndWords(end.state, end.status),
-                      EndWords(other->state, other->status)));
+                      sequence, DescribeEnd(end.state, end.status),
+                      DescribeEnd(other->state, other->status)));
   } else if (GpudsSilenceCounts(RecordAt(end.place).time_ns)) {
     Blame(accuse, Fault::kContradicted, end.place,
           fmt::format("takes sequence {} as {}, but gpud never ended it",
-                      sequence, EndWords(end.state, end.status)));
+                      sequence, DescribeEnd(end.state, end.status)));
   } else {
     ++counts_.unconfirmed;
   }
 }
 
 void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
-                              const Ending& ending, const Accuse& accuse) {
+                              const DeviceEnd& device_end,
+                              const Accuse& accuse) {
   const uint64_t events = last - first + 1;
   const Skip* const skipped = SkipOf(first);
   if (skipped != nullptr && !torn()) {
@@ -352,7 +356,7 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
                       Sequences(first, last)),
           events);
   } else if (missed_ && missed_->first >= first && missed_->first <= last &&
-             ending.detached && !torn() &&
+             device_end.detached && !torn() &&
              GpudsSilenceCounts(RecordAt(missed_->second).time_ns)) {
     // gpud ends the events that it saw rung when a device leaves.
     Blame(accuse, Fault::kLost, missed_->second,
@@ -361,7 +365,7 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
           events);
   } else {
     const Unknown why =
-        skipped != nullptr ? Unknown::kTorn : WhyUnknown(ending);
+        skipped != nullptr ? Unknown::kTorn : WhyUnknown(device_end);
     Add(counts_.unknown[static_cast<size_t>(why)], events);
   }
 }
@@ -401,11 +405,12 @@ void DeviceRing::JudgeGpud(const Life& life, const Accuse& accuse) {
 }
 
 void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
-                             const Ending& ending, const Accuse& accuse) {
+                             const DeviceEnd& device_end,
+                             const Accuse& accuse) {
   uint64_t missing_from = 0;
   const auto end_missing = [&](uint64_t through) {
     if (missing_from == 0) return;
-    JudgeMissing(missing_from, through, ending, accuse);
+    JudgeMissing(missing_from, through, device_end, accuse);
     missing_from = 0;
   };
   // A recording may claim 2^64 events, so they cannot be judged one by one:
@@ -427,7 +432,7 @@ void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
       Blame(accuse, Fault::kLost, missed_->second,
             fmt::format("never gets sequence {}: gpud ended it as {}, and the "
                         "device has waited for it since",
-                        s, EndWords(word->state, word->status)));
+                        s, DescribeEnd(word->state, word->status)));
     } else if (word) {
       Count(*word);
       ++counts_.unseen;
@@ -438,14 +443,15 @@ void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
   end_missing(last);
 }
 
-RingReport DeviceRing::Judge(const Ending& ending, const Accuse& accuse) {
+RingReport DeviceRing::Judge(const DeviceEnd& device_end,
+                             const Accuse& accuse) {
   // Without a recorded start and end, only rings within the recording count.
   if (!base_) base_ = bells_.empty() ? rung_ : bells_.front().first - 1;
   const Unknown gap =
       recording_.overwritten != 0 ? Unknown::kOverwritten : Unknown::kTorn;
   Add(counts_.unknown[static_cast<size_t>(gap)], *base_);
   const uint64_t last = std::max(rung_, scheduled_);
-  if (last > *base_) JudgeEvents(*base_ + 1, last, ending, accuse);
+  if (last > *base_) JudgeEvents(*base_ + 1, last, device_end, accuse);
   for (const Life& life : lives_) JudgeGpud(life, accuse);
   return {recording_.name, recording_.pid, event_id_, generation(), counts_};
 }

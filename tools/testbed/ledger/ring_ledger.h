@@ -28,7 +28,7 @@ inline void Add(uint64_t& to, uint64_t number) {
 struct End {
   shm::EventState state = shm::EventState::kNone;
   uint32_t status = 0;
-  Place place;
+  RecordRef place;
 
   bool SameAs(const End& other) const {
     return state == other.state && status == other.status;
@@ -41,7 +41,7 @@ struct GpudRing {
   bool whole = false;  // gpud records every end itself
   bool removed = false;
   uint64_t device_pid = 0;
-  Place made_at;
+  RecordRef made_at;
   std::unordered_map<uint64_t, End> ends;
 };
 
@@ -85,46 +85,47 @@ class DeviceRing {
              uint16_t event_id, Life life, uint32_t entries, bool from_start);
 
   void Resume(Life life) { lives_.push_back(life); }
-  void Schedule(uint64_t through, Place at);
-  void NoteRing(uint64_t through, uint32_t count, Place at,
+  void Schedule(uint64_t through, RecordRef at);
+  void NoteRing(uint64_t through, uint32_t count, RecordRef at,
                 const Accuse& accuse);
   void Take(uint64_t sequence, End end, const Accuse& accuse);
   // Notes that the device has waited for the end of `sequence` in vain.
-  void Miss(uint64_t sequence, Place at) { missed_ = {sequence, at}; }
-  void Close(uint64_t taken, bool confirmed, Place at, const Accuse& accuse);
+  void Miss(uint64_t sequence, RecordRef at) { missed_ = {sequence, at}; }
+  void Close(uint64_t taken, bool confirmed, RecordRef at,
+             const Accuse& accuse);
 
   uint16_t event_id() const { return event_id_; }
   uint32_t generation() const { return lives_.back().generation; }
   bool closed() const { return closed_.has_value(); }
   const std::vector<Life>& lives() const { return lives_; }
 
-  struct Ending {
+  struct DeviceEnd {
     bool left = false;       // the device detached, or saw the session closed
     bool detached = false;   // by itself
     bool saw_death = false;  // of gpud, and nobody went on
   };
   // Judges every event by both books, and also what gpud has recorded beyond
   // them. Call it once, after all records.
-  RingReport Judge(const Ending& ending, const Accuse& accuse);
+  RingReport Judge(const DeviceEnd& device_end, const Accuse& accuse);
 
  private:
   struct Bell {
     uint64_t first = 0;
     uint64_t last = 0;
-    Place at;
+    RecordRef at;
   };
   // Events that a completion has jumped over and that are still missing, and
   // where it jumped. One entry stands for all of them: a recording may claim
   // more events than anybody could list.
   struct Skip {
     uint64_t last = 0;
-    Place at;
+    RecordRef at;
   };
 
   // Reports a violation and counts it.
-  void Blame(const Accuse& accuse, Fault fault, Place at, std::string what,
+  void Blame(const Accuse& accuse, Fault fault, RecordRef at, std::string what,
              uint64_t events = 1);
-  const shm::FlightRecord& RecordAt(Place at) const {
+  const shm::FlightRecord& RecordAt(RecordRef at) const {
     return recording_.records[at.record];
   }
   const GpudRing* RingOf(const Life& life) const {
@@ -137,15 +138,15 @@ class DeviceRing {
   bool GpudsSilenceCounts(Nanoseconds time) const;
   // When gpud first learned of the event; empty if no record says it.
   std::optional<Nanoseconds> ToldAt(uint64_t sequence) const;
-  Unknown WhyUnknown(const Ending& ending) const;
+  Unknown WhyUnknown(const DeviceEnd& device_end) const;
   // Whether the device waited in vain for this event at a time when gpud had
   // already ended it.
   bool WaitedInVain(uint64_t sequence, const End& gpuds) const;
   void JudgeTaken(uint64_t sequence, const End& end, const Accuse& accuse);
   // Judges the events from `first` to `last`, both included.
-  void JudgeEvents(uint64_t first, uint64_t last, const Ending& ending,
+  void JudgeEvents(uint64_t first, uint64_t last, const DeviceEnd& device_end,
                    const Accuse& accuse);
-  void JudgeMissing(uint64_t first, uint64_t last, const Ending& ending,
+  void JudgeMissing(uint64_t first, uint64_t last, const DeviceEnd& device_end,
                     const Accuse& accuse);
   void JudgeGpud(const Life& life, const Accuse& accuse);
   void Count(const End& end) {
@@ -170,7 +171,7 @@ class DeviceRing {
   // Events up to this one are not judged, because their records are
   // overwritten.
   std::optional<uint64_t> base_;
-  std::optional<std::pair<uint64_t, Place>> missed_;  // the last one
+  std::optional<std::pair<uint64_t, RecordRef>> missed_;  // the last one
   bool rings_known_;  // false until the first ring of a ring without a start
   uint64_t rung_ = 0;
   uint64_t scheduled_ = 0;
@@ -182,7 +183,7 @@ class DeviceRing {
   std::map<uint64_t, Skip> skipped_;
   struct Closed {
     bool confirmed = false;
-    Place at;
+    RecordRef at;
   };
   std::optional<Closed> closed_;
   Counts counts_;

@@ -150,8 +150,8 @@ absl::Status Supervisor::BringUp() {
   if (status.ok()) status = WaitForDevices();
   if (!status.ok()) {
     ending_ = true;
-    EndAll(Part::kDevices, options_.device_grace);
-    EndAll(Part::kGpud, options_.gpud_grace);
+    EndAll(Role::kDevices, options_.device_grace);
+    EndAll(Role::kGpud, options_.gpud_grace);
     KillStrays();
     desk_.Close();
     state_.phase = Phase::kFailed;
@@ -346,10 +346,10 @@ void Supervisor::Escalate() {
   }
 }
 
-void Supervisor::EndAll(Part part, milliseconds grace) {
+void Supervisor::EndAll(Role role, milliseconds grace) {
   const auto chosen = [&](const Child& child) {
     const bool gpud = child.name == plan_.gpud.name;
-    return gpud == (part == Part::kGpud);
+    return gpud == (role == Role::kGpud);
   };
   const auto any_left = [&] {
     return std::any_of(children_.begin(), children_.end(), chosen);
@@ -393,12 +393,12 @@ void Supervisor::EndDevices() {
         "ending testbed '{}'{}", plan_.testbed,
         end_requests_ > 0 ? "; once more sends SIGTERM to everything" : ""));
   }
-  EndAll(Part::kDevices, options_.device_grace);
+  EndAll(Role::kDevices, options_.device_grace);
 }
 
 void Supervisor::EndGpud() {
   EndDevices();
-  EndAll(Part::kGpud, options_.gpud_grace);
+  EndAll(Role::kGpud, options_.gpud_grace);
 }
 
 absl::Status Supervisor::TakeDown() {

@@ -126,9 +126,9 @@ class Supervisor {
   bool MayEndDuringBringUp(const ProcessRecord& record) const;
   absl::Status EarlyExit(const ProcessRecord& record);
   void MarkReady(Child& child, const std::string& note);
-  // Sends SIGTERM to all of a part, then SIGKILL after `grace`.
-  enum class Part { kDevices, kGpud };
-  void EndAll(Part part, std::chrono::milliseconds grace);
+  // Sends SIGTERM to all of a role, then SIGKILL after `grace`.
+  enum class Role { kDevices, kGpud };
+  void EndAll(Role role, std::chrono::milliseconds grace);
   // Kills daemons, which have left their device's process group.
   void KillStrays();
   void SignalAll(int signal);

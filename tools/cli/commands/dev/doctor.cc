@@ -12,7 +12,7 @@ absl::Status Examine(Console& console) {
   Json document = Json::array();
   int problems = 0;
   for (const Check& check : Checks()) {
-    const Finding finding = check.look();
+    const CheckResult finding = check.look();
     if (finding.verdict == Verdict::kProblem) ++problems;
     document.push_back({{"check", check.name},
                         {"verdict", VerdictName(finding.verdict)},

@@ -20,7 +20,7 @@ namespace carillon::cli {
 namespace {
 
 using fault::Field;
-using fault::Part;
+using fault::FieldSection;
 using faults::Fault;
 
 struct Options {
@@ -80,7 +80,8 @@ absl::StatusOr<Fault> ReadFault(const Options& options) {
   for (const Field& field : fault::Fields()) {
     const auto given = options.fields.find(field.name);
     if (given == options.fields.end() || given->second.empty()) continue;
-    if (field.part == Part::kDo && !fault::TakesField(action, field.name)) {
+    if (field.part == FieldSection::kDo &&
+        !fault::TakesField(action, field.name)) {
       return absl::InvalidArgumentError(fmt::format(
           "{} does not take {}", faults::ActionName(action), FlagOf(field)));
     }

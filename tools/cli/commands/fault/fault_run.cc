@@ -23,7 +23,7 @@
 namespace carillon::cli {
 namespace {
 
-using fault::Finding;
+using fault::ExpectationResult;
 using fault::Plan;
 
 struct Options {
@@ -144,13 +144,13 @@ class Runs {
     const testbed::PlanRun& run = outcome.run;
     if (!console_.json()) {
       Table table({{"EXPECTATION"}, {"EXPECTED"}, {"FOUND"}, {""}});
-      for (const Finding& finding : run.findings) {
+      for (const ExpectationResult& finding : run.findings) {
         table.AddRow({finding.expectation, finding.expected, finding.found,
                       finding.ok ? "ok" : "VIOLATED"});
       }
       console_.Print(table);
-      console_.Print(testbed::EventsText(run.story) +
-                     testbed::FirstViolationText(run.story));
+      console_.Print(testbed::EventsText(run.timeline) +
+                     testbed::FirstViolationText(run.timeline));
       console_.Print(fmt::format(
           "verdict of {}: {}\n", outcome.plan.name,
           run.ok() ? console_.Good("ok") : console_.Bad("violated")));
@@ -171,7 +171,7 @@ class Runs {
     // A smaller plan may fail in a different way, which does not count as this
     // failure.
     std::set<std::string> failed;
-    for (const Finding& finding : last.run.findings) {
+    for (const ExpectationResult& finding : last.run.findings) {
       if (!finding.ok && !finding.expectation.ends_with(": struck")) {
         failed.insert(finding.expectation);
       }
@@ -189,7 +189,7 @@ class Runs {
             testbed::RunPlan(plan, quiet, [](const std::string&) {});
         if (absl::IsCancelled(run.status())) interrupted = run.status();
         if (!run.ok()) continue;
-        for (const Finding& finding : run->findings) {
+        for (const ExpectationResult& finding : run->findings) {
           if (finding.ok || !failed.contains(finding.expectation)) continue;
           console_.Say(fmt::format("  {} fault{}: still {}: {}",
                                    plan.faults.size(),
@@ -233,23 +233,23 @@ class Runs {
     json["took_ns"] = run.took_ns;
     json["kept"] = run.kept;
     json["expectations"] = Json::array();
-    for (const Finding& finding : run.findings) {
+    for (const ExpectationResult& finding : run.findings) {
       json["expectations"].push_back({{"expectation", finding.expectation},
                                       {"expected", finding.expected},
                                       {"found", finding.found},
                                       {"ok", finding.ok}});
     }
-    json["events"] = testbed::EventsJson(run.story.report.total);
+    json["events"] = testbed::EventsJson(run.timeline.report.total);
     json["strikes"] = Json::array();
-    for (const testbed::StruckStep& strike : run.story.strikes) {
+    for (const testbed::StruckStep& strike : run.timeline.strikes) {
       json["strikes"].push_back({{"time_ns", strike.time_ns},
                                  {"fault", strike.fault},
                                  {"process", strike.process},
                                  {"pid", strike.pid}});
     }
-    json["violations"] = testbed::ViolationsJson(run.story);
-    json["around_first"] =
-        testbed::StepsJson(run.story, testbed::AroundFirstViolation(run.story));
+    json["violations"] = testbed::ViolationsJson(run.timeline);
+    json["around_first"] = testbed::StepsJson(
+        run.timeline, testbed::AroundFirstViolation(run.timeline));
     return json;
   }
 
@@ -280,8 +280,8 @@ class Runs {
                               .findings = outcome.run.findings};
       if (outcome.status.ok()) {
         suite.details = fmt::format(
-            "{}{}replay with: {}\n", testbed::EventsText(outcome.run.story),
-            testbed::FirstViolationText(outcome.run.story),
+            "{}{}replay with: {}\n", testbed::EventsText(outcome.run.timeline),
+            testbed::FirstViolationText(outcome.run.timeline),
             testbed::ReplayLine(outcome.plan, options_.runner));
       }
       suites.push_back(std::move(suite));

@@ -9,7 +9,7 @@
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/testbed/ledger/checker.h"
-#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/ledger/timeline_view.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
@@ -24,7 +24,7 @@ struct Options {
   uint32_t last = 40;
 };
 
-absl::StatusOr<testbed::Story> ReadChosen(const Options& options) {
+absl::StatusOr<testbed::Timeline> ReadChosen(const Options& options) {
   std::string name = options.directory;
   TestbedPaths paths(options.directory);
   if (options.directory.empty()) {
@@ -32,23 +32,23 @@ absl::StatusOr<testbed::Story> ReadChosen(const Options& options) {
     paths = testbed.paths;
     name = testbed.name;
   }
-  testbed::Story story = testbed::ReadStory(name, paths);
-  if (story.recordings.empty()) {
+  testbed::Timeline timeline = testbed::ReadTimeline(name, paths);
+  if (timeline.recordings.empty()) {
     return WithHint(
         absl::NotFoundError(fmt::format(
             "nothing was recorded in {}{}", paths.recorder_directory(),
-            story.unreadable.empty()
+            timeline.unreadable.empty()
                 ? ""
-                : "; unreadable: " + JoinWords(story.unreadable))),
+                : "; unreadable: " + JoinWords(timeline.unreadable))),
         "record with `record: 4096` in the topology, or with CARILLON_RECORD "
         "in the environment of `carillon up`; `down` removes recordings");
   }
-  return story;
+  return timeline;
 }
 
-Json ToJson(const testbed::Story& story, uint32_t last) {
+Json ToJson(const testbed::Timeline& timeline, uint32_t last) {
   Json processes = Json::array();
-  for (const FlightRecording& recording : story.recordings) {
+  for (const FlightRecording& recording : timeline.recordings) {
     processes.push_back({{"process", recording.name},
                          {"pid", recording.pid},
                          {"running", recording.running},
@@ -57,7 +57,7 @@ Json ToJson(const testbed::Story& story, uint32_t last) {
                          {"torn", recording.torn}});
   }
   Json rings = Json::array();
-  for (const ledger::RingReport& ring : story.report.rings) {
+  for (const ledger::RingReport& ring : timeline.report.rings) {
     rings.push_back({{"device", ring.device},
                      {"pid", ring.pid},
                      {"event_id", ring.event_id},
@@ -65,22 +65,23 @@ Json ToJson(const testbed::Story& story, uint32_t last) {
                      {"events", testbed::EventsJson(ring.counts)}});
   }
   return {
-      {"testbed", story.testbed},
-      {"verdict", ledger::VerdictName(story.report.verdict())},
-      {"events", testbed::EventsJson(story.report.total)},
+      {"testbed", timeline.testbed},
+      {"verdict", ledger::VerdictName(timeline.report.verdict())},
+      {"events", testbed::EventsJson(timeline.report.total)},
       {"processes", std::move(processes)},
-      {"unreadable", story.unreadable},
+      {"unreadable", timeline.unreadable},
       {"rings", std::move(rings)},
-      {"violations", testbed::ViolationsJson(story)},
+      {"violations", testbed::ViolationsJson(timeline)},
       {"around_first",
-       testbed::StepsJson(story, testbed::AroundFirstViolation(story))},
-      {"story", testbed::StepsJson(story, testbed::LastSteps(story, last))}};
+       testbed::StepsJson(timeline, testbed::AroundFirstViolation(timeline))},
+      {"story",
+       testbed::StepsJson(timeline, testbed::LastSteps(timeline, last))}};
 }
 
-void PrintVerdict(const testbed::Story& story, Console& console) {
-  console.Print(testbed::EventsText(story) +
-                testbed::FirstViolationText(story));
-  const ledger::Verdict verdict = story.report.verdict();
+void PrintVerdict(const testbed::Timeline& timeline, Console& console) {
+  console.Print(testbed::EventsText(timeline) +
+                testbed::FirstViolationText(timeline));
+  const ledger::Verdict verdict = timeline.report.verdict();
   const std::string name(ledger::VerdictName(verdict));
   console.Print(fmt::format(
       "verdict: {}\n", verdict == ledger::Verdict::kViolated ? console.Bad(name)
@@ -88,10 +89,10 @@ void PrintVerdict(const testbed::Story& story, Console& console) {
                                                          : console.Bold(name)));
 }
 
-void Print(const testbed::Story& story, uint32_t last, Console& console) {
-  for (const FlightRecording& recording : story.recordings) {
+void Print(const testbed::Timeline& timeline, uint32_t last, Console& console) {
+  for (const FlightRecording& recording : timeline.recordings) {
     console.Print(fmt::format(
-        "{}: {} steps{}{}{}\n", ledger::ProcessWords(recording),
+        "{}: {} steps{}{}{}\n", ledger::DescribeProcess(recording),
         recording.written,
         recording.overwritten == 0
             ? ""
@@ -99,19 +100,20 @@ void Print(const testbed::Story& story, uint32_t last, Console& console) {
         recording.torn == 0 ? "" : fmt::format(", {} torn", recording.torn),
         recording.running ? ", still running" : ""));
   }
-  for (const std::string& sentence : story.unreadable) console.Say(sentence);
-  console.Print(testbed::StepsText(story, testbed::LastSteps(story, last)));
-  PrintVerdict(story, console);
+  for (const std::string& sentence : timeline.unreadable) console.Say(sentence);
+  console.Print(
+      testbed::StepsText(timeline, testbed::LastSteps(timeline, last)));
+  PrintVerdict(timeline, console);
 }
 
 absl::Status Show(const Options& options, Console& console) {
-  ASSIGN_OR_RETURN(const auto story, ReadChosen(options));
+  ASSIGN_OR_RETURN(const auto timeline, ReadChosen(options));
   if (console.json()) {
-    console.PrintDocument(ToJson(story, options.last));
+    console.PrintDocument(ToJson(timeline, options.last));
   } else {
-    Print(story, options.last, console);
+    Print(timeline, options.last, console);
   }
-  switch (story.report.verdict()) {
+  switch (timeline.report.verdict()) {
     case ledger::Verdict::kOk:
       break;
     case ledger::Verdict::kViolated:

@@ -1,7 +1,7 @@
 // Merges the recordings of a testbed's processes into one timeline, and
 // describes records in words.
-#ifndef CARILLON_TOOLS_TESTBED_LEDGER_STORY_H_
-#define CARILLON_TOOLS_TESTBED_LEDGER_STORY_H_
+#ifndef CARILLON_TOOLS_TESTBED_LEDGER_TIMELINE_H_
+#define CARILLON_TOOLS_TESTBED_LEDGER_TIMELINE_H_
 
 #include <cstddef>
 #include <span>
@@ -15,29 +15,30 @@ namespace carillon::ledger {
 using Recordings = std::span<const shm::FlightRecording>;
 
 // Refers to one record of some recording.
-struct Place {
+struct RecordRef {
   size_t recording = 0;
   size_t record = 0;
 
-  bool operator==(const Place&) const = default;
+  bool operator==(const RecordRef&) const = default;
 };
 
 // All records by time; those of one process keep their own order.
-std::vector<Place> MergeByTime(Recordings recordings);
+std::vector<RecordRef> MergeByTime(Recordings recordings);
 
 // Describes the record: "event 3: rings 7 and 8".
-std::string Words(const shm::FlightRecord& record);
+std::string Describe(const shm::FlightRecord& record);
 // "done", "failed (status 5)"
-std::string EndWords(shm::EventState state, uint32_t status);
+std::string DescribeEnd(shm::EventState state, uint32_t status);
 
 // "nic0 (pid 12)"
-std::string ProcessWords(const shm::FlightRecording& recording);
+std::string DescribeProcess(const shm::FlightRecording& recording);
 
 // The last `before` records up to `place` in the merged timeline, and the next
 // `after`.
-std::vector<Place> Around(std::span<const Place> merged, Place place,
-                          size_t before, size_t after);
+std::vector<RecordRef> RecordsAround(std::span<const RecordRef> merged,
+                                     RecordRef place, size_t before,
+                                     size_t after);
 
 }  // namespace carillon::ledger
 
-#endif  // CARILLON_TOOLS_TESTBED_LEDGER_STORY_H_
+#endif  // CARILLON_TOOLS_TESTBED_LEDGER_TIMELINE_H_

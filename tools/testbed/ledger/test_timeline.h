@@ -1,6 +1,6 @@
 // Writes recordings for a test, step by step, as a gpud and its devices would.
-#ifndef CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
-#define CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
+#ifndef CARILLON_TOOLS_TESTBED_LEDGER_TEST_TIMELINE_H_
+#define CARILLON_TOOLS_TESTBED_LEDGER_TEST_TIMELINE_H_
 
 #include <cstdint>
 #include <string>
@@ -13,12 +13,12 @@
 
 namespace carillon::ledger {
 
-class TestStory {
+class TestTimeline {
  public:
   static constexpr size_t kGpud = 0;
   static constexpr uint32_t kGpudPid = 100;
 
-  TestStory() { Add("gpud", kGpudPid); }
+  TestTimeline() { Add("gpud", kGpudPid); }
 
   size_t Add(const std::string& name, uint32_t pid) {
     recordings.push_back({.name = name, .pid = pid});
@@ -135,4 +135,4 @@ class TestStory {
 
 }  // namespace carillon::ledger
 
-#endif  // CARILLON_TOOLS_TESTBED_LEDGER_TEST_STORY_H_
+#endif  // CARILLON_TOOLS_TESTBED_LEDGER_TEST_TIMELINE_H_

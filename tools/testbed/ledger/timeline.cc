@@ -1,4 +1,4 @@
-#include "tools/testbed/ledger/story.h"
+#include "tools/testbed/ledger/timeline.h"
 
 #include <algorithm>
 #include <queue>
@@ -15,7 +15,7 @@ using shm::EventState;
 using shm::FlightRecord;
 using shm::Step;
 
-std::string_view ReasonWords(uint32_t reason) {
+std::string_view DescribeReason(uint32_t reason) {
   switch (static_cast<CloseReason>(reason)) {
     case CloseReason::kOpen:
       return "the other process died";
@@ -35,7 +35,7 @@ std::string_view ReasonWords(uint32_t reason) {
 
 }  // namespace
 
-std::vector<Place> MergeByTime(Recordings recordings) {
+std::vector<RecordRef> MergeByTime(Recordings recordings) {
   // Ordered by time and then, to break ties always in the same way, by
   // recording. Only one record of each recording is in the queue: threads of a
   // process may take their stamps in another order than their places, and the
@@ -52,7 +52,7 @@ std::vector<Place> MergeByTime(Recordings recordings) {
     size += recordings[i].records.size();
     push(i, 0);
   }
-  std::vector<Place> merged;
+  std::vector<RecordRef> merged;
   merged.reserve(size);
   while (!next.empty()) {
     const auto [time, recording, record] = next.top();
@@ -63,7 +63,7 @@ std::vector<Place> MergeByTime(Recordings recordings) {
   return merged;
 }
 
-std::string EndWords(EventState state, uint32_t status) {
+std::string DescribeEnd(EventState state, uint32_t status) {
   switch (state) {
     case EventState::kDone:
       return status == 0 ? "done" : fmt::format("done (status {})", status);
@@ -78,10 +78,10 @@ std::string EndWords(EventState state, uint32_t status) {
                      status);
 }
 
-std::string Words(const FlightRecord& r) {
+std::string Describe(const FlightRecord& r) {
   const std::string ring =
       fmt::format("event {} (generation {})", r.event_id, r.generation);
-  const std::string end = EndWords(r.state, r.status);
+  const std::string end = DescribeEnd(r.state, r.status);
   switch (r.step) {
     case Step::kAttached:
       return fmt::format("attaches to gpud (pid {}), generation {}", r.sequence,
@@ -89,7 +89,8 @@ std::string Words(const FlightRecord& r) {
     case Step::kDetached:
       return "detaches";
     case Step::kClosed:
-      return fmt::format("sees its session closed: {}", ReasonWords(r.status));
+      return fmt::format("sees its session closed: {}",
+                         DescribeReason(r.status));
     case Step::kRegistered:
       return fmt::format("{}: registers it, {} entries", ring, r.status);
     case Step::kResumed:
@@ -117,7 +118,7 @@ std::string Words(const FlightRecord& r) {
                          r.sequence, r.generation);
     case Step::kSessionEnded:
       return fmt::format("the session of pid {} (generation {}) ends: {}",
-                         r.sequence, r.generation, ReasonWords(r.status));
+                         r.sequence, r.generation, DescribeReason(r.status));
     case Step::kRingMade:
       return fmt::format("{}: makes its ring for pid {}{}", ring, r.sequence,
                          r.status != 0 ? "" : ", whose kernels end themselves");
@@ -134,12 +135,13 @@ std::string Words(const FlightRecord& r) {
   return "does what this version does not know";
 }
 
-std::string ProcessWords(const shm::FlightRecording& recording) {
+std::string DescribeProcess(const shm::FlightRecording& recording) {
   return fmt::format("{} (pid {})", recording.name, recording.pid);
 }
 
-std::vector<Place> Around(std::span<const Place> merged, Place place,
-                          size_t before, size_t after) {
+std::vector<RecordRef> RecordsAround(std::span<const RecordRef> merged,
+                                     RecordRef place, size_t before,
+                                     size_t after) {
   const auto found = std::find(merged.begin(), merged.end(), place);
   if (found == merged.end()) return {};
   const auto behind = static_cast<size_t>(found - merged.begin());

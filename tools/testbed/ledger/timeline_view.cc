@@ -1,4 +1,4 @@
-#include "tools/testbed/ledger/story_view.h"
+#include "tools/testbed/ledger/timeline_view.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 namespace carillon::testbed {
 namespace {
 
-using ledger::Place;
+using ledger::RecordRef;
 using shm::FlightRecord;
 using shm::FlightRecording;
 
@@ -21,13 +21,13 @@ using shm::FlightRecording;
 constexpr size_t kBefore = 12;
 constexpr size_t kAfter = 4;
 
-const FlightRecord& RecordAt(const Story& story, Place place) {
-  return story.recordings[place.recording].records[place.record];
+const FlightRecord& RecordAt(const Timeline& timeline, RecordRef place) {
+  return timeline.recordings[place.recording].records[place.record];
 }
 
-Json StepJson(const Story& story, Place place) {
-  const FlightRecording& recording = story.recordings[place.recording];
-  const FlightRecord& record = RecordAt(story, place);
+Json StepJson(const Timeline& timeline, RecordRef place) {
+  const FlightRecording& recording = timeline.recordings[place.recording];
+  const FlightRecord& record = RecordAt(timeline, place);
   return {{"time_ns", record.time_ns},
           {"process", recording.name},
           {"pid", recording.pid},
@@ -37,7 +37,7 @@ Json StepJson(const Story& story, Place place) {
           {"sequence", record.sequence},
           {"state", static_cast<uint32_t>(record.state)},
           {"status", record.status},
-          {"words", ledger::Words(record)}};
+          {"words", ledger::Describe(record)}};
 }
 
 Json StepJson(const StruckStep& struck) {
@@ -88,59 +88,61 @@ std::vector<StruckStep> ReadStrikes(
 // of `places` and after the last are included only at the timeline's begin and
 // end.
 template <class OnPlace, class OnStrike>
-void Tell(const Story& story, const std::vector<Place>& places,
+void Tell(const Timeline& timeline, const std::vector<RecordRef>& places,
           OnPlace on_place, OnStrike on_strike) {
-  if (places.empty() && !story.merged.empty()) return;
-  auto strike = story.strikes.begin();
-  if (!places.empty() && !(places.front() == story.merged.front())) {
-    const auto from = RecordAt(story, places.front()).time_ns;
-    while (strike != story.strikes.end() && strike->time_ns < from) ++strike;
+  if (places.empty() && !timeline.merged.empty()) return;
+  auto strike = timeline.strikes.begin();
+  if (!places.empty() && !(places.front() == timeline.merged.front())) {
+    const auto from = RecordAt(timeline, places.front()).time_ns;
+    while (strike != timeline.strikes.end() && strike->time_ns < from) ++strike;
   }
-  for (const Place& place : places) {
-    const auto time = RecordAt(story, place).time_ns;
-    for (; strike != story.strikes.end() && strike->time_ns <= time; ++strike) {
+  for (const RecordRef& place : places) {
+    const auto time = RecordAt(timeline, place).time_ns;
+    for (; strike != timeline.strikes.end() && strike->time_ns <= time;
+         ++strike) {
       on_strike(*strike);
     }
     on_place(place);
   }
-  if (!places.empty() && !(places.back() == story.merged.back())) return;
-  for (; strike != story.strikes.end(); ++strike) on_strike(*strike);
+  if (!places.empty() && !(places.back() == timeline.merged.back())) return;
+  for (; strike != timeline.strikes.end(); ++strike) on_strike(*strike);
 }
 
 }  // namespace
 
-std::string StruckStep::ProcessWords() const {
+std::string StruckStep::DescribeProcess() const {
   return process.empty() ? fmt::format("pid {}", pid)
                          : fmt::format("{} (pid {})", process, pid);
 }
 
-Story StoryOf(const std::string& testbed,
-              std::vector<FlightRecording> recordings) {
-  Story story{.testbed = testbed, .recordings = std::move(recordings)};
-  story.merged = ledger::MergeByTime(story.recordings);
-  story.report = ledger::Check(story.recordings);
-  return story;
+Timeline TimelineOf(const std::string& testbed,
+                    std::vector<FlightRecording> recordings) {
+  Timeline timeline{.testbed = testbed, .recordings = std::move(recordings)};
+  timeline.merged = ledger::MergeByTime(timeline.recordings);
+  timeline.report = ledger::Check(timeline.recordings);
+  return timeline;
 }
 
-Story ReadStory(const std::string& testbed, const TestbedPaths& paths) {
+Timeline ReadTimeline(const std::string& testbed, const TestbedPaths& paths) {
   std::vector<std::string> unreadable;
-  Story story = StoryOf(testbed, shm::ReadFlightRecordings(
-                                     paths.recorder_directory(), &unreadable));
-  story.unreadable = std::move(unreadable);
-  story.strikes = ReadStrikes(paths, story.recordings);
-  return story;
+  Timeline timeline = TimelineOf(
+      testbed,
+      shm::ReadFlightRecordings(paths.recorder_directory(), &unreadable));
+  timeline.unreadable = std::move(unreadable);
+  timeline.strikes = ReadStrikes(paths, timeline.recordings);
+  return timeline;
 }
 
-std::vector<Place> LastSteps(const Story& story, size_t last) {
-  const std::vector<Place>& all = story.merged;
+std::vector<RecordRef> LastSteps(const Timeline& timeline, size_t last) {
+  const std::vector<RecordRef>& all = timeline.merged;
   return {all.end() - static_cast<ptrdiff_t>(std::min(last, all.size())),
           all.end()};
 }
 
-std::vector<Place> AroundFirstViolation(const Story& story) {
-  if (story.report.violations.empty()) return {};
-  return ledger::Around(story.merged, story.report.violations.front().at,
-                        kBefore, kAfter);
+std::vector<RecordRef> AroundFirstViolation(const Timeline& timeline) {
+  if (timeline.report.violations.empty()) return {};
+  return ledger::RecordsAround(
+      timeline.merged, timeline.report.violations.front().at, kBefore, kAfter);
 }
 
 Json EventsJson(const ledger::Counts& counts) {
@@ -158,35 +160,37 @@ Json EventsJson(const ledger::Counts& counts) {
   return json;
 }
 
-Json ViolationsJson(const Story& story) {
+Json ViolationsJson(const Timeline& timeline) {
   Json violations = Json::array();
-  for (const ledger::Violation& violation : story.report.violations) {
+  for (const ledger::Violation& violation : timeline.report.violations) {
     violations.push_back({{"fault", ledger::FaultName(violation.fault)},
                           {"events", violation.events},
                           {"sentence", violation.sentence},
-                          {"at", StepJson(story, violation.at)}});
+                          {"at", StepJson(timeline, violation.at)}});
   }
   return violations;
 }
 
-Json StepsJson(const Story& story, const std::vector<Place>& places) {
+Json StepsJson(const Timeline& timeline, const std::vector<RecordRef>& places) {
   Json steps = Json::array();
   Tell(
-      story, places,
-      [&](Place place) { steps.push_back(StepJson(story, place)); },
+      timeline, places,
+      [&](RecordRef place) { steps.push_back(StepJson(timeline, place)); },
       [&](const StruckStep& struck) { steps.push_back(StepJson(struck)); });
   return steps;
 }
 
-std::string StepsText(const Story& story, const std::vector<Place>& places) {
+std::string StepsText(const Timeline& timeline,
+                      const std::vector<RecordRef>& places) {
   size_t width = 0;
-  for (const FlightRecording& recording : story.recordings) {
-    width = std::max(width, ledger::ProcessWords(recording).size());
+  for (const FlightRecording& recording : timeline.recordings) {
+    width = std::max(width, ledger::DescribeProcess(recording).size());
   }
   const Nanoseconds start =
-      !story.merged.empty()   ? RecordAt(story, story.merged.front()).time_ns
-      : story.strikes.empty() ? 0
-                              : story.strikes.front().time_ns;
+      !timeline.merged.empty()
+          ? RecordAt(timeline, timeline.merged.front()).time_ns
+      : timeline.strikes.empty() ? 0
+                                 : timeline.strikes.front().time_ns;
   std::string text;
   const auto line = [&](Nanoseconds time, const std::string& process,
                         const std::string& words) {
@@ -196,21 +200,21 @@ std::string StepsText(const Story& story, const std::vector<Place>& places) {
                     static_cast<double>(since) / 1e6, process, width, words);
   };
   Tell(
-      story, places,
-      [&](Place place) {
-        const FlightRecord& record = RecordAt(story, place);
+      timeline, places,
+      [&](RecordRef place) {
+        const FlightRecord& record = RecordAt(timeline, place);
         line(record.time_ns,
-             ledger::ProcessWords(story.recordings[place.recording]),
-             ledger::Words(record));
+             ledger::DescribeProcess(timeline.recordings[place.recording]),
+             ledger::Describe(record));
       },
       [&](const StruckStep& struck) {
-        line(struck.time_ns, struck.ProcessWords(), struck.words);
+        line(struck.time_ns, struck.DescribeProcess(), struck.words);
       });
   return text;
 }
 
-std::string EventsText(const Story& story) {
-  const ledger::Report& report = story.report;
+std::string EventsText(const Timeline& timeline) {
+  const ledger::Report& report = timeline.report;
   const ledger::Counts& total = report.total;
   std::string text = fmt::format(
       "events: {} ok, {} failed and reported, {} lost, {} duplicated, {} "
@@ -239,13 +243,13 @@ std::string EventsText(const Story& story) {
   return text;
 }
 
-std::string FirstViolationText(const Story& story) {
-  const ledger::Report& report = story.report;
+std::string FirstViolationText(const Timeline& timeline) {
+  const ledger::Report& report = timeline.report;
   if (report.violations.empty()) return "";
   std::string text = fmt::format("first violation, {}: {}\n",
                                  ledger::FaultName(report.violations[0].fault),
                                  report.violations[0].sentence);
-  text += StepsText(story, AroundFirstViolation(story));
+  text += StepsText(timeline, AroundFirstViolation(timeline));
   if (report.violations.size() > 1) {
     text += fmt::format("and {} more: -o json lists them\n",
                         report.violations.size() - 1);

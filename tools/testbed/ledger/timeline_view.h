@@ -1,7 +1,7 @@
 // The timeline of a testbed's flight recorders and of the faults that struck,
 // as commands show it.
-#ifndef CARILLON_TOOLS_TESTBED_LEDGER_STORY_VIEW_H_
-#define CARILLON_TOOLS_TESTBED_LEDGER_STORY_VIEW_H_
+#ifndef CARILLON_TOOLS_TESTBED_LEDGER_TIMELINE_VIEW_H_
+#define CARILLON_TOOLS_TESTBED_LEDGER_TIMELINE_VIEW_H_
 
 #include <cstdint>
 #include <string>
@@ -23,39 +23,40 @@ struct StruckStep {
   std::string fault;  // "fault 3" when it was cleared since
   std::string words;
 
-  std::string ProcessWords() const;
+  std::string DescribeProcess() const;
 };
 
-struct Story {
+struct Timeline {
   std::string testbed;
   std::vector<shm::FlightRecording> recordings;
   std::vector<std::string> unreadable;
-  std::vector<ledger::Place> merged;
+  std::vector<ledger::RecordRef> merged;
   ledger::Report report;
   std::vector<StruckStep> strikes;  // by time
 };
 
 // Judges the recordings.
-Story StoryOf(const std::string& testbed,
-              std::vector<shm::FlightRecording> recordings);
+Timeline TimelineOf(const std::string& testbed,
+                    std::vector<shm::FlightRecording> recordings);
 // Reads the recorders' files and the board of faults, and judges them.
-Story ReadStory(const std::string& testbed, const TestbedPaths& paths);
+Timeline ReadTimeline(const std::string& testbed, const TestbedPaths& paths);
 
-std::vector<ledger::Place> LastSteps(const Story& story, size_t last);
+std::vector<ledger::RecordRef> LastSteps(const Timeline& timeline, size_t last);
 // Empty without a violation.
-std::vector<ledger::Place> AroundFirstViolation(const Story& story);
+std::vector<ledger::RecordRef> AroundFirstViolation(const Timeline& timeline);
 
 Json EventsJson(const ledger::Counts& counts);
-Json ViolationsJson(const Story& story);
+Json ViolationsJson(const Timeline& timeline);
 // The steps, and the strikes among them.
-Json StepsJson(const Story& story, const std::vector<ledger::Place>& places);
-std::string StepsText(const Story& story,
-                      const std::vector<ledger::Place>& places);
+Json StepsJson(const Timeline& timeline,
+               const std::vector<ledger::RecordRef>& places);
+std::string StepsText(const Timeline& timeline,
+                      const std::vector<ledger::RecordRef>& places);
 // How many events ended how, with remarks.
-std::string EventsText(const Story& story);
+std::string EventsText(const Timeline& timeline);
 // The first violation with the records around it; empty without one.
-std::string FirstViolationText(const Story& story);
+std::string FirstViolationText(const Timeline& timeline);
 
 }  // namespace carillon::testbed
 
-#endif  // CARILLON_TOOLS_TESTBED_LEDGER_STORY_VIEW_H_
+#endif  // CARILLON_TOOLS_TESTBED_LEDGER_TIMELINE_VIEW_H_

@@ -1,0 +1,59 @@
+#include "tools/testbed/ledger/timeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tools/testbed/ledger/test_timeline.h"
+
+namespace carillon::ledger {
+namespace {
+
+using shm::EventState;
+using shm::FlightRecord;
+using shm::Step;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(TimelineTest, IsToldByTimeAndKeepsEachProcessesOwnOrder) {
+  std::vector<shm::FlightRecording> recordings(2);
+  recordings[0].records = {{.time_ns = 10}, {.time_ns = 40}, {.time_ns = 30}};
+  recordings[1].records = {{.time_ns = 20}, {.time_ns = 35}, {.time_ns = 50}};
+  EXPECT_THAT(MergeByTime(recordings),
+              ElementsAre(RecordRef{0, 0}, RecordRef{1, 0}, RecordRef{1, 1},
+                          RecordRef{0, 1}, RecordRef{0, 2}, RecordRef{1, 2}));
+  EXPECT_THAT(MergeByTime({}), IsEmpty());
+}
+
+TEST(TimelineTest, AroundARecordStopsAtTheEnds) {
+  const std::vector<RecordRef> merged = {{0, 0}, {0, 1}, {1, 0}, {0, 2}};
+  EXPECT_THAT(RecordsAround(merged, {0, 1}, 5, 1),
+              ElementsAre(RecordRef{0, 0}, RecordRef{0, 1}, RecordRef{1, 0}));
+  EXPECT_THAT(RecordsAround(merged, {0, 2}, 1, 5),
+              ElementsAre(RecordRef{1, 0}, RecordRef{0, 2}));
+  EXPECT_THAT(RecordsAround(merged, {7, 0}, 1, 1), IsEmpty());
+}
+
+TEST(TimelineTest, EveryStepHasWordsOfItsOwn) {
+  std::vector<std::string> all;
+  for (uint8_t step = 1; step < shm::kSteps; ++step) {
+    const std::string words =
+        Describe({.sequence = 12, .event_id = 3, .step = Step(step)});
+    EXPECT_THAT(words, testing::Not(HasSubstr("does not know")));
+    EXPECT_THAT(all, testing::Not(testing::Contains(words)));
+    EXPECT_NE(shm::StepName(Step(step)), "unknown");
+    all.push_back(words);
+  }
+  EXPECT_THAT(Describe({.sequence = 12,
+                        .generation = 7,
+                        .status = 5,
+                        .event_id = 3,
+                        .step = Step::kTaken,
+                        .state = EventState::kFailed}),
+              "event 3 (generation 7): takes sequence 12, failed (status 5)");
+  EXPECT_THAT(Describe({.sequence = 9, .status = 4, .step = Step::kRung}),
+              HasSubstr("rings 4 sequences up to 9"));
+}
+
+}  // namespace
+}  // namespace carillon::ledger
