@@ -19,11 +19,12 @@ namespace carillon::fpga {
 // Times are in frames, distances in pixels. Immutable: thread safe.
 class CardiacWave {
  public:
-  static constexpr uint32_t kPeriod = 120;      // a beat
-  static constexpr double kSpeed = 2.0;         // c
-  static constexpr double kFrontWidth = 3.0;    // sqrt(2 D)
-  static constexpr double kDuration = 40.0;     // of the action potential
-  static constexpr double kRecoveryTime = 4.0;  // of the falling front
+  static constexpr uint32_t kPeriod = 120;    // a beat
+  static constexpr double kSpeed = 2.0;       // c
+  static constexpr double kFrontWidth = 3.0;  // sqrt(2 D)
+  static constexpr double kDuration = 40.0;   // the action potential's duration
+  // The width of the falling front
+  static constexpr double kRecoveryTime = 4.0;
   static constexpr uint8_t kResting = 40;
   static constexpr uint8_t kExcited = 200;
   // A pixel's grey level rises through this value at its activation.
@@ -41,7 +42,7 @@ class CardiacWave {
   double ActivationTime(uint64_t pixel) const;
 
  private:
-  static constexpr uint32_t kSteps = 64;  // of time, a frame
+  static constexpr uint32_t kSteps = 64;  // steps of time per frame
 
   const uint32_t width_;
   const uint32_t height_;

@@ -42,7 +42,7 @@ class FrameStream {
     kMismatches,
     kEventsFailed,
     kDropped,      // the ring was full at the frame's time
-    kActivations,  // of the map, with --check and cardiac frames
+    kActivations,  // counted by the map, with --check and cardiac frames
     kActivationErrors,
   };
   enum Histogram : uint32_t { kFrameLatency };  // rung to completion seen
@@ -96,7 +96,7 @@ class FrameStream {
   const StreamOptions options_;
   FrameBuffers buffers_;
   edge::EventQueue* queue_ = nullptr;
-  std::vector<InFlight> in_flight_;  // by slot
+  std::vector<InFlight> in_flight_;  // indexed by slot
   std::optional<ActivationMap> map_;
   Nanoseconds start_ns_ = 0;
   uint64_t next_frame_ = 0;

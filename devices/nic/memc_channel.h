@@ -110,11 +110,11 @@ class MemcChannel {
   uint32_t now_offset_ = 0;
   uint32_t count_offset_ = 0;
   edge::Buffer slot_packets_;
-  edge::Buffer descriptors_;  // by slot: memcached::Request[batch]
-  edge::Buffer replies_;      // by slot: reply_stride bytes x batch
-  edge::Buffer results_;      // by slot: memcached::Reply[batch]
+  edge::Buffer descriptors_;  // indexed by slot: memcached::Request[batch]
+  edge::Buffer replies_;      // indexed by slot: reply_stride bytes x batch
+  edge::Buffer results_;      // indexed by slot: memcached::Reply[batch]
   std::vector<Slot> slots_;
-  std::vector<Request> requests_;  // by slot: batch each
+  std::vector<Request> requests_;  // indexed by slot, `batch` for each
 };
 
 }  // namespace carillon::nic

@@ -11,8 +11,8 @@ namespace carillon::nic {
 
 enum class Counter : uint32_t {
   kUdpRequests,      // datagrams that went into a batch
-  kUdpReplies,       // of these, answered
-  kUdpDatagramsOut,  // that the answers took
+  kUdpReplies,       // those that were answered
+  kUdpDatagramsOut,  // datagrams of the answers
   kTcpCommands,
   kTcpConnections,  // open now
   kTcpRefused,      // connections turned away

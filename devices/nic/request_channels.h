@@ -34,7 +34,7 @@ class RequestChannels {
 
   // The buffers that the event kernels share.
   struct Memory {
-    const edge::Buffer& packets;  // of the lanes that are not large
+    const edge::Buffer& packets;  // for the channels that are not large
     const edge::Buffer& table;
     const edge::Buffer& store;
   };

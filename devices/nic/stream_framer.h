@@ -23,7 +23,7 @@ struct Frame {
     kIncomplete,  // more bytes are needed; consume none
     kCommand,     // a whole request
     kSkip,        // the data block of a value that nobody will store
-    kHangUp,      // as memcached does: close without a word
+    kHangUp,      // close without an answer, as memcached does
   };
   Kind kind = Kind::kIncomplete;
   size_t bytes = 0;  // to consume

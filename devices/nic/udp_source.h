@@ -53,7 +53,7 @@ struct SourceCounts {
 class UdpSource {
  public:
   struct Options {
-    bool segmentation = true;  // where the system has it
+    bool segmentation = true;  // used where the system supports it
   };
 
   // `pool` must outlive the source. Port 0: any. Errors: AlreadyExists (the
@@ -87,7 +87,7 @@ class UdpSource {
 
  private:
   static constexpr uint32_t kReceiveBurst = 64;
-  static constexpr uint32_t kMaxMessages = 64;  // of one sendmmsg
+  static constexpr uint32_t kMaxMessages = 64;  // per sendmmsg
   // UDP_MAX_SEGMENTS in old kernels.
   static constexpr uint32_t kMaxSegments = 64;
   static constexpr uint32_t kMaxMessageBytes = 65000;
@@ -150,8 +150,8 @@ class UdpSource {
   std::array<BufferIndex, kReceiveBurst> slot_buffer_{};
   std::array<iovec, kReceiveBurst> slot_part_{};
   std::array<mmsghdr, kReceiveBurst> slot_message_{};
-  std::vector<Peer> peers_;     // by buffer
-  std::optional<Packet> held_;  // by a fault, until the next one
+  std::vector<Peer> peers_;     // indexed by buffer
+  std::optional<Packet> held_;  // held back by a fault until the next packet
 
   // For sending.
   std::vector<Message> messages_;
@@ -159,7 +159,7 @@ class UdpSource {
   std::array<mmsghdr, kMaxMessages> send_header_{};
   std::array<uint16_t, kPeerTable>
       open_message_{};                  // index + 1, by Peer::Hash()
-  std::vector<ReplyDatagram> changed_;  // by faults, and their bytes
+  std::vector<ReplyDatagram> changed_;  // changed by faults, with their bytes
   std::deque<std::vector<std::byte>> changed_bytes_;
 };
 

@@ -26,8 +26,8 @@ namespace carillon::testing {
 
 struct Scene {
   TestbedPaths paths;
-  std::string name;    // of the hostile device
-  std::string victim;  // of an attached device of another process
+  std::string name;    // the hostile device's name
+  std::string victim;  // an attached device of another process
 };
 
 struct Trick {

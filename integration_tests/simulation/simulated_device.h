@@ -66,10 +66,11 @@ class SimulatedDevice {
 
  private:
   struct Ring {
-    v1::RegisterEventRequest request;  // as it was registered first
-    uint64_t in_offset = 0;            // of the input buffer, in the submission
-    uint64_t out_offset = 0;           // and of the output buffer
-    std::vector<bool> spoilt;          // by slot: may end as it likes
+    v1::RegisterEventRequest request;  // its first registration
+    // Offset of the input buffer in the submission aperture
+    uint64_t in_offset = 0;
+    uint64_t out_offset = 0;   // offset of the output buffer
+    std::vector<bool> spoilt;  // indexed by slot: the event may end in any way
     std::unique_ptr<shm::DeviceRing> ring;
   };
   struct Placed {

@@ -20,19 +20,19 @@ namespace carillon::simulation {
 enum class Step : uint8_t {
   kPoll,            // gpud looks at the doorbells
   kRun,             // a launched event runs, whichever it is
-  kCommit,          // a device writes entries,
-  kRing,            // and rings
-  kSchedule,        // or has gpud launch them (edgeScheduleEvent)
-  kTake,            // and takes what has ended
+  kCommit,          // a device writes entries
+  kRing,            // a device rings its doorbell
+  kSchedule,        // gpud launches its entries (edgeScheduleEvent)
+  kTake,            // a device takes what has ended
   kRegister,        // another ring
   kUnregister,      // one ring less, whatever is in flight
   kSpoil,           // a device spoils an entry
   kJump,            // a device's doorbell jumps: gpud evicts it
-  kDeviceDies,      // as by SIGKILL
-  kDeviceDetaches,  // in order
+  kDeviceDies,      // a device dies, as by SIGKILL
+  kDeviceDetaches,  // a device detaches in order
   kDeviceReturns,   // a new life of a device that is gone
   kNotice,          // gpud notices deaths and violations
-  kGpudDies,        // as by SIGKILL; another one is there at once
+  kGpudDies,        // gpud dies, as by SIGKILL; another one follows at once
   kResume,          // a device notices that, and goes on with the new one
 };
 inline constexpr size_t kSteps = 16;

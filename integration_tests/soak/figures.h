@@ -15,7 +15,7 @@ namespace carillon::soak {
 
 struct Death {
   uint32_t pid = 0;
-  Nanoseconds time_ns = 0;  // of the kill
+  Nanoseconds time_ns = 0;  // when it was killed
 };
 
 // From a device's death until gpud had closed its session. Nothing if it had no

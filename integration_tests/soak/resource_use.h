@@ -16,7 +16,7 @@ namespace carillon::soak {
 // All are 0 for a process that does not exist.
 struct ResourceUse {
   uint64_t descriptors = 0;
-  uint64_t threads = 0;  // its own
+  uint64_t threads = 0;  // the process's own threads
   // gRPC's threads, which start when its queues are long and end after half a
   // minute without work.
   uint64_t pool_threads = 0;

@@ -23,7 +23,7 @@ struct Segment {
   std::vector<shm::FlightRecording> recordings;  // all of them
   uint64_t rung = 0;
   uint64_t done = 0;    // devices took them as done
-  uint64_t failed = 0;  // or as failed or aborted
+  uint64_t failed = 0;  // devices took them as failed or aborted
   std::array<uint64_t, ledger::kFaults> faults{};
   // The last events of devices that have ended since, whose outcome cannot be
   // known.

@@ -88,7 +88,8 @@ struct Figures {
   Figure first_session_ms;
   Figure first_end_ms;
   Figure full_rate_ms;
-  uint32_t never_full = 0;  // not within the round
+  // Deaths whose full rate did not return within the round
+  uint32_t never_full = 0;
   // nic1's good replies per second, in windows of `after` behind another
   // device's death, and in those before it.
   Figure with_death;
@@ -104,7 +105,8 @@ struct Result {
   uint64_t failed = 0;
   uint64_t bad_replies = 0;
   uint64_t replies = 0;
-  uint64_t wrong_results = 0;  // of frames, kernels and scheduled events
+  // Wrong results of frames, kernels and scheduled events
+  uint64_t wrong_results = 0;
   std::array<uint64_t, ledger::kUnknowns> unknown{};
   std::vector<LeakRow> leaks;
   Figures figures;

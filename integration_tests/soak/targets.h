@@ -13,7 +13,7 @@ namespace carillon::soak {
 
 // What makes the role pass the point.
 enum class Trigger {
-  kLoad,     // its work does
+  kLoad,     // its ordinary work
   kRestart,  // only its start does: it is ended in order and starts again
   kVisit,    // a device that attaches, registers and goes
 };

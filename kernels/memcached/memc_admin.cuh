@@ -76,8 +76,8 @@ CARILLON_MEMC_CALL uint64_t Sum(const Table& table, StripedCounter counter) {
 // word.
 struct Stat {
   const char* name;
-  StripedCounter striped;  // or null
-  RareCounter rare;        // or null
+  StripedCounter striped;  // may be null
+  RareCounter rare;        // may be null
 };
 
 // Calls visit(stat) for every counter that `stats reset` zeroes, in the order

@@ -84,7 +84,7 @@ struct Command {
   bool largest_stride;
   bool noreply = false;  // the client wants to hear nothing
   uint8_t flags = 0;     // memcached::ReplyFlags
-  uint32_t stripe;       // of the counters
+  uint32_t stripe;       // its stripe of the counters
   uint32_t hits = 0;
   uint32_t misses = 0;
   Table& table;

@@ -74,7 +74,7 @@ struct PageRecord {
   uint32_t carved;  // blocks that have ever been given out
   uint32_t next;    // neighbours in the class's list of pages with a block to
   uint32_t prev;    // give: page + 1, or 0
-  uint32_t head;    // of a run, in its tails
+  uint32_t head;    // the run's first page, in its other pages
   uint32_t listed;  // 1: in that list
 };
 static_assert(sizeof(PageRecord) == 32);

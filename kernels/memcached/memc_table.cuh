@@ -39,7 +39,7 @@ namespace carillon::kernels::memc {
 //   |      | access |     |         |       |         |        |     |       |
 //   +------+--------+-----+---------+-------+---------+--------+-----+-------+
 struct Item {
-  uint32_t hash;         // of the key; readable without a lock
+  uint32_t hash;         // the key's hash; readable without a lock
   uint32_t last_access;  // the set's clock; GETs write it under a shared lock
   uint64_t cas;
   uint32_t lengths;  // PackLengths(key, value)

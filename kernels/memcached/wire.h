@@ -65,7 +65,7 @@ enum RequestFlags : uint32_t {
 //   | offset | length | flags | reserved |
 //   +--------+--------+-------+----------+
 struct alignas(16) Request {
-  uint32_t offset;  // of the request's first byte in the packet buffer
+  uint32_t offset;  // where the request begins in the packet buffer
   uint32_t length;  // bytes, frame header included
   uint32_t flags;   // RequestFlags
   uint32_t reserved;
@@ -110,7 +110,7 @@ enum ReplyFlags : uint8_t {
 // in place. A stream's reply is [offset, offset + length), in `datagrams` = 1
 // piece.
 struct alignas(16) Reply {
-  uint32_t offset;     // of the reply in the event's reply buffer
+  uint32_t offset;     // where the reply begins in the event's reply buffer
   uint32_t length;     // bytes, frame headers included; with kTooLarge: needed
   uint16_t datagrams;  // 0 unless kAnswered
   Outcome outcome;

@@ -26,7 +26,7 @@ struct FigBpAdjustArgs {
   simt::Span<const float> delta;  // 17
   simt::Span<const float> input;  // in + 1
   simt::Span<float> weights;      // (in + 1) * 17
-  simt::Span<float> changes;      // as weights: what was added the last time
+  simt::Span<float> changes;      // laid out as weights: the previous changes
 };
 
 inline constexpr const char* kFigBpShape =

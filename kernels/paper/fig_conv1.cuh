@@ -9,7 +9,7 @@
 
 namespace carillon::kernels {
 
-inline constexpr uint32_t kFigConv1Pixels = 4;  // of a tile
+inline constexpr uint32_t kFigConv1Pixels = 4;  // per tile
 
 CARILLON_BARRIER_KERNEL(fig_conv1, FigConvArgs, args, self) {
   if (self.block_dim() != simt::Dim3{kFigConvX, kFigConvY, 1}) {

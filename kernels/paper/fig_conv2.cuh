@@ -9,7 +9,7 @@
 
 namespace carillon::kernels {
 
-inline constexpr uint32_t kFigConv2Colours = 2;  // of a tile
+inline constexpr uint32_t kFigConv2Colours = 2;  // per tile
 
 CARILLON_BARRIER_KERNEL(fig_conv2, FigConvArgs, args, self) {
   if (self.block_dim() != simt::Dim3{kFigConvX, kFigConvY, 1}) {

@@ -15,7 +15,7 @@ inline constexpr uint32_t kFigScBadPoint = 16;
 
 struct FigScPoint {
   float weight;
-  float cost;       // of being assigned to that centre
+  float cost;       // the cost of being assigned to that centre
   uint32_t centre;  // the point that is its centre
 };
 

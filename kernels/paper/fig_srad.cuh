@@ -25,7 +25,7 @@ struct FigSrad1Args {
   simt::Span<float> east;
   uint32_t rows;
   uint32_t columns;
-  float q0_squared;  // of the speckle
+  float q0_squared;  // the speckle's
 };
 
 struct FigSrad2Args {
@@ -37,7 +37,7 @@ struct FigSrad2Args {
   simt::Span<const float> east;
   uint32_t rows;
   uint32_t columns;
-  float lambda;  // of the step
+  float lambda;  // the step's
 };
 
 template <class Args>

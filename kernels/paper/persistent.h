@@ -13,14 +13,14 @@ namespace carillon::kernels {
 struct PersistentQueue {
   uint32_t pushed = 0;  // tasks so far; the host's
   uint32_t done = 0;    // the block's
-  uint32_t sm = 0;      // where the block is
+  uint32_t sm = 0;      // the SM that the block runs on
   uint32_t unused[29] = {};
 };
 
 // The arguments of all kernels of persistent.ptx.
 struct PersistentArgs {
   PersistentQueue* queues;  // one for each block
-  uint32_t tasks;           // of each queue, after which the block ends
+  uint32_t tasks;           // per queue; the block ends after so many
   // kPersistentTargeted: block i waits at barrier 1 + i mod `barriers`.
   uint32_t barriers;
 };

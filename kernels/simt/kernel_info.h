@@ -36,10 +36,10 @@ struct ParamInfo {
   std::string_view name;
   ParamKind kind;
   uint32_t offset;         // in the kernel's argument struct, bytes
-  uint32_t element_size;   // of T for buffers, of the value otherwise
+  uint32_t element_size;   // size of T for a buffer, of the value otherwise
   uint32_t element_align;  // the address of a buffer must be a multiple of it
   std::string_view description;
-  BufferForm buffer_form = BufferForm::kSpan;  // of buffers
+  BufferForm buffer_form = BufferForm::kSpan;  // for buffers only
 
   constexpr bool is_buffer() const {
     return kind == ParamKind::kReadBuffer || kind == ParamKind::kWriteBuffer;

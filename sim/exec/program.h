@@ -53,7 +53,7 @@ using Handler = void (*)(const Op& op, Warp& warp, LaneMask mask);
 // How a warp goes on after the operation.
 enum class Flow : uint8_t {
   kNext,
-  kNextUnlessFault,  // it can fail
+  kNextUnlessFault,  // the next operation, unless this one fails
   kBranch,
   kCall,
   kReturn,
@@ -65,14 +65,15 @@ enum class Flow : uint8_t {
 };
 
 struct Op {
-  Handler handler = nullptr;  // of kNext and kNextUnlessFault
+  Handler handler = nullptr;  // for kNext and kNextUnlessFault
   // The results come first, then the sources in the order of the text. The
   // address of a memory operation is at kAddress.
   std::array<Slot, 6> operands;
   int64_t offset =
-      0;              // bytes, of an address; of bar.red, 1: negates its source
-  Slot guard;         // a predicate, if guarded
-  Pc target = kNoPc;  // of a branch; of a call, its Call in Program::calls
+      0;       // bytes, of an address; of bar.red, 1: negates its source
+  Slot guard;  // a predicate, if guarded
+  // A branch's target; for a call, its index in Program::calls
+  Pc target = kNoPc;
   Pc reconverge = kNoPc;  // where the sides of a branch meet: its immediate
                           // post-dominator
   Pc pc = 0;
@@ -81,12 +82,12 @@ struct Op {
   bool negated = false;  // the guard
   uint8_t variant = 0;
   uint8_t elements = 1;
-  uint8_t address_bytes = 8;  // of the register that holds the address
+  uint8_t address_bytes = 8;  // size of the register that holds the address
   MemorySpace space = MemorySpace::kGeneric;
   MemoryOrder order = MemoryOrder::kWeak;
-  uint8_t members = 0;  // of kWarpSync: the operand that names them
-  WholeNumber to;       // of a cvt: its result
-  WholeNumber from;     // and source
+  uint8_t members = 0;  // for kWarpSync: the operand that names the members
+  WholeNumber to;       // the result of a cvt
+  WholeNumber from;     // the source of a cvt
 };
 
 // The operand that holds a memory operation's address.
@@ -118,7 +119,8 @@ struct ProgramFunction {
   // The 32-bit registers per thread that are live at once, in this function and
   // below it in its calls. Occupancy counts these.
   uint32_t registers = 0;
-  std::vector<FrameVariable> parameters;  // of a function that is called
+  // Where a called function has its parameters
+  std::vector<FrameVariable> parameters;
   std::vector<FrameVariable> results;
   const ptx::Function* source = nullptr;
   uint32_t static_shared_bytes = 0;
@@ -127,7 +129,8 @@ struct ProgramFunction {
 struct Call {
   uint32_t function = 0;
   Builtin builtin = Builtin::kNone;
-  std::vector<FrameVariable> arguments;  // of the caller's frame
+  // Where the caller has them in its frame
+  std::vector<FrameVariable> arguments;
   std::vector<FrameVariable> results;
 };
 
@@ -146,7 +149,7 @@ inline constexpr uint16_t kPredicateRegisters = 1 << 12;
 
 struct Program {
   std::vector<Op> ops;
-  std::vector<OpInfo> info;  // of each of ops
+  std::vector<OpInfo> info;  // one for each of ops
   std::vector<ProgramFunction> functions;
   std::vector<Call> calls;
   // 32 copies of each.

@@ -11,8 +11,8 @@ namespace carillon::sim {
 
 struct FloatFormat {
   uint32_t bits;
-  int digits;          // of the significand, with the one that is not stored
-  int least_exponent;  // of a number that is not subnormal
+  int digits;          // digits of the significand, including the implicit one
+  int least_exponent;  // the least one of a normal number
 
   uint64_t sign() const { return uint64_t{1} << (bits - 1); }
   uint64_t infinity() const {

@@ -26,7 +26,7 @@ enum class Operation : uint8_t {
   // Numbers.
   kAdd,
   kSub,
-  kMul,  // of floats
+  kMul,  // floats only
   kMulLow,
   kMulHigh,
   kMulWide,
@@ -230,7 +230,7 @@ struct Semantics {
   uint8_t from_bytes = 4;
   MemorySpace space = MemorySpace::kGeneric;
   MemoryOrder order = MemoryOrder::kWeak;
-  uint8_t elements = 1;  // of a vector: 1, 2, 4
+  uint8_t elements = 1;  // elements of a vector: 1, 2, 4
 };
 
 // Op::variant of cvt, and of arithmetic that is not rounded to nearest, is its

@@ -26,7 +26,7 @@ struct Releases {
   std::array<uint64_t, kWaitReleaseBarriers> count{};
   // The last release by which a whole block has passed.
   std::array<uint64_t, kWaitReleaseBarriers> passed{};
-  uint64_t total = 0;  // of `count`
+  uint64_t total = 0;  // the sum of `count`
 
   void Release(uint32_t barrier) {
     ++count[barrier];
@@ -51,7 +51,7 @@ class WaitRelease {
  private:
   struct Barrier {
     uint64_t waiting = 0;
-    uint64_t passed = 0;   // by `passing`
+    uint64_t passed = 0;   // bit i: the warp has passed by `passing`
     uint64_t passing = 0;  // the release, while not all have passed
     uint64_t seen = 0;     // the release by which all have passed
   };

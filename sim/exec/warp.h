@@ -35,7 +35,7 @@ struct Launch {
   Dim3 grid;
   Dim3 block;
   uint32_t dynamic_shared_bytes = 0;
-  std::vector<std::byte> parameters;  // as cuLaunchKernel's buffer
+  std::vector<std::byte> parameters;  // laid out as cuLaunchKernel's buffer
   uint64_t id = 0;
 
   uint32_t shared_bytes() const {
@@ -251,7 +251,7 @@ class Warp {
   bool ReleaseThreads(const Op& op, const Call& call, LaneMask mask);
   void Barrier(const Op& op, LaneMask mask);
 
-  std::array<std::byte*, 2> base_{};  // of registers and of constants
+  std::array<std::byte*, 2> base_{};  // the registers, and the constants
   Entry top_;
   LaneMask live_ = 0;
   State state_ = State::kReady;
@@ -291,10 +291,10 @@ class Block {
 
   struct Arrival {
     uint32_t barrier = 0;
-    uint32_t threads = 0;  // that it is for; 0: all of the block
+    uint32_t threads = 0;  // how many the barrier is for; 0: all of the block
     bool waits = true;
     uint32_t value = 0;  // how many of the warp's predicates are true
-    uint32_t lanes = 0;  // of the warp
+    uint32_t lanes = 0;  // live lanes of the warp
     BarrierMode mode = BarrierMode::kSync;
   };
   // Returns false if it is wrong for the warp to be there; `what` says why.
@@ -310,9 +310,9 @@ class Block {
 
  private:
   struct BarrierState {
-    uint64_t warps = 0;    // that have arrived, a bit each
-    uint64_t waiting = 0;  // of these, that wait
-    uint32_t threads = 0;  // that it is for; 0: all
+    uint64_t warps = 0;    // bit i: warp i has arrived
+    uint64_t waiting = 0;  // bit i: warp i waits
+    uint32_t threads = 0;  // how many it is for; 0: all
     uint32_t arrived = 0;  // threads, by whole warps
     uint32_t lanes = 0;    // threads that gave a value
     uint32_t trues = 0;

@@ -35,8 +35,8 @@ struct Arrivals {
 struct Job {
   std::string name;  // "fig12/CONV1/IPv4/preemption/2"
   Overrides overrides;
-  std::string background;  // none: events alone, one after the other
-  uint32_t runs = 1;       // of the background, one after the other
+  std::string background;  // if empty, events run alone, one after the other
+  uint32_t runs = 1;       // runs of the background, one after the other
   // A background that events keep from ending is given up after so many cycles;
   // 0: never.
   timing::Cycle most_cycles = 0;
@@ -49,7 +49,7 @@ struct Job {
   bool interrupts = false;
   // The events take their place and registers, but end at once.
   bool skip_body = false;
-  uint32_t registers = 0;  // of an event's thread; 0: what its kernel needs
+  uint32_t registers = 0;  // per thread of an event; 0: what its kernel needs
   Arrivals arrivals;
   uint32_t events = 16;  // without a background
   // Persistent blocks instead of a background and events: "poll", "wait" or

@@ -15,7 +15,7 @@ inline constexpr uint32_t kNoBlock = ~uint32_t{0};
 
 // Instructions that execute all, from the first to the last, or not at all.
 struct BasicBlock {
-  uint32_t begin = 0;  // of Function::body
+  uint32_t begin = 0;  // an index into Function::body
   uint32_t end = 0;    // one past its last
   std::vector<uint32_t> successors;
   std::vector<uint32_t> predecessors;

@@ -93,7 +93,7 @@ struct Operand {
   };
 
   Kind kind = Kind::kSink;
-  Kind base = Kind::kSink;  // of kAddress
+  Kind base = Kind::kSink;  // what kAddress adds the offset to
   bool of_module = false;   // the variable is the module's
   bool negated = false;     // "!%p"
   bool is_float = false;    // the value's bits: f64, or f32 if is_single
@@ -101,7 +101,7 @@ struct Operand {
   uint32_t index = 0;
   int64_t offset = 0;
   uint64_t value = 0;
-  std::string_view name;  // as it is written
+  std::string_view name;  // as the text has it
   std::vector<Operand> parts;
   Location at;
 };

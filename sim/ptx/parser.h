@@ -27,7 +27,7 @@ using Scope = std::unordered_map<std::string_view, Name>;
 struct Pending {
   size_t instruction = 0;
   size_t operand = 0;
-  int depth = 0;  // of the braces that it stands in
+  int depth = 0;  // how many pairs of braces are around it
 };
 
 // Parses one module, once. Functions that read return false on the first
@@ -110,7 +110,7 @@ class Parser {
   absl::Status error_;
   Scope globals_;
   std::unordered_map<std::string_view, uint32_t> functions_;
-  std::vector<Scope> scopes_;  // of the function, outermost first
+  std::vector<Scope> scopes_;  // the function's scopes, outermost first
   std::vector<Pending> pending_;
 };
 

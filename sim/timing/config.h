@@ -25,7 +25,7 @@ enum class SchedulerPolicy : uint8_t {
 
 // EDGE's extensions: how events get to run (docs/simulator.md).
 enum class EventPath : uint8_t {
-  kTbScheduler,  // as any grid, through the KDU: "draining"
+  kTbScheduler,  // like any grid, through the KDU: "draining"
   kWarp,         // to an SM's table of event warps: "preemption"
 };
 enum class VictimPolicy : uint8_t {
@@ -33,14 +33,14 @@ enum class VictimPolicy : uint8_t {
   kNewest,
   kBest,       // one that is flushed already, or has the fewest loads under way
   kDedicated,  // the SM's first warp slot, whatever it holds
-  kReserved,   // none: a context that nobody else may use
+  kReserved,   // no victim: a context that nobody else may use
 };
 // Each priority includes the ones before it.
 enum class EventPriority : uint8_t {
   kNone,
   kP1,  // events go first: fetch, issue, blocks
   kP2,  // no other grid's blocks start while an event waits or runs
-  kP3,  // and an SM with an event fetches and issues nothing else
+  kP3,  // an SM with an event fetches and issues nothing else
 };
 enum class Reservation : uint8_t { kStatic, kDynamic };
 // Where an event warp keeps its registers when it takes a victim's place.
@@ -88,7 +88,7 @@ struct Config {
     uint32_t count = 1;
     uint32_t warps = 1;
     uint32_t blocks = 1;
-    uint32_t registers = 1;      // of 32 bits
+    uint32_t registers = 1;      // registers of 32 bits
     uint32_t register_unit = 1;  // a warp has a multiple of it
     uint32_t shared_bytes = 0;
     uint32_t shared_unit = 1;  // bytes; a block has a multiple of it
@@ -109,7 +109,7 @@ struct Config {
 
   struct {
     uint32_t latency = 1;  // cycles from issue to the unit
-    uint32_t banks = 1;    // of the register file
+    uint32_t banks = 1;    // banks of the register file
   } operands;
 
   struct {
@@ -119,8 +119,8 @@ struct Config {
   } units;
 
   std::array<std::array<Cost, kCostClasses>, kCostTypes> costs;
-  Cost special;   // of the SFU: sine, reciprocal and their like
-  Cost exchange;  // of lanes: shfl, vote
+  Cost special;   // for the SFU: sine, reciprocal and their like
+  Cost exchange;  // for operations between lanes: shfl, vote
 
   struct {
     uint32_t queue = 1;  // memory operations of an SM on the way to the L1
@@ -128,19 +128,19 @@ struct Config {
     uint32_t shared_latency = 1;
     uint32_t constant_latency = 1;
     uint32_t stores = 1;      // per SM, that memory has not acknowledged
-    uint32_t operations = 1;  // of an SM that memory has not finished
+    uint32_t operations = 1;  // the limit per SM until memory has finished them
   } lsu;
 
   CacheConfig icache;
   CacheConfig l1;
   uint32_t l1_global_loads = 1;  // 0: loads of global memory go past it
-  CacheConfig l2;                // bytes, MSHRs: of all slices
+  CacheConfig l2;  // `bytes` and `mshrs` are for all slices together
   uint32_t l2_slices = 1;
   uint32_t l2_interval = 1;         // cycles of a slice, for each request
   uint32_t l2_atomic_interval = 1;  // the same, for each lane
 
   struct {
-    uint32_t latency = 1;        // of its own cycles, one way
+    uint32_t latency = 1;        // in its own cycles, one way
     uint32_t request_bytes = 1;  // a cycle, from an SM
     uint32_t reply_bytes = 1;    // a cycle, to an SM
     uint32_t header_bytes = 8;
@@ -195,8 +195,9 @@ struct Config {
     uint32_t reserve_load = 1;
     uint32_t reserve_hold = 1;
     // Privileged warps, which interrupts start:
-    uint32_t interrupt_cycles = 0;      // from the GPU's edge to an SM's table
-    uint32_t registers_latency = 1;     // of the SM's interrupt registers
+    uint32_t interrupt_cycles = 0;  // from the GPU's edge to an SM's table
+    // The latency of the SM's interrupt registers
+    uint32_t registers_latency = 1;
     uint32_t reserve_icache_lines = 0;  // per SM, for their routine
   } edge;
 };

@@ -144,12 +144,13 @@ class Gpu {
   std::multimap<Cycle, std::function<void()>> calls_;
   EventDispatcher event_dispatcher_;
   SmReservation reservation_;
-  uint32_t events_ = 0;  // of grids_
+  uint32_t events_ = 0;  // how many of grids_ are events
   Cycle cycle_ = 0;
   bool stop_ = false;
   GridId next_id_ = 1;
   uint64_t ended_grids_ = 0;
-  std::vector<std::unique_ptr<GridRun>> grids_;  // that have not ended, by id
+  // All that have not ended, by id
+  std::vector<std::unique_ptr<GridRun>> grids_;
   std::map<GridId, GridResult> results_;
   std::vector<std::unique_ptr<LoadedProgram>> programs_;
 };

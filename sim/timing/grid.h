@@ -42,18 +42,19 @@ struct SubmitOptions {
   // An event that is an interrupt's routine: it always takes the short path,
   // and reaches an SM's table after edge.interrupt_cycles.
   bool privileged = false;
-  uint32_t sm = kAnySm;  // of one by the short path
+  uint32_t sm = kAnySm;  // the SM for one that takes the short path
   // The event does not take the short path, whatever Config::edge says.
   bool by_tb_scheduler = false;
 };
 
 // How an event got its place.
 enum class EventPlace : uint8_t {
-  kNone,         // it has none yet, or is no event
-  kTbScheduler,  // as any block; also what is too large for the short path
-  kFree,         // a context that nobody used
-  kReserved,     // the same, which nobody else could have used
-  kPreempted,    // victims'
+  kNone,  // no place yet, or no event
+  // Like any block; also an event that is too large for the short path
+  kTbScheduler,
+  kFree,       // a context that nobody used
+  kReserved,   // the same, which nobody else could have used
+  kPreempted,  // victims'
 };
 const char* NameOf(EventPlace place);
 
@@ -66,19 +67,20 @@ struct GridResult {
   Cycle dispatched = kNever;  // its first block started
   Cycle completed = 0;        // its last block's last operation was done
   uint64_t warp_instructions = 0;
-  uint64_t blocks = 0;  // that ended
+  uint64_t blocks = 0;  // blocks that have ended
 
   // For an event: its scheduling latency is dispatched - arrived, its
   // preemption latency flushed - selected. With several blocks, those of the
   // first that starts.
   bool event = false;
   Cycle arrived = kNever;   // at the TB scheduler, or an SM's table
-  Cycle selected = kNever;  // its victims, the first time
+  Cycle selected = kNever;  // when its victims were first selected
   Cycle flushed = kNever;   // their pipelines were empty
   EventPlace place = EventPlace::kNone;
   uint32_t sm = 0;
   uint32_t victims = 0;
-  uint32_t reselections = 0;  // as a victim exited first, or would not do
+  // Because a victim exited first or became unsuitable
+  uint32_t reselections = 0;
   bool saved_registers = false;
 };
 

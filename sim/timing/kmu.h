@@ -76,7 +76,7 @@ class Kmu {
   const bool events_first_;
   bool hold_others_ = false;
   bool events_wait_ = false;
-  std::vector<GridRun*> pending_;  // by priority, then arrival
+  std::vector<GridRun*> pending_;  // ordered by priority, then arrival
   std::vector<GridRun*> kdu_;      // the same
   bool blocked_ = true;            // no SM has room for any
   Cycle next_ready_ = kNever;

@@ -63,7 +63,7 @@ class Scoreboard {
   static constexpr uint16_t kRegisters = 448;
 
   std::array<uint64_t, 8> pending_{};
-  std::array<uint64_t, 8> loads_{};  // of pending_: from memory
+  std::array<uint64_t, 8> loads_{};  // those of pending_ that memory delivers
 };
 
 }  // namespace carillon::sim::timing

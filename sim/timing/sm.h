@@ -95,9 +95,9 @@ class Sm final : private EventWarps::Host {
   struct BlockSlot {
     Block block;
     GridRun* grid = nullptr;  // nullptr: free
-    WarpMask warps = 0;       // that are not done, and in their slots
-    uint32_t away = 0;        // that are not done either: victims
-    uint32_t entry = EventWarps::kNoEntry;  // of the event
+    WarpMask warps = 0;       // unfinished warps that are in their slots
+    uint32_t away = 0;        // unfinished warps that are away as victims
+    uint32_t entry = EventWarps::kNoEntry;  // the event's entry in the table
     Contexts contexts;
   };
   // What a scheduler did in its last cycle: a bit for each Stall, or kIssued,
@@ -163,14 +163,14 @@ class Sm final : private EventWarps::Host {
   Cycle free_since_ = 0;
   Contexts reserve_;
   Contexts events_use_;  // free contexts that blocks of events have
-  Contexts kept_;        // of reserve_, what they do not use
+  Contexts kept_;        // the part of reserve_ that events do not use
   const bool events_first_;
-  bool events_here_ = false;  // or were, at the last TickEvents()
+  bool events_here_ = false;  // also if they were here at the last TickEvents()
   bool takes_events_ = true;
   bool takes_others_ = true;
   const Observer* observer_ = nullptr;
   uint64_t next_age_ = 0;
-  size_t most_operations_ = 0;  // of the programs that it has seen
+  size_t most_operations_ = 0;  // the most of any program so far
   uint64_t last_grid_ = ~uint64_t{0};
   // The cycle in which each unit of a kind takes its next operation.
   std::array<std::array<Cycle, 4>, kUnits> unit_free_{};

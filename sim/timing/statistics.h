@@ -45,7 +45,7 @@ struct SmCounters {
   uint64_t instructions = 0;
   uint64_t thread_instructions = 0;
   uint64_t blocks = 0;
-  uint64_t flushes = 0;  // of i-buffers, by branches
+  uint64_t flushes = 0;  // i-buffers emptied by a branch
   // Of schedulers:
   uint64_t issue_cycles = 0;
   uint64_t stall_cycles = 0;
@@ -59,19 +59,19 @@ struct SmCounters {
   uint64_t control = 0;
 
   uint64_t icache_hits = 0;
-  uint64_t icache_misses = 0;  // also of warps that a line on its way lacks
+  uint64_t icache_misses = 0;  // includes those for a line on its way
   uint64_t icache_fills = 0;
 
   uint64_t shared_operations = 0;
   uint64_t shared_passes = 0;
   uint64_t constant_operations = 0;
   uint64_t constant_passes = 0;
-  uint64_t global_operations = 0;  // and local
+  uint64_t global_operations = 0;  // global and local ones
   uint64_t transactions = 0;       // lines that these touched
   uint64_t l1_load_hits = 0;
   uint64_t l1_load_misses = 0;
-  uint64_t l1_load_merges = 0;  // of the misses, with a line on its way
-  uint64_t l1_loads_past = 0;   // that do not use it
+  uint64_t l1_load_merges = 0;  // misses of a line that was on its way already
+  uint64_t l1_loads_past = 0;   // loads that bypass the L1
   uint64_t l1_stores = 0;
   uint64_t l1_write_backs = 0;
   uint64_t l1_atomics = 0;
@@ -87,10 +87,11 @@ struct SmCounters {
   uint64_t events_preempting = 0;
   uint64_t preemptions = 0;  // victims that gave up their places
   uint64_t reselections = 0;
-  uint64_t barriers_skipped = 0;  // of victims, that waited there
+  // Victims that left while waiting at a barrier
+  uint64_t barriers_skipped = 0;
   uint64_t loads_dropped = 0;
   uint64_t loads_replayed = 0;
-  uint64_t registers_saved = 0;  // of warps
+  uint64_t registers_saved = 0;  // registers of a warp
   uint64_t registers_restored = 0;
   uint64_t flush_cycles = 0;  // an event waits for its victims' pipelines
   std::array<uint64_t, kFlushWaits> flush_waits{};
@@ -121,7 +122,7 @@ struct Statistics {
   Cycle cycles = 0;
   std::vector<SmCounters> sms;
   MemoryCounters memory;
-  uint64_t grids = 0;  // that ended
+  uint64_t grids = 0;  // grids that have ended
 };
 
 // The sum of all SMs.

@@ -20,7 +20,7 @@ constexpr WarpMask BitOf(uint32_t slot) { return WarpMask{1} << slot; }
 struct WarpContext {
   Warp* warp = nullptr;
   GridRun* grid = nullptr;
-  const OpTiming* operations = nullptr;  // of its program
+  const OpTiming* operations = nullptr;  // those of its program
   uint32_t block = 0;                    // slot of the SM
   // Changes whenever the slot changes hands, so that operations under way for
   // an earlier warp belong to nobody.
@@ -43,18 +43,18 @@ struct SmWarps {
   std::array<WarpContext, kMaxWarps> slots;
 
   WarpMask used = 0;      // have a warp, or something of it under way
-  WarpMask running = 0;   // of these: has not exited
+  WarpMask running = 0;   // used, and has not exited
   WarpMask buffered = 0;  // the i-buffer has an operation
   WarpMask decoding = 0;  // operations are between i-cache and i-buffer
   WarpMask missing = 0;   // a line of the i-cache is on its way
   WarpMask hazard = 0;    // the head waits for a register,
-  WarpMask load = 0;      // which memory delivers
+  WarpMask load = 0;      // the head waits for a register that memory delivers
   WarpMask barrier = 0;
   WarpMask fence = 0;
   WarpMask asleep = 0;
   WarpMask held = 0;    // fetches nothing: it makes room, or has just come back
   WarpMask frozen = 0;  // issues nothing either, as an event runs
-  std::array<WarpMask, kUnits> unit{};  // that the head needs
+  std::array<WarpMask, kUnits> unit{};  // those whose head needs this unit
   std::array<WarpMask, kWarpClasses> of_class{};
 
   WarpMask waiting() const {
@@ -112,7 +112,7 @@ inline constexpr uint32_t kNoGeneration = ~uint32_t{0};
 // Something that is due at an SM.
 struct SmEvent {
   enum class Kind : uint8_t {
-    kWriteBack,  // of arithmetic
+    kWriteBack,  // arithmetic is done
     kMemory,     // a part of a memory operation
     kAwake,      // nanosleep's end
   };

@@ -48,7 +48,7 @@ struct BenchProgram {
   std::string_view summary;
   RunBench run;
   std::function<void(CLI::App&)> add_options;
-  std::chrono::seconds patience{20};  // of --patience
+  std::chrono::seconds patience{20};  // the value of --patience
   std::string_view plotter = "tools/plots/plot_bench.py";
 };
 

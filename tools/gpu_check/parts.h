@@ -18,7 +18,7 @@ struct PartOptions {
   std::string directory;  // for results
   // The path of compute-sanitizer; empty if there is none.
   std::string sanitizer;
-  uint64_t seed = 0;  // of random inputs
+  uint64_t seed = 0;  // the seed of random inputs
   // Runs short versions on the fake driver: a folder with its libcuda.so.1.
   // What cannot run there must report that there is no GPU.
   bool dry_run = false;
@@ -28,7 +28,7 @@ struct PartOptions {
 // One question of gpu_probes.
 struct ProbeStep {
   std::string_view name;
-  int seconds;  // its limit
+  int seconds;  // the time limit
 };
 std::span<const ProbeStep> ProbeSteps();
 

@@ -72,7 +72,7 @@ struct RunnerOptions {
   std::string directory;            // exists
   std::vector<std::string> only;    // parts; empty: all
   bool resume = false;              // skip what is in the state file
-  std::chrono::seconds total{540};  // of all steps together
+  std::chrono::seconds total{540};  // the limit for all steps together
   // The time that is reserved for ending a step that exceeds its limit.
   std::chrono::milliseconds grace{2000};
   std::chrono::milliseconds kill_grace{5000};

@@ -104,9 +104,9 @@ class EventWarps {
   };
   struct Entry {
     EntryState state = EntryState::kFree;
-    GridRun* grid = nullptr;  // until it runs
+    GridRun* grid = nullptr;  // set until the event runs
     uint64_t order = 0;
-    Contexts taken;  // of what is free, until it runs
+    Contexts taken;  // resources held for the event until it runs
     std::vector<VictimSlot> places;
     // These go to GridResult.
     Cycle selected = kNever;
@@ -146,8 +146,8 @@ class EventWarps {
 
   State state_ = State::kIdle;
   uint32_t current_ = kNoEntry;  // from kFlush on
-  size_t saving_ = 0;            // of its places
-  uint32_t saved_ = 0;           // of that one's registers
+  size_t saving_ = 0;            // the index of the victim being saved
+  uint32_t saved_ = 0;           // how many of its registers are saved
   FlushWaits waits_ = 0;
   // What the choice of victims depends on, as it was when no victim would do.
   struct Seen {

@@ -94,7 +94,7 @@ class Interrupts {
   };
   struct Routine {
     InterruptId interrupt = 0;
-    uint32_t registers = 0;  // which set
+    uint32_t registers = 0;  // the index of its register set
   };
 
   Interrupts(Gpu* gpu, Launch launch, DeviceAddress address,

@@ -115,7 +115,7 @@ class Victims {
   InstructionFetch* const fetch_;
   Lsu* const lsu_;
   SmCounters* const counters_;
-  std::vector<Away> away_;  // by slot
+  std::vector<Away> away_;  // indexed by slot
   WarpMask coming_ = 0;
 };
 

@@ -26,13 +26,13 @@ class Cache {
 
   struct Victim {
     uint64_t line = 0;
-    Sectors dirty = 0;  // none: nobody needs to write it
+    Sectors dirty = 0;  // if empty, nothing needs to be written back
   };
   // Adds these sectors. If the line is not there, it takes another line's
   // place.
   Victim Insert(uint64_t line, Sectors valid, Sectors dirty);
   void Invalidate(uint64_t line);
-  void Clear();  // but for what is reserved
+  void Clear();  // keeps reserved lines
   // Adds the line for good. Returns false if no way of its set would be left
   // for other lines.
   bool Reserve(uint64_t line);

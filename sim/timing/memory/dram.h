@@ -16,7 +16,7 @@ namespace carillon::sim::timing {
 struct DramRequest {
   uint64_t address = 0;  // within the channel
   uint32_t bytes = 0;
-  uint32_t slice = 0;  // that asks
+  uint32_t slice = 0;  // the slice that asks
   L2Demand demand;
 };
 
@@ -80,7 +80,7 @@ class DramChannel {
   const Cycle latency_;
   Ticks bus_free_ = 0;
   std::vector<Bank> banks_;
-  std::vector<DramRequest> window_;  // by age
+  std::vector<DramRequest> window_;  // ordered by age
   GrowingQueue<DramRequest> waiting_;
 };
 

@@ -26,9 +26,9 @@ struct MemoryOperation {
   uint8_t slot = 0;
   OpKind kind = OpKind::kLoad;
   bool used = false;
-  uint32_t parts = 0;  // that are to come; the LSU itself is one
+  uint32_t parts = 0;  // parts that are not done; the LSU's own work is one
   uint32_t next = 0;   // free one
-  uint32_t order = 0;  // of its issue
+  uint32_t order = 0;  // counts operations in the order of their issue
 };
 
 // What an operation asks of memory, kept while it is under way.
@@ -40,7 +40,7 @@ struct MemoryAccess {
   // For kFixed: the passes, and the latency of the last one.
   uint32_t passes = 0;
   uint32_t latency = 0;
-  uint32_t count = 0;  // of transactions
+  uint32_t count = 0;  // how many transactions there are
   Transactions transactions;
 };
 
@@ -94,7 +94,7 @@ class Lsu {
     bool atomics = false;
     bool values = false;      // an atomic has a register wait for it
     bool queued = false;      // the LSU has not sent some that is no load
-    bool on_the_way = false;  // some is not at the LSU's door yet
+    bool on_the_way = false;  // an operation is not in the LSU's queue yet
   };
   Outstanding OutstandingOf(uint32_t slot, const WarpContext& context,
                             Cycle now) const;
@@ -151,7 +151,7 @@ class Lsu {
     uint32_t operation = 0;
     uint32_t next = 0;  // transaction
     Cycle ready = 0;
-    Cycle done = 0;  // of its hits, the last
+    Cycle done = 0;  // when the last of its hits is done
   };
   struct Waiter {
     uint32_t operation = 0;
@@ -186,12 +186,12 @@ class Lsu {
   Cache l1_;
   MshrTable<Waiter> mshrs_;
   std::vector<MemoryOperation> operations_;
-  std::vector<MemoryAccess> accesses_;  // of each operation so far
+  std::vector<MemoryAccess> accesses_;  // one for each operation so far
   uint32_t accesses_used_ = 0;
   uint32_t free_ = 0;
   uint32_t next_order_ = 0;
   GrowingQueue<Waiting> queue_;
-  uint32_t stores_ = 0;  // that memory has not acknowledged
+  uint32_t stores_ = 0;  // stores that memory has not acknowledged
   Cycle port_free_ = 0;
   // Since when the first operation cannot go on, and the counter of such
   // cycles.

@@ -16,7 +16,7 @@ struct MemoryRequest {
   uint32_t tag = 0;   // the sender's
   uint16_t sm = 0;
   Sectors sectors = 0;
-  uint8_t lanes = 0;  // of an atomic
+  uint8_t lanes = 0;  // lanes of an atomic
   RequestKind kind = RequestKind::kLoad;
 };
 
@@ -24,7 +24,7 @@ struct MemoryRequest {
 struct L2Demand {
   uint64_t line = 0;  // the slice's own address
   Sectors sectors = 0;
-  uint32_t mshr = 0;  // of a read
+  uint32_t mshr = 0;  // for a read: the entry that waits for it
   bool write = false;
 };
 

@@ -64,13 +64,13 @@ class MemorySystem {
   struct Event {
     enum class Kind : uint8_t {
       kAtSlice,     // a request
-      kSliceAgain,  // it could not take all when it was asked last
+      kSliceAgain,  // the slice could not take all when it was last asked
       kDramAgain,
       kFilled,  // a demand's data
       kAtSm,    // a reply
     };
     Kind kind = Kind::kAtSlice;
-    uint32_t index = 0;  // of the slice or channel
+    uint32_t index = 0;  // the index of the slice or channel
     MemoryRequest request;
     L2Demand demand;  // kAtSlice: where the line lies there
   };

@@ -22,10 +22,11 @@ namespace carillon::bench {
 
 struct LaunchOptions {
   std::string backend = "auto";
-  uint32_t reserved_sms = 0;       // of launch path edge's own
+  uint32_t reserved_sms = 0;       // for launch path edge
   std::vector<std::string> paths;  // empty: all that the back-end has
   std::vector<std::string> parts;  // empty: all of LaunchParts()
-  double packets_per_second = 0;   // of the breakdown; 0: by the back-end
+  // For the breakdown; 0: chosen by the back-end
+  double packets_per_second = 0;
 };
 
 // The parts: latency, idle, co_runner, background, breakdown, power.
@@ -108,11 +109,12 @@ class LaunchRun {
   const LaunchOptions options_;
   const Times times_;
   std::unique_ptr<LaunchTestbed> testbed_;
-  std::function<uint64_t()> others_cpu_ns_;  // beside the testbed's; or null
+  // CPU time besides the testbed's; may be null
+  std::function<uint64_t()> others_cpu_ns_;
   Json about_;
   std::vector<std::string> paths_;
   Ledger ledger_;
-  std::map<std::string, int> failures_;  // of each path
+  std::map<std::string, int> failures_;  // failures of each path
   bool violated_ = false;
   std::unique_ptr<Nvml> nvml_;
   std::string no_power_;  // why there is no power

@@ -39,7 +39,7 @@ struct KernelBuffer {
 };
 
 struct KernelArguments {
-  std::vector<std::byte> bytes;  // as cuLaunchKernel's buffer
+  std::vector<std::byte> bytes;  // laid out as cuLaunchKernel's buffer
   // In the order of the arguments, including those within structs.
   std::vector<KernelBuffer> buffers;
 };

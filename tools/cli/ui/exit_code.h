@@ -12,7 +12,7 @@ enum class ExitCode : int {
   kUsage = 2,        // the command line or a file that it names is wrong
   kNotFound = 3,     // no such testbed, device, benchmark, ...
   kUnavailable = 4,  // nobody answers, or not in time
-  kDenied = 5,       // somebody else's
+  kDenied = 5,       // it belongs to somebody else
   kViolated = 6,     // an invariant does not hold: a fault of Carillon itself
   kInterrupted = 130,
 };

@@ -22,12 +22,12 @@ struct RunnerOptions {
   std::string testbed;
   // Replaces the back-end that the plan's topology names; empty: keeps it.
   std::string backend;
-  double timeout_s = 15;  // as `carillon up`
+  double timeout_s = 15;  // the same as for `carillon up`
   // Whether, and in which folder, the files of a failed run are kept. The
   // folder is made; empty: one below the runtime directory.
   bool save = true;
   std::string keep;
-  bool narrate_testbed = true;  // its bring-up and its end
+  bool narrate_testbed = true;  // narrate the testbed's bring-up and end
 };
 
 struct PlanRun {

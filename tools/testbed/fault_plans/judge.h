@@ -18,7 +18,7 @@ namespace carillon::fault {
 // What was found. Nothing is expected of what could not be measured.
 struct Evidence {
   ledger::Report report;
-  std::map<std::string, uint64_t> struck;  // by fault
+  std::map<std::string, uint64_t> struck;  // indexed by the fault's name
   std::optional<uint64_t> in_flight;
   std::optional<uint64_t> bad_replies;
   // One sentence each.

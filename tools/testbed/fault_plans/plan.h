@@ -86,7 +86,7 @@ struct Expectations {
 };
 
 struct Plan {
-  std::string file;  // that it was read from
+  std::string file;  // the file that it was read from
   std::string name;
   std::string about;
   // At most one of these: a file (as the plan names it), or the plan's own

@@ -70,9 +70,10 @@ struct Counts {
 
 struct Violation {
   Fault fault = Fault::kLost;
-  std::string sentence;  // whose, which event, what
-  RecordRef at;          // the record that shows it
-  uint64_t events = 1;   // that it stands for
+  // Names the process and the event, and says what is wrong
+  std::string sentence;
+  RecordRef at;         // the record that shows it
+  uint64_t events = 1;  // how many events it is about
 };
 
 // A device's ring, from its registration to its end.
@@ -80,7 +81,7 @@ struct RingReport {
   std::string device;
   uint32_t pid = 0;
   uint16_t event_id = 0;
-  uint32_t generation = 0;  // of the last gpud that served it
+  uint32_t generation = 0;  // that of the last gpud that served it
   Counts counts;
 };
 

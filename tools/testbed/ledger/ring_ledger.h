@@ -37,7 +37,7 @@ struct End {
 
 // gpud's book of one ring.
 struct GpudRing {
-  bool made = false;   // its making is recorded: so is all that came later
+  bool made = false;  // its creation is recorded, and so is all that came later
   bool whole = false;  // gpud records every end itself
   bool removed = false;
   uint64_t device_pid = 0;
@@ -48,8 +48,8 @@ struct GpudRing {
 // gpud's book.
 struct GpudBook {
   const shm::FlightRecording* recording = nullptr;
-  size_t index = 0;                              // of the recording
-  std::unordered_map<uint32_t, GpudRing> rings;  // by generation
+  size_t index = 0;                              // the recording's index
+  std::unordered_map<uint32_t, GpudRing> rings;  // indexed by generation
   // Whether a session has ended, by the device's pid.
   std::unordered_map<uint64_t, bool> sessions;
 
@@ -101,8 +101,8 @@ class DeviceRing {
 
   struct DeviceEnd {
     bool left = false;       // the device detached, or saw the session closed
-    bool detached = false;   // by itself
-    bool saw_death = false;  // of gpud, and nobody went on
+    bool detached = false;   // the device itself detached
+    bool saw_death = false;  // gpud died, and the device did not resume
   };
   // Judges every event by both books, and also what gpud has recorded beyond
   // them. Call it once, after all records.

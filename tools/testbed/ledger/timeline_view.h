@@ -32,7 +32,7 @@ struct Timeline {
   std::vector<std::string> unreadable;
   std::vector<ledger::RecordRef> merged;
   ledger::Report report;
-  std::vector<StruckStep> strikes;  // by time
+  std::vector<StruckStep> strikes;  // ordered by time
 };
 
 // Judges the recordings.

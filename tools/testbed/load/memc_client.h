@@ -42,7 +42,7 @@ struct LoadResult {
   uint64_t replies = 0;  // good ones
   uint64_t gets = 0;
   uint64_t sets = 0;
-  uint64_t misses = 0;  // of the gets
+  uint64_t misses = 0;  // how many of the gets missed
   uint64_t bad = 0;     // wrong bytes
   uint64_t lost = 0;
   uint64_t late = 0;
@@ -98,7 +98,7 @@ class MemcClient {
   KeyChoice choice_;
   uint64_t random_;
   const std::string value_line_;  // between key and value, in a reply
-  const std::string set_line_;    // and in a SET
+  const std::string set_line_;    // the same in a SET
   std::string keys_;
   std::string values_;
   UniqueFd fd_;

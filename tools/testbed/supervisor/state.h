@@ -19,7 +19,7 @@ namespace carillon::testbed {
 enum class ProcessState {
   kStarting,
   kReady,
-  kRunning,  // its readiness is not waited for
+  kRunning,  // nobody waits for its readiness
   kEnded
 };
 enum class Phase { kStarting, kUp, kStopping, kFailed };
@@ -47,7 +47,7 @@ struct ProcessRecord {
 
   // For the supervisor only; not in the file.
   bool was_ready = false;  // before it ended
-  bool killed = false;     // by the supervisor
+  bool killed = false;     // the supervisor killed it
 };
 
 struct TestbedState {

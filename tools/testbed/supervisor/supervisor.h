@@ -99,7 +99,7 @@ class Supervisor {
       kStarting,  // runs, and is not ready yet
     };
     Stage stage = Stage::kWaiting;
-    uint64_t request = 0;  // of RequestServer; 0: nobody waits
+    uint64_t request = 0;  // its id in RequestServer; 0: nobody waits
     // kEnding: when SIGKILL comes; kWaiting: the earliest start.
     Clock::time_point due;
     // For kWaiting and kStarting: the time limit. If it passes, that is

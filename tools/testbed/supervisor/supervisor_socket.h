@@ -72,8 +72,8 @@ class RequestServer {
   struct Connection {
     uint64_t id = 0;
     UniqueFd fd;
-    Clock::time_point deadline;  // of its request
-    std::string request;         // so far
+    Clock::time_point deadline;  // the limit for its request
+    std::string request;         // what has arrived
     bool asked = false;          // the request is complete
   };
 

@@ -45,7 +45,7 @@ struct Leftovers {
   std::string name;
   std::string directory;
   std::vector<ProcessIdentity> processes;
-  std::vector<std::string> files;  // that a testbed made
+  std::vector<std::string> files;  // files that a testbed made
 };
 
 // What a dead testbed left.

@@ -16,11 +16,11 @@ namespace carillon::testbed {
 
 enum class KeyType {
   kBoolean,
-  kInteger,     // min to max
-  kSize,        // bytes, min to max, with units
-  kText,        // min to max bytes
-  kPath,        // as kText, from the file's folder; or a word of `choices`
-  kChoice,      // one of `choices`
+  kInteger,  // min to max
+  kSize,     // bytes, min to max, with units
+  kText,     // min to max bytes
+  kPath,    // like kText, relative to the file's folder; or a word of `choices`
+  kChoice,  // one of `choices`
   kDimensions,  // WIDTHxHEIGHT, each min to max
 };
 

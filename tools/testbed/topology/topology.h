@@ -44,7 +44,7 @@ struct DeviceEntry {
 
 struct Topology {
   std::string name;
-  std::vector<Setting> gpu;  // of gpu and of gpu.model
+  std::vector<Setting> gpu;  // the keys of gpu and of gpu.model
   // The records of every process's flight recorder; 0: as the environment says.
   uint64_t record = 0;
   // Whether there is a board of faults (shm/faults), for `carillon fault`.
