@@ -101,8 +101,8 @@ absl::Status Nic::OpenLanes() {
                               memcached::TableBytes(options_.table_entries)));
   ASSIGN_OR_RETURN(auto store, device_->AllocateBuffer(edge::Place::kGpuMemory,
                                                        options_.store_bytes));
-  return lanes_.Open(device_.get(), options_,
-                     {.packets = packets_, .table = table, .store = store});
+  return channels_.Open(device_.get(), options_,
+                        {.packets = packets_, .table = table, .store = store});
 }
 
 absl::Status Nic::Listen() {
@@ -125,7 +125,7 @@ absl::Status Nic::Listen() {
                                                    .pool = pool_.get(),
                                                    .source = source_.get(),
                                                    .streams = streams_.get(),
-                                                   .lanes = &lanes_,
+                                                   .channels = &channels_,
                                                    .counters = &counters_});
   return absl::OkStatus();
 }
@@ -186,11 +186,11 @@ bool Nic::ReceivePackets() {
                    .subspan(memcached::kFrameBytes,
                             packet.length - memcached::kFrameBytes));
     const RequestType type = TypeOfRequest(text);
-    lanes_.of(type).queue.Push({.origin = Request::Origin::kDatagram,
-                                .index = packet.buffer,
-                                .length = packet.length,
-                                .type = type,
-                                .received_ns = now});
+    channels_.of(type).queue.Push({.origin = Request::Origin::kDatagram,
+                                   .index = packet.buffer,
+                                   .length = packet.length,
+                                   .type = type,
+                                   .received_ns = now});
   }
   return true;
 }
@@ -204,12 +204,12 @@ void Nic::OnStreamRequest(ConnectionIndex connection,
                          .received_ns = NowNs()};
   if (request.size() > kPacketBytes) {
     // memc_set answers every command, and has room for the reply.
-    lanes_.of(RequestType::kSet, /*large=*/true).queue.Push(entry);
+    channels_.of(RequestType::kSet, /*large=*/true).queue.Push(entry);
     return;
   }
   std::memcpy(packets_.bytes.data() + OffsetOf(entry), request.data(),
               request.size());
-  lanes_.of(entry.type).queue.Push(entry);
+  channels_.of(entry.type).queue.Push(entry);
 }
 
 uint32_t Nic::OffsetOf(const Request& request) const {
@@ -227,7 +227,7 @@ std::string_view Nic::BytesOf(const Request& request) const {
 
 bool Nic::SubmitBatches(Nanoseconds now) {
   bool submitted = false;
-  for (RequestChannel& lane : lanes_) {
+  for (RequestChannel& lane : channels_) {
     while (lane.channel->CanSubmit()) {
       const uint32_t count =
           lane.queue.Ready(now, drained_, lane.channel->in_flight());
@@ -257,7 +257,7 @@ void Nic::Submit(RequestChannel& lane, Nanoseconds now) {
 
 bool Nic::FinishEvents() {
   bool finished = false;
-  for (RequestChannel& lane : lanes_) {
+  for (RequestChannel& lane : channels_) {
     while (const auto batch = lane.channel->Poll()) {
       responder_->Finish(lane, *batch);
       finished = true;
@@ -268,12 +268,12 @@ bool Nic::FinishEvents() {
 
 bool Nic::EventsInFlight() const {
   return std::any_of(
-      lanes_.begin(), lanes_.end(),
+      channels_.begin(), channels_.end(),
       [](const RequestChannel& lane) { return lane.channel->in_flight() > 0; });
 }
 
 bool Nic::CompletionWaits() const {
-  return std::any_of(lanes_.begin(), lanes_.end(),
+  return std::any_of(channels_.begin(), channels_.end(),
                      [](const RequestChannel& lane) {
                        return lane.channel->Poll().has_value();
                      });
@@ -283,7 +283,7 @@ absl::Status Nic::WaitForWork() {
   counters_.Count(Counter::kWaits);
   const Nanoseconds start = NowNs();
   std::optional<Nanoseconds> deadline;
-  for (const RequestChannel& lane : lanes_) {
+  for (const RequestChannel& lane : channels_) {
     // A full ring waits for a completion, whatever the time.
     if (!lane.channel->CanSubmit()) continue;
     const auto closes = lane.queue.Deadline();

@@ -89,7 +89,7 @@ class Nic : private StreamSink {
   std::unique_ptr<PacketPool> pool_;
   std::unique_ptr<UdpSource> source_;
   std::unique_ptr<StreamServer> streams_;
-  RequestChannels lanes_;
+  RequestChannels channels_;
   NicCounters counters_;
   std::unique_ptr<Responder> responder_;
 

@@ -17,26 +17,26 @@ constexpr uint32_t kLargePacketBytes = shm::AlignUp(
     std::max<uint64_t>(kMaxGetLine, kMaxLine + memcached::kMaxValueBytes + 2),
     shm::kCacheLine);
 
-struct LaneKind {
+struct ChannelKind {
   RequestType type;
   bool large;
 };
 // In the order in which RequestChannels::of() finds them.
-constexpr std::array<LaneKind, 2 * kRequestTypes> kLanes = {
+constexpr std::array<ChannelKind, 2 * kRequestTypes> kChannelKinds = {
     {{RequestType::kGet, false},
      {RequestType::kGet, true},
      {RequestType::kSet, false},
      {RequestType::kSet, true}}};
 
 MemcChannel::Options ChannelOptions(const NicOptions& options,
-                                    const LaneKind& lane) {
-  const bool get = lane.type == RequestType::kGet;
+                                    const ChannelKind& kind) {
+  const bool get = kind.type == RequestType::kGet;
   MemcChannel::Options channel = {.kernel = get ? "memc_get" : "memc_set",
                                   .label = get ? "get" : "set",
                                   .batch = options.batch,
                                   .ring = options.ring,
                                   .priority = options.priority};
-  if (!lane.large) return channel;
+  if (!kind.large) return channel;
   channel.label += "-large";
   channel.batch = 1;
   channel.ring = kLargeRing;
@@ -51,16 +51,16 @@ MemcChannel::Options ChannelOptions(const NicOptions& options,
 
 uint64_t RequestChannels::SubmissionBytes(const NicOptions& options) {
   uint64_t bytes = 0;
-  for (const LaneKind& lane : kLanes) {
-    bytes += MemcChannel::SubmissionBytes(ChannelOptions(options, lane));
+  for (const ChannelKind& kind : kChannelKinds) {
+    bytes += MemcChannel::SubmissionBytes(ChannelOptions(options, kind));
   }
   return bytes;
 }
 
 uint64_t RequestChannels::CompletionBytes(const NicOptions& options) {
   uint64_t bytes = 0;
-  for (const LaneKind& lane : kLanes) {
-    bytes += MemcChannel::CompletionBytes(ChannelOptions(options, lane));
+  for (const ChannelKind& kind : kChannelKinds) {
+    bytes += MemcChannel::CompletionBytes(ChannelOptions(options, kind));
   }
   return bytes;
 }
@@ -68,15 +68,15 @@ uint64_t RequestChannels::CompletionBytes(const NicOptions& options) {
 absl::Status RequestChannels::Open(edge::Device* device,
                                    const NicOptions& options,
                                    const Memory& memory) {
-  lanes_.reserve(kLanes.size());
-  for (const LaneKind& lane : kLanes) {
-    MemcChannel::Options wanted = ChannelOptions(options, lane);
-    wanted.packets = lane.large ? nullptr : &memory.packets;
+  channels_.reserve(kChannelKinds.size());
+  for (const ChannelKind& kind : kChannelKinds) {
+    MemcChannel::Options wanted = ChannelOptions(options, kind);
+    wanted.packets = kind.large ? nullptr : &memory.packets;
     wanted.table = &memory.table;
     wanted.store = &memory.store;
     ASSIGN_OR_RETURN(auto channel, MemcChannel::Open(device, wanted));
-    lanes_.push_back(
-        {lane.type, lane.large, std::move(channel),
+    channels_.push_back(
+        {kind.type, kind.large, std::move(channel),
          BatchQueue(wanted.batch, uint64_t{options.batch_timeout_us} * 1000)});
   }
   return absl::OkStatus();

@@ -44,15 +44,15 @@ class RequestChannels {
                     const Memory& memory);
 
   RequestChannel& of(RequestType type, bool large = false) {
-    return lanes_[2 * static_cast<size_t>(type) + (large ? 1 : 0)];
+    return channels_[2 * static_cast<size_t>(type) + (large ? 1 : 0)];
   }
-  auto begin() { return lanes_.begin(); }
-  auto end() { return lanes_.end(); }
-  auto begin() const { return lanes_.begin(); }
-  auto end() const { return lanes_.end(); }
+  auto begin() { return channels_.begin(); }
+  auto end() { return channels_.end(); }
+  auto begin() const { return channels_.begin(); }
+  auto end() const { return channels_.end(); }
 
  private:
-  std::vector<RequestChannel> lanes_;
+  std::vector<RequestChannel> channels_;
 };
 
 }  // namespace carillon::nic

@@ -130,7 +130,7 @@ void Responder::Answer(const RequestChannel& lane, const Request& request,
 
 bool Responder::AskWithLargeBuffer(const RequestChannel& lane,
                                    const Request& request) {
-  BatchQueue& queue = parts_.lanes->of(lane.type, /*large=*/true).queue;
+  BatchQueue& queue = parts_.channels->of(lane.type, /*large=*/true).queue;
   if (!IsStream(request) && queue.size() >= parts_.pool->size() / kLargeShare) {
     parts_.counters->Count(Counter::kDropsLarge);
     return true;
@@ -143,7 +143,7 @@ bool Responder::AskWithLargeBuffer(const RequestChannel& lane,
 void Responder::PassToSet(const RequestChannel& lane, Request request) {
   parts_.counters->Count(Counter::kReroutes);
   request.type = RequestType::kSet;
-  parts_.lanes->of(request.type, lane.large).queue.Push(request);
+  parts_.channels->of(request.type, lane.large).queue.Push(request);
 }
 
 void Responder::AnswerError(const Request& request, std::string_view text) {

@@ -29,7 +29,7 @@ class Responder {
     PacketPool* pool;
     UdpSource* source;
     StreamServer* streams;
-    RequestChannels* lanes;
+    RequestChannels* channels;
     NicCounters* counters;
   };
   explicit Responder(const Parts& parts) : parts_(parts) {}

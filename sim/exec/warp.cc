@@ -237,6 +237,8 @@ bool Warp::Rotate() {
   return false;
 }
 
+// The paths of one context wait for each other where they meet. A path that
+// spins for another one must therefore become a context of its own.
 void Warp::Yield() {
   const LaneMask mine = top_.mask;
   const LaneMask rest = ContextLanes() & ~mine;

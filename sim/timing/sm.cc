@@ -375,6 +375,8 @@ WarpMask Sm::Available(Cycle now) const {
   return available;
 }
 
+// Issue() may end the warp, and a block that starts then may reuse its slot.
+// The generation shows it, so that a second issue is still the same warp's.
 uint32_t Sm::Schedule(Scheduler& scheduler, Cycle now) {
   const WarpMask mine = warps_.running & scheduler.of();
   const WarpMask able = mine & warps_.buffered & ~warps_.waiting();

@@ -256,6 +256,8 @@ bool Lsu::Step(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   return true;
 }
 
+// Returns false if the MSHRs are full. The queue is in order, so everything
+// behind this load then waits, as in hardware.
 bool Lsu::StepLoad(Waiting& waiting, const MemoryAccess& asks, Cycle now) {
   const Transaction& transaction = asks.transactions[waiting.next];
   const Sectors sectors = Widen(transaction.sectors);
