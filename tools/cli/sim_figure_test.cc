@@ -60,7 +60,7 @@ TEST_F(SimFigure, RunsAFigureAndDrawsIt) {
   EXPECT_EQ(magic, "\x89PNG\r\n\x1a\n");
   ASSERT_EQ(Runs(), 13u);
 
-  // The results are cached, so another figure of the same runs is quick.
+  // Another figure is made of the cached runs, so none is run again.
   const auto newest = [&] {
     fs::file_time_type time = fs::file_time_type::min();
     for (const auto& entry : fs::directory_iterator(folder_ + "/runs")) {

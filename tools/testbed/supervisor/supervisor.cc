@@ -26,7 +26,7 @@ constexpr milliseconds kProbeEvery{10};
 constexpr int kShownLogLines = 10;
 // Longer than five attempts to start gpud and the waits between them.
 constexpr int kResumeWithinSeconds = 60;
-// Of a log, no more than this is read.
+// No more of a log than this is read.
 constexpr std::streamoff kShownLogBytes = 64 << 10;
 
 uint64_t Ns(std::chrono::steady_clock::duration duration) {

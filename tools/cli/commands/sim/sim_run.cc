@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<size_t>> Shown(const Options& options,
 
 // The interval between reports of progress.
 constexpr auto kSayEvery = std::chrono::milliseconds(500);
-// A timed run checks for Ctrl-C and reports progress after so many cycles.
+// A timed run looks at the clock for its reports after so many cycles.
 constexpr sim::timing::Cycle kTurn = 1 << 16;
 
 struct Outcome {
