@@ -113,8 +113,6 @@ class FaultPointsTest : public ::testing::Test {
   std::unique_ptr<faults::Board> board_;
 };
 
-// --- Every point.
-
 class EveryPointTest : public FaultPointsTest,
                        public ::testing::WithParamInterface<Point> {
  protected:

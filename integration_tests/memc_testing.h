@@ -39,7 +39,6 @@ class MemcUdpClient {
   // The datagrams of one reply, ordered by their sequence numbers. Fails the
   // test unless the reply is complete.
   std::vector<std::string> AskMessage(std::string_view datagram);
-  // The text of one reply in any number of datagrams.
   std::string AskText(uint16_t id, std::string_view text);
   // One datagram of any reply.
   std::string Receive();

@@ -183,7 +183,6 @@ TEST_F(PeerLossTest, AnEndlessSingleWarpEventHoldsNobodyUp) {
   edge::EventQueue* queue = RegisterBusy(*other, 1);
   queue->RingDoorbell();
   EXPECT_TRUE(queue->Wait(kBound).ok());
-  // The culprit's end.
   culprit.reset();
   EXPECT_TRUE(Eventually([&] { return testbed_->Status().devices() == 1; }));
   // gpud's end.

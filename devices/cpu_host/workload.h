@@ -22,7 +22,6 @@ struct WorkloadOptions {
   uint32_t priority = 0;
 };
 
-// The launches of one run.
 struct RunFigures {
   uint32_t launches = 0;
   uint64_t blocks = 0;

@@ -31,7 +31,6 @@ struct FrameBuffers {
 class FrameKernel {
  public:
   virtual ~FrameKernel() = default;
-  // The bytes of one frame's result.
   virtual uint64_t result_bytes() const = 0;
   // The bytes of the kernel's own input buffers in the submission aperture,
   // besides the frames.

@@ -28,7 +28,6 @@ struct GreyImage {
 // InvalidArgument, with what is wrong and where.
 absl::StatusOr<GreyImage> ParseNetpbm(std::string_view file);
 
-// The image as a binary PGM file.
 std::string FormatPgm(const GreyImage& image);
 
 // The same for files. Errors: NotFound, InvalidArgument (as ParseNetpbm, naming

@@ -89,7 +89,6 @@ class MemcChannel {
 
   // The oldest event in flight, if it has ended.
   std::optional<FinishedBatch> Poll() const;
-  // The result of batch.requests[i].
   RequestResult ResultOf(const FinishedBatch& batch, uint32_t i) const;
   void Free() { queue_->Free(); }
 

@@ -64,7 +64,6 @@ class MemcChannelTest : public ::testing::Test {
       bindings_[binding.name()] = binding;
     }
   }
-  // The part of a buffer that slot `slot` sees.
   std::byte* SlotPart(const std::string& parameter, uint32_t slot) {
     const auto& binding = bindings_.at(parameter);
     return gpud_->buffer(binding.buffer_id()).data() + binding.offset() +

@@ -65,7 +65,6 @@ class Nic : private StreamSink {
   bool ReceivePackets();
   bool SubmitBatches(Nanoseconds now);
   bool FinishEvents();
-  // Submits the requests in batch_.
   void Submit(RequestChannel& lane, Nanoseconds now);
 
   void OnStreamRequest(ConnectionIndex connection,

@@ -19,7 +19,6 @@ struct SocketAddress {
   // `host` is a numeric address ("127.0.0.1", "::1"). Errors: InvalidArgument.
   static absl::StatusOr<SocketAddress> Parse(const std::string& host,
                                              uint16_t port);
-  // The address that a socket is bound to.
   static SocketAddress OfSocket(int fd);
 
   const sockaddr* get() const {

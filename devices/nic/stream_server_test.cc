@@ -87,7 +87,6 @@ class StreamServerTest : public ::testing::Test, protected StreamSink {
     }
     return false;
   }
-  // The next request of any connection.
   std::pair<ConnectionIndex, std::string> Next() {
     EXPECT_TRUE(RunUntil([this] { return !requests_.empty(); }));
     if (requests_.empty()) return {};

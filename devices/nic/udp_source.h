@@ -153,7 +153,6 @@ class UdpSource {
   std::vector<Peer> peers_;     // indexed by buffer
   std::optional<Packet> held_;  // held back by a fault until the next packet
 
-  // For sending.
   std::vector<Message> messages_;
   uint32_t message_count_ = 0;
   std::array<mmsghdr, kMaxMessages> send_header_{};

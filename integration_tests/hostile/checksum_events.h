@@ -27,7 +27,6 @@ class Checksums {
   static absl::StatusOr<std::unique_ptr<Checksums>> Register(
       edge::Device& device, uint32_t threads);
 
-  // Fills the ring and rings the doorbell.
   void RingDoorbell();
   // Waits up to kBound for one event and checks it. Errors: DataLoss.
   absl::Status Take();

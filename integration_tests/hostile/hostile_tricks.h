@@ -59,7 +59,6 @@ void SayDenied(std::string_view what, bool failed);
 // gets.
 void SayClosed(const WireDevice& device);
 
-// Counts ends of events by state and status.
 class Tally {
  public:
   void Count(const shm::EcqEntry& ended) {

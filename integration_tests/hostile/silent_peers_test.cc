@@ -102,7 +102,6 @@ TEST_F(SilentPeersTest, AStoppedDeviceIsClosedWhenItsLeaseIsOver) {
 
 TEST_F(SilentPeersTest, ADeviceThatGivesSignsOfLifeKeepsItsLease) {
   StartGpud({"--lease-timeout", "1"});
-  // A device that is idle all the time.
   auto device = Attach("idle");
   auto fpga = StartFpga();
   fpga->Stop();

@@ -27,11 +27,9 @@ std::optional<Nanoseconds> UntilGpudClosed(ledger::Recordings recordings,
 std::vector<Nanoseconds> UntilDevicesKnew(ledger::Recordings recordings,
                                           const Death& gpud);
 
-// From gpud's death until another gpud gave a device a session.
 std::optional<Nanoseconds> UntilFirstSession(ledger::Recordings recordings,
                                              const Death& gpud);
 
-// From gpud's death until another gpud ended an event.
 std::optional<Nanoseconds> UntilFirstEnd(ledger::Recordings recordings,
                                          const Death& gpud);
 

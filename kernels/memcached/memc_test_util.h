@@ -76,7 +76,6 @@ class MemcClient {
   uint32_t stride = 4096;
   uint32_t request_flags = memcached::kStream;
   uint32_t block = 32;
-  // The status of the last event.
   uint32_t event_status = 0;
 
   std::vector<Answer> Run(const simt::KernelInfo& kernel,
@@ -160,7 +159,6 @@ class MemcClient {
   Memory replies_{0};
 };
 
-// A client with a table and store of its own.
 class MemcServer : public MemcClient {
  public:
   explicit MemcServer(uint64_t sets = 256, uint64_t pages = 64)

@@ -38,7 +38,6 @@ struct ConvShape {
 
   uint32_t side() const { return (image_size - filter_size) / stride + 1; }
 };
-// [filter][module][image]
 std::vector<float> Convolved(const ConvShape& shape,
                              std::span<const float> images,
                              std::span<const float> filters);

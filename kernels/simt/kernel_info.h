@@ -222,7 +222,6 @@ struct KernelTraits {
     traits.check_shape = F;
     return traits;
   }
-  // F is a const char* (const LaunchShape&, const Args&).
   template <auto F>
   constexpr KernelTraits Validate() const {
     using Args = typename internal::ValidatorArgs<decltype(F)>::type;

@@ -30,7 +30,6 @@ struct Dim3 {
   friend constexpr bool operator==(const Dim3&, const Dim3&) = default;
 };
 
-// Whether a block of these dimensions may be launched.
 CARILLON_HOST_DEVICE constexpr bool IsValidBlock(const Dim3& block) {
   // Check each dimension first: the product of three 32-bit numbers may wrap.
   return block.x <= kMaxThreadsPerBlock && block.y <= kMaxThreadsPerBlock &&

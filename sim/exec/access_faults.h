@@ -11,7 +11,6 @@
 namespace carillon::sim {
 
 bool Misaligned(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes);
-// Reports an address outside of a space of `size` bytes.
 bool OutOfRange(const Op& op, Warp& warp, LaneMask mask, uint32_t bytes,
                 std::string_view space, uint64_t size);
 // Reports an address that is in no segment, or in a read-only one.

@@ -27,7 +27,6 @@ absl::Status NoProgress(const Warp& warp, uint64_t instructions);
 // The status of a grid whose warp waits at a barrier that the others do not
 // reach, or that nobody releases. Error: Aborted.
 absl::Status WaitsForEver(const Warp& warp);
-// Returns a waiting warp of a block in which all warps wait.
 const Warp& FirstThatWaits(const Block& block);
 
 // Runs one grid after the other, always in the same order. A block whose warps

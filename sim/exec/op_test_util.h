@@ -37,7 +37,6 @@ class Bench {
 
   Memory& memory() { return memory_; }
   const Program& program() const { return *program_; }
-  // Allocates zeroed bytes.
   DeviceAddress Allocate(uint64_t bytes) {
     return *memory_.Allocate(bytes, "buffer");
   }
@@ -80,7 +79,6 @@ void ExpectOutputs(const Form& form, const std::vector<Values>& cases,
 // The message with which the instruction is refused; empty if it is not.
 std::string Refusal(const Form& form);
 
-// Combines each value of each source with all values of the others.
 std::vector<Values> Crossed(const std::vector<Values>& of_sources);
 // The edge values of this many bits as whole numbers, or as floats (16, 32,
 // 64).

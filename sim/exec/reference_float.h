@@ -68,7 +68,6 @@ uint64_t ReferenceDiv(const FloatFormat& format, uint64_t a, uint64_t b,
                       Rounding rounding);
 uint64_t ReferenceSqrt(const FloatFormat& format, uint64_t a,
                        Rounding rounding);
-// Converts between formats.
 uint64_t ReferenceConvert(const FloatFormat& to, const FloatFormat& from,
                           uint64_t a, Rounding rounding);
 // Converts to a whole number; saturates, and NaN becomes 0.

@@ -28,7 +28,6 @@ struct Dim3 {
   bool operator==(const Dim3&) const = default;
 };
 
-// A grid of a kernel.
 struct Launch {
   const Program* program = nullptr;
   const ProgramFunction* kernel = nullptr;
@@ -190,7 +189,6 @@ class Warp {
 
   // Ends the wait at a barrier: these lanes get its result and go on.
   void Release(uint32_t result);
-  // Ends the wait at a wait-release barrier.
   void Release() { state_ = State::kReady; }
 
  private:
@@ -200,7 +198,6 @@ class Warp {
     Pc reconverge = kNoPc;
     LaneMask mask = 0;
   };
-  // An active function call.
   struct Frame {
     const ProgramFunction* function = nullptr;
     const Call* call = nullptr;
@@ -304,7 +301,6 @@ class Block {
   // Wakes the warps that were released. Whoever executes calls it after a warp
   // of the core released any.
   void WakeReleased();
-  // Whether any warp waits at a wait-release barrier.
   bool waits() const { return wait_release_.waiting() != 0; }
   void Exited(Warp& warp);
 

@@ -50,8 +50,6 @@ std::span<const std::string_view> FigureBackgrounds(
 std::span<const std::string_view> FigureEvents(
     const ExperimentOptions& options);
 
-// Makes a job with what every job of an experiment has: its name, size, seed,
-// and SMs.
 Job MakeJob(std::string name, const ExperimentOptions& options);
 // The job of a background alone: "isolated/BP".
 Job IsolatedJob(std::string_view background, const ExperimentOptions& options);

@@ -23,7 +23,6 @@ uint64_t AlignUp(uint64_t value, uint64_t align) {
   return (value + align - 1) / align * align;
 }
 
-// The variables and functions that a function's instructions name.
 struct References {
   std::set<uint32_t> shared;     // of the module's variables
   std::set<uint32_t> functions;  // that it calls

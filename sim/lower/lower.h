@@ -20,7 +20,6 @@ namespace carillon::sim {
 absl::StatusOr<std::shared_ptr<const Program>> Lower(
     std::shared_ptr<const ptx::Module> module, Memory* memory);
 
-// The known opcodes, sorted.
 std::vector<std::string_view> KnownOpcodes();
 
 }  // namespace carillon::sim

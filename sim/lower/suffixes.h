@@ -50,7 +50,6 @@ class Suffixes {
     }
     return std::nullopt;
   }
-  // Takes the first suffix that is a type.
   std::optional<ptx::Type> TakeType() {
     for (const std::string_view suffix : left_) {
       if (const auto type = ptx::TypeNamed(suffix)) {

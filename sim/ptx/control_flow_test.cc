@@ -14,7 +14,6 @@ namespace {
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
 
-// Analyzes a kernel with this body.
 class ControlFlowTest : public testing::Test {
  protected:
   const ControlFlow& Analyze(const std::string& body) {

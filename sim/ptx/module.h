@@ -151,7 +151,6 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<Function> functions;
 
-  // nullptr if there is no entry of that name.
   const Function* FindEntry(std::string_view name) const;
 };
 

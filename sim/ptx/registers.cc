@@ -19,7 +19,6 @@ bool HasNoResult(std::string_view opcode) {
   return false;
 }
 
-// bar.red has a result, bar.sync has none.
 bool FirstIsResult(const Instruction& instruction) {
   if (instruction.opcode == "bar" || instruction.opcode == "barrier") {
     return std::find(instruction.suffixes.begin(), instruction.suffixes.end(),

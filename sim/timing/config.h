@@ -196,7 +196,7 @@ struct Config {
     uint32_t reserve_hold = 1;
     // Privileged warps, which interrupts start:
     uint32_t interrupt_cycles = 0;  // from the GPU's edge to an SM's table
-    // The latency of the SM's interrupt registers
+    // The latency of the SM's interrupt registers.
     uint32_t registers_latency = 1;
     uint32_t reserve_icache_lines = 0;  // per SM, for their routine
   } edge;
@@ -223,7 +223,6 @@ constexpr Ticks TicksOf(Cycle cycle) { return cycle * kTicksPerCycle; }
 constexpr Cycle CycleAt(Ticks ticks) {
   return (ticks + kTicksPerCycle - 1) / kTicksPerCycle;
 }
-// The length of so many cycles of a clock of `mhz`.
 constexpr Ticks TicksOfClock(const Config& config, uint32_t mhz,
                              uint64_t cycles) {
   return (cycles * kTicksPerCycle * config.clock.core_mhz + mhz / 2) / mhz;

@@ -38,7 +38,6 @@ struct Contexts {
 
 // The registers of a warp whose threads have so many.
 uint32_t RegistersOfWarp(uint32_t registers, const Config& config);
-// The contexts of an empty SM.
 Contexts ContextsOfSm(const Config& config);
 // `registers` is per thread; 0: the kernel's own number.
 Contexts ContextsOfBlock(const Launch& launch, uint32_t registers,

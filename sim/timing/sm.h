@@ -88,7 +88,6 @@ class Sm final : private EventWarps::Host {
 
   const SmWarps& warps() const { return warps_; }
   const Lsu& lsu() const { return lsu_; }
-  // The counters of all cycles before `until`.
   const SmCounters& CountersUntil(Cycle until);
 
  private:

@@ -100,7 +100,6 @@ struct SmWarps {
     slots[slot].generation = ++generations[slot];
   }
 
-  // How often a warp has come to a slot.
   uint64_t arrivals = 0;
   // The last generation that Clear() gave out. A warp that comes back to its
   // slot has its own generation again.

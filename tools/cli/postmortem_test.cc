@@ -46,7 +46,6 @@ class Postmortem : public ::testing::Test {
     return RunCli({"postmortem", "--name", "lab", "--last", "0", "-o", "json"})
         .json();
   }
-  // The number of ended events in the devices' rings.
   static std::map<std::string, uint64_t> Ended(const Json& timeline) {
     std::map<std::string, uint64_t> ended;
     for (const Json& ring : timeline["rings"]) {

@@ -13,7 +13,6 @@
 namespace carillon::cli {
 
 void AddUpOptions(Arguments& arguments, testbed::UpOptions& options);
-// The same options as a command line.
 std::vector<std::string> ToCommandLine(const testbed::UpOptions& options);
 
 // Uses --name, unless it is empty, instead of the topology's own. Errors:

@@ -27,7 +27,6 @@ class EventWarps {
   // What the table needs of its SM.
   class Host {
    public:
-    // Whether a block of the grid fits into what is free now.
     virtual bool Fits(const GridRun& grid) const = 0;
     virtual Contexts& free() = 0;
     // Starts the grid's next block: in victims' slots, if `slots` has any, and
@@ -57,7 +56,6 @@ class EventWarps {
 
   bool HasRoom() const { return used_ < entries_.size(); }
   uint32_t used() const { return used_; }
-  // Whether an event in the table has no place yet.
   bool waiting() const { return waiting_ != 0; }
   // Finds a place for a block of the grid. The table must have room.
   void Accept(GridRun* grid, Cycle now);

@@ -42,9 +42,7 @@ class Victims {
   void Leave(uint32_t slot);
   // Writes one of the warp's registers to global memory. The LSU must accept.
   void SaveRegister(uint32_t slot, uint32_t which, Cycle now);
-  // Whether the slot's own warp is away.
   bool away(uint32_t slot) const { return away_[slot].state != State::kHere; }
-  // The warp's context when it left.
   const WarpContext& context(uint32_t slot) const {
     return away_[slot].context;
   }

@@ -10,7 +10,6 @@
 
 namespace carillon::sim::timing {
 
-// A line, and its sectors that are accessed.
 struct Transaction {
   uint64_t line = 0;
   Sectors sectors = 0;

@@ -84,7 +84,6 @@ Json Summarize(const std::vector<LaunchCell>& cells,
   return all;
 }
 
-// A cell's values, by round.
 std::vector<RoundValues> ByRound(const LaunchCell& cell,
                                  const std::string& path) {
   std::vector<RoundValues> rounds;

@@ -34,7 +34,6 @@ std::vector<Figure> LaunchFigures(const std::vector<LaunchCell>& latency,
                                   const std::vector<LaunchCell>& background,
                                   bool wishes);
 
-// The tables of the parts that the document has.
 std::string LaunchTables(const Json& document);
 
 }  // namespace carillon::bench

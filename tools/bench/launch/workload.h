@@ -31,7 +31,6 @@ struct Workload {
 // empty (one thread), warp, tb2 and tb120: the kernel sizes of EDGE Fig. 4b and
 // smaller ones.
 std::span<const Workload> LaunchWorkloads();
-// nullptr if there is no workload of that name.
 const Workload* FindWorkload(std::string_view name);
 // `packets` packets, one thread each, as in EDGE Fig. 5.
 Workload PacketBatch(uint32_t packets);

@@ -16,7 +16,6 @@ struct FutexWords {
 
 void Bump(uint32_t* word) { shm::BumpAndWake(word); }
 
-// Sleeps until *word is no longer `seen`.
 absl::Status SleepWhile(uint32_t* word, uint32_t seen) {
   while (std::atomic_ref<uint32_t>(*word).load(std::memory_order_acquire) ==
          seen) {

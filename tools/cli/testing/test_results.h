@@ -9,7 +9,6 @@
 
 namespace carillon::cli {
 
-// The result of one `bazel test`.
 struct TestRun {
   std::string configuration;  // "" (the plain one), "asan", "tsan"
   int exit_code = 0;          // Bazel's

@@ -25,7 +25,6 @@ class Console {
 
   bool err_is_terminal() const { return err_is_terminal_; }
 
-  // Prints a result.
   void Print(std::string_view text);
   void Print(const Table& table);
   // Prints the result of a command under -o json; call it once. Replaces bytes

@@ -19,7 +19,6 @@ namespace carillon::testbed {
 // Thread safe.
 class GpudChannel {
  public:
-  // Connects over the control socket.
   explicit GpudChannel(const std::string& socket);
   // Connects over TCP, with TLS.
   explicit GpudChannel(RemoteGpud gpud);

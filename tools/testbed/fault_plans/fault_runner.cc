@@ -103,7 +103,6 @@ class PlanRunner {
     return absl::OkStatus();
   }
 
-  // Starts a client for every NIC of the plan's topology.
   absl::Status StartLoad() {
     if (!plan().topology || plan().run.clients == 0) return absl::OkStatus();
     for (const DeviceEntry& device : plan().topology->devices) {

@@ -24,7 +24,6 @@ constexpr auto kAborted = EventState::kAborted;
 
 class CheckerTest : public testing::Test {
  protected:
-  // A gpud, and a device with one ring.
   CheckerTest()
       : device_(timeline_.AddDevice("nic0", 200)),
         ring_(timeline_.Register(device_, 3)) {}

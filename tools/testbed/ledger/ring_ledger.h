@@ -45,7 +45,6 @@ struct GpudRing {
   std::unordered_map<uint64_t, End> ends;
 };
 
-// gpud's book.
 struct GpudBook {
   const shm::FlightRecording* recording = nullptr;
   size_t index = 0;                              // the recording's index
@@ -153,7 +152,6 @@ class DeviceRing {
     ++(end.state == shm::EventState::kDone ? counts_.ok : counts_.failed);
   }
   bool torn() const { return recording_.torn != 0; }
-  // The skip that contains the sequence; null if there is none.
   const Skip* SkipOf(uint64_t sequence) const;
   // Takes the sequence out of its skip; false if it is in none.
   bool Unskip(uint64_t sequence);

@@ -32,7 +32,6 @@ class TestTimeline {
     return recording.records.back();
   }
 
-  // Adds a device that is attached to `gpud`.
   size_t AddDevice(const std::string& name, uint32_t pid, size_t gpud = kGpud) {
     const size_t device = Add(name, pid);
     Attach(device, gpud);

@@ -35,7 +35,6 @@ struct Timeline {
   std::vector<StruckStep> strikes;  // ordered by time
 };
 
-// Judges the recordings.
 Timeline TimelineOf(const std::string& testbed,
                     std::vector<shm::FlightRecording> recordings);
 // Reads the recorders' files and the board of faults, and judges them.

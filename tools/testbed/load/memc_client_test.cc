@@ -40,7 +40,6 @@ class Server {
     thread_.join();
   }
   uint16_t port() const { return port_; }
-  // Spoils replies from now on.
   void SpoilReplies() { spoiling_ = true; }
 
  private:

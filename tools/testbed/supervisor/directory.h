@@ -38,7 +38,6 @@ bool IsTestbedDirectory(const TestbedPaths& paths);
 // flight recordings, the board of faults.
 std::vector<std::string> TestbedFiles(const TestbedPaths& paths);
 
-// A directory that this process has locked.
 class LockedDirectory {
  public:
   // Makes the directory (mode 0700) and its parents as needed, and clears away

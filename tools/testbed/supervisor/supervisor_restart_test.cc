@@ -79,7 +79,6 @@ class SupervisorRestartTest : public SupervisorTest {
     said_.clear();
   }
 
-  // Watches until the condition holds.
   bool WatchUntil(const std::function<bool()>& condition) {
     return Eventually([&] {
       EXPECT_TRUE(supervisor_->Watch(milliseconds(5)));

@@ -24,7 +24,6 @@ struct TopologyReading {
 TopologyReading ReadTopology(std::string_view text,
                              std::string_view default_name);
 
-// Reads a topology that is part of another file.
 void ReadTopologyNode(const YAML::Node& root, std::string_view default_name,
                       TopologyReading* reading);
 // Makes relative paths in the topology relative to the folder of `file`.

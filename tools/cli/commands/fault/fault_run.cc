@@ -165,7 +165,6 @@ class Runs {
     }
   }
 
-  // Shrinks the plan of the last outcome.
   absl::Status ShrinkLast() {
     const Outcome& last = outcomes_.back();
     // A smaller plan may fail in a different way, which does not count as this

@@ -133,7 +133,6 @@ class Demo {
     return absl::OkStatus();
   }
 
-  // Reads the devices' figures into figures_.
   absl::Status ReadDevices() {
     ASSIGN_OR_RETURN(auto devices, client_->ListDevices());
     for (v1::Device& device : *devices.mutable_devices()) {
