@@ -51,7 +51,6 @@ std::vector<std::string> WorkloadNames();
 absl::StatusOr<std::unique_ptr<Workload>> MakeWorkload(
     const std::string& name, const WorkloadOptions& options);
 
-// Launches one kernel and adds it to `figures`.
 absl::Status LaunchAndCount(edge::Device& device,
                             const edge::Device::LaunchSpec& spec,
                             RunFigures* figures);

@@ -23,7 +23,7 @@ class CardiacWave {
   static constexpr double kSpeed = 2.0;       // c
   static constexpr double kFrontWidth = 3.0;  // sqrt(2 D)
   static constexpr double kDuration = 40.0;   // the action potential's duration
-  // The width of the falling front
+  // The width of the falling front.
   static constexpr double kRecoveryTime = 4.0;
   static constexpr uint8_t kResting = 40;
   static constexpr uint8_t kExcited = 200;

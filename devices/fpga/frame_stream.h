@@ -82,7 +82,6 @@ class FrameStream {
   Nanoseconds NextDue() const;
   void SendDue();
   void Send(uint64_t frame);
-  // Takes every result that is ready.
   absl::Status TakeResults();
   absl::Status TakeResult(const InFlight& sent, uint32_t slot);
   absl::Status StreamFrames(const edge::StopRequest& stop);

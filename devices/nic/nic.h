@@ -58,7 +58,6 @@ class Nic : private StreamSink {
   absl::Status Listen();
   absl::Status Watch(int fd, uint8_t tag);
   absl::Status WatchGpud();
-  // Serves until a stop is requested or gpud is gone.
   absl::Status Serve(const edge::StopRequest& stop);
 
   // Each returns whether there was anything to do.

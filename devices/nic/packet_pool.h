@@ -51,7 +51,6 @@ class PacketPool {
   std::span<std::byte> bytes(BufferIndex buffer) const {
     return memory_.subspan(OffsetOf(buffer), kPacketBytes);
   }
-  // The offset of the buffer's first byte in the pool's memory.
   static uint32_t OffsetOf(BufferIndex buffer) { return buffer * kPacketBytes; }
 
  private:

@@ -21,7 +21,6 @@ inline constexpr uint32_t kPacketBytes = 2048;
 enum class RequestType : uint32_t { kGet = 0, kSet = 1 };
 inline constexpr uint32_t kRequestTypes = 2;
 
-// The index of a packet buffer in the pool.
 using BufferIndex = uint32_t;
 // The index of a TCP connection; not reused before its last request was
 // answered.

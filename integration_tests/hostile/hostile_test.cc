@@ -148,7 +148,6 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-// The resources of the machine that gpud uses.
 struct ResourceUse {
   size_t descriptors = 0;
   size_t threads = 0;

@@ -31,7 +31,6 @@ class SimulatedDevice {
 
   uint32_t pid() const { return recording_.pid; }
   const std::shared_ptr<gpud::Session>& session() const { return session_; }
-  // Whether gpud has closed the session.
   bool closed() const;
 
   // Errors: those of gpud.
@@ -59,7 +58,6 @@ class SimulatedDevice {
   // must have been taken.
   absl::Status Resume(SimulatedGpud& gpud);
   void Detach(SimulatedGpud& gpud);
-  // Notes that gpud has closed the session.
   void NoteClosed();
 
   const shm::FlightRecording& recording() const { return recording_; }
@@ -67,7 +65,7 @@ class SimulatedDevice {
  private:
   struct Ring {
     v1::RegisterEventRequest request;  // its first registration
-    // Offset of the input buffer in the submission aperture
+    // Offset of the input buffer in the submission aperture.
     uint64_t in_offset = 0;
     uint64_t out_offset = 0;   // offset of the output buffer
     std::vector<bool> spoilt;  // indexed by slot: the event may end in any way

@@ -44,7 +44,6 @@ struct Options {
   std::function<void(testing::FaultTestbed&)> disturb;
 };
 
-// The results of one target, over all rounds.
 struct TargetResult {
   Target target;
   uint32_t kills = 0;
@@ -88,7 +87,7 @@ struct Figures {
   Figure first_session_ms;
   Figure first_end_ms;
   Figure full_rate_ms;
-  // Deaths whose full rate did not return within the round
+  // Deaths whose full rate did not return within the round.
   uint32_t never_full = 0;
   // nic1's good replies per second, in windows of `after` behind another
   // device's death, and in those before it.
@@ -105,7 +104,7 @@ struct Result {
   uint64_t failed = 0;
   uint64_t bad_replies = 0;
   uint64_t replies = 0;
-  // Wrong results of frames, kernels and scheduled events
+  // Wrong results of frames, kernels and scheduled events.
   uint64_t wrong_results = 0;
   std::array<uint64_t, ledger::kUnknowns> unknown{};
   std::vector<LeakRow> leaks;
@@ -119,7 +118,6 @@ struct Result {
 // something hangs. No wait is longer than `bound`.
 Result Soak(const Options& options);
 
-// The tables of a result.
 std::string ReportText(const Options& options, const Result& result);
 
 }  // namespace carillon::soak

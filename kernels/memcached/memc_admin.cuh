@@ -60,7 +60,6 @@ CARILLON_MEMC_CALL void PutStat(Command& command, const char* name,
   command.reply.PutText("\r\n");
 }
 
-// Selects a counter.
 using StripedCounter = uint64_t Counters::*;
 using RareCounter = uint64_t RareCounters::*;
 

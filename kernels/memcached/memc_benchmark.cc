@@ -15,7 +15,6 @@ namespace carillon::kernels {
 namespace {
 
 constexpr uint32_t kBatch = memcached::kWarpBatch;
-// The stride of the NIC's packets.
 constexpr uint64_t kPacketStride = 2048;
 constexpr uint32_t kEvents = 64;  // different batches, in turn
 

@@ -55,7 +55,6 @@ class FigMemc : public testing::Test {
     return {p, p + lengths_[i]};
   }
 
-  // Checks the whole frame against the request and the expected text.
   void ExpectReply(uint32_t i, const Datagram& request,
                    const std::string& text) {
     const std::string frame = Reply(i);

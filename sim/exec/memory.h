@@ -30,7 +30,6 @@ inline constexpr DeviceAddress kSharedWindow = uint64_t{1} << 32;
 inline constexpr DeviceAddress kLocalWindow = uint64_t{2} << 32;
 inline constexpr DeviceAddress kParamWindow = uint64_t{3} << 32;
 inline constexpr DeviceAddress kFirstGlobal = uint64_t{1} << 40;
-// The size of the global address space.
 inline constexpr uint64_t kGlobalBytes = uint64_t{1} << 46;
 
 struct Segment {
@@ -63,7 +62,6 @@ class SegmentTable {
   std::string Describe(DeviceAddress address) const;
 
  private:
-  // Finds the first segment that begins after the address.
   std::vector<Segment>::const_iterator After(DeviceAddress address) const;
 
   const std::vector<Segment> segments_;

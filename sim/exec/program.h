@@ -72,7 +72,7 @@ struct Op {
   int64_t offset =
       0;       // bytes, of an address; of bar.red, 1: negates its source
   Slot guard;  // a predicate, if guarded
-  // A branch's target; for a call, its index in Program::calls
+  // A branch's target; for a call, its index in Program::calls.
   Pc target = kNoPc;
   Pc reconverge = kNoPc;  // where the sides of a branch meet: its immediate
                           // post-dominator
@@ -90,7 +90,6 @@ struct Op {
   WholeNumber from;     // the source of a cvt
 };
 
-// The operand that holds a memory operation's address.
 inline constexpr size_t kAddress = 4;
 
 // The bytes of a function's parameter or result in its frame of local memory.
@@ -119,7 +118,7 @@ struct ProgramFunction {
   // The 32-bit registers per thread that are live at once, in this function and
   // below it in its calls. Occupancy counts these.
   uint32_t registers = 0;
-  // Where a called function has its parameters
+  // Where a called function has its parameters.
   std::vector<FrameVariable> parameters;
   std::vector<FrameVariable> results;
   const ptx::Function* source = nullptr;
@@ -129,7 +128,7 @@ struct ProgramFunction {
 struct Call {
   uint32_t function = 0;
   Builtin builtin = Builtin::kNone;
-  // Where the caller has them in its frame
+  // Where the caller has them in its frame.
   std::vector<FrameVariable> arguments;
   std::vector<FrameVariable> results;
 };

@@ -21,7 +21,6 @@ namespace carillon::sim {
 // which the thesis leaves open.
 inline constexpr uint32_t kWaitReleaseBarriers = 16;
 
-// The releases of one SM.
 struct Releases {
   std::array<uint64_t, kWaitReleaseBarriers> count{};
   // The last release by which a whole block has passed.

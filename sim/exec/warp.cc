@@ -74,7 +74,6 @@ void Warp::Start(const Launch& launch, Block* block, uint32_t index,
   EnterFrame();
 }
 
-// Makes room for the registers and local memory of frame_'s function.
 void Warp::EnterFrame() {
   registers_.Grow(frame_.registers + frame_.function->frame_bytes);
   base_[0] = registers_.data() + frame_.registers;

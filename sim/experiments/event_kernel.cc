@@ -35,7 +35,6 @@ std::span<const uint8_t> AsBytes(std::span<T> values) {
 
 // --- IPv4 and IPv6
 
-// The differences between IPv4 and IPv6.
 struct V4 {
   static constexpr const char* kName = "IPv4";
   static constexpr const simt::KernelInfo& kKernel = kernels::fig_ipv4_info;

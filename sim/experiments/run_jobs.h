@@ -15,7 +15,6 @@
 
 namespace carillon::sim::figures {
 
-// Results by the names of their jobs.
 using Results = std::map<std::string, Json>;
 
 struct JobProgress {

@@ -49,7 +49,6 @@ std::string NameOf(std::string_view background, std::string_view event,
   return fmt::format("fig12/{}/{}/{}/{}", background, event, path, run);
 }
 
-// The latencies of a setting, over all runs.
 std::vector<double> Latencies(const Results& results,
                               std::string_view background,
                               std::string_view event, std::string_view path) {

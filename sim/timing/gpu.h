@@ -149,7 +149,7 @@ class Gpu {
   bool stop_ = false;
   GridId next_id_ = 1;
   uint64_t ended_grids_ = 0;
-  // All that have not ended, by id
+  // All that have not ended, by id.
   std::vector<std::unique_ptr<GridRun>> grids_;
   std::map<GridId, GridResult> results_;
   std::vector<std::unique_ptr<LoadedProgram>> programs_;

@@ -50,7 +50,7 @@ struct SubmitOptions {
 // How an event got its place.
 enum class EventPlace : uint8_t {
   kNone,  // no place yet, or no event
-  // Like any block; also an event that is too large for the short path
+  // Like any block; also an event that is too large for the short path.
   kTbScheduler,
   kFree,       // a context that nobody used
   kReserved,   // the same, which nobody else could have used
@@ -58,7 +58,6 @@ enum class EventPlace : uint8_t {
 };
 const char* NameOf(EventPlace place);
 
-// The outcome of a grid.
 struct GridResult {
   GridId id = 0;
   // Not OK for the reasons of FunctionalGpu::Run(), and after Cancel().
@@ -79,7 +78,7 @@ struct GridResult {
   EventPlace place = EventPlace::kNone;
   uint32_t sm = 0;
   uint32_t victims = 0;
-  // Because a victim exited first or became unsuitable
+  // Because a victim exited first or became unsuitable.
   uint32_t reselections = 0;
   bool saved_registers = false;
 };

@@ -13,7 +13,6 @@ class GrowingQueue {
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   T& front() { return items_[first_]; }
-  // The i-th item from the front.
   T& at(size_t i) { return items_[(first_ + i) & (items_.size() - 1)]; }
   const T& at(size_t i) const {
     return items_[(first_ + i) & (items_.size() - 1)];

@@ -12,7 +12,6 @@
 
 namespace carillon::sim::timing {
 
-// The unit to which a scheduler issues an operation.
 enum class Unit : uint8_t { kNone, kSp, kDp, kSfu, kMemory };
 inline constexpr size_t kUnits = 5;
 

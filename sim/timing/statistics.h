@@ -87,7 +87,7 @@ struct SmCounters {
   uint64_t events_preempting = 0;
   uint64_t preemptions = 0;  // victims that gave up their places
   uint64_t reselections = 0;
-  // Victims that left while waiting at a barrier
+  // Victims that left while waiting at a barrier.
   uint64_t barriers_skipped = 0;
   uint64_t loads_dropped = 0;
   uint64_t loads_replayed = 0;

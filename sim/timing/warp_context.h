@@ -87,7 +87,6 @@ struct SmWarps {
     load = found == Hazard::kLoad ? load | bit : load & ~bit;
   }
 
-  // Frees the slot.
   void Clear(uint32_t slot) {
     const WarpMask keep = ~BitOf(slot);
     for (WarpMask* mask : {&used, &running, &buffered, &decoding, &missing,

@@ -28,7 +28,6 @@ inline namespace cuda_form {
 
 extern __shared__ __align__(128) unsigned char carillon_dynamic_shared[];
 
-// One thread of the block.
 class Thread {
  public:
   // `fail_status` must be in device memory: not every host supports a GPU's

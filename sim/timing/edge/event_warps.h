@@ -77,7 +77,6 @@ class EventWarps {
   // last warp has ended.
   void Vacated(uint32_t entry, uint32_t slot);
   void BlockEnded(uint32_t entry);
-  // The victim's context when it left its slot.
   const WarpContext& context(uint32_t slot) const {
     return victims_.context(slot);
   }

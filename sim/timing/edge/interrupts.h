@@ -44,7 +44,6 @@ struct Interrupt {
   uint32_t delay = 0;  // turns of an empty loop of the routine
 };
 
-// The outcome of an interrupt.
 struct InterruptResult {
   InterruptId id = 0;
   Cycle raised = 0;

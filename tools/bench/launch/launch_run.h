@@ -25,7 +25,7 @@ struct LaunchOptions {
   uint32_t reserved_sms = 0;       // for launch path edge
   std::vector<std::string> paths;  // empty: all that the back-end has
   std::vector<std::string> parts;  // empty: all of LaunchParts()
-  // For the breakdown; 0: chosen by the back-end
+  // For the breakdown; 0: chosen by the back-end.
   double packets_per_second = 0;
 };
 
@@ -109,7 +109,7 @@ class LaunchRun {
   const LaunchOptions options_;
   const Times times_;
   std::unique_ptr<LaunchTestbed> testbed_;
-  // CPU time besides the testbed's; may be null
+  // CPU time besides the testbed's; may be null.
   std::function<uint64_t()> others_cpu_ns_;
   Json about_;
   std::vector<std::string> paths_;

@@ -184,7 +184,6 @@ Json SummarizeCoRunner(const std::vector<LaunchCell>& cells) {
     for (const std::string kind : {"compute", "memory"}) {
       const std::string at = "/" + kind;
       Json beside = path_figures(at);
-      // How much longer the co-runner takes than alone.
       for (const char* load : {"idle", "round_trips", "pipelined"}) {
         beside["co_runner_slowdown"][load] = RangeToJson(
             RatioAt(cell, "/alone" + at,

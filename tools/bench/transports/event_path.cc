@@ -19,7 +19,6 @@ static_assert(kEntries > kMaxWindow);
 
 enum class Kernel { kEcho, kNull };
 
-// An ordinary device.
 template <Kernel kKernel>
 class EventClient final : public Client {
  public:

@@ -29,7 +29,6 @@ bool ReadRunTime(const std::string& line, MemcaslapResult* result) {
                      &result->operations_per_s) == 3;
 }
 
-// Binds the socket and returns the port.
 uint16_t Bind(int fd, uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;

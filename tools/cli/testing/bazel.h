@@ -24,7 +24,6 @@ absl::StatusOr<int> RunInCheckout(std::vector<std::string> arguments,
                                   const std::string& checkout,
                                   bool output_to_stderr);
 
-// Runs bazel in the same way.
 absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,
                              const std::string& checkout,
                              bool output_to_stderr);

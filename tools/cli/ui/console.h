@@ -31,7 +31,6 @@ class Console {
   // that are not UTF-8.
   void PrintDocument(const Json& document);
   bool document_printed() const { return document_printed_; }
-  // Prints one line of a stream under -o json.
   void PrintJsonLine(const Json& document);
 
   // Prints a message and "

@@ -59,7 +59,6 @@ class AdminClient {
   const std::unique_ptr<Channel> channel_;
 };
 
-// Asks gpud over gRPC.
 class GrpcReadinessProbe : public ReadinessProbe {
  public:
   explicit GrpcReadinessProbe(const TestbedPaths& paths);

@@ -17,7 +17,6 @@
 
 namespace carillon::testbed {
 
-// The contents of a board.
 struct BoardView {
   std::vector<faults::Injected> faults;
   std::vector<faults::Strike> strikes;  // the last ones

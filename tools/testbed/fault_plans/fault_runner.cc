@@ -322,7 +322,6 @@ class PlanRunner {
     run_.findings = fault::Judge(plan(), evidence());
   }
 
-  // Saves the files of a run that failed.
   void Save() {
     if (run_.ok() || !options_.save) return;
     const std::string folder =

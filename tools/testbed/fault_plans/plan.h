@@ -27,7 +27,6 @@ struct PlannedFault {
   bool operator==(const PlannedFault&) const = default;
 };
 
-// The durations of a run.
 struct RunTimes {
   // The limit until which the faults must have struck as often as they should.
   Nanoseconds within_ns = 30'000'000'000;

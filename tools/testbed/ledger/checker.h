@@ -70,7 +70,7 @@ struct Counts {
 
 struct Violation {
   Fault fault = Fault::kLost;
-  // Names the process and the event, and says what is wrong
+  // Names the process and the event, and says what is wrong.
   std::string sentence;
   RecordRef at;         // the record that shows it
   uint64_t events = 1;  // how many events it is about

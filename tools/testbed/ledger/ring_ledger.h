@@ -35,7 +35,6 @@ struct End {
   }
 };
 
-// gpud's book of one ring.
 struct GpudRing {
   bool made = false;  // its creation is recorded, and so is all that came later
   bool whole = false;  // gpud records every end itself

@@ -52,7 +52,6 @@ class TestTimeline {
                 .step = shm::Step::kSessionEnded});
   }
 
-  // A ring, for the device and gpud alike.
   struct Ring {
     size_t device = 0;
     uint16_t event_id = 0;
@@ -113,7 +112,6 @@ class TestTimeline {
             .step = step};
   }
 
-  // Drops the oldest records of a process.
   void Overwrite(size_t process, size_t records) {
     shm::FlightRecording& recording = recordings[process];
     recording.records.erase(recording.records.begin(),

@@ -48,7 +48,6 @@ struct Leftovers {
   std::vector<std::string> files;  // files that a testbed made
 };
 
-// What a dead testbed left.
 Leftovers LeftoversOf(const Testbed& testbed);
 // Kills its processes and removes its files. Errors: AlreadyExists (it came up
 // meanwhile), FailedPrecondition (foreign files stay), PermissionDenied.

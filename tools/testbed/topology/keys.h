@@ -51,7 +51,6 @@ struct Key {
 // uses it.
 const Key& RestartKey();
 
-// How a kind of device is started.
 struct DeviceKind {
   std::string_view name;
   std::string_view summary;

@@ -11,7 +11,6 @@
 
 namespace carillon::testbed {
 
-// A key and its value.
 struct Setting {
   const Key* key = nullptr;
   uint64_t number = 0;  // kInteger, kSize, kBoolean (0 or 1)
