@@ -51,8 +51,8 @@ class MemorySystem {
     const uint64_t slices = slices_.size();
     const uint64_t piece = line >> piece_bits_;
     const uint64_t round = piece / slices;
-    // Adds up five digits of the piece's number, so that strides of a power of
-    // two use every slice.
+    // Adds up the low digits of the piece's number, so that strides of a power
+    // of two use every slice.
     uint64_t turn = piece;
     uint64_t left = round;
     for (int digit = 0; digit < 5; ++digit, left /= slices) turn += left;
