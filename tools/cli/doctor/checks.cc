@@ -24,7 +24,6 @@
 #include "base/unique_fd.h"
 #include "shm/waiting.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/testbed/supervisor/child_process.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/launch_plan.h"
 #include "tools/testbed/topology/keys.h"
@@ -162,7 +161,7 @@ Finding LookAtPrograms() {
 }
 
 std::string ProgramPath(const char* name) {
-  const auto path = testbed::FindProgram(name);
+  const auto path = FindProgram(name);
   return path.ok() ? *path : "";
 }
 
