@@ -79,7 +79,9 @@ void RunSelf(const std::vector<std::string>& arguments) {
   SpawnOptions options{.argv = {OwnProgram()}};
   options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
   auto child = Subprocess::Start(options);
-  if (!child.ok()) return Say("UNEXPECTED: {}", child.status().message());
+  if (!child.ok()) {
+    return Say("UNEXPECTED: {}", std::string(child.status().message()));
+  }
   child->Reap();
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "shm/waiting.h"
