@@ -4,15 +4,21 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>  // program_invocation_name
-#include <cstring>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/process_cpu.h"
 #include "base/status.h"
@@ -21,189 +27,327 @@
 namespace carillon {
 namespace {
 
-struct Pipe {
-  UniqueFd reader;
-  UniqueFd writer;
-};
-
-absl::StatusOr<Pipe> MakePipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(
-        fmt::format("pipe: {}", std::strerror(errno)));
+// The parent's variables, but for those that the child gets anew.
+std::vector<std::string> MergedEnvironment(
+    const std::vector<std::string>& anew) {
+  std::vector<std::string> merged = anew;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const bool is_set_anew = std::any_of(
+        anew.begin(), anew.end(),
+        [&](const std::string& own) { return own.starts_with(name); });
+    if (!is_set_anew) merged.emplace_back(text);
   }
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  return merged;
 }
 
-// In the child, between fork and exec: returns the step that failed.
-const char* Prepare(const ChildSpec& spec, pid_t parent, int in, int out) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& text : strings) {
+    pointers.push_back(const_cast<char*>(text.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// What the child needs, made before it exists: it may not allocate.
+struct ChildPlan {
+  const SpawnOptions& options;
+  const char* program;
+  char* const* argv;
+  char* const* environment;
+  std::array<int, 3> streams;
+  cpu_set_t cpus;
+  int failure_fd;  // takes a Failure; closed by a successful exec
+  pid_t parent;
+};
+
+struct Failure {
+  const char* step;  // nullptr: exec
+  int error;
+};
+
+// A parent that is killed runs no code any more, so the kernel must end the
+// child: it sends the signal when the *thread* that started the child ends.
+// (setpriv --pdeathsig does the same, with one more program on the way.)
+bool TieLifeTo(pid_t parent) {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
+  // A parent that died before the line above sends nothing.
+  if (getppid() != parent) _exit(127);
+  return true;
+}
+
+void ResetSignals() {
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (signal == SIGKILL || signal == SIGSTOP) continue;
+    if (signal == SIGHUP && hangup.sa_handler == SIG_IGN) continue;  // nohup
+    ::signal(signal, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+bool ConnectStreams(const std::array<int, 3>& streams) {
+  std::array<int, 3> copies = streams;
+  for (int target = 0; target < 3; ++target) {
+    if (streams[target] == target) continue;
+    // A copy, as a stream's number may be the target of an earlier one.
+    copies[target] = fcntl(streams[target], F_DUPFD_CLOEXEC, 3);
+    if (copies[target] < 0) return false;
+  }
+  for (int target = 0; target < 3; ++target) {
+    if (copies[target] != target && dup2(copies[target], target) < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Returns the step that failed, or nullptr.
+const char* Prepare(const ChildPlan& plan) {
+  const SpawnOptions& options = plan.options;
+  if (options.own_session) {
+    setsid();
+  } else if (options.own_group) {
+    setpgid(0, 0);
+  }
+  if (options.dies_with_parent && !TieLifeTo(plan.parent)) {
     return "tie the child's life to ours";
   }
-  if (!spec.log_path.empty()) {
-    out = open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (out < 0) return "open the child's log";
-    dup2(out, STDERR_FILENO);
+  ResetSignals();
+  if (!options.cpus.empty() &&
+      sched_setaffinity(0, sizeof(plan.cpus), &plan.cpus) != 0) {
+    return "pin the child";
   }
-  if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0) {
-    return "connect the child's stdin and stdout";
-  }
-  if (!spec.cpus.empty()) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int cpu : spec.cpus) CPU_SET(cpu, &set);
-    if (sched_setaffinity(0, sizeof(set), &set) != 0) return "pin the child";
-  }
-  if (spec.realtime) {
+  if (options.realtime) {
     const sched_param parameters{.sched_priority = 1};
     if (sched_setscheduler(0, SCHED_RR, &parameters) != 0) {
       return "give the child real-time priority";
     }
   }
-  return "start the program";
+  if (!options.directory.empty() && chdir(options.directory.c_str()) != 0) {
+    return "enter the child's directory";
+  }
+  if (!ConnectStreams(plan.streams)) {
+    return "connect the child's stdin, stdout and stderr";
+  }
+  for (const int fd : options.inherited) fcntl(fd, F_SETFD, 0);
+  return nullptr;
+}
+
+// Runs in the child, on the parent's memory (vfork): system calls only.
+[[noreturn]] void BecomeProgram(const ChildPlan& plan) {
+  const char* const step = Prepare(plan);
+  if (step == nullptr) execve(plan.program, plan.argv, plan.environment);
+  const Failure failure{step, errno};
+  (void)!write(plan.failure_fd, &failure, sizeof(failure));
+  _exit(127);
+}
+
+// vfork: the memory of a process with gRPC's threads in it must not be copied,
+// and posix_spawn cannot tie the child's life to ours. Failures come through a
+// pipe all the same, as TSan makes a fork of it.
+__attribute__((noinline)) pid_t VforkInto(const ChildPlan& plan) {
+  const pid_t pid = vfork();
+  if (pid == 0) BecomeProgram(plan);
+  return pid;
+}
+
+// No handler of the parent may run in the child.
+pid_t SpawnChild(const ChildPlan& plan) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = VforkInto(plan);
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
+}
+
+absl::Status ProgramError(const std::string& program, int error) {
+  const std::string message =
+      fmt::format("cannot run {}: {}", program, strerror(error));
+  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
+  if (error == EACCES || error == EPERM) {
+    return absl::PermissionDeniedError(message);
+  }
+  return absl::InternalError(message);
+}
+
+absl::Status StartError(const std::string& program, int error) {
+  return absl::InternalError(
+      fmt::format("cannot start {}: {}", program, strerror(error)));
+}
+
+absl::StatusOr<UniqueFd> OpenLog(const std::string& path) {
+  UniqueFd log(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (log) return log;
+  return absl::PermissionDeniedError(
+      fmt::format("cannot write {}: {}", path, strerror(errno)));
+}
+
+uint64_t ToNs(const timeval& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u +
+         static_cast<uint64_t>(time.tv_usec) * 1'000u;
 }
 
 }  // namespace
 
-absl::StatusOr<Child> Child::Spawn(const ChildSpec& spec) {
-  auto to = MakePipe();
-  auto from = MakePipe();
-  auto failure = MakePipe();  // closed by a successful exec
-  for (const auto* pipe : {&to, &from, &failure}) {
-    if (!pipe->ok()) return pipe->status();
-  }
-  std::vector<char*> argv;
-  for (const std::string& argument : spec.argv) {
-    argv.push_back(const_cast<char*>(argument.c_str()));
-  }
-  argv.push_back(nullptr);
+std::string ExitReport::ToString() const {
+  return signal != 0 ? SignalName(signal) : fmt::format("exit code {}", code);
+}
 
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) {
-    return absl::ResourceExhaustedError(
-        fmt::format("fork: {}", std::strerror(errno)));
+std::string SignalName(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name)
+                         : fmt::format("signal {}", signal);
+}
+
+absl::StatusOr<Subprocess> Subprocess::Start(const SpawnOptions& options) {
+  if (options.argv.empty())
+    return absl::InvalidArgumentError("no program named");
+  ASSIGN_OR_RETURN(
+      std::string program,
+      FindProgram(options.program.empty() ? options.argv[0] : options.program));
+  // exec() looks at it from the child's directory.
+  if (!options.directory.empty()) {
+    program = std::filesystem::absolute(program).string();
   }
-  if (pid == 0) {
-    const char* step =
-        Prepare(spec, parent, to->reader.get(), from->writer.get());
-    if (std::strcmp(step, "start the program") == 0) {
-      execv(argv[0], argv.data());
-    }
-    const std::string why = fmt::format("{}: {}", step, std::strerror(errno));
-    [[maybe_unused]] const ssize_t written =
-        write(failure->writer.get(), why.data(), why.size());
-    _exit(127);
+  UniqueFd log;
+  if (!options.log_path.empty()) {
+    ASSIGN_OR_RETURN(log, OpenLog(options.log_path));
   }
-  Child child;
-  child.pid_ = pid;
-  child.to_ = std::move(to->writer);
-  child.from_ = std::move(from->reader);
-  failure->writer.reset();
-  std::array<char, 256> why;
-  const ssize_t failed = read(failure->reader.get(), why.data(), why.size());
-  if (failed > 0) {
-    child.End(SIGKILL, {});
+  const UniqueFd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!nothing) return StartError(program, errno);
+  ASSIGN_OR_RETURN(auto failures, MakePipe());
+
+  const std::vector<std::string> environment =
+      MergedEnvironment(options.environment);
+  const std::vector<char*> argv = Pointers(options.argv);
+  const std::vector<char*> envp = Pointers(environment);
+  ChildPlan plan{
+      .options = options,
+      .program = program.c_str(),
+      .argv = argv.data(),
+      .environment = envp.data(),
+      .streams = {options.in, log ? log.get() : options.out,
+                  log ? log.get() : options.err},
+      .failure_fd = failures.writer.get(),
+      .parent = getpid(),
+  };
+  for (int& stream : plan.streams) {
+    if (stream == SpawnOptions::kNothing) stream = nothing.get();
+  }
+  CPU_ZERO(&plan.cpus);
+  for (const int cpu : options.cpus) CPU_SET(cpu, &plan.cpus);
+
+  const pid_t pid = SpawnChild(plan);
+  if (pid < 0) return StartError(program, errno);
+  failures.writer.reset();
+  Failure failure;
+  if (read(failures.reader.get(), &failure, sizeof(failure)) > 0) {
+    waitpid(pid, nullptr, 0);
+    if (failure.step == nullptr) return ProgramError(program, failure.error);
+    return absl::InternalError(fmt::format("cannot start '{}': {}: {}",
+                                           options.argv[0], failure.step,
+                                           strerror(failure.error)));
+  }
+  // Not reaped yet, so the pid cannot mean another process.
+  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd) {
+    const int error = errno;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
     return absl::InternalError(
-        fmt::format("cannot start '{}': {}", spec.argv[0],
-                    std::string_view(why.data(), size_t(failed))));
+        fmt::format("cannot watch {}: {}", program, strerror(error)));
   }
-  return child;
+  return Subprocess(pid, std::move(pidfd),
+                    options.own_group || options.own_session);
 }
 
-Child::~Child() {
-  if (pid_ > 0) End(SIGKILL, {});
+Subprocess::~Subprocess() {
+  if (done()) return;
+  Signal(SIGKILL);
+  Reap();
 }
 
-absl::StatusOr<bool> Child::ReadMore(Nanoseconds deadline) {
-  while (true) {
-    const Nanoseconds now = NowNs();
-    pollfd ready{from_.get(), POLLIN, 0};
-    const int wait_ms =
-        now >= deadline ? 0
-                        : static_cast<int>((deadline - now) / 1'000'000) + 1;
-    if (poll(&ready, 1, wait_ms) == 0) {
-      return absl::DeadlineExceededError(
-          fmt::format("process {} does not answer", pid_));
-    }
-    std::array<char, 4096> bytes;
-    const ssize_t got = read(from_.get(), bytes.data(), bytes.size());
-    if (got > 0) unread_.append(bytes.data(), static_cast<size_t>(got));
-    if (got >= 0 || errno != EINTR) return got > 0;
+void Subprocess::Signal(int signal) const {
+  if (!leads_group_) {
+    syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0);
+  } else if (!done()) {
+    // Until it is reaped, the number of its group is its own.
+    kill(-pid_, signal);
   }
 }
 
-absl::StatusOr<std::string> Child::ReadLine(std::chrono::milliseconds timeout) {
+bool Subprocess::AwaitEnd(std::chrono::milliseconds bound) const {
+  if (!pidfd_) return true;
   const Nanoseconds deadline =
-      NowNs() + std::chrono::nanoseconds(timeout).count();
+      NowNs() + std::chrono::nanoseconds(bound).count();
+  pollfd ended{pidfd_.get(), POLLIN, 0};
   while (true) {
-    if (const size_t end = unread_.find('\n'); end != std::string::npos) {
-      std::string line = unread_.substr(0, end);
-      unread_.erase(0, end + 1);
-      return line;
-    }
-    ASSIGN_OR_RETURN(const auto more, ReadMore(deadline));
-    if (!more) {
-      return absl::AbortedError(
-          fmt::format("process {} ended early; its messages are above", pid_));
-    }
+    const Nanoseconds left = deadline - std::min(NowNs(), deadline);
+    const timespec timeout{.tv_sec = static_cast<time_t>(left / 1'000'000'000),
+                           .tv_nsec = static_cast<long>(left % 1'000'000'000)};
+    const int ready = ppoll(&ended, 1, &timeout, nullptr);
+    if (ready >= 0 || errno != EINTR) return ready > 0;
   }
 }
 
-absl::StatusOr<std::string> Child::ReadAll(std::chrono::milliseconds timeout) {
-  const Nanoseconds deadline =
-      NowNs() + std::chrono::nanoseconds(timeout).count();
-  while (true) {
-    ASSIGN_OR_RETURN(const auto more, ReadMore(deadline));
-    if (!more) return std::exchange(unread_, {});
-  }
-}
-
-absl::Status Child::WriteLine(std::string_view line) {
-  std::string bytes(line);
-  bytes += '\n';
-  // A dead reader must be an error, not the end of the bench.
-  struct sigaction ignore {};
-  struct sigaction before {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, &before);
-  const ssize_t written = write(to_.get(), bytes.data(), bytes.size());
-  sigaction(SIGPIPE, &before, nullptr);
-  if (written == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
-  return absl::AbortedError(fmt::format("process {} does not listen: {}", pid_,
-                                        std::strerror(errno)));
-}
-
-bool Child::ended() const {
-  if (pid_ <= 0) return true;
-  siginfo_t info{};
-  // Left to be waited for by End().
-  const int options = WEXITED | WNOHANG | WNOWAIT;
-  return waitid(P_PID, static_cast<id_t>(pid_), &info, options) == 0 &&
-         info.si_pid == pid_;
-}
-
-uint64_t Child::CpuNs() const {
-  return pid_ > 0 ? ProcessCpuNs(pid_).value_or(cpu_ns_) : cpu_ns_;
-}
-
-void Child::End(int signal, std::chrono::milliseconds grace) {
-  if (pid_ <= 0) return;
-  to_.reset();
-  kill(pid_, signal);
-  const Nanoseconds deadline =
-      NowNs() + std::chrono::nanoseconds(grace).count();
+ExitReport Subprocess::Reap() {
+  if (done()) return exit_.value_or(ExitReport{});
+  int status = 0;
   rusage usage{};
-  while (wait4(pid_, nullptr, WNOHANG, &usage) == 0) {
-    if (NowNs() >= deadline) kill(pid_, SIGKILL);
-    usleep(500);
+  while (wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
   }
-  cpu_ns_ =
-      static_cast<uint64_t>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) *
-          1'000'000'000u +
-      static_cast<uint64_t>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) *
-          1000u;
-  pid_ = -1;
+  exit_ = WIFSIGNALED(status) ? ExitReport{.signal = WTERMSIG(status)}
+                              : ExitReport{.code = WEXITSTATUS(status)};
+  cpu_ns_ = ToNs(usage.ru_utime) + ToNs(usage.ru_stime);
+  return *exit_;
+}
+
+uint64_t Subprocess::CpuNs() const {
+  return done() ? cpu_ns_ : ProcessCpuNs(pid_).value_or(0);
+}
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(
+        fmt::format("pipe: {}", strerror(errno)));
+  }
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+absl::StatusOr<std::string> FindProgram(const std::string& program) {
+  const auto is_program = [](const std::string& path) {
+    struct stat facts;
+    return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+           access(path.c_str(), X_OK) == 0;
+  };
+  if (program.find('/') != std::string::npos) {
+    if (is_program(program)) return program;
+    std::error_code ignored;
+    return ProgramError(
+        program, std::filesystem::exists(program, ignored) ? EACCES : ENOENT);
+  }
+  const char* const path = std::getenv("PATH");
+  std::string rest = path != nullptr ? path : "/usr/bin:/bin";
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const std::string candidate = rest.substr(0, end) + "/" + program;
+    if (is_program(candidate)) return candidate;
+    rest.erase(0, end + 1);
+  }
+  return absl::NotFoundError(
+      fmt::format("cannot run {}: no such program in PATH", program));
 }
 
 std::string OwnProgram() {

@@ -224,15 +224,15 @@ std::unique_ptr<Process> StartNic(Testbed& testbed,
 }
 
 std::unique_ptr<Process> StartMemcached(MemcPorts* ports) {
-  const std::string program = FindProgram("memcached");
-  if (program.empty()) return nullptr;
+  const auto program = FindProgram("memcached");
+  if (!program.ok()) return nullptr;
   const std::string file =
       fmt::format("{}/memcached-ports-{}", ::testing::TempDir(), getpid());
   unlink(file.c_str());  // of an earlier one
   // As root, memcached refuses to run without a user's name.
   auto process = Process::Start("memcached",
-                                {program, "-u", "root", "-l", "127.0.0.1", "-p",
-                                 "-1", "-U", "-1", "-t", "1", "-m", "64"},
+                                {*program, "-u", "root", "-l", "127.0.0.1",
+                                 "-p", "-1", "-U", "-1", "-t", "1", "-m", "64"},
                                 {"MEMCACHED_PORT_FILENAME=" + file});
   if (!process.ok()) {
     ADD_FAILURE() << std::string(process.status().message());
@@ -246,14 +246,6 @@ std::unique_ptr<Process> StartMemcached(MemcPorts* ports) {
     return ports->tcp != 0 && ports->udp != 0;
   }));
   return *std::move(process);
-}
-
-std::string FindProgram(const std::string& name) {
-  for (const char* directory : {"/usr/bin/", "/usr/local/bin/", "/bin/"}) {
-    const std::string path = directory + name;
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "";
 }
 
 }  // namespace carillon::testing

@@ -78,9 +78,6 @@ std::unique_ptr<Process> StartNic(Testbed& testbed,
 // it is not installed.
 std::unique_ptr<Process> StartMemcached(MemcPorts* ports);
 
-// The path of a program of the system, or "".
-std::string FindProgram(const std::string& name);
-
 }  // namespace carillon::testing
 
 #endif  // CARILLON_INTEGRATION_TESTS_MEMC_TESTING_H_

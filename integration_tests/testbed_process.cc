@@ -1,6 +1,5 @@
 #include "integration_tests/testbed_process.h"
 
-#include <fcntl.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
@@ -8,8 +7,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,51 +113,22 @@ std::string Program(const std::string& path) {
 absl::StatusOr<std::unique_ptr<Process>> Process::Start(
     const std::string& name, const std::vector<std::string>& argv,
     const std::vector<std::string>& environment) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return absl::InternalError(fmt::format("pipe2: {}", std::strerror(errno)));
-  }
-  UniqueFd reader(ends[0]);
-  const UniqueFd writer(ends[1]);
-  // setpriv makes the kernel kill the process with the test. posix_spawn and
-  // not fork, because gRPC's threads do not survive a copy.
-  std::vector<std::string> words = {"/usr/bin/setpriv", "--pdeathsig", "KILL",
-                                    "--"};
-  words.insert(words.end(), argv.begin(), argv.end());
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::vector<std::string> variables = environment;
-  std::vector<char*> variable_list;
-  for (std::string& variable : variables)
-    variable_list.push_back(variable.data());
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    variable_list.push_back(*variable);
-  }
-  variable_list.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, writer.get(), 1);
-  posix_spawn_file_actions_adddup2(&actions, writer.get(), 2);
-  pid_t pid = -1;
-  const int error = posix_spawn(&pid, arguments[0], &actions, nullptr,
-                                arguments.data(), variable_list.data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
+  ASSIGN_OR_RETURN(auto pipe, MakePipe());
+  auto process = Subprocess::Start({.argv = argv,
+                                    .environment = environment,
+                                    .out = pipe.writer.get(),
+                                    .err = pipe.writer.get()});
+  if (!process.ok()) {
     return absl::InternalError(
-        fmt::format("cannot start {}: {}", name, std::strerror(error)));
+        fmt::format("{}: {}", name, process.status().message()));
   }
-  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   return std::unique_ptr<Process>(
-      new Process(name, pid, std::move(pidfd), std::move(reader)));
+      new Process(name, *std::move(process), std::move(pipe.reader)));
 }
 
-Process::Process(std::string name, pid_t pid, UniqueFd pidfd, UniqueFd output)
+Process::Process(std::string name, Subprocess process, UniqueFd output)
     : name_(std::move(name)),
-      pid_(pid),
-      pidfd_(std::move(pidfd)),
+      process_(std::move(process)),
       pipe_(std::move(output)),
       reader_([this] { ReadOutput(); }) {}
 
@@ -169,7 +137,7 @@ Process::~Process() {
   reader_.join();
   if (::testing::Test::HasFailure()) {
     fmt::print(stderr, "--- output of {} (pid {})\n{}--- end of {}\n", name_,
-               pid_, output_, name_);
+               pid(), output_, name_);
   }
 }
 
@@ -189,46 +157,27 @@ void Process::ReadOutput() {
   }
 }
 
-void Process::Signal(int signal) const {
-  // Signals through the pidfd, so never a process that got the number later.
-  syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0);
-}
-
 void Process::Stop() const {
   Signal(SIGSTOP);
   siginfo_t stopped;
-  while (waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED) != 0 &&
+  while (waitid(P_PID, static_cast<id_t>(pid()), &stopped, WSTOPPED) != 0 &&
          errno == EINTR) {
   }
 }
 
 std::chrono::nanoseconds Process::CpuTime() const {
-  clockid_t clock;
-  timespec time{};
-  if (clock_getcpuclockid(pid_, &clock) == 0) clock_gettime(clock, &time);
-  return std::chrono::seconds(time.tv_sec) +
-         std::chrono::nanoseconds(time.tv_nsec);
-}
-
-bool Process::ended() const {
-  pollfd waiter{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
-  return poll(&waiter, 1, 0) > 0;
+  std::lock_guard lock(mutex_);
+  return std::chrono::nanoseconds(process_.CpuNs());
 }
 
 std::optional<Process::Exit> Process::Wait(milliseconds bound) {
-  pollfd waiter{.fd = pidfd_.get(), .events = POLLIN, .revents = 0};
-  if (poll(&waiter, 1, static_cast<int>(bound.count())) <= 0)
-    return std::nullopt;
+  if (!process_.AwaitEnd(bound)) return std::nullopt;
   std::unique_lock lock(mutex_);
-  if (!exit_) {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    exit_ = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-  }
+  const ExitReport report = process_.Reap();
   // The last output is still in the pipe; a child that was left behind may hold
   // the pipe open.
   more_.wait_for(lock, kLastOutput, [this] { return output_ended_; });
-  return exit_;
+  return report.signal != 0 ? -report.signal : report.code;
 }
 
 void Process::Kill() {

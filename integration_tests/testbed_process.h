@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/subprocess.h"
 #include "base/testbed_paths.h"
 #include "base/unique_fd.h"
 #include "proto/admin.grpc.pb.h"
@@ -62,8 +63,8 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  pid_t pid() const { return pid_; }
-  void Signal(int signal) const;
+  pid_t pid() const { return process_.pid(); }
+  void Signal(int signal) const { process_.Signal(signal); }
   // Sends SIGSTOP, and waits until every thread has stopped.
   void Stop() const;
   // Waits for the end and reaps; then output() is complete. Nothing if it still
@@ -72,7 +73,7 @@ class Process {
   // Sends SIGKILL and waits.
   void Kill();
   // Whether it has ended; does not reap it.
-  bool ended() const;
+  bool ended() const { return process_.ended(); }
 
   // The CPU time of all its threads, including those that have ended.
   std::chrono::nanoseconds CpuTime() const;
@@ -85,18 +86,16 @@ class Process {
                      std::chrono::milliseconds bound = kBound);
 
  private:
-  Process(std::string name, pid_t pid, UniqueFd pidfd, UniqueFd output);
+  Process(std::string name, Subprocess process, UniqueFd output);
   void ReadOutput();
 
   const std::string name_;
-  const pid_t pid_;
-  const UniqueFd pidfd_;
+  Subprocess process_;
   const UniqueFd pipe_;
   mutable std::mutex mutex_;
   std::condition_variable more_;
   std::string output_;
   bool output_ended_ = false;
-  std::optional<Exit> exit_;
   std::thread reader_;
 };
 

@@ -17,7 +17,6 @@ namespace carillon {
 namespace {
 
 using testing::Datagram;
-using testing::FindProgram;
 using ::testing::HasSubstr;
 using testing::MemcPorts;
 using testing::MemcTcpClient;
@@ -42,8 +41,7 @@ class NicPeersTest : public ::testing::Test {
   }
   // The output of a client that ends by itself; "" if it is not installed.
   std::string RunClient(std::vector<std::string> argv) {
-    argv[0] = FindProgram(argv[0]);
-    if (argv[0].empty()) return "";
+    if (!FindProgram(argv[0]).ok()) return "";
     auto client = Process::Start("client", argv);
     if (!client.ok()) return "";
     exit_ = (*client)->Wait();

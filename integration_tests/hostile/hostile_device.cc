@@ -6,14 +6,12 @@
 // It plays one trick (hostile_tricks.h), says "holding", and keeps everything
 // that it has until it is killed. `--list` names the tricks.
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 
+#include "base/subprocess.h"
 #include "integration_tests/hostile/hostile_tricks.h"
 
 namespace carillon::testing {
@@ -78,20 +76,13 @@ void Tally::Say(const std::vector<uint32_t>& expected) const {
 }
 
 void RunSelf(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {"/proc/self/exe"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t child = -1;
-  // Not fork(), because gRPC's threads do not survive a copy.
-  if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) !=
-      0) {
-    return Say("UNEXPECTED: cannot start another process");
+  SpawnOptions options{.argv = {OwnProgram()}};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  auto child = Subprocess::Start(options);
+  if (!child.ok()) {
+    return Say("UNEXPECTED: {}", std::string(child.status().message()));
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  child->Reap();
 }
 
 namespace {

@@ -2,13 +2,11 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-extern char** environ;
+#include "base/subprocess.h"
 
 namespace carillon::soak {
 namespace {
@@ -49,24 +47,17 @@ std::optional<Nanoseconds> DeathWatch::Told(std::chrono::milliseconds bound) {
 }
 
 std::optional<Nanoseconds> BareWake() {
-  char name[] = "sleep";
-  char forever[] = "infinity";
-  char* const arguments[] = {name, forever, nullptr};
-  pid_t pid = 0;
-  if (posix_spawn(&pid, "/usr/bin/sleep", nullptr, nullptr, arguments,
-                  environ) != 0) {
-    return std::nullopt;
-  }
+  auto sleeper = Subprocess::Start({.argv = {"sleep", "infinity"}});
+  if (!sleeper.ok()) return std::nullopt;
   std::optional<Nanoseconds> told;
   Nanoseconds killed = 0;
   {
-    DeathWatch watch(pid);
+    DeathWatch watch(sleeper->pid());
     (void)watch.Told(std::chrono::milliseconds(2));  // so that it sleeps
     killed = NowNs();
-    kill(pid, SIGKILL);
+    sleeper->Signal(SIGKILL);
     told = watch.Told(std::chrono::seconds(10));
   }
-  waitpid(pid, nullptr, 0);
   if (!told) return std::nullopt;
   return *told - killed;
 }

@@ -19,8 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/line_process.h"
 #include "base/status.h"
-#include "base/subprocess.h"
 #include "base/testbed_paths.h"
 #include "base/unique_fd.h"
 #include "tools/bench/bench_main.h"
@@ -87,9 +87,9 @@ class Servers {
  public:
   uint16_t port = 0;
 
-  absl::Status Start(ChildSpec spec) {
+  absl::Status Start(SpawnOptions spec) {
     spec.realtime = realtime_;
-    ASSIGN_OR_RETURN(auto child, Child::Spawn(spec));
+    ASSIGN_OR_RETURN(auto child, LineProcess::Start(spec));
     children_.push_back(std::move(child));
     return absl::OkStatus();
   }
@@ -105,20 +105,20 @@ class Servers {
 
   std::string Pids() const {
     std::string pids;
-    for (const Child& child : children_) {
+    for (const LineProcess& child : children_) {
       pids += fmt::format("{}{}", pids.empty() ? "" : ",", child.pid());
     }
     return pids;
   }
   uint64_t CpuNs() const {
     uint64_t sum = 0;
-    for (const Child& child : children_) sum += child.CpuNs();
+    for (const LineProcess& child : children_) sum += child.CpuNs();
     return sum;
   }
 
  private:
   bool realtime_;
-  std::vector<Child> children_;
+  std::vector<LineProcess> children_;
 };
 
 absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch,
@@ -199,7 +199,7 @@ absl::StatusOr<Json> Compare(const Servers& a, bool echo,
   argv.push_back(echo ? "--echo" : fmt::format("--tcp-warm={}", a.port));
   ASSIGN_OR_RETURN(
       auto client,
-      Child::Spawn({.argv = argv, .realtime = run.session.realtime}));
+      LineProcess::Start({.argv = argv, .realtime = run.session.realtime}));
   ASSIGN_OR_RETURN(const auto output, client.ReadAll(std::chrono::minutes(3)));
   Json result = Json::parse(output, nullptr, false);
   if (!result.is_object() || !result.contains("a_to_b")) {

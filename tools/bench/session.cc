@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/line_process.h"
 #include "base/status.h"
-#include "base/subprocess.h"
 #include "fmt/format.h"
 #include "tools/bench/quiet.h"
 #include "tools/bench/scratch_directory.h"
@@ -38,10 +38,10 @@ class Server {
     }
     ASSIGN_OR_RETURN(
         auto child,
-        Child::Spawn({.argv = ServerArguments(std::string(transport.name),
-                                              directory.path()),
-                      .cpus = cpus,
-                      .realtime = options.realtime}));
+        LineProcess::Start({.argv = ServerArguments(std::string(transport.name),
+                                                    directory.path()),
+                            .cpus = cpus,
+                            .realtime = options.realtime}));
     Server server(transport, std::move(directory), std::move(child));
     ASSIGN_OR_RETURN(const auto line, server.child_.ReadLine(kAnswerTime));
     constexpr std::string_view kReady = "ready ";
@@ -65,7 +65,8 @@ class Server {
   uint64_t CpuNs() const { return child_.CpuNs(); }
 
  private:
-  Server(const Transport& transport, ScratchDirectory directory, Child child)
+  Server(const Transport& transport, ScratchDirectory directory,
+         LineProcess child)
       : transport_(&transport),
         directory_(std::move(directory)),
         child_(std::move(child)) {}
@@ -81,11 +82,11 @@ class Server {
     const std::string testbed = directory.path() + "/testbed";
     ASSIGN_OR_RETURN(
         auto child,
-        Child::Spawn({.argv = {options.gpud, "--dir", testbed, "--backend",
-                               "cpu", "--log-level", "warn"},
-                      .cpus = cpus,
-                      .realtime = options.realtime,
-                      .log_path = directory.path() + "/gpud.log"}));
+        LineProcess::Start({.argv = {options.gpud, "--dir", testbed,
+                                     "--backend", "cpu", "--log-level", "warn"},
+                            .cpus = cpus,
+                            .realtime = options.realtime,
+                            .log_path = directory.path() + "/gpud.log"}));
     Server server(transport, std::move(directory), std::move(child));
     server.endpoint_ = testbed;
     return server;
@@ -93,13 +94,13 @@ class Server {
 
   const Transport* transport_;
   ScratchDirectory directory_;
-  Child child_;
+  LineProcess child_;
   std::string endpoint_;
 };
 
-uint64_t SumCpu(const std::vector<Child>& children) {
+uint64_t SumCpu(const std::vector<LineProcess>& children) {
   uint64_t sum = 0;
-  for (const Child& child : children) sum += child.CpuNs();
+  for (const LineProcess& child : children) sum += child.CpuNs();
   return sum;
 }
 
@@ -136,14 +137,15 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
 
   ClientJob job = contender.job;
   job.endpoint = server.endpoint();
-  std::vector<Child> clients;
+  std::vector<LineProcess> clients;
   for (size_t i = 0; i < contender.clients; ++i) {
-    ASSIGN_OR_RETURN(auto client, Child::Spawn({.argv = ClientArguments(job),
-                                                .cpus = only(0),
-                                                .realtime = options.realtime}));
+    ASSIGN_OR_RETURN(auto client,
+                     LineProcess::Start({.argv = ClientArguments(job),
+                                         .cpus = only(0),
+                                         .realtime = options.realtime}));
     clients.push_back(std::move(client));
   }
-  for (Child& client : clients) {
+  for (LineProcess& client : clients) {
     if (auto line = client.ReadLine(kAnswerTime); !line.ok()) {
       return line.status();
     }
@@ -154,11 +156,11 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   const uint64_t server_start = server.CpuNs();
   foreign.Start(client_start + server_start);
   const Nanoseconds start = NowNs();
-  for (Child& client : clients) {
+  for (LineProcess& client : clients) {
     RETURN_IF_ERROR(client.WriteLine("go"));
   }
   uint64_t client_end = 0;
-  for (Child& client : clients) {
+  for (LineProcess& client : clients) {
     ASSIGN_OR_RETURN(const auto line, client.ReadLine(kAnswerTime));
     const Json result = Json::parse(line, nullptr, false);
     if (!result.is_object()) {
@@ -176,7 +178,7 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
       static_cast<double>(server_end - server_start) / elapsed;
   measurement.disturbed = measurement.foreign > options.max_foreign;
   // They leave by themselves, and say goodbye to gpud.
-  for (Child& client : clients) client.End(0, kGrace);
+  for (LineProcess& client : clients) client.End(0, kGrace);
   return measurement;
 }
 

@@ -36,7 +36,7 @@ struct SessionOptions {
   size_t attempts = 1;
   // Waited for a quiet moment before each, at most.
   std::chrono::milliseconds patience{0};
-  bool realtime = false;  // see ChildSpec
+  bool realtime = false;  // see SpawnOptions
 };
 
 struct Measurement {

@@ -1,15 +1,9 @@
 #include "tools/cli/cli_runner.h"
 
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
-
-extern char** environ;
+#include <chrono>
 
 namespace carillon::cli {
 namespace {
@@ -31,25 +25,15 @@ std::string Contents(FILE* file) {
 
 CliRun::CliRun(const std::vector<std::string>& arguments)
     : out_(std::tmpfile()), err_(std::tmpfile()) {
-  std::vector<std::string> words = arguments;
-  words.insert(words.begin(), kProgram);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", 0, 0);
-  posix_spawn_file_actions_adddup2(&files, fileno(out_), 1);
-  posix_spawn_file_actions_adddup2(&files, fileno(err_), 2);
-  if (posix_spawn(&pid_, kProgram, &files, nullptr, argv.data(), environ) !=
-      0) {
-    pid_ = 0;
+  SpawnOptions options{
+      .argv = {kProgram}, .out = fileno(out_), .err = fileno(err_)};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  if (auto process = Subprocess::Start(options); process.ok()) {
+    process_.emplace(*std::move(process));
   }
-  posix_spawn_file_actions_destroy(&files);
 }
 
 CliRun::~CliRun() {
-  if (pid_ > 0) Wait(0);
   std::fclose(out_);
   std::fclose(err_);
 }
@@ -58,15 +42,11 @@ std::string CliRun::err() const { return Contents(err_); }
 
 CliResult CliRun::Wait(int limit_s) {
   CliResult result;
-  if (pid_ <= 0) return result;
-  const UniqueFd pidfd(syscall(SYS_pidfd_open, pid_, 0));
-  pollfd ended{pidfd.get(), POLLIN, 0};
-  if (poll(&ended, 1, limit_s * 1000) != 1) kill(pid_, SIGKILL);
-  int status = 0;
-  waitpid(pid_, &status, 0);
-  pid_ = 0;
-  result.code =
-      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (!process_) return result;
+  if (!process_->AwaitEnd(std::chrono::seconds(limit_s))) {
+    process_->Signal(SIGKILL);
+  }
+  result.code = process_->Reap().ShellCode();
   result.out = Contents(out_);
   result.err = Contents(err_);
   return result;

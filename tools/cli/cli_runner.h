@@ -4,11 +4,13 @@
 
 #include <sys/types.h>
 
-#include <memory>
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/subprocess.h"
 #include "tools/cli/ui/console.h"
 
 namespace carillon::cli {
@@ -28,16 +30,16 @@ class CliRun {
   explicit CliRun(const std::vector<std::string>& arguments);
   ~CliRun();
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_ ? process_->pid() : 0; }
   // What it has written to stderr so far.
   std::string err() const;
   // Waits for its end; kills it after `limit_s` seconds.
   CliResult Wait(int limit_s = 120);
 
  private:
-  pid_t pid_ = 0;
   FILE* out_;
   FILE* err_;
+  std::optional<Subprocess> process_;
 };
 
 inline CliResult RunCli(const std::vector<std::string>& arguments) {

@@ -1,11 +1,7 @@
 // Loads every launch path of a real gpud from device processes, and checks the
 // ledger: what was rung must be what ended, by the devices' counts and by
 // gpud's.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -331,19 +327,8 @@ int Main(const Options& options) {
 #if CARILLON_WITH_CUDA
   // Checked here, because gpud would only report a sentence.
   if (options.backend == "cuda") {
-    const pid_t pid = fork();  // gpud's driver is none of ours
-    if (pid == 0) {
-      const auto driver = OpenGpu();
-      if (driver.ok()) _exit(0);
-      fmt::print(stderr, "{}\n", driver.status().message());
-      std::fflush(stderr);
-      _exit(ExitCodeOf(driver.status()));
-    }
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (!WIFEXITED(status)) return 1;
-    if (WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
+    const int code = ExitCodeOfGpuElsewhere();
+    if (code != 0) return code;
   }
 #endif
   return Scenarios(options).Run();

@@ -1,5 +1,10 @@
 #include "tools/gpu_check/info.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -58,6 +63,21 @@ absl::StatusOr<Driver> OpenGpu() { return Driver::Load(); }
 int ExitCodeOf(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnavailable(status) ? kNoGpuCode
                                                                  : 1;
+}
+
+int ExitCodeOfGpuElsewhere() {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const auto driver = OpenGpu();
+    if (driver.ok()) _exit(0);
+    fmt::print(stderr, "{}\n", driver.status().message());
+    std::fflush(stderr);
+    _exit(ExitCodeOf(driver.status()));
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 absl::StatusOr<Json> DescribeGpu(const Driver& driver) {

@@ -16,6 +16,10 @@ absl::StatusOr<gpud::cuda::Driver> OpenGpu();
 // or too old.
 int ExitCodeOf(const absl::Status& status);
 
+// Looks for the GPU in a process of its own, so that this one does not load the
+// driver. 0, or the exit code for the error, which is on stderr then.
+int ExitCodeOfGpuElsewhere();
+
 // {gpu, driver, compute, sms, ..., attributes: {name: value},
 //  stream_priorities: [least, greatest], refused: [what the back-end lacks]}
 absl::StatusOr<nlohmann::json> DescribeGpu(const gpud::cuda::Driver& driver);

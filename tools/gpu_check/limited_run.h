@@ -4,15 +4,13 @@
 
 #include <chrono>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace carillon::gpu_check {
 
 struct LimitedCommand {
-  std::vector<std::string> argv;  // a path, and its arguments
-  // Added to our own environment.
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> argv;         // a path, and its arguments
+  std::vector<std::string> environment;  // "NAME=VALUE", beside our own
   // Descriptors that become its stdout and stderr; its stdin is empty.
   int out = -1;
   int err = -1;
@@ -30,15 +28,16 @@ struct LimitedResult {
     kTimedOut,     // killed at its limit
     kUnkillable,   // the same, and it is still there
     kInterrupted,  // we were asked to end, and it was killed
-    kNotStarted,   // `code` is errno
+    kNotStarted,   // `why`
   };
   End end = End::kNotStarted;
   int code = 0;
   std::chrono::milliseconds time{0};
+  std::string why;
 };
 
-// Blocks SIGCHLD, SIGINT and SIGTERM, which RunLimited() waits for. Call it
-// once, while there is only one thread.
+// Blocks SIGINT and SIGTERM, which RunLimited() waits for. Call it once, while
+// there is only one thread.
 void BlockSignalsOfRuns();
 
 // Returns when the program has ended, at the latest after limit + grace +

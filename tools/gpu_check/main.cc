@@ -1,7 +1,6 @@
 // gpu_check: runs everything of Carillon that needs a GPU.
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -159,19 +158,8 @@ int Run(const Options& options) {
 // Runs launch_bench if there is a GPU: it has no exit code of its own for a
 // missing one.
 int RunBench(char** argv) {
-  const pid_t pid = fork();  // the bench gets no process with a driver in it
-  if (pid == 0) {
-    const auto driver = OpenGpu();
-    if (driver.ok()) _exit(0);
-    fmt::print(stderr, "{}\n", driver.status().message());
-    std::fflush(stderr);
-    _exit(ExitCodeOf(driver.status()));
-  }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status)) return 1;
-  if (WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
+  const int code = ExitCodeOfGpuElsewhere();
+  if (code != 0) return code;
   execv(argv[0], argv);
   fmt::print(stderr, "cannot start {}: {}\n", argv[0], strerror(errno));
   return 1;

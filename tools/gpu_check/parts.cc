@@ -45,11 +45,11 @@ class Maker {
     if (!options_.dry_run) return step;
     // The fake driver comes before the system's own, if that exists.
     if (!options_.fake_driver.empty()) {
-      step.environment = {{"LD_LIBRARY_PATH", options_.fake_driver}};
+      step.environment = {"LD_LIBRARY_PATH=" + options_.fake_driver};
     }
     if (!on_fake || options_.fake_driver.empty()) {
-      step.environment.push_back({"CARILLON_FAKE_CUDA", "devices=0"});
-      step.environment.push_back({"CUDA_VISIBLE_DEVICES", ""});
+      step.environment.push_back("CARILLON_FAKE_CUDA=devices=0");
+      step.environment.push_back("CUDA_VISIBLE_DEVICES=");
       step.expects_no_gpu = true;
     }
     return step;
@@ -131,8 +131,8 @@ CheckPart Hostile(const Maker& maker, const PartOptions& options) {
            : "--gtest_filter=Tricks/*"},
       180, /*on_fake=*/true);
   if (step.expects_no_gpu) step.skip = "a device needs a GPU to be hostile to";
-  step.environment.push_back({"CARILLON_TEST_PROGRAMS", options.programs});
-  step.environment.push_back({"CARILLON_TEST_BACKEND", "cuda"});
+  step.environment.push_back("CARILLON_TEST_PROGRAMS=" + options.programs);
+  step.environment.push_back("CARILLON_TEST_BACKEND=cuda");
   return {"hostile",
           "a device that tries every trick it can beside an honest one",
           {step}};

@@ -205,9 +205,7 @@ class Runner {
         *result = {Outcome::kNotRun, 0, "interrupted"};
         break;
       case End::kNotStarted:
-        *result = {Outcome::kFailed, 0,
-                   fmt::format("cannot start {}: {}", step.argv[0],
-                               strerror(run.code))};
+        *result = {Outcome::kFailed, 0, run.why};
         break;
     }
     result->seconds = static_cast<double>(run.time.count()) / 1000;

@@ -31,7 +31,7 @@ struct CheckStep {
   std::string name;  // unique in its part
   std::vector<std::string> argv;
   std::chrono::seconds limit{0};
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::string> environment;  // "NAME=VALUE"
   // If not empty, the reason why the step is not run. It counts as passed.
   std::string skip;
   // A dry run: the step must report that there is no GPU.

@@ -220,7 +220,7 @@ TEST_F(RunnerTest, EndsInOrderWhenInterrupted) {
 
 TEST_F(RunnerTest, GivesTheStepItsEnvironment) {
   CheckStep step = Shell("one", "echo finding: $COLOUR");
-  step.environment = {{"COLOUR", "green"}};
+  step.environment = {"COLOUR=green"};
   EXPECT_EQ(Run({{"a", "", {step}}}).at("a/one").finding, "green");
 }
 

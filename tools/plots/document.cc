@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/line_process.h"
 #include "base/subprocess.h"
 #include "fmt/format.h"
 
@@ -37,8 +38,8 @@ absl::Status WriteDocument(const std::string& directory, std::string_view name,
                plotter, stem, stem);
     return absl::OkStatus();
   }
-  auto child = Child::Spawn({.argv = {"/usr/bin/python3", "-B", script,
-                                      stem + ".json", stem + ".png"}});
+  auto child = LineProcess::Start({.argv = {"/usr/bin/python3", "-B", script,
+                                            stem + ".json", stem + ".png"}});
   if (!child.ok()) return absl::UnavailableError("no plot: no python3");
   const auto line = child->ReadLine(std::chrono::minutes(1));
   if (!line.ok() || *line != "ok") {

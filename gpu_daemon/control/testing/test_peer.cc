@@ -1,12 +1,7 @@
 #include "gpu_daemon/control/testing/test_peer.h"
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <chrono>
+#include <utility>
 
 #include "fmt/format.h"
 
@@ -27,40 +22,13 @@ std::string ToHex(const std::string& bytes) {
 
 TestPeer::TestPeer(const std::string& mode, const std::string& directory,
                    const std::string& argument) {
-  int ends[2];
-  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  output_.reset(ends[0]);
-  const UniqueFd theirs(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, theirs.get(), STDOUT_FILENO);
-  const char* arguments[] = {kProgram, mode.c_str(), directory.c_str(),
-                             argument.c_str(), nullptr};
-  // Not fork(): gRPC's threads are running.
-  EXPECT_EQ(posix_spawn(&pid_, kProgram, &actions, nullptr,
-                        const_cast<char**>(arguments), environ),
-            0);
-  posix_spawn_file_actions_destroy(&actions);
+  auto process =
+      LineProcess::Start({.argv = {kProgram, mode, directory, argument}});
+  process_.emplace(*std::move(process));
 }
-
-TestPeer::~TestPeer() { Kill(); }
 
 std::string TestPeer::ReadLine() {
-  std::string line;
-  char c = 0;
-  pollfd readable{.fd = output_.get(), .events = POLLIN, .revents = 0};
-  while (poll(&readable, 1, 20'000) == 1 && read(output_.get(), &c, 1) == 1 &&
-         c != '\n') {
-    line += c;
-  }
-  return line;
-}
-
-void TestPeer::Kill() {
-  if (pid_ <= 0) return;
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-  pid_ = -1;
+  return process_->ReadLine(std::chrono::seconds(20)).value_or("");
 }
 
 }  // namespace carillon::gpud

@@ -2,30 +2,30 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_TESTING_TEST_PEER_H_
 #define CARILLON_GPU_DAEMON_CONTROL_TESTING_TEST_PEER_H_
 
-#include <sys/types.h>
+#include <signal.h>
 
+#include <optional>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "base/line_process.h"
 
 namespace carillon::gpud {
 
 std::string ToHex(const std::string& bytes);
 
+// It is killed with its object.
 class TestPeer {
  public:
   TestPeer(const std::string& mode, const std::string& directory,
            const std::string& argument);
-  ~TestPeer();  // kills it
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_->pid(); }
   // The next line that it prints; empty when there is none within 20 seconds.
   std::string ReadLine();
   // Kills and reaps it.
-  void Kill();
+  void Kill() { process_->End(SIGKILL, {}); }
 
  private:
-  pid_t pid_ = -1;
-  UniqueFd output_;
+  std::optional<LineProcess> process_;
 };
 
 }  // namespace carillon::gpud

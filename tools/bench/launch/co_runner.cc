@@ -60,13 +60,13 @@ absl::StatusOr<CoRunners> CoRunners::Start(CoRunnerKind kind,
   const size_t count =
       cpus.empty() ? std::max<size_t>(UsableCpus().size(), 2) - 1 : cpus.size();
   for (size_t i = 0; i < count; ++i) {
-    ChildSpec spec{
+    SpawnOptions spec{
         .argv = {OwnProgram(), std::string(kRole), std::string(NameOf(kind))}};
     if (!cpus.empty()) spec.cpus = {cpus[i]};
-    ASSIGN_OR_RETURN(auto child, Child::Spawn(spec));
+    ASSIGN_OR_RETURN(auto child, LineProcess::Start(spec));
     runners.children_.push_back(std::move(child));
   }
-  for (Child& child : runners.children_) {
+  for (LineProcess& child : runners.children_) {
     ASSIGN_OR_RETURN(const auto line, AwaitLine(child, kAnswerTime));
   }
   return runners;
@@ -74,7 +74,7 @@ absl::StatusOr<CoRunners> CoRunners::Start(CoRunnerKind kind,
 
 absl::Status CoRunners::Run(std::chrono::milliseconds time) {
   time_ = time;
-  for (Child& child : children_) {
+  for (LineProcess& child : children_) {
     RETURN_IF_ERROR(child.WriteLine(std::to_string(time.count())));
   }
   return absl::OkStatus();
@@ -82,7 +82,7 @@ absl::Status CoRunners::Run(std::chrono::milliseconds time) {
 
 absl::StatusOr<double> CoRunners::StepsPerSecond() {
   double sum = 0;
-  for (Child& child : children_) {
+  for (LineProcess& child : children_) {
     ASSIGN_OR_RETURN(const auto line, AwaitLine(child, time_ + kAnswerTime));
     sum += std::strtod(line.c_str(), nullptr);
   }
@@ -91,7 +91,7 @@ absl::StatusOr<double> CoRunners::StepsPerSecond() {
 
 uint64_t CoRunners::CpuNs() const {
   uint64_t sum = 0;
-  for (const Child& child : children_) sum += child.CpuNs();
+  for (const LineProcess& child : children_) sum += child.CpuNs();
   return sum;
 }
 

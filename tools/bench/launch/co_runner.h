@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/subprocess.h"
+#include "base/line_process.h"
 
 namespace carillon::bench {
 
@@ -32,7 +32,7 @@ class CoRunners {
   uint64_t CpuNs() const;
 
  private:
-  std::vector<Child> children_;
+  std::vector<LineProcess> children_;
   std::chrono::milliseconds time_{0};
 };
 

@@ -37,7 +37,8 @@ absl::Status CheckInterrupt() {
   return absl::CancelledError("interrupted");
 }
 
-absl::StatusOr<std::string> AwaitLine(Child& child, milliseconds timeout) {
+absl::StatusOr<std::string> AwaitLine(LineProcess& child,
+                                      milliseconds timeout) {
   const Nanoseconds deadline =
       NowNs() + std::chrono::nanoseconds(timeout).count();
   while (true) {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/subprocess.h"
+#include "base/line_process.h"
 
 namespace carillon::bench {
 
@@ -17,8 +17,8 @@ void CatchInterrupts();
 // Cancelled once one has come.
 absl::Status CheckInterrupt();
 
-// Child::ReadLine(); also Cancelled.
-absl::StatusOr<std::string> AwaitLine(Child& child,
+// LineProcess::ReadLine(); also Cancelled.
+absl::StatusOr<std::string> AwaitLine(LineProcess& child,
                                       std::chrono::milliseconds timeout);
 // Cancelled if it was cut short.
 absl::Status Sleep(std::chrono::milliseconds time);

@@ -48,7 +48,7 @@ absl::StatusOr<LaunchDeviceProcess> LaunchDeviceProcess::Start(
     const std::vector<int>& cpus, bool always_spin, bool realtime) {
   ASSIGN_OR_RETURN(
       auto child,
-      Child::Spawn(
+      LineProcess::Start(
           {.argv = LaunchDeviceArguments(
                {.testbed = testbed, .name = name, .always_spin = always_spin}),
            .cpus = cpus,
@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
   const std::string log = directory.path() + "/gpud.log";
   ASSIGN_OR_RETURN(
       auto gpud,
-      Child::Spawn(
+      LineProcess::Start(
           {.argv = {options.gpud, "--dir", directory.path() + "/testbed",
                     "--backend", options.backend, "--reserve-sms",
                     std::to_string(options.reserved_sms), "--log-level",

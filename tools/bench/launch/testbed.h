@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/subprocess.h"
+#include "base/line_process.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/scratch_directory.h"
 
@@ -51,10 +51,10 @@ class LaunchDeviceProcess {
   void Kill() { child_.End(SIGKILL, {}); }
 
  private:
-  explicit LaunchDeviceProcess(Child child) : child_(std::move(child)) {}
+  explicit LaunchDeviceProcess(LineProcess child) : child_(std::move(child)) {}
   absl::StatusOr<Json> ReadAnswer(std::chrono::milliseconds timeout);
 
-  Child child_;
+  LineProcess child_;
   std::chrono::milliseconds patience_{0};
   Json about_;
 };
@@ -89,7 +89,7 @@ class LaunchTestbed {
 
  private:
   LaunchTestbed(const LaunchTestbedOptions& options, ScratchDirectory directory,
-                Child gpud)
+                LineProcess gpud)
       : options_(options),
         directory_(std::move(directory)),
         gpud_(std::move(gpud)) {}
@@ -100,7 +100,7 @@ class LaunchTestbed {
   const LaunchTestbedOptions options_;
   const CpuShares cpus_ = ShareCpus();
   ScratchDirectory directory_;
-  Child gpud_;
+  LineProcess gpud_;
   std::optional<LaunchDeviceProcess> device_;
 };
 

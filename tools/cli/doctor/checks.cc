@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "shm/waiting.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/testbed/supervisor/child_process.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/launch_plan.h"
 #include "tools/testbed/topology/keys.h"
@@ -166,7 +166,7 @@ CheckResult LookAtPrograms() {
 }
 
 std::string ProgramPath(const char* name) {
-  const auto path = testbed::FindProgram(name);
+  const auto path = FindProgram(name);
   return path.ok() ? *path : "";
 }
 

@@ -1,20 +1,15 @@
 #include "tools/cli/testing/bazel.h"
 
-#include <fmt/format.h>
 #include <signal.h>
-#include <spawn.h>
-#include <string.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 
 #include "absl/status/status.h"
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "tools/cli/ui/exit_code.h"
-
-extern char** environ;
 
 namespace carillon::cli {
 
@@ -39,39 +34,18 @@ absl::StatusOr<std::string> FindCheckout() {
 absl::StatusOr<int> RunInCheckout(std::vector<std::string> arguments,
                                   const std::string& checkout,
                                   bool output_to_stderr) {
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addchdir_np(&files, checkout.c_str());
-  if (output_to_stderr) posix_spawn_file_actions_adddup2(&files, 2, 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGINT);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   // Ctrl-C goes to the program, which ends its tests; then we report what there
   // is.
   const auto before = signal(SIGINT, SIG_IGN);
-  pid_t pid = 0;
-  const int error =
-      posix_spawnp(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  int status = 0;
-  if (error == 0) {
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
+  auto program = Subprocess::Start(
+      {.argv = std::move(arguments),
+       .directory = checkout,
+       .in = STDIN_FILENO,
+       .out = output_to_stderr ? STDERR_FILENO : STDOUT_FILENO});
+  const int exit_code = program.ok() ? program->Reap().ShellCode() : 0;
   signal(SIGINT, before);
-  if (error != 0) {
-    return absl::NotFoundError(
-        fmt::format("{}: {}", arguments.front(), strerror(error)));
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  RETURN_IF_ERROR(program.status());
+  return exit_code;
 }
 
 absl::StatusOr<int> RunBazel(std::vector<std::string> arguments,

@@ -3,56 +3,29 @@
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_CHILD_PROCESS_H_
 
 #include <optional>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "base/unique_fd.h"
+#include "base/subprocess.h"
 #include "tools/testbed/supervisor/process_identity.h"
 
 namespace carillon::testbed {
 
-// How a process ended.
-struct ExitReport {
-  int code = 0;
-  int signal = 0;  // 0: it ended by itself, with `code`
-
-  bool ok() const { return code == 0 && signal == 0; }
-  // "exit code 1", "SIGSEGV"
-  std::string ToString() const;
-};
-
-struct SpawnSpec {
-  // The program, a path or a name that PATH finds, and its arguments.
-  std::vector<std::string> argv;
-  // "NAME=VALUE", added in front of this process's own variables.
-  std::vector<std::string> environment;
-  // stdout and stderr are appended to this file; empty: /dev/null.
-  std::string log_path;
-};
-
-// Only the thread that spawned it may use it. Children are killed when that
-// thread ends.
+// A Subprocess with a group of its own, which leaves nothing of it running. Only
+// the thread that spawned it may use it.
 class ChildProcess {
  public:
-  // The child leads a process group of its own, so a terminal's Ctrl-C does not
-  // reach it, and it is killed when its parent dies. Works after gRPC has
-  // started. Errors: NotFound, PermissionDenied (the program or the log);
-  // Internal.
-  static absl::StatusOr<ChildProcess> Spawn(const SpawnSpec& spec);
-
-  ChildProcess(ChildProcess&&) = default;
-  ChildProcess& operator=(ChildProcess&&) = delete;
-  // Kills the process if it still runs, and waits for its end.
-  ~ChildProcess();
+  // Without a log_path its output goes to /dev/null. Errors: as
+  // Subprocess::Start().
+  static absl::StatusOr<ChildProcess> Spawn(SpawnOptions options);
 
   const ProcessIdentity& identity() const { return identity_; }
   // Readable once the process has ended.
-  int pidfd() const { return pidfd_.get(); }
+  int pidfd() const { return process_.pidfd(); }
 
   // Signals the process and everything in its group. Does nothing after it was
   // reaped.
-  void Signal(int signal) const;
+  void Signal(int signal) const { process_.Signal(signal); }
   // How the process ended; empty while it runs. The first call after the end
   // kills what the process left running in its group.
   const std::optional<ExitReport>& Reap();
@@ -60,19 +33,14 @@ class ChildProcess {
   int left_behind() const { return left_behind_; }
 
  private:
-  ChildProcess(ProcessIdentity identity, UniqueFd pidfd)
-      : identity_(identity), pidfd_(std::move(pidfd)) {}
+  ChildProcess(ProcessIdentity identity, Subprocess process)
+      : identity_(identity), process_(std::move(process)) {}
 
   ProcessIdentity identity_;
-  UniqueFd pidfd_;
+  Subprocess process_;
   std::optional<ExitReport> exit_;
   int left_behind_ = 0;
 };
-
-// The absolute or relative path that executing `program` means: the name itself
-// if it has a slash, else the first hit in PATH. Errors: NotFound,
-// PermissionDenied.
-absl::StatusOr<std::string> FindProgram(const std::string& program);
 
 }  // namespace carillon::testbed
 

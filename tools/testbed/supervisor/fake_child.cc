@@ -9,14 +9,12 @@
 //   daemonize          leaves one behind in a session of its own, and ends
 //   parent PROGRAM     starts PROGRAM as ChildProcess does, prints its pid,
 //                      waits
-//   describe           prints what it was started with, and ends
 // Those that wait print "waiting" first.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,20 +44,6 @@ void Stay() {
   fmt::print("waiting\n");
   std::fflush(stdout);
   for (;;) pause();
-}
-
-void Describe() {
-  sigset_t blocked;
-  sigprocmask(SIG_BLOCK, nullptr, &blocked);
-  int parent_death_signal = 0;
-  prctl(PR_GET_PDEATHSIG, &parent_death_signal);
-  const char* const variable = getenv("CARILLON_DEVICE_NAME");
-  fmt::print(
-      "leads its group: {}\nblocks SIGTERM: {}\nignores SIGPIPE: {}\n"
-      "dies with: {}\ndevice name: {}\n",
-      getpgrp() == getpid(), sigismember(&blocked, SIGTERM) == 1,
-      signal(SIGPIPE, SIG_DFL) == SIG_IGN, parent_death_signal,
-      variable != nullptr ? variable : "none");
 }
 
 }  // namespace
@@ -108,10 +92,6 @@ int main(int argc, char** argv) {
     // Otherwise this one's end could kill it while it is still in the same
     // group.
     waitpid(leader, nullptr, 0);
-    return 0;
-  }
-  if (what == "describe") {
-    Describe();
     return 0;
   }
   if (what == "parent") {

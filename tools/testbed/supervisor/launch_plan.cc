@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "base/status.h"
-#include "tools/testbed/supervisor/child_process.h"
+#include "base/subprocess.h"
 
 namespace carillon::testbed {
 namespace {

@@ -58,10 +58,4 @@ bool IsAlive(const ProcessIdentity& identity) {
   return LookAtLiving(identity).has_value();
 }
 
-std::string SignalName(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name)
-                         : fmt::format("signal {}", signal);
-}
-
 }  // namespace carillon::testbed

@@ -35,9 +35,6 @@ ProcessIdentity OwnIdentity();
 // Whether LookAtLiving() sees it.
 bool IsAlive(const ProcessIdentity& identity);
 
-// "SIGTERM"
-std::string SignalName(int signal);
-
 }  // namespace carillon::testbed
 
 #endif  // CARILLON_TOOLS_TESTBED_SUPERVISOR_PROCESS_IDENTITY_H_

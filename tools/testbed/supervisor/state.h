@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
-#include "tools/testbed/supervisor/child_process.h"
+#include "base/subprocess.h"
 #include "tools/testbed/supervisor/process_identity.h"
 #include "tools/testbed/topology/topology.h"
 

@@ -1,8 +1,5 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,14 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "base/subprocess.h"
 #include "base/text.h"
 #include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/testing/bazel.h"
 #include "tools/cli/ui/exit_code.h"
-#include "tools/testbed/supervisor/child_process.h"
 #include "tools/testbed/supervisor/launch_plan.h"
-
-extern char** environ;
 
 namespace carillon::cli {
 namespace {
@@ -102,7 +97,7 @@ absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
 }
 
 // How a program that did not end well did end (docs/cli.md).
-absl::StatusCode CodeOf(const testbed::ExitReport& report) {
+absl::StatusCode CodeOf(const ExitReport& report) {
   if (report.signal == SIGINT) return absl::StatusCode::kCancelled;
   switch (report.code) {
     case static_cast<int>(ExitCode::kViolated):
@@ -125,8 +120,6 @@ class SignalRelay {
     sigaddset(&both, SIGTERM);
     sigprocmask(SIG_BLOCK, &both, &mask_);
   }
-  // The program's mask: as it was.
-  const sigset_t& mask() const { return mask_; }
   // What came since the constructor is handed on too.
   void Start(pid_t pid) {
     program_.store(pid, std::memory_order_relaxed);
@@ -157,52 +150,30 @@ class SignalRelay {
 };
 
 // With this terminal; under -o json, what it prints is taken.
-absl::StatusOr<std::string> RunProgram(std::vector<std::string> arguments,
-                                       bool take_output) {
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  int fds[2] = {-1, -1};
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
+absl::StatusOr<std::string> RunProgram(
+    const std::vector<std::string>& arguments, bool take_output) {
+  Pipe pipe;
   if (take_output) {
-    if (pipe2(fds, O_CLOEXEC) != 0) {
-      return absl::InternalError(fmt::format("pipe: {}", strerror(errno)));
-    }
-    posix_spawn_file_actions_adddup2(&files, fds[1], 1);
+    ASSIGN_OR_RETURN(pipe, MakePipe());
   }
   SignalRelay relay;
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigmask(&attributes, &relay.mask());
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = 0;
-  const int error =
-      posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error == 0) relay.Start(pid);
-  if (take_output) close(fds[1]);
+  ASSIGN_OR_RETURN(auto program,
+                   Subprocess::Start({.argv = arguments,
+                                      .in = STDIN_FILENO,
+                                      .out = take_output ? pipe.writer.get()
+                                                         : STDOUT_FILENO}));
+  relay.Start(program.pid());
+  pipe.writer.reset();
   std::string output;
   char bytes[4096];
   while (take_output) {
-    const ssize_t got = read(fds[0], bytes, sizeof(bytes));
+    const ssize_t got = read(pipe.reader.get(), bytes, sizeof(bytes));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     output.append(bytes, got);
   }
-  if (take_output) close(fds[0]);
-  if (error != 0) {
-    return absl::InternalError(
-        fmt::format("cannot run {}: {}", arguments[0], strerror(error)));
-  }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const testbed::ExitReport report{
-        .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-        .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+  const ExitReport report = program.Reap();
+  if (!report.ok()) {
     return absl::Status(
         CodeOf(report),
         fmt::format("{} failed ({})", arguments[0], report.ToString()));
@@ -247,8 +218,7 @@ absl::Status Bench(const Options& options, Console& console) {
       arguments.push_back("--backend=" + options.backend);
     }
     if (console.json()) arguments.push_back("--json");
-    ASSIGN_OR_RETURN(const auto output,
-                     RunProgram(std::move(arguments), console.json()));
+    ASSIGN_OR_RETURN(const auto output, RunProgram(arguments, console.json()));
     if (!console.json()) continue;
     Json result = Json::parse(output, nullptr, /*allow_exceptions=*/false);
     if (result.is_discarded()) {

@@ -98,7 +98,7 @@ class Demo {
     testbed::Topology topology = DemoTopology();
     topology.name = fmt::format("demo-{}", getpid());
     RETURN_IF_ERROR(SetName(options_.up.name, topology));
-    if (const auto client = testbed::FindProgram(kMemcaslap); !client.ok()) {
+    if (const auto client = FindProgram(kMemcaslap); !client.ok()) {
       return WithHint(client.status(), "apt-get install libmemcached-tools");
     }
     ASSIGN_OR_RETURN(const auto port, FindFreePort());

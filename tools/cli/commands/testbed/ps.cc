@@ -24,9 +24,9 @@ struct Process {
   std::string note;
   pid_t pid = 0;
   std::optional<testbed::ProcessFacts> facts;  // while it runs
-  std::optional<testbed::ExitReport> exit;
+  std::optional<ExitReport> exit;
   uint32_t restarts = 0;
-  std::optional<testbed::ExitReport> last_exit;
+  std::optional<ExitReport> last_exit;
   testbed::RestartPolicy restart = testbed::RestartPolicy::kNever;
   bool given_up = false;
 };
@@ -108,7 +108,7 @@ const char* PhaseText(const Listing& listing) {
   return listing.phase ? testbed::ToText(*listing.phase) : "dead";
 }
 
-Json ToJson(const std::optional<testbed::ExitReport>& exit) {
+Json ToJson(const std::optional<ExitReport>& exit) {
   if (!exit) return nullptr;
   return {{"code", exit->code}, {"signal", exit->signal}};
 }

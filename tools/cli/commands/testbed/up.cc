@@ -1,24 +1,17 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "base/subprocess.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/commands/testbed/up_report.h"
 #include "tools/cli/ui/exit_code.h"
 #include "tools/cli/up_options.h"
 #include "tools/testbed/testbed_run.h"
-
-extern char** environ;
 
 namespace carillon::cli {
 namespace {
@@ -52,40 +45,22 @@ absl::Status RunInForeground(const Options& options, Console& console) {
 
 // Starts `carillon supervise` in a session of its own. The pipe carries its
 // report, and is its output.
-absl::StatusOr<pid_t> StartSupervisor(const Options& options, int report_fd) {
-  constexpr int kReportFd = 3;
-  std::vector<std::string> arguments = {
-      "carillon", "supervise", fmt::format("--report-fd={}", kReportFd)};
+absl::StatusOr<Subprocess> StartSupervisor(const Options& options,
+                                           int report_fd) {
+  SpawnOptions supervisor{
+      .argv = {"carillon", "supervise",
+               fmt::format("--report-fd={}", report_fd)},
+      .program = OwnProgram(),
+      .out = report_fd,
+      .err = report_fd,
+      .inherited = {report_fd},
+      .own_session = true,
+      .dies_with_parent = false,
+  };
   for (std::string& argument : ToCommandLine(options.up)) {
-    arguments.push_back(std::move(argument));
+    supervisor.argv.push_back(std::move(argument));
   }
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  for (const int fd : {1, 2, kReportFd}) {
-    posix_spawn_file_actions_adddup2(&files, report_fd, fd);
-  }
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, "/proc/self/exe", &files, &attributes,
-                                argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) {
-    return absl::InternalError(
-        fmt::format("cannot start the supervisor: {}", strerror(error)));
-  }
-  return pid;
+  return Subprocess::Start(supervisor);
 }
 
 absl::Status RunDetached(const Options& options, Console& console) {
@@ -96,26 +71,22 @@ absl::Status RunDetached(const Options& options, Console& console) {
     return topology.status();
   }
   testbed::StopSignals requests;
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) {
-    return absl::InternalError(fmt::format("pipe: {}", strerror(errno)));
-  }
-  const UniqueFd reader(fds[0]);
-  UniqueFd writer(fds[1]);
-  ASSIGN_OR_RETURN(const auto supervisor,
-                   StartSupervisor(options, writer.get()));
-  writer.reset();
+  ASSIGN_OR_RETURN(auto pipe, MakePipe());
+  ASSIGN_OR_RETURN(auto supervisor,
+                   StartSupervisor(options, pipe.writer.get()));
+  pipe.writer.reset();
 
-  UpReportReader report(reader.get(),
+  UpReportReader report(pipe.reader.get(),
                         [&](const std::string& line) { console.Say(line); });
   while (report.Read(requests.fd())) {
     // Ctrl-C ends the bring-up, and the report then says so.
-    for (int i = requests.Take(); i > 0; --i) kill(supervisor, SIGTERM);
+    for (int i = requests.Take(); i > 0; --i) supervisor.Signal(SIGTERM);
   }
   if (!report.status().ok()) {
-    waitpid(supervisor, nullptr, 0);
+    supervisor.Reap();
     return report.status();
   }
+  supervisor.Release();
   if (console.json()) console.PrintDocument(report.document());
   console.Say(fmt::format(
       "look in with: carillon status --name {0}; end it with: carillon down "
