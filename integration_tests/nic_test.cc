@@ -21,6 +21,8 @@
 #include "fmt/format.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
+#include "shm/faults/board.h"
+#include "shm/faults/fault.h"
 
 namespace carillon {
 namespace {
@@ -427,8 +429,19 @@ TEST_F(NicTest, ServesInEverySetting) {
 }
 
 TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDropsItsDatagrams) {
-  // The kernels refuse a store of this size at each launch.
-  Serve({"--store-bytes", "1024"});
+  testbed_.reset();
+  auto testbed = Testbed::Start({"--faults"});
+  ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
+  testbed_ = *std::move(testbed);
+  auto board = faults::Board::Open(testbed_->paths().fault_board());
+  ASSERT_TRUE(board.ok()) << std::string(board.status().message());
+  const faults::Fault failure{.name = "f",
+                              .point = faults::Point::kGpudKernel,
+                              .times = 0,
+                              .action = faults::Action::kFail,
+                              .code = 7};
+  ASSERT_TRUE((*board)->Inject({&failure, 1}).ok());
+  Serve();
   MemcTcpClient tcp(ports_.tcp);
   tcp.Send("get k\r\n");
   EXPECT_THAT(tcp.ReceiveLine(),

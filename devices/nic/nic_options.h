@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "base/option_table.h"
 #include "kernels/memcached/wire.h"
 
 namespace carillon::nic {
@@ -24,8 +26,11 @@ struct NicOptions {
   uint32_t max_connections = 1024;
 };
 
-// InvalidArgument, with the option, its value and its limits. Addresses are
-// checked when they are used.
+// Refers to `options`' fields.
+std::vector<Option> OptionTable(NicOptions& options);
+
+// What no single option tells: InvalidArgument. Addresses are checked when they
+// are used.
 absl::Status Check(const NicOptions& options);
 
 }  // namespace carillon::nic

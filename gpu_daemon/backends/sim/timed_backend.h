@@ -49,7 +49,7 @@ class TimedBackend final : public Backend {
   void Cancel(const EventKernel* event, shm::EventStatus why) override;
   void CancelLaunch(uint64_t token, shm::EventStatus why) override;
 
-  std::string policy() const override { return std::string(kPolicy); }
+  std::string policy() const override { return std::string(kFirstComePolicy); }
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return memory_; }
@@ -60,9 +60,6 @@ class TimedBackend final : public Backend {
   void Join() override {}
 
  private:
-  // What the configuration makes of it.
-  static constexpr std::string_view kPolicy = "first_come";
-
   TimedBackend(const BackendOptions& options, const GpuModel& model,
                std::shared_ptr<sim::Memory> simulated,
                std::unique_ptr<SimKernels> kernels,

@@ -200,7 +200,7 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:15: memory: '64MB' is not a size; write a number with KiB, MiB, "
      "GiB or TiB, like 64MiB"},
     {"SizeTooSmall", "gpu: {memory: 1KiB}\n",
-     "t.yaml:1:15: memory: '1KiB' is out of range; allowed: 1MiB to 1TiB"},
+     "t.yaml:1:15: memory: '1KiB' is out of range; allowed: 0, or 1MiB to 1TiB"},
     {"NoChoice", "gpu: {policy: prioritiy}\n",
      "t.yaml:1:15: policy: 'prioritiy' is not known; did you mean 'priority'? "
      "(allowed: first_come, priority)"},

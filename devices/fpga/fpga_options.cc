@@ -1,0 +1,81 @@
+#include "devices/fpga/fpga_options.h"
+
+#include "devices/fpga/image.h"
+#include "devices/sdk/device_options.h"
+#include "shm/layout.h"
+
+namespace carillon::fpga {
+
+using enum OptionType;
+
+std::vector<Option> OptionTable(FpgaOptions& options) {
+  constexpr uint64_t kMaxPath = 4096;
+  StreamOptions& stream = options.stream;
+  return {
+      {.flag = "--source",
+       .key = "source",
+       .type = kPath,
+       .field = &options.source,
+       .min = 1,
+       .max = kMaxPath,
+       .choices = {kCardiacSource},
+       .help = "frames: a synthetic cardiac wave, or a PGM or PPM file, or a "
+               "folder of them"},
+      {.flag = "--kernel",
+       .key = "kernel",
+       .type = kChoice,
+       .field = &options.kernel,
+       .choices = {kDctKernel, kConvKernel},
+       .help = "event kernel that every frame launches"},
+      {.flag = "--size",
+       .key = "size",
+       .type = kDimensions,
+       .field = &options.size,
+       .min = 1,
+       .max = kMaxImageSide,
+       .help = "of a cardiac frame, pixels"},
+      {.flag = "--fps",
+       .key = "fps",
+       .type = kDecimal,
+       .field = &stream.fps,
+       .max = 1'000'000,
+       .help = "frames a second; 0: as fast as they are done"},
+      {.flag = "--frames",
+       .key = "frames",
+       .type = kInteger,
+       .field = &stream.frames,
+       .max = 1'000'000'000'000,
+       .help = "ends after this many; 0: never"},
+      {.flag = "--check",
+       .key = "check",
+       .type = kBoolean,
+       .field = &stream.check,
+       .help = "compare every result with the known answer"},
+      {.flag = "--store",
+       .key = "store",
+       .type = kPath,
+       .field = &stream.store,
+       .min = 1,
+       .max = kMaxPath,
+       .default_means = "none",
+       .help = "folder to write results to (needs `frames`)"},
+      {.flag = "--store-raw",
+       .key = "store_raw",
+       .type = kBoolean,
+       .field = &stream.store_picture,
+       .help = "store coefficients, not the image that they stand for"},
+      edge::RingOption(stream.ring, shm::kMaxRingEntries),
+      edge::PriorityOption(stream.priority,
+                           "of the device's event kernels; 7 is the highest"),
+  };
+}
+
+absl::Status Check(const FpgaOptions& options) {
+  if (options.stream.store.empty() || options.stream.frames != 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--store: it would fill the disk; say how many --frames (frames)");
+}
+
+}  // namespace carillon::fpga
