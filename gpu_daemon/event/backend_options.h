@@ -44,7 +44,7 @@ struct BackendOptions {
 
 // Whether that back-end can do what the options ask for, as far as can be said
 // without starting it. Errors: InvalidArgument (an option of another back-end),
-// Unimplemented.
+// Unimplemented. The sentence begins with the flag.
 absl::Status CheckFor(std::string_view backend, const BackendOptions& options);
 
 }  // namespace carillon::gpud
