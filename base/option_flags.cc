@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kUsage = 2;
 
-// What stands between the flag and its meaning in the help.
+// Returns what the help shows between the flag and its meaning.
 std::string HelpOfValue(const Option& option) {
   std::string text = option.type == OptionType::kBoolean
                          ? ""

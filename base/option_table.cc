@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -18,7 +19,7 @@ absl::Status OutOfRange(std::string_view text, std::string_view allowed) {
       fmt::format("{} is out of range; allowed: {}", Quote(text), allowed));
 }
 
-// False if it is no whole number at all; saturates when it is a large one.
+// Returns false if it is no whole number; saturates if it is too large.
 bool ParseWhole(std::string_view text, uint64_t* number) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, *number);
@@ -119,6 +120,50 @@ bool IsNumber(OptionType type) {
 }
 
 }  // namespace
+
+Option BooleanOption(std::string_view flag, std::string_view key, bool* field,
+                     std::string_view help) {
+  return {.flag = flag,
+          .key = key,
+          .type = OptionType::kBoolean,
+          .field = field,
+          .help = help};
+}
+
+Option IntegerOption(std::string_view flag, std::string_view key,
+                     OptionField field, uint64_t min, uint64_t max,
+                     std::string_view help) {
+  return {.flag = flag,
+          .key = key,
+          .type = OptionType::kInteger,
+          .field = field,
+          .min = min,
+          .max = max,
+          .help = help};
+}
+
+Option ChoiceOption(std::string_view flag, std::string_view key,
+                    std::string* field, std::vector<std::string_view> choices,
+                    std::string_view help) {
+  return {.flag = flag,
+          .key = key,
+          .type = OptionType::kChoice,
+          .field = field,
+          .choices = std::move(choices),
+          .help = help};
+}
+
+Option PathOption(std::string_view flag, std::string_view key,
+                  std::string* field, std::string_view help) {
+  return {.flag = flag,
+          .key = key,
+          .type = OptionType::kPath,
+          .field = field,
+          .min = 1,
+          .max = 4096,
+          .default_means = "none",
+          .help = help};
+}
 
 std::string AllowedValues(const Option& option) {
   const std::string_view prefix = option.or_zero        ? "0, or "
@@ -232,12 +277,7 @@ absl::Status CheckLowerMaxima(std::span<const Option> table) {
 
 absl::StatusOr<uint64_t> ReadInteger(std::string_view text, uint64_t min,
                                      uint64_t max) {
-  return ReadNumber({.flag = "",
-                     .type = OptionType::kInteger,
-                     .min = min,
-                     .max = max,
-                     .help = ""},
-                    text);
+  return ReadNumber(IntegerOption("", "", {}, min, max, ""), text);
 }
 
 absl::StatusOr<double> ReadDecimal(std::string_view text, double min,

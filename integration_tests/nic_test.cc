@@ -477,11 +477,13 @@ TEST_F(NicTest, APortInUseIsOneClearError) {
 TEST_F(NicTest, BadOptionsSayWhatMustHold) {
   std::string output;
   EXPECT_EQ(Fail({"--batch", "513"}, &output), 2);
-  EXPECT_THAT(output, HasSubstr("--batch is 513: must be 1..512"));
+  EXPECT_THAT(output,
+              HasSubstr("--batch: '513' is out of range; allowed: 1 to 512"));
   EXPECT_EQ(Fail({"--ring", "48"}, &output), 2);
-  EXPECT_THAT(output, HasSubstr("--ring is 48: must be a power of two"));
+  EXPECT_THAT(output, HasSubstr("--ring: 48 is not a power of two"));
   EXPECT_EQ(Fail({"--packet-buffers", "31"}, &output), 2);
-  EXPECT_THAT(output, HasSubstr("--packet-buffers is 31"));
+  EXPECT_THAT(output,
+              HasSubstr("--packet-buffers: '31' is less than a batch of 32"));
   EXPECT_EQ(Fail({"--listen", "localhost", "--udp-port", "0"}, &output), 2);
   EXPECT_THAT(output, HasSubstr("'localhost' is not an IP address"));
   EXPECT_EQ(Fail({"--table-entries", "1"}, &output), 2);

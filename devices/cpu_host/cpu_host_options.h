@@ -1,4 +1,4 @@
-// What the CPU host can be told.
+// The options of the CPU host.
 #ifndef CARILLON_DEVICES_CPU_HOST_CPU_HOST_OPTIONS_H_
 #define CARILLON_DEVICES_CPU_HOST_CPU_HOST_OPTIONS_H_
 
@@ -12,7 +12,7 @@
 
 namespace carillon::cpu_host {
 
-// The background kernels (MakeWorkload()).
+// MakeWorkload() knows these.
 inline constexpr std::string_view kMatmul = "matmul";
 inline constexpr std::string_view kBfs = "bfs";
 inline constexpr std::string_view kBusy = "busy";
@@ -31,10 +31,10 @@ struct CpuHostOptions {
   uint32_t schedule_every_ms = 0;
 };
 
-// Refers to `options`' fields.
+// The table refers to the fields of `options`.
 std::vector<Option> OptionTable(CpuHostOptions& options);
 
-// What no single option tells: InvalidArgument.
+// Checks options together. Errors: InvalidArgument.
 absl::Status Check(const CpuHostOptions& options);
 
 }  // namespace carillon::cpu_host

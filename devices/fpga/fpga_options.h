@@ -1,4 +1,4 @@
-// What the FPGA can be told.
+// The options of the FPGA.
 #ifndef CARILLON_DEVICES_FPGA_FPGA_OPTIONS_H_
 #define CARILLON_DEVICES_FPGA_FPGA_OPTIONS_H_
 
@@ -12,10 +12,10 @@
 
 namespace carillon::fpga {
 
-// Frame kernels (MakeFrameKernel()).
+// MakeFrameKernel() knows these.
 inline constexpr std::string_view kDctKernel = "dct8x8";
 inline constexpr std::string_view kConvKernel = "conv5x5";
-// The source that is no file (MakeFrameSource()).
+// MakeFrameSource() makes this one; every other source is a file.
 inline constexpr std::string_view kCardiacSource = "cardiac";
 
 struct StreamOptions {
@@ -36,10 +36,10 @@ struct FpgaOptions {
   StreamOptions stream;
 };
 
-// Refers to `options`' fields.
+// The table refers to the fields of `options`.
 std::vector<Option> OptionTable(FpgaOptions& options);
 
-// What no single option tells: InvalidArgument.
+// Checks options together. Errors: InvalidArgument.
 absl::Status Check(const FpgaOptions& options);
 
 }  // namespace carillon::fpga

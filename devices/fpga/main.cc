@@ -19,7 +19,7 @@
 namespace carillon::fpga {
 namespace {
 
-// What the table has let pass.
+// The table has checked the form.
 void ReadDimensions(const std::string& size, uint32_t* width,
                     uint32_t* height) {
   std::sscanf(size.c_str(), "%ux%u", width, height);

@@ -26,11 +26,10 @@ struct NicOptions {
   uint32_t max_connections = 1024;
 };
 
-// Refers to `options`' fields.
+// The table refers to the fields of `options`.
 std::vector<Option> OptionTable(NicOptions& options);
 
-// What no single option tells: InvalidArgument. Addresses are checked when they
-// are used.
+// Checks options together, and the address. Errors: InvalidArgument.
 absl::Status Check(const NicOptions& options);
 
 }  // namespace carillon::nic

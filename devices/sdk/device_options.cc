@@ -28,12 +28,9 @@ std::vector<Option> OptionTable(DeviceOptions& options) {
        .environment = kResumeWithinVariable,
        .help = "seconds to wait for another gpud when gpud has died, to go on "
                "with it; 0: end (exit code 4)"},
-      {.flag = "--log-level",
-       .key = "log_level",
-       .type = kChoice,
-       .field = &options.log_level,
-       .choices = {"trace", "debug", "info", "warn", "error", "off"},
-       .help = "what the device writes to its log"},
+      ChoiceOption("--log-level", "log_level", &options.log_level,
+                   {"trace", "debug", "info", "warn", "error", "off"},
+                   "what the device writes to its log"),
   };
 }
 

@@ -1,4 +1,4 @@
-// What every device program can be told, and options that several of them have.
+// The options of every device program, and some that several of them have.
 #ifndef CARILLON_DEVICES_SDK_DEVICE_OPTIONS_H_
 #define CARILLON_DEVICES_SDK_DEVICE_OPTIONS_H_
 
@@ -18,7 +18,7 @@ struct DeviceOptions {
   std::string log_level = "info";
 };
 
-// Refers to `options`' fields.
+// The table refers to the fields of `options`.
 std::vector<Option> OptionTable(DeviceOptions& options);
 
 Option RingOption(uint32_t& field, uint64_t max);

@@ -1,4 +1,4 @@
-// A whole gpud for main(), which need not know of what it is made.
+// Runs a whole gpud. main() includes this and no gRPC.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_RUN_GPUD_H_
 #define CARILLON_GPU_DAEMON_CONTROL_RUN_GPUD_H_
 

@@ -42,9 +42,9 @@ struct BackendOptions {
       on_violation;
 };
 
-// Whether that back-end can do what the options ask for, as far as can be said
+// Checks whether that back-end takes these options, as far as this is known
 // without starting it. Errors: InvalidArgument (an option of another back-end),
-// Unimplemented. The sentence begins with the flag.
+// Unimplemented. The message begins with the flag.
 absl::Status CheckFor(std::string_view backend, const BackendOptions& options);
 
 }  // namespace carillon::gpud

@@ -1,4 +1,5 @@
-// The sharing policies' names, for those who need no policy.
+// The names of the sharing policies. They are apart from the policies, so that
+// tools can read them.
 #ifndef CARILLON_GPU_DAEMON_EVENT_POLICY_NAMES_H_
 #define CARILLON_GPU_DAEMON_EVENT_POLICY_NAMES_H_
 

@@ -1,5 +1,7 @@
 #include "gpu_daemon/options/gpud_options.h"
 
+#include <utility>
+
 #include "shm/layout.h"
 #include "shm/recorder/flight_recorder.h"
 #include "sim/timing/presets.h"
@@ -20,47 +22,43 @@ std::vector<std::string_view> Presets() {
   return names;
 }
 
+Option InSection(std::string_view section, Option option) {
+  option.section = section;
+  return option;
+}
+
 void AddModel(GpuModel& gpu, std::vector<Option>& table) {
-  const auto add = [&](std::string_view flag, std::string_view key,
-                       OptionType type, uint32_t& field, uint64_t max,
-                       std::string_view help) {
-    table.push_back({.flag = flag,
-                     .key = key,
-                     .section = kModelSection,
-                     .type = type,
-                     .field = &field,
-                     .min = 1,
-                     .max = max,
-                     .help = help});
+  const auto add = [&](Option option) {
+    table.push_back(InSection(kModelSection, std::move(option)));
   };
-  add("--sms", "sms", kInteger, gpu.sms, 1024, "streaming multiprocessors");
-  add("--blocks-per-sm", "blocks_per_sm", kInteger, gpu.blocks_per_sm, 64,
-      "thread blocks resident on an SM at once");
-  add("--threads-per-sm", "threads_per_sm", kInteger, gpu.threads_per_sm, 4096,
-      "threads resident on an SM at once");
-  add("--registers-per-sm", "registers_per_sm", kInteger, gpu.registers_per_sm,
-      kMiB, "32-bit registers of an SM");
-  add("--shared-per-sm", "shared_bytes_per_sm", kSize, gpu.shared_bytes_per_sm,
-      kMiB, "shared memory of an SM");
+  add(IntegerOption("--sms", "sms", &gpu.sms, 1, 1024,
+                    "streaming multiprocessors"));
+  add(IntegerOption("--blocks-per-sm", "blocks_per_sm", &gpu.blocks_per_sm, 1,
+                    64, "thread blocks resident on an SM at once"));
+  add(IntegerOption("--threads-per-sm", "threads_per_sm", &gpu.threads_per_sm,
+                    1, 4096, "threads resident on an SM at once"));
+  add(IntegerOption("--registers-per-sm", "registers_per_sm",
+                    &gpu.registers_per_sm, 1, kMiB,
+                    "32-bit registers of an SM"));
+  add({.flag = "--shared-per-sm",
+       .key = "shared_bytes_per_sm",
+       .type = kSize,
+       .field = &gpu.shared_bytes_per_sm,
+       .min = 1,
+       .max = kMiB,
+       .help = "shared memory of an SM"});
 }
 
 void AddTls(TlsFiles& tls, std::vector<Option>& table) {
-  const auto add = [&](std::string_view flag, std::string_view key,
-                       std::string& field, std::string_view help) {
-    table.push_back({.flag = flag,
-                     .key = key,
-                     .section = kTlsSection,
-                     .type = kPath,
-                     .field = &field,
-                     .min = 1,
-                     .max = kMaxPath,
-                     .default_means = "none",
-                     .help = help});
+  const auto add = [&](Option option) {
+    table.push_back(InSection(kTlsSection, std::move(option)));
   };
-  add("--tls-cert", "certificate", tls.certificate, "gpud's certificate, PEM");
-  add("--tls-key", "key", tls.key, "its key, PEM, without a passphrase");
-  add("--tls-client-ca", "client_ca", tls.ca,
-      "whose certificates clients show, PEM");
+  add(PathOption("--tls-cert", "certificate", &tls.certificate,
+                 "gpud's certificate, PEM"));
+  add(PathOption("--tls-key", "key", &tls.key,
+                 "its key, PEM, without a passphrase"));
+  add(PathOption("--tls-client-ca", "client_ca", &tls.ca,
+                 "whose certificates clients show, PEM"));
 }
 
 }  // namespace
@@ -81,23 +79,15 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .min = 1,
        .max = kMaxTestbedName,
        .help = "the testbed's name"},
-      {.flag = "--first-devices",
-       .type = kInteger,
-       .field = &backend.first_devices,
-       .min = 1,
-       .max = kMaxDevices,
-       .help = "simulated time begins when so many devices have attached"},
-      {.flag = "--faults",
-       .type = kBoolean,
-       .field = &options.faults,
-       .help = "let `carillon fault` break it on purpose"},
-      {.flag = "--backend",
-       .key = "backend",
-       .type = kChoice,
-       .field = &options.backend,
-       .choices = {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend},
-       .help =
-           "who runs the kernels; auto: cuda where there is a GPU, else cpu"},
+      IntegerOption("--first-devices", "", &backend.first_devices, 1,
+                    kMaxDevices,
+                    "simulated time begins when so many devices have attached"),
+      BooleanOption("--faults", "", &options.faults,
+                    "let `carillon fault` break it on purpose"),
+      ChoiceOption(
+          "--backend", "backend", &options.backend,
+          {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend},
+          "who runs the kernels; auto: cuda where there is a GPU, else cpu"),
       {.flag = "--timing",
        .key = kTimingKey,
        .type = kPath,
@@ -108,43 +98,23 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .default_means = "wall time",
        .help = "live in the time of this simulated GPU (sim back-end; "
                "docs/simulated_time.md)"},
-      {.flag = "--event-log",
-       .key = "event_log",
-       .type = kPath,
-       .field = &backend.event_log,
-       .min = 1,
-       .max = kMaxPath,
-       .default_means = "none",
-       .help = "in simulated time: a CSV file for the times of each event and "
-               "kernel"},
-      {.flag = "--workers",
-       .key = "workers",
-       .type = kInteger,
-       .field = &backend.workers,
-       .max = 1024,
-       .help =
-           "threads that run thread blocks (cpu back-end); 0: the cores but "
-           "one"},
-      {.flag = "--ekt-entries",
-       .key = "ekt_entries",
-       .type = kInteger,
-       .field = &options.ekt_entries,
-       .min = 1,
-       .max = shm::kMaxDoorbells,
-       .help = "event kernels that can be registered at once"},
-      {.flag = "--policy",
-       .key = "policy",
-       .type = kChoice,
-       .field = &backend.policy,
-       .choices = {kPolicyNames.begin(), kPolicyNames.end()},
-       .help = "who gets the next free thread-block slot"},
-      {.flag = "--reserve-sms",
-       .key = "reserve_sms",
-       .type = kInteger,
-       .field = &backend.reserved_sms,
-       .max = 1024,
-       .help =
-           "SMs that launch path edge has to itself (cuda back-end); 0: none"},
+      PathOption(
+          "--event-log", "event_log", &backend.event_log,
+          "in simulated time: a CSV file for the times of each event and "
+          "kernel"),
+      IntegerOption(
+          "--workers", "workers", &backend.workers, 0, 1024,
+          "threads that run thread blocks (cpu back-end); 0: the cores but "
+          "one"),
+      IntegerOption("--ekt-entries", "ekt_entries", &options.ekt_entries, 1,
+                    shm::kMaxDoorbells,
+                    "event kernels that can be registered at once"),
+      ChoiceOption("--policy", "policy", &backend.policy,
+                   {kPolicyNames.begin(), kPolicyNames.end()},
+                   "who gets the next free thread-block slot"),
+      IntegerOption(
+          "--reserve-sms", "reserve_sms", &backend.reserved_sms, 0, 1024,
+          "SMs that launch path edge has to itself (cuda back-end); 0: none"),
       {.flag = "--memory",
        .key = "memory",
        .type = kSize,
@@ -171,11 +141,8 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .default_means = "none",
        .help = "HOST:PORT to serve on over TCP, HOST in numbers, port 0: any "
                "free one; needs `tls` (docs/security.md)"},
-      {.flag = "--trace",
-       .key = "trace",
-       .type = kBoolean,
-       .field = &backend.tracing,
-       .help = "stamp every stage of an event's life"},
+      BooleanOption("--trace", "trace", &backend.tracing,
+                    "stamp every stage of an event's life"),
       {.flag = "--record",
        .key = "record",
        .type = kInteger,
@@ -187,12 +154,9 @@ std::vector<Option> OptionTable(GpudOptions& options) {
        .default_means = "the topology's `record`",
        .help = "keep the last so many steps of gpud, for `carillon "
                "postmortem`; 0: none"},
-      {.flag = "--log-level",
-       .key = "log_level",
-       .type = kChoice,
-       .field = &options.log_level,
-       .choices = {"debug", "info", "warn", "error", "off"},
-       .help = "what gpud writes to its log"},
+      ChoiceOption("--log-level", "log_level", &options.log_level,
+                   {"debug", "info", "warn", "error", "off"},
+                   "what gpud writes to its log"),
   };
   AddModel(backend.gpu, table);
   AddTls(options.tls, table);

@@ -1,5 +1,5 @@
-// What gpud can be told, without gpud: flags, topologies and documentation are
-// made from its table.
+// The options of gpud. They need nothing else of gpud, so that tools can read
+// them.
 #ifndef CARILLON_GPU_DAEMON_OPTIONS_GPUD_OPTIONS_H_
 #define CARILLON_GPU_DAEMON_OPTIONS_GPUD_OPTIONS_H_
 
@@ -18,7 +18,7 @@
 
 namespace carillon::gpud {
 
-// Devices that may be attached at once (SessionTable::kMaxSessions).
+// The limit of devices that are attached at once (SessionTable::kMaxSessions).
 inline constexpr uint64_t kMaxDevices = 64;
 
 struct GpudOptions {
@@ -38,25 +38,24 @@ struct GpudOptions {
   TlsFiles tls;
   std::string log_level = "info";
 
-  // The rest are no flags.
-  // How long a ticket is good (TicketStore::kValidNs), and how many messages a
-  // watcher may be behind.
+  // The fields below have no flag; tests set the first two.
+  // How long a ticket is valid; TicketStore::kValidNs without a value.
   std::optional<Nanoseconds> ticket_valid_ns;
-  size_t watcher_capacity = 1024;
+  size_t watcher_capacity = 1024;  // messages that a watcher may lag behind
   // Readable when gpud is to go down (a signalfd); -1: none.
   int stop_fd = -1;
 };
 
-// Sections of gpud's keys in a topology file.
+// Sections and keys of gpud in a topology file.
 inline constexpr std::string_view kModelSection = "model";
 inline constexpr std::string_view kTlsSection = "tls";
 inline constexpr std::string_view kListenKey = "listen";
 inline constexpr std::string_view kTimingKey = "timing";
 
-// Refers to `options`' fields.
+// The table refers to the fields of `options`.
 std::vector<Option> OptionTable(GpudOptions& options);
 
-// What no single option tells. Errors: as CheckFor().
+// Checks options together. Errors: as CheckFor().
 absl::Status Check(const GpudOptions& options);
 
 }  // namespace carillon::gpud

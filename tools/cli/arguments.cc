@@ -9,7 +9,8 @@
 namespace carillon::cli {
 namespace {
 
-// What `read` refuses is refused in its words: CLI11's own range lets NaN pass.
+// Refuses what `read` refuses, in the same words. CLI11's own range check lets
+// NaN pass.
 template <class T, class Read>
 Argument AddNumber(CLI::App* app, const std::string& names, T& value,
                    const std::string& help, const std::string& placeholder,

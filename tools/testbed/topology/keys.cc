@@ -12,10 +12,10 @@
 namespace carillon::testbed {
 namespace {
 
-// The options that have a key, with the program's defaults.
+// Returns the options that have a key, with the defaults of the program.
 template <class Options>
 std::vector<Option> KeysOf() {
-  auto* const defaults = new Options;  // what the table refers to
+  auto* const defaults = new Options;  // the table refers to it
   std::vector<Option> table = OptionTable(*defaults);
   std::erase_if(table, [](const Option& one) { return one.key.empty(); });
   return table;

@@ -40,7 +40,7 @@ record: 100
 faults: true
 gpu:
   record: 65536
-  backend: cpu
+  backend: cuda
   restart: on_failure
   workers: 2
   ekt_entries: 64
@@ -67,7 +67,7 @@ devices:
   EXPECT_EQ(topology.name, "lab-1");
   EXPECT_EQ(topology.record, 100u);
   EXPECT_THAT(Flags(topology.gpu),
-              ElementsAre("--record=65536", "--backend=cpu", "--workers=2",
+              ElementsAre("--record=65536", "--backend=cuda", "--workers=2",
                           "--ekt-entries=64", "--policy=priority",
                           "--reserve-sms=8", "--memory=67108864", "--trace",
                           "--sms=4", "--blocks-per-sm=8",
@@ -209,6 +209,9 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:38: fps: 'nan' is not a number; allowed: 0 to 1000000"},
     {"InfiniteNumber", "devices: [{name: f, kind: fpga, fps: inf}]\n",
      "t.yaml:1:38: fps: 'inf' is out of range; allowed: 0 to 1000000"},
+    {"NameAsAddress", "devices: [{name: n, kind: nic, listen: localhost}]\n",
+     "t.yaml:1:40: listen: 'localhost' is not an IP address; give one of this "
+     "machine, such as 127.0.0.1, or 0.0.0.0 for all"},
     {"FewerBuffersThanABatch",
      "devices: [{name: n, kind: nic, packet_buffers: 8}]\n",
      "t.yaml:1:48: packet_buffers: '8' is less than a batch of 32"},
@@ -401,15 +404,15 @@ TEST_F(TopologyFile, MayNotBeAFolder) {
 TEST_F(TopologyFile, AnchorsPathsButNotWords) {
   Write(
       "devices:\n"
-      "  - {name: a, kind: fpga, source: frames/, store: ../out}\n"
-      "  - {name: b, kind: fpga, source: cardiac, store: /abs}\n");
+      "  - {name: a, kind: fpga, source: frames/, frames: 1, store: ../out}\n"
+      "  - {name: b, kind: fpga, source: cardiac, frames: 1, store: /abs}\n");
   const auto topology = LoadTopology(path_, "x");
   ASSERT_TRUE(topology.ok()) << topology.status();
-  EXPECT_THAT(
-      Flags(topology->devices[0].settings),
-      ElementsAre("--source=" + folder_ + "/frames/", "--store=/tmp/out"));
+  EXPECT_THAT(Flags(topology->devices[0].settings),
+              ElementsAre("--source=" + folder_ + "/frames/", "--frames=1",
+                          "--store=/tmp/out"));
   EXPECT_THAT(Flags(topology->devices[1].settings),
-              ElementsAre("--source=cardiac", "--store=/abs"));
+              ElementsAre("--source=cardiac", "--frames=1", "--store=/abs"));
 }
 
 TEST_F(TopologyFile, AnchorsTheProgramsOfExecDevices) {

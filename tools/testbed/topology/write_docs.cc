@@ -1,4 +1,4 @@
-// Writes what is made of the programs' tables of options into the checkout:
+// Writes the schema and the tables of keys into the checkout:
 //   bazel run //tools/testbed/topology:write_docs
 #include <fmt/format.h>
 
