@@ -22,6 +22,11 @@ constexpr Unit kUnits[] = {
     {"MiB", uint64_t{1} << 20},
     {"KiB", uint64_t{1} << 10},
     {"B", 1},
+    // Never written, but read: what people type on a command line.
+    {"T", uint64_t{1} << 40},
+    {"G", uint64_t{1} << 30},
+    {"M", uint64_t{1} << 20},
+    {"K", uint64_t{1} << 10},
 };
 
 struct TimeUnit {

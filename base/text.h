@@ -12,7 +12,7 @@
 
 namespace carillon {
 
-// "64MiB", "1 GiB", "4096" (bytes). InvalidArgument: no number, an unknown
+// "64MiB", "64M", "1 GiB", "4096" (bytes). InvalidArgument: no number, an unknown
 // unit, or more than 64 bits.
 absl::StatusOr<uint64_t> ParseSize(std::string_view text);
 

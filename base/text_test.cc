@@ -14,11 +14,12 @@ TEST(ParseSize, TakesPlainBytesAndBinaryUnits) {
   EXPECT_EQ(*ParseSize("64 MiB"), uint64_t{64} << 20);
   EXPECT_EQ(*ParseSize("2GiB"), uint64_t{2} << 30);
   EXPECT_EQ(*ParseSize("1TiB"), uint64_t{1} << 40);
+  EXPECT_EQ(*ParseSize("64M"), uint64_t{64} << 20);
   EXPECT_EQ(*ParseSize("18446744073709551615"), UINT64_MAX);
 }
 
 TEST(ParseSize, RefusesWhatIsNoSize) {
-  for (const char* text : {"", "MiB", "64MB", "64M", "1.5GiB", "-1", "+1", " 1",
+  for (const char* text : {"", "MiB", "64MB", "64m", "1.5GiB", "-1", "+1", " 1",
                            "1KiBs", "0x10"}) {
     const auto size = ParseSize(text);
     ASSERT_FALSE(size.ok()) << text;

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -19,123 +18,22 @@
 #include <thread>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/headroom.h"
+#include "base/option_flags.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "gpu_daemon/control/control_plane.h"
+#include "gpu_daemon/control/run_gpud.h"
 #include "gpu_daemon/grpc_log.h"
-#include "shm/layout.h"
-#include "shm/recorder/flight_recorder.h"
+#include "gpu_daemon/options/gpud_options.h"
 
 namespace carillon::gpud {
 namespace {
 
 constexpr int kFailed = 1;
-constexpr int kUsage = 2;
 constexpr std::chrono::seconds kMaxShutdown{5};
 // For a gpud with a few devices.
 constexpr size_t kDescriptors = 64;
 constexpr size_t kThreadsBesideWorkers = 24;
-
-struct Settings {
-  ControlPlane::Options plane;
-  uint32_t lease_timeout_s = 0;
-  std::string log_level = "info";
-};
-
-void AddOptions(CLI::App& app, Settings& settings) {
-  ControlPlane::Options& plane = settings.plane;
-  const std::string simulated = "Simulated time (docs/simulated_time.md)";
-  app.add_option("--dir", plane.directory,
-                 "The testbed's directory: made if missing, private to you")
-      ->required();
-  app.add_option("--testbed", plane.testbed, "The testbed's name")
-      ->capture_default_str();
-  app.add_option("--backend", plane.backend,
-                 "What runs the kernels: auto, cuda, cpu or sim")
-      ->capture_default_str();
-  app.add_option("--timing", plane.timing,
-                 "Live in the time of this simulated GPU (with --backend sim): "
-                 "edge_table2, gtx980, tiny, or a file")
-      ->group(simulated);
-  app.add_option("--first-devices", plane.first_devices,
-                 "Its time begins when so many devices have attached")
-      ->check(CLI::Range(1u, 64u))
-      ->capture_default_str()
-      ->group(simulated);
-  app.add_option("--event-log", plane.event_log,
-                 "Receives the times of each event and kernel: a CSV file")
-      ->group(simulated);
-  app.add_option("--workers", plane.workers,
-                 "Threads that run thread blocks; 0: the cores but one")
-      ->check(CLI::Range(0u, 1024u))
-      ->capture_default_str();
-  app.add_option("--ekt-entries", plane.ekt_entries,
-                 "Size of the event kernel table")
-      ->check(CLI::Range(1u, shm::kMaxDoorbells))
-      ->capture_default_str();
-  app.add_option("--policy", plane.policy,
-                 "Sharing policy: first_come or priority")
-      ->capture_default_str();
-  app.add_option("--reserve-sms", plane.reserved_sms,
-                 "SMs that launch path edge has to itself (cuda back-end); 0: "
-                 "none")
-      ->check(CLI::Range(0u, 1024u))
-      ->capture_default_str();
-  app.add_option("--memory", plane.memory_bytes,
-                 "Memory for all apertures and GPU memory (512M, 4G); 0: half "
-                 "of what is "
-                 "available, at most 4 GiB")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
-  app.add_option("--record", plane.record,
-                 "Keep the last so many steps of every ring in the testbed's "
-                 "directory (carillon postmortem); 0: none")
-      ->envname(shm::FlightRecorder::kVariable)
-      ->check(CLI::Range(uint64_t{0}, shm::FlightRecorder::kMaxRecords))
-      ->capture_default_str();
-  app.add_flag("--faults", plane.faults,
-               "Let faults be injected on purpose (carillon fault)");
-  const std::string tcp = "Over TCP, with TLS only (docs/security.md)";
-  app.add_option("--listen", plane.listen,
-                 "HOST:PORT to serve on beside the control socket, HOST in "
-                 "numbers; port 0: any free one")
-      ->group(tcp);
-  app.add_option("--tls-cert", plane.tls.certificate,
-                 "gpud's certificate: a PEM file")
-      ->group(tcp);
-  app.add_option("--tls-key", plane.tls.key, "Its key: a PEM file")->group(tcp);
-  app.add_option("--tls-client-ca", plane.tls.ca,
-                 "Whose certificates clients show: a PEM file")
-      ->group(tcp);
-  app.add_option("--lease-timeout", settings.lease_timeout_s,
-                 "Close a device that gives no sign of life for so many "
-                 "seconds: it is stopped or wedged; 0: never")
-      ->check(CLI::Range(0u, 86400u))
-      ->capture_default_str();
-  app.add_flag("--trace", plane.tracing, "Stamp the stages of every event");
-  app.add_option("--log-level", settings.log_level, "How much is logged")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
-      ->capture_default_str();
-
-  GpuModel& gpu = plane.gpu;
-  const std::string group = "The emulated GPU (defaults: EDGE Table II)";
-  const auto limit = [&](const char* name, uint32_t& value, uint32_t most,
-                         const char* what) {
-    app.add_option(name, value, what)
-        ->check(CLI::Range(1u, most))
-        ->capture_default_str()
-        ->group(group);
-  };
-  limit("--sms", gpu.sms, 1024, "SMs");
-  limit("--blocks-per-sm", gpu.blocks_per_sm, 64, "Thread blocks of an SM");
-  limit("--threads-per-sm", gpu.threads_per_sm, 4096, "Threads of an SM");
-  limit("--registers-per-sm", gpu.registers_per_sm, 1u << 20,
-        "Registers of an SM");
-  limit("--shared-per-sm", gpu.shared_bytes_per_sm, 1u << 20,
-        "Bytes of shared memory of an SM");
-}
 
 // Readable when SIGTERM or SIGINT arrives. Before any thread starts: they
 // inherit the mask.
@@ -206,23 +104,20 @@ absl::Status CheckMachine(uint32_t workers) {
 int Main(int argc, char** argv) {
   std::set_new_handler(OutOfMemory);
   otherwise_terminate = std::set_terminate(Terminate);
-  Settings settings;
-  CLI::App app("gpud: the GPU daemon of a Carillon testbed.", "gpud");
-  AddOptions(app, settings);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+  GpudOptions options;
+  if (const auto code =
+          ReadFlags("gpud", "gpud: the GPU daemon of a Carillon testbed.",
+                    OptionTable(options), argc, argv)) {
+    return *code;
   }
-  StartLogging(settings.log_level);
+  StartLogging(options.log_level);
   LimitGrpcLog();
   umask(0077);
   signal(SIGPIPE, SIG_IGN);
   const UniqueFd stop = BlockStopSignals();
-  settings.plane.stop_fd = stop.get();
-  settings.plane.lease_ns =
-      Nanoseconds{settings.lease_timeout_s} * 1'000'000'000;
-  if (auto status = CheckMachine(settings.plane.workers); !status.ok()) {
+  options.stop_fd = stop.get();
+  if (auto status = CheckMachine(options.backend_options.workers);
+      !status.ok()) {
     spdlog::error("{}", status.message());
     return kFailed;
   }
@@ -235,17 +130,12 @@ int Main(int argc, char** argv) {
     while (poll(&signal, 1, -1) < 0) {
     }
   });
-  auto plane = ControlPlane::Start(settings.plane);
-  if (!plane.ok()) {
-    spdlog::error("{}", plane.status().message());
-    return kFailed;
-  }
-  (*plane)->Run();
-  ExitAfterGrace(&closed, [] {});
-  (*plane)->ShutDown();
-  closed.store(true, std::memory_order_relaxed);
-  plane->reset();
-  return 0;
+  const absl::Status ran = RunGpud(
+      options, [] { ExitAfterGrace(&closed, [] {}); },
+      [] { closed.store(true, std::memory_order_relaxed); });
+  if (ran.ok()) return 0;
+  spdlog::error("{}", ran.message());
+  return kFailed;
 }
 
 }  // namespace

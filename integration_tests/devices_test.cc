@@ -96,7 +96,7 @@ TEST_F(DevicesTest, WrongFlagsAreUsageErrorsThatSayWhatIsRight) {
   EXPECT_EQ(Fpga({"--source", "/no/such/file.pgm"}), 1);
   EXPECT_THAT(output_, HasSubstr("/no/such/file.pgm"));
   EXPECT_EQ(CpuHost({"--size", "5000"}), 2);
-  EXPECT_THAT(output_, HasSubstr("1 to 4096"));
+  EXPECT_THAT(output_, HasSubstr("0 to 4096"));
   EXPECT_EQ(CpuHost({"--log-level", "loud"}), 2);
   EXPECT_EQ(CpuHost({"--no-such-flag"}), 2);
   EXPECT_EQ(CpuHost({"--help"}), 0);

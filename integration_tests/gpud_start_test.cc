@@ -33,11 +33,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"UnknownBackend",
                 {"--backend", "opencl"},
-                "no back-end 'opencl'; there are: auto, cuda, cpu"},
+                "'opencl' is not known (allowed: auto, cpu, cuda, sim)"},
         Refusal{"UnknownPolicy", {"--policy", "fair"}, "first_come, priority"},
         Refusal{"NoEktEntries", {"--ekt-entries", "0"}, "--ekt-entries"},
         Refusal{
-            "MoreMemoryThanThereIs", {"--memory", "1000T"}, "this machine has"},
+            "MoreMemoryThanThereIs", {"--memory", "1TiB"}, "this machine has"},
         Refusal{"UnknownFlag", {"--warkers", "2"}, "--warkers"}),
     [](const auto& info) { return std::string(info.param.name); });
 

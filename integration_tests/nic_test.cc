@@ -21,6 +21,8 @@
 #include "fmt/format.h"
 #include "integration_tests/memc_testing.h"
 #include "integration_tests/testbed_process.h"
+#include "shm/faults/board.h"
+#include "shm/faults/fault.h"
 
 namespace carillon {
 namespace {
@@ -427,8 +429,19 @@ TEST_F(NicTest, ServesInEverySetting) {
 }
 
 TEST_F(NicTest, AFailedEventAnswersItsStreamsAndDropsItsDatagrams) {
-  // The kernels refuse a store of this size at each launch.
-  Serve({"--store-bytes", "1024"});
+  testbed_.reset();
+  auto testbed = Testbed::Start({"--faults"});
+  ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
+  testbed_ = *std::move(testbed);
+  auto board = faults::Board::Open(testbed_->paths().fault_board());
+  ASSERT_TRUE(board.ok()) << std::string(board.status().message());
+  const faults::Fault failure{.name = "f",
+                              .point = faults::Point::kGpudKernel,
+                              .times = 0,
+                              .action = faults::Action::kFail,
+                              .code = 7};
+  ASSERT_TRUE((*board)->Inject({&failure, 1}).ok());
+  Serve();
   MemcTcpClient tcp(ports_.tcp);
   tcp.Send("get k\r\n");
   EXPECT_THAT(tcp.ReceiveLine(),
@@ -464,11 +477,13 @@ TEST_F(NicTest, APortInUseIsOneClearError) {
 TEST_F(NicTest, BadOptionsSayWhatMustHold) {
   std::string output;
   EXPECT_EQ(Fail({"--batch", "513"}, &output), 2);
-  EXPECT_THAT(output, HasSubstr("--batch is 513: must be 1..512"));
+  EXPECT_THAT(output,
+              HasSubstr("--batch: '513' is out of range; allowed: 1 to 512"));
   EXPECT_EQ(Fail({"--ring", "48"}, &output), 2);
-  EXPECT_THAT(output, HasSubstr("--ring is 48: must be a power of two"));
+  EXPECT_THAT(output, HasSubstr("--ring: 48 is not a power of two"));
   EXPECT_EQ(Fail({"--packet-buffers", "31"}, &output), 2);
-  EXPECT_THAT(output, HasSubstr("--packet-buffers is 31"));
+  EXPECT_THAT(output,
+              HasSubstr("--packet-buffers: '31' is less than a batch of 32"));
   EXPECT_EQ(Fail({"--listen", "localhost", "--udp-port", "0"}, &output), 2);
   EXPECT_THAT(output, HasSubstr("'localhost' is not an IP address"));
   EXPECT_EQ(Fail({"--table-entries", "1"}, &output), 2);

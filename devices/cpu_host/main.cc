@@ -3,12 +3,12 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
 
 #include "base/status.h"
+#include "devices/cpu_host/cpu_host_options.h"
 #include "devices/cpu_host/scheduled_echo.h"
 #include "devices/cpu_host/slowdown.h"
 #include "devices/cpu_host/workload.h"
@@ -18,14 +18,6 @@
 
 namespace carillon::cpu_host {
 namespace {
-
-struct Options {
-  std::string kernel = "matmul";
-  WorkloadOptions workload;
-  uint32_t gap_us = 0;
-  uint64_t launches = 0;
-  uint32_t schedule_every_ms = 0;
-};
 
 enum Counter : uint32_t {
   kLaunches,
@@ -58,7 +50,8 @@ void Sleep(edge::Device& device, std::chrono::microseconds time,
 }
 
 absl::Status RunAll(edge::Device& device, Workload& workload,
-                    const Options& options, const edge::StopRequest& stop) {
+                    const CpuHostOptions& options,
+                    const edge::StopRequest& stop) {
   Slowdown slowdown;
   uint64_t launches = 0;
   uint64_t blocks = 0;
@@ -91,7 +84,9 @@ absl::Status RunAll(edge::Device& device, Workload& workload,
       fmt::format("{} of {} runs had a wrong result", failures, runs));
 }
 
-absl::Status Run(const edge::DeviceContext& context, const Options& options) {
+absl::Status Run(const edge::DeviceContext& context,
+                 const CpuHostOptions& options) {
+  RETURN_IF_ERROR(Check(options));
   ASSIGN_OR_RETURN(auto workload,
                    MakeWorkload(options.kernel, options.workload));
   edge::AttachOptions attach;
@@ -134,35 +129,10 @@ absl::Status Run(const edge::DeviceContext& context, const Options& options) {
 }  // namespace carillon::cpu_host
 
 int main(int argc, char** argv) {
-  using carillon::cpu_host::Options;
-  CLI::App app(
-      "Launches background kernels and reports how much they are slowed down.");
-  Options options;
-  app.add_option("--kernel", options.kernel, "Background kernel")
-      ->check(CLI::IsMember(carillon::cpu_host::WorkloadNames()))
-      ->capture_default_str();
-  app.add_option("--size", options.workload.size,
-                 "matmul: rows (256; at most 4096); bfs: vertices (65536); "
-                 "busy: steps a thread (2000); 0: the first in brackets")
-      ->capture_default_str();
-  app.add_option("--seed", options.workload.seed, "Of matrices and graph")
-      ->capture_default_str();
-  app.add_option("--priority", options.workload.priority, "0 (lowest) to 7")
-      ->check(CLI::Range(0, 7))
-      ->capture_default_str();
-  app.add_option("--gap-us", options.gap_us, "Pause between runs, microseconds")
-      ->capture_default_str();
-  app.add_option("--launches", options.launches,
-                 "End after so many launches (a search that has begun is "
-                 "finished); 0: go on until "
-                 "stopped")
-      ->capture_default_str();
-  app.add_option("--schedule-event-every-ms", options.schedule_every_ms,
-                 "Also start an echo event through the control plane this "
-                 "often; 0: never")
-      ->capture_default_str();
+  carillon::cpu_host::CpuHostOptions options;
   return carillon::edge::DeviceMain(
-      app, argc, argv, "host0",
+      "Launches background kernels and reports how much they are slowed down.",
+      OptionTable(options), argc, argv, "host0",
       [&](const carillon::edge::DeviceContext& context) {
         return carillon::cpu_host::Run(context, options);
       });

@@ -12,16 +12,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "devices/cpu_host/cpu_host_options.h"
 #include "devices/sdk/edge.h"
 
 namespace carillon::cpu_host {
 
-struct WorkloadOptions {
-  uint32_t size = 0;  // 0: the workload's own default
-  uint64_t seed = 1;
-  uint32_t priority = 0;
-};
-
+// The launches of one run.
 struct RunFigures {
   uint32_t launches = 0;
   uint64_t blocks = 0;
@@ -45,9 +41,7 @@ class Workload {
   virtual std::string Verify() const = 0;
 };
 
-std::vector<std::string> WorkloadNames();
-
-// Errors: NotFound, InvalidArgument (size).
+// Errors: NotFound.
 absl::StatusOr<std::unique_ptr<Workload>> MakeWorkload(
     const std::string& name, const WorkloadOptions& options);
 

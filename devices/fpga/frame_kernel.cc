@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/status.h"
+#include "devices/fpga/fpga_options.h"
 #include "devices/fpga/references.h"
 #include "fmt/format.h"
 
@@ -33,7 +34,7 @@ class DctKernel : public FrameKernel {
 
   absl::Status Prepare(edge::Device&, const FrameBuffers& buffers,
                        edge::EventSpec* spec) override {
-    spec->kernel = "dct8x8";
+    spec->kernel = kDctKernel;
     spec->grid = {DivideUp(DctBlocks(width_, height_), kThreads), 1, 1};
     spec->block = {kThreads, 1, 1};
     spec->parameters = {
@@ -117,7 +118,7 @@ class ConvKernel : public FrameKernel {
     ASSIGN_OR_RETURN(auto weights, device.AllocateBuffer(edge::Place::kInput,
                                                          sizeof(kWeights)));
     std::memcpy(weights.bytes.data(), kWeights.data(), sizeof(kWeights));
-    spec->kernel = "conv5x5";
+    spec->kernel = kConvKernel;
     spec->grid = {DivideUp(width_, kThreads), DivideUp(height_, kThreads), 1};
     spec->block = {kThreads, kThreads, 1};
     spec->parameters = {edge::Fixed("image", buffers.frames,
@@ -159,14 +160,13 @@ class ConvKernel : public FrameKernel {
 
 }  // namespace
 
-std::vector<std::string> FrameKernelNames() { return {"dct8x8", "conv5x5"}; }
-
 absl::StatusOr<std::unique_ptr<FrameKernel>> MakeFrameKernel(
     const std::string& name, uint32_t width, uint32_t height) {
-  if (name == "dct8x8") return std::make_unique<DctKernel>(width, height);
-  if (name == "conv5x5") return std::make_unique<ConvKernel>(width, height);
+  if (name == kDctKernel) return std::make_unique<DctKernel>(width, height);
+  if (name == kConvKernel) return std::make_unique<ConvKernel>(width, height);
   return absl::NotFoundError(
-      fmt::format("no frame kernel '{}'; there are dct8x8 and conv5x5", name));
+      fmt::format("no frame kernel '{}'; there are {} and {}", name, kDctKernel,
+                  kConvKernel));
 }
 
 }  // namespace carillon::fpga

@@ -51,8 +51,6 @@ class FrameKernel {
   }
 };
 
-std::vector<std::string> FrameKernelNames();
-
 // Errors: NotFound, naming the known kernels.
 absl::StatusOr<std::unique_ptr<FrameKernel>> MakeFrameKernel(
     const std::string& name, uint32_t width, uint32_t height);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "devices/fpga/fpga_options.h"
 #include "devices/fpga/image.h"
 #include "fmt/format.h"
 
@@ -75,7 +76,7 @@ absl::StatusOr<std::vector<std::string>> FilesOf(const std::string& source) {
 
 absl::StatusOr<std::unique_ptr<FrameSource>> MakeFrameSource(
     const std::string& source, uint32_t width, uint32_t height) {
-  if (source == "cardiac")
+  if (source == kCardiacSource)
     return std::make_unique<CardiacSource>(width, height);
 
   ASSIGN_OR_RETURN(const auto files, FilesOf(source));

@@ -13,23 +13,13 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "devices/fpga/activation_map.h"
+#include "devices/fpga/fpga_options.h"
 #include "devices/fpga/frame_kernel.h"
 #include "devices/fpga/frame_source.h"
 #include "devices/sdk/device_main.h"
 #include "devices/sdk/edge.h"
 
 namespace carillon::fpga {
-
-struct StreamOptions {
-  double fps = 0;       // 0: as fast as the ring allows
-  uint64_t frames = 0;  // 0: until stopped
-  bool check = false;   // compare every result with the reference
-  std::string store;    // directory for the results; empty: none
-  // Store the result itself rather than the image that it represents.
-  bool store_picture = false;
-  uint32_t ring = 8;
-  uint32_t priority = 0;
-};
 
 // Not thread safe.
 class FrameStream {

@@ -2,39 +2,66 @@
 
 #include <fmt/format.h>
 
-#include <bit>
-#include <string_view>
+#include "base/host_port.h"
+#include "devices/sdk/device_options.h"
 
 namespace carillon::nic {
 
-absl::Status Check(const NicOptions& options) {
-  const auto out_of_range = [](std::string_view what, uint64_t value,
-                               std::string_view limit) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is {}: must be {}", what, value, limit));
+using enum OptionType;
+
+std::vector<Option> OptionTable(NicOptions& options) {
+  constexpr uint64_t kKiB = 1 << 10;
+  constexpr uint64_t kGiB = 1 << 30;
+  return {
+      {.flag = "--listen",
+       .key = "listen",
+       .type = kText,
+       .field = &options.listen,
+       .min = 2,
+       .max = 64,
+       .help = "address to serve on, in numbers (IPv4 or IPv6)"},
+      IntegerOption("--udp-port", "udp_port", &options.udp_port, 0, 65535,
+                    "0: any free port"),
+      IntegerOption("--tcp-port", "tcp_port", &options.tcp_port, 0, 65535,
+                    "0: any free port"),
+      IntegerOption("--batch", "batch", &options.batch, 1, memcached::kMaxBatch,
+                    "requests of one event (512: the GNoM setting)"),
+      IntegerOption("--batch-timeout-us", "batch_timeout_us",
+                    &options.batch_timeout_us, 0, 1'000'000,
+                    "a batch is closed after this long at the latest"),
+      edge::RingOption(options.ring, 4096),
+      edge::PriorityOption(options.priority,
+                           "of the device's event kernels; 7 is the highest"),
+      IntegerOption("--table-entries", "table_entries", &options.table_entries,
+                    memcached::kTableWays, 1 << 28,
+                    "keys that the 16-way hash table holds"),
+      {.flag = "--store-bytes",
+       .key = "store_bytes",
+       .type = kSize,
+       .field = &options.store_bytes,
+       .min = 128 * kKiB,
+       .max = 64 * kGiB,
+       .help = "room for values"},
+      IntegerOption("--packet-buffers", "packet_buffers",
+                    &options.packet_buffers, 1, 1 << 20,
+                    "datagrams that can be in flight; at least `batch`"),
+      IntegerOption("--max-connections", "max_connections",
+                    &options.max_connections, 1, 65536,
+                    "TCP connections at once"),
   };
-  if (options.batch < 1 || options.batch > memcached::kMaxBatch) {
-    return out_of_range("--batch", options.batch,
-                        fmt::format("1..{}", memcached::kMaxBatch));
+}
+
+absl::Status Check(const NicOptions& options) {
+  if (!HostPort{.host = options.listen}.numeric()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--listen: '{}' is not an IP address; give one of this machine, such "
+        "as 127.0.0.1, or 0.0.0.0 for all",
+        options.listen));
   }
-  if (!std::has_single_bit(options.ring) || options.ring > 4096) {
-    return out_of_range("--ring", options.ring, "a power of two, 1..4096");
-  }
-  if (options.packet_buffers < options.batch ||
-      options.packet_buffers > 1u << 20) {
-    return out_of_range(
-        "--packet-buffers", options.packet_buffers,
-        fmt::format("{} (--batch)..{}", options.batch, 1 << 20));
-  }
-  if (options.max_connections < 1 || options.max_connections > 65536) {
-    return out_of_range("--max-connections", options.max_connections,
-                        "1..65536");
-  }
-  if (options.table_entries < memcached::kTableWays) {
-    return out_of_range("--table-entries", options.table_entries,
-                        fmt::format("at least {}", memcached::kTableWays));
-  }
-  return absl::OkStatus();
+  if (options.packet_buffers >= options.batch) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--packet-buffers: '{}' is less than a batch of {}",
+                  options.packet_buffers, options.batch));
 }
 
 }  // namespace carillon::nic

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "base/option_table.h"
 #include "kernels/memcached/wire.h"
 
 namespace carillon::nic {
@@ -24,8 +26,10 @@ struct NicOptions {
   uint32_t max_connections = 1024;
 };
 
-// InvalidArgument, with the option, its value and its limits. Addresses are
-// checked when they are used.
+// The table refers to the fields of `options`.
+std::vector<Option> OptionTable(NicOptions& options);
+
+// Checks options together, and the address. Errors: InvalidArgument.
 absl::Status Check(const NicOptions& options);
 
 }  // namespace carillon::nic

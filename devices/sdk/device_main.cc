@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/option_flags.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"
+#include "devices/sdk/device_options.h"
 #include "fmt/format.h"
 
 namespace carillon::edge {
@@ -82,33 +84,11 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
 int DeviceMain(CLI::App& app, int argc, char** argv,
                std::string_view default_name,
                const std::function<absl::Status(const DeviceContext&)>& run) {
-  std::string directory;
-  std::string name(default_name);
-  std::string level = "info";
-  double resume_within_s = 0;
-  app.add_option("--dir", directory, "Directory of the testbed to attach to")
-      ->envname(kTestbedDirectoryVariable);
-  app.add_option("--name", name,
-                 "Name of this device in the testbed, [a-z0-9_-]{1,32}")
-      ->envname(kDeviceNameVariable)
-      ->capture_default_str();
-  app.add_option("--resume-within", resume_within_s,
-                 "Seconds to wait for another gpud when gpud has died, to go "
-                 "on with it; 0: end (exit code 4)")
-      ->envname(kResumeWithinVariable)
-      ->check(CLI::Range(0.0, 86'400.0))
-      ->capture_default_str();
-  app.add_option("--log-level", level, "How much is logged to stderr")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk
-                                : kExitUsage;  // --help is such an "error" too
-  }
+  DeviceOptions options{.name = std::string(default_name)};
+  AddFlags(app, OptionTable(options));
+  if (const auto code = ReadFlags(app, argc, argv)) return *code;
 
-  if (directory.empty()) {
+  if (options.directory.empty()) {
     fmt::print(stderr,
                "no testbed was named: give --dir or set {} (carillon up starts "
                "a testbed)\n",
@@ -116,9 +96,9 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
     return kExitUsage;
   }
 
-  auto logger = spdlog::stderr_color_mt(name);
+  auto logger = spdlog::stderr_color_mt(options.name);
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v");
-  logger->set_level(spdlog::level::from_str(level));
+  logger->set_level(spdlog::level::from_str(options.log_level));
   spdlog::set_default_logger(logger);
 
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -130,12 +110,21 @@ int DeviceMain(CLI::App& app, int argc, char** argv,
   stop_fd.store(fd, std::memory_order_release);
   HandleSignals();
   const StopRequest stop(&stop_requested, fd);
-  const absl::Status status = run(DeviceContext{
-      directory, name, stop,
-      std::chrono::milliseconds(static_cast<int64_t>(resume_within_s * 1e3))});
+  const absl::Status status =
+      run(DeviceContext{options.directory, options.name, stop,
+                        std::chrono::milliseconds(static_cast<int64_t>(
+                            options.resume_within_s * 1e3))});
   if (!status.ok()) spdlog::error("{}", status.message());
   // Left open: the handler may still run.
   return ExitCodeOf(status);
+}
+
+int DeviceMain(const std::string& description, std::span<const Option> options,
+               int argc, char** argv, std::string_view default_name,
+               const std::function<absl::Status(const DeviceContext&)>& run) {
+  CLI::App app(description);
+  AddFlags(app, options);
+  return DeviceMain(app, argc, argv, default_name, run);
 }
 
 }  // namespace carillon::edge

@@ -1,10 +1,9 @@
 // The part of main() that all devices share: flags, log, signals, exit codes.
 //
 //   int main(int argc, char** argv) {
-//     CLI::App app("Streams images to event kernels.");
 //     Options options;
-//     app.add_option("--fps", options.fps, "Frames a second");
-//     return edge::DeviceMain(app, argc, argv, "fpga0",
+//     return edge::DeviceMain("Streams images to event kernels.",
+//                             OptionTable(options), argc, argv, "fpga0",
 //                             [&](const edge::DeviceContext& context) {
 //                               return Run(context, options);
 //                             });
@@ -15,10 +14,12 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "base/option_table.h"
 #include "devices/sdk/edge.h"
 
 namespace CLI {
@@ -75,6 +76,10 @@ absl::Status GoOnAfter(const absl::Status& halted, Device& device,
 // once, from main().
 int DeviceMain(CLI::App& app, int argc, char** argv,
                std::string_view default_name,
+               const std::function<absl::Status(const DeviceContext&)>& run);
+// The same with flags from a table (base/option_table.h).
+int DeviceMain(const std::string& description, std::span<const Option> options,
+               int argc, char** argv, std::string_view default_name,
                const std::function<absl::Status(const DeviceContext&)>& run);
 
 }  // namespace carillon::edge

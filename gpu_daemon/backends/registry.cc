@@ -5,13 +5,13 @@
 #include <iterator>
 
 #include "absl/status/status.h"
+#include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "gpu_daemon/backends/cpu/cpu_backend.h"
 #include "gpu_daemon/backends/sim/sim_backend.h"
 #include "gpu_daemon/backends/sim/timed_backend.h"
 #ifdef CARILLON_HAVE_CUDA
-#include "base/status.h"
 #include "gpu_daemon/backends/cuda/cuda_backend.h"
 #endif
 
@@ -26,17 +26,17 @@ struct BackendEntry {
 // In the order in which "auto" tries them.
 constexpr BackendEntry kBackends[] = {
 #ifdef CARILLON_HAVE_CUDA
-    {"cuda", &cuda::CudaBackend::Create},
+    {kCudaBackend, &cuda::CudaBackend::Create},
 #else
-    {"cuda",
+    {kCudaBackend,
      [](const BackendOptions&) -> absl::StatusOr<std::unique_ptr<Backend>> {
        return absl::FailedPreconditionError(
            "this gpud was built without the CUDA toolkit: it has no CUDA "
            "back-end; use --backend cpu");
      }},
 #endif
-    {"cpu", &CpuBackend::Create},
-    {"sim",
+    {kCpuBackend, &CpuBackend::Create},
+    {kSimBackend,
      [](const BackendOptions& options) {
        return options.timing.empty() ? SimBackend::Create(options)
                                      : TimedBackend::Create(options);
@@ -47,19 +47,9 @@ constexpr BackendEntry kBackends[] = {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     std::string_view name, const BackendOptions& options) {
-  if (name != "sim" && !options.timing.empty()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--timing {} (timing) goes with --backend sim: no other GPU has a time "
-        "of its own",
-        options.timing));
-  }
-  if (options.timing.empty() && !options.event_log.empty()) {
-    return absl::InvalidArgumentError(
-        "--event-log (event_log) goes with --timing: in wall time, let devices "
-        "trace their events");
-  }
+  RETURN_IF_ERROR(CheckFor(name, options));
   for (const BackendEntry& entry : kBackends) {
-    if (name != entry.name && name != "auto") continue;
+    if (name != entry.name && name != kAutoBackend) continue;
     auto backend = entry.create(options);
     const bool last = &entry == std::end(kBackends) - 1;
     if (backend.ok() || name == entry.name || last) return backend;

@@ -48,9 +48,9 @@ std::string RawCall(const std::shared_ptr<grpc::Channel>& channel,
 
 TEST(Admin, StatusTellsHowTheTestbedIs) {
   TestTestbed testbed({.testbed = "lab",
-                       .gpu = {.sms = 3},
-                       .policy = "priority",
-                       .workers = 2,
+                       .backend_options = {.gpu = {.sms = 3},
+                                           .policy = "priority",
+                                           .workers = 2},
                        .ekt_entries = 64,
                        .memory_bytes = 32 << 20});
   const auto status = testbed.Status();

@@ -21,6 +21,7 @@
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/registry.h"
+#include "gpu_daemon/control/run_gpud.h"
 #include "gpu_daemon/control/sessions/module_request.h"
 #include "gpu_daemon/control/sessions/names.h"
 #include "shm/waiting.h"
@@ -89,7 +90,7 @@ ControlPlane::ControlPlane(Options options)
       budget_(options_.memory_bytes != 0 ? options_.memory_bytes
                                          : DefaultMemoryBudget()),
       ekt_(options_.ekt_entries),
-      tickets_(options_.ticket_valid_ns),
+      tickets_(options_.ticket_valid_ns.value_or(TicketStore::kValidNs)),
       sessions_(&context_, &tickets_),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),
@@ -128,24 +129,14 @@ absl::Status ControlPlane::Open() {
                            .watcher_capacity = options_.watcher_capacity}));
   bus_ = std::move(bus);
 
-  auto backend = MakeBackend(
-      options_.backend,
-      {.gpu = options_.gpu,
-       .policy = options_.policy,
-       .workers = options_.workers,
-       .reserved_sms = options_.reserved_sms,
-       .timing = options_.timing,
-       .first_devices = options_.first_devices,
-       .event_log = options_.event_log,
-       .tracing = options_.tracing,
-       .on_violation = [this](const std::shared_ptr<DeviceMemory>& memory,
-                              std::string reason) {
-         loop_->Post([this, memory, reason = std::move(reason)] {
-           sessions_.EndDevice(memory.get(), SessionEnd::kEvicted, reason);
-         });
-       }});
-  if (!backend.ok()) return backend.status();
-  backend_ = *std::move(backend);
+  BackendOptions backend_options = options_.backend_options;
+  backend_options.on_violation =
+      [this](const std::shared_ptr<DeviceMemory>& memory, std::string reason) {
+        loop_->Post([this, memory, reason = std::move(reason)] {
+          sessions_.EndDevice(memory.get(), SessionEnd::kEvicted, reason);
+        });
+      };
+  ASSIGN_OR_RETURN(backend_, MakeBackend(options_.backend, backend_options));
   context_.budget = &budget_;
   context_.ekt = &ekt_;
   context_.bus = bus_.get();
@@ -352,6 +343,17 @@ void ControlPlane::ShutDown() {
     cutter.join();
   }
   if (backend_ != nullptr) backend_->Stop();
+}
+
+absl::Status RunGpud(const GpudOptions& options,
+                     const std::function<void()>& ending,
+                     const std::function<void()>& closed) {
+  ASSIGN_OR_RETURN(const auto plane, ControlPlane::Start(options));
+  plane->Run();
+  ending();
+  plane->ShutDown();
+  closed();
+  return absl::OkStatus();
 }
 
 }  // namespace carillon::gpud

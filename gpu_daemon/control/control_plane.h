@@ -18,7 +18,6 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/tls_files.h"
 #include "gpu_daemon/control/net/control_listener.h"
 #include "gpu_daemon/control/net/daemon_lock.h"
 #include "gpu_daemon/control/net/peer.h"
@@ -35,8 +34,8 @@
 #include "gpu_daemon/control/sessions/session_context.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
-#include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/kernel_catalog.h"
+#include "gpu_daemon/options/gpud_options.h"
 #include "shm/faults/board.h"
 #include "shm/recorder/flight_recorder.h"
 
@@ -44,35 +43,7 @@ namespace carillon::gpud {
 
 class ControlPlane {
  public:
-  struct Options {
-    std::string directory;
-    std::string testbed = "default";
-    std::string backend = "auto";  // see MakeBackend()
-    GpuModel gpu;                  // what a back-end without a GPU emulates
-    std::string policy = "first_come";
-    uint32_t workers = 0;  // 0: as many as the machine is good for
-    // See BackendOptions:
-    uint32_t reserved_sms = 0;
-    std::string timing;
-    uint32_t first_devices = 1;
-    std::string event_log;
-    uint32_t ekt_entries = 32;  // 1 to shm::kMaxDoorbells
-    uint64_t memory_bytes = 0;  // 0: DefaultMemoryBudget()
-    bool tracing = false;
-    uint64_t record = 0;  // the flight recorder's records; 0: off
-    bool faults = false;  // whether there is a board of faults
-    // A device that gives no sign of life for longer is closed; 0: never.
-    Nanoseconds lease_ns = 0;
-    // How long a ticket is good, and how many messages a watcher may be behind.
-    Nanoseconds ticket_valid_ns = TicketStore::kValidNs;
-    size_t watcher_capacity = 1024;
-    // HOST:PORT to serve on over TCP as well; empty: nowhere. Goes with all of
-    // `tls`, whose `ca` is the clients'.
-    std::string listen;
-    TlsFiles tls;
-    // Readable when gpud is to go down (a signalfd); -1: none.
-    int stop_fd = -1;
-  };
+  using Options = GpudOptions;
 
   // Locks the directory, starts the GPU and opens the sockets. Clients are
   // served once Run() runs. Errors: AlreadyExists (the testbed is up, a socket

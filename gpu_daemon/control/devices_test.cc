@@ -429,7 +429,8 @@ TEST(Start, BadOptionsAreNamed) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(start({.ekt_entries = 1025}).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(start({.policy = "fifo"}).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(start({.backend_options = {.policy = "fifo"}}).code(),
+            absl::StatusCode::kNotFound);
   const absl::Status path =
       start({.directory = directory.path() + "/" + std::string(100, 'x')});
   EXPECT_EQ(path.code(), absl::StatusCode::kInvalidArgument);
@@ -450,8 +451,9 @@ TEST(Start, SocketsOfADeadGpudAreReplaced) {
                    sizeof(address)),
               0);
   }
-  auto plane = ControlPlane::Start(
-      {.directory = directory.path(), .workers = 1, .memory_bytes = 1 << 20});
+  auto plane = ControlPlane::Start({.directory = directory.path(),
+                                    .backend_options = {.workers = 1},
+                                    .memory_bytes = 1 << 20});
   EXPECT_TRUE(plane.ok()) << plane.status();
 }
 

@@ -425,7 +425,7 @@ TEST_F(TcpTest, WhatIsWrongIsToldAtTheStart) {
   const auto words = [&](ControlPlane::Options options) {
     options.directory = directory() + "/testbed";
     options.backend = "cpu";
-    options.workers = 1;
+    options.backend_options.workers = 1;
     const auto plane = ControlPlane::Start(std::move(options));
     EXPECT_EQ(plane.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(plane.status().message());

@@ -1,11 +1,13 @@
 #include "gpu_daemon/dispatch/policy.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "gpu_daemon/event/policy_names.h"
 
 namespace carillon::gpud {
 namespace {
@@ -13,7 +15,7 @@ namespace {
 // As today's GPUs without priorities: the oldest launch that fits.
 class FirstCome : public SharingPolicy {
  public:
-  std::string_view name() const override { return "first_come"; }
+  std::string_view name() const override { return kFirstComePolicy; }
   void Rank(std::span<KernelLaunch* const> waiting,
             std::vector<size_t>& order) const override {
     order.resize(waiting.size());
@@ -26,7 +28,7 @@ class FirstCome : public SharingPolicy {
 // disturbed.
 class Priority : public SharingPolicy {
  public:
-  std::string_view name() const override { return "priority"; }
+  std::string_view name() const override { return kPriorityPolicy; }
   void Rank(std::span<KernelLaunch* const> waiting,
             std::vector<size_t>& order) const override {
     order.resize(waiting.size());
@@ -47,10 +49,12 @@ struct PolicyEntry {
 };
 
 constexpr PolicyEntry kPolicies[] = {
-    {"first_come",
+    {kFirstComePolicy,
      [] { return std::unique_ptr<SharingPolicy>(new FirstCome); }},
-    {"priority", [] { return std::unique_ptr<SharingPolicy>(new Priority); }},
+    {kPriorityPolicy,
+     [] { return std::unique_ptr<SharingPolicy>(new Priority); }},
 };
+static_assert(std::size(kPolicies) == kPolicyNames.size());
 
 }  // namespace
 
@@ -65,9 +69,7 @@ absl::StatusOr<std::unique_ptr<SharingPolicy>> MakePolicy(
 }
 
 std::vector<std::string> PolicyNames() {
-  std::vector<std::string> names;
-  for (const PolicyEntry& entry : kPolicies) names.emplace_back(entry.name);
-  return names;
+  return {kPolicyNames.begin(), kPolicyNames.end()};
 }
 
 }  // namespace carillon::gpud

@@ -2,16 +2,29 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_BACKEND_OPTIONS_H_
 #define CARILLON_GPU_DAEMON_EVENT_BACKEND_OPTIONS_H_
 
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
-#include "gpu_daemon/event/backend.h"
+#include "absl/status/status.h"
+#include "gpu_daemon/event/gpu_model.h"
+#include "gpu_daemon/event/policy_names.h"
 
 namespace carillon::gpud {
 
+class DeviceMemory;
+
+inline constexpr std::string_view kAutoBackend = "auto";
+inline constexpr std::string_view kCudaBackend = "cuda";
+inline constexpr std::string_view kCpuBackend = "cpu";
+inline constexpr std::string_view kSimBackend = "sim";
+
 struct BackendOptions {
   GpuModel gpu;  // what a back-end without a GPU emulates
-  std::string policy = "first_come";
+  std::string policy{kFirstComePolicy};
   uint32_t workers = 0;  // 0: as many as the machine is good for
   // Of launch path edge's own; a back-end that cannot reserve refuses all but 0.
   uint32_t reserved_sms = 0;
@@ -23,8 +36,16 @@ struct BackendOptions {
   // Receives the times of each event and kernel; empty: none.
   std::string event_log;
   bool tracing = false;
-  OnViolation on_violation;
+  // OnViolation (launch_path.h).
+  std::function<void(const std::shared_ptr<DeviceMemory>& memory,
+                     std::string reason)>
+      on_violation;
 };
+
+// Checks whether that back-end takes these options, as far as this is known
+// without starting it. Errors: InvalidArgument (an option of another back-end),
+// Unimplemented. The message begins with the flag.
+absl::Status CheckFor(std::string_view backend, const BackendOptions& options);
 
 }  // namespace carillon::gpud
 

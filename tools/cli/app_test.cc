@@ -306,6 +306,14 @@ TEST_F(AppTest, RefusesARuntimeDirectoryWithATooLongPath) {
   EXPECT_THAT(outcome.err, HasSubstr("hint: set CARILLON_RUNTIME_DIR"));
 }
 
+TEST_F(AppTest, RefusesSecondsThatAreNoNumber) {
+  for (const std::string seconds : {"nan", "inf", "-1", "1e999", "soon"}) {
+    const Outcome outcome = RunLine({"up", "--timeout", seconds});
+    EXPECT_EQ(outcome.code, 2) << seconds;
+    EXPECT_THAT(outcome.err, HasSubstr("allowed: 0.1 to 3600"));
+  }
+}
+
 TEST_F(AppTest, SaysWhichProgramIsMissing) {
   setenv("CARILLON_BIN_DIR", "/no/such/folder", 1);
   const Outcome outcome = RunLine({"up"});

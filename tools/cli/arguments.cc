@@ -1,8 +1,36 @@
 #include "tools/cli/arguments.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
+#include "base/option_table.h"
+
 namespace carillon::cli {
+namespace {
+
+// Refuses what `read` refuses, in the same words. CLI11's own range check lets
+// NaN pass.
+template <class T, class Read>
+Argument AddNumber(CLI::App* app, const std::string& names, T& value,
+                   const std::string& help, const std::string& placeholder,
+                   Read read) {
+  CLI::Option* const option = app->add_option_function<std::string>(
+      names,
+      [&value, names, read](const std::string& text) {
+        const auto number = read(text);
+        if (!number.ok()) {
+          throw CLI::ValidationError(names,
+                                     std::string(number.status().message()));
+        }
+        value = static_cast<T>(*number);
+      },
+      help);
+  option->default_str(fmt::format("{}", value));
+  return Argument(option).Placeholder(placeholder);
+}
+
+}  // namespace
 
 Argument& Argument::Placeholder(const std::string& word) {
   // Replaces what CLI11 would make of types and validators.
@@ -52,18 +80,16 @@ Argument Arguments::Choice(const std::string& names, std::string& value,
 Argument Arguments::Number(const std::string& names, uint32_t& value,
                            uint32_t min, uint32_t max,
                            const std::string& help) {
-  Argument argument(app_->add_option(names, value, help)
-                        ->check(CLI::Range(min, max))
-                        ->capture_default_str());
-  return argument.Placeholder("N");
+  return AddNumber(app_, names, value, help, "N", [=](const auto& text) {
+    return ReadInteger(text, min, max);
+  });
 }
 
 Argument Arguments::Seconds(const std::string& names, double& value, double min,
                             double max, const std::string& help) {
-  Argument argument(app_->add_option(names, value, help)
-                        ->check(CLI::Range(min, max))
-                        ->capture_default_str());
-  return argument.Placeholder("SECONDS");
+  return AddNumber(app_, names, value, help, "SECONDS", [=](const auto& text) {
+    return ReadDecimal(text, min, max);
+  });
 }
 
 }  // namespace carillon::cli

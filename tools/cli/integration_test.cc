@@ -285,7 +285,7 @@ TEST_F(CliIntegration, ATestbedComesUpOverTheRemainsOfADeadOne) {
 
 TEST_F(CliIntegration, EveryKeyIsAFlagOfItsProgram) {
   const auto check = [&](std::string_view program,
-                         std::span<const testbed::Key> keys) {
+                         std::span<const Option> keys) {
     const std::string path(program);
     const std::string log = files_.path() + "/help.log";
     std::remove(log.c_str());
@@ -293,14 +293,14 @@ TEST_F(CliIntegration, EveryKeyIsAFlagOfItsProgram) {
         {.argv = {path, "--help"}, .log_path = log});
     ASSERT_TRUE(child.ok()) << child.status();
     EXPECT_TRUE(testbed::WaitForExit(*child).ok());
-    for (const testbed::Key& key : keys) {
+    for (const Option& key : keys) {
       EXPECT_THAT(testbed::FileText(log),
                   HasSubstr(fmt::format("{} ", key.flag)))
           << program;
     }
   };
   check("gpu_daemon/gpud", testbed::GpuKeys());
-  check("gpu_daemon/gpud", testbed::GpuModelKeys());
+  check("gpu_daemon/gpud", testbed::GpuKeys(testbed::kModelSection));
   for (const testbed::DeviceKind& kind : testbed::DeviceKinds()) {
     if (!kind.program.empty()) check(kind.program, kind.keys);
   }

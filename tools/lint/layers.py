@@ -25,6 +25,10 @@ ARROWS = {
     "devices/sdk": ["base", "shm", "proto"],
     "devices": ["base", "shm", "proto", "devices/sdk", "kernels/memcached/wire.h"],
     "tools/testbed": ["base", "shm", "proto", "devices/sdk"],
+    # The programs' tables of options.
+    "tools/testbed/topology": [
+        "base", "shm/recorder", "devices/sdk/device_options.h", "devices/cpu_host/cpu_host_options.h",
+        "devices/fpga/fpga_options.h", "devices/nic/nic_options.h", "gpu_daemon/options"],
     "tools/plots": ["base"],
     "tools/cli": ["base", "shm", "proto", "sim", "devices/sdk", "tools/testbed", "tools/plots"],
     "tools/bench": ["base", "shm", "proto", "devices/sdk", "tools/testbed", "tools/plots", "tools/cli/ui"],

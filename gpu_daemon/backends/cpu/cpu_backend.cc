@@ -74,11 +74,7 @@ std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu,
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(
     const BackendOptions& options) {
-  if (options.reserved_sms != 0) {
-    return absl::UnimplementedError(
-        "the cpu back-end reserves no SMs: leave out --reserve-sms "
-        "(reserve_sms), or use --backend cuda");
-  }
+  RETURN_IF_ERROR(CheckFor(kCpuBackend, options));
   ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
   return std::unique_ptr<Backend>(new CpuBackend(
       options, std::move(policy), std::make_unique<CpuBlockRunner>(),

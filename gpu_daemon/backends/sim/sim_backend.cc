@@ -10,11 +10,7 @@
 namespace carillon::gpud {
 absl::StatusOr<std::unique_ptr<Backend>> SimBackend::Create(
     const BackendOptions& options) {
-  if (options.reserved_sms != 0) {
-    return absl::UnimplementedError(
-        "the sim back-end reserves no SMs for functional runs: leave out "
-        "--reserve-sms (reserve_sms)");
-  }
+  RETURN_IF_ERROR(CheckFor(kSimBackend, options));
   ASSIGN_OR_RETURN(auto policy, MakePolicy(options.policy));
   auto memory = std::make_shared<sim::Memory>();
   auto kernels = std::make_unique<SimKernels>(memory.get());

@@ -18,19 +18,7 @@ double Milliseconds(Nanoseconds ns) { return static_cast<double>(ns) * 1e-6; }
 
 absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
     const BackendOptions& options) {
-  if (options.reserved_sms != 0) {
-    return absl::UnimplementedError(
-        "in simulated time the configuration reserves SMs: leave out "
-        "--reserve-sms (reserve_sms), and set edge.reserve_sms in a file for "
-        "--timing");
-  }
-  if (options.policy != kPolicy) {
-    return absl::UnimplementedError(fmt::format(
-        "--policy {}: in simulated time the configuration says how kernels "
-        "share the GPU: edge.event_priority and its like, in a file for "
-        "--timing",
-        options.policy));
-  }
+  RETURN_IF_ERROR(CheckFor(kSimBackend, options));
   ASSIGN_OR_RETURN(auto config, sim::timing::LoadConfig(options.timing));
   const GpuModel model{.sms = config.sm.count,
                        .blocks_per_sm = config.sm.blocks,
@@ -106,7 +94,7 @@ void TimedBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
 }
 
 absl::Status TimedBackend::SetPolicy(std::string_view name) {
-  if (name == kPolicy) return absl::OkStatus();
+  if (name == kFirstComePolicy) return absl::OkStatus();
   return absl::UnimplementedError(
       "in simulated time the configuration says how kernels share the GPU: "
       "start gpud with another --timing");

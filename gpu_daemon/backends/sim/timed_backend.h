@@ -46,7 +46,7 @@ class TimedBackend final : public Backend {
   void Submit(std::unique_ptr<KernelLaunch> launch) override;
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
-  std::string policy() const override { return std::string(kPolicy); }
+  std::string policy() const override { return std::string(kFirstComePolicy); }
   absl::Status SetPolicy(std::string_view name) override;
 
   KernelMemory& memory() override { return memory_; }
@@ -57,9 +57,6 @@ class TimedBackend final : public Backend {
   void Join() override {}
 
  private:
-  // What the configuration makes of it.
-  static constexpr std::string_view kPolicy = "first_come";
-
   TimedBackend(const BackendOptions& options, const GpuModel& model,
                std::shared_ptr<sim::Memory> simulated,
                std::unique_ptr<SimKernels> kernels,

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/option_table.h"
 #include "base/text.h"
-#include "tools/testbed/topology/value.h"
 
 namespace carillon::fault {
 namespace {
@@ -53,7 +53,7 @@ absl::Status Store(absl::StatusOr<T> value, U& place) {
 
 template <uint64_t min, uint64_t max, class U>
 absl::Status StoreNumber(std::string_view text, U& place) {
-  return Store(testbed::ReadInteger(text, min, max), place);
+  return Store(ReadInteger(text, min, max), place);
 }
 
 template <std::string Fault::*member>
@@ -167,7 +167,7 @@ absl::Status SetCode(std::string_view text, Fault& fault) {
       return absl::OkStatus();
     }
   }
-  const auto number = testbed::ReadInteger(text, 0, kMax32);
+  const auto number = ReadInteger(text, 0, kMax32);
   if (number.ok()) return Store(number, fault.code);
   const std::vector<std::string_view> names(kCodes.begin() + 1, kCodes.end());
   return absl::InvalidArgumentError(

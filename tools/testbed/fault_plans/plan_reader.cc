@@ -10,12 +10,12 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/option_table.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "shm/faults/board.h"
 #include "tools/testbed/fault_plans/fields.h"
 #include "tools/testbed/topology/reader.h"
-#include "tools/testbed/topology/value.h"
 
 namespace carillon::fault {
 namespace {
@@ -57,7 +57,7 @@ class PlanReader : StrictReader {
         ReadInto(
             value, key,
             [](const std::string& text) {
-              return testbed::ReadInteger(text, 0, UINT64_MAX);
+              return ReadInteger(text, 0, UINT64_MAX);
             },
             &plan().seed);
       } else if (key == "faults") {
@@ -325,7 +325,7 @@ class PlanReader : StrictReader {
         if (ReadInto(
                 value, key,
                 [](const std::string& text) {
-                  return testbed::ReadInteger(text, 0, 4096);
+                  return ReadInteger(text, 0, 4096);
                 },
                 &clients)) {
           plan().run.clients = static_cast<uint32_t>(clients);

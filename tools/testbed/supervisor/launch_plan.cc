@@ -87,7 +87,7 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   if (topology.faults) plan.gpud.argv.push_back("--faults");
   plan.one_by_one = std::any_of(
       topology.gpu.begin(), topology.gpu.end(),
-      [](const Setting& one) { return one.key->name == kTimingKey; });
+      [](const Setting& one) { return one.option->key == kTimingKey; });
   // Programs that are not waited for may be no devices at all.
   const auto waited_for =
       std::count_if(topology.devices.begin(), topology.devices.end(),

@@ -9,9 +9,10 @@
 
 #include "absl/status/status.h"
 #include "base/host_port.h"
+#include "base/option_table.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "tools/testbed/topology/value.h"
+#include "shm/recorder/flight_recorder.h"
 
 namespace carillon::testbed {
 namespace {
@@ -41,7 +42,8 @@ class Reader : StrictReader {
         ReadInto(
             value, key,
             [](const std::string& text) {
-              return ReadInteger(text, kMinRecords, kMaxRecords);
+              return ReadInteger(text, shm::FlightRecorder::kMinRecords,
+                                 shm::FlightRecorder::kMaxRecords);
             },
             &reading_.topology.record);
       } else if (key == "faults") {
@@ -67,11 +69,11 @@ class Reader : StrictReader {
     return true;
   }
 
-  void ReadSettingInto(const Entry& entry, const Key& key,
+  void ReadSettingInto(const Entry& entry, const Option& key,
                        std::vector<Setting>* settings) {
     Setting setting;
     if (ReadInto(
-            entry, key.name,
+            entry, key.key,
             [&](const std::string& text) { return ReadSetting(key, text); },
             &setting)) {
       settings->push_back(std::move(setting));
@@ -81,35 +83,40 @@ class Reader : StrictReader {
   void ReadGpu(const Entry& entry) {
     std::vector<Setting>* const settings = &reading_.topology.gpu;
     if (!IsMap(entry, "gpu")) return;
+    const size_t before = reading_.problems.size();
     const EntryList entries = Entries(entry.node, "gpu");
     for (const auto& [key, value] : entries) {
       if (key == "model") {
         if (!IsMap(value, "model")) continue;
         for (const auto& [name, part] : Entries(value.node, "gpu: model")) {
-          ReadKnown(name, part, GpuModelKeys(), {}, "of gpu: model", settings);
+          ReadKnown(name, part, GpuKeys(kModelSection), {}, "of gpu: model",
+                    settings);
         }
       } else if (key == "tls") {
         ReadTls(value, settings);
-      } else if (key == RestartKey().name) {
+      } else if (key == RestartKey().key) {
         ReadRestart(value, &reading_.topology.gpu_restart);
       } else {
-        ReadKnown(key, value, GpuKeys(), {"model", "tls", RestartKey().name},
+        ReadKnown(key, value, GpuKeys(), {"model", "tls", RestartKey().key},
                   "of gpu", settings);
       }
     }
     CheckListen(entries);
+    if (reading_.problems.size() == before) {
+      ComplainTogether(entry.mark, entries, *settings, kCheckGpu);
+    }
   }
 
   void ReadTls(const Entry& entry, std::vector<Setting>* settings) {
     if (!IsMap(entry, "tls")) return;
     const EntryList entries = Entries(entry.node, "gpu: tls");
     for (const auto& [name, part] : entries) {
-      ReadKnown(name, part, GpuTlsKeys(), {}, "of gpu: tls", settings);
+      ReadKnown(name, part, GpuKeys(kTlsSection), {}, "of gpu: tls", settings);
     }
-    for (const Key& key : GpuTlsKeys()) {
-      if (FindEntry(entries, key.name) == nullptr) {
+    for (const Option& key : GpuKeys(kTlsSection)) {
+      if (FindEntry(entries, key.key) == nullptr) {
         Complain(entry.mark,
-                 fmt::format("tls has no {}: {}", key.name, key.help));
+                 fmt::format("tls has no {}: {}", key.key, key.help));
       }
     }
   }
@@ -144,13 +151,14 @@ class Reader : StrictReader {
 
   // `also` are keys besides the table's, for the suggestion.
   void ReadKnown(const std::string& name, const Entry& entry,
-                 std::span<const Key> keys, std::vector<std::string_view> also,
-                 std::string_view where, std::vector<Setting>* settings) {
-    if (const Key* key = FindKey(keys, name); key != nullptr) {
+                 std::span<const Option> keys,
+                 std::vector<std::string_view> also, std::string_view where,
+                 std::vector<Setting>* settings) {
+    if (const Option* key = FindKey(keys, name); key != nullptr) {
       ReadSettingInto(entry, *key, settings);
       return;
     }
-    for (const Key& key : keys) also.push_back(key.name);
+    for (const Option& key : keys) also.push_back(key.key);
     ComplainUnknown(entry.mark, name, where, std::move(also));
   }
 
@@ -174,6 +182,7 @@ class Reader : StrictReader {
   }
 
   void ReadDevice(const YAML::Node& node) {
+    const size_t before = reading_.problems.size();
     const auto entries = Entries(node, "a device");
     DeviceEntry device;
     uint64_t count = 1;
@@ -198,7 +207,7 @@ class Reader : StrictReader {
         complete &= counted;
       } else if (key == "wait_ready") {
         ReadInto(entry, key, ReadBoolean, &device.wait_ready);
-      } else if (key == RestartKey().name) {
+      } else if (key == RestartKey().key) {
         ReadRestart(entry, &device.restart);
       } else if (device.kind == nullptr) {
         continue;  // who knows which keys it has
@@ -206,47 +215,40 @@ class Reader : StrictReader {
         ReadCommand(entry, &device.command);
       } else {
         std::vector<std::string_view> also = {"name", "kind", "count",
-                                              "wait_ready", RestartKey().name};
+                                              "wait_ready", RestartKey().key};
         if (device.kind->name == kExecKind) also.push_back("command");
         ReadKnown(key, entry, device.kind->keys, std::move(also),
                   fmt::format("of a device of kind {}", device.kind->name),
                   &device.settings);
       }
     }
-    if (device.kind != nullptr) CheckLowerMaxima(entries, device);
     if (device.kind != nullptr && device.kind->name == kExecKind &&
         FindEntry(entries, "command") == nullptr) {
       Complain(node, "the exec device has no command");
     }
+    if (reading_.problems.size() == before && device.kind->check != nullptr) {
+      ComplainTogether(node.Mark(), entries, device.settings,
+                       device.kind->check);
+    }
     if (complete) AddDevices(device, counted, count, name->node);
   }
 
-  // A key's limit may depend on another key.
-  void CheckLowerMaxima(const EntryList& entries, const DeviceEntry& device) {
-    for (const Setting& setting : device.settings) {
-      for (const LowerMax& limit : setting.key->lower_max) {
-        if (setting.number <= limit.max ||
-            ValueOf(entries, device, limit.key) != limit.value) {
-          continue;
-        }
-        Complain(FindEntry(entries, setting.key->name)->node,
-                 fmt::format("{}: '{}' is out of range with {} {}; allowed: {} "
-                             "to {}",
-                             setting.key->name, setting.number, limit.key,
-                             limit.value, setting.key->min, limit.max));
-      }
+  // Each of the settings is right by itself; the program may still refuse them
+  // together. Its message begins with the flag that it is about.
+  void ComplainTogether(const YAML::Mark& mark, const EntryList& entries,
+                        std::span<const Setting> settings,
+                        CheckSettings check) {
+    const absl::Status status = check(settings);
+    if (status.ok()) return;
+    const std::string sentence(status.message());
+    for (const Setting& setting : settings) {
+      const std::string flag = fmt::format("{}: ", setting.option->flag);
+      const Entry* const entry = FindEntry(entries, setting.option->key);
+      if (entry == nullptr || !sentence.starts_with(flag)) continue;
+      return Complain(entry->node, fmt::format("{}: {}", setting.option->key,
+                                               sentence.substr(flag.size())));
     }
-  }
-
-  // A key's text, or its default; empty if its value is wrong.
-  static std::string_view ValueOf(const EntryList& entries,
-                                  const DeviceEntry& device,
-                                  std::string_view name) {
-    const Key* const key = FindKey(device.kind->keys, name);
-    for (const Setting& setting : device.settings) {
-      if (setting.key == key) return setting.text;
-    }
-    return FindEntry(entries, name) == nullptr ? key->fallback : "";
+    Complain(mark, sentence);
   }
 
   bool ReadKind(const Entry& entry, const DeviceKind** kind) {
@@ -308,11 +310,11 @@ class Reader : StrictReader {
   // Ports have a default, so a device without the key has a fixed port, too.
   static bool HasFixedPort(const DeviceEntry& device) {
     for (const std::string_view name : {"udp_port", "tcp_port"}) {
-      const Key* const key = FindKey(device.kind->keys, name);
+      const Option* const key = FindKey(device.kind->keys, name);
       if (key == nullptr) continue;
       const auto set =
           std::find_if(device.settings.begin(), device.settings.end(),
-                       [&](const Setting& s) { return s.key == key; });
+                       [&](const Setting& s) { return s.option == key; });
       if (set == device.settings.end() || set->number != 0) {
         return true;
       }
@@ -351,8 +353,8 @@ void AnchorPaths(const std::string& file, Topology& topology) {
   };
   const auto anchor_paths = [&](std::vector<Setting>& settings) {
     for (Setting& setting : settings) {
-      const auto& words = setting.key->choices;
-      if (setting.key->type == KeyType::kPath &&
+      const auto& words = setting.option->choices;
+      if (setting.option->type == OptionType::kPath &&
           std::find(words.begin(), words.end(), setting.text) == words.end()) {
         anchor(setting.text);
       }

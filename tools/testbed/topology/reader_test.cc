@@ -40,7 +40,7 @@ record: 100
 faults: true
 gpu:
   record: 65536
-  backend: cpu
+  backend: cuda
   restart: on_failure
   workers: 2
   ekt_entries: 64
@@ -67,7 +67,7 @@ devices:
   EXPECT_EQ(topology.name, "lab-1");
   EXPECT_EQ(topology.record, 100u);
   EXPECT_THAT(Flags(topology.gpu),
-              ElementsAre("--record=65536", "--backend=cpu", "--workers=2",
+              ElementsAre("--record=65536", "--backend=cuda", "--workers=2",
                           "--ekt-entries=64", "--policy=priority",
                           "--reserve-sms=8", "--memory=67108864", "--trace",
                           "--sms=4", "--blocks-per-sm=8",
@@ -200,10 +200,38 @@ constexpr BadFile kBadFiles[] = {
      "t.yaml:1:15: memory: '64MB' is not a size; write a number with KiB, MiB, "
      "GiB or TiB, like 64MiB"},
     {"SizeTooSmall", "gpu: {memory: 1KiB}\n",
-     "t.yaml:1:15: memory: '1KiB' is out of range; allowed: 1MiB to 1TiB"},
+     "t.yaml:1:15: memory: '1KiB' is out of range; allowed: 0, or 1MiB to "
+     "1TiB"},
     {"NoChoice", "gpu: {policy: prioritiy}\n",
      "t.yaml:1:15: policy: 'prioritiy' is not known; did you mean 'priority'? "
      "(allowed: first_come, priority)"},
+    {"NoFiniteNumber", "devices: [{name: f, kind: fpga, fps: nan}]\n",
+     "t.yaml:1:38: fps: 'nan' is not a number; allowed: 0 to 1000000"},
+    {"InfiniteNumber", "devices: [{name: f, kind: fpga, fps: inf}]\n",
+     "t.yaml:1:38: fps: 'inf' is out of range; allowed: 0 to 1000000"},
+    {"NameAsAddress", "devices: [{name: n, kind: nic, listen: localhost}]\n",
+     "t.yaml:1:40: listen: 'localhost' is not an IP address; give one of this "
+     "machine, such as 127.0.0.1, or 0.0.0.0 for all"},
+    {"FewerBuffersThanABatch",
+     "devices: [{name: n, kind: nic, packet_buffers: 8}]\n",
+     "t.yaml:1:48: packet_buffers: '8' is less than a batch of 32"},
+    {"StoreWithoutAnEnd", "devices: [{name: f, kind: fpga, store: out}]\n",
+     "t.yaml:1:40: store: it would fill the disk; say how many --frames "
+     "(frames)"},
+    {"TimeOfAnotherGpu", "gpu: {backend: cpu, timing: tiny}\n",
+     "t.yaml:1:29: timing: it goes with --backend sim (backend): no other GPU "
+     "has a time of its own"},
+    {"EventLogInWallTime", "gpu: {backend: sim, event_log: x.csv}\n",
+     "t.yaml:1:32: event_log: it goes with --timing (timing): in wall time, "
+     "let devices trace their events"},
+    {"NoSmsToReserve", "gpu: {backend: cpu, reserve_sms: 8}\n",
+     "t.yaml:1:34: reserve_sms: the cpu back-end reserves no SMs; leave it "
+     "out, or use --backend cuda (backend)"},
+    {"PolicyInSimulatedTime",
+     "gpu: {backend: sim, timing: tiny, policy: priority}\n",
+     "t.yaml:1:43: policy: 'priority' is not for simulated time, where the "
+     "configuration says how kernels share the GPU: edge.event_priority and "
+     "its like, in a file for --timing (timing)"},
     {"NoDimensions", "devices: [{name: f, kind: fpga, size: 64}]\n",
      "t.yaml:1:39: size: '64' is not WIDTHxHEIGHT, like 640x480"},
     {"DimensionsTooLarge", "devices: [{name: f, kind: fpga, size: 64x9999}]\n",
@@ -376,15 +404,15 @@ TEST_F(TopologyFile, MayNotBeAFolder) {
 TEST_F(TopologyFile, AnchorsPathsButNotWords) {
   Write(
       "devices:\n"
-      "  - {name: a, kind: fpga, source: frames/, store: ../out}\n"
-      "  - {name: b, kind: fpga, source: cardiac, store: /abs}\n");
+      "  - {name: a, kind: fpga, source: frames/, frames: 1, store: ../out}\n"
+      "  - {name: b, kind: fpga, source: cardiac, frames: 1, store: /abs}\n");
   const auto topology = LoadTopology(path_, "x");
   ASSERT_TRUE(topology.ok()) << topology.status();
-  EXPECT_THAT(
-      Flags(topology->devices[0].settings),
-      ElementsAre("--source=" + folder_ + "/frames/", "--store=/tmp/out"));
+  EXPECT_THAT(Flags(topology->devices[0].settings),
+              ElementsAre("--source=" + folder_ + "/frames/", "--frames=1",
+                          "--store=/tmp/out"));
   EXPECT_THAT(Flags(topology->devices[1].settings),
-              ElementsAre("--source=cardiac", "--store=/abs"));
+              ElementsAre("--source=cardiac", "--frames=1", "--store=/abs"));
 }
 
 TEST_F(TopologyFile, AnchorsTheProgramsOfExecDevices) {

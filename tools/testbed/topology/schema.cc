@@ -4,8 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/status/status.h"
 #include "base/json.h"
-#include "base/text.h"
+#include "base/option_table.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/topology/keys.h"
 
 namespace carillon::testbed {
@@ -20,15 +22,20 @@ Json NameSchema() {
           {"not", {{"enum", kReservedNames}}}};
 }
 
-Json KeySchema(const Key& key) {
+Json Range(const char* type, const Option& key) {
+  Json range = {{"type", type}, {"minimum", key.min}, {"maximum", key.max}};
+  if (!key.or_zero) return range;
+  return {{"anyOf", Json::array({std::move(range), {{"const", 0}}})}};
+}
+
+Json KeySchema(const Option& key) {
   Json schema;
   switch (key.type) {
-    case KeyType::kBoolean:
+    case OptionType::kBoolean:
       schema = {{"type", "boolean"}};
       break;
-    case KeyType::kInteger:
-      schema = {
-          {"type", "integer"}, {"minimum", key.min}, {"maximum", key.max}};
+    case OptionType::kInteger:
+      schema = Range("integer", key);
       if (key.power_of_two) {
         Json powers = Json::array();
         for (uint64_t i = 1; i <= key.max; i *= 2) {
@@ -37,47 +44,49 @@ Json KeySchema(const Key& key) {
         schema = {{"enum", powers}};
       }
       break;
-    case KeyType::kSize:
+    case OptionType::kDecimal:
+      schema = Range("number", key);
+      break;
+    case OptionType::kSize:
       schema = {
           {"anyOf",
-           {{{"type", "integer"}, {"minimum", key.min}, {"maximum", key.max}},
-            {{"type", "string"},
-             {"pattern", "^[0-9]+ *(B|KiB|MiB|GiB|TiB)?$"}}}}};
+           {Range("integer", key),
+            {{"type", "string"}, {"pattern", "^[0-9]+ *(B|[KMGT](iB)?)?$"}}}}};
       break;
-    case KeyType::kText:
-    case KeyType::kPath:
+    case OptionType::kText:
+    case OptionType::kPath:
       schema = {
           {"type", "string"}, {"minLength", key.min}, {"maxLength", key.max}};
       break;
-    case KeyType::kChoice:
+    case OptionType::kChoice:
       schema = {{"enum", key.choices}};
       break;
-    case KeyType::kDimensions:
+    case OptionType::kDimensions:
       schema = {{"type", "string"}, {"pattern", "^[0-9]+x[0-9]+$"}};
       break;
   }
   schema["description"] = fmt::format("{}. Allowed: {}. Default: {}", key.help,
-                                      AllowedValues(key), key.fallback);
+                                      AllowedValues(key), DefaultOf(key));
   return schema;
 }
 
-Json MapSchema(std::span<const Key> keys) {
+Json MapSchema(std::span<const Option> keys) {
   Json properties = Json::object();
-  for (const Key& key : keys) properties[key.name] = KeySchema(key);
+  for (const Option& key : keys) properties[key.key] = KeySchema(key);
   return {{"type", "object"},
           {"additionalProperties", false},
           {"properties", std::move(properties)}};
 }
 
-Json LowerMaxSchema(const DeviceKind& kind, const Key& key,
+Json LowerMaxSchema(const DeviceKind& kind, const Option& key,
                     const LowerMax& limit) {
   // The limit applies without the other key, too.
   Json other = {{"properties", {{limit.key, {{"const", limit.value}}}}}};
-  if (FindKey(kind.keys, limit.key)->fallback != limit.value) {
+  if (DefaultOf(*FindKey(kind.keys, limit.key)) != limit.value) {
     other["required"] = {limit.key};
   }
   return {{"if", std::move(other)},
-          {"then", {{"properties", {{key.name, {{"maximum", limit.max}}}}}}}};
+          {"then", {{"properties", {{key.key, {{"maximum", limit.max}}}}}}}};
 }
 
 Json DeviceSchema(const DeviceKind& kind) {
@@ -102,7 +111,7 @@ Json DeviceSchema(const DeviceKind& kind) {
            "whether `carillon up` waits until the device says that it is "
            "ready. "
            "Default: true"}}},
-        {RestartKey().name, KeySchema(RestartKey())}}}};
+        {RestartKey().key, KeySchema(RestartKey())}}}};
   if (kind.name == kExecKind) {
     schema["required"].push_back("command");
     schema["properties"]["command"] = {
@@ -113,8 +122,8 @@ Json DeviceSchema(const DeviceKind& kind) {
          "program and arguments; a program with a slash in it is relative to "
          "this file's folder"}};
   }
-  for (const Key& key : kind.keys) {
-    schema["properties"][key.name] = KeySchema(key);
+  for (const Option& key : kind.keys) {
+    schema["properties"][key.key] = KeySchema(key);
     for (const LowerMax& limit : key.lower_max) {
       schema["allOf"].push_back(LowerMaxSchema(kind, key, limit));
     }
@@ -122,12 +131,12 @@ Json DeviceSchema(const DeviceKind& kind) {
   return schema;
 }
 
-std::string MarkdownTable(std::span<const Key> keys) {
+std::string MarkdownTable(std::span<const Option> keys) {
   std::string table =
       "| key | allowed | default | what it is |\n|---|---|---|---|\n";
-  for (const Key& key : keys) {
-    table += fmt::format("| `{}` | {} | {} | {} |\n", key.name,
-                         AllowedValues(key), key.fallback, key.help);
+  for (const Option& key : keys) {
+    table += fmt::format("| `{}` | {} | {} | {} |\n", key.key,
+                         AllowedValues(key), DefaultOf(key), key.help);
   }
   return table;
 }
@@ -137,13 +146,14 @@ std::string MarkdownTable(std::span<const Key> keys) {
 Json TopologySchema() {
   Json gpu = MapSchema(GpuKeys());
   gpu["description"] = "gpud, the GPU";
-  gpu["properties"][RestartKey().name] = KeySchema(RestartKey());
-  gpu["properties"]["model"] = MapSchema(GpuModelKeys());
+  gpu["properties"][RestartKey().key] = KeySchema(RestartKey());
+  gpu["properties"]["model"] = MapSchema(GpuKeys(kModelSection));
   gpu["properties"]["model"]["description"] =
       "the emulated GPU; EDGE Table II by default";
-  Json& tls = gpu["properties"]["tls"] = MapSchema(GpuTlsKeys());
+  Json& tls = gpu["properties"]["tls"] = MapSchema(GpuKeys(kTlsSection));
   tls["description"] = "with `listen`: certificates, and whom to believe";
-  for (const Key& key : GpuTlsKeys()) tls["required"].push_back(key.name);
+  for (const Option& key : GpuKeys(kTlsSection))
+    tls["required"].push_back(key.key);
   gpu["dependentRequired"] = {{kListenKey, {"tls"}}, {"tls", {kListenKey}}};
   Json kinds = Json::array();
   for (const DeviceKind& kind : DeviceKinds()) {
@@ -161,8 +171,8 @@ Json TopologySchema() {
             {"gpu", std::move(gpu)},
             {"record",
              {{"type", "integer"},
-              {"minimum", kMinRecords},
-              {"maximum", kMaxRecords},
+              {"minimum", shm::FlightRecorder::kMinRecords},
+              {"maximum", shm::FlightRecorder::kMaxRecords},
               {"description", kRecordHelp}}},
             {"faults", {{"type", "boolean"}, {"description", kFaultsHelp}}},
             {"devices",
@@ -173,16 +183,33 @@ Json TopologySchema() {
 
 std::string TopologyKeysAsMarkdown() {
   std::string text = "#### `gpu`\n\n" + MarkdownTable(GpuKeys()) +
-                     "\n#### `gpu: model`\n\n" + MarkdownTable(GpuModelKeys()) +
+                     "\n#### `gpu: model`\n\n" +
+                     MarkdownTable(GpuKeys(kModelSection)) +
                      "\n#### `gpu: tls`\n\nWhere there is `listen`, and all "
                      "of them.\n\n" +
-                     MarkdownTable(GpuTlsKeys());
+                     MarkdownTable(GpuKeys(kTlsSection));
   for (const DeviceKind& kind : DeviceKinds()) {
     if (kind.keys.empty()) continue;
     text += fmt::format("\n#### `kind: {}`\n\nThe device {}.\n\n{}", kind.name,
                         kind.summary, MarkdownTable(kind.keys));
   }
   return text;
+}
+
+absl::StatusOr<std::string> WithTopologyKeys(std::string_view page) {
+  constexpr std::string_view kBegin =
+      "<!-- Written by `bazel run "
+      "//tools/testbed/topology:write_docs`. "
+      "-->\n";
+  constexpr std::string_view kEnd = "<!-- End of what is written. -->\n";
+  const size_t begin = page.find(kBegin);
+  const size_t end = page.find(kEnd);
+  if (begin == page.npos || end == page.npos || end < begin) {
+    return absl::FailedPreconditionError(fmt::format(
+        "no place for the tables of keys: neither {} nor {}", kBegin, kEnd));
+  }
+  return fmt::format("{}\n{}\n{}", page.substr(0, begin + kBegin.size()),
+                     TopologyKeysAsMarkdown(), page.substr(end));
 }
 
 }  // namespace carillon::testbed

@@ -15,6 +15,9 @@
 namespace carillon::testbed {
 namespace {
 
+constexpr char kWriteThemAnew[] =
+    "write it anew: bazel run //tools/testbed/topology:write_docs";
+
 std::string FileText(const std::string& path) {
   std::ifstream file(path);
   EXPECT_TRUE(file) << path;
@@ -26,20 +29,19 @@ std::string FileText(const std::string& path) {
 TEST(TopologySchema, IsWhatIsPublished) {
   EXPECT_EQ(FileText("tools/cli/topology.schema.json"),
             TopologySchema().dump(2) + "\n")
-      << "write it anew: carillon validate --schema "
-         "> tools/cli/topology.schema.json";
+      << kWriteThemAnew;
 }
 
 TEST(TopologySchema, KnowsEveryKeyOfEveryKind) {
   const auto schema = TopologySchema();
-  for (const Key& key : GpuKeys()) {
-    EXPECT_TRUE(schema["properties"]["gpu"]["properties"].contains(key.name));
+  for (const Option& key : GpuKeys()) {
+    EXPECT_TRUE(schema["properties"]["gpu"]["properties"].contains(key.key));
   }
   const auto& kinds = schema["properties"]["devices"]["items"]["oneOf"];
   ASSERT_EQ(kinds.size(), DeviceKinds().size());
   for (size_t i = 0; i < kinds.size(); ++i) {
-    for (const Key& key : DeviceKinds()[i].keys) {
-      EXPECT_TRUE(kinds[i]["properties"].contains(key.name)) << key.name;
+    for (const Option& key : DeviceKinds()[i].keys) {
+      EXPECT_TRUE(kinds[i]["properties"].contains(key.key)) << key.key;
     }
   }
 }
@@ -85,9 +87,10 @@ TEST(TopologySchema, LimitsAKeyByAnother) {
 }
 
 TEST(TopologyDocumentation, HasTheTablesOfKeys) {
-  EXPECT_NE(FileText("docs/cli.md").find(TopologyKeysAsMarkdown()),
-            std::string::npos)
-      << "write them anew: carillon validate --keys";
+  const std::string page = FileText("docs/cli.md");
+  const auto written = WithTopologyKeys(page);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(page, *written) << kWriteThemAnew;
 }
 
 TEST(ExampleTopologies, HaveNoProblems) {

@@ -10,19 +10,6 @@
 
 namespace carillon::testbed {
 
-std::vector<std::string> Setting::ToFlags() const {
-  switch (key->type) {
-    case KeyType::kBoolean:
-      if (number == 0) return {};
-      return {std::string(key->flag)};
-    case KeyType::kInteger:
-    case KeyType::kSize:
-      return {fmt::format("{}={}", key->flag, number)};
-    default:
-      return {fmt::format("{}={}", key->flag, text)};
-  }
-}
-
 const char* ToText(RestartPolicy policy) {
   switch (policy) {
     case RestartPolicy::kNever:
@@ -36,15 +23,15 @@ const char* ToText(RestartPolicy policy) {
 namespace {
 
 // The setting of that key, made if necessary. Null if there is no such key.
-Setting* SettingOf(std::vector<Setting>& settings, std::span<const Key> keys,
+Setting* SettingOf(std::vector<Setting>& settings, std::span<const Option> keys,
                    std::string_view key) {
-  const Key* const wanted = FindKey(keys, key);
+  const Option* const wanted = FindKey(keys, key);
   if (wanted == nullptr) return nullptr;
   const auto same = std::find_if(
       settings.begin(), settings.end(),
-      [&](const Setting& setting) { return setting.key == wanted; });
+      [&](const Setting& setting) { return setting.option == wanted; });
   if (same != settings.end()) return &*same;
-  settings.push_back({.key = wanted});
+  settings.push_back({.option = wanted});
   return &settings.back();
 }
 

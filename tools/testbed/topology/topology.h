@@ -11,16 +11,6 @@
 
 namespace carillon::testbed {
 
-struct Setting {
-  const Key* key = nullptr;
-  uint64_t number = 0;  // kInteger, kSize, kBoolean (0 or 1)
-  std::string text;     // the other types
-
-  // As the program's flag takes it: {} for false, {"--trace"} for true, else
-  // {"--ring=64"}.
-  std::vector<std::string> ToFlags() const;
-};
-
 // Whether the supervisor starts a process again.
 enum class RestartPolicy {
   kNever,

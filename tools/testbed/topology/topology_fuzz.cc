@@ -12,27 +12,29 @@ namespace carillon::testbed {
 namespace {
 
 void CheckSetting(const Setting& setting) {
-  FUZZ_CHECK(setting.key != nullptr);
-  const Key& key = *setting.key;
+  FUZZ_CHECK(setting.option != nullptr);
+  const Option& key = *setting.option;
   switch (key.type) {
-    case KeyType::kInteger:
-    case KeyType::kSize:
-      FUZZ_CHECK(setting.number >= key.min && setting.number <= key.max);
+    case OptionType::kInteger:
+    case OptionType::kSize:
+      FUZZ_CHECK((setting.number >= key.min && setting.number <= key.max) ||
+                 (key.or_zero && setting.number == 0));
       FUZZ_CHECK(!key.power_of_two ||
                  (setting.number & (setting.number - 1)) == 0);
       break;
-    case KeyType::kBoolean:
+    case OptionType::kBoolean:
       FUZZ_CHECK(setting.number <= 1);
       break;
-    case KeyType::kChoice:
+    case OptionType::kChoice:
       FUZZ_CHECK(std::find(key.choices.begin(), key.choices.end(),
                            setting.text) != key.choices.end());
       break;
-    case KeyType::kText:
-    case KeyType::kPath:
+    case OptionType::kText:
+    case OptionType::kPath:
       FUZZ_CHECK(setting.text.size() <= key.max);
       break;
-    case KeyType::kDimensions:
+    case OptionType::kDecimal:
+    case OptionType::kDimensions:
       break;
   }
   for (const std::string& flag : setting.ToFlags()) {

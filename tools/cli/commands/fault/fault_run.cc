@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/option_table.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/cli/commands/fault/commands.h"
@@ -18,7 +19,6 @@
 #include "tools/testbed/fault_plans/junit.h"
 #include "tools/testbed/fault_plans/shrink.h"
 #include "tools/testbed/supervisor/stop_signals.h"
-#include "tools/testbed/topology/value.h"
 
 namespace carillon::cli {
 namespace {
@@ -89,7 +89,7 @@ class Runs {
         continue;
       }
       if (!options_.seed.empty()) {
-        const auto seed = testbed::ReadInteger(options_.seed, 0, UINT64_MAX);
+        const auto seed = ReadInteger(options_.seed, 0, UINT64_MAX);
         if (!seed.ok()) {
           return absl::InvalidArgumentError(
               fmt::format("--seed: {}", seed.status().message()));

@@ -1,0 +1,170 @@
+#include "gpu_daemon/options/gpud_options.h"
+
+#include <utility>
+
+#include "shm/layout.h"
+#include "shm/recorder/flight_recorder.h"
+#include "sim/timing/presets.h"
+
+namespace carillon::gpud {
+namespace {
+
+using enum OptionType;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kTiB = uint64_t{1} << 40;
+constexpr uint64_t kMaxPath = 4096;
+constexpr uint64_t kMaxTestbedName = 64;
+
+std::vector<std::string_view> Presets() {
+  std::vector<std::string_view> names;
+  for (const auto& preset : sim::timing::kPresets) names.push_back(preset.name);
+  return names;
+}
+
+Option InSection(std::string_view section, Option option) {
+  option.section = section;
+  return option;
+}
+
+void AddModel(GpuModel& gpu, std::vector<Option>& table) {
+  const auto add = [&](Option option) {
+    table.push_back(InSection(kModelSection, std::move(option)));
+  };
+  add(IntegerOption("--sms", "sms", &gpu.sms, 1, 1024,
+                    "streaming multiprocessors"));
+  add(IntegerOption("--blocks-per-sm", "blocks_per_sm", &gpu.blocks_per_sm, 1,
+                    64, "thread blocks resident on an SM at once"));
+  add(IntegerOption("--threads-per-sm", "threads_per_sm", &gpu.threads_per_sm,
+                    1, 4096, "threads resident on an SM at once"));
+  add(IntegerOption("--registers-per-sm", "registers_per_sm",
+                    &gpu.registers_per_sm, 1, kMiB,
+                    "32-bit registers of an SM"));
+  add({.flag = "--shared-per-sm",
+       .key = "shared_bytes_per_sm",
+       .type = kSize,
+       .field = &gpu.shared_bytes_per_sm,
+       .min = 1,
+       .max = kMiB,
+       .help = "shared memory of an SM"});
+}
+
+void AddTls(TlsFiles& tls, std::vector<Option>& table) {
+  const auto add = [&](Option option) {
+    table.push_back(InSection(kTlsSection, std::move(option)));
+  };
+  add(PathOption("--tls-cert", "certificate", &tls.certificate,
+                 "gpud's certificate, PEM"));
+  add(PathOption("--tls-key", "key", &tls.key,
+                 "its key, PEM, without a passphrase"));
+  add(PathOption("--tls-client-ca", "client_ca", &tls.ca,
+                 "whose certificates clients show, PEM"));
+}
+
+}  // namespace
+
+std::vector<Option> OptionTable(GpudOptions& options) {
+  BackendOptions& backend = options.backend_options;
+  std::vector<Option> table = {
+      {.flag = "--dir",
+       .type = kPath,
+       .field = &options.directory,
+       .min = 1,
+       .max = kMaxPath,
+       .help = "the testbed's directory: made if missing, private to you",
+       .required = true},
+      {.flag = "--testbed",
+       .type = kText,
+       .field = &options.testbed,
+       .min = 1,
+       .max = kMaxTestbedName,
+       .help = "the testbed's name"},
+      IntegerOption("--first-devices", "", &backend.first_devices, 1,
+                    kMaxDevices,
+                    "simulated time begins when so many devices have attached"),
+      BooleanOption("--faults", "", &options.faults,
+                    "let `carillon fault` break it on purpose"),
+      ChoiceOption(
+          "--backend", "backend", &options.backend,
+          {kAutoBackend, kCpuBackend, kCudaBackend, kSimBackend},
+          "who runs the kernels; auto: cuda where there is a GPU, else cpu"),
+      {.flag = "--timing",
+       .key = kTimingKey,
+       .type = kPath,
+       .field = &backend.timing,
+       .min = 1,
+       .max = kMaxPath,
+       .choices = Presets(),
+       .default_means = "wall time",
+       .help = "live in the time of this simulated GPU (sim back-end; "
+               "docs/simulated_time.md)"},
+      PathOption(
+          "--event-log", "event_log", &backend.event_log,
+          "in simulated time: a CSV file for the times of each event and "
+          "kernel"),
+      IntegerOption(
+          "--workers", "workers", &backend.workers, 0, 1024,
+          "threads that run thread blocks (cpu back-end); 0: the cores but "
+          "one"),
+      IntegerOption("--ekt-entries", "ekt_entries", &options.ekt_entries, 1,
+                    shm::kMaxDoorbells,
+                    "event kernels that can be registered at once"),
+      ChoiceOption("--policy", "policy", &backend.policy,
+                   {kPolicyNames.begin(), kPolicyNames.end()},
+                   "who gets the next free thread-block slot"),
+      IntegerOption(
+          "--reserve-sms", "reserve_sms", &backend.reserved_sms, 0, 1024,
+          "SMs that launch path edge has to itself (cuda back-end); 0: none"),
+      {.flag = "--memory",
+       .key = "memory",
+       .type = kSize,
+       .field = &options.memory_bytes,
+       .min = kMiB,
+       .max = kTiB,
+       .or_zero = true,
+       .default_means = "0: half of what is free, at most 4GiB",
+       .help = "GPU memory and apertures of all devices together"},
+      {.flag = "--lease-timeout",
+       .key = "lease_timeout",
+       .type = kInteger,
+       .field = &options.lease_ns,
+       .max = 86400,
+       .unit = 1'000'000'000,
+       .help = "closes a device that gives no sign of life for so many "
+               "seconds; 0: never"},
+      {.flag = "--listen",
+       .key = kListenKey,
+       .type = kText,
+       .field = &options.listen,
+       .min = 3,
+       .max = 64,
+       .default_means = "none",
+       .help = "HOST:PORT to serve on over TCP, HOST in numbers, port 0: any "
+               "free one; needs `tls` (docs/security.md)"},
+      BooleanOption("--trace", "trace", &backend.tracing,
+                    "stamp every stage of an event's life"),
+      {.flag = "--record",
+       .key = "record",
+       .type = kInteger,
+       .field = &options.record,
+       .min = shm::FlightRecorder::kMinRecords,
+       .max = shm::FlightRecorder::kMaxRecords,
+       .or_zero = true,
+       .environment = shm::FlightRecorder::kVariable,
+       .default_means = "the topology's `record`",
+       .help = "keep the last so many steps of gpud, for `carillon "
+               "postmortem`; 0: none"},
+      ChoiceOption("--log-level", "log_level", &options.log_level,
+                   {"debug", "info", "warn", "error", "off"},
+                   "what gpud writes to its log"),
+  };
+  AddModel(backend.gpu, table);
+  AddTls(options.tls, table);
+  return table;
+}
+
+absl::Status Check(const GpudOptions& options) {
+  return CheckFor(options.backend, options.backend_options);
+}
+
+}  // namespace carillon::gpud
