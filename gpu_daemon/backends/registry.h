@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/event/backend.h"
-#include "gpu_daemon/event/backend_options.h"
+#include "gpu_daemon/options/backend_options.h"
 
 namespace carillon::gpud {
 

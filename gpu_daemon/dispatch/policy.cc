@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "gpu_daemon/event/policy_names.h"
+#include "gpu_daemon/options/policy_names.h"
 
 namespace carillon::gpud {
 namespace {

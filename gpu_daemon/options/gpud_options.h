@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/option_table.h"
 #include "base/tls_files.h"
-#include "gpu_daemon/event/backend_options.h"
+#include "gpu_daemon/options/backend_options.h"
 
 namespace carillon::gpud {
 

@@ -13,8 +13,8 @@
 #include "gpu_daemon/dispatch/cpu_workers.h"
 #include "gpu_daemon/dispatch/kmu.h"
 #include "gpu_daemon/event/backend.h"
-#include "gpu_daemon/event/backend_options.h"
 #include "gpu_daemon/event/block_runner.h"
+#include "gpu_daemon/options/backend_options.h"
 
 namespace carillon::gpud {
 

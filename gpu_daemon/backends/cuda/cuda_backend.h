@@ -18,7 +18,7 @@
 #include "gpu_daemon/backends/cuda/paths/edge_path.h"
 #include "gpu_daemon/backends/cuda/paths/host_launcher.h"
 #include "gpu_daemon/event/backend.h"
-#include "gpu_daemon/event/backend_options.h"
+#include "gpu_daemon/options/backend_options.h"
 
 namespace carillon::gpud::cuda {
 

@@ -16,7 +16,7 @@
 #include "gpu_daemon/backends/sim/timed_launcher.h"
 #include "gpu_daemon/dispatch/front_end.h"
 #include "gpu_daemon/event/backend.h"
-#include "gpu_daemon/event/backend_options.h"
+#include "gpu_daemon/options/backend_options.h"
 #include "sim/exec/memory.h"
 
 namespace carillon::gpud {

@@ -1,4 +1,4 @@
-#include "gpu_daemon/event/backend_options.h"
+#include "gpu_daemon/options/backend_options.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // The names of the sharing policies. They are apart from the policies, so that
 // tools can read them.
-#ifndef CARILLON_GPU_DAEMON_EVENT_POLICY_NAMES_H_
-#define CARILLON_GPU_DAEMON_EVENT_POLICY_NAMES_H_
+#ifndef CARILLON_GPU_DAEMON_OPTIONS_POLICY_NAMES_H_
+#define CARILLON_GPU_DAEMON_OPTIONS_POLICY_NAMES_H_
 
 #include <array>
 #include <string_view>
@@ -14,4 +14,4 @@ inline constexpr std::array kPolicyNames = {kFirstComePolicy, kPriorityPolicy};
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_EVENT_POLICY_NAMES_H_
+#endif  // CARILLON_GPU_DAEMON_OPTIONS_POLICY_NAMES_H_

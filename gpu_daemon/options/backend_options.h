@@ -1,6 +1,6 @@
 // What a back-end is made with.
-#ifndef CARILLON_GPU_DAEMON_EVENT_BACKEND_OPTIONS_H_
-#define CARILLON_GPU_DAEMON_EVENT_BACKEND_OPTIONS_H_
+#ifndef CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
+#define CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
 
 #include <array>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "gpu_daemon/event/gpu_model.h"
-#include "gpu_daemon/event/policy_names.h"
+#include "gpu_daemon/options/policy_names.h"
 
 namespace carillon::gpud {
 
@@ -49,4 +49,4 @@ absl::Status CheckFor(std::string_view backend, const BackendOptions& options);
 
 }  // namespace carillon::gpud
 
-#endif  // CARILLON_GPU_DAEMON_EVENT_BACKEND_OPTIONS_H_
+#endif  // CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
