@@ -1,6 +1,6 @@
 """cuda_library and cuda_fatbin: .cu files compiled by nvcc.
 
-Both make nothing when CUDA is absent.
+Both make nothing when CUDA is absent. without_cuda stands for a test then.
 """
 
 load("//bazel:embed.bzl", "embed")
@@ -191,4 +191,21 @@ def cuda_fatbin(
         srcs = [generated + "_object"],
         hdrs = [generated + "_header"],
         **kwargs
+    )
+
+def without_cuda(name):
+    """A test that says that it was skipped, in place of one that needs the toolkit.
+
+    So `carillon test` tells what did not run: cc_test(...) if CUDA_PRESENT else
+    without_cuda(NAME).
+
+    Args:
+      name: of the test.
+    """
+    native.sh_test(
+        name = name,
+        size = "small",
+        srcs = ["//bazel:skip.sh"],
+        args = ["'built without the CUDA toolkit'"],
+        tags = ["no-sanitizer"],
     )

@@ -169,6 +169,10 @@ INSTANTIATE_TEST_SUITE_P(CudaOnTheFakeDriver, GpudDeathUnderLoadTest,
                                            Served{"cuda", "stream_wait"},
                                            Served{"cuda", "persistent"}),
                          &NameOf);
+#else
+TEST(GpudDeathOnCuda, IsNotTestedHere) {
+  GTEST_SKIP() << "built without the CUDA toolkit";
+}
 #endif
 
 TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {

@@ -370,7 +370,7 @@ TEST(Death, ADeviceThatTalksOnTheHandoverConnectionIsEvicted) {
 }
 
 TEST(Admission, AnotherUsersProcessIsTurnedAway) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   TestTestbed testbed;
   testbed.Status();
   const std::string path = testbed.paths().control_socket();
@@ -401,7 +401,7 @@ TEST(Admission, AnotherUsersProcessIsTurnedAway) {
   };
   EXPECT_EQ(first_bytes_as(0), 1);  // gRPC greets those who are let in
   const int refused = first_bytes_as(kNobody);
-  if (refused == 9) GTEST_SKIP() << "cannot become another user here";
+  if (refused == 9) GTEST_SKIP() << "only root can become somebody else";
   EXPECT_EQ(refused, 0);
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -40,14 +39,17 @@ class NicPeersTest : public ::testing::Test {
   std::string Address() const {
     return fmt::format("127.0.0.1:{}", ports_.tcp);
   }
-  // The output of a client that ends by itself; "" if it is not installed.
-  std::string RunClient(std::vector<std::string> argv) {
-    argv[0] = FindProgram(argv[0]);
-    if (argv[0].empty()) return "";
+  // The output of a client that ends by itself.
+  void RunClient(std::vector<std::string> argv, std::string* output) {
+    const std::string program = FindProgram(argv[0]);
+    ASSERT_NE(program, "") << argv[0]
+                           << " is missing: apt-get install libmemcached-tools";
+    argv[0] = program;
     auto client = Process::Start("client", argv);
-    if (!client.ok()) return "";
-    exit_ = (*client)->Wait();
-    return (*client)->output();
+    ASSERT_TRUE(client.ok()) << std::string(client.status().message());
+    const auto exit = (*client)->Wait();
+    *output = (*client)->output();
+    ASSERT_EQ(exit, 0) << *output;
   }
   // Runs memcaslap once over `operations` requests and verifies every value.
   void RunMemcaslap(const std::vector<std::string>& flags, int operations) {
@@ -68,9 +70,8 @@ class NicPeersTest : public ::testing::Test {
                                      "-x",
                                      std::to_string(operations)};
     argv.insert(argv.end(), flags.begin(), flags.end());
-    const std::string output = RunClient(argv);
-    if (output.empty()) GTEST_SKIP() << "memcaslap is not installed";
-    EXPECT_EQ(exit_, 0) << output;
+    std::string output;
+    ASSERT_NO_FATAL_FAILURE(RunClient(argv, &output));
     EXPECT_THAT(output, HasSubstr("get_misses: 0\n"));
     EXPECT_THAT(output, HasSubstr("verify_misses: 0\n"));
     EXPECT_THAT(output, HasSubstr("verify_failed: 0\n"));
@@ -80,14 +81,13 @@ class NicPeersTest : public ::testing::Test {
   std::unique_ptr<Testbed> testbed_;
   std::unique_ptr<Process> nic_;
   MemcPorts ports_;
-  std::optional<Process::Exit> exit_;
 };
 
 TEST_F(NicPeersTest, PassesMemccapablesAsciiTests) {
-  const std::string output = RunClient({"memccapable", "-a", "-h", "127.0.0.1",
-                                        "-p", std::to_string(ports_.tcp)});
-  if (output.empty()) GTEST_SKIP() << "memccapable is not installed";
-  EXPECT_EQ(exit_, 0);
+  std::string output;
+  ASSERT_NO_FATAL_FAILURE(RunClient({"memccapable", "-a", "-h", "127.0.0.1",
+                                     "-p", std::to_string(ports_.tcp)},
+                                    &output));
   EXPECT_THAT(output, HasSubstr("All tests passed"));
   EXPECT_THAT(output, Not(HasSubstr("FAIL")));
 }
@@ -128,7 +128,8 @@ class DifferentialTest : public NicPeersTest {
   void SetUp() override {
     NicPeersTest::SetUp();
     memcached_ = StartMemcached(&memcached_ports_);
-    if (memcached_ == nullptr) GTEST_SKIP() << "memcached is not installed";
+    ASSERT_NE(memcached_, nullptr)
+        << "memcached is missing: apt-get install memcached";
     for (const uint16_t port : {ports_.tcp, memcached_ports_.tcp}) {
       MemcTcpClient tcp(port);
       for (const auto& [key, value] :

@@ -342,9 +342,8 @@ TEST(BenchSmoke, LaunchBenchLeavesNothingBehindWhenInterrupted) {
 }
 
 TEST(BenchSmoke, MemcachedBenchComparesEveryWindow) {
-  if (Output("command -v memcached").second != 0) {
-    GTEST_SKIP() << "memcached is not installed";
-  }
+  ASSERT_EQ(Output("command -v memcached").second, 0)
+      << "memcached is missing: apt-get install memcached";
   Json document = RunQuick("memcached");
   EXPECT_THAT(PartNames(document), IsEmpty());
   ASSERT_EQ(document["runs"].size(), 9u);  // three contenders, three windows

@@ -117,7 +117,7 @@ constexpr Command kCommands[] = {
     {"doctor", kProve, "check this machine", "carillon doctor", MakeDoctor},
     {"test", kProve, "run all tests",
      "carillon test\ncarillon test --quick\n"
-     "carillon test -- --jobs=1",
+     "carillon test --all -- --jobs=1",
      MakeTest},
     {"bench", kProve, "run the benchmarks",
      "carillon bench --list\ncarillon bench --out results\n"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tools/cli/cli_runner.h"
@@ -21,26 +22,36 @@ class TestCommand : public ::testing::Test {
   void SetUp() override {
     setenv("CARILLON_ROOT", folder_.path().c_str(), 1);
     setenv("PATH", (folder_.path() + ":/usr/bin:/bin").c_str(), 1);
+    AllowSkips("# none\n");
   }
   void TearDown() override { unsetenv("CARILLON_ROOT"); }
 
-  // Every run notes its arguments. `events` become the build events of runs
-  // whose arguments contain `when`.
+  // Every run notes its arguments. `summary LABEL STATUS CASES` tells of a test
+  // target whose test.xml has that text.
   void MakeBazel(const std::string& script) {
     const std::string path = folder_.path() + "/bazel";
-    std::ofstream(path) << "#!/bin/sh\necho \"$*\" >> calls\n"
-                           "for a; do case $a in --build_event_json_file=*) "
-                           "events=${a#*=};; esac; done\n"
-                           "configured() { echo "
-                           "'{\"id\":{\"targetConfigured\":{\"label\":\"'$1'\"}"
-                           "},\"configured\":{\"testSize\":\"SMALL\"}}' >> "
-                           "$events; }\n"
-                           "summary() { configured $1; echo "
-                           "'{\"id\":{\"testSummary\":{\"label\":\"'$1'\"}},"
-                           "\"testSummary\":{\"overallStatus\":\"'$2'\"}}' >> "
-                           "$events; }\n"
-                        << script;
+    std::ofstream(path) << R"(#!/bin/sh
+echo "$*" >> calls
+for a; do case $a in --build_event_json_file=*) events=${a#*=};; esac; done
+event() { printf '{"id":{"%s":{"label":"%s"}},%s}\n' "$1" "$2" "$3" >> $events; }
+configured() { event targetConfigured $1 '"configured":{"testSize":"SMALL"}'; }
+summary() {
+  configured $1
+  xml=$PWD/$(echo $1$2 | tr -c 'a-zA-Z\n' _).xml
+  echo "<testsuites><testsuite>$3</testsuite></testsuites>" > $xml
+  event testResult $1 '"testResult":{"testActionOutput":[{"name":"test.xml","uri":"file://'$xml'"}]}'
+  event testSummary $1 '"testSummary":{"overallStatus":"'$2'"}'
+}
+good='<testcase name="Good" classname="S"/>'
+bad='<testcase name="Bad" classname="S"><failure message="a.cc:1&#x0A;no"/></testcase>'
+skip='<testcase name="Skip" classname="S"><skipped message="a.cc:2&#x0A;no root"/></testcase>'
+)" << script;
     chmod(path.c_str(), 0755);
+  }
+  void AllowSkips(const std::string& list) {
+    const std::string testing = folder_.path() + "/tools/cli/testing";
+    std::filesystem::create_directories(testing);
+    std::ofstream(testing + "/allowed_skips.txt") << list;
   }
   std::string Calls() { return testbed::FileText(folder_.path() + "/calls"); }
 
@@ -48,15 +59,26 @@ class TestCommand : public ::testing::Test {
 };
 
 TEST_F(TestCommand, EndsWithTheVerdictAloneOnTheLastLine) {
-  MakeBazel("echo INFO: working\nsummary //a:a PASSED\n");
+  MakeBazel("echo INFO: working\nsummary //a:a PASSED \"$good$good\"\n");
   const CliResult test = RunCli({"test"});
   EXPECT_EQ(test.code, 0) << test.err;
-  EXPECT_THAT(test.out, EndsWith("INFO: working\n3 passed, 0 failed\n"));
+  EXPECT_THAT(test.out,
+              EndsWith("INFO: working\n2 passed, 0 failed, 0 skipped\n"));
 }
 
-TEST_F(TestCommand, RunsEverythingThenTheUnitsUnderBothSanitizers) {
+TEST_F(TestCommand, RunsEverythingAsItIsBuiltByDefault) {
   MakeBazel("summary //a:a PASSED\n");
   RunCli({"test", "--", "--jobs=1"});
+  const std::string calls = Calls();
+  EXPECT_THAT(calls, HasSubstr("test --keep_going"));
+  EXPECT_THAT(calls, EndsWith("--jobs=1 -- //...\n"));
+  EXPECT_THAT(calls, Not(HasSubstr("--config")));
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 1) << calls;
+}
+
+TEST_F(TestCommand, AllRunsTheUnitsUnderBothSanitizersToo) {
+  MakeBazel("summary //a:a PASSED\n");
+  RunCli({"test", "--all", "--", "--jobs=1"});
   std::istringstream calls(Calls());
   std::string plain;
   std::string asan;
@@ -64,9 +86,7 @@ TEST_F(TestCommand, RunsEverythingThenTheUnitsUnderBothSanitizers) {
   std::getline(calls, plain);
   std::getline(calls, asan);
   std::getline(calls, tsan);
-  EXPECT_THAT(plain, HasSubstr("test --keep_going"));
   EXPECT_THAT(plain, EndsWith("--jobs=1 -- //..."));
-  EXPECT_THAT(plain, Not(HasSubstr("--config")));
   for (const auto& [line, name] : {std::pair(asan, "asan"), {tsan, "tsan"}}) {
     EXPECT_THAT(line, HasSubstr(std::string("--config=") + name));
     EXPECT_THAT(line, HasSubstr("-integration"));
@@ -77,42 +97,74 @@ TEST_F(TestCommand, RunsEverythingThenTheUnitsUnderBothSanitizers) {
 }
 
 TEST_F(TestCommand, QuickRunsTheUnitsOnce) {
-  MakeBazel("summary //a:a PASSED\n");
+  MakeBazel("summary //a:a PASSED \"$good\"\n");
   const CliResult test = RunCli({"test", "--quick"});
-  EXPECT_EQ(test.out, "1 passed, 0 failed\n");
+  EXPECT_EQ(test.out, "1 passed, 0 failed, 0 skipped\n");
   EXPECT_THAT(Calls(), HasSubstr("--test_tag_filters=-integration"));
+  EXPECT_EQ(RunCli({"test", "--quick", "--all"}).code, 2);
 }
 
 TEST_F(TestCommand, CountsFailuresOfAllConfigurations) {
   MakeBazel(
-      "summary //a:a PASSED\n"
-      "case $* in *tsan*) summary //a:b FAILED; configured //a:c; exit 3;; "
-      "esac\n");
+      "summary //a:a PASSED \"$good\"\n"
+      "case $* in *tsan*) summary //a:b FAILED \"$good$bad\"\n"
+      "configured //a:c; exit 3;; esac\n");
+  const CliResult test = RunCli({"test", "--all"});
+  EXPECT_EQ(test.code, 1);
+  EXPECT_THAT(test.out, EndsWith("4 passed, 2 failed, 0 skipped\n"));
+  EXPECT_THAT(test.err, HasSubstr("failed: //a:b S.Bad (tsan): FAILED: no\n"));
+  EXPECT_THAT(test.err, HasSubstr("failed: //a:c (tsan): NOT RUN\n"));
+}
+
+TEST_F(TestCommand, FailsForASkipThatTheListDoesNotAllow) {
+  MakeBazel("summary //a:a PASSED \"$good$skip\"\n");
+  const CliResult forbidden = RunCli({"test"});
+  EXPECT_EQ(forbidden.code, 1);
+  EXPECT_THAT(forbidden.out, EndsWith("1 passed, 1 failed, 0 skipped\n"));
+  EXPECT_THAT(
+      forbidden.err,
+      HasSubstr("//a:a S.Skip: skipped, which is not allowed: no root"));
+  AllowSkips("default //a:a S.Skip no root\n");
+  const CliResult allowed = RunCli({"test"});
+  EXPECT_EQ(allowed.code, 0) << allowed.err;
+  EXPECT_THAT(allowed.out, EndsWith("1 passed, 0 failed, 1 skipped\n"));
+  EXPECT_THAT(allowed.err, HasSubstr("skipped: //a:a S.Skip: no root\n"));
+}
+
+TEST_F(TestCommand, FailsForAnAllowedSkipOfNoTarget) {
+  MakeBazel("summary //a:a PASSED \"$good\"\n");
+  AllowSkips("default //a:gone S.Skip no root\n");
   const CliResult test = RunCli({"test"});
   EXPECT_EQ(test.code, 1);
-  EXPECT_THAT(test.out, EndsWith("3 passed, 2 failed\n"));
-  EXPECT_THAT(test.err, HasSubstr("//a:b (tsan): FAILED\n"));
-  EXPECT_THAT(test.err, HasSubstr("//a:c (tsan): NOT RUN\n"));
+  EXPECT_THAT(test.err, HasSubstr("no target is named by 'default //a:gone"));
+  EXPECT_EQ(RunCli({"test", "--quick"}).code, 0) << "knows but a part of them";
+}
+
+TEST_F(TestCommand, NamesWhatPassedAtAnotherAttempt) {
+  MakeBazel("summary //a:a FLAKY \"$bad\"\nsummary //a:a FLAKY \"$good\"\n");
+  const CliResult test = RunCli({"test"});
+  EXPECT_EQ(test.code, 0) << test.err;
+  EXPECT_THAT(test.err, HasSubstr("retried: //a:a"));
 }
 
 TEST_F(TestCommand, TakesABrokenBuildForAFailure) {
   MakeBazel("exit 1\n");
   const CliResult test = RunCli({"test", "--quick"});
   EXPECT_EQ(test.code, 1);
-  EXPECT_EQ(test.out, "0 passed, 1 failed\n");
+  EXPECT_EQ(test.out, "0 passed, 1 failed, 0 skipped\n");
 }
 
 TEST_F(TestCommand, StopsWhenBazelWasInterrupted) {
   MakeBazel("summary //a:a PASSED\nexit 8\n");
-  const CliResult test = RunCli({"test"});
+  const CliResult test = RunCli({"test", "--all"});
   EXPECT_EQ(test.code, 130);
   EXPECT_THAT(Calls(), Not(HasSubstr("asan")));
 }
 
 TEST_F(TestCommand, PrintsOneDocumentForPrograms) {
   MakeBazel(
-      "echo INFO: working\nsummary //a:a PASSED\nsummary //a:b TIMEOUT\n"
-      "exit 3\n");
+      "echo INFO: working\nsummary //a:a PASSED \"$good\"\n"
+      "summary //a:b TIMEOUT\nexit 3\n");
   const CliResult test = RunCli({"test", "--quick", "-o", "json"});
   EXPECT_EQ(test.code, 1);
   EXPECT_THAT(test.err, HasSubstr("INFO: working"));
@@ -120,6 +172,8 @@ TEST_F(TestCommand, PrintsOneDocumentForPrograms) {
   ASSERT_FALSE(json.is_discarded()) << test.out;
   EXPECT_EQ(json["passed"], 1);
   EXPECT_EQ(json["failed"], 1);
+  EXPECT_EQ(json["skipped"], 0);
+  EXPECT_EQ(json["failures"][0], "//a:b: TIMEOUT");
   EXPECT_EQ(json["runs"][0]["targets"]["//a:b"], "TIMEOUT");
 }
 
@@ -144,6 +198,7 @@ TEST_F(TestCommand, MutationsAreTheScripts) {
   EXPECT_EQ(RunCli({"test", "--mutations"}).code, 130);
   EXPECT_EQ(RunCli({"test", "--mutations", "-o", "json"}).code, 2);
   EXPECT_EQ(RunCli({"test", "--mutations", "--quick"}).code, 2);
+  EXPECT_EQ(RunCli({"test", "--mutations", "--all"}).code, 2);
 }
 
 TEST_F(TestCommand, SaysThatThereIsNoBazel) {

@@ -125,10 +125,13 @@ TEST_P(CpuPathsTest, NoRingOfTwoDevicesIsLostInBursts) {
   }
 }
 
-TEST_P(CpuPathsTest, WhatWaitsWhenItsEventKernelGoesIsAbortedOnce) {
-  if (GetParam() == "persistent") {
-    GTEST_SKIP() << "nothing waits there: the polling thread runs it";
-  }
+// Nothing waits on the path "persistent": its polling threads run the events.
+using WaitingPathsTest = CpuPathsTest;
+INSTANTIATE_TEST_SUITE_P(All, WaitingPathsTest,
+                         ::testing::Values("edge", "baseline", "baseline_flag"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(WaitingPathsTest, WhatWaitsWhenItsEventKernelGoesIsAbortedOnce) {
   auto event = Add(
       device_,
       {.kernel = &kGateKernel,

@@ -9,7 +9,8 @@
 
 namespace carillon::cli {
 
-// Bazel's exit code after Ctrl-C.
+// Bazel's exit codes: all was built but some test failed; after Ctrl-C.
+inline constexpr int kBazelTestsFailed = 3;
 inline constexpr int kBazelInterrupted = 8;
 
 // The checkout: $CARILLON_ROOT, or the nearest folder at or above this one that

@@ -9,27 +9,36 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "tools/cli/commands/dev/commands.h"
+#include "tools/cli/testing/allowed_skips.h"
 #include "tools/cli/testing/bazel.h"
-#include "tools/cli/testing/test_results.h"
+#include "tools/cli/testing/build_events.h"
+#include "tools/cli/testing/tally.h"
+#include "tools/cli/testing/test_xml.h"
 
 namespace carillon::cli {
 namespace {
 
+constexpr char kAllowedSkips[] = "tools/cli/testing/allowed_skips.txt";
+
 struct Options {
+  bool all = false;
   bool quick = false;
   bool mutations = false;
   std::vector<std::string> bazel_arguments;
 };
 
 struct Configuration {
-  const char* name;  // of --config; empty: none
+  const char* name;  // of --config, but for "default"
   std::vector<std::string> flags;
   std::vector<std::string> targets;
+
+  bool is_default() const { return name == kDefault; }
+  static constexpr std::string_view kDefault = "default";
 };
 
 // Sanitizers see the units: whole testbeds of real processes are too slow
 // under them.
-std::vector<Configuration> Configurations(bool quick) {
+std::vector<Configuration> Configurations(const Options& options) {
   const std::vector<std::string> all = {"//..."};
   const std::vector<std::string> units = {"//...", "-//integration_tests/..."};
   // What reads bytes of others, and what that is made of. The CLI's commands
@@ -39,21 +48,53 @@ std::vector<Configuration> Configurations(bool quick) {
                                             "-//tools/gpu_check/..."};
   // Where our own threads share memory. Debian's gRPC is not instrumented: TSan
   // reports races in whatever is linked with it.
-  const std::vector<std::string> threads = {"//shm/...",
-                                            "//gpu_daemon/dispatch/...",
-                                            "//gpu_daemon/dispatch/...",
-                                            "//gpu_daemon/backends/...",
-                                            "//kernels/...",
-                                            "//gpu_daemon/event/..."};
-  if (quick) {
-    return {
-        {"", {"--build_tests_only", "--test_tag_filters=-integration"}, units}};
+  const std::vector<std::string> threads = {
+      "//shm/...", "//gpu_daemon/dispatch/...", "//gpu_daemon/backends/...",
+      "//kernels/...", "//gpu_daemon/event/..."};
+  if (options.quick) {
+    return {{"default",
+             {"--build_tests_only", "--test_tag_filters=-integration"},
+             units}};
   }
-  const std::vector<std::string> sanitizer = {
-      "--build_tests_only", "--test_tag_filters=-no-sanitizer,-integration"};
-  return {{"", {}, all},
-          {"asan", sanitizer, exposed},
-          {"tsan", sanitizer, threads}};
+  std::vector<Configuration> chosen = {{"default", {}, all}};
+  if (options.all) {
+    const std::vector<std::string> sanitizer = {
+        "--build_tests_only", "--test_tag_filters=-no-sanitizer,-integration"};
+    chosen.push_back({"asan", sanitizer, exposed});
+    chosen.push_back({"tsan", sanitizer, threads});
+  }
+  return chosen;
+}
+
+std::vector<TestCase> CasesOf(const std::string& path) {
+  std::ifstream file(path);
+  auto cases = ReadTestXml(file);
+  if (cases.ok()) return *std::move(cases);
+  return {{"", TestCase::Outcome::kFailed,
+           fmt::format("{}: {}", path, cases.status().message())}};
+}
+
+std::vector<TargetResult> ReadResults(std::istream& events) {
+  std::vector<TargetResult> results;
+  for (const auto& [label, target] : ReadBuildEvents(events)) {
+    TargetResult& result = results.emplace_back();
+    result.label = label;
+    result.status = target.status;
+    for (const std::string& xml : target.attempts) {
+      result.attempts.push_back(CasesOf(xml));
+    }
+  }
+  return results;
+}
+
+absl::StatusOr<std::vector<AllowedSkip>> LoadAllowedSkips(
+    const std::string& root) {
+  const std::string path = fmt::format("{}/{}", root, kAllowedSkips);
+  std::ifstream file(path);
+  if (!file) {
+    return absl::NotFoundError(fmt::format("{}: {}", path, strerror(errno)));
+  }
+  return ReadAllowedSkips(file);
 }
 
 absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
@@ -69,7 +110,7 @@ absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
   std::vector<std::string> arguments = {
       "test", "--keep_going",
       fmt::format("--build_event_json_file={}", events)};
-  if (*configuration.name != '\0') {
+  if (!configuration.is_default()) {
     arguments.push_back(fmt::format("--config={}", configuration.name));
   }
   arguments.insert(arguments.end(), configuration.flags.begin(),
@@ -82,31 +123,48 @@ absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
   const auto exit_code = RunBazel(std::move(arguments), root, json);
   TestRun run{.configuration = configuration.name};
   std::ifstream file(events);
-  run.targets = ReadBuildEvents(file);
+  run.targets = ReadResults(file);
   unlink(events);
   if (!exit_code.ok()) return exit_code.status();
   run.exit_code = *exit_code;
   return run;
 }
 
+Json Document(const Tally& tally, const std::vector<TestRun>& runs) {
+  Json list = Json::array();
+  for (const TestRun& run : runs) {
+    Json targets = Json::object();
+    for (const TargetResult& target : run.targets) {
+      targets[target.label] = target.status;
+    }
+    list.push_back({{"configuration", run.configuration},
+                    {"bazel_exit_code", run.exit_code},
+                    {"targets", std::move(targets)}});
+  }
+  return {{"passed", tally.passed},   {"failed", tally.failed},
+          {"skipped", tally.skipped}, {"failures", tally.failures},
+          {"skips", tally.skips},     {"retried", tally.retried},
+          {"runs", std::move(list)}};
+}
+
 void PrintTally(const Tally& tally, const std::vector<TestRun>& runs,
                 Console& console) {
-  for (const std::string& remark : tally.remarks) console.Say(remark);
+  for (const std::string& line : tally.skips) {
+    console.Say(fmt::format("skipped: {}", line));
+  }
+  for (const std::string& line : tally.retried) {
+    console.Say(fmt::format("retried: {}", line));
+  }
+  for (const std::string& line : tally.failures) {
+    console.Say(fmt::format("failed: {}", line));
+  }
   if (console.json()) {
-    Json list = Json::array();
-    for (const TestRun& run : runs) {
-      list.push_back({{"configuration", run.configuration},
-                      {"bazel_exit_code", run.exit_code},
-                      {"targets", run.targets}});
-    }
-    console.PrintDocument({{"passed", tally.passed},
-                           {"failed", tally.failed},
-                           {"runs", std::move(list)}});
+    console.PrintDocument(Document(tally, runs));
     return;
   }
   // The last line, alone: other programs read it.
-  console.Print(
-      fmt::format("{} passed, {} failed\n", tally.passed, tally.failed));
+  console.Print(fmt::format("{} passed, {} failed, {} skipped\n", tally.passed,
+                            tally.failed, tally.skipped));
 }
 
 constexpr int kInterrupted = 130;
@@ -131,22 +189,32 @@ absl::Status TestMutations(const Options& options, const std::string& root,
 absl::Status Test(const Options& options, Console& console) {
   ASSIGN_OR_RETURN(const auto root, FindCheckout());
   if (options.mutations) return TestMutations(options, root, console);
+  ASSIGN_OR_RETURN(const auto allowed, LoadAllowedSkips(root));
   std::vector<TestRun> runs;
-  for (const Configuration& configuration : Configurations(options.quick)) {
-    console.Say(fmt::format(
-        "carillon: tests{}",
-        *configuration.name == '\0'
-            ? ""
-            : fmt::format(" under --config={}", configuration.name)));
+  for (const Configuration& configuration : Configurations(options)) {
+    console.Say(configuration.is_default()
+                    ? "carillon: tests"
+                    : fmt::format("carillon: tests under --config={}",
+                                  configuration.name));
     ASSIGN_OR_RETURN(const auto run, RunConfiguration(configuration, options,
                                                       root, console.json()));
     runs.push_back(run);
     if (run.exit_code == kBazelInterrupted) break;
   }
-  const Tally tally = CountTargets(runs);
+  Tally tally = CountCases(runs, allowed);
+  const bool interrupted = runs.back().exit_code == kBazelInterrupted;
+  // Only a run over everything knows all targets.
+  const int exit_code = runs.front().exit_code;
+  if (!options.quick && (exit_code == 0 || exit_code == kBazelTestsFailed)) {
+    for (const AllowedSkip& skip : StaleSkips(runs, allowed)) {
+      ++tally.failed;
+      tally.failures.push_back(fmt::format("{}: no target is named by '{}'",
+                                           kAllowedSkips, skip.Line()));
+    }
+  }
   PrintTally(tally, runs, console);
   // The tally has said it all.
-  if (runs.back().exit_code == kBazelInterrupted) return absl::CancelledError();
+  if (interrupted) return absl::CancelledError();
   if (tally.failed > 0) return absl::FailedPreconditionError("");
   return absl::OkStatus();
 }
@@ -155,12 +223,16 @@ absl::Status Test(const Options& options, Console& console) {
 
 Run MakeTest(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Flag("--quick", options->quick,
-                 "Units only, without the sanitizers");
+  arguments.Flag("--quick", options->quick, "Units only");
+  arguments
+      .Flag("--all", options->all,
+            "Then the units again under the sanitizers, as CI does")
+      .Excludes("--quick");
   arguments
       .Flag("--mutations", options->mutations,
             "Whether the tests find bugs that are planted, one at a time")
-      .Excludes("--quick");
+      .Excludes("--quick")
+      .Excludes("--all");
   arguments
       .Texts("bazel", options->bazel_arguments, "For `bazel test`, after a --")
       .Placeholder("BAZEL ARGS");

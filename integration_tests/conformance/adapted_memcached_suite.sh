@@ -1,12 +1,13 @@
 #!/bin/sh
-# Runs the parts of memcached's own test suite (Perl, from Debian's source
-# package) that fit a server without its options, against a running testbed:
+# Runs 14 files of memcached's own test suite (Perl, from Debian's source package)
+# against a running testbed: those that fit a server without its options. Two of
+# them are changed for it; the output shows every change as a diff, and says why:
 #
 #   ./carillon up -d -f tools/cli/topologies/memcached.yaml
-#   integration_tests/conformance/memcached_suite.sh 127.0.0.1:22122
+#   integration_tests/conformance/adapted_memcached_suite.sh 127.0.0.1:22122
 #
-# It flushes the server. Exit codes: 1 a test failed, 2 wrong use, 3 the suite
-# could not be had (no network, a package is missing).
+# It flushes the server. Exit codes: 1 a test failed, 2 wrong use or a package is
+# missing, 3 the suite could not be had (no network).
 set -eu
 
 if [ $# -ne 1 ]; then
@@ -17,7 +18,7 @@ daemon=$1
 for program in apt-get dpkg-source prove; do
   command -v "$program" > /dev/null || {
     echo "$0: $program is missing: apt-get install dpkg-dev perl" >&2
-    exit 3
+    exit 2
   }
 done
 
@@ -40,17 +41,23 @@ if ! { apt-get "$@" update && apt-get "$@" source memcached; } > apt.log 2>&1; t
   exit 3
 fi
 cd memcached-*/
+cp -r t ../original
 
-# The library looks for a server program before it learns that it needs none,
-# and never tells an external server's UDP port, which is its TCP port.
+# Shows what differs from memcached's own file, after a line that says why.
+show_change() {
+  echo "CHANGED t/$1: $2"
+  diff -u "../original/$1" "t/$1" || true
+}
+
+# The library looks for a server program before it learns that it needs none.
 printf '#!/bin/sh\nexec /usr/bin/memcached "$@"\n' > memcached-debug
 chmod +x memcached-debug
-# shellcheck disable=SC2016
+# shellcheck disable=SC2016  # Perl's variables
 sed -i 's/PeerPort => \$self->{udpport},/PeerPort => $self->{udpport} || $self->{port},/' t/lib/MemcachedTest.pm
+show_change lib/MemcachedTest.pm "it never tells an external server's UDP port, which is its TCP port"
 
-# udp.t: the binary protocol is not served, and a request larger than a NIC's
-# buffers (2048 bytes) is dropped and counted.
 sed -i -e 's/tests => 67/"no_plan"/' -e 's/(::IS_ASCII,::IS_BINARY)/(::IS_ASCII)/' -e 's/"abcd" x 1024/"abcd" x 480/' t/udp.t
+show_change udp.t "the binary protocol is not served, and a request larger than a NIC's buffers (2048 bytes) is dropped"
 
 # Left out: what needs the server's options, its clock, its slabs, the binary
 # protocol, or the meta commands.

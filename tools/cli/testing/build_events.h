@@ -1,0 +1,26 @@
+// What Bazel tells about its tests (--build_event_json_file).
+#ifndef CARILLON_TOOLS_CLI_TESTING_BUILD_EVENTS_H_
+#define CARILLON_TOOLS_CLI_TESTING_BUILD_EVENTS_H_
+
+#include <istream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace carillon::cli {
+
+struct TestTarget {
+  // "PASSED", "FLAKY" (passed, but not at the first attempt), "FAILED",
+  // "TIMEOUT", "NOT RUN" (it did not build), ...
+  std::string status;
+  // The path of each attempt's test.xml, in order; "" where there is none.
+  std::vector<std::string> attempts;
+};
+
+// By label. Lines that are not understood are left out: a target counts as "NOT
+// RUN" until its summary was read.
+std::map<std::string, TestTarget> ReadBuildEvents(std::istream& events);
+
+}  // namespace carillon::cli
+
+#endif  // CARILLON_TOOLS_CLI_TESTING_BUILD_EVENTS_H_

@@ -1,0 +1,75 @@
+#include "tools/cli/testing/test_xml.h"
+
+#include <fmt/format.h>
+
+#include <boost/property_tree/ptree.hpp>
+#include <boost/property_tree/xml_parser.hpp>
+#include <regex>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace carillon::cli {
+namespace {
+
+using Tree = boost::property_tree::ptree;
+using Outcome = TestCase::Outcome;
+
+std::string Attribute(const Tree& element, const std::string& name) {
+  return element.get<std::string>("<xmlattr>." + name, "");
+}
+
+// GoogleTest puts the place in the source, which changes, on a line before the
+// reason.
+std::string OneLine(std::string message) {
+  static const std::regex place("^[^\n]*:[0-9]+\n");
+  static const std::regex space("\\s+");
+  message = std::regex_replace(message, place, "",
+                               std::regex_constants::format_first_only);
+  message = std::regex_replace(message, space, " ");
+  while (message.ends_with(' ')) message.pop_back();
+  return message;
+}
+
+TestCase ReadCase(const Tree& element) {
+  TestCase result;
+  const std::string suite = Attribute(element, "classname");
+  if (!suite.empty()) result.name = suite + "." + Attribute(element, "name");
+  if (Attribute(element, "status") == "notrun") {
+    result.outcome = Outcome::kSkipped;
+    result.reason = "disabled";
+  }
+  for (const auto& [name, child] : element) {
+    const bool failed = name == "failure" || name == "error";
+    if (!failed && name != "skipped") continue;
+    result.outcome = failed ? Outcome::kFailed : Outcome::kSkipped;
+    result.reason = OneLine(Attribute(child, "message"));
+    if (failed) break;
+  }
+  return result;
+}
+
+// Suites may hold suites.
+void ReadSuite(const Tree& suite, std::vector<TestCase>& cases) {
+  for (const auto& [name, child] : suite) {
+    if (name == "testcase") cases.push_back(ReadCase(child));
+    if (name == "testsuite" || name == "testsuites") ReadSuite(child, cases);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TestCase>> ReadTestXml(std::istream& xml) {
+  std::vector<TestCase> cases;
+  try {
+    Tree document;
+    boost::property_tree::read_xml(xml, document);
+    ReadSuite(document, cases);
+  } catch (const boost::property_tree::ptree_error& error) {
+    return absl::InvalidArgumentError(
+        fmt::format("test.xml is no XML: {}", error.what()));
+  }
+  return cases;
+}
+
+}  // namespace carillon::cli
