@@ -9,26 +9,44 @@ _PACKAGES = {
     "/usr/bin/grpc_cpp_plugin": "protobuf-compiler-grpc",
     "/usr/bin/protoc": "protobuf-compiler",
     "/usr/include/CLI/CLI.hpp": "libcli11-dev",
-    "/usr/include/benchmark/benchmark.h": "libbenchmark-dev",
     "/usr/include/boost/interprocess/mapped_region.hpp": "libboost-dev",
     "/usr/include/fmt/format.h": "libfmt-dev",
-    "/usr/include/gmock/gmock.h": "libgmock-dev",
     "/usr/include/google/protobuf/message.h": "libprotobuf-dev",
     "/usr/include/grpcpp/grpcpp.h": "libgrpc++-dev",
-    "/usr/include/gtest/gtest.h": "libgtest-dev",
     "/usr/include/nlohmann/json.hpp": "nlohmann-json3-dev",
-    "/usr/include/rapidcheck.h": "librapidcheck-dev",
     "/usr/include/spdlog/spdlog.h": "libspdlog-dev",
     "/usr/include/yaml-cpp/yaml.h": "libyaml-cpp-dev",
     "/usr/include/zmq.h": "libzmq3-dev",
     "/usr/include/zmq.hpp": "cppzmq-dev",
 }
 
+# Tests and benchmarks need these; a testbed is built without them.
+_TEST_PACKAGES = ["libbenchmark-dev", "libgmock-dev", "libgtest-dev", "librapidcheck-dev"]
+
 # Comes with the packages above, and is used by a few files of ours, too.
 _OPENSSL = {"/usr/include/openssl/ssl.h": "libssl-dev"}
 
 # What the packages above include, and the compiler.
 _TOOLCHAIN = ["g++", "g++-12", "libabsl-dev", "libc6-dev", "libgrpc-dev", "libstdc++-12-dev"]
+
+def _versions(ctx, packages):
+    """A line for each package: its name and its version.
+
+    One that is not installed counts with the version that apt would install: then
+    its installation makes nothing be built again.
+    """
+    installed = ctx.execute(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"] + packages)
+    lines = [line[len("installed "):] for line in installed.stdout.splitlines() if line.startswith("installed ")]
+    names = [line.split(" ")[0] for line in lines]
+    for package in packages:
+        if package not in names:
+            candidate = ctx.execute(["apt-cache", "show", "--no-all-versions", package])
+            lines += [
+                package + line[len("Version:"):]
+                for line in candidate.stdout.splitlines()
+                if line.startswith("Version:")
+            ]
+    return "".join([line + "\n" for line in sorted(lines)])
 
 def _system_impl(ctx):
     missing = [
@@ -40,15 +58,13 @@ def _system_impl(ctx):
         fail("Debian packages are missing; run ./carillon, or: apt-get install " + " ".join(missing))
     # Bazel does not look into /usr/include, so its caches would keep objects made with
     # the headers of an older release; a define on every compilation tells them apart.
-    versions = ctx.execute(
-        ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n"] + sorted(_PACKAGES.values()) + _TOOLCHAIN,
-    )
+    versions = _versions(ctx, sorted(_PACKAGES.values()) + _TEST_PACKAGES + _TOOLCHAIN)
     openssl = ctx.execute(["dpkg-query", "-W", "-f", "${Version}"] + _OPENSSL.values())
     ctx.symlink("/usr/bin/protoc", "protoc")
     ctx.symlink("/usr/bin/grpc_cpp_plugin", "grpc_cpp_plugin")
     ctx.template("BUILD", ctx.attr.build_file, executable = False, substitutions = {
         "%{openssl_version}": str(hash(openssl.stdout)),
-        "%{versions}": str(hash(versions.stdout)),
+        "%{versions}": str(hash(versions)),
     })
 
 system_libraries = repository_rule(

@@ -8,7 +8,6 @@ import tempfile
 import unittest
 
 RUNFILES = pathlib.Path.cwd()
-FOLDERS = ["base", "bazel", "devices", "gpu_daemon", "kernels", "proto", "shm", "sim", "tools"]
 
 INSTALLED = """#!/bin/sh
 sed 's/^/installed /' "$HOME/installed"
@@ -34,11 +33,11 @@ class LauncherTest(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.home = pathlib.Path(place.name)
         self.checkout = self.home / "checkout"
-        for folder in FOLDERS:
+        for folder in ["bazel", "shm"]:
             (self.checkout / folder).mkdir(parents=True)
         for file in ["WORKSPACE", "BUILD", ".bazelrc", "shm/ring.h"]:
             (self.checkout / file).touch()
-        for file in ["carillon", "bazel/packages.txt"]:
+        for file in ["carillon", "bazel/packages.txt", "bazel/test_packages.txt"]:
             shutil.copy(RUNFILES / file, self.checkout / file)
         # Sources are older than what is built from them.
         for path in self.checkout.rglob("*"):
@@ -49,9 +48,13 @@ class LauncherTest(unittest.TestCase):
         self.program("apt-get", APT_GET)
         self.program("bazel", BAZEL)
         self.program("id", "#!/bin/sh\necho 0\n")
-        self.wanted = [line.split()[0] for line in (self.checkout / "bazel/packages.txt").read_text().splitlines()
-                       if line and not line.startswith("#")]
+        self.wanted = self.packages("packages.txt")
+        self.for_tests = self.packages("test_packages.txt")
         self.have(self.wanted)
+
+    def packages(self, file):
+        return [line.split()[0] for line in (self.checkout / "bazel" / file).read_text().splitlines()
+                if line and not line.startswith("#")]
 
     def program(self, name, text):
         (self.programs / name).write_text(text)
@@ -79,17 +82,59 @@ class LauncherTest(unittest.TestCase):
         self.start("ps")
         self.start("ps")
         self.assertEqual(len(self.calls("bazel")), 1)
-        for folder in FOLDERS:
-            before = len(self.calls("bazel"))
-            (self.checkout / folder / "ring.h").write_text("// changed")
-            self.start("ps")
-            self.assertEqual(len(self.calls("bazel")), before + 1, folder)
+        (self.checkout / "shm/ring.h").write_text("// changed")
+        self.start("ps")
+        self.assertEqual(len(self.calls("bazel")), 2)
         self.start("ps", CARILLON_NO_CUDA="1")
-        self.assertEqual(len(self.calls("bazel")), before + 2)
+        self.assertEqual(len(self.calls("bazel")), 3)
+
+    def test_builds_again_after_a_change_anywhere_in_the_checkout(self):
+        self.start("ps")
+        builds = 1
+        changes = [lambda: (self.checkout / "a new folder").mkdir(),
+                   lambda: (self.checkout / "a new folder/file.h").touch(),
+                   lambda: (self.checkout / "user.bazelrc").touch(),
+                   lambda: (self.checkout / "shm/ring.h").unlink()]
+        for change in changes:
+            self.start("ps")
+            self.assertEqual(len(self.calls("bazel")), builds)
+            change()
+            self.start("ps")
+            builds += 1
+            self.assertEqual(len(self.calls("bazel")), builds)
+
+    def test_ignores_what_git_and_bazel_write(self):
+        self.start("ps")
+        for file in [".git/index", "bazel-out/x", "bazel-testlogs/y"]:
+            (self.checkout / file).parent.mkdir(exist_ok=True)
+            (self.checkout / file).touch()
+        self.start("ps")
+        self.assertEqual(len(self.calls("bazel")), 1)
+
+    def test_builds_what_the_command_needs(self):
+        def built(*command):
+            before = len(self.calls("bazel"))
+            done = self.start(*command)
+            self.assertEqual(done.returncode, 7, done.stderr)
+            return " ".join(self.calls("bazel")[before:])
+        self.assertNotIn("gpud", built("sim", "ops"))
+        demo = built("demo", "--seconds", "1")
+        self.assertIn("//devices/nic:nic", demo)
+        self.assertNotIn("//devices/example", demo)
+        self.assertIn("//devices/example:sensor", built("up"))
+        self.assertEqual(built("ps"), "", "what up needs is there")
+
+    def test_installs_what_tests_need_for_tests_only(self):
+        self.start("demo")
+        self.assertEqual(self.calls("apt"), [])
+        self.assertEqual(self.start("test", "--quick").returncode, 7)
+        install, = (call for call in self.calls("apt") if " install " in call)
+        self.assertTrue(install.endswith(" ".join(sorted(self.for_tests))), install)
+        self.assertEqual(set(self.wanted) & set(self.for_tests), set())
 
     def test_installs_what_is_missing_and_says_why(self):
-        self.have(name for name in self.wanted if name not in ("spin", "libzmq3-dev"))
-        done = self.start("ps")
+        self.have(name for name in self.wanted + self.for_tests if name not in ("spin", "libzmq3-dev"))
+        done = self.start("test")
         self.assertEqual(done.returncode, 7, done.stderr)
         self.assertRegex(done.stderr, r"spin +checks the model of the ring protocol\n")
         self.assertRegex(done.stderr, r"libzmq3-dev +telemetry bus")
@@ -97,11 +142,11 @@ class LauncherTest(unittest.TestCase):
         self.assertTrue(install.endswith("--no-install-recommends libzmq3-dev spin"), install)
 
     def test_only_tells_when_it_must_not_install(self):
-        self.have(name for name in self.wanted if name != "spin")
+        self.have(name for name in self.wanted if name != "g++")
         done = self.start("ps", CARILLON_NO_INSTALL="1")
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"spin +checks the model")
-        self.assertIn("apt-get install spin", done.stderr)
+        self.assertRegex(done.stderr, r"g\+\+ +compiles everything")
+        self.assertIn("apt-get install g++", done.stderr)
         self.assertEqual(self.calls("apt") + self.calls("bazel"), [])
 
     def test_shows_why_packages_could_not_be_installed(self):
