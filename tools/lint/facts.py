@@ -1,7 +1,8 @@
 """Checks what documents say of the code: where a function is, what a limit is, which commands and tests there are.
 
-facts.py [CHECKOUT]: in MAPS, a function or constant that is named after a file is in that file; in LIMITS, with that
-value; in COMMANDS, each command of the program has a row; in PROMISES, each test case that is named exists.
+facts.py [CHECKOUT]: TREE names all folders; in MAPS, a function or constant that is named after a file is in that file;
+in LIMITS, with that value; in COMMANDS, each command of the program has a row; in PROMISES, each test case that is named
+exists.
 """
 
 import re
@@ -9,6 +10,8 @@ import sys
 
 from checkout import Checkout
 
+# Names every folder of depth 2: `gpu_daemon/event`.
+TREE = "docs/architecture.md"
 # `path/to/file.cc` `Function()`, `kConstant`
 MAPS = ["docs/architecture.md", "docs/limits.md"]
 # | what | number | `path/to/file.h` `kConstant` |
@@ -24,6 +27,15 @@ _NAME = re.compile(r"\w+\(\)|k[A-Z]\w+")
 _LIMIT = re.compile(r"^\|[^|]*\| ([\d,]+)(?: ([KMGT])i\w*)? \| `([^`]+)` `(k\w+)` \|$", re.M)
 _CASE = re.compile(r"\b[A-Z][a-z0-9]*(?:[A-Z][a-z0-9]*){2,}\b")
 _COMMAND = re.compile(r'^ *\{"([a-z -]+)", k\w+,', re.M)
+
+
+def missing_folders(path, checkout):
+    """Folders that the map of the tree leaves out."""
+    text = checkout.text(path)
+    folders = {"/".join(file.split("/")[:2]) for file in checkout.files if file.count("/") > 1}
+    for folder in sorted(folders):
+        if not re.search(r"^docs/|_corpus$|/testdata$", folder) and "`%s`" % folder not in text:
+            yield "%s: no row for %s" % (path, folder)
 
 
 def misplaced_names(path, checkout):
@@ -74,6 +86,8 @@ def missing_cases(path, checkout):
 
 
 def findings(checkout):
+    if TREE in checkout.file_set:
+        yield from missing_folders(TREE, checkout)
     for path in MAPS:
         if path in checkout.file_set:
             yield from misplaced_names(path, checkout)

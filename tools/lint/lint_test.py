@@ -164,6 +164,12 @@ class Facts(PlantedCheckout):
     def findings(self):
         return list(facts.findings(self.checkout()))
 
+    def test_a_folder_that_the_map_leaves_out_is_named(self):
+        self.write("sim/exec/warp.cc", "")
+        self.write("sim/ptx/parser.cc", "")
+        self.write("docs/architecture.md", "| `sim/exec` | a |\n")
+        self.assertEqual(self.findings(), ["docs/architecture.md: no row for sim/ptx"])
+
     def test_a_function_that_is_not_in_its_file_is_named(self):
         self.write("shm/ring.h", "void Ring();\n")
         self.write("docs/architecture.md", "`shm/ring.h` `Ring()`, `Poll()`, `kSlots`\n")
