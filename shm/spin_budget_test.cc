@@ -14,6 +14,14 @@ TEST(SpinBudget, WhoIsIdleDoesNotSpin) {
   EXPECT_EQ(spin.budget(), 0u);
 }
 
+TEST(SpinBudget, OfNoTimeNeverSpins) {
+  SpinBudget spin(0);
+  for (int i = 0; i < 4; ++i) {
+    spin.Slept(i);
+    EXPECT_EQ(spin.budget(), 0u);
+  }
+}
+
 TEST(SpinBudget, GrowsWhileSleepsAreShort) {
   SpinBudget spin(50'000);
   Nanoseconds before = 0;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/options/policy_names.h"
 
@@ -28,6 +29,9 @@ struct BackendOptions {
   uint32_t workers = 0;  // 0: as many as the machine is good for
   // Of launch path edge's own; a back-end that cannot reserve refuses all but 0.
   uint32_t reserved_sms = 0;
+  // Longest spin of a CPU thread for a doorbell before it sleeps; the spin
+  // adapts below it. 0: it sleeps at once.
+  Nanoseconds max_spin_ns = 50'000;
   // The configuration of the simulated GPU in whose time the testbed lives (a
   // preset's name or a file); empty: wall time.
   std::string timing;

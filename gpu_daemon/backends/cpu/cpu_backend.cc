@@ -57,11 +57,13 @@ std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu,
     entries.push_back(
         {path.info,
          [&path, kmu, runner, gpu = options.gpu,
+          max_spin_ns = options.max_spin_ns,
           on_violation = options.on_violation](
              bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
            return std::make_unique<FrontEnd>(
                FrontEnd::Options{.gpu = gpu,
                                  .tracing = tracing,
+                                 .max_spin_ns = max_spin_ns,
                                  .on_violation = on_violation,
                                  .thread_name = std::string(path.thread_name)},
                path.make(kmu, runner));

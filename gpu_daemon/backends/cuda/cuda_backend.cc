@@ -121,6 +121,7 @@ PathSet::Entry CudaBackend::HostPath(
             return std::make_unique<FrontEnd>(
                 FrontEnd::Options{.gpu = gpu_->model(),
                                   .tracing = tracing,
+                                  .max_spin_ns = options_.max_spin_ns,
                                   .on_violation = options_.on_violation,
                                   .thread_name = thread_name},
                 std::move(launcher));

@@ -57,6 +57,7 @@ TimedBackend::TimedBackend(const BackendOptions& options, const GpuModel& model,
       made_(std::make_unique<FrontEnd>(
           FrontEnd::Options{.gpu = model_,
                             .tracing = options.tracing,
+                            .max_spin_ns = options.max_spin_ns,
                             .on_violation = options.on_violation,
                             .thread_name = "gpud-sim"},
           std::move(launcher))),
