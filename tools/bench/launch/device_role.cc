@@ -106,6 +106,9 @@ class LaunchDevice {
   absl::StatusOr<Json> OpenLoop(const Json& command);
   absl::StatusOr<Json> Batches(const Json& command);
   absl::StatusOr<Json> Background(const Json& command);
+  // Whether the open workload's kernel runs where its doorbell is polled; false
+  // once gpud has found it to be long.
+  absl::StatusOr<Json> ShortPath();
   absl::StatusOr<Json> Ledger();
 
   // Rings events when they are due, `interval` apart, and waits for their ends,
@@ -194,6 +197,7 @@ absl::StatusOr<Json> LaunchDevice::Do(const Json& command) {
     if (!closed.ok()) return closed;
     return Json::object();
   }
+  if (what == "short_path") return ShortPath();
   if (what == "round_trips") return RoundTrips(command);
   if (what == "pipeline") return Pipeline(command);
   if (what == "open_loop") return OpenLoop(command);
@@ -409,6 +413,14 @@ absl::StatusOr<Json> LaunchDevice::Background(const Json& command) {
     samples.push_back(ToSample(times.finished_ns - times.dispatched_ns));
   } while (NowNs() - start < time);
   return Json{{"kernel_ns", SamplesToJson(std::move(samples))}};
+}
+
+absl::StatusOr<Json> LaunchDevice::ShortPath() {
+  ASSIGN_OR_RETURN(const auto ekt, admin_.ListEkt());
+  const auto is_short = [this](const auto& entry) {
+    return entry.device() == options_.name && entry.short_path();
+  };
+  return Json{{"short_path", std::ranges::any_of(ekt.entries(), is_short)}};
 }
 
 absl::StatusOr<Json> LaunchDevice::Ledger() {

@@ -258,6 +258,8 @@ absl::StatusOr<Json> LaunchRun::LatencyAndRate(LaunchDeviceProcess& device) {
   load["per_second"] = (*rate)["per_second"].get<double>() * kLoadShare;
   auto loaded = device.Call(load);
   if (!loaded.ok()) return loaded;
+  auto short_path = device.Call({{"do", "short_path"}});
+  if (!short_path.ok()) return short_path;
   const auto per_event = [](uint64_t from, uint64_t to, const Json& result) {
     return static_cast<double>(to - from) / result["launched"].get<double>();
   };
@@ -266,7 +268,8 @@ absl::StatusOr<Json> LaunchRun::LatencyAndRate(LaunchDeviceProcess& device) {
                 {"pipelined", per_event(cpu_1, cpu_2, *rate)}}},
               {"round_trips", *std::move(trips)},
               {"pipelined", *std::move(rate)},
-              {"load_80", *std::move(loaded)}};
+              {"load_80", *std::move(loaded)},
+              {"short_path", (*short_path)["short_path"]}};
 }
 
 absl::Status LaunchRun::MeasureLatency() {

@@ -104,6 +104,17 @@ const LaunchCell* Find(const std::vector<LaunchCell>& cells,
   return nullptr;
 }
 
+// "inline": whoever polled the doorbell runs the kernel, too. "hand-off": it
+// passes it on to a worker thread, or launches it on the GPU.
+std::string HowItRuns(const LaunchCell& cell) {
+  const auto is_short = [](const Json& run) {
+    return run.value("short_path", false);
+  };
+  return cell.path == "persistent" || std::ranges::all_of(cell.runs, is_short)
+             ? "inline"
+             : "hand-off";
+}
+
 Range Scaled(Range range, double by) {
   return {range.runs, range.median * by, range.low * by, range.high * by};
 }
@@ -152,6 +163,7 @@ Json DescribeWorkloads() {
 
 Json SummarizeLatency(const std::vector<LaunchCell>& cells) {
   return Summarize(cells, [](const LaunchCell& cell, Json& json) {
+    json["kernel_runs"] = HowItRuns(cell);
     json["latency"] = SummarizeSamples(At(cell, "/round_trips/latency"));
     json["per_second"] = RangeAt(cell, "/pipelined/per_second");
     Json load = SummarizeSamples(At(cell, "/load_80/latency"));

@@ -47,6 +47,19 @@ TEST(LaunchSamples, KeepEverySampleInTheirHistogramWhenMerged) {
   EXPECT_EQ(count, 6u);
 }
 
+TEST(LaunchSummary, SaysWhoRunsTheKernel) {
+  Json inlined = LatencyRun(1, {100}, false);
+  inlined["short_path"] = true;
+  const Json run = LatencyRun(2, {100}, false);
+  const Json cells =
+      SummarizeLatency({Cell("edge", {inlined}), Cell("edge", {inlined, run}),
+                        Cell("baseline", {run}), Cell("persistent", {run})});
+  EXPECT_EQ(cells[0]["kernel_runs"], "inline");
+  EXPECT_EQ(cells[1]["kernel_runs"], "hand-off");
+  EXPECT_EQ(cells[2]["kernel_runs"], "hand-off");
+  EXPECT_EQ(cells[3]["kernel_runs"], "inline");
+}
+
 TEST(LaunchSummary, CountsDisturbedRunsOnlyWhereThereIsNoOther) {
   const Json both = SummarizeLatency(
       {Cell("edge", {LatencyRun(1, {100}, false), LatencyRun(1, {900}, true)}),

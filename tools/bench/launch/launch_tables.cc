@@ -58,18 +58,27 @@ Column Right(const char* header) { return {header, Align::kRight}; }
 std::string LatencyTable(const Json& cells) {
   return TableOf(
       "doorbell to completion, one event in flight; medians of the runs "
-      "[range]; peak rate; gpud's CPU time",
+      "[range]; peak rate; gpud's CPU time. inline: whoever polled the "
+      "doorbell runs the kernel; hand-off: a worker thread or a launch does",
       cells, "kernel",
-      {Right("p50, us"), Right("p90"), Right("p99"), Right("p99.9"),
-       Right("rate, k/s"), Right("at 80 %: p50, us"), Right("p99"),
-       Right("CPU us/event"), Right("pipelined")},
+      {{"runs", Align::kLeft},
+       Right("p50, us"),
+       Right("p90"),
+       Right("p99"),
+       Right("p99.9"),
+       Right("rate, k/s"),
+       Right("at 80 %: p50, us"),
+       Right("p99"),
+       Right("CPU us/event"),
+       Right("pipelined")},
       [](const Json& cell) -> std::vector<std::string> {
         const Json& latency = cell["latency"];
         const Json& load = cell["load_80"];
         const Json& cpu = cell["gpud_cpu_ns_per_event"];
         std::string p50 = Median(load["p50_ns"], 1e-3);
         if (load["runs"] != load["runs_kept_up"]) p50 += " (fell behind)";
-        return {WithRange(latency["p50_ns"], 1e-3),
+        return {cell["kernel_runs"],
+                WithRange(latency["p50_ns"], 1e-3),
                 Median(latency["p90_ns"], 1e-3),
                 Median(latency["p99_ns"], 1e-3),
                 Median(latency["p999_ns"], 1e-3),
