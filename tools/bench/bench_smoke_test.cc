@@ -97,10 +97,20 @@ TEST(BenchSmoke, EventBenchMeasuresEveryPart) {
 
 TEST(BenchSmoke, IpcBenchMeasuresEveryTransport) {
   Json document = RunQuick("ipc");
-  ASSERT_THAT(PartNames(document), ElementsAre("64-byte request and reply"));
-  EXPECT_EQ(document["parts"][0]["contenders"].size(), 9u);
-  ExpectMeasured(document["parts"][0], 4);
-  ExpectFigures(document, 10);
+  ASSERT_THAT(PartNames(document),
+              ElementsAre("64-byte request and reply, both spin",
+                          "64-byte request and reply, both spin, then sleep",
+                          "64-byte request and reply, both sleep"));
+  const char* const waits[] = {"spins", "spins 20 us, sleeps", "sleeps"};
+  for (size_t i = 0; i < 3; ++i) {
+    Json& part = document["parts"][i];
+    EXPECT_EQ(part["contenders"].size(), 8u);
+    for (Json& contender : part["contenders"]) {
+      EXPECT_EQ(contender["client_waits"], waits[i]) << contender;
+    }
+    ExpectMeasured(part, 4);
+  }
+  ExpectFigures(document, 30);
 }
 
 // A range {median, low, high, runs} of `runs` runs that all measured something.

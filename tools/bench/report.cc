@@ -74,6 +74,9 @@ Range Part::Value(std::string_view contender, std::string_view path) const {
 
 Range Part::Ratio(std::string_view of, std::string_view to,
                   std::string_view path) const {
+  if (contenders_[IndexOf(of)].job.wait != contenders_[IndexOf(to)].job.wait) {
+    return {};
+  }
   return RangeOf(PairRatios(Values(of, path), Values(to, path)));
 }
 
@@ -104,6 +107,8 @@ Json Part::ToJson() const {
 
 std::string Part::Table(std::optional<std::string_view> base) const {
   std::vector<cli::Column> columns = {{"", Align::kLeft},
+                                      {"client", Align::kLeft},
+                                      {"server", Align::kLeft},
                                       {"round trip p50, us", Align::kRight},
                                       {"p90", Align::kRight},
                                       {"p99", Align::kRight},
@@ -116,8 +121,12 @@ std::string Part::Table(std::optional<std::string_view> base) const {
       return range.runs > 0 ? Short(range.median / 1000) : std::string();
     };
     std::vector<std::string> row = {
-        contender.label, WithRange(Value(contender.name, kRoundTripP50), 1e-3),
-        us(kRoundTripP90), us(kRoundTripP99),
+        contender.label,
+        WaitText(contender.job.wait, kClientSpin),
+        WaitText(contender.job.wait, kServerSpin),
+        WithRange(Value(contender.name, kRoundTripP50), 1e-3),
+        us(kRoundTripP90),
+        us(kRoundTripP99),
         WithRange(Value(contender.name, kPerSecond), 1e-6)};
     if (base) {
       row.push_back(WithRange(Ratio(contender.name, *base, kRoundTripP50), 1));
@@ -137,6 +146,7 @@ Json MakeDocument(std::string_view bench, const SessionOptions& options,
                     {{"rounds", options.rounds},
                      {"order", "A B C C B A, every second round reversed"},
                      {"separate_processes", true},
+                     {"pinned", false},
                      {"max_foreign_share", options.max_foreign},
                      {"attempts", options.attempts},
                      {"realtime_priority", options.realtime}}}};

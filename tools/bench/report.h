@@ -48,7 +48,7 @@ class Part {
   std::vector<RoundValues> Values(std::string_view contender,
                                   std::string_view path) const;
   Range Value(std::string_view contender, std::string_view path) const;
-  // The PairRatios() of two contenders' values.
+  // The PairRatios() of two contenders' values; none if they wait differently.
   Range Ratio(std::string_view of, std::string_view to,
               std::string_view path) const;
 
@@ -56,7 +56,7 @@ class Part {
   Json ToJson() const;
   // Round trips in us, rates in M/s; medians [lowest..highest] of the runs.
   // With `base`: the ratio of the round trips' medians to the base, in
-  // interleaved pairs.
+  // interleaved pairs, of the contenders that wait as the base does.
   std::string Table(std::optional<std::string_view> base) const;
 
  private:

@@ -90,20 +90,23 @@ int Fail(std::string_view role, const absl::Status& why) {
   return 1;
 }
 
-int Serve(const std::string& name, const std::string& directory) {
+int Serve(const std::string& name, const std::string& waits,
+          const std::string& directory) {
   const Transport* transport = FindTransport(name);
   if (transport == nullptr || transport->serve == nullptr) {
     return Fail("server", absl::NotFoundError(name));
   }
+  const std::optional<Wait> wait = WaitOfName(waits);
+  if (!wait) return Fail("server", absl::InvalidArgumentError(waits));
   const absl::Status status =
-      transport->serve(directory, [](const std::string& endpoint) {
+      transport->serve(directory, *wait, [](const std::string& endpoint) {
         fmt::print("ready {}\n", endpoint);
         std::fflush(stdout);
       });
   return status.ok() ? 0 : Fail(name, status);
 }
 
-ClientJob ParseJob(const Json& json) {
+absl::StatusOr<ClientJob> ParseJob(const Json& json) {
   ClientJob job;
   job.transport = json.at("transport").get<std::string>();
   job.endpoint = json.at("endpoint").get<std::string>();
@@ -112,7 +115,10 @@ ClientJob ParseJob(const Json& json) {
       std::chrono::milliseconds(json.at("round_trip_ms").get<int64_t>());
   job.idle_time = std::chrono::milliseconds(json.at("idle_ms").get<int64_t>());
   job.gap = std::chrono::microseconds(json.at("gap_us").get<int64_t>());
-  job.spin = std::chrono::nanoseconds(json.at("spin_ns").get<int64_t>());
+  const std::string waits = json.at("wait").get<std::string>();
+  const std::optional<Wait> wait = WaitOfName(waits);
+  if (!wait) return absl::InvalidArgumentError(waits);
+  job.wait = *wait;
   job.pipeline_time =
       std::chrono::milliseconds(json.at("pipeline_ms").get<int64_t>());
   job.window = json.at("window").get<uint32_t>();
@@ -124,19 +130,20 @@ int Ask(const std::string& argument) {
   if (json.is_discarded()) {
     return Fail("client", absl::InvalidArgumentError(argument));
   }
-  const ClientJob job = ParseJob(json);
-  const Transport* transport = FindTransport(job.transport);
+  const auto job = ParseJob(json);
+  if (!job.ok()) return Fail("client", job.status());
+  const Transport* transport = FindTransport(job->transport);
   if (transport == nullptr) {
-    return Fail("client", absl::NotFoundError(job.transport));
+    return Fail("client", absl::NotFoundError(job->transport));
   }
-  const auto client = transport->connect(job.endpoint, job.spin);
-  if (!client.ok()) return Fail(job.transport, client.status());
+  const auto client = transport->connect(job->endpoint, job->wait);
+  if (!client.ok()) return Fail(job->transport, client.status());
   fmt::print("ready\n");
   std::fflush(stdout);
   std::string go;
   if (!std::getline(std::cin, go)) return 1;
-  auto result = RunJob(client->get(), job);
-  if (!result.ok()) return Fail(job.transport, result.status());
+  auto result = RunJob(client->get(), *job);
+  if (!result.ok()) return Fail(job->transport, result.status());
   fmt::print("{}\n", ToJson(*std::move(result)).dump());
   std::fflush(stdout);
   // Waits until the bench has read its CPU time: a process that has ended has
@@ -192,8 +199,10 @@ Json ToJson(ClientResult result) {
 }
 
 std::vector<std::string> ServerArguments(const std::string& transport,
+                                         Wait wait,
                                          const std::string& directory) {
-  return {OwnProgram(), std::string(kServe), transport, directory};
+  return {OwnProgram(), std::string(kServe), transport,
+          std::string(NameOf(wait)), directory};
 }
 
 std::vector<std::string> ClientArguments(const ClientJob& job) {
@@ -203,14 +212,14 @@ std::vector<std::string> ClientArguments(const ClientJob& job) {
                      {"round_trip_ms", job.round_trip_time.count()},
                      {"idle_ms", job.idle_time.count()},
                      {"gap_us", job.gap.count()},
-                     {"spin_ns", job.spin.count()},
+                     {"wait", NameOf(job.wait)},
                      {"pipeline_ms", job.pipeline_time.count()},
                      {"window", job.window}};
   return {OwnProgram(), std::string(kAsk), json.dump()};
 }
 
 std::optional<int> PlayRole(int argc, char** argv) {
-  if (argc == 4 && argv[1] == kServe) return Serve(argv[2], argv[3]);
+  if (argc == 5 && argv[1] == kServe) return Serve(argv[2], argv[3], argv[4]);
   if (argc == 3 && argv[1] == kAsk) return Ask(argv[2]);
   return std::nullopt;
 }

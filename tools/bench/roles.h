@@ -27,7 +27,7 @@ struct ClientJob {
   std::chrono::milliseconds round_trip_time{800};
   // The sleep before every round trip, so that the server sleeps too; 0: none.
   std::chrono::microseconds gap{0};
-  std::chrono::nanoseconds spin{-1};             // see Transport::connect
+  Wait wait = Wait::kSpins;                      // of both sides
   std::chrono::milliseconds pipeline_time{500};  // 0: not pipelined
   uint32_t window = kMaxWindow;                  // requests in flight, even
 };
@@ -47,6 +47,7 @@ Json ToJson(ClientResult result);
 
 // The arguments that make a bench binary a server or a client.
 std::vector<std::string> ServerArguments(const std::string& transport,
+                                         Wait wait,
                                          const std::string& directory);
 std::vector<std::string> ClientArguments(const ClientJob& job);
 

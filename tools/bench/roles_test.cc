@@ -78,6 +78,19 @@ TEST(RunJob, NoticesAReplyThatIsNotForItsRequest) {
   }
 }
 
+TEST(PlayRole, RefusesAWayToWaitThatDoesNotExist) {
+  std::string words[] = {"bench", "--serve", "ring", "dozes", "/nonexistent"};
+  char* server[] = {words[0].data(), words[1].data(), words[2].data(),
+                    words[3].data(), words[4].data()};
+  EXPECT_EQ(PlayRole(5, server), 1);
+  std::vector<std::string> asked = ClientArguments({.transport = "ring"});
+  Json job = Json::parse(asked[2]);
+  job["wait"] = "dozes";
+  asked[2] = job.dump();
+  char* client[] = {asked[0].data(), asked[1].data(), asked[2].data()};
+  EXPECT_EQ(PlayRole(3, client), 1);
+}
+
 TEST(ToJson, HasOnlyWhatWasMeasured) {
   ClientResult result{.round_trips_ns = {30, 10, 20}};
   const Json trips = ToJson(result);

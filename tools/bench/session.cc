@@ -26,21 +26,33 @@ namespace {
 constexpr std::chrono::milliseconds kAnswerTime{20'000};
 constexpr std::chrono::milliseconds kGrace{2'000};
 
+// gpud's spin adapts below a maximum. With one second it ends only when nothing
+// at all happens for longer.
+std::chrono::nanoseconds SpinOfGpud(Wait wait) {
+  switch (wait) {
+    case Wait::kSpins:
+      return std::chrono::seconds(1);
+    case Wait::kSpinsThenSleeps:
+      return kServerSpin;
+    case Wait::kSleeps:
+      break;
+  }
+  return std::chrono::nanoseconds(0);
+}
+
 // The server of one measurement: a child of ours, or gpud.
 class Server {
  public:
-  static absl::StatusOr<Server> Start(const Transport& transport,
-                                      const std::vector<int>& cpus,
+  static absl::StatusOr<Server> Start(const Transport& transport, Wait wait,
                                       const SessionOptions& options) {
     ASSIGN_OR_RETURN(auto directory, ScratchDirectory::Make());
     if (transport.serve == nullptr) {
-      return StartGpud(transport, std::move(directory), cpus, options);
+      return StartGpud(transport, std::move(directory), wait, options);
     }
     ASSIGN_OR_RETURN(
         auto child,
         LineProcess::Start({.argv = ServerArguments(std::string(transport.name),
-                                                    directory.path()),
-                            .cpus = cpus,
+                                                    wait, directory.path()),
                             .realtime = options.realtime}));
     Server server(transport, std::move(directory), std::move(child));
     ASSIGN_OR_RETURN(const auto line, server.child_.ReadLine(kAnswerTime));
@@ -72,8 +84,7 @@ class Server {
         child_(std::move(child)) {}
 
   static absl::StatusOr<Server> StartGpud(const Transport& transport,
-                                          ScratchDirectory directory,
-                                          const std::vector<int>& cpus,
+                                          ScratchDirectory directory, Wait wait,
                                           const SessionOptions& options) {
     if (options.gpud.empty()) {
       return absl::FailedPreconditionError(
@@ -81,12 +92,12 @@ class Server {
     }
     const std::string testbed = directory.path() + "/testbed";
     ASSIGN_OR_RETURN(
-        auto child,
-        LineProcess::Start({.argv = {options.gpud, "--dir", testbed,
-                                     "--backend", "cpu", "--log-level", "warn"},
-                            .cpus = cpus,
-                            .realtime = options.realtime,
-                            .log_path = directory.path() + "/gpud.log"}));
+        auto child, LineProcess::Start(
+                        {.argv = {options.gpud, "--dir", testbed, "--backend",
+                                  "cpu", "--log-level", "warn", "--max-spin-ns",
+                                  fmt::format("{}", SpinOfGpud(wait).count())},
+                         .realtime = options.realtime,
+                         .log_path = directory.path() + "/gpud.log"}));
     Server server(transport, std::move(directory), std::move(child));
     server.endpoint_ = testbed;
     return server;
@@ -124,16 +135,13 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
                                         const std::vector<int>& cpus) {
   const Transport* transport = FindTransport(contender.job.transport);
   if (transport == nullptr) return absl::NotFoundError(contender.job.transport);
-  const bool pinned = contender.pinned && cpus.size() >= 2;
-  const auto only = [&](size_t i) {
-    return pinned ? std::vector<int>{cpus[i]} : std::vector<int>{};
-  };
   Measurement measurement;
   // First: a spinning server would keep the probe from its CPU.
   if (cpus.size() >= 2) {
     measurement.probe_ns = PlacementProbeNs(cpus[0], cpus[1]);
   }
-  ASSIGN_OR_RETURN(auto server, Server::Start(*transport, only(1), options));
+  ASSIGN_OR_RETURN(auto server,
+                   Server::Start(*transport, contender.job.wait, options));
 
   ClientJob job = contender.job;
   job.endpoint = server.endpoint();
@@ -141,7 +149,6 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
   for (size_t i = 0; i < contender.clients; ++i) {
     ASSIGN_OR_RETURN(auto client,
                      LineProcess::Start({.argv = ClientArguments(job),
-                                         .cpus = only(0),
                                          .realtime = options.realtime}));
     clients.push_back(std::move(client));
   }
@@ -228,14 +235,19 @@ std::vector<RoundValues> ValuesOf(const std::vector<Measurement>& measurements,
   return rounds;
 }
 
+std::string WaitText(Wait wait, std::chrono::microseconds spin) {
+  if (wait != Wait::kSpinsThenSleeps) return std::string(NameOf(wait));
+  return fmt::format("spins {} us, sleeps", spin.count());
+}
+
 Json ToJson(const Contender& contender) {
   return {{"name", contender.name},
           {"label", contender.label},
           {"transport", contender.job.transport},
           {"clients", contender.clients},
-          {"pinned", contender.pinned},
+          {"client_waits", WaitText(contender.job.wait, kClientSpin)},
+          {"server_waits", WaitText(contender.job.wait, kServerSpin)},
           {"gap_us", contender.job.gap.count()},
-          {"spin_ns", contender.job.spin.count()},
           {"window", contender.job.window}};
 }
 

@@ -1,6 +1,7 @@
 // Runs contenders in turn, each measurement in processes of its own, and keeps
 // what is needed to judge the numbers: the order, where the CPUs were, and what
-// others used of them meanwhile.
+// others used of them meanwhile. No process is pinned to a CPU: a server of
+// several threads, as gpud, gRPC and ZeroMQ are, would have one for all.
 #ifndef CARILLON_TOOLS_BENCH_SESSION_H_
 #define CARILLON_TOOLS_BENCH_SESSION_H_
 
@@ -23,8 +24,6 @@ struct Contender {
   std::string label;   // for people
   ClientJob job;       // its transport; the endpoint is the server's
   size_t clients = 1;  // processes that ask the one server at the same time
-  // Client and server on a CPU each; otherwise all on all.
-  bool pinned = true;
 };
 
 struct SessionOptions {
@@ -62,6 +61,9 @@ absl::StatusOr<std::vector<Measurement>> RunSession(
 // of it was disturbed, all of them.
 std::vector<RoundValues> ValuesOf(const std::vector<Measurement>& measurements,
                                   size_t contender, std::string_view path);
+
+// How one side waits, for people: "spins", "sleeps", "spins 20 us, sleeps".
+std::string WaitText(Wait wait, std::chrono::microseconds spin);
 
 Json ToJson(const Contender& contender);
 Json ToJson(const Measurement& measurement,

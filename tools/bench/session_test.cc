@@ -10,7 +10,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
+#include "fmt/format.h"
 #include "tools/bench/report.h"
 #include "tools/bench/transports/transport.h"
 
@@ -19,11 +21,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Contender Make(std::string_view transport, std::string_view name = "") {
+Contender Make(std::string_view transport, std::string_view name = "",
+               Wait wait = Wait::kSpins) {
   Contender contender;
   contender.name = name.empty() ? transport : name;
   contender.label = contender.name;
   contender.job.transport = transport;
+  contender.job.wait = wait;
   contender.job.round_trips = 20;
   contender.job.round_trip_time = milliseconds(2000);
   contender.job.pipeline_time = milliseconds(5);
@@ -47,36 +51,56 @@ std::set<std::string> LeftIn(const std::filesystem::path& directory) {
   return files;
 }
 
-class EveryTransport : public testing::TestWithParam<std::string_view> {};
+class EveryTransport
+    : public testing::TestWithParam<std::tuple<std::string_view, Wait>> {
+ protected:
+  static Contender MakeOne(std::string_view name = "") {
+    const auto& [transport, wait] = GetParam();
+    Contender contender = Make(transport, name, wait);
+    // One futex word carries one wake: there is nothing to pipeline.
+    if (transport == "futex_wake") contender.job.pipeline_time = {};
+    return contender;
+  }
+};
 
 TEST_P(EveryTransport, CarriesRequestsAndRepliesBetweenTwoProcesses) {
-  const auto measured = RunSession({Make(GetParam())}, Options(), &Ignore);
+  const auto measured = RunSession({MakeOne()}, Options(), &Ignore);
   ASSERT_TRUE(measured.ok()) << measured.status();
   ASSERT_EQ(measured->size(), 2u);
   for (const Measurement& measurement : *measured) {
     // Fewer, where the machine is too slow for its time.
     EXPECT_GE(measurement.result["round_trip_ns"]["samples"], 1);
     EXPECT_LE(measurement.result["round_trip_ns"]["samples"], 20);
+    if (MakeOne().job.pipeline_time.count() == 0) continue;
     EXPECT_GT(measurement.result["pipelined"]["messages"], 0);
   }
 }
 
-// One futex word carries one wake: there is nothing to pipeline.
-std::vector<std::string_view> PipelinedTransports() {
+TEST_P(EveryTransport, RefusesAnEndpointWithoutAServer) {
+  const auto& [name, wait] = GetParam();
+  const Transport* transport = FindTransport(name);
+  // Clients of gpud and gRPC wait for kPatience: it may still be coming up.
+  if (transport->serve == nullptr || name == "grpc_unary") return;
+  EXPECT_FALSE(transport->connect("/nonexistent/endpoint", wait).ok());
+}
+
+std::vector<std::string_view> TransportNames() {
   std::vector<std::string_view> names;
   for (const Transport& transport : AllTransports()) {
-    if (transport.name != "futex_wake") names.push_back(transport.name);
+    names.push_back(transport.name);
   }
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(All, EveryTransport,
-                         testing::ValuesIn(PipelinedTransports()),
+                         testing::Combine(testing::ValuesIn(TransportNames()),
+                                          testing::ValuesIn(kEveryWait)),
                          [](const auto& info) {
-                           return std::string(info.param);
+                           return fmt::format("{}_{}", std::get<0>(info.param),
+                                              NameOf(std::get<1>(info.param)));
                          });
 
 TEST(Session, MeasuresInTheOrderOfTheRoundsAndTellsWhatOthersDid) {
-  Contender wake = Make("futex_wake");
+  Contender wake = Make("futex_wake", "", Wait::kSleeps);
   wake.job.pipeline_time = {};
   std::vector<std::string> order;
   const auto measured =
@@ -98,7 +122,6 @@ TEST(Session, MeasuresInTheOrderOfTheRoundsAndTellsWhatOthersDid) {
 TEST(Session, AddsUpTheRatesOfSeveralClientsOfOneServer) {
   Contender four = Make("event_null");
   four.clients = 4;
-  four.pinned = false;
   four.job.round_trips = 0;
   const auto measured = RunSession({four}, Options(), &Ignore);
   ASSERT_TRUE(measured.ok()) << measured.status();
@@ -184,6 +207,21 @@ TEST(Report, ComparesInPairsAndSaysWhetherATargetIsMet) {
   EXPECT_FALSE(figure.met());
   figure.wish = Figure::Wish::kAtLeast;
   EXPECT_TRUE(figure.met());
+}
+
+TEST(Report, ComparesNobodyWithOneThatWaitsDifferently) {
+  const Part part(
+      "sample",
+      {Make("ring", "spins"), Make("unix_seqpacket", "sleeps", Wait::kSleeps)},
+      {Measured(0, 0, 100), Measured(1, 0, 50'000)});
+  EXPECT_EQ(part.Ratio("sleeps", "spins", kP50).runs, 0u);
+  EXPECT_EQ(part.Ratio("sleeps", "sleeps", kP50).runs, 1u);
+  const std::string table = part.Table("spins");
+  EXPECT_NE(table.find("1.00 ["), std::string::npos) << table;
+  EXPECT_EQ(table.find("500 ["), std::string::npos) << table;
+  const Json contenders = part.ToJson()["contenders"];
+  EXPECT_EQ(contenders[0]["client_waits"], "spins");
+  EXPECT_EQ(contenders[1]["server_waits"], "sleeps");
 }
 
 TEST(Report, DocumentHasMachineMethodFiguresAndEveryMeasurement) {

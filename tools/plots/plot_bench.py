@@ -10,7 +10,10 @@ PANELS = (
 
 def rows_of(part, key):
     """(label, summary) of the contenders that measured `key`, first one on top."""
+    waits = {c["name"]: c.get("client_waits") for c in part["contenders"]}
     labels = {c["name"]: c["label"] for c in part["contenders"]}
+    if len(set(waits.values())) > 1:  # otherwise the part's name says it
+        labels = {name: f"{label}: {waits[name]}" for name, label in labels.items()}
     rows = [(labels[name], summary) for name, summary in part["summary"].items() if summary and key in summary]
     return list(reversed(rows))
 

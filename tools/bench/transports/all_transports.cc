@@ -5,9 +5,9 @@ namespace carillon::bench {
 
 std::span<const Transport> AllTransports() {
   static const Transport kAll[] = {
-      PlainRing(),         RingSpin(),  RingSpinThenFutex(), RingNull(),
-      FutexWake(),         EventEcho(), EventNull(),         UnixSeqpacket(),
-      BoostMessageQueue(), ZeroMqIpc(), GrpcUnary(),
+      PlainRing(), Ring(),      RingNull(),      FutexWake(),
+      EventEcho(), EventNull(), UnixSeqpacket(), BoostMessageQueue(),
+      ZeroMqIpc(), GrpcUnary(),
   };
   return kAll;
 }

@@ -20,7 +20,27 @@ absl::Status Failed(const bip::interprocess_exception& error) {
   return absl::InternalError(fmt::format("message_queue: {}", error.what()));
 }
 
-absl::Status Serve(const std::string& directory, AnnounceReady ready) {
+// False after kPatience without a message.
+bool ReceiveFrom(bip::message_queue& queue, Message* message, Wait wait,
+                 std::chrono::nanoseconds spin) {
+  bip::message_queue::size_type size;
+  unsigned priority;
+  const auto look = [&] {
+    return queue.try_receive(message, sizeof(*message), size, priority);
+  };
+  return WaitUntil(wait, spin, look, [&] {
+    // The wait with a deadline is the last resort, because it reads the clock
+    // each time.
+    if (look()) return true;
+    const auto deadline = boost::posix_time::microsec_clock::universal_time() +
+                          boost::posix_time::seconds(kPatience.count());
+    return queue.timed_receive(message, sizeof(*message), size, priority,
+                               deadline);
+  });
+}
+
+absl::Status Serve(const std::string& directory, Wait wait,
+                   AnnounceReady ready) {
   try {
     bip::message_queue requests(bip::create_only,
                                 QueueName(directory, "requests").c_str(),
@@ -31,10 +51,8 @@ absl::Status Serve(const std::string& directory, AnnounceReady ready) {
     ready(directory);
     while (true) {
       Message message;
-      bip::message_queue::size_type size;
-      unsigned priority;
-      requests.receive(&message, sizeof(message), size, priority);
-      replies.send(&message, size, priority);
+      if (!ReceiveFrom(requests, &message, wait, kServerSpin)) continue;
+      replies.send(&message, sizeof(message), 0);
     }
   } catch (const bip::interprocess_exception& error) {
     return Failed(error);
@@ -43,39 +61,30 @@ absl::Status Serve(const std::string& directory, AnnounceReady ready) {
 
 class QueueClient final : public Client {
  public:
-  explicit QueueClient(const std::string& directory)
+  QueueClient(const std::string& directory, Wait wait)
       : requests_(bip::open_only, QueueName(directory, "requests").c_str()),
-        replies_(bip::open_only, QueueName(directory, "replies").c_str()) {}
+        replies_(bip::open_only, QueueName(directory, "replies").c_str()),
+        wait_(wait) {}
 
   absl::Status Send(const Message& request) override {
     requests_.send(&request, sizeof(request), 0);
     return absl::OkStatus();
   }
   absl::Status Receive(Message* reply) override {
-    bip::message_queue::size_type size;
-    unsigned priority;
-    // The wait with a deadline is the last resort, because it reads the clock
-    // each time.
-    if (replies_.try_receive(reply, sizeof(*reply), size, priority)) {
-      return absl::OkStatus();
-    }
-    const auto deadline = boost::posix_time::microsec_clock::universal_time() +
-                          boost::posix_time::seconds(kPatience.count());
-    return replies_.timed_receive(reply, sizeof(*reply), size, priority,
-                                  deadline)
-               ? absl::OkStatus()
-               : absl::DeadlineExceededError("the other side does not answer");
+    return ReceiveFrom(replies_, reply, wait_, kClientSpin) ? absl::OkStatus()
+                                                            : Silent();
   }
 
  private:
   bip::message_queue requests_;
   bip::message_queue replies_;
+  const Wait wait_;
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
-                                                std::chrono::nanoseconds) {
+                                                Wait wait) {
   try {
-    return std::make_unique<QueueClient>(endpoint);
+    return std::make_unique<QueueClient>(endpoint, wait);
   } catch (const bip::interprocess_exception& error) {
     return Failed(error);
   }

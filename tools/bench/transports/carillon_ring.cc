@@ -2,7 +2,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "shm/device_ring.h"
@@ -19,11 +18,8 @@ constexpr uint32_t kEntries = 256;
 static_assert(kEntries > kMaxWindow);
 constexpr uint64_t kHeapBytes = 256 * 1024;
 constexpr shm::Generation kGeneration{1};
-// The same as gpud's longest spin.
-constexpr Nanoseconds kServerSpinNs = 50'000;
 
 enum class Payload { kMessage, kNull };
-enum class Wait { kSpin, kSpinThenFutex };
 
 // Both sides compute the same layout independently.
 struct Geometry {
@@ -46,11 +42,13 @@ Geometry GeometryFor(const shm::Aperture& submission,
 }
 
 // Does what gpud does for a ring, without the rest of an event.
-template <Payload kPayload, Wait kWait>
+template <Payload kPayload>
 class Server {
  public:
-  Server(const shm::Aperture& submission, const shm::Aperture& completion)
-      : geometry_(GeometryFor(submission, completion, kPayload)),
+  Server(const shm::Aperture& submission, const shm::Aperture& completion,
+         Wait wait)
+      : wait_(wait),
+        geometry_(GeometryFor(submission, completion, kPayload)),
         ring_(geometry_.ring, &submission, &completion),
         bell_(&submission, &completion, -1),
         replies_(completion.At(geometry_.replies)),
@@ -64,7 +62,7 @@ class Server {
         ++seen_;
         Answer(++sequence_);
       }
-      if constexpr (kWait == Wait::kSpinThenFutex) bell_.Signal();
+      if (wait_ != Wait::kSpins) bell_.Signal();
     }
   }
 
@@ -85,29 +83,27 @@ class Server {
     ring_.Complete(sequence, shm::EventState::kDone, 0);
   }
   void WaitForRings() {
-    if constexpr (kWait == Wait::kSpin) {
-      while (!Rung()) shm::CpuRelax();
-    } else {
-      const Nanoseconds start = NowNs();
-      for (uint32_t turn = 1;; ++turn) {
-        if (Rung()) return;
-        shm::CpuRelax();
-        if (turn % 64 == 0 && NowNs() - start > kServerSpinNs) break;
-      }
-      // As in waiting.h: arm, read the summary word, look again, sleep.
-      armed_.store(1, std::memory_order_seq_cst);
-      while (true) {
-        const uint32_t summary = std::atomic_ref<uint32_t>(*summary_).load(
-            std::memory_order_seq_cst);
-        if (Rung()) break;
-        const std::array<shm::FutexWord, 1> words = {
-            shm::FutexWord{summary_, summary}};
-        shm::FutexWait(words, kPatience);
-      }
-      armed_.store(0, std::memory_order_relaxed);
+    const auto look = [this] { return Rung(); };
+    while (!WaitUntil(wait_, kServerSpin, look, [this] { return Sleep(); })) {
     }
   }
+  // As in shm/waiting.h: arm, read the summary word, look again, sleep.
+  bool Sleep() {
+    if (Rung()) return true;
+    armed_.store(1, std::memory_order_seq_cst);
+    while (true) {
+      const uint32_t summary =
+          std::atomic_ref<uint32_t>(*summary_).load(std::memory_order_seq_cst);
+      if (Rung()) break;
+      const std::array<shm::FutexWord, 1> words = {
+          shm::FutexWord{summary_, summary}};
+      shm::FutexWait(words, kPatience);
+    }
+    armed_.store(0, std::memory_order_relaxed);
+    return true;
+  }
 
+  const Wait wait_;
   const Geometry geometry_;
   const shm::GpuRing ring_;
   const shm::CompletionBell bell_;
@@ -119,8 +115,8 @@ class Server {
   shm::Sequence sequence_;
 };
 
-template <Payload kPayload, Wait kWait>
-absl::Status Serve(const std::string&, AnnounceReady ready) {
+template <Payload kPayload>
+absl::Status Serve(const std::string&, Wait wait, AnnounceReady ready) {
   ASSIGN_OR_RETURN(const auto submission,
                    shm::Aperture::Create({.kind = shm::RegionKind::kSubmission,
                                           .heap_bytes = kHeapBytes,
@@ -129,23 +125,22 @@ absl::Status Serve(const std::string&, AnnounceReady ready) {
                    shm::Aperture::Create({.kind = shm::RegionKind::kCompletion,
                                           .heap_bytes = kHeapBytes,
                                           .generation = kGeneration}));
-  Server<kPayload, kWait> server(submission, completion);
+  Server<kPayload> server(submission, completion, wait);
   ready(fmt::format("{} {}", PathOfDescriptor(submission.fd()),
                     PathOfDescriptor(completion.fd())));
   server.Run();
 }
 
-template <Payload kPayload, Wait kWait>
+template <Payload kPayload>
 class RingClient final : public Client {
  public:
-  RingClient(shm::Aperture submission, shm::Aperture completion,
-             std::chrono::nanoseconds spin)
+  RingClient(shm::Aperture submission, shm::Aperture completion, Wait wait)
       : submission_(std::move(submission)),
         completion_(std::move(completion)),
         geometry_(GeometryFor(submission_, completion_, kPayload)),
         ring_(geometry_.ring, &submission_, &completion_),
         waiter_(&submission_, &completion_, &closed_),
-        spin_(spin) {}
+        wait_(wait) {}
 
   absl::Status Send(const Message& request) override {
     std::memcpy(ring_.parameters(), &request,
@@ -160,11 +155,10 @@ class RingClient final : public Client {
   absl::Status Receive(Message* reply) override {
     std::optional<shm::Completion> completion;
     const auto ready = [&] { return (completion = ring_.Poll()).has_value(); };
-    if constexpr (kWait == Wait::kSpin) {
-      RETURN_IF_ERROR(SpinUntil(ready));
-    } else if (!waiter_.WaitUntil(ready, kPatience, spin_)) {
-      return absl::DeadlineExceededError("the other side does not answer");
-    }
+    const auto sleep = [&] {
+      return waiter_.WaitUntil(ready, kPatience, std::chrono::nanoseconds(0));
+    };
+    if (!WaitUntil(wait_, kClientSpin, ready, sleep)) return Silent();
     if constexpr (kPayload == Payload::kMessage) {
       const uint32_t slot = geometry_.ring.SlotOf(completion->sequence);
       std::memcpy(reply,
@@ -184,12 +178,12 @@ class RingClient final : public Client {
   shm::DeviceRing ring_;
   shm::ClosedWord closed_;
   shm::CompletionWaiter waiter_;
-  const std::chrono::nanoseconds spin_;
+  const Wait wait_;
 };
 
-template <Payload kPayload, Wait kWait>
+template <Payload kPayload>
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
-                                                std::chrono::nanoseconds spin) {
+                                                Wait wait) {
   const size_t space = endpoint.find(' ');
   if (space == std::string::npos) {
     return absl::InvalidArgumentError("an endpoint of a ring is two paths");
@@ -204,31 +198,23 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
       auto completion,
       shm::Aperture::Map(std::move(out), shm::RegionKind::kCompletion,
                          kGeneration));
-  return std::make_unique<RingClient<kPayload, kWait>>(
-      std::move(submission), std::move(completion), spin);
-}
-
-template <Payload kPayload, Wait kWait>
-Transport Make(std::string_view name, std::string_view label) {
-  return {.name = name,
-          .label = label,
-          .serve = &Serve<kPayload, kWait>,
-          .connect = &Connect<kPayload, kWait>};
+  return std::make_unique<RingClient<kPayload>>(std::move(submission),
+                                                std::move(completion), wait);
 }
 
 }  // namespace
 
-Transport RingSpin() {
-  return Make<Payload::kMessage, Wait::kSpin>("ring_spin",
-                                              "Carillon ring, spinning");
-}
-Transport RingSpinThenFutex() {
-  return Make<Payload::kMessage, Wait::kSpinThenFutex>(
-      "ring_futex", "Carillon ring, spin then futex");
+Transport Ring() {
+  return {.name = "ring",
+          .label = "Carillon ring",
+          .serve = &Serve<Payload::kMessage>,
+          .connect = &Connect<Payload::kMessage>};
 }
 Transport RingNull() {
-  return Make<Payload::kNull, Wait::kSpin>(
-      "ring_null", "Carillon ring, no payload, spinning");
+  return {.name = "ring_null",
+          .label = "Carillon ring, no payload",
+          .serve = &Serve<Payload::kNull>,
+          .connect = &Connect<Payload::kNull>};
 }
 
 }  // namespace carillon::bench

@@ -8,11 +8,12 @@
 #include "base/status.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
-#include "tools/bench/transports/memory.h"
 #include "tools/bench/transports/transports.h"
 
 namespace carillon::bench {
 namespace {
+
+using std::chrono_literals::operator""us;
 
 constexpr uint32_t kEntries = 256;
 static_assert(kEntries > kMaxWindow);
@@ -23,14 +24,13 @@ template <Kernel kKernel>
 class EventClient final : public Client {
  public:
   EventClient(std::unique_ptr<edge::Device> device, edge::EventQueue* queue,
-              uint32_t token, edge::Buffer in, edge::Buffer out,
-              std::chrono::nanoseconds spin)
+              uint32_t token, edge::Buffer in, edge::Buffer out, Wait wait)
       : device_(std::move(device)),
         queue_(queue),
         token_(token),
         in_(in),
         out_(out),
-        spin_(spin) {}
+        wait_(wait) {}
 
   absl::Status Send(const Message& request) override {
     if constexpr (kKernel == Kernel::kEcho) {
@@ -48,13 +48,15 @@ class EventClient final : public Client {
   }
   absl::Status Receive(Message* reply) override {
     std::optional<edge::Completion> completion;
-    if (spin_ < std::chrono::nanoseconds(0)) {
-      const auto status =
-          SpinUntil([&] { return (completion = queue_->Poll()).has_value(); });
-      if (!status.ok()) return status;
+    if (wait_ == Wait::kSpins) {
+      const auto look = [&] {
+        return (completion = queue_->Poll()).has_value();
+      };
+      if (!WaitUntil(wait_, kClientSpin, look, look)) return Silent();
     } else {
-      ASSIGN_OR_RETURN(auto waited, queue_->Wait(kPatience, spin_));
-      completion = waited;
+      // The SDK itself spins, then sleeps.
+      const auto spin = wait_ == Wait::kSleeps ? 0us : kClientSpin;
+      ASSIGN_OR_RETURN(completion, queue_->Wait(kPatience, spin));
     }
     if (completion->state != edge::EventState::kDone) {
       return absl::InternalError(
@@ -83,7 +85,7 @@ class EventClient final : public Client {
   const uint32_t token_;
   const edge::Buffer in_;
   const edge::Buffer out_;
-  const std::chrono::nanoseconds spin_;
+  const Wait wait_;
 };
 
 // gpud has just been started and may not be up yet.
@@ -105,7 +107,7 @@ absl::StatusOr<std::unique_ptr<edge::Device>> AttachTo(
 
 template <Kernel kKernel>
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
-                                                std::chrono::nanoseconds spin) {
+                                                Wait wait) {
   ASSIGN_OR_RETURN(auto device, AttachTo(testbed));
   edge::EventSpec spec{.max_in_flight = kEntries};
   edge::Buffer in, out;
@@ -134,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
     token = offset;
   }
   return std::make_unique<EventClient<kKernel>>(std::move(device), queue, token,
-                                                in, out, spin);
+                                                in, out, wait);
 }
 
 }  // namespace

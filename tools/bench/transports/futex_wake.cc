@@ -1,6 +1,3 @@
-#include <array>
-#include <atomic>
-
 #include "base/status.h"
 #include "tools/bench/transports/memory.h"
 #include "tools/bench/transports/transports.h"
@@ -8,35 +5,22 @@
 namespace carillon::bench {
 namespace {
 
-// One side increments and wakes each word; the other sleeps on it.
+// One side increments each word; the other waits for it.
 struct FutexWords {
   alignas(128) uint32_t request;
   alignas(128) uint32_t reply;
 };
 
-void Bump(uint32_t* word) { shm::BumpAndWake(word); }
-
-absl::Status SleepWhile(uint32_t* word, uint32_t seen) {
-  while (std::atomic_ref<uint32_t>(*word).load(std::memory_order_acquire) ==
-         seen) {
-    const std::array<shm::FutexWord, 1> words = {shm::FutexWord{word, seen}};
-    if (shm::FutexWait(words, kPatience) == shm::WaitResult::kTimedOut) {
-      return absl::DeadlineExceededError("the other side does not answer");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Serve(const std::string&, AnnounceReady ready) {
+absl::Status Serve(const std::string&, Wait wait, AnnounceReady ready) {
   std::string path;
   ASSIGN_OR_RETURN(const auto memory,
                    MakeSharedMemory(sizeof(FutexWords), &path));
   auto* words = static_cast<FutexWords*>(memory);
   ready(path);
   for (uint32_t seen = 0;; ++seen) {
-    while (!SleepWhile(&words->request, seen).ok()) {
+    while (!WaitForWord(&words->request, seen, wait, kServerSpin)) {
     }
-    Bump(&words->reply);
+    PublishWord(&words->reply, seen + 1, wait);
   }
 }
 
@@ -44,38 +28,41 @@ absl::Status Serve(const std::string&, AnnounceReady ready) {
 // request.
 class FutexClient final : public Client {
  public:
-  explicit FutexClient(FutexWords* words) : words_(words) {}
+  FutexClient(FutexWords* words, Wait wait) : words_(words), wait_(wait) {}
 
   absl::Status Send(const Message& request) override {
     request_ = request;
-    Bump(&words_->request);
+    PublishWord(&words_->request, received_ + 1, wait_);
     return absl::OkStatus();
   }
   absl::Status Receive(Message* reply) override {
-    const auto status = SleepWhile(&words_->reply, received_);
+    if (!WaitForWord(&words_->reply, received_, wait_, kClientSpin)) {
+      return Silent();
+    }
     ++received_;
     *reply = request_;
-    return status;
+    return absl::OkStatus();
   }
 
  private:
   FutexWords* const words_;
+  const Wait wait_;
   Message request_;
   uint32_t received_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
-                                                std::chrono::nanoseconds) {
+                                                Wait wait) {
   ASSIGN_OR_RETURN(const auto memory,
                    MapSharedMemory(endpoint, sizeof(FutexWords)));
-  return std::make_unique<FutexClient>(static_cast<FutexWords*>(memory));
+  return std::make_unique<FutexClient>(static_cast<FutexWords*>(memory), wait);
 }
 
 }  // namespace
 
 Transport FutexWake() {
   return {.name = "futex_wake",
-          .label = "bare futex wake each way",
+          .label = "one word each way",
           .serve = &Serve,
           .connect = &Connect};
 }

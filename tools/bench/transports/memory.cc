@@ -4,11 +4,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "base/status.h"
 #include "fmt/format.h"
+#include "shm/load_shared.h"
+#include "shm/waiting.h"
 
 namespace carillon::bench {
 namespace {
@@ -52,6 +56,28 @@ absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path) {
 absl::StatusOr<void*> MapSharedMemory(const std::string& path, size_t bytes) {
   ASSIGN_OR_RETURN(const auto fd, OpenDescriptor(path, true));
   return MapAll(fd.get(), bytes);
+}
+
+void PublishWord(uint32_t* word, uint32_t value, Wait wait) {
+  std::atomic_ref<uint32_t>(*word).store(value, std::memory_order_release);
+  // Whether anybody sleeps is not asked: the call itself finds out.
+  if (wait != Wait::kSpins) shm::FutexWakeAll(word);
+}
+
+bool WaitForWord(const uint32_t* word, uint32_t seen, Wait wait,
+                 std::chrono::nanoseconds spin) {
+  const auto changed = [&] {
+    return shm::LoadShared(*word, std::memory_order_acquire) != seen;
+  };
+  return WaitUntil(wait, spin, changed, [&] {
+    while (!changed()) {
+      const std::array<shm::FutexWord, 1> words = {shm::FutexWord{word, seen}};
+      if (shm::FutexWait(words, kPatience) == shm::WaitResult::kTimedOut) {
+        return changed();
+      }
+    }
+    return true;
+  });
 }
 
 }  // namespace carillon::bench

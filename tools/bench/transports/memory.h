@@ -5,13 +5,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/clock.h"
 #include "base/unique_fd.h"
-#include "shm/waiting.h"
-#include "tools/bench/transports/transport.h"
+#include "tools/bench/transports/wait.h"
 
 namespace carillon::bench {
 
@@ -24,22 +23,12 @@ absl::StatusOr<UniqueFd> OpenDescriptor(const std::string& path, bool writable);
 absl::StatusOr<void*> MakeSharedMemory(size_t bytes, std::string* path);
 absl::StatusOr<void*> MapSharedMemory(const std::string& path, size_t bytes);
 
-// Spins until ready() is true. DeadlineExceeded after kPatience.
-template <class Ready>
-absl::Status SpinUntil(Ready ready) {
-  Nanoseconds start = 0;
-  for (uint32_t turn = 1;; ++turn) {
-    if (ready()) return absl::OkStatus();
-    shm::CpuRelax();
-    if (turn % (1 << 16) != 0) continue;
-    const Nanoseconds now = NowNs();
-    if (start == 0) start = now;
-    if (now - start >
-        Nanoseconds(std::chrono::nanoseconds(kPatience).count())) {
-      return absl::DeadlineExceededError("the other side does not answer");
-    }
-  }
-}
+// A word of shared memory that one side writes and the other waits for.
+// Publishes what was written before; wakes the other side unless it spins.
+void PublishWord(uint32_t* word, uint32_t value, Wait wait);
+// Waits until *word is no longer `seen`; false after kPatience.
+bool WaitForWord(const uint32_t* word, uint32_t seen, Wait wait,
+                 std::chrono::nanoseconds spin);
 
 }  // namespace carillon::bench
 

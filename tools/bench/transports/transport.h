@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/status.h"
+#include "tools/bench/transports/wait.h"
 
 namespace carillon::bench {
 
@@ -22,9 +23,6 @@ struct Message {
   uint8_t payload[56] = {};
 };
 static_assert(sizeof(Message) == 64);
-
-// The limit of every wait of a client or server.
-inline constexpr std::chrono::seconds kPatience{10};
 
 // The requesting side. One thread.
 class Client {
@@ -49,6 +47,11 @@ class Client {
   }
 };
 
+// The error of a client that has waited for kPatience.
+inline absl::Status Silent() {
+  return absl::DeadlineExceededError("the other side does not answer");
+}
+
 inline constexpr uint32_t kMaxWindow = 128;
 
 // A server calls it before it serves.
@@ -59,12 +62,12 @@ struct Transport {
   std::string_view label;
   // The server: calls `ready` with what the client needs to find it, and serves
   // until it is killed. `directory` is empty and belongs to the server. Null:
-  // gpud is the server, and the endpoint is the testbed's directory.
-  absl::Status (*serve)(const std::string& directory, AnnounceReady ready);
-  // `spin` says how long a client that can both spin and sleep spins first;
-  // negative: it never sleeps.
+  // gpud is the server, and the endpoint is the testbed's directory. Both sides
+  // must wait in the same way: a server that spins wakes no client.
+  absl::Status (*serve)(const std::string& directory, Wait wait,
+                        AnnounceReady ready);
   absl::StatusOr<std::unique_ptr<Client>> (*connect)(
-      const std::string& endpoint, std::chrono::nanoseconds spin);
+      const std::string& endpoint, Wait wait);
   // Removes what a killed server leaves outside of its directory; may be null.
   void (*clean_up)(const std::string& directory) = nullptr;
 };

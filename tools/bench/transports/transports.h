@@ -6,16 +6,15 @@
 
 namespace carillon::bench {
 
-// A textbook single-producer single-consumer ring of 64-byte slots each way,
-// with both sides spinning. It shows the limit of shared memory.
+// A textbook single-producer single-consumer ring of 64-byte slots each way. It
+// shows the limit of shared memory.
 Transport PlainRing();
 // Carillon's ring (shm/device_ring.h, shm/gpu_ring.h) without a GPU daemon: the
 // request is in the entry, the reply in an output buffer. RingNull has 8 bytes
 // of parameters and no output, as a null event.
-Transport RingSpin();
-Transport RingSpinThenFutex();
+Transport Ring();
 Transport RingNull();
-// One futex word each way and nothing else; both sides sleep at once.
+// One futex word each way and nothing else.
 Transport FutexWake();
 // Carillon's whole event path: this device process, gpud, an event kernel (echo
 // or null_event) and back.
@@ -27,7 +26,7 @@ Transport UnixSeqpacket();
 Transport BoostMessageQueue();
 // ZeroMQ REQ/REP over ipc:// (DEALER/REP when pipelined).
 Transport ZeroMqIpc();
-// gRPC unary calls over a Unix socket.
+// gRPC unary calls over a Unix socket, one completion queue a side.
 Transport GrpcUnary();
 
 }  // namespace carillon::bench

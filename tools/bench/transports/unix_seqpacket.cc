@@ -28,7 +28,22 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
-absl::Status Serve(const std::string& directory, AnnounceReady ready) {
+// The size of the next message, or what recv() says of none.
+ssize_t ReceiveOn(int socket, Message* message, Wait wait,
+                  std::chrono::nanoseconds spin) {
+  ssize_t size = -1;
+  const auto receive = [&](int flags) {
+    size = recv(socket, message, sizeof(*message), flags);
+    return size >= 0 || (errno != EAGAIN && errno != EINTR);
+  };
+  WaitUntil(
+      wait, spin, [&] { return receive(MSG_DONTWAIT); },
+      [&] { return receive(0); });
+  return size;
+}
+
+absl::Status Serve(const std::string& directory, Wait wait,
+                   AnnounceReady ready) {
   const std::string path = directory + "/seqpacket";
   ASSIGN_OR_RETURN(const auto address, AddressOf(path));
   const UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET, 0));
@@ -41,15 +56,20 @@ absl::Status Serve(const std::string& directory, AnnounceReady ready) {
   const UniqueFd client(accept(listener.get(), nullptr, nullptr));
   if (!client) return Failed("accept");
   Message message;
-  while (recv(client.get(), &message, sizeof(message), 0) == sizeof(message)) {
-    if (send(client.get(), &message, sizeof(message), MSG_NOSIGNAL) < 0) break;
+  while (true) {
+    const ssize_t size = ReceiveOn(client.get(), &message, wait, kServerSpin);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (size != sizeof(message)) return absl::OkStatus();
+    if (send(client.get(), &message, sizeof(message), MSG_NOSIGNAL) < 0) {
+      return absl::OkStatus();
+    }
   }
-  return absl::OkStatus();
 }
 
 class SeqpacketClient final : public Client {
  public:
-  explicit SeqpacketClient(UniqueFd socket) : socket_(std::move(socket)) {}
+  SeqpacketClient(UniqueFd socket, Wait wait)
+      : socket_(std::move(socket)), wait_(wait) {}
 
   absl::Status Send(const Message& request) override {
     return send(socket_.get(), &request, sizeof(request), MSG_NOSIGNAL) ==
@@ -58,17 +78,18 @@ class SeqpacketClient final : public Client {
                : Failed("send");
   }
   absl::Status Receive(Message* reply) override {
-    return recv(socket_.get(), reply, sizeof(*reply), 0) == sizeof(*reply)
+    return ReceiveOn(socket_.get(), reply, wait_, kClientSpin) == sizeof(*reply)
                ? absl::OkStatus()
                : Failed("recv");
   }
 
  private:
   const UniqueFd socket_;
+  const Wait wait_;
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
-                                                std::chrono::nanoseconds) {
+                                                Wait wait) {
   ASSIGN_OR_RETURN(const auto address, AddressOf(endpoint));
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET, 0));
   const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
@@ -78,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& endpoint,
               sizeof(address)) != 0) {
     return Failed("connect");
   }
-  return std::make_unique<SeqpacketClient>(std::move(fd));
+  return std::make_unique<SeqpacketClient>(std::move(fd), wait);
 }
 
 }  // namespace
