@@ -64,6 +64,15 @@ class Backend {
   // kept alive for them.
   virtual void Cancel(const LaunchFilter& which, shm::EventStatus why) = 0;
 
+  // edgeReleaseBarrier of a device, at its time: the blocks of all kernels that
+  // wait at the wait-release barrier go on, and who has found no work waits
+  // again. Errors: Unimplemented, where the GPU has no such barrier.
+  virtual absl::Status ReleaseBarrier(const DeviceMemory&) {
+    return absl::UnimplementedError(
+        "this back-end has no wait-release barrier: launch the event with a "
+        "doorbell instead");
+  }
+
   virtual std::string policy() const = 0;
   // Errors: NotFound, naming those there are.
   virtual absl::Status SetPolicy(std::string_view name) = 0;

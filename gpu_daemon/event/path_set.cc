@@ -32,6 +32,12 @@ PathSet::PathSet(std::vector<Entry> entries, bool tracing)
       unavailable_(entries_.size()),
       tracing_(tracing) {}
 
+PathSet::PathSet(LaunchPathInfo info, std::unique_ptr<LaunchPath> path,
+                 bool tracing)
+    : PathSet({{.info = std::move(info), .start = nullptr}}, tracing) {
+  paths_.front() = std::move(path);
+}
+
 std::vector<PathSet::Description> PathSet::Describe() const {
   MutexLock lock(mutex_);
   std::vector<Description> descriptions;

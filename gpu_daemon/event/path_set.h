@@ -31,6 +31,8 @@ class PathSet {
 
   // The default first, then what takes its place where it cannot start.
   PathSet(std::vector<Entry> entries, bool tracing);
+  // One path, which has started.
+  PathSet(LaunchPathInfo info, std::unique_ptr<LaunchPath> path, bool tracing);
 
   struct Description {
     LaunchPathInfo info;

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/cord.h"
@@ -62,6 +63,19 @@ class PathSetTest : public ::testing::Test {
   }
   std::vector<std::string> said_;
 };
+
+TEST_F(PathSetTest, APathThatHasStartedServesAndStopsWithTheOthers) {
+  auto started = std::make_unique<SilentPath>(/*tracing=*/false, &said_);
+  LaunchPath* const path = started.get();
+  PathSet paths({"edge", "a test's"}, std::move(started), /*tracing=*/false);
+  EXPECT_EQ(paths.Find("")->path, path);
+  EXPECT_EQ(paths.Find("edge")->path, path);
+  EXPECT_FALSE(paths.Find("graph").ok());
+  EXPECT_EQ(paths.Describe()[0].notice, "says nothing");
+  paths.SetTracing(true);
+  paths.Stop();
+  EXPECT_THAT(said_, ElementsAre("starts", "traces", "stops"));
+}
 
 TEST_F(PathSetTest, APathStartsOnceAndWhenItIsAskedFor) {
   PathSet paths({Path("edge"), Path("graph")}, /*tracing=*/true);

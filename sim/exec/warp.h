@@ -137,7 +137,6 @@ class Warp {
   LaneMask live() const { return live_; }  // lanes that have not exited
   uint64_t executed() const { return executed_; }
   uint32_t index() const { return index_; }
-  size_t stack_depth() const { return stack_.size() + 1; }
   Block& block() const { return *block_; }
   Core& core() const { return *core_; }
   const Launch& launch() const { return *launch_; }

@@ -229,6 +229,12 @@ bool Gpu::Run(Cycle until) {
   return grids_.empty();
 }
 
+void Gpu::ReleaseThreads(Cycle at) {
+  CallAt(at, [this] {
+    for (Sm& sm : sms_) sm.ReleaseThreads(cycle_);
+  });
+}
+
 // The next cycle after cycle_ in which anything happens.
 Cycle Gpu::Next() const {
   Cycle next = kmu_.next(cycle_);

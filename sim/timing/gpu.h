@@ -93,6 +93,10 @@ class Gpu {
     calls_.emplace(std::max(at, cycle_ + 1), std::move(call));
   }
 
+  // Releases the wait-release barrier on every SM in that cycle, or in the next
+  // if it has passed, as __release_threads() does on one.
+  void ReleaseThreads(Cycle at);
+
   // Runs until no grid is left, until the given cycle (which happens next), or
   // until the end of a cycle in which Stop() was called. Returns true if no
   // grid is left.

@@ -283,6 +283,18 @@ TEST_F(GpuTest, AReleaseLetsTheBlocksOfItsSmGoOn) {
   EXPECT_EQ(Word(), 2u * 64 * sms);
 }
 
+TEST_F(GpuTest, AReleaseFromOutsideLetsTheBlocksOfEverySmGoOn) {
+  const uint32_t sms = config_.sm.count = 2;
+  Submit(Wait(2 * sms));
+  EXPECT_FALSE(gpu().Run(5000));
+  EXPECT_TRUE(gpu().stands_still());
+  gpu().ReleaseThreads(6000);
+  EXPECT_FALSE(gpu().Run(6000));
+  EXPECT_EQ(Word(), 0u) << "too early";
+  EXPECT_TRUE(gpu().Run());
+  EXPECT_EQ(Word(), 2u * 64 * sms);
+}
+
 TEST_F(GpuTest, AWaitThatNobodyEndsIsAnError) {
   const GridId grid = Submit(Wait(1));
   gpu().Run();

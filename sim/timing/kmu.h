@@ -62,7 +62,6 @@ class Kmu {
   void Unblock() { blocked_ = false; }
 
   size_t pending() const { return pending_.size(); }
-  size_t in_kdu() const { return kdu_.size(); }
 
  private:
   void FillKdu(Cycle now);

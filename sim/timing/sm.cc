@@ -445,11 +445,7 @@ void Sm::Issue(uint32_t slot, Cycle now) {
   --context.buffered;
   bool progress = core_.writes != writes;
   if (core_.releases.total != releases) {
-    for (BlockSlot& block : blocks_) {
-      if (block.grid == nullptr) continue;
-      block.block.WakeReleased();
-      ReleaseBarriers(block);
-    }
+    WakeReleased();
   }
   switch (op.unit) {
     case Unit::kMemory:
@@ -548,6 +544,21 @@ void Sm::CheckBarrier(BlockSlot& block) {
   }
   const auto first = static_cast<uint32_t>(std::countr_zero(live));
   Fail(block.grid, WaitsForEver(*warps_.slots[first].warp));
+}
+
+void Sm::ReleaseThreads(Cycle now) {
+  CountUntil(now);
+  core_.releases.Release(0);
+  WakeReleased();
+  wakes_at_ = now;
+}
+
+void Sm::WakeReleased() {
+  for (BlockSlot& block : blocks_) {
+    if (block.grid == nullptr) continue;
+    block.block.WakeReleased();
+    ReleaseBarriers(block);
+  }
 }
 
 void Sm::ReleaseBarriers(BlockSlot& block) {

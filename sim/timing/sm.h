@@ -73,6 +73,8 @@ class Sm final : private EventWarps::Host {
   void StartBlock(GridRun* grid, Cycle now);
   // Stops the grid's blocks where they are.
   void Drop(const GridRun* grid, Cycle now);
+  // Releases the wait-release barrier, as __release_threads() does.
+  void ReleaseThreads(Cycle now);
 
   // Handles memory's answer; call it before Tick() of the same cycle.
   void Reply(const MemoryRequest& reply, Cycle now);
@@ -136,6 +138,7 @@ class Sm final : private EventWarps::Host {
   WarpMask Available(Cycle now) const;
   void Issue(uint32_t slot, Cycle now);
   void AfterStep(uint32_t slot);
+  void WakeReleased();
   void ReleaseBarriers(BlockSlot& block);
   void Finish(uint32_t slot, Pc pc, bool memory);
   void Retire(uint32_t slot);

@@ -34,39 +34,34 @@ absl::StatusOr<std::unique_ptr<Backend>> TimedBackend::Create(
                                         .event_log = options.event_log,
                                         .on_violation = options.on_violation},
                                        memory.get(), kernels.get()));
-  std::unique_ptr<TimedBackend> backend(
-      new TimedBackend(options, model, std::move(memory), std::move(kernels),
-                       std::move(launcher)));
+  TimedLauncher* const launches = launcher.get();
   // Time needs its thread from the first device on.
-  if (const auto path = backend->paths_.Find(kEdgePath); !path.ok()) {
-    return path.status();
-  }
-  return backend;
+  auto front_end = std::make_unique<FrontEnd>(
+      FrontEnd::Options{.gpu = model,
+                        .tracing = options.tracing,
+                        .max_spin_ns = options.max_spin_ns,
+                        .on_violation = options.on_violation,
+                        .thread_name = "gpud-sim"},
+      std::move(launcher));
+  return std::unique_ptr<Backend>(
+      new TimedBackend(options, model, std::move(memory), std::move(kernels),
+                       launches, std::move(front_end)));
 }
 
 TimedBackend::TimedBackend(const BackendOptions& options, const GpuModel& model,
                            std::shared_ptr<sim::Memory> simulated,
                            std::unique_ptr<SimKernels> kernels,
-                           std::unique_ptr<TimedLauncher> launcher)
+                           TimedLauncher* launcher,
+                           std::unique_ptr<FrontEnd> front_end)
     : timing_(options.timing),
       model_(model),
       simulated_(std::move(simulated)),
       memory_(simulated_.get()),
       kernels_(std::move(kernels)),
-      launcher_(launcher.get()),
-      made_(std::make_unique<FrontEnd>(
-          FrontEnd::Options{.gpu = model_,
-                            .tracing = options.tracing,
-                            .max_spin_ns = options.max_spin_ns,
-                            .on_violation = options.on_violation,
-                            .thread_name = "gpud-sim"},
-          std::move(launcher))),
-      front_end_(made_.get()),
-      paths_({{{kEdgePath, "the simulated GPU's own doorbells, in its time"},
-               [this](bool) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
-                 return std::move(made_);
-               }}},
-             options.tracing) {}
+      launcher_(launcher),
+      front_end_(front_end.get()),
+      paths_({kEdgePath, "the simulated GPU's own doorbells, in its time"},
+             std::move(front_end), options.tracing) {}
 
 TimedBackend::~TimedBackend() { Stop(); }
 
@@ -92,6 +87,11 @@ void TimedBackend::Submit(std::unique_ptr<KernelLaunch> launch) {
 
 void TimedBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   front_end_->Call([&] { launcher_->Cancel(which, why); });
+}
+
+absl::Status TimedBackend::ReleaseBarrier(const DeviceMemory& device) {
+  front_end_->Call([&] { launcher_->ReleaseBarrier(device); });
+  return absl::OkStatus();
 }
 
 absl::Status TimedBackend::SetPolicy(std::string_view name) {

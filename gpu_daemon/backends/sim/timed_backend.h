@@ -46,6 +46,8 @@ class TimedBackend final : public Backend {
   void Submit(std::unique_ptr<KernelLaunch> launch) override;
   void Cancel(const LaunchFilter& which, shm::EventStatus why) override;
 
+  absl::Status ReleaseBarrier(const DeviceMemory& device) override;
+
   std::string policy() const override { return std::string(kFirstComePolicy); }
   absl::Status SetPolicy(std::string_view name) override;
 
@@ -59,8 +61,8 @@ class TimedBackend final : public Backend {
  private:
   TimedBackend(const BackendOptions& options, const GpuModel& model,
                std::shared_ptr<sim::Memory> simulated,
-               std::unique_ptr<SimKernels> kernels,
-               std::unique_ptr<TimedLauncher> launcher);
+               std::unique_ptr<SimKernels> kernels, TimedLauncher* launcher,
+               std::unique_ptr<FrontEnd> front_end);
 
   const std::string timing_;
   const GpuModel model_;
@@ -71,8 +73,7 @@ class TimedBackend final : public Backend {
   const std::chrono::steady_clock::time_point started_ =
       std::chrono::steady_clock::now();
   std::once_flag stopped_;
-  std::unique_ptr<FrontEnd> made_;  // until paths_ has it
-  FrontEnd* const front_end_;
+  FrontEnd* const front_end_;  // paths_ has it
   PathSet paths_;
 };
 

@@ -12,7 +12,9 @@
 #include <future>
 #include <map>
 #include <random>
+#include <span>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "base/clock.h"
@@ -295,6 +297,66 @@ TEST_F(TimedBackendTest, ACancelledKernelEndsWhereItIs) {
   EXPECT_EQ(host->time.now(), 1000u);
   EXPECT_NE(host->Take(event).state, EventState::kNone);
   EXPECT_TRUE(backend_->idle());
+}
+
+// edgeReleaseBarrier.
+class ReleaseBarrierTest : public TimedBackendTest {
+ protected:
+  TestDevice::Event RegisterWaiting(TurnDevice& device) {
+    static constexpr std::string_view kPtx = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.extern .func __wait_threads;
+.visible .entry wait()
+{
+  call.uni __wait_threads;
+  ret;
+}
+)";
+    const auto kernels =
+        backend_->LoadKernels({.image = std::as_bytes(std::span(kPtx)),
+                               .file = "wait.ptx",
+                               .kernels = {{.symbol = "wait",
+                                            .name = "wait",
+                                            .summary = "",
+                                            .parameters = {}}}});
+    EXPECT_TRUE(kernels.ok()) << kernels.status();
+    auto event = device.Register({.kernel = kernels->at(0), .bindings = {}});
+    const auto status = backend_->paths().Find("edge")->path->Add(event.kernel);
+    EXPECT_TRUE(status.ok()) << status;
+    return event;
+  }
+};
+
+TEST_F(ReleaseBarrierTest, AnEventWaitsUntilItsDeviceReleasesIt) {
+  Start(1);
+  const auto device = Attach("a");
+  auto event = RegisterWaiting(*device);
+  event.ring->Commit(nullptr, 0);
+  event.ring->RingDoorbell();
+  device->time.Answer(1'000'000);
+  ASSERT_TRUE(device->WaitForTurn());
+  ASSERT_EQ(device->time.now(), 1'000'000u);
+  EXPECT_EQ(device->Take(event).state, EventState::kNone);
+  EXPECT_TRUE(backend_->ReleaseBarrier(*device->memory).ok());
+  device->time.Answer(kNoTime);
+  ASSERT_TRUE(device->WaitForTurn());
+  EXPECT_GT(device->time.now(), 1'000'000u);
+  EXPECT_LT(device->time.now(), 1'100'000u);
+  EXPECT_EQ(device->Take(event).state, EventState::kDone);
+}
+
+TEST_F(ReleaseBarrierTest, AReleaseThatComesBeforeTheWaitIsNotLost) {
+  Start(1);
+  const auto device = Attach("a");
+  auto event = RegisterWaiting(*device);
+  EXPECT_TRUE(backend_->ReleaseBarrier(*device->memory).ok());
+  event.ring->Commit(nullptr, 0);
+  event.ring->RingDoorbell();
+  device->time.Answer(kNoTime);
+  ASSERT_TRUE(device->WaitForTurn());
+  EXPECT_EQ(device->Take(event).state, EventState::kDone);
 }
 
 TEST_F(TimedBackendTest, WhatWaitsIsAbortedWhenItStops) {

@@ -410,6 +410,13 @@ void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
   }
 }
 
+void TimedLauncher::ReleaseBarrier(const DeviceMemory& device) {
+  looked_since_answers_ = false;
+  const Participant* const participant = Find(&device);
+  gpu_.ReleaseThreads(
+      CycleAt(participant != nullptr ? participant->now : now_ns()));
+}
+
 void TimedLauncher::Cancel(const LaunchFilter& which, EventStatus why) {
   looked_since_answers_ = false;
   for (auto at = waiting_.begin(); at != waiting_.end();) {

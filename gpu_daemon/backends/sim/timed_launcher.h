@@ -60,6 +60,9 @@ class TimedLauncher final : public Launcher {
   // Ends the launches that `which` names, also those that run.
   void Cancel(const LaunchFilter& which, shm::EventStatus why);
 
+  // Releases the wait-release barrier of every SM, at the device's now.
+  void ReleaseBarrier(const DeviceMemory& device);
+
   sim::timing::Statistics statistics() { return gpu_.statistics(); }
 
   // Thread safe:

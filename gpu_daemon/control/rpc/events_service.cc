@@ -92,14 +92,7 @@ grpc::Status EventsService::ReleaseBarrier(
   auto session =
       callers_->SessionOf(*context, request->session(), "ReleaseBarrier");
   if (!session.ok()) return ToGrpc(session.status(), context);
-  if (auto status = (*session)->CheckEvent(request->event_id()); !status.ok()) {
-    return ToGrpc(status, context);
-  }
-  return ToGrpc(Error(absl::StatusCode::kUnimplemented,
-                      "this back-end has no wait-release barrier: launch "
-                      "the event with a doorbell instead",
-                      reason::kNoBarrier, "event_id"),
-                context);
+  return ToGrpc((*session)->ReleaseBarrier(request->event_id()), context);
 }
 
 grpc::Status EventsService::LaunchKernel(grpc::ServerContext* context,

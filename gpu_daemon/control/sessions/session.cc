@@ -314,10 +314,14 @@ absl::Status Session::ScheduleEvent(uint32_t event_id, uint64_t through) {
   return WithDetail(found->path->Wake(), reason::kBadLaunchPath, "event_id");
 }
 
-absl::Status Session::CheckEvent(uint32_t event_id) const {
-  MutexLock lock(mutex_);
-  RETURN_IF_ERROR(CheckOpen());
-  return registrations_.Check(event_id);
+absl::Status Session::ReleaseBarrier(uint32_t event_id) {
+  {
+    MutexLock lock(mutex_);
+    RETURN_IF_ERROR(CheckOpen());
+    RETURN_IF_ERROR(registrations_.Check(event_id));
+  }
+  return WithDetail(context_->backend->ReleaseBarrier(memory()),
+                    reason::kNoBarrier, "event_id");
 }
 
 absl::StatusOr<LaunchResult> Session::LaunchKernel(

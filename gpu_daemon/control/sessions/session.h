@@ -91,8 +91,9 @@ class Session {
   absl::StatusOr<uint64_t> UnregisterEvent(uint32_t event_id, uint32_t drain_ms,
                                            const GivenUp& given_up);
   absl::Status ScheduleEvent(uint32_t event_id, uint64_t through);
-  // NotFound if there is no such event kernel.
-  absl::Status CheckEvent(uint32_t event_id) const;
+  // Also while the event kernel is being unregistered: its events may wait for
+  // the release. Errors: NotFound; Unimplemented NO_WAIT_RELEASE_BARRIER.
+  absl::Status ReleaseBarrier(uint32_t event_id);
 
   // Errors: as RegisterEvent; Aborted when the session ended first, Cancelled
   // when the caller gave up. A kernel that failed is a result with its status.
