@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/temp_directory.h"
 #include "base/testing/test_ca.h"
 #include "fmt/format.h"
 
@@ -31,10 +32,8 @@ class TlsFilesTest : public testing::Test {
     return path;
   }
 
-  const std::string directory_ = [] {
-    std::string path = testing::TempDir() + "/tls-XXXXXX";
-    return std::string(mkdtemp(path.data()));
-  }();
+  const TempDirectory files_;
+  const std::string& directory_ = files_.path();
   const TestCa ca_{directory_};
   const TlsFiles good_ = ca_.IssueRole("viewer");
 };

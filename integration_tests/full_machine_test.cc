@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "base/status.h"
+#include "base/temp_directory.h"
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/hostile/checksum_events.h"
@@ -42,15 +43,11 @@ std::string Message(const absl::Status& status) {
 // A directory that everybody may use, removed by the destructor.
 class Folder {
  public:
-  Folder() {
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
-    fs::permissions(path_, fs::perms(0755));
-  }
-  ~Folder() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
+  Folder() { fs::permissions(path(), fs::perms(0755)); }
+  const std::string& path() const { return directory_.path(); }
   // Made if missing.
   std::string Testbed(uid_t owner) const {
-    const std::string testbed = path_ + "/testbed";
+    const std::string testbed = path() + "/testbed";
     fs::create_directory(testbed);
     EXPECT_EQ(chown(testbed.c_str(), owner, owner), 0);
     return testbed;
@@ -58,14 +55,14 @@ class Folder {
   // Makes a copy, because other users may not look into the build's folder.
   std::string Copy(const std::string& program) const {
     const std::string copy =
-        path_ + "/" + fs::path(program).filename().string();
+        path() + "/" + fs::path(program).filename().string();
     fs::copy_file(testing::Program(program), copy,
                   fs::copy_options::skip_existing);
     return copy;
   }
 
  private:
-  std::string path_ = "/tmp/carillon-test-XXXXXX";
+  const TempDirectory directory_;
 };
 
 std::unique_ptr<Process> Start(const std::string& name,

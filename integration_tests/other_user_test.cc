@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/temp_directory.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
@@ -17,10 +18,9 @@ TEST(OtherUserTest, ADeviceOfAnotherUserIsRefusedAndToldWhy) {
   const auto testbed = testing::Testbed::Start();
   ASSERT_TRUE(testbed.ok()) << std::string(testbed.status().message());
   // A copy, because the other user may not look into the build's folder.
-  std::string directory = "/tmp/carillon-test-XXXXXX";
-  ASSERT_NE(mkdtemp(directory.data()), nullptr);
-  std::filesystem::permissions(directory, std::filesystem::perms(0755));
-  const std::string fpga = directory + "/fpga";
+  const TempDirectory directory;
+  std::filesystem::permissions(directory.path(), std::filesystem::perms(0755));
+  const std::string fpga = directory.path() + "/fpga";
   std::filesystem::copy_file(testing::Program("devices/fpga/fpga"), fpga);
   const auto other = testing::Process::Start(
       "nobody", {"/usr/bin/setpriv", "--reuid", "65534", "--clear-groups", "--",
@@ -29,7 +29,6 @@ TEST(OtherUserTest, ADeviceOfAnotherUserIsRefusedAndToldWhy) {
   EXPECT_EQ((*other)->Wait(), 1);
   EXPECT_THAT((*other)->output(), HasSubstr("belongs to another user"));
   EXPECT_EQ((*testbed)->Status().devices(), 0u);
-  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

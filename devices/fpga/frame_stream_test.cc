@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/temp_directory.h"
 #include "devices/fpga/references.h"
 #include "devices/sdk/fake_gpud.h"
 
@@ -77,9 +78,6 @@ class Gpu {
 class FrameStreamTest : public ::testing::Test {
  protected:
   FrameStreamTest() {
-    std::string pattern =
-        std::filesystem::temp_directory_path() / "frame_stream-XXXXXX";
-    directory_ = mkdtemp(pattern.data());
     gpud_ = std::make_unique<edge::FakeGpud>(directory_);
     options_.ring = kRing;
     options_.check = true;
@@ -87,7 +85,6 @@ class FrameStreamTest : public ::testing::Test {
   ~FrameStreamTest() override {
     device_.reset();
     gpud_.reset();
-    std::filesystem::remove_all(directory_);
   }
 
   // Streams with a GPU that behaves as `outcome` says.
@@ -112,7 +109,8 @@ class FrameStreamTest : public ::testing::Test {
     return shm::EventState::kDone;
   }
 
-  std::string directory_;
+  const TempDirectory files_;
+  const std::string& directory_ = files_.path();
   std::unique_ptr<edge::FakeGpud> gpud_;
   std::unique_ptr<FrameSource> source_;
   std::unique_ptr<FrameKernel> kernel_;

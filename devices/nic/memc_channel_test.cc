@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/temp_directory.h"
 #include "devices/nic/nic_counters.h"
 #include "devices/sdk/fake_gpud.h"
 
@@ -24,9 +25,6 @@ constexpr uint32_t kStride = 256;
 class MemcChannelTest : public ::testing::Test {
  protected:
   MemcChannelTest() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "memc-channel-XXXXXX");
-    directory_ = mkdtemp(pattern.data());
     gpud_ = std::make_unique<edge::FakeGpud>(directory_);
     edge::AttachOptions attach;
     attach.testbed_directory = directory_;
@@ -41,7 +39,6 @@ class MemcChannelTest : public ::testing::Test {
     channel_.reset();
     device_.reset();
     gpud_.reset();
-    std::filesystem::remove_all(directory_);
   }
 
   void Open(uint32_t slot_packet_bytes = 0, bool largest = false) {
@@ -80,7 +77,8 @@ class MemcChannelTest : public ::testing::Test {
     return {{.origin = origin, .index = index, .length = length}, offset};
   }
 
-  std::string directory_;
+  const TempDirectory files_;
+  const std::string& directory_ = files_.path();
   std::unique_ptr<edge::FakeGpud> gpud_;
   std::unique_ptr<edge::Device> device_;
   edge::Buffer packets_, table_, store_;

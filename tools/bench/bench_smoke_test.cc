@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/temp_directory.h"
 #include "tools/cli/ui/console.h"
 
 namespace carillon::bench {
@@ -258,17 +259,6 @@ size_t ProcessesWith(const std::string& word) {
   return count;
 }
 
-// A folder whose path leaves room for the names of sockets; removed at the end.
-class ShortFolder {
- public:
-  ShortFolder() { EXPECT_NE(mkdtemp(path_.data()), nullptr); }
-  ~ShortFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_ = "/tmp/bench-smoke-XXXXXX";
-};
-
 // The first process that runs `program` with `word` on its command line; 0 if
 // there is none.
 pid_t FindProcess(const std::string& program, const std::string& word) {
@@ -285,7 +275,7 @@ pid_t FindProcess(const std::string& program, const std::string& word) {
 }
 
 TEST(BenchSmoke, LaunchBenchGoesOnAfterGpudDied) {
-  const ShortFolder short_folder;
+  const TempDirectory short_folder;
   const std::string& folder = short_folder.path();
   FILE* const pipe =
       popen(("TMPDIR=" + folder +
@@ -321,7 +311,7 @@ TEST(BenchSmoke, LaunchBenchGoesOnAfterGpudDied) {
 }
 
 TEST(BenchSmoke, LaunchBenchLeavesNothingBehindWhenInterrupted) {
-  const ShortFolder short_folder;
+  const TempDirectory short_folder;
   const std::string& folder = short_folder.path();
   // Its scratch directory's name is on the command lines of its processes.
   FILE* const pipe =

@@ -21,11 +21,11 @@
 #include "base/clock.h"
 #include "base/line_process.h"
 #include "base/status.h"
+#include "base/temp_directory.h"
 #include "base/testbed_paths.h"
 #include "base/unique_fd.h"
 #include "tools/bench/bench_main.h"
 #include "tools/bench/quiet.h"
-#include "tools/bench/scratch_directory.h"
 #include "tools/cli/ui/table.h"
 
 namespace carillon::bench {
@@ -121,7 +121,7 @@ class Servers {
   std::vector<LineProcess> children_;
 };
 
-absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch,
+absl::StatusOr<Servers> StartMemcached(const TempDirectory& scratch,
                                        const BenchRun& run) {
   ASSIGN_OR_RETURN(const auto port, FreePort());
   Servers servers(run);
@@ -138,7 +138,7 @@ absl::StatusOr<Servers> StartMemcached(const ScratchDirectory& scratch,
   return servers;
 }
 
-absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
+absl::StatusOr<Servers> StartNic(const TempDirectory& scratch,
                                  const BenchRun& run) {
   ASSIGN_OR_RETURN(const auto port, FreePort());
   Servers servers(run);
@@ -169,7 +169,7 @@ absl::StatusOr<Servers> StartNic(const ScratchDirectory& scratch,
   return servers;
 }
 
-absl::StatusOr<Servers> StartEcho(const ScratchDirectory& scratch,
+absl::StatusOr<Servers> StartEcho(const TempDirectory& scratch,
                                   const BenchRun& run) {
   ASSIGN_OR_RETURN(const auto port, FreePort());
   Servers servers(run);
@@ -223,9 +223,11 @@ struct Runs {
 
 // Everything once, with servers of its own.
 absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
-  std::vector<ScratchDirectory> scratch;
+  std::vector<TempDirectory> scratch;
   for (int i = 0; i < 4; ++i) {
-    ASSIGN_OR_RETURN(auto directory, ScratchDirectory::Make());
+    ASSIGN_OR_RETURN(
+        auto directory,
+        TempDirectory::Make(std::filesystem::temp_directory_path().string()));
     scratch.push_back(std::move(directory));
   }
   ASSIGN_OR_RETURN(auto nic, StartNic(scratch[0], run));

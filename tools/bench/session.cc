@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/line_process.h"
 #include "base/status.h"
+#include "base/temp_directory.h"
 #include "fmt/format.h"
 #include "tools/bench/quiet.h"
-#include "tools/bench/scratch_directory.h"
 #include "tools/bench/transports/transport.h"
 
 namespace carillon::bench {
@@ -45,7 +45,9 @@ class Server {
  public:
   static absl::StatusOr<Server> Start(const Transport& transport, Wait wait,
                                       const SessionOptions& options) {
-    ASSIGN_OR_RETURN(auto directory, ScratchDirectory::Make());
+    ASSIGN_OR_RETURN(
+        auto directory,
+        TempDirectory::Make(std::filesystem::temp_directory_path().string()));
     if (transport.serve == nullptr) {
       return StartGpud(transport, std::move(directory), wait, options);
     }
@@ -77,14 +79,13 @@ class Server {
   uint64_t CpuNs() const { return child_.CpuNs(); }
 
  private:
-  Server(const Transport& transport, ScratchDirectory directory,
-         LineProcess child)
+  Server(const Transport& transport, TempDirectory directory, LineProcess child)
       : transport_(&transport),
         directory_(std::move(directory)),
         child_(std::move(child)) {}
 
   static absl::StatusOr<Server> StartGpud(const Transport& transport,
-                                          ScratchDirectory directory, Wait wait,
+                                          TempDirectory directory, Wait wait,
                                           const SessionOptions& options) {
     if (options.gpud.empty()) {
       return absl::FailedPreconditionError(
@@ -104,7 +105,7 @@ class Server {
   }
 
   const Transport* transport_;
-  ScratchDirectory directory_;
+  TempDirectory directory_;
   LineProcess child_;
   std::string endpoint_;
 };

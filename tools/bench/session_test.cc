@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/temp_directory.h"
 #include "fmt/format.h"
 #include "tools/bench/report.h"
 #include "tools/bench/transports/transport.h"
@@ -46,7 +47,7 @@ std::set<std::string> LeftIn(const std::filesystem::path& directory) {
   std::set<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("carillon-bench-")) files.insert(name);
+    if (name.starts_with("carillon-")) files.insert(name);
   }
   return files;
 }
@@ -131,9 +132,8 @@ TEST(Session, AddsUpTheRatesOfSeveralClientsOfOneServer) {
 
 TEST(Session, LeavesNoProcessDirectoryOrQueueBehind) {
   // Its own, so that another bench on this machine does not count.
-  std::string mine = "/tmp/bench-test-XXXXXX";
-  ASSERT_NE(mkdtemp(mine.data()), nullptr);
-  setenv("TMPDIR", mine.c_str(), 1);
+  const TempDirectory mine;
+  setenv("TMPDIR", mine.path().c_str(), 1);
   const auto queues = LeftIn("/dev/shm");
   const auto measured =
       RunSession({Make("boost_mq"), Make("event_echo")}, Options(), &Ignore);
@@ -141,9 +141,8 @@ TEST(Session, LeavesNoProcessDirectoryOrQueueBehind) {
   ASSERT_TRUE(measured.ok()) << measured.status();
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
-  EXPECT_EQ(LeftIn(mine), std::set<std::string>());
+  EXPECT_EQ(LeftIn(mine.path()), std::set<std::string>());
   EXPECT_EQ(LeftIn("/dev/shm"), queues);
-  EXPECT_TRUE(std::filesystem::remove(mine));
 }
 
 TEST(Session, NamesTheContenderThatFails) {

@@ -16,6 +16,7 @@
 #include <set>
 #include <thread>
 
+#include "base/temp_directory.h"
 #include "tools/gpu_check/limited_run.h"
 #include "tools/gpu_check/parts.h"
 
@@ -37,12 +38,6 @@ CheckStep Shell(std::string name, std::string script, int limit_s = 30) {
 class RunnerTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { BlockSignalsOfRuns(); }
-  void SetUp() override {
-    std::string path = ::testing::TempDir() + "/runner_XXXXXX";
-    ASSERT_NE(mkdtemp(path.data()), nullptr);
-    directory_ = path;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
 
   RunnerOptions Options() const {
     return {.directory = directory_,
@@ -62,7 +57,8 @@ class RunnerTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  std::string directory_;
+  const TempDirectory files_;
+  const std::string& directory_ = files_.path();
 };
 
 TEST_F(RunnerTest, KeepsWhatEveryStepSaysAndItsFinding) {

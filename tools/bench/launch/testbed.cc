@@ -87,7 +87,9 @@ absl::StatusOr<Json> LaunchDeviceProcess::ReadAnswer(milliseconds timeout) {
 
 absl::StatusOr<std::unique_ptr<LaunchTestbed>> LaunchTestbed::Start(
     const LaunchTestbedOptions& options) {
-  ASSIGN_OR_RETURN(auto directory, ScratchDirectory::Make());
+  ASSIGN_OR_RETURN(
+      auto directory,
+      TempDirectory::Make(std::filesystem::temp_directory_path().string()));
   const std::string log = directory.path() + "/gpud.log";
   ASSIGN_OR_RETURN(
       auto gpud,

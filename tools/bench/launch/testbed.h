@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/line_process.h"
+#include "base/temp_directory.h"
 #include "tools/bench/machine.h"
-#include "tools/bench/scratch_directory.h"
 
 namespace carillon::bench {
 
@@ -88,7 +88,7 @@ class LaunchTestbed {
   absl::Status WithLog(const absl::Status& status) const;
 
  private:
-  LaunchTestbed(const LaunchTestbedOptions& options, ScratchDirectory directory,
+  LaunchTestbed(const LaunchTestbedOptions& options, TempDirectory directory,
                 LineProcess gpud)
       : options_(options),
         directory_(std::move(directory)),
@@ -99,7 +99,7 @@ class LaunchTestbed {
 
   const LaunchTestbedOptions options_;
   const CpuShares cpus_ = ShareCpus();
-  ScratchDirectory directory_;
+  TempDirectory directory_;
   LineProcess gpud_;
   std::optional<LaunchDeviceProcess> device_;
 };

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/temp_directory.h"
 #include "tools/testbed/topology/schema.h"
 
 namespace carillon::testbed {
@@ -373,20 +374,11 @@ TEST(Topology, SurvivesBytesThatAreNoText) {
 
 class TopologyFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char folder[] = "/tmp/carillon_topology_XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
-    path_ = folder_ + "/t.yaml";
-  }
-  void TearDown() override {
-    unlink(path_.c_str());
-    rmdir(folder_.c_str());
-  }
   void Write(const std::string& text) { std::ofstream(path_) << text; }
 
-  std::string folder_;
-  std::string path_;
+  const TempDirectory directory_;
+  const std::string& folder_ = directory_.path();
+  const std::string path_ = folder_ + "/t.yaml";
 };
 
 TEST_F(TopologyFile, ThatIsNotThereIsNotFound) {
