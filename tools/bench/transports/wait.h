@@ -62,7 +62,7 @@ bool WaitUntil(Wait wait, std::chrono::nanoseconds spin, Look look,
     // for all transports: a look at a socket takes longer than one at memory.
     if (now - yielded >= kYieldEveryNs) {
       sched_yield();
-      yielded = now;
+      yielded = NowNs();  // others may have had the core for long
     }
   }
   return wait != Wait::kSpins && sleep();
