@@ -1,3 +1,4 @@
+// Leads what gRPC logs into gpud's log.
 #ifndef CARILLON_GPU_DAEMON_GRPC_LOG_H_
 #define CARILLON_GPU_DAEMON_GRPC_LOG_H_
 

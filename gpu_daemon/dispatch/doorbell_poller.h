@@ -1,6 +1,6 @@
-// What a front-end on a CPU core does, one look at a time and in no thread of
-// its own: finds the doorbells that were rung, copies and checks their entries,
-// and hands them to its launcher.
+// Finds the doorbells that were rung, copies and checks their entries, and calls
+// Launcher::Launch() for each. A FrontEnd calls it in its thread, one look after
+// the other.
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_DOORBELL_POLLER_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_DOORBELL_POLLER_H_
 

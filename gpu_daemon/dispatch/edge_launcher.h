@@ -1,6 +1,6 @@
-// Launch path `edge` on CPU cores: the front-end is EDGE's hardware. It runs
-// single-warp events itself (the short path, EDGE IV-C) and hands the others to
-// the KMU.
+// Here a rung doorbell becomes a launch on CPU cores, on launch path `edge`: the
+// front-end's thread runs an event of one warp itself while its kernel is short
+// (EDGE IV-C; event/short_path_estimate.h), and hands all others to the KMU.
 #ifndef CARILLON_GPU_DAEMON_DISPATCH_EDGE_LAUNCHER_H_
 #define CARILLON_GPU_DAEMON_DISPATCH_EDGE_LAUNCHER_H_
 

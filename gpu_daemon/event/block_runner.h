@@ -1,4 +1,5 @@
-// What executes the thread blocks that a CPU thread takes from the queues.
+// Runs a thread block in the calling thread: a worker's, or the front-end's on
+// the short path.
 #ifndef CARILLON_GPU_DAEMON_EVENT_BLOCK_RUNNER_H_
 #define CARILLON_GPU_DAEMON_EVENT_BLOCK_RUNNER_H_
 

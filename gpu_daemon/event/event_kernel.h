@@ -1,5 +1,5 @@
-// One entry of the event kernel table (EDGE III-C): what was registered, the ring that triggers it,
-// and what became of its events.
+// One entry of the event kernel table (EDGE III-C): what was registered, the ring
+// that triggers it, and what became of its events.
 #ifndef CARILLON_GPU_DAEMON_EVENT_EVENT_KERNEL_H_
 #define CARILLON_GPU_DAEMON_EVENT_EVENT_KERNEL_H_
 
@@ -21,7 +21,7 @@
 
 namespace carillon::gpud {
 
-// Made by the control plane, polled by the front-end, finished by whoever runs
+// Made by RegisteredEvent::Create() (control/sessions), polled by the front-end, finished by whoever runs
 // it. Its parts say which thread may call what; its own functions are for any
 // thread, unless they say otherwise.
 class EventKernel {

@@ -1,4 +1,4 @@
-// What a back-end is made with.
+// The options of a back-end, and which back-end takes which.
 #ifndef CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
 #define CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
 

@@ -1,5 +1,7 @@
 // The CPU back-end: kernels on cores of this machine, under an emulated GPU's
-// limits. The embedded default.
+// limits. The embedded default. It makes the KMU and the workers, and for each
+// launch path, when an event kernel first asks for it, a FrontEnd and a Launcher
+// of gpu_daemon/dispatch (the table kPaths).
 #ifndef CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_BACKEND_H_
 #define CARILLON_GPU_DAEMON_BACKENDS_CPU_CPU_BACKEND_H_
 

@@ -1,5 +1,6 @@
 // The event kernel table (EDGE III-C) as the control plane keeps it. It knows
-// which entries are taken and by which event kernel; the front-end polls them.
+// which entries are taken and by which event kernel, makes none, and polls none:
+// registered_event.cc and the front-ends do.
 #ifndef CARILLON_GPU_DAEMON_CONTROL_SESSIONS_EVENT_KERNEL_TABLE_H_
 #define CARILLON_GPU_DAEMON_CONTROL_SESSIONS_EVENT_KERNEL_TABLE_H_
 
