@@ -312,7 +312,7 @@ void SimulatedDevice::NoteClosed() {
 
 void SimulatedDevice::Detach(SimulatedGpud& gpud) {
   Record(Step::kDetached, nullptr, 0);
-  gpud.sessions().End(session_, gpud::Ending::kDetached);
+  gpud.sessions().End(session_, gpud::SessionEnd::kDetached);
 }
 
 }  // namespace carillon::simulation

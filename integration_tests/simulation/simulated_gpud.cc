@@ -188,7 +188,7 @@ void SimulatedGpud::RunPending(size_t index) {
 size_t SimulatedGpud::EvictViolators() {
   const auto violations = backend_->TakeViolations();
   for (const auto& [memory, reason] : violations) {
-    sessions_.EndDevice(memory.get(), gpud::Ending::kEvicted, reason);
+    sessions_.EndDevice(memory.get(), gpud::SessionEnd::kEvicted, reason);
   }
   return violations.size();
 }

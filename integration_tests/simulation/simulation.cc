@@ -263,7 +263,7 @@ class World {
   void Notice() {
     for (Seat& seat : seats_) {
       if (const auto session = std::exchange(seat.unnoticed, nullptr)) {
-        gpud_->sessions().End(session, gpud::Ending::kDied);
+        gpud_->sessions().End(session, gpud::SessionEnd::kDied);
       }
     }
     trace_.Add(gpud_->EvictViolators());
