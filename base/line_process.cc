@@ -31,7 +31,9 @@ absl::StatusOr<bool> LineProcess::ReadMore(Nanoseconds deadline) {
     const int wait_ms =
         now >= deadline ? 0
                         : static_cast<int>((deadline - now) / 1'000'000) + 1;
-    if (poll(&ready, 1, wait_ms) == 0) {
+    const int polled = poll(&ready, 1, wait_ms);
+    if (polled < 0 && errno == EINTR) continue;
+    if (polled == 0) {
       return absl::DeadlineExceededError(
           fmt::format("process {} does not answer", pid()));
     }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -252,8 +253,9 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SpawnOptions& options) {
   if (pid < 0) return StartError(program, errno);
   failures.writer.reset();
   Failure failure;
-  if (read(failures.reader.get(), &failure, sizeof(failure)) > 0) {
-    waitpid(pid, nullptr, 0);
+  if (TEMP_FAILURE_RETRY(
+          read(failures.reader.get(), &failure, sizeof(failure))) > 0) {
+    (void)TEMP_FAILURE_RETRY(waitpid(pid, nullptr, 0));
     if (failure.step == nullptr) return ProgramError(program, failure.error);
     return absl::InternalError(fmt::format("cannot start '{}': {}: {}",
                                            options.argv[0], failure.step,
@@ -264,7 +266,7 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SpawnOptions& options) {
   if (!pidfd) {
     const int error = errno;
     kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
+    (void)TEMP_FAILURE_RETRY(waitpid(pid, nullptr, 0));
     return absl::InternalError(
         fmt::format("cannot watch {}: {}", program, strerror(error)));
   }
@@ -305,7 +307,9 @@ ExitReport Subprocess::Reap() {
   if (done()) return exit_.value_or(ExitReport{});
   int status = 0;
   rusage usage{};
-  while (wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
+  if (TEMP_FAILURE_RETRY(wait4(pid_, &status, 0, &usage)) < 0) {
+    // Somebody ignores SIGCHLD: nobody knows how it ended, so it is no success.
+    status = W_EXITCODE(127, 0);
   }
   exit_ = WIFSIGNALED(status) ? ExitReport{.signal = WTERMSIG(status)}
                               : ExitReport{.code = WEXITSTATUS(status)};

@@ -46,6 +46,10 @@ class LaunchFilter {
     }
     return std::holds_alternative<Everything>(which_);
   }
+  // Whether it may name events at all.
+  bool names_events() const {
+    return !std::holds_alternative<uint64_t>(which_);
+  }
   // The device, if this filter is about all that one device has launched.
   const DeviceMemory* device() const {
     const auto* device = std::get_if<const DeviceMemory*>(&which_);

@@ -230,7 +230,14 @@ bool Gpu::Run(Cycle until) {
 }
 
 void Gpu::ReleaseThreads(Cycle at) {
+  at = std::max(at, cycle_ + 1);
+  // In one cycle, one release lets waiting warps go and a second one the next to
+  // wait: a third would change nothing, and devices may ask without end.
+  uint32_t& releases = releases_[at];
+  if (releases == 2) return;
+  ++releases;
   CallAt(at, [this] {
+    releases_.erase(cycle_);
     for (Sm& sm : sms_) sm.ReleaseThreads(cycle_);
   });
 }

@@ -146,6 +146,7 @@ class Gpu {
   Kmu kmu_;
   EventTable event_table_;
   std::multimap<Cycle, std::function<void()>> calls_;
+  std::map<Cycle, uint32_t> releases_;  // pending ones, by their cycle
   EventDispatcher event_dispatcher_;
   SmReservation reservation_;
   uint32_t events_ = 0;  // how many of grids_ are events

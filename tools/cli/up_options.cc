@@ -10,7 +10,6 @@ namespace {
 
 constexpr char kLocalFile[] = "carillon.yaml";
 constexpr char kDemoText[] =
-#include "base/status.h"
 #include "tools/cli/demo_topology.inc"
     ;
 

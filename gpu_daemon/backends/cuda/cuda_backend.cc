@@ -164,6 +164,8 @@ std::vector<HostLauncher*> CudaBackend::launchers() const {
 
 void CudaBackend::Cancel(const LaunchFilter& which, shm::EventStatus why) {
   background_->Cancel(which, why);
+  // To wait for events that have ended may pause what is resident on the GPU.
+  if (!which.names_events()) return;
   for (HostLauncher* launcher : launchers()) launcher->Await(which);
 }
 

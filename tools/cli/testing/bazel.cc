@@ -41,7 +41,9 @@ absl::StatusOr<int> RunInCheckout(std::vector<std::string> arguments,
       {.argv = std::move(arguments),
        .directory = checkout,
        .in = STDIN_FILENO,
-       .out = output_to_stderr ? STDERR_FILENO : STDOUT_FILENO});
+       .out = output_to_stderr ? STDERR_FILENO : STDOUT_FILENO,
+       // A script that we leave behind still cleans up after itself.
+       .dies_with_parent = false});
   const int exit_code = program.ok() ? program->Reap().ShellCode() : 0;
   signal(SIGINT, before);
   RETURN_IF_ERROR(program.status());

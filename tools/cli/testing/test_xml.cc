@@ -4,10 +4,10 @@
 
 #include <boost/property_tree/ptree.hpp>
 #include <boost/property_tree/xml_parser.hpp>
-#include <regex>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 
 namespace carillon::cli {
 namespace {
@@ -22,13 +22,23 @@ std::string Attribute(const Tree& element, const std::string& name) {
 // GoogleTest puts the place in the source, which changes, on a line before the
 // reason.
 std::string OneLine(std::string message) {
-  static const std::regex place("^[^\n]*:[0-9]+\n");
-  static const std::regex space("\\s+");
-  message = std::regex_replace(message, place, "",
-                               std::regex_constants::format_first_only);
-  message = std::regex_replace(message, space, " ");
-  while (message.ends_with(' ')) message.pop_back();
-  return message;
+  if (const size_t end = message.find('\n'); end != message.npos) {
+    const size_t colon = message.rfind(':', end);
+    if (colon != message.npos && colon + 1 < end &&
+        message.find_first_not_of("0123456789", colon + 1) == end) {
+      message.erase(0, end + 1);
+    }
+  }
+  std::string line;
+  for (const char c : message) {
+    if (!absl::ascii_isspace(static_cast<unsigned char>(c))) {
+      line += c;
+    } else if (!line.ends_with(' ')) {
+      line += ' ';
+    }
+  }
+  while (line.ends_with(' ')) line.pop_back();
+  return line;
 }
 
 TestCase ReadCase(const Tree& element) {

@@ -81,5 +81,16 @@ TEST(TestXml, ThatIsCutOffIsAnError) {
   EXPECT_FALSE(ReadTestXml(xml).ok());
 }
 
+TEST(TestXml, AReasonMayBeVeryLong) {
+  const std::string reason(200'000, 'x');
+  const auto cases = Read(
+      "<testsuites><testsuite name=\"A\"><testcase name=\"B\" "
+      "classname=\"A\"><skipped message=\"" +
+      reason + "&#x0A;" + std::string(200'000, ' ') +
+      "end\"/></testcase></testsuite></testsuites>");
+  ASSERT_EQ(cases.size(), 1u);
+  EXPECT_EQ(cases[0].reason, reason + " end");
+}
+
 }  // namespace
 }  // namespace carillon::cli
