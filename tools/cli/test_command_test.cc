@@ -205,7 +205,7 @@ TEST_F(TestCommand, SaysThatThereIsNoBazel) {
   setenv("PATH", folder_.path().c_str(), 1);
   const CliResult test = RunCli({"test"});
   EXPECT_EQ(test.code, 3);
-  EXPECT_THAT(test.err, HasSubstr("bazel: No such file or directory"));
+  EXPECT_THAT(test.err, HasSubstr("cannot run bazel: no such program in PATH"));
 }
 
 class BenchCommand : public TestCommand {
