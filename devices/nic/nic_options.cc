@@ -27,7 +27,7 @@ std::vector<Option> OptionTable(NicOptions& options) {
       IntegerOption("--batch", "batch", &options.batch, 1, memcached::kMaxBatch,
                     "requests of one event (512: the GNoM setting)"),
       IntegerOption("--batch-timeout-us", "batch_timeout_us",
-                    &options.batch_timeout_us, 0, 1'000'000,
+                    &options.batch_timeout_us, 0, 10'000'000,
                     "a batch is closed after this long at the latest"),
       edge::RingOption(options.ring, 4096),
       edge::PriorityOption(options.priority,
