@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <random>
 #include <thread>
@@ -18,6 +16,7 @@
 #include "devices/sdk/edge.h"
 #include "fmt/format.h"
 #include "integration_tests/hostile/checksum_events.h"
+#include "integration_tests/soak/resource_use.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {
@@ -148,46 +147,21 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-struct ResourceUse {
-  size_t descriptors = 0;
-  size_t threads = 0;
-  size_t regions = 0;  // apertures that it maps
-  size_t resident_kb = 0;
+struct TestbedUse {
+  soak::ResourceUse gpud;
   uint32_t devices = 0;
   uint32_t ekt_used = 0;
   uint64_t memory_used = 0;
 
-  friend std::ostream& operator<<(std::ostream& out, const ResourceUse& all) {
+  friend std::ostream& operator<<(std::ostream& out, const TestbedUse& all) {
     return out << fmt::format(
                "{} descriptors, {} threads, {} regions, {} kB resident, {} "
                "devices, {} EKT entries, {} bytes",
-               all.descriptors, all.threads, all.regions, all.resident_kb,
-               all.devices, all.ekt_used, all.memory_used);
+               all.gpud.descriptors, all.gpud.threads, all.gpud.regions,
+               all.gpud.resident_kb, all.devices, all.ekt_used,
+               all.memory_used);
   }
 };
-
-size_t Entries(const std::string& directory) {
-  std::error_code ignored;
-  const std::filesystem::directory_iterator files(directory, ignored);
-  return std::distance(begin(files), end(files));
-}
-
-size_t LinesWith(const std::string& file, const std::string& text) {
-  std::ifstream lines(file);
-  size_t count = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find(text) != std::string::npos) ++count;
-  }
-  return count;
-}
-
-size_t ResidentKb(const std::string& process) {
-  std::ifstream lines(process + "/status");
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("VmRSS:")) return std::stoul(line.substr(6));
-  }
-  return 0;
-}
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kMemoryIsKept = true;  // freed memory stays in quarantine
@@ -197,7 +171,6 @@ constexpr bool kMemoryIsKept = false;
 // gpud's allocator and gRPC's pollers keep a part of the memory that they once
 // had.
 constexpr size_t kKeptKb = 96 * 1024;
-constexpr size_t kKeptThreads = 6;
 
 class HostileTest : public ::testing::TestWithParam<Expectation> {
  protected:
@@ -238,26 +211,22 @@ class HostileTest : public ::testing::TestWithParam<Expectation> {
     EXPECT_TRUE(hostile.ok()) << Message(hostile.status());
     return *std::move(hostile);
   }
-  ResourceUse Held() {
-    const std::string process = fmt::format("/proc/{}", testbed_->gpud().pid());
+  TestbedUse Held() {
     const v1::GetStatusResponse status = testbed_->Status();
-    return {.descriptors = Entries(process + "/fd"),
-            .threads = Entries(process + "/task"),
-            .regions = LinesWith(process + "/maps", "/memfd:"),
-            .resident_kb = ResidentKb(process),
+    return {.gpud = soak::ResourceUseOf(testbed_->gpud().pid()),
             .devices = status.devices(),
             .ekt_used = status.ekt_used(),
             .memory_used = status.memory_used()};
   }
   // Waits until gpud uses no more than `before`.
-  bool AllReturns(const ResourceUse& before) {
+  bool AllReturns(const TestbedUse& before) {
     return Eventually([&] {
-      const ResourceUse now = Held();
-      return now.descriptors <= before.descriptors &&
-             now.threads <= before.threads + kKeptThreads &&
-             now.regions == before.regions &&
+      const TestbedUse now = Held();
+      return now.gpud.descriptors <= before.gpud.descriptors &&
+             now.gpud.threads <= before.gpud.threads &&
+             now.gpud.regions == before.gpud.regions &&
              (kMemoryIsKept ||
-              now.resident_kb <= before.resident_kb + kKeptKb) &&
+              now.gpud.resident_kb <= before.gpud.resident_kb + kKeptKb) &&
              now.devices == before.devices && now.ekt_used == before.ekt_used &&
              now.memory_used == before.memory_used;
     });
@@ -272,7 +241,7 @@ TEST_P(HostileTest, IsRefusedAndNobodyElseNotices) {
   // Let a first visit cause the lasting costs, so that they do not count for
   // the trick.
   ASSERT_TRUE(Visit().ok());
-  const ResourceUse before = Held();
+  const TestbedUse before = Held();
 
   auto hostile = Play(expected.trick);
   ASSERT_TRUE(hostile->WaitForOutput("holding\n"));
