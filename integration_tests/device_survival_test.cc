@@ -20,7 +20,6 @@
 namespace carillon {
 namespace {
 
-using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::MemcPorts;
 using testing::MemcTcpClient;

@@ -24,7 +24,6 @@ using faults::Action;
 using faults::Fault;
 using faults::Point;
 using std::chrono::milliseconds;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::Process;
 using testing::Testbed;

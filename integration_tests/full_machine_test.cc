@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 using ::testing::AnyOf;
 using testing::Checksums;
 using ::testing::ContainsRegex;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::Process;
 using testing::Testbed;

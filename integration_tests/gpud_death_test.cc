@@ -198,7 +198,7 @@ TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {
     const auto resumed = device->Resume(kBound);
     ASSERT_TRUE(resumed.ok()) << Message(resumed);
     const uint64_t before = echoes.taken();
-    EXPECT_TRUE(testing::Eventually([&] {
+    EXPECT_TRUE(Eventually([&] {
       echoes.TakeAll();
       return HasFailure() ||
              (echoes.queue().in_flight() == 0 && echoes.taken() >= before);
@@ -208,7 +208,7 @@ TEST_P(GpudDeathUnderLoadTest, EveryEventEndsOnceWhoeverServesIt) {
   EXPECT_GT(echoes.taken(), 0u);
   // If a kernel stores its end itself, gpud counts it afterwards.
   v1::ListEktResponse ekt;
-  EXPECT_TRUE(testing::Eventually([&] {
+  EXPECT_TRUE(Eventually([&] {
     ekt = testbed_->Ekt();
     return HasFailure() || ekt.entries_size() != 1 ||
            ekt.entries(0).counts().rung() == ekt.entries(0).counts().done();
@@ -263,7 +263,7 @@ TEST_F(GpudDeathTest, BuffersQueuesAndFiguresStayWhereTheyWere) {
   Echoes third(*device);
   for (Echoes* echoes : {&second, &third}) {
     echoes->RingAll();
-    ASSERT_TRUE(testing::Eventually([&] {
+    ASSERT_TRUE(Eventually([&] {
       echoes->TakeAll();
       return echoes->taken() == kSlots;
     }));
@@ -274,7 +274,7 @@ TEST_F(GpudDeathTest, WhatIsOnlyCommittedIsRungByItsDeviceAlone) {
   auto device = Attach();
   Echoes echoes(*device);
   echoes.RingAll();
-  ASSERT_TRUE(testing::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     echoes.TakeAll();
     return echoes.taken() == kSlots;
   }));
@@ -283,7 +283,7 @@ TEST_F(GpudDeathTest, WhatIsOnlyCommittedIsRungByItsDeviceAlone) {
   EXPECT_EQ(testbed_->Rings().rings(0).launched(), kSlots);
   EXPECT_EQ(echoes.queue().in_flight(), 0u);
   echoes.queue().RingCommitted();
-  EXPECT_TRUE(testing::Eventually([&] {
+  EXPECT_TRUE(Eventually([&] {
     echoes.TakeAll();
     return echoes.taken() == kSlots + 5;
   }));
@@ -318,7 +318,7 @@ TEST_F(GpudDeathTest, WhileThereIsNoGpudItMayBeTriedAgain) {
   echoes.RingAll();  // into the void, for the next one
   ASSERT_NO_FATAL_FAILURE(RestartGpud());
   ASSERT_TRUE(device->Resume(kBound).ok());
-  EXPECT_TRUE(testing::Eventually([&] {
+  EXPECT_TRUE(Eventually([&] {
     echoes.TakeAll();
     return echoes.taken() == kSlots;
   }));

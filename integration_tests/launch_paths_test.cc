@@ -212,7 +212,7 @@ TEST_P(LaunchPathsTest, DevicesComeAndGoWhileOthersAreServed) {
   }
   adders.clear();
   device.reset();
-  EXPECT_TRUE(testing::Eventually([&] {
+  EXPECT_TRUE(Eventually([&] {
     const v1::GetStatusResponse status = testbed_->Status();
     return status.devices() == 0 && status.ekt_used() == 0 &&
            status.memory_used() == 0;
@@ -257,7 +257,7 @@ TEST_P(LaunchPathsTest, EveryPathStampsAnEventsLifeWhileTracing) {
     // The path's thread checks for this only from time to time.
     Nanoseconds before = 0;
     edge::EventLife stamps;
-    EXPECT_TRUE(testing::Eventually([&] {
+    EXPECT_TRUE(Eventually([&] {
       before = NowNs();
       stamps = life();
       return stamps.finished_ns != 0;

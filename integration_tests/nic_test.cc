@@ -29,7 +29,6 @@ namespace {
 
 using testing::Datagram;
 using ::testing::ElementsAre;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MemcPorts;

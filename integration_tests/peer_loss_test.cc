@@ -20,7 +20,6 @@ using edge::Place;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using ::testing::AllOf;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::kBound;
 using ::testing::StartsWith;

@@ -176,7 +176,7 @@ TEST_F(SdkTest, DetachGivesEverythingBack) {
   EXPECT_EQ(devices.devices(0).state(), "ready");
   EXPECT_EQ(devices.devices(0).note(), "here");
   device.reset();
-  EXPECT_TRUE(testing::Eventually([&] { return Empty(); }));
+  EXPECT_TRUE(Eventually([&] { return Empty(); }));
 }
 
 TEST_F(SdkTest, AttachErrors) {
@@ -487,7 +487,7 @@ TEST_F(SdkTest, TheHigherPriorityIsDispatchedFirst) {
         << "the first event never lasted long enough";
     ring(0, iterations);
     // Only when it runs: earlier, the others would be served before it.
-    ASSERT_TRUE(testing::Eventually([&] {
+    ASSERT_TRUE(Eventually([&] {
       return testbed_->Status().gpu().resident_blocks() > 0 ||
              queues[0]->Poll();
     }));

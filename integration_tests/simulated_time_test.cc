@@ -19,7 +19,6 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::seconds;
 using ::testing::AllOf;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::Testbed;
 

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/temp_directory.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
@@ -186,26 +187,24 @@ class FaultTestbed::Load {
   std::jthread follower_;
 };
 
-FaultTestbed::FaultTestbed(const std::string& runtime_directory)
+FaultTestbed::FaultTestbed(TempDirectory runtime_directory)
     : TestbedClient(
-          fmt::format("{}/{}", runtime_directory, kName),
+          fmt::format("{}/{}", runtime_directory.path(), kName),
           {fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)}),
-      runtime_directory_(runtime_directory) {}
+      runtime_directory_(std::move(runtime_directory)) {}
 
 absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::Up(
     std::string_view topology, const std::vector<std::string>& flags) {
-  ASSIGN_OR_RETURN(auto files, MakeTestDirectory());
-  const std::string file = files + "/topology.yaml";
+  ASSIGN_OR_RETURN(auto files, TempDirectory::Make());
+  const std::string file = files.path() + "/topology.yaml";
   std::ofstream(file) << topology << "\n";
-  auto testbed = UpFile(file, flags);
-  fs::remove_all(files);
-  return testbed;
+  return UpFile(file, flags);
 }
 
 absl::StatusOr<std::unique_ptr<FaultTestbed>> FaultTestbed::UpFile(
     const std::string& file, const std::vector<std::string>& flags) {
-  ASSIGN_OR_RETURN(auto directory, MakeTestDirectory());
-  std::unique_ptr<FaultTestbed> testbed(new FaultTestbed(directory));
+  ASSIGN_OR_RETURN(auto directory, TempDirectory::Make());
+  std::unique_ptr<FaultTestbed> testbed(new FaultTestbed(std::move(directory)));
   RETURN_IF_ERROR(testbed->BringUp(file, flags));
   return testbed;
 }
@@ -227,7 +226,7 @@ absl::Status FaultTestbed::BringUp(const std::string& file,
       auto supervisor,
       Process::Start(
           "carillon up", command,
-          {"CARILLON_RUNTIME_DIR=" + runtime_directory_,
+          {"CARILLON_RUNTIME_DIR=" + runtime_directory_.path(),
            "CARILLON_BIN_DIR=" + Program("."),
            fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)}));
   supervisor_ = std::move(supervisor);
@@ -502,7 +501,7 @@ AssertionResult FaultTestbed::Down() {
   }
   supervisor_.reset();
   std::error_code ignored;
-  fs::remove_all(runtime_directory_, ignored);
+  fs::remove_all(runtime_directory_.path(), ignored);
   return result;
 }
 

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/temp_directory.h"
 #include "base/testbed_paths.h"
 #include "integration_tests/testbed_process.h"
 #include "shm/faults/board.h"
@@ -136,12 +137,12 @@ class FaultTestbed : public TestbedClient {
  private:
   class Load;
 
-  explicit FaultTestbed(const std::string& runtime_directory);
+  explicit FaultTestbed(TempDirectory runtime_directory);
   absl::Status BringUp(const std::string& file,
                        const std::vector<std::string>& flags);
   absl::Status CopyTo(const TestbedPaths& to) const;
 
-  const std::string runtime_directory_;
+  const TempDirectory runtime_directory_;
   // `carillon up`: the supervisor, whose death ends all the others.
   std::unique_ptr<Process> supervisor_;
   std::unique_ptr<faults::Board> board_;

@@ -85,24 +85,6 @@ Response Ask(v1::Admin::Stub& admin,
 
 }  // namespace
 
-absl::StatusOr<std::string> MakeTestDirectory() {
-  // Not the test's own directory, because the path of a socket has at most 107
-  // characters.
-  std::string directory = "/tmp/carillon-test-XXXXXX";
-  if (mkdtemp(directory.data()) != nullptr) return directory;
-  return absl::InternalError(
-      fmt::format("{}: {}", directory, std::strerror(errno)));
-}
-
-bool Eventually(const std::function<bool()>& state, milliseconds bound) {
-  const auto end = std::chrono::steady_clock::now() + bound;
-  while (!state()) {
-    if (std::chrono::steady_clock::now() >= end) return false;
-    poll(nullptr, 0, 2);
-  }
-  return true;
-}
-
 std::string Program(const std::string& path) {
   if (const char* programs = getenv(kProgramsVariable)) {
     return fmt::format("{}/{}", programs, path.substr(path.rfind('/') + 1));
@@ -204,15 +186,9 @@ TestbedClient::TestbedClient(std::string directory,
       channel_(Connect(paths_.control_socket())),
       admin_(v1::Admin::NewStub(channel_)) {}
 
-Testbed::~Testbed() {
-  gpud_.reset();
-  std::error_code ignored;
-  std::filesystem::remove_all(directory(), ignored);
-}
-
 absl::StatusOr<std::unique_ptr<Testbed>> Testbed::Start(
     const std::vector<std::string>& flags) {
-  ASSIGN_OR_RETURN(auto directory, MakeTestDirectory());
+  ASSIGN_OR_RETURN(auto directory, TempDirectory::Make());
   std::unique_ptr<Testbed> testbed(new Testbed(std::move(directory)));
   RETURN_IF_ERROR(testbed->RestartGpud(flags));
   return testbed;

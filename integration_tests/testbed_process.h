@@ -18,7 +18,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/subprocess.h"
+#include "base/temp_directory.h"
 #include "base/testbed_paths.h"
+#include "base/testing/eventually.h"
 #include "base/unique_fd.h"
 #include "proto/admin.grpc.pb.h"
 
@@ -32,15 +34,6 @@ inline constexpr std::chrono::seconds kBound{60};
 // the folder that has all programs, and gpud's back-end.
 inline constexpr const char* kProgramsVariable = "CARILLON_TEST_PROGRAMS";
 inline constexpr const char* kBackendVariable = "CARILLON_TEST_BACKEND";
-
-// Makes an empty directory and returns its path, which is short enough for
-// sockets. Errors: Internal.
-absl::StatusOr<std::string> MakeTestDirectory();
-
-// Checks repeatedly until `state` holds; returns false if it does not within
-// `bound`.
-bool Eventually(const std::function<bool()>& state,
-                std::chrono::milliseconds bound = kBound);
 
 // The path of a program of this workspace in the test's data:
 // Program("gpu_daemon/gpud").
@@ -147,16 +140,15 @@ class Testbed : public TestbedClient {
   // health check. Errors: Internal, with gpud's output.
   static absl::StatusOr<std::unique_ptr<Testbed>> Start(
       const std::vector<std::string>& flags = {});
-  ~Testbed();
-
   Process& gpud() { return *gpud_; }
   // Ends gpud if it still runs and starts a new one in the same directory.
   absl::Status RestartGpud(const std::vector<std::string>& flags = {});
 
  private:
-  explicit Testbed(std::string directory)
-      : TestbedClient(std::move(directory)) {}
+  explicit Testbed(TempDirectory directory)
+      : TestbedClient(directory.path()), files_(std::move(directory)) {}
 
+  const TempDirectory files_;
   std::unique_ptr<Process> gpud_;
 };
 

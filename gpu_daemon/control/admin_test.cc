@@ -258,7 +258,7 @@ TEST(Watch, EndsWithTheNewsThatGpudGoesDown) {
   }
   EXPECT_TRUE(event.has_shutting_down()) << event.ShortDebugString();
   EXPECT_TRUE(watch->Finish().ok());
-  EXPECT_TRUE(WaitUntil(
+  EXPECT_TRUE(Eventually(
       [&] { return device.close_reason() == shm::CloseReason::kShutdown; }));
 }
 
@@ -282,7 +282,8 @@ TEST(Drain, WaitsForAQuietGpuOrSaysWhatIsNot) {
   std::memcpy(ring.parameters(), &iterations, sizeof(iterations));
   ring.Commit();
   ring.RingDoorbell();
-  ASSERT_TRUE(WaitUntil([&] { return testbed.Status().events().rung() == 1; }));
+  ASSERT_TRUE(
+      Eventually([&] { return testbed.Status().events().rung() == 1; }));
   request.set_timeout_ms(1);
   const Outcome outcome = TestTestbed::Call(
       testbed.admin(), &v1::Admin::Stub::Drain, request, &response);

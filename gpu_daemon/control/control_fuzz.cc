@@ -67,7 +67,7 @@ class Run {
     FUZZ_CHECK(Testbed().Devices().devices_size() == 0, "a device is left");
     FUZZ_CHECK(Testbed().Ekt().entries_size() == 0, "an event kernel is left");
     // A call that has been answered may hold its session for a moment longer.
-    FUZZ_CHECK(WaitUntil([] { return Testbed().Status().memory_used() == 0; }),
+    FUZZ_CHECK(Eventually([] { return Testbed().Status().memory_used() == 0; }),
                "memory is left");
     FUZZ_CHECK(Testbed().Status().ekt_used() == 0);
   }
@@ -421,7 +421,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return carillon::gpud::Descriptors();
   }();
   // A connection that is closed here is closed there a moment later.
-  FUZZ_CHECK(carillon::gpud::WaitUntil(
+  FUZZ_CHECK(carillon::Eventually(
                  [] { return carillon::gpud::Descriptors() <= open; }),
              "descriptors are left");
   return 0;

@@ -78,9 +78,9 @@ TEST(Devices, GpudsLeaseBeats) {
                device.completion().completion_control().heartbeat_ns)
         .load();
   };
-  EXPECT_TRUE(WaitUntil([&] { return beat() != 0; }));
+  EXPECT_TRUE(Eventually([&] { return beat() != 0; }));
   const uint64_t first = beat();
-  EXPECT_TRUE(WaitUntil([&] { return beat() > first; }));
+  EXPECT_TRUE(Eventually([&] { return beat() > first; }));
 }
 
 TEST(Devices, EveryAttachHasALaterGeneration) {
@@ -171,7 +171,7 @@ TEST(Devices, ADetachedDeviceGivesEverythingBack) {
   }
   EXPECT_EQ(testbed.Status().ekt_used(), 0u);
   // Whoever looked into the session last lets go of the memory.
-  EXPECT_TRUE(WaitUntil([&] {
+  EXPECT_TRUE(Eventually([&] {
     return testbed.Status().memory_used() == 0 &&
            OpenDescriptors() == descriptors;
   }));
@@ -289,7 +289,7 @@ TEST(Death, AKilledProcessLeavesNothingAndIsReported) {
   const auto status = testbed.Status();
   EXPECT_EQ(status.devices(), 0u);
   EXPECT_EQ(status.ekt_used(), 0u);
-  EXPECT_TRUE(WaitUntil([&] { return testbed.Status().memory_used() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return testbed.Status().memory_used() == 0; }));
   context->TryCancel();
   TestPeer next("device", testbed.paths().directory(), "nic0");
   EXPECT_EQ(next.ReadLine(), "ready");
@@ -301,7 +301,7 @@ TEST(Death, IsNoticedThoughAChildKeepsTheConnectionsOpen) {
   ASSERT_EQ(peer.ReadLine(), "ready");
   peer.Kill();
   EXPECT_TRUE(testbed.WaitUntilGone("nic0"));
-  EXPECT_TRUE(WaitUntil([&] { return testbed.Status().ekt_used() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return testbed.Status().ekt_used() == 0; }));
 }
 
 TEST(Death, TheBusTellsOtherProcessesOfADevicesLife) {
@@ -342,13 +342,13 @@ TEST(Death, KilledProcessesDoNotUseUpDescriptors) {
   live_and_die();
   size_t descriptors = 0;
   // gRPC closes its end of a connection in its own time.
-  EXPECT_TRUE(WaitUntil([&] {
+  EXPECT_TRUE(Eventually([&] {
     const size_t before = descriptors;
     descriptors = OpenDescriptors();
     return before == descriptors;
   }));
   for (int i = 0; i < 3; ++i) live_and_die();
-  EXPECT_TRUE(WaitUntil([&] { return OpenDescriptors() <= descriptors; }));
+  EXPECT_TRUE(Eventually([&] { return OpenDescriptors() <= descriptors; }));
 }
 
 TEST(Death, TheEndOfTheHandoverConnectionIsADeath) {
@@ -356,7 +356,7 @@ TEST(Death, TheEndOfTheHandoverConnectionIsADeath) {
   AttachedDevice device(&testbed, "nic0");
   device.CloseConnection();
   EXPECT_TRUE(testbed.WaitUntilGone("nic0"));
-  EXPECT_TRUE(WaitUntil(
+  EXPECT_TRUE(Eventually(
       [&] { return device.close_reason() == shm::CloseReason::kPeerDied; }));
 }
 
@@ -365,7 +365,7 @@ TEST(Death, ADeviceThatTalksOnTheHandoverConnectionIsEvicted) {
   AttachedDevice device(&testbed, "nic0");
   ASSERT_EQ(send(device.connection(), "x", 1, MSG_NOSIGNAL), 1);
   EXPECT_TRUE(testbed.WaitUntilGone("nic0"));
-  EXPECT_TRUE(WaitUntil(
+  EXPECT_TRUE(Eventually(
       [&] { return device.close_reason() == shm::CloseReason::kEvicted; }));
 }
 
@@ -420,7 +420,7 @@ TEST(Start, ASecondGpudInADirectoryIsRefusedAndHarmsNothing) {
 }
 
 TEST(Start, BadOptionsAreNamed) {
-  TestDirectory directory;
+  TempDirectory directory;
   const auto start = [&](ControlPlane::Options options) {
     if (options.directory.empty()) options.directory = directory.path();
     return ControlPlane::Start(std::move(options)).status();
@@ -440,7 +440,7 @@ TEST(Start, BadOptionsAreNamed) {
 }
 
 TEST(Start, SocketsOfADeadGpudAreReplaced) {
-  TestDirectory directory;
+  TempDirectory directory;
   const TestbedPaths paths(directory.path());
   for (const auto& path : {paths.control_socket(), paths.bus_socket()}) {
     const UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));

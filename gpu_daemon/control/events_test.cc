@@ -412,7 +412,8 @@ TEST(Events, UnregisteringAbortsWhatDoesNotEndInTime) {
   AttachedDevice device(&testbed, "nic0");
   shm::DeviceRing ring = BusyRing(device, kManyBlocks);
   for (int i = 0; i < 3; ++i) RingWith(ring, kIterations);
-  ASSERT_TRUE(WaitUntil([&] { return testbed.Status().events().rung() == 3; }));
+  ASSERT_TRUE(
+      Eventually([&] { return testbed.Status().events().rung() == 3; }));
   uint64_t aborted = 0;
   ASSERT_TRUE(device.Unregister(0, 1, &aborted).ok());
   EXPECT_EQ(aborted, 3u);
@@ -437,8 +438,8 @@ TEST(Events, MemoryThatARunningKernelUsesIsNotGivenToAnother) {
   const uint64_t heap = 64 << 10;
   shm::DeviceRing ring = BusyRing(device, 2);
   RingWith(ring, 300'000'000);
-  ASSERT_TRUE(
-      WaitUntil([&] { return testbed.Status().gpu().resident_blocks() != 0; }));
+  ASSERT_TRUE(Eventually(
+      [&] { return testbed.Status().gpu().resident_blocks() != 0; }));
   ASSERT_TRUE(device.Unregister(0, 1).ok());
   v1::AllocateBufferResponse response;
   if (testbed.Status().gpu().resident_blocks() != 0) {
@@ -447,7 +448,7 @@ TEST(Events, MemoryThatARunningKernelUsesIsNotGivenToAnother) {
     EXPECT_TRUE(!outcome.ok() || testbed.Status().gpu().resident_blocks() == 0);
     if (outcome.ok()) return;
   }
-  EXPECT_TRUE(WaitUntil(
+  EXPECT_TRUE(Eventually(
       [&] { return device.AllocateBuffer(v1::OUTPUT, heap, &response).ok(); }));
 }
 
@@ -456,7 +457,8 @@ TEST(Events, DetachingAbortsWhatIsInFlight) {
   AttachedDevice device(&testbed, "nic0");
   shm::DeviceRing ring = BusyRing(device, kManyBlocks);
   for (int i = 0; i < 2; ++i) RingWith(ring, kIterations);
-  ASSERT_TRUE(WaitUntil([&] { return testbed.Status().events().rung() == 2; }));
+  ASSERT_TRUE(
+      Eventually([&] { return testbed.Status().events().rung() == 2; }));
   uint64_t aborted = 0;
   ASSERT_TRUE(device.Detach(&aborted).ok());
   EXPECT_EQ(aborted, 2u);
@@ -558,7 +560,7 @@ TEST(Events, ADoorbellJumpEvictsItsDeviceAndNobodyElse) {
             std::string::npos);
   context->TryCancel();
   EXPECT_TRUE(testbed.WaitUntilGone("rogue"));
-  EXPECT_TRUE(WaitUntil(
+  EXPECT_TRUE(Eventually(
       [&] { return rogue.close_reason() == shm::CloseReason::kEvicted; }));
   const Outcome late = rogue.Detach();
   EXPECT_EQ(late.reason, reason::kSessionEnded);

@@ -126,13 +126,13 @@ TEST(Launch, BuffersOfARunningKernelCannotBeFreed) {
     testbed.events().LaunchKernel(context.get(), request, &response);
   });
   ASSERT_TRUE(
-      WaitUntil([&] { return testbed.Status().background_kernels() == 1; }));
+      Eventually([&] { return testbed.Status().background_kernels() == 1; }));
   const Outcome outcome = device.FreeBuffer(in);
   EXPECT_EQ(outcome.reason, reason::kBufferInUse)
       << outcome.status.error_message();
   context->TryCancel();
   caller.join();
-  EXPECT_TRUE(WaitUntil([&] { return device.FreeBuffer(in).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return device.FreeBuffer(in).ok(); }));
 }
 
 TEST(Launch, ItsDevicesEndAbortsIt) {
@@ -147,7 +147,7 @@ TEST(Launch, ItsDevicesEndAbortsIt) {
     status = testbed.events().LaunchKernel(context.get(), request, &response);
   });
   ASSERT_TRUE(
-      WaitUntil([&] { return testbed.Status().background_kernels() == 1; }));
+      Eventually([&] { return testbed.Status().background_kernels() == 1; }));
   EXPECT_TRUE(device.Detach().ok());
   caller.join();
   EXPECT_EQ(status.error_code(), StatusCode::ABORTED) << status.error_message();
@@ -167,7 +167,7 @@ TEST(Launch, ADeviceMayHaveSoManyAtOnce) {
     });
   }
   EXPECT_TRUE(
-      WaitUntil([&] { return testbed.Status().background_kernels() == 32; }));
+      Eventually([&] { return testbed.Status().background_kernels() == 32; }));
   v1::LaunchKernelResponse response;
   const Outcome outcome = RunKernel(testbed, request, &response);
   EXPECT_EQ(outcome.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);

@@ -77,8 +77,8 @@ TEST_F(ResumedTest, ARingGoesOnBehindWhatWasConsumed) {
   }
   Doorbell(5).store(79);
   ASSERT_TRUE(
-      WaitUntil([&] { return sequence_at(kConsumed + 2) == kConsumed + 2; }));
-  ASSERT_TRUE(WaitUntil(
+      Eventually([&] { return sequence_at(kConsumed + 2) == kConsumed + 2; }));
+  ASSERT_TRUE(Eventually(
       [&] { return testbed_.Ekt().entries(0).counts().done() >= 2; }));
   const auto counts = testbed_.Ekt().entries(0).counts();
   EXPECT_EQ(counts.rung(), 2u);

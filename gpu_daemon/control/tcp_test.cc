@@ -47,7 +47,7 @@ class TcpTest : public testing::Test {
   }
   const std::string& directory() const { return directory_.path(); }
 
-  TestDirectory directory_;
+  TempDirectory directory_;
   TestCa ca_{directory_.path()};
 };
 
@@ -289,7 +289,7 @@ TEST_F(TcpTest, GarbageEndsItsConnectionAndNothingElse) {
     EXPECT_TRUE(Ended(fd)) << bytes.substr(0, 10);
     EXPECT_TRUE(GetStatus(channel).ok());
   }
-  EXPECT_TRUE(WaitUntil([&] { return OpenDescriptors() <= before; }));
+  EXPECT_TRUE(Eventually([&] { return OpenDescriptors() <= before; }));
 }
 
 TEST_F(TcpTest, ConnectionsThatSayNothingEndAndOthersAreServedMeanwhile) {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "gpu_daemon/control/testing/test_directory.h"
+#include "base/temp_directory.h"
 #include "gpu_daemon/control/testing/test_subscriber.h"
 
 namespace carillon::gpud {
@@ -44,7 +44,7 @@ class TelemetryBusTest : public ::testing::Test {
     EXPECT_TRUE(bus.ok()) << bus.status();
     return *std::move(bus);
   }
-  TestDirectory directory_;
+  TempDirectory directory_;
   const std::string path_ = directory_.path() + "/bus.sock";
 };
 

@@ -23,7 +23,6 @@ namespace carillon {
 namespace {
 
 using testing::Checksums;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::Neighbour;
 using ::testing::Not;

@@ -18,7 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::Checksums;
-using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::kBound;
 using testing::Neighbour;

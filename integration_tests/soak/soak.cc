@@ -24,7 +24,6 @@ namespace carillon::soak {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::Eventually;
 using testing::FaultTestbed;
 
 constexpr char kGpud[] = "gpud";

@@ -28,7 +28,7 @@ class AppTest : public ::testing::Test {
 };
 
 TEST_F(AppTest, BareCommandShowsExamplesAndEveryCommand) {
-  const Outcome outcome = RunLine({});
+  const CliResult outcome = RunLine({});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
   EXPECT_LT(outcome.out.find("carillon up -d"), outcome.out.find("Run a"));
@@ -50,7 +50,7 @@ TEST_F(AppTest, HelpOfEveryCommandStartsWithExamples) {
     for (const bool first : {true, false}) {
       std::vector<std::string> line = words;
       line.insert(first ? line.begin() : line.end(), first ? "help" : "--help");
-      const Outcome outcome = RunLine(line);
+      const CliResult outcome = RunLine(line);
       EXPECT_EQ(outcome.code, 0);
       EXPECT_THAT(outcome.out, StartsWith("carillon " + name + ": "));
       EXPECT_LT(outcome.out.find("Examples:"), outcome.out.find("Usage:"));
@@ -83,7 +83,7 @@ TEST_F(AppTest, NamesAreUniqueAndGroupsStayTogether) {
 }
 
 TEST_F(AppTest, SuggestsTheNearestCommand) {
-  const Outcome outcome = RunLine({"stauts"});
+  const CliResult outcome = RunLine({"stauts"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err,
@@ -98,7 +98,7 @@ TEST_F(AppTest, AFirstWordOfTwoListsItsCommands) {
   for (const auto& line : {std::vector<std::string>{"fault"},
                            std::vector<std::string>{"fault", "--help"},
                            std::vector<std::string>{"help", "fault"}}) {
-    const Outcome outcome = RunLine(line);
+    const CliResult outcome = RunLine(line);
     EXPECT_EQ(outcome.code, 0);
     for (const char* name :
          {"fault points", "fault list", "fault inject", "fault clear"}) {
@@ -106,7 +106,7 @@ TEST_F(AppTest, AFirstWordOfTwoListsItsCommands) {
     }
     EXPECT_THAT(outcome.out, Not(HasSubstr("doctor")));
   }
-  const Outcome outcome = RunLine({"fault", "lits"});
+  const CliResult outcome = RunLine({"fault", "lits"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_EQ(outcome.err,
             "carillon: unknown command 'fault lits'; did you mean 'fault "
@@ -115,7 +115,7 @@ TEST_F(AppTest, AFirstWordOfTwoListsItsCommands) {
 }
 
 TEST_F(AppTest, SuggestsTheNearestOption) {
-  const Outcome outcome = RunLine({"up", "--detatch"});
+  const CliResult outcome = RunLine({"up", "--detatch"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_EQ(outcome.err,
             "carillon: unknown option '--detatch'; did you mean '--detach'?\n"
@@ -126,13 +126,13 @@ TEST_F(AppTest, SuggestsTheNearestOption) {
 }
 
 TEST_F(AppTest, RefusesWrongValuesOfOptions) {
-  const Outcome outcome = RunLine({"ps", "-o", "yaml"});
+  const CliResult outcome = RunLine({"ps", "-o", "yaml"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("yaml not in {table,json}"));
   EXPECT_EQ(RunLine({"demo", "--seconds", "0"}).code, 2);
   EXPECT_EQ(RunLine({"trace", "maybe"}).code, 2);
   for (const char* command : {"up", "demo"}) {
-    const Outcome named = RunLine({command, "--name", "a/b"});
+    const CliResult named = RunLine({command, "--name", "a/b"});
     EXPECT_EQ(named.code, 2);
     EXPECT_EQ(named.err,
               "carillon: --name: 'a/b' is no name; allowed: 1 to 32 of a-z, "
@@ -143,7 +143,7 @@ TEST_F(AppTest, RefusesWrongValuesOfOptions) {
 TEST_F(AppTest, SaysThatNoTestbedIsUp) {
   for (const char* command : {"status", "devices", "ekt", "rings", "queues",
                               "kernels", "watch", "policy", "logs"}) {
-    const Outcome outcome = RunLine({command});
+    const CliResult outcome = RunLine({command});
     EXPECT_EQ(outcome.code, 3) << command;
     EXPECT_EQ(outcome.err,
               "carillon: no testbed is up\n"
@@ -154,7 +154,7 @@ TEST_F(AppTest, SaysThatNoTestbedIsUp) {
 }
 
 TEST_F(AppTest, PrintsErrorsAsADocumentToo) {
-  const Outcome outcome = RunLine({"status", "-o", "json"});
+  const CliResult outcome = RunLine({"status", "-o", "json"});
   EXPECT_EQ(outcome.code, 3);
   const Json json = Json::parse(outcome.out, nullptr, false);
   ASSERT_FALSE(json.is_discarded()) << outcome.out;
@@ -177,7 +177,7 @@ TEST_F(AppTest, EndingAndCleaningNothingIsNoError) {
         std::vector<std::string>{"cleanup", "--dry-run", "-o", "json"},
         std::vector<std::string>{"ps", "-o", "json"},
         std::vector<std::string>{"bench", "--list", "-o", "json"}}) {
-    const Outcome outcome = RunLine(line);
+    const CliResult outcome = RunLine(line);
     EXPECT_EQ(outcome.code, 0);
     EXPECT_FALSE(Json::parse(outcome.out, nullptr, false).is_discarded())
         << line[0];
@@ -206,7 +206,7 @@ TEST_F(AppTest, EndingAndCleaningTellWhatFailedAndWhatDidNot) {
     MakeDead("c", /*with_foreign_file=*/true);
     std::vector<std::string> arguments = line;
     arguments.insert(arguments.end(), {"-o", "json"});
-    const Outcome outcome = RunLine(arguments);
+    const CliResult outcome = RunLine(arguments);
     EXPECT_EQ(outcome.code, 1);
     EXPECT_THAT(outcome.err, HasSubstr("'a': " + complaint("a") + "\n"));
     EXPECT_THAT(outcome.err, HasSubstr("'c': " + complaint("c") + "\n"));
@@ -231,7 +231,7 @@ TEST_F(AppTest, WhatTheUserPutThereIsNamedUntilItIsGone) {
   for (const auto& line :
        {std::vector<std::string>{"down", "--name", "a", "-o", "json"},
         std::vector<std::string>{"cleanup", "-o", "json"}}) {
-    const Outcome outcome = RunLine(line);
+    const CliResult outcome = RunLine(line);
     EXPECT_EQ(outcome.code, 1);
     EXPECT_THAT(outcome.err,
                 HasSubstr("carillon: left " + directory +
@@ -249,7 +249,7 @@ TEST_F(AppTest, WhatTheUserPutThereIsNamedUntilItIsGone) {
 TEST_F(AppTest, ValidatesFiles) {
   const std::string file = folder_.path() + "/t.yaml";
   std::ofstream(file) << "name: lab\ndevices: [{name: a, kind: fpga}]\n";
-  Outcome outcome = RunLine({"validate", file});
+  CliResult outcome = RunLine({"validate", file});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.out, file + ": ok, testbed 'lab' with 1 device\n");
 
@@ -276,7 +276,7 @@ TEST_F(AppTest, ValidatesPlans) {
   std::ofstream(file) << "plan: p\ntopology: {name: lab, devices: [{name: a, "
                          "kind: fpga}]}\nfaults: [{name: x, target: "
                          "{process: a}, do: kill}]\n";
-  Outcome outcome = RunLine({"validate", file});
+  CliResult outcome = RunLine({"validate", file});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.out, file +
                              ": ok, plan 'p' with 1 fault for testbed 'lab' "
@@ -299,7 +299,7 @@ TEST_F(AppTest, RefusesARuntimeDirectoryWithATooLongPath) {
                                     folder_.path() + "/" + program);
   }
   setenv("CARILLON_BIN_DIR", folder_.path().c_str(), 1);
-  const Outcome outcome = RunLine({"up"});
+  const CliResult outcome = RunLine({"up"});
   unsetenv("CARILLON_BIN_DIR");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("bytes: the limit is 107;"));
@@ -308,7 +308,7 @@ TEST_F(AppTest, RefusesARuntimeDirectoryWithATooLongPath) {
 
 TEST_F(AppTest, RefusesSecondsThatAreNoNumber) {
   for (const std::string seconds : {"nan", "inf", "-1", "1e999", "soon"}) {
-    const Outcome outcome = RunLine({"up", "--timeout", seconds});
+    const CliResult outcome = RunLine({"up", "--timeout", seconds});
     EXPECT_EQ(outcome.code, 2) << seconds;
     EXPECT_THAT(outcome.err, HasSubstr("allowed: 0.1 to 3600"));
   }
@@ -316,7 +316,7 @@ TEST_F(AppTest, RefusesSecondsThatAreNoNumber) {
 
 TEST_F(AppTest, SaysWhichProgramIsMissing) {
   setenv("CARILLON_BIN_DIR", "/no/such/folder", 1);
-  const Outcome outcome = RunLine({"up"});
+  const CliResult outcome = RunLine({"up"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("there is no gpud in /no/such/folder"));
   unsetenv("CARILLON_BIN_DIR");

@@ -5,24 +5,14 @@
 #include <sys/types.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/subprocess.h"
-#include "tools/cli/ui/console.h"
+#include "tools/cli/cli_result.h"
 
 namespace carillon::cli {
-
-struct CliResult {
-  int code = -1;  // 128 + signal for one that was killed
-  std::string out;
-  std::string err;
-
-  // stdout as one JSON document; a discarded value if it is none.
-  Json json() const { return Json::parse(out, nullptr, false); }
-};
 
 // A run that may still be going on. The destructor kills it.
 class CliRun {

@@ -29,7 +29,7 @@ std::vector<testbed::ProcessIdentity> Marked(const std::string& testbed) {
 class EndlessDemo : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(testbed::Eventually([&] {
+    ASSERT_TRUE(Eventually([&] {
       return demo_.err().find("requests/s") != std::string::npos;
     })) << demo_.err();
     // gpud, three devices and the client.

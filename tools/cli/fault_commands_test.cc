@@ -37,7 +37,7 @@ class FaultCommands : public ::testing::Test {
     board_ = *Board::Create(paths.fault_board());
     member_ = *Member::Join(paths.fault_board(), "nic0");
   }
-  static Outcome RunFault(std::vector<std::string> arguments) {
+  static CliResult RunFault(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "fault");
     arguments.insert(arguments.end(), {"--name", "lab"});
     return RunLine(arguments);
@@ -50,7 +50,7 @@ class FaultCommands : public ::testing::Test {
 };
 
 TEST_F(FaultCommands, PointsTellsEveryPointAndActionOrOne) {
-  Outcome outcome = RunLine({"fault", "points"});
+  CliResult outcome = RunLine({"fault", "points"});
   EXPECT_EQ(outcome.code, 0);
   for (const faults::PointInfo& info : faults::Points()) {
     if (info.point == Point::kNone) continue;
@@ -68,13 +68,13 @@ TEST_F(FaultCommands, PointsTellsEveryPointAndActionOrOne) {
 }
 
 TEST_F(FaultCommands, InjectPutsAFaultOfTheCommandLineOnTheBoard) {
-  Outcome outcome = RunFault({"inject",        "nic0",        "delay",
-                              "--at",          "device.ring", "--nth",
-                              "1000000",       "--times",     "0",
-                              "--for",         "2ms",         "--jitter",
-                              "1ms",           "--event",     "3",
-                              "--probability", "0.5",         "--as",
-                              "slow",          "--seed",      "9"});
+  CliResult outcome = RunFault({"inject",        "nic0",        "delay",
+                                "--at",          "device.ring", "--nth",
+                                "1000000",       "--times",     "0",
+                                "--for",         "2ms",         "--jitter",
+                                "1ms",           "--event",     "3",
+                                "--probability", "0.5",         "--as",
+                                "slow",          "--seed",      "9"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   ASSERT_EQ(There().size(), 1u);
   const faults::Fault fault = There()[0].fault;
@@ -92,7 +92,7 @@ TEST_F(FaultCommands, InjectPutsAFaultOfTheCommandLineOnTheBoard) {
   EXPECT_THAT(outcome.err, HasSubstr("slow: delay nic0"));
 
   // The free names, as JSON.
-  const auto name = [](const Outcome& outcome) {
+  const auto name = [](const CliResult& outcome) {
     return outcome.json()["injected"][0]["name"].get<std::string>();
   };
   const std::vector<std::string> hang = {"inject", "nic0",        "lose",
@@ -115,7 +115,7 @@ TEST_F(FaultCommands, InjectTakesAWholePlanOrNothing) {
   ASSERT_EQ(There().size(), 2u);
   EXPECT_EQ(There()[1].fault.after_fault, "a");
   EXPECT_EQ(There()[1].fault.seed, fault::SeedOf(4, "b"));
-  Outcome outcome = RunFault({"inject", file});
+  CliResult outcome = RunFault({"inject", file});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("there are two faults called a"));
   EXPECT_EQ(There().size(), 2u);
@@ -132,7 +132,7 @@ TEST_F(FaultCommands, InjectTakesAWholePlanOrNothing) {
 TEST_F(FaultCommands, InjectSaysWhatThereIs) {
   const auto error = [](std::vector<std::string> words) {
     words.insert(words.begin(), "inject");
-    const Outcome outcome = RunFault(words);
+    const CliResult outcome = RunFault(words);
     EXPECT_NE(outcome.code, 0);
     return outcome.err;
   };
@@ -155,7 +155,7 @@ TEST_F(FaultCommands, InjectSaysWhatThereIs) {
 }
 
 TEST_F(FaultCommands, ListTellsTheBoard) {
-  Outcome outcome = RunFault({"list"});
+  CliResult outcome = RunFault({"list"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.err,
               AllOf(HasSubstr("on the board: nic0"), HasSubstr("no faults")));
@@ -180,7 +180,7 @@ TEST_F(FaultCommands, ClearTakesFaultsOffByNameOrAll) {
                   .code,
               0);
   }
-  Outcome outcome = RunFault({"clear", "a", "x"});
+  CliResult outcome = RunFault({"clear", "a", "x"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err,
               HasSubstr("there is no fault called 'x'; did you mean"));
@@ -195,7 +195,7 @@ TEST_F(FaultCommands, ClearTakesFaultsOffByNameOrAll) {
 
 TEST_F(FaultCommands, SaysHowToHaveABoard) {
   std::filesystem::remove(testbed::PathsOf("lab").fault_board());
-  const Outcome outcome = RunFault({"list"});
+  const CliResult outcome = RunFault({"list"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("there is no board of faults in"),
                                  HasSubstr("`faults: true` in the topology")));

@@ -180,7 +180,7 @@ TEST_F(FaultRun, CtrlCTakesEverythingDown) {
       "faults:\n  - {name: never, target: {process: fpga0}, when: {point: "
       "device.ring, nth: 1000000000}, do: kill}\nrun: {within: 10min}\n");
   CliRun run({"fault", "run", plan});
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return run.err().find("fault never: kill fpga0") != std::string::npos;
   })) << run.err();
   kill(run.pid(), SIGINT);

@@ -146,7 +146,7 @@ TEST_F(CliIntegration, EveryCommandAnswersInJson) {
 TEST_F(CliIntegration, ShowsWhatTheDevicesDo) {
   Up();
   // Once frames have gone through, the ledger has changed.
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     const Json status = RunCli({"status", "-o", "json"}).json();
     return status["events"]["done"] > 3;
   }));
@@ -223,7 +223,7 @@ TEST_F(CliIntegration, ASecondOfTheSameNameIsRefusedAndHarmsNobody) {
 
 TEST_F(CliIntegration, InTheForegroundCtrlCEndsItInOrder) {
   CliRun up({"up", "-f", file_});
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return up.err().find("end it with Ctrl-C") != std::string::npos;
   })) << up.err();
   kill(up.pid(), SIGINT);
@@ -237,7 +237,7 @@ TEST_F(CliIntegration, InTheForegroundCtrlCEndsItInOrder) {
 TEST_F(CliIntegration, ADeviceThatDiesIsReportedAndTheRestGoesOn) {
   Up();
   kill(PidOf("lab", "host0"), SIGKILL);
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return RunCli({"status"}).out.find("host0 (SIGKILL)") != std::string::npos;
   }));
   for (const Json& process : Processes("lab")) {
@@ -251,8 +251,7 @@ TEST_F(CliIntegration, ADeviceThatDiesIsReportedAndTheRestGoesOn) {
 TEST_F(CliIntegration, AGpudThatDiesLeavesCommandsThatSaySo) {
   Up();
   kill(PidOf("lab", "gpud"), SIGKILL);
-  ASSERT_TRUE(
-      testbed::Eventually([&] { return RunCli({"status"}).code == 4; }));
+  ASSERT_TRUE(Eventually([&] { return RunCli({"status"}).code == 4; }));
   const CliResult status = RunCli({"status", "-o", "json"});
   EXPECT_EQ(status.code, 4);
   EXPECT_EQ(status.json()["error"]["code"], "unavailable");
@@ -266,7 +265,7 @@ TEST_F(CliIntegration, NothingOutlivesAKilledSupervisor) {
   const auto supervisor = testbed::SupervisorOf(testbed::PathsOf("lab"));
   ASSERT_TRUE(supervisor);
   kill(supervisor->pid, SIGKILL);
-  EXPECT_TRUE(testbed::Eventually([&] { return Marked("lab").empty(); }));
+  EXPECT_TRUE(Eventually([&] { return Marked("lab").empty(); }));
   EXPECT_THAT(RunCli({"ps"}).out, HasSubstr("lab (dead)"));
   const CliResult dry = RunCli({"cleanup", "--dry-run"});
   EXPECT_THAT(dry.err, HasSubstr("would remove 'lab'"));
@@ -278,7 +277,7 @@ TEST_F(CliIntegration, NothingOutlivesAKilledSupervisor) {
 TEST_F(CliIntegration, ATestbedComesUpOverTheRemainsOfADeadOne) {
   Up();
   kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGKILL);
-  EXPECT_TRUE(testbed::Eventually([&] { return Marked("lab").empty(); }));
+  EXPECT_TRUE(Eventually([&] { return Marked("lab").empty(); }));
   Up();
   EXPECT_EQ(RunCli({"status"}).code, 0);
 }
@@ -345,7 +344,7 @@ TEST_F(CliIntegration, AnOwnDeviceIsStartedByItsCommand) {
                 "command: [sh, -c, 'echo $CARILLON_TESTBED_DIR "
                 "$CARILLON_DEVICE_NAME; exec sleep 1000']}\n");
   Up();
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return RunCli({"logs", "own"}).out ==
            testbed::PathsOf("lab").directory() + " own\n";
   }));
@@ -364,16 +363,16 @@ TEST_F(CliIntegration, AnOwnDevicesDaemonEndsWithItsTestbed) {
     });
   };
   Up();
-  ASSERT_TRUE(testbed::Eventually(daemon_is_up));
+  ASSERT_TRUE(Eventually(daemon_is_up));
   EXPECT_EQ(RunCli({"down"}).code, 0);
   EXPECT_THAT(Marked("lab"), IsEmpty());
 
   // A dead supervisor's daemon is killed when the testbed comes up again.
   Up();
-  ASSERT_TRUE(testbed::Eventually(daemon_is_up));
+  ASSERT_TRUE(Eventually(daemon_is_up));
   const std::vector<testbed::ProcessIdentity> before = Marked("lab");
   kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGKILL);
-  ASSERT_TRUE(testbed::Eventually([] { return Marked("lab").size() == 1; }));
+  ASSERT_TRUE(Eventually([] { return Marked("lab").size() == 1; }));
   Up();
   for (const testbed::ProcessIdentity& process : before)
     EXPECT_FALSE(testbed::IsAlive(process));
@@ -394,7 +393,7 @@ TEST_F(CliIntegration, WatchStreamsChanges) {
   Up();
   CliRun watch({"watch", "-o", "json"});
   // The stream must carry this change, however late it starts.
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     RunCli({"policy", "priority"});
     const std::string text =
         testbed::FileText(fmt::format("/proc/{}/fd/1", watch.pid()));

@@ -69,17 +69,17 @@ class Postmortem : public ::testing::Test {
 TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
   Up();
   Json timeline;
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     timeline = Timeline();
     auto ended = Ended(timeline);
     return ended["fpga0"] > 20 && ended["fpga1"] > 20 && ended["host0"] > 5;
   })) << timeline;
   EXPECT_EQ(timeline["violations"], Json::array()) << timeline["violations"];
   EXPECT_EQ(kill(Process(timeline, "fpga1")["pid"].get<pid_t>(), SIGKILL), 0);
-  ASSERT_TRUE(testbed::Eventually(
+  ASSERT_TRUE(Eventually(
       [&] { return Process(Timeline(), "fpga1")["running"] == false; }));
   const auto before = Ended(timeline)["fpga0"];
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     timeline = Timeline();
     return Ended(timeline)["fpga0"] > before + 20;
   }));
@@ -90,7 +90,7 @@ TEST_F(Postmortem, TellsOfTheDeadAndTheLivingAndThatNothingIsLost) {
 
   // After gpud's death no process is left, but the files are.
   EXPECT_EQ(kill(Process(timeline, "gpud")["pid"].get<pid_t>(), SIGKILL), 0);
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     timeline = Timeline();
     return Process(timeline, "gpud")["running"] == false &&
            Process(timeline, "fpga0")["running"] == false &&

@@ -37,7 +37,7 @@ class RemoteTest : public testing::Test {
         tls.certificate, tls.key);
     up_ = std::make_unique<CliRun>(
         std::vector<std::string>{"up", "-f", topology});
-    ASSERT_TRUE(testbed::Eventually([&] {
+    ASSERT_TRUE(Eventually([&] {
       std::smatch match;
       const std::string said = up_->err();
       if (!std::regex_search(said, match,

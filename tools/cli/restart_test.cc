@@ -158,7 +158,7 @@ TEST_F(RestartTest, SaysWhatItCannotRestart) {
   EXPECT_EQ(RunCli({"restart"}).code, 2);
 
   kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGKILL);
-  ASSERT_TRUE(testbed::Eventually([] { return Marked().empty(); }));
+  ASSERT_TRUE(Eventually([] { return Marked().empty(); }));
   const CliResult dead = RunCli({"restart", "nic0", "--name", "lab"});
   EXPECT_EQ(dead.code, 4);
   EXPECT_THAT(dead.err, HasSubstr("testbed 'lab' is not up"));
@@ -169,7 +169,7 @@ TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
   // A stopped NIC does not end by SIGTERM, so the restart takes long.
   kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
   CliRun restart({"restart", "nic0"});
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("as asked") !=
            std::string::npos;
   }));
@@ -182,12 +182,12 @@ TEST_F(RestartTest, DownEndsATestbedInTheMidstOfIt) {
 
 TEST_F(RestartTest, CtrlCEndsATestbedInTheMidstOfIt) {
   CliRun up({"up", "-f", Topology()});
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return up.err().find("end it with Ctrl-C") != std::string::npos;
   })) << up.err();
   kill(Process("nic0")["pid"].get<pid_t>(), SIGSTOP);
   CliRun restart({"restart", "gpud", "nic0"});
-  ASSERT_TRUE(testbed::Eventually(
+  ASSERT_TRUE(Eventually(
       [&] { return up.err().find("as asked") != std::string::npos; }));
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) kill(up.pid(), signal);
   const CliResult result = up.Wait();
@@ -200,7 +200,7 @@ TEST_F(RestartTest, ADeviceThatIsKilledComesBackByItsPolicy) {
   Up(Topology("", ", restart: on_failure"));
   const pid_t before = Process("nic0")["pid"];
   kill(before, SIGKILL);
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     const Json process = Process("nic0");
     return process["state"] == "ready" && process["pid"] != before;
   }));
@@ -219,11 +219,11 @@ TEST_F(RestartTest, AGpudThatIsKilledComesBackByItsPolicyAndServes) {
   const pid_t before = Process("gpud")["pid"];
   const pid_t nic = Process("nic0")["pid"];
   kill(before, SIGKILL);
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     const Json gpud = Process("gpud");
     return gpud["state"] == "ready" && gpud["pid"] != before;
   }));
-  EXPECT_TRUE(testbed::Eventually(
+  EXPECT_TRUE(Eventually(
       [&] { return Process("nic0")["state"] == "ready" && Serves(); }));
   EXPECT_EQ(Process("nic0")["pid"], nic) << "it has waited for this one";
   EXPECT_EQ(RunCli({"status"}).code, 0);
@@ -233,7 +233,7 @@ TEST_F(RestartTest, AGpudThatIsKilledComesBackByItsPolicyAndServes) {
 TEST_F(RestartTest, DownEndsATestbedWhoseGpudComesBack) {
   Up(Topology(", restart: on_failure", ", restart: on_failure"));
   kill(Process("gpud")["pid"].get<pid_t>(), SIGKILL);
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("gpud is started again") !=
            std::string::npos;
   }));
@@ -246,7 +246,7 @@ TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
   const pid_t nic = Process("nic0")["pid"];
   kill(nic, SIGSTOP);
   CliRun restart({"restart", "nic0"});
-  ASSERT_TRUE(testbed::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return RunCli({"logs", "supervisor"}).out.find("as asked") !=
            std::string::npos;
   }));
@@ -254,7 +254,7 @@ TEST_F(RestartTest, CtrlCOnTheCommandEndsTheWaitOnly) {
   const CliResult result = restart.Wait();
   EXPECT_EQ(result.code, 130) << result.err;
   kill(nic, SIGCONT);
-  EXPECT_TRUE(testbed::Eventually([&] {
+  EXPECT_TRUE(Eventually([&] {
     const Json process = Process("nic0");
     return process["state"] == "ready" && process["pid"] != nic;
   }));

@@ -3,25 +3,16 @@
 #define CARILLON_TOOLS_CLI_RUN_LINE_H_
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tools/cli/app.h"
+#include "tools/cli/cli_result.h"
 #include "tools/cli/ui/console.h"
 
 namespace carillon::cli {
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-
-  // `out` as one JSON document; a discarded value if it is none.
-  Json json() const { return Json::parse(out, nullptr, false); }
-};
-
-inline Outcome RunLine(const std::vector<std::string>& arguments) {
+inline CliResult RunLine(const std::vector<std::string>& arguments) {
   const auto contents = [](FILE* file) {
     std::rewind(file);
     std::string text(65536, '\0');
@@ -31,7 +22,7 @@ inline Outcome RunLine(const std::vector<std::string>& arguments) {
   };
   FILE* const out = std::tmpfile();
   FILE* const err = std::tmpfile();
-  Outcome outcome;
+  CliResult outcome;
   {
     Console console(out, err);
     outcome.code = RunCommandLine(arguments, console);

@@ -49,11 +49,11 @@ class SimCommands : public ::testing::Test {
     Write(kPtx);
   }
   void Write(const std::string& text) { std::ofstream(file_) << text; }
-  Outcome Sim(std::vector<std::string> arguments) {
+  CliResult Sim(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "sim");
     return RunLine(arguments);
   }
-  Outcome Twice(std::vector<std::string> more = {}) {
+  CliResult Twice(std::vector<std::string> more = {}) {
     std::vector<std::string> arguments = {
         "run",           file_, "twice",  "--grid", "2",        "--block", "64",
         "u32[128]=iota", "100", "--show", "1",      "--values", "101"};
@@ -66,7 +66,7 @@ class SimCommands : public ::testing::Test {
 };
 
 TEST_F(SimCommands, RunsAKernelAndShowsWhatItDid) {
-  const Outcome outcome = Twice();
+  const CliResult outcome = Twice();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("twice"));
   EXPECT_THAT(outcome.out, HasSubstr("buffer 1: 0 2 4 6 "));
@@ -90,7 +90,7 @@ TEST_F(SimCommands, CountsCyclesTheSameEveryTime) {
 
 TEST_F(SimCommands, SaysWhatIsWrongWithALine) {
   const auto error = [&](std::vector<std::string> arguments, int code) {
-    const Outcome outcome = Sim(std::move(arguments));
+    const CliResult outcome = Sim(std::move(arguments));
     EXPECT_EQ(outcome.code, code) << outcome.err;
     EXPECT_EQ(outcome.out, "");
     return outcome.err;
@@ -115,7 +115,7 @@ TEST_F(SimCommands, SaysWhatIsWrongWithALine) {
 }
 
 TEST_F(SimCommands, AFaultNamesItsPlace) {
-  const Outcome outcome =
+  const CliResult outcome =
       Sim({"run", file_, "twice", "--block", "64", "u32[32]", "64"});
   EXPECT_NE(outcome.code, 0);
   EXPECT_THAT(outcome.err,
@@ -128,7 +128,7 @@ TEST_F(SimCommands, RefusesWhatItCannotRun) {
   Write(std::string(kPtx) +
         ".visible .entry mma() { .reg .b32 %r<9>; mma.sync.aligned.m8n8k16.row."
         "col.s32.s8.s8.s32 {%r1,%r2}, {%r3}, {%r4}, {%r5,%r6}; ret; }\n");
-  const Outcome outcome = Sim({"run", file_, "other"});
+  const CliResult outcome = Sim({"run", file_, "other"});
   EXPECT_NE(outcome.code, 0);
   EXPECT_THAT(outcome.err, HasSubstr(fmt::format("{}:26:", file_)));
   EXPECT_THAT(outcome.err, HasSubstr("mma"));
@@ -137,7 +137,7 @@ TEST_F(SimCommands, RefusesWhatItCannotRun) {
 }
 
 TEST_F(SimCommands, OpsCountsInstructions) {
-  const Outcome outcome = Sim({"ops", file_});
+  const CliResult outcome = Sim({"ops", file_});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("ld.global.u32"));
   EXPECT_THAT(outcome.out, HasSubstr("mad.lo.u32"));
@@ -145,7 +145,7 @@ TEST_F(SimCommands, OpsCountsInstructions) {
 }
 
 TEST_F(SimCommands, CfgIsADotGraph) {
-  const Outcome outcome = Sim({"cfg", file_, "twice"});
+  const CliResult outcome = Sim({"cfg", file_, "twice"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("digraph"));
   EXPECT_THAT(outcome.out, HasSubstr("->"));
@@ -153,7 +153,7 @@ TEST_F(SimCommands, CfgIsADotGraph) {
 }
 
 TEST_F(SimCommands, OccupancyNamesWhatBinds) {
-  const Outcome outcome =
+  const CliResult outcome =
       Sim({"occupancy", file_, "--block", "1024", "--gpu", "edge_table2"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("twice"));
@@ -184,7 +184,7 @@ TEST_F(SimCommands, TraceRefusesWhatThereIsNot) {
   const std::string out = testing::TempDir() + "/sim_commands_test.json";
   const auto error = [&](std::vector<std::string> line) {
     line.insert(line.begin(), "trace");
-    const Outcome outcome = Sim(line);
+    const CliResult outcome = Sim(line);
     EXPECT_NE(outcome.code, 0);
     return outcome.err;
   };

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "base/testbed_paths.h"
+#include "base/testing/eventually.h"
 #include "devices/sdk/unix_target.h"
 #include "proto/admin.grpc.pb.h"
 #include "tools/cli/cli_runner.h"
@@ -47,7 +50,7 @@ TEST(Watch, EndsAtCtrlCThoughEventsNeverPause) {
   BusyAdmin gpud(TestbedPaths(folder.path()).control_socket());
   for (const char* format : {"table", "json"}) {
     CliRun watch({"watch", "--dir", folder.path(), "-o", format});
-    ASSERT_TRUE(testbed::Eventually([&] {
+    ASSERT_TRUE(Eventually([&] {
       return testbed::FileText(fmt::format("/proc/{}/fd/1", watch.pid()))
                  .find("device_ready") != std::string::npos;
     })) << watch.err();

@@ -10,14 +10,14 @@
 #include <string>
 #include <utility>
 
+#include "base/temp_directory.h"
 #include "fmt/format.h"
-#include "gpu_daemon/control/testing/test_directory.h"
 
 namespace carillon::gpud {
 namespace {
 
 TEST(DaemonLock, OneHolderADirectoryAndItsPidIsNamed) {
-  TestDirectory directory;
+  TempDirectory directory;
   auto first = DaemonLock::Take(directory.path(), "lab");
   ASSERT_TRUE(first.ok()) << first.status();
   auto second = DaemonLock::Take(directory.path(), "lab");
@@ -30,7 +30,7 @@ TEST(DaemonLock, OneHolderADirectoryAndItsPidIsNamed) {
 }
 
 TEST(DaemonLock, IsFreeAgainAfterwardsAndLeavesNoFile) {
-  TestDirectory directory;
+  TempDirectory directory;
   {
     auto first = DaemonLock::Take(directory.path(), "lab");
     ASSERT_TRUE(first.ok());
@@ -42,7 +42,7 @@ TEST(DaemonLock, IsFreeAgainAfterwardsAndLeavesNoFile) {
 }
 
 TEST(DaemonLock, AFileThatADeadProcessLeftIsNoObstacle) {
-  TestDirectory directory;
+  TempDirectory directory;
   std::ofstream(directory.path() + "/gpud.lock") << "12345678901\n";
   auto lock = DaemonLock::Take(directory.path(), "lab");
   ASSERT_TRUE(lock.ok()) << lock.status();
@@ -52,7 +52,7 @@ TEST(DaemonLock, AFileThatADeadProcessLeftIsNoObstacle) {
 }
 
 TEST(DaemonLock, CountsTheDeathsSinceTheLastOrderlyEnd) {
-  TestDirectory directory;
+  TempDirectory directory;
   const std::string path = directory.path() + "/gpud.lock";
   for (const auto& [left, deaths] :
        {std::pair{"", 0u}, std::pair{"17 0\n", 1u}, std::pair{"17 41\n", 42u},
@@ -67,7 +67,7 @@ TEST(DaemonLock, CountsTheDeathsSinceTheLastOrderlyEnd) {
 }
 
 TEST(PrepareDirectory, MakesAPrivateOneAndRefusesOneThatOthersMayWrite) {
-  TestDirectory parent;
+  TempDirectory parent;
   const std::string path = parent.path() + "/testbed";
   ASSERT_TRUE(PrepareDirectory(path).ok());
   struct stat info;

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpu_daemon/control/testing/test_directory.h"
+#include "base/temp_directory.h"
 
 namespace carillon::gpud {
 namespace {
@@ -33,7 +33,7 @@ UniqueFd Connect(const std::string& path, int type = SOCK_STREAM) {
 
 class UnixListenerTest : public ::testing::Test {
  protected:
-  TestDirectory directory_;
+  TempDirectory directory_;
   const std::string path_ = directory_.path() + "/a.sock";
 };
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/temp_directory.h"
 #include "gpu_daemon/control/error_detail.h"
-#include "gpu_daemon/control/testing/test_directory.h"
 
 namespace carillon::gpud {
 namespace {
@@ -27,7 +27,7 @@ class WatchStreamTest : public ::testing::Test {
     bus_->Publish(std::move(event));
   }
 
-  TestDirectory directory_;
+  TempDirectory directory_;
   std::unique_ptr<TelemetryBus> bus_;
   SessionContext context_;
   TicketStore tickets_;

@@ -14,16 +14,6 @@
 
 namespace carillon::gpud {
 
-bool WaitUntil(const std::function<bool()>& state) {
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!state()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  return true;
-}
-
 size_t OpenDescriptors() {
   const std::filesystem::directory_iterator entries("/proc/self/fd");
   // Less the one that the look itself takes.
@@ -100,7 +90,7 @@ v1::ListEktResponse TestTestbed::Ekt() {
 }
 
 bool TestTestbed::WaitUntilGone(const std::string& device) {
-  return WaitUntil([&] {
+  return Eventually([&] {
     const v1::ListDevicesResponse all = Devices();
     for (const auto& listed : all.devices()) {
       if (listed.name() == device) return false;
@@ -250,7 +240,7 @@ Outcome AttachedDevice::Detach(uint64_t* aborted) {
 
 std::optional<shm::Completion> AttachedDevice::Await(shm::DeviceRing& ring) {
   std::optional<shm::Completion> completion;
-  WaitUntil([&] { return (completion = ring.Poll()).has_value(); });
+  Eventually([&] { return (completion = ring.Poll()).has_value(); });
   if (completion) ring.Consume();
   return completion;
 }

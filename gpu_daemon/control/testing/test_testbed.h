@@ -13,9 +13,10 @@
 #include <string>
 #include <thread>
 
+#include "base/temp_directory.h"
 #include "base/testbed_paths.h"
+#include "base/testing/eventually.h"
 #include "gpu_daemon/control/control_plane.h"
-#include "gpu_daemon/control/testing/test_directory.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
@@ -24,9 +25,6 @@
 #include "shm/handover.h"
 
 namespace carillon::gpud {
-
-// Looks at `state` until it is true, for at most 20 seconds.
-bool WaitUntil(const std::function<bool()>& state);
 
 size_t OpenDescriptors();
 
@@ -78,7 +76,7 @@ class TestTestbed {
   }
 
  private:
-  TestDirectory directory_;
+  TempDirectory directory_;
   std::unique_ptr<ControlPlane> plane_;
   std::thread thread_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -7,11 +7,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <string>
 #include <thread>
 
+#include "base/testing/eventually.h"
 #include "base/unique_fd.h"
 
 namespace carillon::testbed {
@@ -79,16 +79,6 @@ class Server {
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };
-
-bool Eventually(const std::function<bool()>& state) {
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!state()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
 
 TEST(NicLoad, FollowsANicThatComesBackElsewhere) {
   NicLoad load(8, 1);

@@ -6,14 +6,12 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include <chrono>
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <string>
-#include <thread>
 
+#include "base/temp_directory.h"
+#include "base/testing/eventually.h"
 #include "tools/testbed/supervisor/child_process.h"
 
 namespace carillon::testbed {
@@ -25,36 +23,17 @@ inline std::string FakeChild() { return "tools/testbed/supervisor/fake_child"; }
 // directory.
 class TestFolder {
  public:
-  TestFolder() {
-    char name[] = "/tmp/carillon_test_XXXXXX";
-    path_ = mkdtemp(name);
-    setenv("CARILLON_RUNTIME_DIR", path_.c_str(), 1);
-  }
-  ~TestFolder() {
-    unsetenv("CARILLON_RUNTIME_DIR");
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::string& path() const { return path_; }
+  TestFolder() { setenv("CARILLON_RUNTIME_DIR", path().c_str(), 1); }
+  ~TestFolder() { unsetenv("CARILLON_RUNTIME_DIR"); }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  const TempDirectory folder_;
 };
 
 inline std::string FileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Checks repeatedly until `condition` holds; returns false after 20 s.
-inline bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
 }
 
 inline ExitReport WaitForExit(ChildProcess& child) {

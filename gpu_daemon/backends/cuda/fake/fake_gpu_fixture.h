@@ -4,25 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <functional>
-#include <thread>
-
+#include "base/testing/eventually.h"
 #include "gpu_daemon/backends/cuda/driver/owned.h"
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 
 namespace carillon::gpud::cuda {
-
-// Waits (bounded) for what other threads do.
-template <class Condition>
-bool Eventually(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 // A GPU with its primary context current in this thread.
 class FakeGpuTest : public testing::Test {
