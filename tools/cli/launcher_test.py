@@ -103,6 +103,24 @@ class LauncherTest(unittest.TestCase):
             builds += 1
             self.assertEqual(len(self.calls("bazel")), builds)
 
+    def test_builds_again_after_a_deletion_anywhere_in_the_checkout(self):
+        for file in ["shm/ring.h", "WORKSPACE"]:
+            self.start("help")
+            builds = len(self.calls("bazel"))
+            (self.checkout / file).unlink()
+            self.start("help")
+            self.assertEqual(len(self.calls("bazel")), builds + 1, file)
+
+    def test_refuses_a_path_that_bazel_cannot_take_before_it_installs(self):
+        self.have([])
+        for name in ["my checkout", "tést", "a$b"]:
+            self.checkout = self.checkout.rename(self.home / name)
+            done = self.start("demo")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("move the checkout;", done.stderr)
+            self.assertIn(f"not in {self.checkout}", done.stderr)
+        self.assertEqual(self.calls("apt-get"), [])
+
     def test_ignores_what_git_and_bazel_write(self):
         self.start("ps")
         for file in [".git/index", "bazel-out/x", "bazel-testlogs/y"]:
