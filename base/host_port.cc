@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "absl/strings/ascii.h"
 #include "fmt/format.h"
 
 namespace carillon {
@@ -23,8 +24,7 @@ bool IsV4(const std::string& host) {
 }
 
 bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+  return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
 }
 
 absl::Status Wrong(std::string_view text, std::string_view why) {

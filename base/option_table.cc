@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -66,9 +67,7 @@ absl::Status CheckWords(const Option& option, std::string_view text) {
         fmt::format("{} has {} characters; allowed: {} to {} characters",
                     Quote(text), text.size(), option.min, option.max));
   }
-  if (std::any_of(text.begin(), text.end(), [](char c) {
-        return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-      })) {
+  if (std::any_of(text.begin(), text.end(), absl::ascii_iscntrl)) {
     return absl::InvalidArgumentError(
         fmt::format("{} holds a control character", Quote(text)));
   }

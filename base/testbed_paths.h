@@ -18,29 +18,22 @@ class TestbedPaths {
       : directory_(std::move(directory)) {}
 
   const std::string& directory() const { return directory_; }
-  std::string control_socket() const {
-    return directory_ + "/control.sock";
-  }  // gRPC
-  std::string handover_socket() const {
-    return directory_ + "/handover.sock";
-  }  // apertures
-  std::string bus_socket() const {
-    return directory_ + "/bus.sock";
-  }  // ZeroMQ PUB
-  std::string lock_file() const {
-    return directory_ + "/lock";
-  }  // flock: the testbed is up
-  std::string gpud_lock() const {
-    return directory_ + "/gpud.lock";
-  }  // flock: gpud runs
+  // gRPC
+  std::string control_socket() const { return directory_ + "/control.sock"; }
+  // apertures
+  std::string handover_socket() const { return directory_ + "/handover.sock"; }
+  // ZeroMQ PUB
+  std::string bus_socket() const { return directory_ + "/bus.sock"; }
+  // flock: the testbed is up
+  std::string lock_file() const { return directory_ + "/lock"; }
+  // flock: gpud runs
+  std::string gpud_lock() const { return directory_ + "/gpud.lock"; }
   std::string state_file() const { return directory_ + "/state.json"; }
   std::string log_directory() const { return directory_ + "/logs"; }
-  std::string recorder_directory() const {
-    return directory_ + "/recorder";
-  }  // flight recorders' files
-  std::string fault_board() const {
-    return directory_ + "/faults";
-  }  // faults::Board; only with `gpud --faults`
+  // flight recorders' files
+  std::string recorder_directory() const { return directory_ + "/recorder"; }
+  // faults::Board; only with `gpud --faults`
+  std::string fault_board() const { return directory_ + "/faults"; }
 
  private:
   std::string directory_;

@@ -187,8 +187,25 @@ std::string FormatCount(uint64_t count) {
   return digits;
 }
 
+std::string FormatPlural(uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string FormatSeconds(uint64_t ns) {
   return fmt::format("{:.2f} s", static_cast<double>(ns) / 1e9);
+}
+
+std::string EscapeBytes(std::string_view text,
+                        bool (*is_unsafe)(unsigned char)) {
+  std::string escaped;
+  for (const unsigned char byte : text) {
+    if (is_unsafe(byte)) {
+      escaped += fmt::format("\\x{:02x}", byte);
+    } else {
+      escaped += static_cast<char>(byte);
+    }
+  }
+  return escaped;
 }
 
 std::string Quote(std::string_view text) {

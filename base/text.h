@@ -2,6 +2,7 @@
 #ifndef CARILLON_BASE_TEXT_H_
 #define CARILLON_BASE_TEXT_H_
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,8 +33,18 @@ std::string FormatNanoseconds(uint64_t ns);
 std::string FormatAge(uint64_t ns);
 // "1,234,567"
 std::string FormatCount(uint64_t count);
+// "1 fault", "3 faults"
+std::string FormatPlural(uint64_t count, std::string_view noun);
 // "0.21 s": for narration.
 std::string FormatSeconds(uint64_t ns);
+inline std::string FormatSeconds(std::chrono::nanoseconds duration) {
+  return FormatSeconds(static_cast<uint64_t>(duration.count()));
+}
+
+// `text` with each byte that `is_unsafe` picks written like "\x1b". With
+// absl::ascii_iscntrl it is safe for a terminal.
+std::string EscapeBytes(std::string_view text,
+                        bool (*is_unsafe)(unsigned char));
 
 // Input as it may be shown on a terminal: control bytes and bytes beyond UTF-8
 // escaped, cut to 60 characters, in single quotes.

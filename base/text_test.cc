@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/ascii.h"
+
 namespace carillon {
 namespace {
 
@@ -107,6 +109,18 @@ TEST(FormatCount, SeparatesThousands) {
   EXPECT_EQ(FormatCount(999), "999");
   EXPECT_EQ(FormatCount(1000), "1,000");
   EXPECT_EQ(FormatCount(1234567), "1,234,567");
+}
+
+TEST(FormatPlural, HasAnSButForOne) {
+  EXPECT_EQ(FormatPlural(0, "fault"), "0 faults");
+  EXPECT_EQ(FormatPlural(1, "fault"), "1 fault");
+  EXPECT_EQ(FormatPlural(2, "fault"), "2 faults");
+}
+
+TEST(EscapeBytes, WritesWhatTheCallerPicks) {
+  EXPECT_EQ(EscapeBytes("a\x1b[2J\x7f\xff", absl::ascii_iscntrl),
+            "a\\x1b[2J\\x7f\xff");
+  EXPECT_EQ(EscapeBytes("", absl::ascii_iscntrl), "");
 }
 
 TEST(Quote, LetsNothingThroughThatATerminalObeys) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "fmt/format.h"
 
 namespace carillon {
@@ -47,12 +48,10 @@ absl::Status Wrong(const Named& file, std::string_view what) {
 
 absl::StatusOr<std::string> ReadFile(const Named& file) {
   // Not to wait for who writes into a pipe.
-  const int fd = open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Wrong(file, std::strerror(errno));
-  const std::unique_ptr<const int, void (*)(const int*)> closer(
-      &fd, [](const int* open) { close(*open); });
+  const UniqueFd fd(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return Wrong(file, std::strerror(errno));
   struct stat info;
-  if (fstat(fd, &info) != 0) return Wrong(file, std::strerror(errno));
+  if (fstat(fd.get(), &info) != 0) return Wrong(file, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return Wrong(file, "is no regular file");
   if (info.st_size > kMaxBytes) {
     return Wrong(file, fmt::format("has {} bytes: that is no certificate, at "
@@ -62,7 +61,7 @@ absl::StatusOr<std::string> ReadFile(const Named& file) {
   std::string text(static_cast<size_t>(info.st_size), '\0');
   size_t have = 0;
   while (have < text.size()) {
-    const ssize_t got = read(fd, text.data() + have, text.size() - have);
+    const ssize_t got = read(fd.get(), text.data() + have, text.size() - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Wrong(file, std::strerror(errno));
     if (got == 0) break;
@@ -182,8 +181,7 @@ absl::StatusOr<TlsPems> ReadTlsFiles(const TlsFiles& files,
   for (const auto& [file, text] :
        {std::pair(&certificate, &pems.certificate), std::pair(&key, &pems.key),
         std::pair(&ca, &pems.ca)}) {
-    ASSIGN_OR_RETURN(auto read, ReadFile(*file));
-    *text = std::move(read);
+    ASSIGN_OR_RETURN(*text, ReadFile(*file));
   }
   RETURN_IF_ERROR(CheckOwn(certificate, key, pems));
   RETURN_IF_ERROR(CheckCa(ca, pems.ca));

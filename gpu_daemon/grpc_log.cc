@@ -1,7 +1,6 @@
 #include "gpu_daemon/grpc_log.h"
 
 #include <grpc/support/log.h>
-#include <spdlog/spdlog.h>
 
 #include <mutex>
 #include <new>
@@ -26,8 +25,7 @@ void Log(gpr_log_func_args* said) {
   }
   // gRPC's threads may outlive everything static.
   static std::mutex* const mutex = new std::mutex;
-  static RefusalLog* const log =
-      new RefusalLog([](const std::string& line) { spdlog::warn("{}", line); });
+  static RefusalLog* const log = new RefusalLog;
   const std::string line =
       fmt::format("gRPC: {}", Printable(said->message, kMaxMessage));
   std::lock_guard lock(*mutex);

@@ -65,7 +65,7 @@ class EchoDevice {
     in_ = in;
     out_ = out;
     ASSIGN_OR_RETURN(
-        auto queue,
+        queue_,
         edge::edgeRegisterEvent(
             device_, {.kernel = "echo",
                       .max_in_flight = options_.slots,
@@ -74,9 +74,7 @@ class EchoDevice {
                                      edge::Fixed("out", out_,
                                                  {.length = kBytes,
                                                   .slot_stride = kBytes})}}));
-    queue_ = queue;
-    ASSIGN_OR_RETURN(auto place, queue_->ParameterOffset("in"));
-    in_place_ = place;
+    ASSIGN_OR_RETURN(in_place_, queue_->ParameterOffset("in"));
     return absl::OkStatus();
   }
 

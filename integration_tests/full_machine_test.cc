@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <functional>
 
 #include "base/status.h"
 #include "base/temp_directory.h"

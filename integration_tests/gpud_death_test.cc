@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "devices/sdk/edge.h"
-#include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {

@@ -8,14 +8,12 @@
 
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "devices/sdk/edge.h"
-#include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "devices/sdk/edge.h"
 #include "devices/sdk/rpc_status.h"
-#include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
 #include "proto/devices.grpc.pb.h"
 

@@ -5,12 +5,10 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "devices/sdk/edge.h"
-#include "fmt/format.h"
 #include "integration_tests/testbed_process.h"
 
 namespace carillon {

@@ -223,13 +223,12 @@ absl::Status FaultTestbed::BringUp(const std::string& file,
       std::to_string(std::chrono::seconds(kBound).count())};
   command.insert(command.end(), flags.begin(), flags.end());
   ASSIGN_OR_RETURN(
-      auto supervisor,
+      supervisor_,
       Process::Start(
           "carillon up", command,
           {"CARILLON_RUNTIME_DIR=" + runtime_directory_.path(),
            "CARILLON_BIN_DIR=" + Program("."),
            fmt::format("{}={}", shm::FlightRecorder::kVariable, kRecords)}));
-  supervisor_ = std::move(supervisor);
   // Its own time limits end it.
   Eventually(
       [&] {
@@ -242,8 +241,7 @@ absl::Status FaultTestbed::BringUp(const std::string& file,
     supervisor_->Wait();
     return absl::InternalError(supervisor_->output());
   }
-  ASSIGN_OR_RETURN(auto board, faults::Board::Open(paths().fault_board()));
-  board_ = std::move(board);
+  ASSIGN_OR_RETURN(board_, faults::Board::Open(paths().fault_board()));
   return absl::OkStatus();
 }
 

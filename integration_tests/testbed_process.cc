@@ -13,7 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <utility>
@@ -202,8 +201,7 @@ absl::Status Testbed::RestartGpud(const std::vector<std::string>& flags) {
     argv.insert(argv.end(), {"--backend", backend});
   }
   argv.insert(argv.end(), flags.begin(), flags.end());
-  ASSIGN_OR_RETURN(auto gpud, Process::Start("gpud", argv));
-  gpud_ = std::move(gpud);
+  ASSIGN_OR_RETURN(gpud_, Process::Start("gpud", argv));
   const bool up =
       Eventually([&] { return gpud_->ended() || Serves(channel()); });
   if (up && !gpud_->ended()) return absl::OkStatus();
@@ -236,28 +234,30 @@ v1::ListRingsResponse TestbedClient::Rings() {
   return Ask(*admin_, &v1::Admin::Stub::ListRings);
 }
 
+v1::Device TestbedClient::DeviceOf(const std::string& name) {
+  const v1::ListDevicesResponse devices = Devices();
+  for (const v1::Device& device : devices.devices()) {
+    if (device.name() == name) return device;
+  }
+  return {};
+}
+
 uint64_t TestbedClient::Counter(const std::string& device,
                                 const std::string& counter) {
-  const v1::ListDevicesResponse devices = Devices();
-  for (const v1::Device& candidate : devices.devices()) {
-    if (candidate.name() != device) continue;
-    for (const v1::Counter& known : candidate.counters()) {
-      if (known.name() == counter) return known.value();
-    }
+  const v1::Device found = DeviceOf(device);
+  for (const v1::Counter& known : found.counters()) {
+    if (known.name() == counter) return known.value();
   }
   return 0;
 }
 
 uint64_t TestbedClient::Samples(const std::string& device,
                                 const std::string& histogram) {
-  const v1::ListDevicesResponse devices = Devices();
-  for (const v1::Device& candidate : devices.devices()) {
-    if (candidate.name() != device) continue;
-    for (const v1::Histogram& known : candidate.histograms()) {
-      if (known.name() != histogram) continue;
-      return std::accumulate(known.count().begin(), known.count().end(),
-                             uint64_t{0});
-    }
+  const v1::Device found = DeviceOf(device);
+  for (const v1::Histogram& known : found.histograms()) {
+    if (known.name() != histogram) continue;
+    return std::accumulate(known.count().begin(), known.count().end(),
+                           uint64_t{0});
   }
   return 0;
 }

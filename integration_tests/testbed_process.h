@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -127,6 +126,9 @@ class TestbedClient {
   ~TestbedClient() = default;
 
  private:
+  // Without counters and histograms if it is not attached.
+  v1::Device DeviceOf(const std::string& name);
+
   const TestbedPaths paths_;
   const std::vector<std::string> environment_;
   const std::shared_ptr<grpc::Channel> channel_;

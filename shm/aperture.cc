@@ -31,7 +31,8 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 // Linux 6.3; not yet in Debian 12's headers.
 constexpr unsigned kNoExecSeal = 0x0008U;
 
-// What boost::interprocess::mapped_region asks of a mappable thing.
+// The interface that boost::interprocess::mapped_region needs of a mappable
+// thing.
 class FdMapping {
  public:
   explicit FdMapping(int fd) : fd_(fd) {}

@@ -4,7 +4,6 @@
 
 #include <boost/interprocess/mapped_region.hpp>
 #include <cstdint>
-#include <span>
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"

@@ -45,12 +45,12 @@ class DeviceRing {
         .store(0, std::memory_order_relaxed);
   }
 
-  // Goes on in the ring of that layout, which another gpud has made in apertures
-  // that have taken these ones' place (Aperture::TakePlaceOf()): the same but for
-  // the generation. Two steps. Before the ring is registered, its doorbell must
-  // show what was consumed; after it, what was rung and not consumed is rung
-  // again, what was committed only stays so. Requires that nothing is left to
-  // Poll().
+  // Goes on in the ring of that layout, which another gpud has made in
+  // apertures that have taken these ones' place (Aperture::TakePlaceOf()): the
+  // same but for the generation. Two steps. Before the ring is registered, its
+  // doorbell must show what was consumed; after it, what was rung and not
+  // consumed is rung again, what was committed only stays so. Requires that
+  // nothing is left to Poll().
   void PrepareToResume() {
     std::atomic_ref<uint32_t>(doorbell())
         .store(doorbell_count_ - in_flight(), std::memory_order_relaxed);
@@ -86,7 +86,8 @@ class DeviceRing {
   // Slot index of that entry: per-slot buffers are found by it.
   uint32_t next_slot() const { return layout_.SlotOf(head_ + 1); }
 
-  // Ends an entry; nobody sees it before RingDoorbell(). Requires free_slots() > 0.
+  // Ends an entry; nobody sees it before RingDoorbell(). Requires free_slots()
+  // > 0.
   Sequence Commit(const KmdOverride* kmd = nullptr, Nanoseconds rung_ns = 0) {
     ++head_;
     std::byte* at = entry(head_);
@@ -109,8 +110,8 @@ class DeviceRing {
     StoreDoorbell();
   }
 
-  // Faults on purpose. As RingDoorbell(), but the doorbell does not show it: what was
-  // committed is launched with the next ring.
+  // Faults on purpose. As RingDoorbell(), but the doorbell does not show it:
+  // what was committed is launched with the next ring.
   void LoseRing() {
     doorbell_count_ += static_cast<uint32_t>(head_ - rung_);
     rung_ = head_;
@@ -203,7 +204,7 @@ class DeviceRing {
   Sequence head_;  // last entry committed
   Sequence rung_;  // last entry rung
   Sequence tail_;  // last event consumed
-  // What the doorbell shows; written by this ring alone.
+  // The doorbell's value; only this ring writes it.
   uint32_t doorbell_count_;
 };
 

@@ -37,7 +37,7 @@ class GpuRing {
     return std::atomic_ref<uint32_t>(*doorbell_)
         .load(std::memory_order_seq_cst);
   }
-  // What the device says it has consumed; for display only.
+  // The last event that the device says it has consumed; for display only.
   uint64_t LoadConsumed() const {
     return std::atomic_ref<uint64_t>(*consumed_)
         .load(std::memory_order_relaxed);
@@ -78,7 +78,7 @@ class GpuRing {
     return lives_[layout_.SlotOf(sequence)];
   }
 
-  // What the completion slot of `sequence` holds now (to resume after a crash).
+  // The sequence that the completion slot holds now, to resume after a crash.
   uint64_t LoadCompletedSequence(uint32_t slot) const {
     return std::atomic_ref<uint64_t>(
                ecq_[slot & (layout_.entries - 1)].sequence)

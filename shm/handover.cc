@@ -90,7 +90,7 @@ absl::StatusOr<UniqueFd> Connect(const std::string& socket_path,
                   socket_path, std::strerror(errno)));
 }
 
-// What came back for a ticket, before any of it is believed.
+// The answer to a ticket, before any of it is checked.
 struct Received {
   HandoverReply reply{};
   ssize_t bytes = 0;
@@ -184,8 +184,7 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
                                           const Ticket& ticket,
                                           std::chrono::milliseconds timeout) {
   const Deadline deadline(timeout);
-  ASSIGN_OR_RETURN(auto connected, Connect(socket_path, deadline));
-  UniqueFd connection = std::move(connected);
+  ASSIGN_OR_RETURN(UniqueFd connection, Connect(socket_path, deadline));
   const HandoverRequest request{.magic = kMagic,
                                 .layout_version = kLayoutVersion,
                                 .reserved = 0,
@@ -197,14 +196,12 @@ absl::StatusOr<HandedOver> FetchApertures(const std::string& socket_path,
   RETURN_IF_ERROR(WaitReadable(connection.get(), deadline));
   ASSIGN_OR_RETURN(auto received, ReceiveReply(connection.get()));
   RETURN_IF_ERROR(CheckReply(received));
-  HandedOver result;
-  result.device_id = received.reply.device_id;
-  result.generation = Generation(received.reply.generation);
-  result.submission = std::move(received.descriptors[0]);
-  result.completion = std::move(received.descriptors[1]);
-  result.completion_event = std::move(received.descriptors[2]);
-  result.connection = std::move(connection);
-  return result;
+  return HandedOver{.device_id = received.reply.device_id,
+                    .generation = Generation(received.reply.generation),
+                    .submission = std::move(received.descriptors[0]),
+                    .completion = std::move(received.descriptors[1]),
+                    .completion_event = std::move(received.descriptors[2]),
+                    .connection = std::move(connection)};
 }
 
 absl::StatusOr<Ticket> ReceiveTicket(int connection,

@@ -36,7 +36,7 @@ struct HandoverReply {
 };
 static_assert(sizeof(HandoverReply) == 256);
 
-// What the device holds after a hand-over.
+// The descriptors that a device holds after a hand-over.
 struct HandedOver {
   uint32_t device_id = 0;
   Generation generation;

@@ -12,9 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "base/testing/fuzz_input.h"

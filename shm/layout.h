@@ -1,4 +1,4 @@
-// What lies where in the memory that a device and gpud share.
+// The layout of the memory that a device and gpud share.
 //
 // Concepts
 //   aperture    one sealed memfd with one writing process. Every device has
@@ -76,7 +76,7 @@ struct SubmissionControl {
   // armed.
   alignas(128) uint32_t summary;
   // How the device waits for completions: kArmedFutexMask counts threads in a
-  // futex, kArmedCompletionEvent says that the CompletionEvent (bells.h) must
+  // futex, kArmedCompletionEvent says that the CompletionEvent (wakeups.h) must
   // be written.
   alignas(128) uint32_t completion_armed;
   // When the device last said that it is alive; `carillon devices` tells.

@@ -35,6 +35,21 @@ struct RingLayout {
   }
 };
 
+// The layout in gpud's answer to RegisterEvent (v1::RegisterEventResponse), to
+// be checked with CheckRingLayout().
+template <class RegisterEventResponse>
+RingLayout LayoutOf(const RegisterEventResponse& answer) {
+  return {.doorbell = DoorbellIndex(answer.event_id()),
+          .generation = Generation(answer.generation()),
+          .entries = answer.entries(),
+          .entry_bytes = answer.entry_bytes(),
+          .parameter_offset = answer.parameter_offset(),
+          .parameter_bytes = answer.parameter_bytes(),
+          .esq_offset = answer.esq_offset(),
+          .ecq_offset = answer.ecq_offset(),
+          .life_offset = answer.life_offset()};
+}
+
 // Errors: InvalidArgument if entries is not a power of two in range.
 absl::Status CheckRingEntries(uint64_t entries);
 

@@ -10,8 +10,8 @@
 //   completion: gives its device a turn
 //
 // While a device has an unanswered turn, time stands. After its answer it rings
-// nothing before it has its next turn, which it gets at `next` or at a completion
-// of its own, whichever is earlier.
+// nothing before it has its next turn, which it gets at `next` or at a
+// completion of its own, whichever is earlier.
 #ifndef CARILLON_SHM_SIMULATED_TIME_H_
 #define CARILLON_SHM_SIMULATED_TIME_H_
 
@@ -28,8 +28,8 @@
 
 namespace carillon::shm {
 
-// Of page 1 of both apertures, beyond what layout.h has there. All zeros in a
-// testbed that lives in wall time.
+// These words are in page 1 of both apertures, behind those of layout.h. They
+// are zeros in a testbed that lives in wall time.
 inline constexpr uint64_t kSimulatedTimeOffset = kControlOffset + 2048;
 
 // In the completion aperture. Writer: gpud; reader: the device.
@@ -70,8 +70,9 @@ class TurnGiver {
     std::atomic_ref<uint64_t>(given_->turn)
         .store(++turn_, std::memory_order_release);
   }
-  // What the device says to its last turn, if it has: from when on it may ring
-  // again. Read once a turn; afterwards it may change at any time.
+  // The device's answer to its last turn, if there is one: the time from which
+  // it may ring again. To be read once a turn, because it may change
+  // afterwards.
   std::optional<Nanoseconds> Answer() const {
     // seq_cst: acquires the doorbells that were rung in this turn, and is the
     // sleeper's second look (waiting.h).
@@ -115,8 +116,8 @@ class TurnTaker {
   void Answer(Nanoseconds next) {
     std::atomic_ref<uint64_t>(answer_->next_ns)
         .store(next, std::memory_order_relaxed);
-    // Release: `next` and the doorbells of this turn. seq_cst: the first half of
-    // the Dekker pair with gpud_armed (waiting.h).
+    // Release: `next` and the doorbells of this turn. seq_cst: the first half
+    // of the Dekker pair with gpud_armed (waiting.h).
     std::atomic_ref<uint64_t>(answer_->turn)
         .store(taken_, std::memory_order_seq_cst);
     if (LoadShared(completion_->completion_control().gpud_armed,

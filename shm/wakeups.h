@@ -1,4 +1,5 @@
-// Who sleeps, who wakes: the three users of the protocol in waiting.h.
+// The three pairs of a sleeper and its waker that use the protocol of
+// waiting.h.
 #ifndef CARILLON_SHM_WAKEUPS_H_
 #define CARILLON_SHM_WAKEUPS_H_
 
@@ -21,10 +22,10 @@
 
 namespace carillon::shm {
 
-// What wakes a device that sleeps in epoll: gpud writes, the device polls and
-// drains. Not an eventfd: all who hold one share its O_NONBLOCK and its
-// counter, so a device could clear the one, fill the other and hold up gpud's
-// next write for ever. The ends of a pipe are apart.
+// A pipe that wakes a device that sleeps in epoll: gpud writes, the device
+// polls and drains. It is not an eventfd, because all holders of one share its
+// O_NONBLOCK and its counter: a device could clear the one, fill the other and
+// hold up gpud's next write for ever. The ends of a pipe are apart.
 struct CompletionEvent {
   // Both non-blocking and close-on-exec.
   UniqueFd writer;  // stays in gpud

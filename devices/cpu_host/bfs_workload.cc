@@ -112,13 +112,11 @@ class Bfs : public Workload {
   // kernels do.
   edge::Device::LaunchSpec Copy(const edge::Buffer& from,
                                 const edge::Buffer& to, uint32_t words) const {
-    edge::Device::LaunchSpec spec;
-    spec.kernel = "echo";
-    spec.grid = {(words + kThreads - 1) / kThreads, 1, 1};
-    spec.block = {kThreads, 1, 1};
-    spec.priority = priority_;
-    spec.parameters = {edge::Fixed("in", from), edge::Fixed("out", to)};
-    return spec;
+    return {.kernel = "echo",
+            .grid = {(words + kThreads - 1) / kThreads, 1, 1},
+            .block = {kThreads, 1, 1},
+            .priority = priority_,
+            .parameters = {edge::Fixed("in", from), edge::Fixed("out", to)}};
   }
 
   const Graph graph_;

@@ -7,13 +7,12 @@ namespace {
 
 class Busy : public Workload {
  public:
-  explicit Busy(const WorkloadOptions& options) {
-    spec_.kernel = "busy";
-    spec_.grid = {32, 1, 1};
-    spec_.block = {128, 1, 1};
-    spec_.priority = options.priority;
-    spec_.parameters = {edge::Constant("iterations", options.size)};
-  }
+  explicit Busy(const WorkloadOptions& options)
+      : spec_{.kernel = "busy",
+              .grid = {32, 1, 1},
+              .block = {128, 1, 1},
+              .priority = options.priority,
+              .parameters = {edge::Constant("iterations", options.size)}} {}
 
   uint64_t submission_bytes() const override { return shm::kPageSize; }
   uint64_t completion_bytes() const override { return shm::kPageSize; }
@@ -26,7 +25,7 @@ class Busy : public Workload {
   std::string Verify() const override { return ""; }
 
  private:
-  edge::Device::LaunchSpec spec_;
+  const edge::Device::LaunchSpec spec_;
 };
 
 }  // namespace

@@ -107,13 +107,12 @@ absl::Status Run(const edge::DeviceContext& context,
   std::unique_ptr<ScheduledEcho> echo;
   if (options.schedule_every_ms > 0) {
     ASSIGN_OR_RETURN(
-        auto made,
+        echo,
         ScheduledEcho::Make(
             device.get(), std::chrono::milliseconds(options.schedule_every_ms),
             {.events = kScheduledEvents,
              .failures = kScheduledFailures,
              .histogram = kScheduledLatency}));
-    echo = std::move(made);
   }
   const std::string note = fmt::format(
       "background {}{}", options.kernel,

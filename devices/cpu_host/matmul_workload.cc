@@ -28,10 +28,9 @@ class Matmul : public Workload {
     edge::Buffer buffers[3];
     for (int i = 0; i < 3; ++i) {
       ASSIGN_OR_RETURN(
-          auto buffer,
+          buffers[i],
           device.AllocateBuffer(
               i < 2 ? edge::Place::kInput : edge::Place::kOutput, bytes()));
-      buffers[i] = buffer;
     }
     a_ = reinterpret_cast<float*>(buffers[0].bytes.data());
     b_ = reinterpret_cast<float*>(buffers[1].bytes.data());

@@ -70,22 +70,19 @@ absl::StatusOr<std::unique_ptr<FrameStream>> FrameStream::Make(
   FrameBuffers& buffers = stream->buffers_;
   buffers.frame_stride = Stride(uint64_t{source->width()} * source->height());
   buffers.result_stride = Stride(kernel->result_bytes());
-  ASSIGN_OR_RETURN(auto frames,
+  ASSIGN_OR_RETURN(buffers.frames,
                    device->AllocateBuffer(edge::Place::kInput,
                                           options.ring * buffers.frame_stride));
-  buffers.frames = frames;
-  ASSIGN_OR_RETURN(auto results, device->AllocateBuffer(
-                                     edge::Place::kOutput,
-                                     options.ring * buffers.result_stride));
-  buffers.results = results;
+  ASSIGN_OR_RETURN(buffers.results, device->AllocateBuffer(
+                                        edge::Place::kOutput,
+                                        options.ring * buffers.result_stride));
 
   edge::EventSpec spec;
   spec.max_in_flight = options.ring;
   spec.priority = options.priority;
   spec.label = fmt::format("frames {}x{}", source->width(), source->height());
   RETURN_IF_ERROR(kernel->Prepare(*device, buffers, &spec));
-  ASSIGN_OR_RETURN(auto queue, edge::edgeRegisterEvent(*device, spec));
-  stream->queue_ = queue;
+  ASSIGN_OR_RETURN(stream->queue_, edge::edgeRegisterEvent(*device, spec));
   return stream;
 }
 
@@ -218,14 +215,11 @@ absl::Status FrameStream::Run(const edge::DeviceContext& context) {
   start_ns_ = device_->Now();
   absl::Status status = StreamFrames(context.stop);
   while (!status.ok() && device_->gpud_died()) {
-    status = TakeResults();
-    if (status.ok()) {
-      status = edge::GoOnAfter(device_->status(), *device_, context);
-    }
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(TakeResults());
+    RETURN_IF_ERROR(edge::GoOnAfter(device_->status(), *device_, context));
     status = StreamFrames(context.stop);
   }
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
 
   const double seconds = static_cast<double>(device_->Now() - start_ns_) * 1e-9;
   spdlog::info(

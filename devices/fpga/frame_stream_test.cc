@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -39,7 +38,7 @@ class Gpu {
  private:
   void Run() {
     const shm::GpuRing ring = gpud_->ring();
-    const auto request = gpud_->register_request();
+    const auto request = gpud_->seen().registration;
     shm::Sequence next(1);
     while (!stop_) {
       if (ring.LoadDoorbell() - static_cast<uint32_t>(next.value() - 1) == 0) {

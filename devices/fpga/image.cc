@@ -1,6 +1,5 @@
 #include "devices/fpga/image.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -137,9 +136,8 @@ absl::StatusOr<GreyImage> ParseNetpbm(std::string_view file) {
                         sample, largest));
       }
     } else {
-      ASSIGN_OR_RETURN(const auto number,
+      ASSIGN_OR_RETURN(sample,
                        reader.Number(fmt::format("sample {}", i), largest));
-      sample = number;
     }
     channel[channels++] = (sample * 255 + largest / 2) / largest;
     if (channels < (colour ? 3u : 1u)) continue;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include <filesystem>
 #include <fstream>
 
 namespace carillon::fpga {

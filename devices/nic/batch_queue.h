@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "devices/nic/request.h"
-#include "shm/types.h"
 
 namespace carillon::nic {
 

@@ -1,6 +1,5 @@
 // carillon-nic: serves memcached's protocol over UDP and TCP, with event
 // kernels that it launches by doorbells.
-#include "absl/status/status.h"
 #include "devices/nic/nic.h"
 #include "devices/nic/nic_options.h"
 #include "devices/sdk/device_main.h"

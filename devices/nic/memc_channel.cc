@@ -2,7 +2,6 @@
 
 #include <time.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -59,25 +58,18 @@ absl::StatusOr<std::unique_ptr<MemcChannel>> MemcChannel::Open(
 absl::Status MemcChannel::Register(edge::Device* device) {
   using edge::Place;
   const uint64_t ring = options_.ring;
-  const auto allocate = [device](Place place, uint64_t bytes,
-                                 edge::Buffer* buffer) {
-    auto allocated = device->AllocateBuffer(place, bytes);
-    if (allocated.ok()) *buffer = *allocated;
-    return allocated.status();
-  };
-  absl::Status status;
   if (options_.packets == nullptr) {
-    status = allocate(Place::kInput, ring * options_.slot_packet_bytes,
-                      &slot_packets_);
-    if (!status.ok()) return status;
+    ASSIGN_OR_RETURN(slot_packets_,
+                     device->AllocateBuffer(Place::kInput,
+                                            ring * options_.slot_packet_bytes));
   }
-  status =
-      allocate(Place::kInput, ring * DescriptorBytes(options_), &descriptors_);
-  if (!status.ok()) return status;
-  status = allocate(Place::kOutput, ring * ReplyBytes(options_), &replies_);
-  if (!status.ok()) return status;
-  status = allocate(Place::kOutput, ring * ResultBytes(options_), &results_);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(
+      descriptors_,
+      device->AllocateBuffer(Place::kInput, ring * DescriptorBytes(options_)));
+  ASSIGN_OR_RETURN(replies_, device->AllocateBuffer(
+                                 Place::kOutput, ring * ReplyBytes(options_)));
+  ASSIGN_OR_RETURN(results_, device->AllocateBuffer(
+                                 Place::kOutput, ring * ResultBytes(options_)));
 
   const auto by_slot = [](uint64_t bytes) {
     return edge::BufferPart{.offset = 0, .length = bytes, .slot_stride = bytes};
@@ -102,12 +94,10 @@ absl::Status MemcChannel::Register(edge::Device* device) {
           edge::Fixed("store", *options_.store), edge::Writable("now_s"),
           edge::Writable("count"),
           edge::Constant("reply_stride", options_.reply_stride)}};
-  ASSIGN_OR_RETURN(auto queue, edge::edgeRegisterEvent(*device, spec));
-  queue_ = queue;
+  ASSIGN_OR_RETURN(queue_, edge::edgeRegisterEvent(*device, spec));
   for (const auto& [name, offset] :
        {std::pair("now_s", &now_offset_), std::pair("count", &count_offset_)}) {
-    ASSIGN_OR_RETURN(auto found, queue_->ParameterOffset(name));
-    *offset = found;
+    ASSIGN_OR_RETURN(*offset, queue_->ParameterOffset(name));
   }
   slots_.resize(options_.ring);
   requests_.resize(ring * options_.batch);

@@ -17,7 +17,6 @@
 #include "devices/nic/request.h"
 #include "devices/sdk/edge.h"
 #include "kernels/memcached/wire.h"
-#include "shm/types.h"
 
 namespace carillon::nic {
 
@@ -76,10 +75,9 @@ class MemcChannel {
 
   bool CanSubmit() const { return queue_->free_slots() > 0; }
   uint32_t in_flight() const { return queue_->in_flight(); }
-  uint32_t batch() const { return options_.batch; }
   const std::string& kernel() const { return options_.kernel; }
 
-  // Writes an event for 1..batch() requests and rings the doorbell. Requires
+  // Writes an event for 1..Options::batch requests and rings the doorbell. Requires
   // CanSubmit().
   void Submit(std::span<const PlacedRequest> requests, Nanoseconds now);
   // The same for one request, whose bytes are copied into the slot's own

@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <map>
 
 #include "base/temp_directory.h"
@@ -56,7 +54,7 @@ class MemcChannelTest : public ::testing::Test {
                         .store = &store_});
     ASSERT_TRUE(channel.ok()) << channel.status();
     channel_ = std::move(*channel);
-    registration_ = gpud_->register_request();
+    registration_ = gpud_->seen().registration;
     for (const auto& binding : registration_.parameters()) {
       bindings_[binding.name()] = binding;
     }

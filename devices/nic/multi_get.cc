@@ -1,7 +1,6 @@
 #include "devices/nic/multi_get.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "devices/nic/stream_framer.h"
 

@@ -5,7 +5,6 @@
 #define CARILLON_DEVICES_NIC_MULTI_GET_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -11,11 +11,9 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "devices/nic/verb.h"
 #include "shm/waiting.h"
 
 namespace carillon::nic {
@@ -47,15 +45,13 @@ absl::StatusOr<std::unique_ptr<Nic>> Nic::Start(
     const edge::DeviceContext& context, const NicOptions& options) {
   RETURN_IF_ERROR(Check(options));
   std::unique_ptr<Nic> nic(new Nic(options));
-  auto status = nic->Attach(context);
-  if (status.ok()) status = nic->OpenLanes();
-  if (status.ok()) status = nic->Listen();
-  if (status.ok()) status = nic->Watch(context.stop.fd(), kStopTag);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(nic->Attach(context));
+  RETURN_IF_ERROR(nic->OpenLanes());
+  RETURN_IF_ERROR(nic->Listen());
+  RETURN_IF_ERROR(nic->Watch(context.stop.fd(), kStopTag));
   const std::string note = fmt::format("{} tcp {}", nic->source_->Describe(),
                                        nic->streams_->address().ToString());
-  status = nic->device_->ReportReady(note);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(nic->device_->ReportReady(note));
   spdlog::info("serving memcached at {}", note);
   return nic;
 }
@@ -78,12 +74,10 @@ absl::Status Nic::Attach(const edge::DeviceContext& context) {
   attach.completion_bytes = 4096 + RequestChannels::CompletionBytes(options_);
   attach.counter_names = CounterNames();
   attach.histogram_names = HistogramNames();
-  ASSIGN_OR_RETURN(auto device, edge::Device::Attach(attach));
-  device_ = std::move(device);
+  ASSIGN_OR_RETURN(device_, edge::Device::Attach(attach));
 
-  ASSIGN_OR_RETURN(auto packets,
+  ASSIGN_OR_RETURN(packets_,
                    device_->AllocateBuffer(edge::Place::kInput, packet_bytes));
-  packets_ = packets;
   pool_ = std::make_unique<PacketPool>(
       packets_.bytes.first(uint64_t{options_.packet_buffers} * kPacketBytes));
   return WatchGpud();
@@ -108,18 +102,15 @@ absl::Status Nic::OpenLanes() {
 absl::Status Nic::Listen() {
   ASSIGN_OR_RETURN(auto udp,
                    SocketAddress::Parse(options_.listen, options_.udp_port));
-  ASSIGN_OR_RETURN(auto source, UdpSource::Open(udp, pool_.get(), {}));
-  source_ = std::move(source);
+  ASSIGN_OR_RETURN(source_, UdpSource::Open(udp, pool_.get(), {}));
   RETURN_IF_ERROR(Watch(source_->fd(), kSourceTag));
   ASSIGN_OR_RETURN(auto tcp,
                    SocketAddress::Parse(options_.listen, options_.tcp_port));
-  ASSIGN_OR_RETURN(
-      auto streams,
-      StreamServer::Listen(tcp, epoll_.get(), kStreamTag,
-                           {.max_connections = options_.max_connections,
-                            .max_value = memcached::kMaxValueBytes},
-                           this));
-  streams_ = std::move(streams);
+  ASSIGN_OR_RETURN(streams_, StreamServer::Listen(
+                                 tcp, epoll_.get(), kStreamTag,
+                                 {.max_connections = options_.max_connections,
+                                  .max_value = memcached::kMaxValueBytes},
+                                 this));
   responder_ =
       std::make_unique<Responder>(Responder::Parts{.device = device_.get(),
                                                    .pool = pool_.get(),
@@ -146,9 +137,8 @@ absl::Status Nic::Run(const edge::DeviceContext& context) {
     if (halted.ok()) return halted;
     FinishEvents();
     // Requests wait in the sockets meanwhile.
-    auto status = edge::GoOnAfter(halted, *device_, context);
-    if (status.ok()) status = WatchGpud();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(edge::GoOnAfter(halted, *device_, context));
+    RETURN_IF_ERROR(WatchGpud());
   }
 }
 

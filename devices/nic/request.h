@@ -3,13 +3,13 @@
 #ifndef CARILLON_DEVICES_NIC_REQUEST_H_
 #define CARILLON_DEVICES_NIC_REQUEST_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "base/clock.h"
-#include "shm/types.h"
 
 namespace carillon::nic {
 
@@ -38,6 +38,19 @@ struct Request {
 
 inline std::string_view TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// All that the NIC itself understands of a request: which event kernel answers
+// it. `text` begins at the command line (in a datagram, after its frame header),
+// and may be garbage. Returns kGet for the retrieval commands (get, gets, gat,
+// gats) with an argument, and kSet for everything else.
+inline RequestType TypeOfRequest(std::string_view text) {
+  // memcached takes leading spaces.
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  for (const std::string_view verb : {"get ", "gets ", "gat ", "gats "}) {
+    if (text.starts_with(verb)) return RequestType::kGet;
+  }
+  return RequestType::kSet;
 }
 
 }  // namespace carillon::nic

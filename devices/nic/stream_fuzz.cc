@@ -10,8 +10,8 @@
 
 #include "base/testing/fuzz_input.h"
 #include "devices/nic/multi_get.h"
+#include "devices/nic/request.h"
 #include "devices/nic/stream_framer.h"
-#include "devices/nic/verb.h"
 
 namespace carillon::nic {
 namespace {

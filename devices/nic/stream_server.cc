@@ -34,9 +34,12 @@ constexpr size_t kIdleBuffer = 16 << 10;
 // index.
 constexpr uint32_t kListenerIndex = 0xffffffff;
 constexpr uint32_t kGenerationMask = 0xffffff;
-uint64_t EpollData(uint8_t tag, uint32_t generation, uint32_t index) {
-  return uint64_t{tag} << 56 | uint64_t{generation & kGenerationMask} << 32 |
-         index;
+epoll_event EpollEvent(uint32_t events, uint8_t tag, uint32_t generation,
+                       uint32_t index) {
+  return {
+      .events = events,
+      .data = {.u64 = uint64_t{tag} << 56 |
+                      uint64_t{generation & kGenerationMask} << 32 | index}};
 }
 
 }  // namespace
@@ -112,9 +115,7 @@ absl::Status StreamServer::Start() {
   }
   address_ = SocketAddress::OfSocket(listener_.get());
   spare_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = EpollData(tag_, 0, kListenerIndex);
+  epoll_event event = EpollEvent(EPOLLIN, tag_, 0, kListenerIndex);
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, listener_.get(), &event) != 0) {
     return absl::InternalError(fmt::format("epoll: {}", strerror(errno)));
   }
@@ -202,9 +203,7 @@ void StreamServer::Admit(UniqueFd fd) {
   connection->generation = generation;
   connection->fd = std::move(fd);
   connection->interest = EPOLLIN;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = EpollData(tag_, generation, index);
+  epoll_event event = EpollEvent(EPOLLIN, tag_, generation, index);
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, connection->fd.get(), &event) != 0) {
     connection->fd.reset();
     Release(connection);
@@ -363,9 +362,8 @@ void StreamServer::UpdateInterest(Connection* connection) {
       (connection->has_output() ? uint32_t{EPOLLOUT} : 0u);
   if (interest == connection->interest) return;
   connection->interest = interest;
-  epoll_event event{};
-  event.events = interest;
-  event.data.u64 = EpollData(tag_, connection->generation, connection->index);
+  epoll_event event =
+      EpollEvent(interest, tag_, connection->generation, connection->index);
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, connection->fd.get(), &event) != 0) {
     Close(connection);
   }

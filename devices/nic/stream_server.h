@@ -2,7 +2,6 @@
 #ifndef CARILLON_DEVICES_NIC_STREAM_SERVER_H_
 #define CARILLON_DEVICES_NIC_STREAM_SERVER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>

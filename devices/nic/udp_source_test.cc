@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>

@@ -21,8 +21,7 @@ ControlClient::ControlClient(std::string socket_path,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto channel = grpc::CreateCustomChannel(
       UnixTarget(socket_path_), grpc::InsecureChannelCredentials(), arguments);
-  devices_ = v1::Devices::NewStub(channel);
-  events_ = v1::Events::NewStub(channel);
+  stubs_ = {v1::Devices::NewStub(channel), v1::Events::NewStub(channel)};
 }
 
 }  // namespace carillon::edge

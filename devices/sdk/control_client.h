@@ -6,8 +6,9 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <tuple>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "devices/sdk/rpc_status.h"
 #include "proto/devices.grpc.pb.h"
@@ -23,32 +24,30 @@ class ControlClient {
 
   std::chrono::milliseconds timeout() const { return timeout_; }
 
-  // One call of a service's method: Call(devices(), &v1::Devices::Stub::Attach,
-  // "Attach", ...).
+  // One call of a service's method: Call(&v1::Devices::Stub::Attach, ...).
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(
-      Stub& stub,
       grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                    Response*),
-      std::string_view name, const Request& request,
-      std::chrono::milliseconds timeout) const {
+      const Request& request, std::chrono::milliseconds timeout) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + timeout);
     Response response;
-    const grpc::Status status = (stub.*method)(&context, request, &response);
-    if (!status.ok())
-      return ToStatus(status, context, {name, socket_path_, timeout});
-    return response;
+    const grpc::Status status = (*std::get<std::unique_ptr<Stub>>(stubs_).*
+                                 method)(&context, request, &response);
+    if (status.ok()) return response;
+    // AttachRequest is what Attach takes, as everywhere in proto/.
+    std::string_view name = Request::descriptor()->name();
+    name.remove_suffix(std::string_view("Request").size());
+    return ToStatus(status, context, {name, socket_path_, timeout});
   }
-
-  v1::Devices::Stub& devices() const { return *devices_; }
-  v1::Events::Stub& events() const { return *events_; }
 
  private:
   const std::string socket_path_;
   const std::chrono::milliseconds timeout_;
-  std::unique_ptr<v1::Devices::Stub> devices_;
-  std::unique_ptr<v1::Events::Stub> events_;
+  std::tuple<std::unique_ptr<v1::Devices::Stub>,
+             std::unique_ptr<v1::Events::Stub>>
+      stubs_;
 };
 
 }  // namespace carillon::edge

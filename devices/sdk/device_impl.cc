@@ -89,8 +89,8 @@ struct Device::Impl::Session {
   void Detach() const {
     v1::DetachRequest request;
     request.set_session(attached.session());
-    (void)control->Call(control->devices(), &v1::Devices::Stub::Detach,
-                        "Detach", request, control->timeout());
+    (void)control->Call(&v1::Devices::Stub::Detach, request,
+                        control->timeout());
   }
 
   std::unique_ptr<ControlClient> control;
@@ -120,10 +120,8 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
     request.add_histogram_names(name);
   request.set_layout_version(shm::kLayoutVersion);
   request.set_takes_simulated_time(options.takes_simulated_time);
-  ASSIGN_OR_RETURN(auto attached,
-                   client.Call(client.devices(), &v1::Devices::Stub::Attach,
-                               "Attach", request, options.timeout));
-  session.attached = std::move(attached);
+  ASSIGN_OR_RETURN(session.attached, client.Call(&v1::Devices::Stub::Attach,
+                                                 request, options.timeout));
   const auto fetch = [&]() -> absl::Status {
     shm::Ticket ticket;
     const std::string& given = session.attached.ticket();
@@ -142,15 +140,13 @@ absl::StatusOr<Device::Impl::Session> Device::Impl::Open(
           session.attached.device_id(), generation.value()));
     }
     ASSIGN_OR_RETURN(
-        auto submission,
+        session.submission,
         shm::Aperture::Map(std::move(handed.submission),
                            shm::RegionKind::kSubmission, generation));
     ASSIGN_OR_RETURN(
-        auto completion,
+        session.completion,
         shm::Aperture::Map(std::move(handed.completion),
                            shm::RegionKind::kCompletion, generation));
-    session.submission = std::move(submission);
-    session.completion = std::move(completion);
     session.handed = std::move(handed);
     return absl::OkStatus();
   };
@@ -195,15 +191,13 @@ absl::Status Device::Impl::Use(Session opened) {
   completion_event = std::move(opened.handed.completion_event);
   connection = std::move(opened.handed.connection);
   ASSIGN_OR_RETURN(
-      auto started,
-      PeerWatch::Start(
-          {.connection = connection.get(),
-           .heartbeat_ns = &submission.submission_control().heartbeat_ns,
-           .control = &completion.completion_control(),
-           .generation = generation,
-           .device = options.name,
-           .recorder = recorder.get()}));
-  watch = std::move(started);
+      watch, PeerWatch::Start(
+                 {.connection = connection.get(),
+                  .heartbeat_ns = &submission.submission_control().heartbeat_ns,
+                  .control = &completion.completion_control(),
+                  .generation = generation,
+                  .device = options.name,
+                  .recorder = recorder.get()}));
   waiter = std::make_unique<shm::CompletionWaiter>(&submission, &completion,
                                                    &watch->closed());
   // gpud gives the first turn before it hands the apertures over.
@@ -327,8 +321,7 @@ absl::Status Device::Impl::PlaceAgain() {
     request.mutable_resumed()->set_buffer_id(id);
     request.mutable_resumed()->set_offset(buffer.offset);
     ASSIGN_OR_RETURN(const auto answer,
-                     Call(control->events(), &v1::Events::Stub::AllocateBuffer,
-                          "AllocateBuffer", request));
+                     Call(&v1::Events::Stub::AllocateBuffer, request));
     if (answer.buffer_id() != id || (buffer.place != Place::kGpuMemory &&
                                      answer.offset() != buffer.offset)) {
       return Contradiction(fmt::format("buffer {} is not where it was", id));
@@ -340,9 +333,7 @@ absl::Status Device::Impl::PlaceAgain() {
   if (!ready_note_) return absl::OkStatus();
   v1::ReportReadyRequest ready;
   ready.set_note(*ready_note_);
-  return Call(control->devices(), &v1::Devices::Stub::ReportReady,
-              "ReportReady", ready)
-      .status();
+  return Call(&v1::Devices::Stub::ReportReady, ready).status();
 }
 
 absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
@@ -355,8 +346,7 @@ absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
   resumed->set_ecq_offset(before.ecq_offset);
   resumed->set_consumed(queue.ring_.last_consumed().value());
   ASSIGN_OR_RETURN(const auto answer,
-                   Call(control->events(), &v1::Events::Stub::RegisterEvent,
-                        "RegisterEvent", request));
+                   Call(&v1::Events::Stub::RegisterEvent, request));
   ASSIGN_OR_RETURN(const auto layout, CheckAnswer(queue.spec_, answer));
   shm::RingLayout same = before;
   same.generation = layout.generation;
@@ -371,8 +361,7 @@ absl::Status Device::Impl::RegisterAgain(EventQueue& queue) {
 }
 
 void Device::Impl::Detach() {
-  (void)Call(control->devices(), &v1::Devices::Stub::Detach, "Detach",
-             v1::DetachRequest());
+  (void)Call(&v1::Devices::Stub::Detach, v1::DetachRequest());
 }
 
 // --- Buffers and queues.
@@ -383,8 +372,7 @@ absl::StatusOr<Buffer> Device::Impl::AllocateBuffer(Place place,
   request.set_place(ToProto(place));
   request.set_bytes(bytes);
   ASSIGN_OR_RETURN(const auto answer,
-                   Call(control->events(), &v1::Events::Stub::AllocateBuffer,
-                        "AllocateBuffer", request));
+                   Call(&v1::Events::Stub::AllocateBuffer, request));
   Buffer buffer{.id = answer.buffer_id(), .place = place, .bytes = {}};
   if (place != Place::kGpuMemory) {
     const shm::Aperture& aperture =
@@ -407,8 +395,7 @@ absl::Status Device::Impl::FreeBuffer(const Buffer& buffer) {
   v1::FreeBufferRequest request;
   request.set_buffer_id(buffer.id);
   ASSIGN_OR_RETURN(const auto answer,
-                   Call(control->events(), &v1::Events::Stub::FreeBuffer,
-                        "FreeBuffer", request));
+                   Call(&v1::Events::Stub::FreeBuffer, request));
   MutexLock lock(mutex_);
   buffers_.erase(buffer.id);
   return absl::OkStatus();
@@ -418,8 +405,7 @@ absl::Status Device::Impl::ReportReady(const std::string& note) {
   v1::ReportReadyRequest request;
   request.set_note(note);
   ASSIGN_OR_RETURN(const auto answer,
-                   Call(control->devices(), &v1::Devices::Stub::ReportReady,
-                        "ReportReady", request));
+                   Call(&v1::Devices::Stub::ReportReady, request));
   MutexLock lock(mutex_);
   ready_note_ = note;
   return absl::OkStatus();
@@ -447,14 +433,12 @@ absl::StatusOr<EventQueue*> Device::Impl::Register(Device* device,
   ASSIGN_OR_RETURN(const auto request, RequestFor(spec));
   faults::At(faults::Point::kDeviceRegister, {.device = options.name});
   ASSIGN_OR_RETURN(const auto answer,
-                   Call(control->events(), &v1::Events::Stub::RegisterEvent,
-                        "RegisterEvent", request));
+                   Call(&v1::Events::Stub::RegisterEvent, request));
   auto queue = AddQueue(device, spec, answer);
   if (!queue.ok()) {
     v1::UnregisterEventRequest undo;
     undo.set_event_id(answer.event_id());
-    (void)Call(control->events(), &v1::Events::Stub::UnregisterEvent,
-               "UnregisterEvent", undo);
+    (void)Call(&v1::Events::Stub::UnregisterEvent, undo);
   }
   faults::At(faults::Point::kDeviceRegistered,
              {.device = options.name, .event_id = answer.event_id()});
@@ -504,16 +488,7 @@ absl::Status Device::Impl::status(const shm::RingLayout& ring) const {
 
 absl::StatusOr<shm::RingLayout> Device::Impl::CheckAnswer(
     const EventSpec& spec, const v1::RegisterEventResponse& answer) const {
-  shm::RingLayout layout;
-  layout.doorbell = shm::DoorbellIndex(answer.event_id());
-  layout.generation = shm::Generation(answer.generation());
-  layout.entries = answer.entries();
-  layout.entry_bytes = answer.entry_bytes();
-  layout.parameter_offset = answer.parameter_offset();
-  layout.parameter_bytes = answer.parameter_bytes();
-  layout.esq_offset = answer.esq_offset();
-  layout.ecq_offset = answer.ecq_offset();
-  layout.life_offset = answer.life_offset();
+  const shm::RingLayout layout = shm::LayoutOf(answer);
   if (auto status = shm::CheckRingLayout(layout, submission, completion);
       !status.ok()) {
     return Contradiction(std::string(status.message()));

@@ -35,14 +35,12 @@ class Device::Impl {
   // session's end wins over whatever gRPC says of a broken connection.
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(
-      Stub& stub,
       grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                    Response*),
-      std::string_view name, Request request,
-      std::chrono::milliseconds timeout) const {
+      Request request, std::chrono::milliseconds timeout) const {
     RETURN_IF_ERROR(status());
     request.set_session(session);
-    auto response = control->Call(stub, method, name, request, timeout);
+    auto response = control->Call(method, request, timeout);
     if (absl::IsUnavailable(response.status()) &&
         watch->WaitForEnd(kEndAfterFailedCall)) {
       RETURN_IF_ERROR(status());
@@ -55,11 +53,10 @@ class Device::Impl {
   }
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(
-      Stub& stub,
       grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                    Response*),
-      std::string_view name, Request request) const {
-    return Call(stub, method, name, std::move(request), control->timeout());
+      Request request) const {
+    return Call(method, std::move(request), control->timeout());
   }
 
   // Returns Device::status(), with the last completed sequence of every event

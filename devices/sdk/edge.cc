@@ -61,8 +61,7 @@ Device::Device(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Device::~Device() {
   // Errors have nobody to go to: if gpud is gone or stuck, it frees the session
   // by itself when the connection closes.
-  (void)impl_->Call(impl_->control->devices(), &v1::Devices::Stub::Detach,
-                    "Detach", v1::DetachRequest());
+  (void)impl_->Call(&v1::Devices::Stub::Detach, v1::DetachRequest());
   impl_->RecordEnd();
 }
 
@@ -81,10 +80,9 @@ absl::Status Device::FreeBuffer(const Buffer& buffer) {
 absl::StatusOr<std::vector<KernelDescription>> Device::ListKernels() {
   RETURN_IF_ERROR(status());
   const ControlClient& control = *impl_->control;
-  ASSIGN_OR_RETURN(
-      const auto answer,
-      control.Call(control.events(), &v1::Events::Stub::ListKernels,
-                   "ListKernels", v1::ListKernelsRequest(), control.timeout()));
+  ASSIGN_OR_RETURN(const auto answer,
+                   control.Call(&v1::Events::Stub::ListKernels,
+                                v1::ListKernelsRequest(), control.timeout()));
   std::vector<KernelDescription> kernels;
   for (const v1::Kernel& kernel : answer.kernels()) {
     kernels.push_back({kernel.name(), kernel.summary()});
@@ -107,11 +105,9 @@ absl::StatusOr<Device::LaunchTimes> Device::LaunchKernel(
   RETURN_IF_ERROR(ToBindings(spec.parameters, /*ring=*/false,
                              request.mutable_parameters()));
   const bool simulated = in_simulated_time();
-  ASSIGN_OR_RETURN(
-      const auto answer,
-      impl_->Call(impl_->control->events(), &v1::Events::Stub::LaunchKernel,
-                  "LaunchKernel", request,
-                  simulated ? kMaxSimulation : spec.timeout));
+  ASSIGN_OR_RETURN(const auto answer,
+                   impl_->Call(&v1::Events::Stub::LaunchKernel, request,
+                               simulated ? kMaxSimulation : spec.timeout));
   // gpud has taken the launch for this turn's end.
   if (simulated && !impl_->WaitForTurn()) return status();
   if (answer.status() != 0) {
@@ -316,9 +312,7 @@ absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue) {
   v1::UnregisterEventRequest request;
   request.set_event_id(owned->event_id());
   const absl::Status status =
-      impl.Call(impl.control->events(), &v1::Events::Stub::UnregisterEvent,
-                "UnregisterEvent", request)
-          .status();
+      impl.Call(&v1::Events::Stub::UnregisterEvent, request).status();
   impl.RecordUnregistered(*owned, status.ok());
   return status;
 }
@@ -335,9 +329,7 @@ absl::Status edgeScheduleEvent(Device& device, EventQueue* queue) {
   request.set_event_id(queue->event_id());
   request.set_through(ring.last_committed().value());
   impl.Record(shm::Step::kScheduling, ring.layout(), request.through());
-  const auto answer =
-      impl.Call(impl.control->events(), &v1::Events::Stub::ScheduleEvent,
-                "ScheduleEvent", request);
+  const auto answer = impl.Call(&v1::Events::Stub::ScheduleEvent, request);
   // Refused, or with its answer lost, it leaves the entries committed: they can
   // be rung, or scheduled again, and are launched once all the same.
   if (answer.ok()) {
@@ -353,10 +345,7 @@ absl::Status edgeReleaseBarrier(Device& device, EventQueue* queue) {
   Device::Impl& impl = *device.impl_;
   v1::ReleaseBarrierRequest request;
   request.set_event_id(queue->event_id());
-  return impl
-      .Call(impl.control->events(), &v1::Events::Stub::ReleaseBarrier,
-            "ReleaseBarrier", request)
-      .status();
+  return impl.Call(&v1::Events::Stub::ReleaseBarrier, request).status();
 }
 
 }  // namespace carillon::edge

@@ -91,7 +91,7 @@ TEST_F(EdgeTest, AttachSaysWhoTheDeviceIsAndTakesItsIdentityFromGpud) {
   EXPECT_EQ((*device)->device_id(), 7u);
   EXPECT_EQ((*device)->generation().value(), 3u);
   EXPECT_TRUE((*device)->status().ok());
-  const v1::AttachRequest request = gpud_->attach_request();
+  const v1::AttachRequest request = gpud_->seen().attach;
   EXPECT_EQ(request.kind(), "nic");
   EXPECT_EQ(request.submission_bytes(), 12345u);
   EXPECT_EQ(request.completion_bytes(), 54321u);
@@ -117,13 +117,13 @@ TEST_F(EdgeTest, TheNameIsFoundThroughTheEnvironmentUnlessItIsGiven) {
   {
     const auto given = Device::Attach(options);
     ASSERT_TRUE(given.ok()) << Message(given.status());
-    EXPECT_EQ(gpud_->attach_request().name(), "nic0");
+    EXPECT_EQ(gpud_->seen().attach.name(), "nic0");
   }
   options.name.clear();
   const auto found = Device::Attach(options);
   unsetenv(kDeviceNameVariable);
   ASSERT_TRUE(found.ok()) << Message(found.status());
-  EXPECT_EQ(gpud_->attach_request().name(), "camera3");
+  EXPECT_EQ(gpud_->seen().attach.name(), "camera3");
   EXPECT_EQ((*found)->name(), "camera3");
 }
 
@@ -146,7 +146,7 @@ TEST_F(EdgeTest, ARefusedTicketReleasesTheNameAgain) {
   }});
   const absl::Status status = Device::Attach(Options()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(gpud_->calls(), Contains("Detach session of nic0"));
+  EXPECT_THAT(gpud_->seen().calls, Contains("Detach session of nic0"));
 }
 
 TEST_F(EdgeTest, AnAttachAnswerThatContradictsTheHandOverIsRefused) {
@@ -163,9 +163,9 @@ TEST_F(EdgeTest, AnAttachAnswerThatContradictsTheHandOverIsRefused) {
 
 TEST_F(EdgeTest, TheDestructorDetaches) {
   Attach();
-  EXPECT_THAT(gpud_->calls(), Not(Contains("Detach session of nic0")));
+  EXPECT_THAT(gpud_->seen().calls, Not(Contains("Detach session of nic0")));
   device_.reset();
-  EXPECT_THAT(gpud_->calls(), Contains("Detach session of nic0"));
+  EXPECT_THAT(gpud_->seen().calls, Contains("Detach session of nic0"));
 }
 
 TEST_F(EdgeTest, ErrorsKeepTheirCodeAndSayTheHintAndTheReason) {
@@ -242,7 +242,7 @@ TEST_F(EdgeTest, ABufferOutsideOfTheApertureIsRefused) {
     EXPECT_EQ(device.AllocateBuffer(Place::kInput, 100).status().code(),
               absl::StatusCode::kFailedPrecondition);
   }
-  EXPECT_THAT(gpud_->calls(), Contains("FreeBuffer"));
+  EXPECT_THAT(gpud_->seen().calls, Contains("FreeBuffer"));
 }
 
 TEST_F(EdgeTest, ARegistrationThatCannotBeIsRefusedAndUndone) {
@@ -270,7 +270,7 @@ TEST_F(EdgeTest, ARegistrationThatCannotBeIsRefusedAndUndone) {
     gpud_->Behave({.change_registration = change});
     EXPECT_EQ(edgeRegisterEvent(device, Echo()).status().code(),
               absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(gpud_->calls().back(), StartsWith("UnregisterEvent"));
+    EXPECT_THAT(gpud_->seen().calls.back(), StartsWith("UnregisterEvent"));
   }
 }
 
@@ -286,7 +286,7 @@ TEST_F(EdgeTest, RegistrationCarriesEveryFieldOfTheSpec) {
   EventQueue& queue = Register(device, spec);
   EXPECT_EQ(queue.kernel(), "echo");
   EXPECT_EQ(queue.free_slots(), 4u);
-  const v1::RegisterEventRequest request = gpud_->register_request();
+  const v1::RegisterEventRequest request = gpud_->seen().registration;
   EXPECT_EQ(request.session(), "session of nic0");
   EXPECT_EQ(request.grid().ShortDebugString(), "x: 2 y: 3 z: 4");
   EXPECT_EQ(request.block().ShortDebugString(), "x: 5 y: 6 z: 7");
@@ -390,7 +390,7 @@ TEST_F(EdgeTest, AScheduledEventIsInFlightOnlyIfGpudTookIt) {
   gpud_->Behave({});
   EXPECT_TRUE(edgeScheduleEvent(device, &queue).ok());
   EXPECT_EQ(queue.in_flight(), 2u);
-  EXPECT_EQ(gpud_->scheduled(), 2u);
+  EXPECT_EQ(gpud_->seen().scheduled, 2u);
   EXPECT_EQ(gpud_->ring().LoadDoorbell(), 2u);
 }
 
@@ -399,7 +399,7 @@ TEST_F(EdgeTest, UnregisteringTakesOnlyTheDevicesOwnQueue) {
   EventQueue& queue = Register(device, Echo());
   const std::string id = std::to_string(queue.event_id());
   EXPECT_TRUE(edgeUnregisterEvent(device, &queue).ok());
-  EXPECT_EQ(gpud_->calls().back(), "UnregisterEvent " + id);
+  EXPECT_EQ(gpud_->seen().calls.back(), "UnregisterEvent " + id);
   EXPECT_EQ(edgeUnregisterEvent(device, nullptr).code(),
             absl::StatusCode::kInvalidArgument);
 }
@@ -416,7 +416,7 @@ TEST_F(EdgeTest, ABackgroundKernelReturnsItsTimesOrItsFailure) {
   ASSERT_TRUE(times.ok()) << Message(times.status());
   EXPECT_EQ(times->dispatched_ns, 100u);
   EXPECT_EQ(times->finished_ns, 2000u);
-  const v1::LaunchKernelRequest request = gpud_->launch_request();
+  const v1::LaunchKernelRequest request = gpud_->seen().launch;
   EXPECT_EQ(request.grid().ShortDebugString(), "x: 4 y: 5 z: 1");
   EXPECT_EQ(request.priority(), 2u);
   EXPECT_EQ(request.parameters(0).unsigned_value(), 64u);
@@ -486,7 +486,7 @@ TEST_F(EdgeTest, TheEndOfTheSessionEndsEveryWaitAndFailsEveryCall) {
   EXPECT_THAT(Message(device.status()),
               HasSubstr("last completed sequence 2 (echo, event 0)"));
 
-  const size_t calls = gpud_->calls().size();
+  const size_t calls = gpud_->seen().calls.size();
   const EventSpec spec = Echo();
   EXPECT_THAT(Message(edgeRegisterEvent(device, spec).status()),
               StartsWith("EVICTED"));
@@ -499,7 +499,7 @@ TEST_F(EdgeTest, TheEndOfTheSessionEndsEveryWaitAndFailsEveryCall) {
               StartsWith("EVICTED"));
   EXPECT_THAT(Message(edgeUnregisterEvent(device, &queue)),
               StartsWith("EVICTED"));
-  EXPECT_EQ(gpud_->calls().size(), calls)
+  EXPECT_EQ(gpud_->seen().calls.size(), calls)
       << "a closed session must not be talked to";
 }
 
@@ -604,7 +604,7 @@ TEST_F(EdgeTest, ARecorderThatCannotBeRefusesTheAttachment) {
   unsetenv(shm::FlightRecorder::kVariable);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("CARILLON_RECORD=few"));
-  EXPECT_THAT(gpud_->calls(), Contains("Detach session of nic0"));
+  EXPECT_THAT(gpud_->seen().calls, Contains("Detach session of nic0"));
   EXPECT_TRUE(Device::Attach(Options()).ok());
 }
 

@@ -96,25 +96,9 @@ std::span<std::byte> FakeGpud::buffer(uint32_t id) const {
   MutexLock lock(mutex_);
   return buffers_.at(id);
 }
-v1::AttachRequest FakeGpud::attach_request() const {
+FakeGpud::Seen FakeGpud::seen() const {
   MutexLock lock(mutex_);
-  return attach_request_;
-}
-v1::RegisterEventRequest FakeGpud::register_request() const {
-  MutexLock lock(mutex_);
-  return register_request_;
-}
-v1::LaunchKernelRequest FakeGpud::launch_request() const {
-  MutexLock lock(mutex_);
-  return launch_request_;
-}
-std::vector<std::string> FakeGpud::calls() const {
-  MutexLock lock(mutex_);
-  return calls_;
-}
-uint64_t FakeGpud::scheduled() const {
-  MutexLock lock(mutex_);
-  return scheduled_;
+  return seen_;
 }
 
 void FakeGpud::ServeHandover() {
@@ -144,7 +128,7 @@ grpc::Status FakeGpud::Enter(const std::string& name,
   Behaviour behaviour;
   {
     MutexLock lock(mutex_);
-    calls_.push_back(name);
+    seen_.calls.push_back(name);
     behaviour = behaviour_;
   }
   if (behaviour.answer_after.count() > 0) {
@@ -174,8 +158,8 @@ grpc::Status FakeGpud::Attach(grpc::ServerContext*,
                               const v1::AttachRequest* request,
                               v1::AttachResponse* response) {
   MutexLock lock(mutex_);
-  calls_.push_back("Attach");
-  attach_request_ = *request;
+  seen_.calls.push_back("Attach");
+  seen_.attach = *request;
   response->set_session("session of " + request->name());
   response->set_ticket("ticket of a fake");
   response->set_ticket_valid_ms(5000);
@@ -189,7 +173,7 @@ grpc::Status FakeGpud::Detach(grpc::ServerContext*,
                               const v1::DetachRequest* request,
                               v1::DetachResponse*) {
   MutexLock lock(mutex_);
-  calls_.push_back("Detach " + request->session());
+  seen_.calls.push_back("Detach " + request->session());
   return grpc::Status::OK;
 }
 
@@ -240,7 +224,7 @@ grpc::Status FakeGpud::RegisterEvent(grpc::ServerContext* context,
   if (auto status = Enter("RegisterEvent", context); !status.ok())
     return status;
   MutexLock lock(mutex_);
-  register_request_ = *request;
+  seen_.registration = *request;
   uint32_t parameter_bytes = 0;
   for (const v1::ParameterBinding& binding : request->parameters()) {
     if (!binding.writable()) continue;
@@ -285,7 +269,7 @@ grpc::Status FakeGpud::ScheduleEvent(grpc::ServerContext* context,
   if (auto status = Enter("ScheduleEvent", context); !status.ok())
     return status;
   MutexLock lock(mutex_);
-  scheduled_ = request->through();
+  seen_.scheduled = request->through();
   return grpc::Status::OK;
 }
 
@@ -300,7 +284,7 @@ grpc::Status FakeGpud::LaunchKernel(grpc::ServerContext* context,
                                     v1::LaunchKernelResponse* response) {
   if (auto status = Enter("LaunchKernel", context); !status.ok()) return status;
   MutexLock lock(mutex_);
-  launch_request_ = *request;
+  seen_.launch = *request;
   response->set_dispatched_ns(100);
   response->set_finished_ns(2000);
   // So that a test can ask for a failure: a kernel named fail_with_N.

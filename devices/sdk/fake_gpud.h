@@ -66,12 +66,16 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   // Cuts the hand-over connection without a word.
   void HangUp();
 
-  // The last request of each kind.
-  v1::AttachRequest attach_request() const;
-  v1::RegisterEventRequest register_request() const;
-  v1::LaunchKernelRequest launch_request() const;
-  std::vector<std::string> calls() const;  // names, in order
-  uint64_t scheduled() const;
+  // What the device has asked for.
+  struct Seen {
+    // The last request of each kind.
+    v1::AttachRequest attach;
+    v1::RegisterEventRequest registration;
+    v1::LaunchKernelRequest launch;
+    std::vector<std::string> calls;  // names, in order
+    uint64_t scheduled = 0;          // through which sequence
+  };
+  Seen seen() const;
 
  private:
   grpc::Status Attach(grpc::ServerContext*, const v1::AttachRequest*,
@@ -124,11 +128,7 @@ class FakeGpud : private v1::Devices::Service, private v1::Events::Service {
   uint64_t completion_used_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint32_t, std::span<std::byte>> buffers_ ABSL_GUARDED_BY(mutex_);
   uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t scheduled_ ABSL_GUARDED_BY(mutex_) = 0;  // through which sequence
-  v1::AttachRequest attach_request_ ABSL_GUARDED_BY(mutex_);
-  v1::RegisterEventRequest register_request_ ABSL_GUARDED_BY(mutex_);
-  v1::LaunchKernelRequest launch_request_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  Seen seen_ ABSL_GUARDED_BY(mutex_);
 
   std::unique_ptr<grpc::Server> server_;
   std::thread handover_;

@@ -8,54 +8,40 @@
 
 namespace carillon::edge {
 
+using Kind = Parameter::Kind;
+
 Parameter Constant(std::string name, uint64_t value) {
-  Parameter parameter;
-  parameter.name = std::move(name);
-  parameter.kind = Parameter::Kind::kUnsigned;
-  parameter.unsigned_value = value;
-  return parameter;
+  return {.name = std::move(name),
+          .kind = Kind::kUnsigned,
+          .unsigned_value = value};
 }
 
 Parameter ConstantSigned(std::string name, int64_t value) {
-  Parameter parameter;
-  parameter.name = std::move(name);
-  parameter.kind = Parameter::Kind::kSigned;
-  parameter.signed_value = value;
-  return parameter;
+  return {
+      .name = std::move(name), .kind = Kind::kSigned, .signed_value = value};
 }
 
 Parameter ConstantFloat(std::string name, double value) {
-  Parameter parameter;
-  parameter.name = std::move(name);
-  parameter.kind = Parameter::Kind::kFloat;
-  parameter.float_value = value;
-  return parameter;
+  return {.name = std::move(name), .kind = Kind::kFloat, .float_value = value};
 }
 
 Parameter Fixed(std::string name, const Buffer& buffer, BufferPart part) {
-  Parameter parameter;
-  parameter.name = std::move(name);
-  parameter.kind = Parameter::Kind::kBuffer;
-  parameter.buffer_id = buffer.id;
-  parameter.offset = part.offset;
-  parameter.length = part.length;
-  parameter.slot_stride = part.slot_stride;
-  return parameter;
+  return {.name = std::move(name),
+          .kind = Kind::kBuffer,
+          .buffer_id = buffer.id,
+          .offset = part.offset,
+          .length = part.length,
+          .slot_stride = part.slot_stride};
 }
 
 Parameter Writable(std::string name) {
-  Parameter parameter;
-  parameter.name = std::move(name);
-  parameter.kind = Parameter::Kind::kWritableValue;
-  return parameter;
+  return {.name = std::move(name), .kind = Kind::kWritableValue};
 }
 
 Parameter WritableBuffer(std::string name, const Buffer& buffer) {
-  Parameter parameter;
-  parameter.name = std::move(name);
-  parameter.kind = Parameter::Kind::kWritableBuffer;
-  parameter.buffer_id = buffer.id;
-  return parameter;
+  return {.name = std::move(name),
+          .kind = Kind::kWritableBuffer,
+          .buffer_id = buffer.id};
 }
 
 void SetDim3(const Dim3& from, v1::Dim3* to) {
@@ -79,8 +65,8 @@ absl::Status ToBindings(
           fmt::format("parameter '{}' is bound twice; bind each parameter once",
                       parameter.name));
     }
-    const bool writable = parameter.kind == Parameter::Kind::kWritableValue ||
-                          parameter.kind == Parameter::Kind::kWritableBuffer;
+    const bool writable = parameter.kind == Kind::kWritableValue ||
+                          parameter.kind == Kind::kWritableBuffer;
     if (!ring && (writable || parameter.slot_stride != 0)) {
       return absl::InvalidArgumentError(fmt::format(
           "parameter '{}' {}, but a background kernel has no ring; use "
@@ -92,23 +78,23 @@ absl::Status ToBindings(
     binding.set_name(parameter.name);
     binding.set_writable(writable);
     switch (parameter.kind) {
-      case Parameter::Kind::kUnsigned:
+      case Kind::kUnsigned:
         binding.set_unsigned_value(parameter.unsigned_value);
         break;
-      case Parameter::Kind::kSigned:
+      case Kind::kSigned:
         binding.set_signed_value(parameter.signed_value);
         break;
-      case Parameter::Kind::kFloat:
+      case Kind::kFloat:
         binding.set_float_value(parameter.float_value);
         break;
-      case Parameter::Kind::kBuffer:
-      case Parameter::Kind::kWritableBuffer:
+      case Kind::kBuffer:
+      case Kind::kWritableBuffer:
         binding.set_buffer_id(parameter.buffer_id);
         binding.set_offset(parameter.offset);
         binding.set_length(parameter.length);
         binding.set_slot_stride(parameter.slot_stride);
         break;
-      case Parameter::Kind::kWritableValue:
+      case Kind::kWritableValue:
         break;
     }
   }

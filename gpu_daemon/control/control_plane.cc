@@ -108,26 +108,21 @@ absl::Status ControlPlane::Open() {
     RETURN_IF_ERROR(CheckSocketPath(path));
   }
   RETURN_IF_ERROR(PrepareDirectory(options_.directory));
-  ASSIGN_OR_RETURN(auto lock,
+  ASSIGN_OR_RETURN(lock_,
                    DaemonLock::Take(options_.directory, options_.testbed));
-  lock_ = std::move(lock);
   context_.BeginAfterDeaths(lock_->deaths());
 
   RETURN_IF_ERROR(OpenBoard());
   if (options_.record != 0) {
-    ASSIGN_OR_RETURN(auto recorder,
+    ASSIGN_OR_RETURN(recorder_,
                      shm::FlightRecorder::Create(paths.recorder_directory(),
                                                  "gpud", options_.record));
-    recorder_ = std::move(recorder);
     context_.recorder = recorder_.get();
   }
-  ASSIGN_OR_RETURN(auto loop, EventLoop::Create());
-  loop_ = std::move(loop);
-  ASSIGN_OR_RETURN(
-      auto bus,
-      TelemetryBus::Start({.socket_path = paths.bus_socket(),
-                           .watcher_capacity = options_.watcher_capacity}));
-  bus_ = std::move(bus);
+  ASSIGN_OR_RETURN(loop_, EventLoop::Create());
+  ASSIGN_OR_RETURN(bus_, TelemetryBus::Start(
+                             {.socket_path = paths.bus_socket(),
+                              .watcher_capacity = options_.watcher_capacity}));
 
   BackendOptions backend_options = options_.backend_options;
   backend_options.on_violation =
@@ -163,10 +158,8 @@ absl::Status ControlPlane::OpenBoard() {
   const std::string path = TestbedPaths(options_.directory).fault_board();
   if (lock_->deaths() == 0) unlink(path.c_str());
   if (!options_.faults) return absl::OkStatus();
-  ASSIGN_OR_RETURN(auto board, faults::Board::Create(path));
-  board_ = std::move(board);
-  ASSIGN_OR_RETURN(auto member, faults::Member::Join(path, "gpud"));
-  member_ = std::move(member);
+  ASSIGN_OR_RETURN(board_, faults::Board::Create(path));
+  ASSIGN_OR_RETURN(member_, faults::Member::Join(path, "gpud"));
   faults_.UseBoard(board_.get());
   return absl::OkStatus();
 }
@@ -236,22 +229,21 @@ std::string ControlPlane::listen_address() const {
 
 absl::Status ControlPlane::OpenSockets() {
   if (tcp_acceptor_ != nullptr) {
-    auto tcp = TcpListener::Open(
-        options_.listen, loop_.get(), [this](int listener, int connection) {
-          grpc::experimental::ExternalConnectionAcceptor::
-              NewConnectionParameters accepted;
-          accepted.listener_fd = listener;
-          accepted.fd = connection;
-          tcp_acceptor_->HandleNewConnection(&accepted);
-        });
-    if (!tcp.ok()) return tcp.status();
-    tcp_listener_ = *std::move(tcp);
+    ASSIGN_OR_RETURN(
+        tcp_listener_,
+        TcpListener::Open(options_.listen, loop_.get(),
+                          [this](int listener, int connection) {
+                            grpc::experimental::ExternalConnectionAcceptor::
+                                NewConnectionParameters accepted;
+                            accepted.listener_fd = listener;
+                            accepted.fd = connection;
+                            tcp_acceptor_->HandleNewConnection(&accepted);
+                          }));
   }
   const TestbedPaths paths(options_.directory);
-  ASSIGN_OR_RETURN(auto server,
+  ASSIGN_OR_RETURN(handover_server_,
                    HandoverServer::Open(paths.handover_socket(), loop_.get(),
                                         &tickets_, &sessions_));
-  handover_server_ = std::move(server);
   // This socket comes last: a client that finds it finds all the others.
   auto listener = ControlListener::Open(
       paths.control_socket(), loop_.get(), &peers_,

@@ -11,7 +11,6 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

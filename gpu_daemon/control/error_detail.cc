@@ -1,8 +1,9 @@
 #include "gpu_daemon/control/error_detail.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "base/status.h"
-#include "fmt/format.h"
+#include "base/text.h"
 
 namespace carillon::gpud {
 namespace {
@@ -23,16 +24,8 @@ std::string_view Cut(std::string_view text, size_t limit) {
 }  // namespace
 
 std::string Printable(std::string_view text, size_t limit) {
-  std::string shown;
-  for (const char c : Cut(text, limit)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      shown += c;
-    } else {
-      shown += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return std::string(Cut(shown, limit));
+  return std::string(
+      Cut(EscapeBytes(Cut(text, limit), absl::ascii_iscntrl), limit));
 }
 
 absl::Status Error(absl::StatusCode code, std::string_view message,

@@ -3,11 +3,9 @@
 // nothing is taken by a request that is refused.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gpu_daemon/control/error_detail.h"

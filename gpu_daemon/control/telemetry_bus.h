@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "proto/telemetry.pb.h"
-#include "shm/types.h"
 
 namespace carillon::gpud {
 

@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "base/temp_directory.h"
 #include "gpu_daemon/control/testing/test_subscriber.h"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <numeric>
 #include <optional>
 
 #include "gpu_daemon/backends/cpu/run_block.h"

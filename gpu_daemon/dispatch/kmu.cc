@@ -184,11 +184,7 @@ void Kmu::End(LaunchPtr launch, EventState state, uint32_t status) {
     }
     return;
   }
-  launch->on_end({.state = state,
-                  .status = status,
-                  .queued_ns = launch->life.queued_ns,
-                  .dispatched_ns = launch->life.dispatched_ns,
-                  .finished_ns = launch->life.finished_ns});
+  launch->on_end(launch->ResultOf(state, status));
 }
 
 uint64_t Kmu::Cancel(const LaunchFilter& which, EventStatus why) {

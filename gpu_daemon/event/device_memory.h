@@ -1,6 +1,6 @@
 // A device's two apertures and how to wake it: what outlives its session until
 // the last kernel that touches it has ended. Buffers and GPU memory are
-// control/device_space.h's.
+// control/sessions/device_space.h's.
 #ifndef CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_
 #define CARILLON_GPU_DAEMON_EVENT_DEVICE_MEMORY_H_
 

@@ -9,8 +9,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "base/testing/fuzz_input.h"

@@ -3,7 +3,6 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
 #define CARILLON_GPU_DAEMON_EVENT_KERNEL_CATALOG_H_
 
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #ifndef CARILLON_GPU_DAEMON_EVENT_KERNEL_LAUNCH_H_
 #define CARILLON_GPU_DAEMON_EVENT_KERNEL_LAUNCH_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -67,6 +66,14 @@ struct KernelLaunch {
   uint32_t fail_status = 0;
 
   bool is_event() const { return event != nullptr; }
+  // For on_end().
+  LaunchResult ResultOf(shm::EventState state, uint32_t status) const {
+    return {.state = state,
+            .status = status,
+            .queued_ns = life.queued_ns,
+            .dispatched_ns = life.dispatched_ns,
+            .finished_ns = life.finished_ns};
+  }
 };
 
 }  // namespace carillon::gpud

@@ -4,7 +4,6 @@
 #define CARILLON_GPU_DAEMON_EVENT_TEST_DEVICE_H_
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>

@@ -2,7 +2,6 @@
 #ifndef CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
 #define CARILLON_GPU_DAEMON_OPTIONS_BACKEND_OPTIONS_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>

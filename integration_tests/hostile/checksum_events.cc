@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <span>
-#include <utility>
 
 #include "base/status.h"
 #include "fmt/format.h"

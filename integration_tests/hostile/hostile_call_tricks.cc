@@ -13,9 +13,7 @@ namespace {
 
 grpc::Status TryAttach(const WireControl& control,
                        const v1::AttachRequest& request) {
-  v1::AttachResponse response;
-  return control.Call(*control.devices, &v1::Devices::Stub::Attach, request,
-                      &response);
+  return control.Call(&v1::Devices::Stub::Attach, request);
 }
 
 void ForeignNames(const Scene& scene) {
@@ -51,16 +49,14 @@ void GrabMemory(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   v1::AllocateBufferRequest request;
   request.set_session(device.attached.session());
-  v1::AllocateBufferResponse response;
   for (const v1::BufferPlace place : {v1::INPUT, v1::OUTPUT, v1::GPU_MEMORY}) {
     request.set_place(place);
     for (const uint64_t bytes : {std::numeric_limits<uint64_t>::max(),
                                  uint64_t{1} << 40, uint64_t{0}}) {
       request.set_bytes(bytes);
-      SayOutcome(fmt::format("a buffer of {} bytes", bytes),
-                 device.control.Call(*device.control.events,
-                                     &v1::Events::Stub::AllocateBuffer, request,
-                                     &response));
+      SayOutcome(
+          fmt::format("a buffer of {} bytes", bytes),
+          device.control.Call(&v1::Events::Stub::AllocateBuffer, request));
     }
   }
   // Takes all of gpud's budget, piece by piece.
@@ -68,9 +64,8 @@ void GrabMemory(const Scene& scene) {
   grpc::Status status;
   for (uint64_t bytes = uint64_t{1} << 24; bytes >= 4096; bytes /= 2) {
     request.set_bytes(bytes);
-    while ((status = device.control.Call(*device.control.events,
-                                         &v1::Events::Stub::AllocateBuffer,
-                                         request, &response))
+    while ((status =
+                device.control.Call(&v1::Events::Stub::AllocateBuffer, request))
                .ok()) {
     }
   }
@@ -84,31 +79,21 @@ void FloodRegistrations(const Scene& scene) {
   request.set_session(device.attached.session());
   request.set_kernel("null_event");
   request.set_max_in_flight(1);
-  for (v1::Dim3* dim : {request.mutable_grid(), request.mutable_block()}) {
-    dim->set_x(1);
-    dim->set_y(1);
-    dim->set_z(1);
-  }
+  SetOneThread(request);
   v1::ParameterBinding* token = request.add_parameters();
   token->set_name("token");
   token->set_unsigned_value(1);
-  v1::RegisterEventResponse response;
   grpc::Status status;
   while (
-      (status = control.Call(*control.events, &v1::Events::Stub::RegisterEvent,
-                             request, &response))
-          .ok()) {
+      (status = control.Call(&v1::Events::Stub::RegisterEvent, request)).ok()) {
   }
   SayOutcome("one more event kernel", status);
   v1::AllocateBufferRequest buffer;
   buffer.set_session(device.attached.session());
   buffer.set_place(v1::GPU_MEMORY);
   buffer.set_bytes(1);
-  v1::AllocateBufferResponse allocated;
   while (
-      (status = control.Call(*control.events, &v1::Events::Stub::AllocateBuffer,
-                             buffer, &allocated))
-          .ok()) {
+      (status = control.Call(&v1::Events::Stub::AllocateBuffer, buffer)).ok()) {
   }
   SayOutcome("one more buffer", status);
 }
@@ -116,27 +101,21 @@ void FloodRegistrations(const Scene& scene) {
 void AbsurdRegistrations(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   const WireControl& control = device.control;
-  const auto try_out = [&](const std::string& what,
-                           const std::function<void(v1::RegisterEventRequest&)>&
-                               change) {
-    v1::RegisterEventRequest request;
-    request.set_session(device.attached.session());
-    request.set_kernel("busy");
-    request.set_max_in_flight(4);
-    for (v1::Dim3* dim : {request.mutable_grid(), request.mutable_block()}) {
-      dim->set_x(1);
-      dim->set_y(1);
-      dim->set_z(1);
-    }
-    v1::ParameterBinding* iterations = request.add_parameters();
-    iterations->set_name("iterations");
-    iterations->set_unsigned_value(1);
-    change(request);
-    v1::RegisterEventResponse response;
-    SayOutcome(what,
-               control.Call(*control.events, &v1::Events::Stub::RegisterEvent,
-                            request, &response));
-  };
+  const auto try_out =
+      [&](const std::string& what,
+          const std::function<void(v1::RegisterEventRequest&)>& change) {
+        v1::RegisterEventRequest request;
+        request.set_session(device.attached.session());
+        request.set_kernel("busy");
+        request.set_max_in_flight(4);
+        SetOneThread(request);
+        v1::ParameterBinding* iterations = request.add_parameters();
+        iterations->set_name("iterations");
+        iterations->set_unsigned_value(1);
+        change(request);
+        SayOutcome(what,
+                   control.Call(&v1::Events::Stub::RegisterEvent, request));
+      };
   constexpr uint32_t kMax = std::numeric_limits<uint32_t>::max();
   try_out("no kernel", [](auto& r) { r.set_kernel(""); });
   try_out("no such kernel", [](auto& r) { r.set_kernel("no\1such"); });
@@ -196,26 +175,19 @@ void ForeignEvents(const Scene& scene) {
       v1::UnregisterEventRequest unregister;
       unregister.set_session(session);
       unregister.set_event_id(id);
-      v1::UnregisterEventResponse unregistered;
-      SayOutcome(
-          fmt::format("unregistering event {}", id),
-          control.Call(*control.events, &v1::Events::Stub::UnregisterEvent,
-                       unregister, &unregistered));
+      SayOutcome(fmt::format("unregistering event {}", id),
+                 control.Call(&v1::Events::Stub::UnregisterEvent, unregister));
       v1::ScheduleEventRequest schedule;
       schedule.set_session(session);
       schedule.set_event_id(id);
       schedule.set_through(1);
-      v1::ScheduleEventResponse scheduled;
       SayOutcome(fmt::format("scheduling event {}", id),
-                 control.Call(*control.events, &v1::Events::Stub::ScheduleEvent,
-                              schedule, &scheduled));
+                 control.Call(&v1::Events::Stub::ScheduleEvent, schedule));
       v1::FreeBufferRequest free;
       free.set_session(session);
       free.set_buffer_id(id);
-      v1::FreeBufferResponse freed;
       SayOutcome(fmt::format("freeing buffer {}", id),
-                 control.Call(*control.events, &v1::Events::Stub::FreeBuffer,
-                              free, &freed));
+                 control.Call(&v1::Events::Stub::FreeBuffer, free));
     }
   }
   auto& ring = Keep(new WireRing(&device, 8, 32));
@@ -223,10 +195,8 @@ void ForeignEvents(const Scene& scene) {
   schedule.set_session(device.attached.session());
   schedule.set_event_id(ring.layout().event_id());
   schedule.set_through(~uint64_t{0});
-  v1::ScheduleEventResponse scheduled;
   SayOutcome("scheduling more than there can be",
-             control.Call(*control.events, &v1::Events::Stub::ScheduleEvent,
-                          schedule, &scheduled));
+             control.Call(&v1::Events::Stub::ScheduleEvent, schedule));
 }
 
 void FloodSessions(const Scene& scene) {
@@ -248,28 +218,19 @@ void FloodCalls(const Scene& scene) {
   v1::LaunchKernelRequest launch;
   launch.set_session(device.attached.session());
   launch.set_kernel("busy");
-  for (v1::Dim3* dim : {launch.mutable_grid(), launch.mutable_block()}) {
-    dim->set_x(1);
-    dim->set_y(1);
-    dim->set_z(1);
-  }
+  SetOneThread(launch);
   v1::ParameterBinding* const iterations = launch.add_parameters();
   iterations->set_name("iterations");
   iterations->set_unsigned_value(1'000'000'000);
   auto& launched = Keep(new v1::LaunchKernelResponse);
   auto& launcher = Keep(new std::thread([&device, launch, &launched] {
-    device.control.Call(*device.control.events, &v1::Events::Stub::LaunchKernel,
-                        launch, &launched);
+    device.control.Call(&v1::Events::Stub::LaunchKernel, launch, &launched);
   }));
   launcher.detach();
   Await("a kernel that runs", [&] {
     v1::DrainRequest glance;
     glance.set_timeout_ms(1);
-    v1::DrainResponse response;
-    return !device.control
-                .Call(*device.control.admin, &v1::Admin::Stub::Drain, glance,
-                      &response)
-                .ok();
+    return !device.control.Call(&v1::Admin::Stub::Drain, glance).ok();
   });
   struct Drain {
     grpc::ClientContext context;

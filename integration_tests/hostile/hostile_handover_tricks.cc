@@ -55,9 +55,8 @@ void AllowManyDescriptors() {
 v1::AttachResponse AttachOnly(const WireControl& control,
                               const std::string& name) {
   v1::AttachResponse attached;
-  const grpc::Status status =
-      control.Call(*control.devices, &v1::Devices::Stub::Attach,
-                   AttachRequestFor(name), &attached);
+  const grpc::Status status = control.Call(&v1::Devices::Stub::Attach,
+                                           AttachRequestFor(name), &attached);
   if (!status.ok()) Say("UNEXPECTED: Attach: {}", status.error_message());
   return attached;
 }
@@ -94,8 +93,8 @@ void ExpiredTicket(const Scene& scene) {
   Await("the ticket's end", [&] {
     v1::ListDevicesResponse devices;
     return control
-               .Call(*control.admin, &v1::Admin::Stub::ListDevices,
-                     v1::ListDevicesRequest(), &devices)
+               .Call(&v1::Admin::Stub::ListDevices, v1::ListDevicesRequest(),
+                     &devices)
                .ok() &&
            std::none_of(devices.devices().begin(), devices.devices().end(),
                         [&](const auto& one) {
@@ -250,10 +249,8 @@ void UseSession(const TestbedPaths& paths, const std::string& hex) {
   const WireControl control(paths);
   v1::DetachRequest request;
   request.set_session(FromHex(hex));
-  v1::DetachResponse response;
   SayOutcome("another process's session",
-             control.Call(*control.devices, &v1::Devices::Stub::Detach, request,
-                          &response));
+             control.Call(&v1::Devices::Stub::Detach, request));
 }
 
 std::vector<Trick> HandoverTricks() {

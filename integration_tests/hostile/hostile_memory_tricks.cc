@@ -24,7 +24,7 @@ constexpr uint32_t Status(EventStatus status) {
 
 void OneHonestEvent(WireRing& ring) {
   Tally tally;
-  if (const auto ended = ring.Run(ring.Next())) tally.Count(*ended);
+  tally.Run(ring, ring.Next());
   tally.Say({kDone});
 }
 
@@ -123,19 +123,11 @@ void ScribbleEntries(const Scene& scene) {
   Tally tally;
   WhileScribbling(device.submission().subspan(doorbells_end), [&] {
     WhileScribbling(device.submission().first(shm::kDoorbellOffset), [&] {
-      for (int i = 0; i < 3000; ++i) {
-        if (const auto ended = ring.Run(ring.Next())) tally.Count(*ended);
-      }
-      v1::ListDevicesResponse devices;
-      v1::ListRingsResponse rings;
+      for (int i = 0; i < 3000; ++i) tally.Run(ring, ring.Next());
       const WireControl& control = device.control;
-      if (!control
-               .Call(*control.admin, &v1::Admin::Stub::ListDevices,
-                     v1::ListDevicesRequest(), &devices)
+      if (!control.Call(&v1::Admin::Stub::ListDevices, v1::ListDevicesRequest())
                .ok() ||
-          !control
-               .Call(*control.admin, &v1::Admin::Stub::ListRings,
-                     v1::ListRingsRequest(), &rings)
+          !control.Call(&v1::Admin::Stub::ListRings, v1::ListRingsRequest())
                .ok()) {
         Say("UNEXPECTED: gpud cannot show what was scribbled");
       }
@@ -168,9 +160,7 @@ void RewriteParameters(const Scene& scene) {
         }
       }
     });
-    for (int i = 0; i < 2000; ++i) {
-      if (const auto ended = ring.Run(ring.Next())) tally.Count(*ended);
-    }
+    for (int i = 0; i < 2000; ++i) tally.Run(ring, ring.Next());
     stop.store(true, std::memory_order_relaxed);
     rewriter.join();
   }
@@ -187,8 +177,8 @@ void LyingLease(const Scene& scene) {
   Await("its silence", [&] {
     v1::ListDevicesResponse devices;
     if (!control
-             .Call(*control.admin, &v1::Admin::Stub::ListDevices,
-                   v1::ListDevicesRequest(), &devices)
+             .Call(&v1::Admin::Stub::ListDevices, v1::ListDevicesRequest(),
+                   &devices)
              .ok()) {
       return false;
     }
@@ -214,15 +204,11 @@ void LyingCounters(const Scene& scene) {
         .store(static_cast<uint32_t>(lie), std::memory_order_relaxed);
     // More events than there are slots: gpud must not believe the counters.
     for (int i = 0; i < 20; ++i) OneHonestEvent(ring);
-    v1::ListRingsResponse rings;
-    v1::ListDevicesResponse devices;
     const WireControl& control = device.control;
     const auto rings_shown =
-        control.Call(*control.admin, &v1::Admin::Stub::ListRings,
-                     v1::ListRingsRequest(), &rings);
+        control.Call(&v1::Admin::Stub::ListRings, v1::ListRingsRequest());
     const auto devices_shown =
-        control.Call(*control.admin, &v1::Admin::Stub::ListDevices,
-                     v1::ListDevicesRequest(), &devices);
+        control.Call(&v1::Admin::Stub::ListDevices, v1::ListDevicesRequest());
     Say("{}: its counters", rings_shown.ok() && devices_shown.ok()
                                 ? "seen"
                                 : "UNEXPECTED: gpud cannot show");

@@ -7,10 +7,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
-#include <iostream>
-#include <random>
-#include <thread>
 
 #include "base/status.h"
 #include "devices/sdk/edge.h"

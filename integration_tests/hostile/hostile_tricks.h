@@ -64,6 +64,10 @@ class Tally {
   void Count(const shm::EcqEntry& ended) {
     ++counts_[{static_cast<uint32_t>(ended.state), ended.status}];
   }
+  // Counts the end of an event, if it has one.
+  void Run(WireRing& ring, const WireRing::Entry& entry) {
+    if (const auto ended = ring.Run(entry)) Count(*ended);
+  }
   // Reports everything that differs from `expected` (0: done) as unexpected.
   void Say(const std::vector<uint32_t>& expected) const;
 

@@ -85,7 +85,7 @@ shm::Ticket TicketOf(const std::string& bytes) {
 
 WireDevice::WireDevice(const TestbedPaths& paths, const std::string& name)
     : name(name), control(paths) {
-  Require("Attach", control.Call(*control.devices, &v1::Devices::Stub::Attach,
+  Require("Attach", control.Call(&v1::Devices::Stub::Attach,
                                  AttachRequestFor(name), &attached));
   auto fetched = shm::FetchApertures(paths.handover_socket(),
                                      TicketOf(attached.ticket()), kPatience);
@@ -115,19 +115,14 @@ WireRing::WireRing(WireDevice* device, uint32_t entries, uint32_t threads)
     request.set_place(place);
     request.set_bytes(input_bytes_);
     v1::AllocateBufferResponse response;
-    Require("AllocateBuffer",
-            control.Call(*control.events, &v1::Events::Stub::AllocateBuffer,
-                         request, &response));
+    Require("AllocateBuffer", control.Call(&v1::Events::Stub::AllocateBuffer,
+                                           request, &response));
     return response.buffer_id();
   };
   v1::RegisterEventRequest request;
   request.set_session(device_->attached.session());
   request.set_kernel("echo");
-  for (v1::Dim3* dim : {request.mutable_grid(), request.mutable_block()}) {
-    dim->set_x(1);
-    dim->set_y(1);
-    dim->set_z(1);
-  }
+  SetOneThread(request);
   request.mutable_block()->set_x(threads);
   request.set_max_in_flight(entries);
   v1::ParameterBinding* in = request.add_parameters();
@@ -140,8 +135,7 @@ WireRing::WireRing(WireDevice* device, uint32_t entries, uint32_t threads)
   out->set_length(kMessage);
   out->set_slot_stride(kMessage);
   Require("RegisterEvent",
-          control.Call(*control.events, &v1::Events::Stub::RegisterEvent,
-                       request, &layout_));
+          control.Call(&v1::Events::Stub::RegisterEvent, request, &layout_));
 }
 
 WireRing::Entry WireRing::Next() const {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "base/testbed_paths.h"
 #include "proto/admin.grpc.pb.h"
@@ -34,13 +35,22 @@ class WireControl {
   explicit WireControl(const TestbedPaths& paths);
 
   template <class Stub, class Request, class Response>
-  grpc::Status Call(Stub& stub,
-                    grpc::Status (Stub::*method)(grpc::ClientContext*,
+  grpc::Status Call(grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                  const Request&, Response*),
                     const Request& request, Response* response) const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);
-    return (stub.*method)(&context, request, response);
+    const auto& stub = std::get<const std::unique_ptr<Stub>&>(
+        std::tie(devices, events, admin));
+    return ((*stub).*method)(&context, request, response);
+  }
+  // The same where only the outcome matters.
+  template <class Stub, class Request, class Response>
+  grpc::Status Call(grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                 const Request&, Response*),
+                    const Request& request) const {
+    Response response;
+    return Call(method, request, &response);
   }
 
   const std::unique_ptr<v1::Devices::Stub> devices;
@@ -52,6 +62,15 @@ class WireControl {
 };
 
 v1::AttachRequest AttachRequestFor(const std::string& name);
+// Fills in a grid of one thread, for a registration or a launch.
+template <class Request>
+void SetOneThread(Request& request) {
+  for (v1::Dim3* dim : {request.mutable_grid(), request.mutable_block()}) {
+    dim->set_x(1);
+    dim->set_y(1);
+    dim->set_z(1);
+  }
+}
 shm::Ticket TicketOf(const std::string& bytes);
 
 // An attached device with both apertures mapped. Ends the process if that

@@ -11,9 +11,8 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <string>
 
+#include "base/temp_directory.h"
 #include "fmt/format.h"
 #include "integration_tests/simulation/simulated_device.h"
 #include "integration_tests/simulation/simulated_gpud.h"
@@ -28,11 +27,9 @@ int Main(int argc, char** argv) {
     return 2;
   }
   spdlog::set_level(spdlog::level::off);
-  std::string directory =
-      (std::filesystem::temp_directory_path() / "carillon-loop-XXXXXX")
-          .string();
-  if (mkdtemp(directory.data()) == nullptr) return 1;
-  auto bus = gpud::TelemetryBus::Start({.socket_path = directory + "/bus"});
+  const TempDirectory directory;
+  auto bus =
+      gpud::TelemetryBus::Start({.socket_path = directory.path() + "/bus"});
   if (!bus.ok()) return 1;
   SimulatedGpud gpud({.bus = bus->get()}, 1'000'000, 0);
   SimulatedDevice device(gpud, "device0", 1);
@@ -44,7 +41,6 @@ int Main(int argc, char** argv) {
     gpud.RunPending(0);
     if (device.Take(0, 1).value_or(0) != 1) return 1;
   }
-  std::filesystem::remove_all(directory);
   return 0;
 }
 

@@ -1,15 +1,15 @@
 // Simulates testbeds, one seed after another: to replay a failing test, or to
 // search for more failures.
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "base/clock.h"
+#include "base/status.h"
+#include "base/temp_directory.h"
 #include "fmt/format.h"
 #include "integration_tests/simulation/simulation.h"
 #include "tools/testbed/ledger/checker.h"
@@ -31,15 +31,11 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   spdlog::set_level(spdlog::level::off);
 
-  std::string directory =
-      (std::filesystem::temp_directory_path() / "carillon-sim-XXXXXX").string();
-  if (mkdtemp(directory.data()) == nullptr) {
-    fmt::print(stderr, "cannot make {}\n", directory);
-    return 1;
-  }
-  auto bus = gpud::TelemetryBus::Start({.socket_path = directory + "/bus"});
+  const TempDirectory directory;
+  auto bus =
+      gpud::TelemetryBus::Start({.socket_path = directory.path() + "/bus"});
   if (!bus.ok()) {
-    fmt::print(stderr, "{}\n", std::string(bus.status().message()));
+    fmt::print(stderr, "{}\n", bus.status().message());
     return 1;
   }
   int exit = 0;
@@ -47,7 +43,7 @@ int Main(int argc, char** argv) {
   Nanoseconds said = NowNs();
   uint64_t last = seed;
   for (; last < seed + seeds && exit == 0; ++last) {
-    const std::string recorders = directory + "/recorders";
+    const std::string recorders = directory.path() + "/recorders";
     const Outcome outcome =
         Simulate(last, steps, {.bus = bus->get(), .directory = recorders});
     std::filesystem::remove_all(recorders);
@@ -71,7 +67,6 @@ int Main(int argc, char** argv) {
       fmt::print(stderr, "\r{} seeds, {} events", last + 1 - seed, events);
     }
   }
-  std::filesystem::remove_all(directory);
   fmt::print("{} seeds, {} events: {}\n", last - seed, events,
              exit == 0 ? "nothing lost, nothing twice" : "FAILED");
   return exit;

@@ -136,8 +136,10 @@ absl::Status SimulatedDevice::Register(uint32_t entries) {
   bind("in", in.buffer_id());
   bind("out", out.buffer_id());
   ASSIGN_OR_RETURN(auto answer, session_->RegisterEvent(ring.request));
-  ring.ring = std::make_unique<shm::DeviceRing>(LayoutOf(answer), &submission_,
-                                                &completion_);
+  const shm::RingLayout layout = shm::LayoutOf(answer);
+  EXPECT_TRUE(shm::CheckRingLayout(layout, submission_, completion_).ok());
+  ring.ring =
+      std::make_unique<shm::DeviceRing>(layout, &submission_, &completion_);
   Record(Step::kRegistered, &ring, 0, entries);
   rings_.push_back(std::move(ring));
   return absl::OkStatus();
@@ -158,22 +160,6 @@ absl::Status SimulatedDevice::Unregister(size_t index) {
   }
   rings_.erase(rings_.begin() + static_cast<ptrdiff_t>(index));
   return aborted.status();
-}
-
-shm::RingLayout SimulatedDevice::LayoutOf(
-    const v1::RegisterEventResponse& answer) const {
-  shm::RingLayout layout;
-  layout.doorbell = shm::DoorbellIndex(answer.event_id());
-  layout.generation = shm::Generation(answer.generation());
-  layout.entries = answer.entries();
-  layout.entry_bytes = answer.entry_bytes();
-  layout.parameter_offset = answer.parameter_offset();
-  layout.parameter_bytes = answer.parameter_bytes();
-  layout.esq_offset = answer.esq_offset();
-  layout.ecq_offset = answer.ecq_offset();
-  layout.life_offset = answer.life_offset();
-  EXPECT_TRUE(shm::CheckRingLayout(layout, submission_, completion_).ok());
-  return layout;
 }
 
 void SimulatedDevice::Record(Step step, const Ring* ring, uint64_t sequence,
@@ -297,7 +283,8 @@ absl::Status SimulatedDevice::Resume(SimulatedGpud& gpud) {
     resumed->set_ecq_offset(before.ecq_offset);
     resumed->set_consumed(ring.ring->last_consumed().value());
     ASSIGN_OR_RETURN(const auto answer, session_->RegisterEvent(request));
-    const shm::RingLayout layout = LayoutOf(answer);
+    const shm::RingLayout layout = shm::LayoutOf(answer);
+    EXPECT_TRUE(shm::CheckRingLayout(layout, submission_, completion_).ok());
     ring.ring->Resume(layout);
     Record(Step::kResumed, &ring, ring.ring->last_consumed().value());
   }

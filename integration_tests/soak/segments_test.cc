@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <memory>
 
 #include "tools/testbed/ledger/test_timeline.h"
 

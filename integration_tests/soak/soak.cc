@@ -142,9 +142,11 @@ class Run {
   void Say(const std::string& line) const {
     if (options_.say) options_.say(line);
   }
-  void Wrong(const std::string& sentence) {
+  // Returns false.
+  bool Wrong(const std::string& sentence) {
     result_->wrong.push_back(sentence);
     Say("    " + sentence);
+    return false;
   }
   // Nothing if a process does not answer; `why` then names it.
   std::optional<Snapshot> TakeSnapshot(std::string* why);
@@ -382,24 +384,17 @@ std::vector<std::string> Run::Leaks() {
     for (const char* name : kProcesses) {
       const ResourceUse held = ResourceUseOf(PidOf(name));
       const ResourceUse& start = held_at_start_[name];
-      if (held.descriptors > start.descriptors) {
-        leaks.push_back(fmt::format("{} has {} descriptors, {} at the start",
-                                    name, held.descriptors, start.descriptors));
-      }
-      if (held.threads > start.threads) {
-        leaks.push_back(fmt::format("{} has {} threads, {} at the start", name,
-                                    held.threads, start.threads));
-      }
-      if (held.pool_threads > start.pool_threads + kKeptThreads) {
-        leaks.push_back(
-            fmt::format("{} has {} threads of gRPC's, {} at the "
-                        "start",
-                        name, held.pool_threads, start.pool_threads));
-      }
-      if (held.resident_kb > start.resident_kb + kKeptKb) {
-        leaks.push_back(fmt::format("{} has {} kB resident, {} at the start",
-                                    name, held.resident_kb, start.resident_kb));
-      }
+      const auto compare = [&](const char* what, uint64_t now_held,
+                               uint64_t at_start, uint64_t may_grow) {
+        if (now_held <= at_start + may_grow) return;
+        leaks.push_back(fmt::format("{} has {} {}, {} at the start", name,
+                                    now_held, what, at_start));
+      };
+      compare("descriptors", held.descriptors, start.descriptors, 0);
+      compare("threads", held.threads, start.threads, 0);
+      compare("threads of gRPC's", held.pool_threads, start.pool_threads,
+              kKeptThreads);
+      compare("kB resident", held.resident_kb, start.resident_kb, kKeptKb);
     }
     return leaks.empty();
   };
@@ -454,33 +449,24 @@ void Run::LookAtCounters(const v1::ListDevicesResponse& devices) {
 
 bool Run::Start() {
   auto lab = FaultTestbed::Up(kTopology, kUpFlags);
-  if (!lab.ok()) {
-    Wrong(std::string(lab.status().message()));
-    return false;
-  }
+  if (!lab.ok()) return Wrong(std::string(lab.status().message()));
   lab_ = *std::move(lab);
   for (const char* name : kNics) {
     if (const auto served = lab_->StartLoad(name); !served) {
-      Wrong(served.message());
-      return false;
+      return Wrong(served.message());
     }
   }
   if (const std::string missing = WaitForAll(); !missing.empty()) {
-    Wrong("hung at the start: " + missing);
-    return false;
+    return Wrong("hung at the start: " + missing);
   }
   // The lasting costs of a first visit are no leak.
   Visit(lab_->directory());
   if (const std::string missing = WaitForAll(); !missing.empty()) {
-    Wrong("hung after a first visit: " + missing);
-    return false;
+    return Wrong("hung after a first visit: " + missing);
   }
   std::string why;
   const auto resources = MeasureResources(&why);
-  if (!resources) {
-    Wrong(why);
-    return false;
-  }
+  if (!resources) return Wrong(why);
   at_start_ = *resources;
   for (const char* name : kProcesses) {
     held_at_start_[name] = ResourceUseOf(PidOf(name));
@@ -595,9 +581,8 @@ bool Run::Round(uint32_t number, TargetResult* result) {
     ++result->hangs;
     // The lost events may be the reason.
     CountSegment(ReadSegment());
-    Wrong(fmt::format("{}: hung at {} for {} ms: {}", words, at,
-                      options_.bound.count(), what));
-    return false;
+    return Wrong(fmt::format("{}: hung at {} for {} ms: {}", words, at,
+                             options_.bound.count(), what));
   };
 
   const size_t wrong_before = result_->wrong.size();

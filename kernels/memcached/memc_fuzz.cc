@@ -7,8 +7,6 @@
 //            from the input; bits 4..7: requests of one event, less one
 //   u8       stride of the replies, in steps of 64 bytes above 128
 //   rest     requests, each ended by a 0 byte (or by a descriptor of 8 bytes)
-#include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

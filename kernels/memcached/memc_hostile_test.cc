@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <bit>
 #include <random>
 #include <string>
 #include <thread>

@@ -7,7 +7,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "kernels/memcached/memc_test_util.h"
 

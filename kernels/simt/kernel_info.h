@@ -126,48 +126,29 @@ struct KernelInfo {
 
 namespace internal {
 
+template <ParamKind kKindOf, class T>
+struct ParamOf {
+  static constexpr ParamKind kKind = kKindOf;
+  using Element = T;
+};
 template <class T>
 struct ParamTraits;
 template <>
-struct ParamTraits<uint32_t> {
-  static constexpr ParamKind kKind = ParamKind::kU32;
-  using Element = uint32_t;
-};
+struct ParamTraits<uint32_t> : ParamOf<ParamKind::kU32, uint32_t> {};
 template <>
-struct ParamTraits<int32_t> {
-  static constexpr ParamKind kKind = ParamKind::kI32;
-  using Element = int32_t;
-};
+struct ParamTraits<int32_t> : ParamOf<ParamKind::kI32, int32_t> {};
 template <>
-struct ParamTraits<uint64_t> {
-  static constexpr ParamKind kKind = ParamKind::kU64;
-  using Element = uint64_t;
-};
+struct ParamTraits<uint64_t> : ParamOf<ParamKind::kU64, uint64_t> {};
 template <>
-struct ParamTraits<int64_t> {
-  static constexpr ParamKind kKind = ParamKind::kI64;
-  using Element = int64_t;
-};
+struct ParamTraits<int64_t> : ParamOf<ParamKind::kI64, int64_t> {};
 template <>
-struct ParamTraits<float> {
-  static constexpr ParamKind kKind = ParamKind::kF32;
-  using Element = float;
-};
+struct ParamTraits<float> : ParamOf<ParamKind::kF32, float> {};
 template <>
-struct ParamTraits<double> {
-  static constexpr ParamKind kKind = ParamKind::kF64;
-  using Element = double;
-};
+struct ParamTraits<double> : ParamOf<ParamKind::kF64, double> {};
 template <class T>
-struct ParamTraits<Span<const T>> {
-  static constexpr ParamKind kKind = ParamKind::kReadBuffer;
-  using Element = T;
-};
+struct ParamTraits<Span<const T>> : ParamOf<ParamKind::kReadBuffer, T> {};
 template <class T>
-struct ParamTraits<Span<T>> {
-  static constexpr ParamKind kKind = ParamKind::kWriteBuffer;
-  using Element = T;
-};
+struct ParamTraits<Span<T>> : ParamOf<ParamKind::kWriteBuffer, T> {};
 
 template <class Member>
 constexpr ParamInfo MakeParam(std::string_view name, size_t offset,
@@ -202,33 +183,33 @@ struct KernelTraits {
   const char* (*validate)(const LaunchShape&, const void*) = nullptr;
 
   constexpr KernelTraits Shared(uint32_t bytes) const {
-    KernelTraits traits = *this;
-    traits.shared_bytes = bytes;
-    return traits;
+    return With(&KernelTraits::shared_bytes, bytes);
   }
   constexpr KernelTraits Unbounded() const {
-    KernelTraits traits = *this;
-    traits.unbounded = true;
-    return traits;
+    return With(&KernelTraits::unbounded, true);
   }
   constexpr KernelTraits LeavesTogether() const {
-    KernelTraits traits = *this;
-    traits.leaves_together = true;
-    return traits;
+    return With(&KernelTraits::leaves_together, true);
   }
   template <const char* (*F)(const LaunchShape&)>
   constexpr KernelTraits Shape() const {
-    KernelTraits traits = *this;
-    traits.check_shape = F;
-    return traits;
+    return With(&KernelTraits::check_shape, F);
   }
   template <auto F>
   constexpr KernelTraits Validate() const {
     using Args = typename internal::ValidatorArgs<decltype(F)>::type;
+    return With(&KernelTraits::validate,
+                [](const LaunchShape& shape, const void* args) {
+                  return F(shape, *static_cast<const Args*>(args));
+                });
+  }
+
+ private:
+  template <class T>
+  constexpr KernelTraits With(T KernelTraits::*member,
+                              std::type_identity_t<T> value) const {
     KernelTraits traits = *this;
-    traits.validate = [](const LaunchShape& shape, const void* args) {
-      return F(shape, *static_cast<const Args*>(args));
-    };
+    traits.*member = value;
     return traits;
   }
 };

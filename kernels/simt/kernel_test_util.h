@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/simt/kernel_info.h"

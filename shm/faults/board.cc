@@ -92,6 +92,24 @@ std::string Get(const char (&from)[size]) {
   return std::string(from, strnlen(from, size));
 }
 
+template <class From, class To>
+void CopyNumbers(const From& from, To* to) {
+  to->event_id = from.event_id;
+  to->code = from.code;
+  to->offset = from.offset;
+  to->nth = from.nth;
+  to->every = from.every;
+  to->probability = from.probability;
+  to->after_ns = from.after_ns;
+  to->window_ns = from.window_ns;
+  to->every_ns = from.every_ns;
+  to->times = from.times;
+  to->seed = from.seed;
+  to->duration_ns = from.duration_ns;
+  to->jitter_ns = from.jitter_ns;
+  to->count = from.count;
+}
+
 FaultWords Pack(const Fault& fault) {
   FaultWords words{};
   words.point = static_cast<uint8_t>(fault.point);
@@ -103,20 +121,7 @@ FaultWords Pack(const Fault& fault) {
   Put(words.process, fault.process);
   Put(words.device, fault.device);
   Put(words.method, fault.method);
-  words.event_id = fault.event_id;
-  words.code = fault.code;
-  words.offset = fault.offset;
-  words.nth = fault.nth;
-  words.every = fault.every;
-  words.probability = fault.probability;
-  words.after_ns = fault.after_ns;
-  words.window_ns = fault.window_ns;
-  words.every_ns = fault.every_ns;
-  words.times = fault.times;
-  words.seed = fault.seed;
-  words.duration_ns = fault.duration_ns;
-  words.jitter_ns = fault.jitter_ns;
-  words.count = fault.count;
+  CopyNumbers(fault, &words);
   std::memcpy(words.bytes, fault.bytes.data(), fault.bytes.size());
   std::memcpy(words.mask, fault.mask.data(), fault.mask.size());
   words.injected_ns = NowNs();
@@ -132,20 +137,7 @@ Fault Unpack(const FaultWords& words) {
   fault.process = Get(words.process);
   fault.device = Get(words.device);
   fault.method = Get(words.method);
-  fault.event_id = words.event_id;
-  fault.code = words.code;
-  fault.offset = words.offset;
-  fault.nth = words.nth;
-  fault.every = words.every;
-  fault.probability = words.probability;
-  fault.after_ns = words.after_ns;
-  fault.window_ns = words.window_ns;
-  fault.every_ns = words.every_ns;
-  fault.times = words.times;
-  fault.seed = words.seed;
-  fault.duration_ns = words.duration_ns;
-  fault.jitter_ns = words.jitter_ns;
-  fault.count = words.count;
+  CopyNumbers(words, &fault);
   fault.bytes.assign(reinterpret_cast<const char*>(words.bytes),
                      std::min<size_t>(words.bytes_size, kMaxBytes));
   fault.mask.assign(reinterpret_cast<const char*>(words.mask),
@@ -391,7 +383,7 @@ std::vector<Injected> Board::List() const {
                       .injected_ns = words->injected_ns,
                       .passages = Load(slot.counters.passages),
                       .struck = Load(slot.counters.struck)};
-    // Whoever can write to the file has written this.
+    // Any process that can write to the file may have written this.
     if (!Check(injected.fault).ok()) continue;
     injected.spent =
         IsSpent(injected.fault, injected.struck, injected.injected_ns, now);

@@ -112,15 +112,17 @@ class Board {
   const std::string path_;
   const UniqueFd fd_;
   BoardLayout* const layout_;
-  mutable std::mutex mutex_;  // with the lock on the file
+  // Keeps out this process's threads, as the lock on the file keeps out other
+  // processes. The analysis of locks cannot see through the pair (Lock).
+  mutable std::mutex mutex_;
 };
 
 // This process, on the board: while it exists, faults strike this process. One
 // a process.
 class Member {
  public:
-  // Errors: as Board::Open(); ResourceExhausted (kMaxMembers); FailedPrecondition
-  // (this process is on a board).
+  // Errors: as Board::Open(); ResourceExhausted (kMaxMembers);
+  // FailedPrecondition (this process is on a board).
   static absl::StatusOr<std::unique_ptr<Member>> Join(const std::string& path,
                                                       std::string_view name);
   // Joins for as long as the process lives, if there is a board and the process

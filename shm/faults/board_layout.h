@@ -74,8 +74,8 @@ struct MemberSlot {
   // Futex word. Writer: whoever changes the board or wants the member to look,
   // after the change (release). Reader: the member (acquire).
   uint32_t changes;
-  // What the member has looked at. Writer: the member (release); futex word of
-  // those who wait for it.
+  // The value of `changes` that the member has seen. Writer: the member
+  // (release). It is the futex word of those who wait for the member.
   uint32_t seen;
   uint32_t reserved;
   char name[kNameBytes + 8];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -89,7 +90,7 @@ constexpr std::array<PointInfo, kPoints> kPointInfos{{
 }};
 
 bool IsNameLetter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
+  return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_' ||
          c == '-';
 }
 

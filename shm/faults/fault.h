@@ -3,7 +3,6 @@
 #ifndef CARILLON_SHM_FAULTS_FAULT_H_
 #define CARILLON_SHM_FAULTS_FAULT_H_
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -15,8 +14,8 @@
 
 namespace carillon::faults {
 
-// What a fault does. The first three are for every point, and for none; the
-// others for the points that say so.
+// The effect of a fault. The first three work at every point and without one;
+// the others work at the points that say so.
 enum class Action : uint8_t {
   kKill,    // SIGKILL to the process
   kStop,    // SIGSTOP, and SIGCONT after `duration`; 0: somebody else's SIGCONT

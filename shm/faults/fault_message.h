@@ -10,9 +10,9 @@
 
 namespace carillon {
 
-// What is not set takes the defaults of faults::Fault; whether the rest makes
-// sense is for faults::Check() to say. Errors: InvalidArgument (no such point or
-// action), with the field in `field`.
+// Translates a fault. Fields that are not set take the defaults of
+// faults::Fault; faults::Check() says whether the rest makes sense. Errors:
+// InvalidArgument (no such point or action), with the field in `field`.
 absl::StatusOr<faults::Fault> FromMessage(const v1::Fault& message,
                                           std::string* field);
 

@@ -16,6 +16,7 @@
 #include "shm/faults/board.h"
 #include "shm/faults/board_layout.h"
 #include "shm/faults/point.h"
+#include "shm/load_shared.h"
 #include "shm/waiting.h"
 
 namespace carillon::faults {
@@ -67,6 +68,10 @@ void Delay(Nanoseconds duration) {
   }
 }
 
+uint64_t StrikesOf(const FaultSlot& slot) {
+  return shm::LoadShared(slot.counters.struck, std::memory_order_relaxed);
+}
+
 // A fault that may strike this process.
 struct Watched {
   uint32_t id = 0;
@@ -78,6 +83,11 @@ struct Watched {
   // kLimit: until when what has passed takes. Writers and readers: the threads
   // that pass. Relaxed: it stands for itself.
   mutable std::atomic<Nanoseconds> busy_until_ns{0};
+
+  // Without a point: the time of the next strike, if there were `strikes`.
+  Nanoseconds TimeOfNext(uint64_t strikes) const {
+    return injected_ns + fault.after_ns + strikes * fault.every_ns;
+  }
 };
 
 }  // namespace
@@ -107,13 +117,7 @@ class Member::Impl {
   BoardLayout& layout() const { return *board_->layout_; }
   MemberSlot& self() const { return layout().members[place_]; }
   bool IsOn(const FaultSlot& slot, uint32_t id) const {
-    return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(slot.words.id))
-               .load(std::memory_order_acquire) == id;
-  }
-  bool HasStruck(const FaultSlot& slot) const {
-    return std::atomic_ref<uint64_t>(
-               const_cast<uint64_t&>(slot.counters.struck))
-               .load(std::memory_order_relaxed) > 0;
+    return shm::LoadShared(slot.words.id, std::memory_order_acquire) == id;
   }
 
   void Look();
@@ -143,7 +147,7 @@ class Member::Impl {
 // Reads the board anew.
 void Member::Impl::Look() {
   const uint32_t changes =
-      std::atomic_ref<uint32_t>(self().changes).load(std::memory_order_acquire);
+      shm::LoadShared(self().changes, std::memory_order_acquire);
   const std::vector<Injected> all = board_->List();
   const auto slot_of = [&](uint32_t id) -> FaultSlot* {
     for (FaultSlot& slot : layout().faults) {
@@ -186,10 +190,10 @@ void Member::Impl::Run() {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   while (!stop_.load(std::memory_order_relaxed)) {
-    const uint32_t changes = std::atomic_ref<uint32_t>(self().changes)
-                                 .load(std::memory_order_acquire);
-    const uint32_t strikes = std::atomic_ref<uint32_t>(layout().strike_word)
-                                 .load(std::memory_order_acquire);
+    const uint32_t changes =
+        shm::LoadShared(self().changes, std::memory_order_acquire);
+    const uint32_t strikes =
+        shm::LoadShared(layout().strike_word, std::memory_order_acquire);
     if (changes != self().seen) {
       Look();
       continue;
@@ -210,7 +214,7 @@ bool Member::Impl::IsDue(const Watched& watched, Nanoseconds now) const {
   if (now < from || !IsOn(*watched.slot, watched.id)) return false;
   if (fault.window_ns != 0 && now > from + fault.window_ns) return false;
   return fault.after_fault.empty() ||
-         (watched.after != nullptr && HasStruck(*watched.after));
+         (watched.after != nullptr && StrikesOf(*watched.after) > 0);
 }
 
 // True: this passage has one of the fault's strikes, and the board says so.
@@ -249,11 +253,7 @@ void Member::Impl::StrikeInTime(Nanoseconds now) {
   for (const auto& watched : *list()) {
     const Fault& fault = watched->fault;
     if (fault.point != Point::kNone || !IsDue(*watched, now)) continue;
-    const uint64_t struck =
-        std::atomic_ref<uint64_t>(watched->slot->counters.struck)
-            .load(std::memory_order_relaxed);
-    const Nanoseconds due =
-        watched->injected_ns + fault.after_ns + struck * fault.every_ns;
+    const Nanoseconds due = watched->TimeOfNext(StrikesOf(*watched->slot));
     if (now < due || !TakeStrike(*watched, 0)) continue;
     if (fault.action == Action::kKill) raise(SIGKILL);
     StopSelf(fault.duration_ns);
@@ -266,12 +266,9 @@ Nanoseconds Member::Impl::NextTime(Nanoseconds now) const {
   for (const auto& watched : *list()) {
     const Fault& fault = watched->fault;
     if (fault.point != Point::kNone) continue;
-    const uint64_t struck =
-        std::atomic_ref<uint64_t>(watched->slot->counters.struck)
-            .load(std::memory_order_relaxed);
+    const uint64_t struck = StrikesOf(*watched->slot);
     if (fault.times != 0 && struck >= fault.times) continue;
-    const Nanoseconds due =
-        watched->injected_ns + fault.after_ns + struck * fault.every_ns;
+    const Nanoseconds due = watched->TimeOfNext(struck);
     if (due > now) next = std::min(next, due);
   }
   return next;
@@ -327,15 +324,14 @@ std::optional<Struck> Member::Impl::Pass(Point point, const Subject& subject) {
       }
       default:
         if (result.has_value()) break;
-        result.emplace();
-        result->action = fault.action;
-        result->count = fault.count;
-        result->code = fault.code;
-        result->duration_ns = fault.duration_ns;
-        result->random = second;
-        result->offset = fault.offset;
-        result->bytes_size = static_cast<uint8_t>(fault.bytes.size());
-        result->mask_size = static_cast<uint8_t>(fault.mask.size());
+        result = Struck{.action = fault.action,
+                        .count = fault.count,
+                        .code = fault.code,
+                        .duration_ns = fault.duration_ns,
+                        .random = second,
+                        .offset = fault.offset,
+                        .bytes_size = static_cast<uint8_t>(fault.bytes.size()),
+                        .mask_size = static_cast<uint8_t>(fault.mask.size())};
         std::memcpy(result->bytes.data(), fault.bytes.data(),
                     fault.bytes.size());
         std::memcpy(result->mask.data(), fault.mask.data(), fault.mask.size());
@@ -391,11 +387,9 @@ absl::Status Member::JoinForGood(const std::string& path,
     static Member* const forever [[maybe_unused]] = member->release();
     return absl::OkStatus();
   }
-  if (absl::IsNotFound(member.status()) ||
-      absl::IsPermissionDenied(member.status())) {
-    return absl::OkStatus();
-  }
-  return member.status();
+  const bool none_for_us = absl::IsNotFound(member.status()) ||
+                           absl::IsPermissionDenied(member.status());
+  return none_for_us ? absl::OkStatus() : member.status();
 }
 
 std::optional<Struck> Pass(Point point, const Subject& subject) {

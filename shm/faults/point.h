@@ -4,9 +4,9 @@
 //     if (struck->action == Action::kLose) return;
 //   }
 //
-// Kill, stop, delay and limit have happened when At() returns; what else it returns is
-// for the point to carry out. While no fault of this process waits at the
-// point: a load and a branch.
+// Kill, stop, delay and limit have happened when At() returns; what else it
+// returns is for the point to carry out. While no fault of this process waits
+// at the point: a load and a branch.
 #ifndef CARILLON_SHM_FAULTS_POINT_H_
 #define CARILLON_SHM_FAULTS_POINT_H_
 
@@ -22,7 +22,7 @@
 
 namespace carillon::faults {
 
-// What passes the point.
+// The device, call or event that passes the point.
 struct Subject {
   std::string_view device;
   std::string_view method;
@@ -30,7 +30,7 @@ struct Subject {
   uint64_t bytes = 0;  // of a datagram: kLimit counts them
 };
 
-// What is left for the point to do.
+// The part of a fault that the point itself must carry out.
 struct Struck {
   Action action = Action::kLose;
   uint64_t count = 0;

@@ -16,6 +16,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/file_error.h"
 #include "base/status.h"
 #include "fmt/format.h"
@@ -66,8 +67,7 @@ bool Decode(const FlightSlot& slot, uint64_t place, FlightRecord* record) {
 bool IsName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxName &&
          std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  (c >= '0' && c <= '9') || c == '_' || c == '-';
+           return absl::ascii_isalnum(c) || c == '_' || c == '-';
          });
 }
 

@@ -10,7 +10,6 @@
 #ifndef CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
 #define CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,7 +17,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -27,8 +25,9 @@
 
 namespace carillon::shm {
 
-// What a record says, and what its fields mean beside the time. "ring" stands
-// for `event_id` and `generation`, unique among the rings of one gpud.
+// The step that a record is of, and the meaning of its fields beside the time.
+// "ring" stands for `event_id` and `generation`, unique among the rings of one
+// gpud.
 enum class Step : uint8_t {
   kNone = 0,
   // A device's.
@@ -161,7 +160,7 @@ class FlightRecorder {
   const uint64_t capacity_;
 };
 
-// What a recorder file holds.
+// The contents of a recorder file.
 struct FlightRecording {
   std::string name;
   uint32_t pid = 0;
@@ -181,8 +180,9 @@ struct FlightRecording {
 // the field, the value and what was expected).
 absl::StatusOr<FlightRecording> ReadFlightRecording(const std::string& path);
 
-// Of all the recorder files in `directory`, by name and pid; `unreadable` gets
-// a sentence for each that cannot be read. A folder that is not there has none.
+// Reads all recorder files in `directory`, in the order of name and pid.
+// `unreadable` gets a sentence for each that cannot be read. A folder that is
+// not there has none.
 std::vector<FlightRecording> ReadFlightRecordings(
     const std::string& directory, std::vector<std::string>* unreadable);
 

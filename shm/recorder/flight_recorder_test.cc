@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstring>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <thread>

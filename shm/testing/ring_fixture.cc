@@ -42,25 +42,20 @@ absl::StatusOr<std::unique_ptr<RingFixture>> RingFixture::Make(
       .device_id = 1,
       .doorbell_count =
           static_cast<uint32_t>(AlignUp(options.rings, kDoorbellsPerLine))};
-  ASSIGN_OR_RETURN(auto submission, Aperture::Create(spec));
+  ASSIGN_OR_RETURN(fixture->gpud_submission_, Aperture::Create(spec));
   spec.kind = RegionKind::kCompletion;
   spec.heap_bytes =
       options.rings * (AlignUp(shape.ecq_bytes(), RegionHeap::kAlignment) +
                        AlignUp(shape.life_bytes(), RegionHeap::kAlignment) +
                        AlignUp(output_bytes, RegionHeap::kAlignment));
-  ASSIGN_OR_RETURN(auto completion, Aperture::Create(spec));
-  fixture->gpud_submission_ = std::move(submission);
-  fixture->gpud_completion_ = std::move(completion);
+  ASSIGN_OR_RETURN(fixture->gpud_completion_, Aperture::Create(spec));
   if (!options.one_mapping) {
-    auto mapped = MapCopy(fixture->gpud_submission_);
-    if (!mapped.ok()) return mapped.status();
-    fixture->device_submission_ = *std::move(mapped);
-    mapped = MapCopy(fixture->gpud_completion_);
-    if (!mapped.ok()) return mapped.status();
-    fixture->device_completion_ = *std::move(mapped);
+    ASSIGN_OR_RETURN(fixture->device_submission_,
+                     MapCopy(fixture->gpud_submission_));
+    ASSIGN_OR_RETURN(fixture->device_completion_,
+                     MapCopy(fixture->gpud_completion_));
   }
-  ASSIGN_OR_RETURN(auto event, CompletionEvent::Create());
-  fixture->event_ = std::move(event);
+  ASSIGN_OR_RETURN(fixture->event_, CompletionEvent::Create());
 
   RegionHeap submission_heap(fixture->gpud_submission_.heap_offset(),
                              fixture->gpud_submission_.heap_size());

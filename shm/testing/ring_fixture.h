@@ -3,7 +3,6 @@
 #ifndef CARILLON_SHM_TESTING_RING_FIXTURE_H_
 #define CARILLON_SHM_TESTING_RING_FIXTURE_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>

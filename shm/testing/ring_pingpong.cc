@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "shm/load_shared.h"
 #include "shm/waiting.h"
 
 namespace carillon::shm {
@@ -67,11 +68,14 @@ absl::Status CheckCore(int core) {
   return absl::OkStatus();
 }
 
+absl::Status Gone() {
+  return absl::InternalError("the yardstick's other end is gone");
+}
+
 // Sleeps while the word holds `value`; false when the bound has passed.
 bool SleepWhile(const uint32_t& word, uint32_t value) {
   const FutexWord futex{&word, value};
-  while (std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word))
-             .load(std::memory_order_seq_cst) == value) {
+  while (LoadShared(word, std::memory_order_seq_cst) == value) {
     if (FutexWait({&futex, 1}, kBound) == WaitResult::kTimedOut) return false;
   }
   return true;
@@ -218,6 +222,11 @@ void RingYardstick::Command(Mode mode, uint64_t events) {
   BumpAndWake(&shared_->commands);
 }
 
+void RingYardstick::Commit(uint64_t parameter) {
+  std::memcpy(device_->parameters(), &parameter, sizeof(parameter));
+  device_->Commit();
+}
+
 bool RingYardstick::OtherEndIsGone() {
   if (child_ > 0 && waitpid(child_, nullptr, WNOHANG) == child_) child_ = 0;
   return child_ == 0;
@@ -229,76 +238,65 @@ absl::Status RingYardstick::AwaitCompletion() {
     if (idle % kYieldTurns != 0) continue;
     sched_yield();
     if (idle % (kYieldTurns * 1024) == 0 && OtherEndIsGone()) {
-      return absl::InternalError("the yardstick's other end is gone");
+      return Gone();
     }
   }
   device_->Consume();
   return absl::OkStatus();
 }
 
-absl::StatusOr<HistogramSnapshot> RingYardstick::RoundTrips(uint64_t count) {
+template <class Turn>
+absl::StatusOr<HistogramSnapshot> RingYardstick::Measure(Mode mode,
+                                                         uint64_t count,
+                                                         Turn turn) {
   const Pinned pinned(options_.device_core);
   HistogramSnapshot times;
-  Command(Mode::kSpin, count);
+  Command(mode, count);
   Nanoseconds before = NowNs();
   for (uint64_t i = 0; i < count; ++i) {
-    std::memcpy(device_->parameters(), &i, sizeof(i));
-    device_->Commit();
-    device_->RingDoorbell();
-    RETURN_IF_ERROR(AwaitCompletion());
+    RETURN_IF_ERROR(turn(i));
     const Nanoseconds after = NowNs();
     times.AddBucket(HistogramBucket(after - before), 1);
     before = after;
   }
   return times;
+}
+
+absl::StatusOr<HistogramSnapshot> RingYardstick::RoundTrips(uint64_t count) {
+  return Measure(Mode::kSpin, count, [&](uint64_t i) {
+    Commit(i);
+    device_->RingDoorbell();
+    return AwaitCompletion();
+  });
 }
 
 absl::StatusOr<HistogramSnapshot> RingYardstick::SleepingRoundTrips(
     uint64_t count) {
-  const Pinned pinned(options_.device_core);
-  HistogramSnapshot times;
   const ClosedWord never;
   CompletionWaiter waiter = rings_->waiter(&never);
   const auto ready = [&] { return device_->Poll().has_value(); };
-  Command(Mode::kSleep, count);
-  Nanoseconds before = NowNs();
-  for (uint64_t i = 0; i < count; ++i) {
-    std::memcpy(device_->parameters(), &i, sizeof(i));
-    device_->Commit();
+  return Measure(Mode::kSleep, count, [&](uint64_t i) {
+    Commit(i);
     device_->RingDoorbell();
     while (!waiter.WaitUntil(ready, kBound, nanoseconds(0))) {
-      if (OtherEndIsGone()) {
-        return absl::InternalError("the yardstick's other end is gone");
-      }
+      if (OtherEndIsGone()) return Gone();
     }
     device_->Consume();
-    const Nanoseconds after = NowNs();
-    times.AddBucket(HistogramBucket(after - before), 1);
-    before = after;
-  }
-  return times;
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<HistogramSnapshot> RingYardstick::FutexRoundTrips(
     uint64_t count) {
-  const Pinned pinned(options_.device_core);
-  HistogramSnapshot times;
-  Command(Mode::kFutex, count);
   uint32_t pong = shared_->pong;
-  Nanoseconds before = NowNs();
-  for (uint64_t i = 0; i < count; ++i) {
+  return Measure(Mode::kFutex, count, [&](uint64_t) {
     BumpAndWake(&shared_->ping);
     while (!SleepWhile(shared_->pong, pong)) {
-      if (OtherEndIsGone()) {
-        return absl::InternalError("the yardstick's other end is gone");
-      }
+      if (OtherEndIsGone()) return Gone();
     }
     ++pong;
-    const Nanoseconds after = NowNs();
-    times.AddBucket(HistogramBucket(after - before), 1);
-    before = after;
-  }
-  return times;
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<double> RingYardstick::EventsPerSecond(uint64_t events,
@@ -314,8 +312,7 @@ absl::StatusOr<double> RingYardstick::EventsPerSecond(uint64_t events,
   for (uint64_t consumed = 0; consumed < events;) {
     while (rung < events && device_->free_slots() >= batch) {
       for (uint32_t i = 0; i < batch && rung < events; ++i, ++rung) {
-        std::memcpy(device_->parameters(), &rung, sizeof(rung));
-        device_->Commit();
+        Commit(rung);
       }
       device_->RingDoorbell();
       for (; device_->Poll().has_value(); ++consumed) device_->Consume();

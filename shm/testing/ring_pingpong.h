@@ -73,9 +73,14 @@ class RingYardstick {
 
   // The device's end.
   void Command(Mode mode, uint64_t events);
+  void Commit(uint64_t parameter);
   bool OtherEndIsGone();
   // Spins for the next completion and consumes it.
   absl::Status AwaitCompletion();
+  // The times of `count` calls of turn(), a Status.
+  template <class Turn>
+  absl::StatusOr<HistogramSnapshot> Measure(Mode mode, uint64_t count,
+                                            Turn turn);
 
   const Options options_;
   std::unique_ptr<RingFixture> rings_;

@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <cerrno>
-#include <memory>
-
 namespace carillon::shm {
 namespace {
 

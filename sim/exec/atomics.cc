@@ -91,34 +91,22 @@ void Atomic(const Op& op, Warp& warp, LaneMask mask) {
 
 template <class T, class U>
 Handler ForOperation(const Semantics& s) {
-  constexpr bool kFloat = std::is_floating_point_v<T>;
-  switch (static_cast<AtomicOperation>(s.variant)) {
-    case AtomicOperation::kAdd:
-      return &Atomic<T, U, AtomicOperation::kAdd>;
-    case AtomicOperation::kExchange:
-      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kExchange>;
-    case AtomicOperation::kCompareAndSwap:
-      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kCompareAndSwap>;
-    case AtomicOperation::kMin:
-      return kFloat ? nullptr : &Atomic<T, U, AtomicOperation::kMin>;
-    case AtomicOperation::kMax:
-      return kFloat ? nullptr : &Atomic<T, U, AtomicOperation::kMax>;
-    case AtomicOperation::kAnd:
-      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kAnd>;
-    case AtomicOperation::kOr:
-      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kOr>;
-    case AtomicOperation::kXor:
-      return kFloat ? nullptr : &Atomic<U, U, AtomicOperation::kXor>;
-    case AtomicOperation::kIncrement:
-      return kFloat || sizeof(U) != 4
-                 ? nullptr
-                 : &Atomic<U, U, AtomicOperation::kIncrement>;
-    case AtomicOperation::kDecrement:
-      return kFloat || sizeof(U) != 4
-                 ? nullptr
-                 : &Atomic<U, U, AtomicOperation::kDecrement>;
+  using enum AtomicOperation;
+  const auto operation = static_cast<AtomicOperation>(s.variant);
+  const auto code = []<AtomicOperation kOperation>() -> Handler {
+    return &Atomic<T, U, kOperation>;
+  };
+  if constexpr (sizeof(U) == 2) {
+    return ForOneOf<kCompareAndSwap>(operation, code);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return ForOneOf<kAdd>(operation, code);
+  } else if constexpr (sizeof(U) == 8) {
+    return ForOneOf<kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange,
+                    kCompareAndSwap>(operation, code);
+  } else {
+    return ForOneOf<kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange,
+                    kCompareAndSwap, kIncrement, kDecrement>(operation, code);
   }
-  return nullptr;
 }
 
 }  // namespace
@@ -141,11 +129,7 @@ Handler FindAtomic(const Semantics& s) {
     case Type::kF64:
       return ForOperation<double, uint64_t>(s);
     case Type::kB16:
-      if (static_cast<AtomicOperation>(s.variant) !=
-          AtomicOperation::kCompareAndSwap) {
-        return nullptr;
-      }
-      return &Atomic<uint16_t, uint16_t, AtomicOperation::kCompareAndSwap>;
+      return ForOperation<uint16_t, uint16_t>(s);
     default:
       return nullptr;
   }

@@ -4,64 +4,25 @@
 namespace carillon::sim::CARILLON_SIM_ISA {
 namespace {
 
-struct And {
-  template <class T>
-  static T Of(T a, T b) {
-    return a & b;
-  }
+constexpr auto kAnd = []<class T>(T a, T b) { return static_cast<T>(a & b); };
+constexpr auto kOr = []<class T>(T a, T b) { return static_cast<T>(a | b); };
+constexpr auto kXor = []<class T>(T a, T b) { return static_cast<T>(a ^ b); };
+constexpr auto kNot = []<class T>(T a) { return static_cast<T>(~a); };
+constexpr auto kLogicalNot = []<class T>(T a) {
+  return static_cast<T>(a == 0);
 };
-struct Or {
-  template <class T>
-  static T Of(T a, T b) {
-    return a | b;
-  }
-};
-struct Xor {
-  template <class T>
-  static T Of(T a, T b) {
-    return a ^ b;
-  }
-};
-struct Not {
-  template <class T>
-  static T Of(T a) {
-    return static_cast<T>(~a);
-  }
-};
-struct LogicalNot {
-  template <class T>
-  static T Of(T a) {
-    return a == 0;
-  }
-};
-struct Same {
-  template <class T>
-  static T Of(T a) {
-    return a;
-  }
-};
-struct Insert {
-  static uint64_t Of(uint64_t field, uint64_t into, uint32_t position,
-                     uint32_t length, uint32_t bits) {
-    const uint64_t ones =
-        length >= 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1;
-    if (position >= bits) return into;
-    const uint64_t mask = ones << position;
-    return (into & ~mask) | (field << position & mask);
-  }
-};
+constexpr auto kSame = []<class T>(T a) { return a; };
 
-// Predicates are lane masks, so F works on all lanes at once.
-template <class F>
-void PredicateUnary(const Op& op, Warp& warp, LaneMask mask) {
-  warp.SetPredicate(op.operands[0], mask,
-                    F::Of(warp.Predicate(op.operands[1])));
-}
-template <class F>
-void PredicateBinary(const Op& op, Warp& warp, LaneMask mask) {
-  warp.SetPredicate(
-      op.operands[0], mask,
-      F::Of(warp.Predicate(op.operands[1]), warp.Predicate(op.operands[2])));
+// Predicates are lane masks, so kF works on all lanes at once.
+template <auto kF>
+void ApplyToPredicates(const Op& op, Warp& warp, LaneMask mask) {
+  const LaneMask a = warp.Predicate(op.operands[1]);
+  if constexpr (requires { kF(a); }) {
+    warp.SetPredicate(op.operands[0], mask, kF(a));
+  } else {
+    warp.SetPredicate(op.operands[0], mask,
+                      kF(a, warp.Predicate(op.operands[2])));
+  }
 }
 
 // Shifts by the width or more leave zeros, or signs.
@@ -106,36 +67,17 @@ void Permute(const Op& op, Warp& warp, LaneMask mask) {
   const uint32_t* const b = warp.From<uint32_t>(op.operands[2]);
   const uint32_t* const c = warp.From<uint32_t>(op.operands[3]);
   const auto mode = static_cast<PermuteMode>(op.variant);
-  // Builds the selector that the mode means, from the two lowest bits of c.
-  uint32_t selectors[4] = {};
-  switch (mode) {
-    case PermuteMode::kSelector:
-      break;
-    case PermuteMode::kF4e:
-      selectors[0] = 0x3210, selectors[1] = 0x4321;
-      selectors[2] = 0x5432, selectors[3] = 0x6543;
-      break;
-    case PermuteMode::kB4e:
-      selectors[0] = 0x5670, selectors[1] = 0x6701;
-      selectors[2] = 0x7012, selectors[3] = 0x0123;
-      break;
-    case PermuteMode::kRc8:
-      selectors[0] = 0x0000, selectors[1] = 0x1111;
-      selectors[2] = 0x2222, selectors[3] = 0x3333;
-      break;
-    case PermuteMode::kEcl:
-      selectors[0] = 0x3210, selectors[1] = 0x3211;
-      selectors[2] = 0x3222, selectors[3] = 0x3333;
-      break;
-    case PermuteMode::kEcr:
-      selectors[0] = 0x0000, selectors[1] = 0x1110;
-      selectors[2] = 0x2210, selectors[3] = 0x3210;
-      break;
-    case PermuteMode::kRc16:
-      selectors[0] = 0x1010, selectors[1] = 0x3232;
-      selectors[2] = 0x1010, selectors[3] = 0x3232;
-      break;
-  }
+  // The selector that each mode means, by the two lowest bits of c.
+  static constexpr uint32_t kSelectors[][4] = {
+      {},                                // kSelector
+      {0x3210, 0x4321, 0x5432, 0x6543},  // kF4e
+      {0x5670, 0x6701, 0x7012, 0x0123},  // kB4e
+      {0x0000, 0x1111, 0x2222, 0x3333},  // kRc8
+      {0x3210, 0x3211, 0x3222, 0x3333},  // kEcl
+      {0x0000, 0x1110, 0x2210, 0x3210},  // kEcr
+      {0x1010, 0x3232, 0x1010, 0x3232},  // kRc16
+  };
+  const auto& selectors = kSelectors[op.variant];
   ForLanes(mask, warp.To<uint32_t>(op.operands[0]), [&](uint32_t i) {
     const uint64_t both = uint64_t{b[i]} << 32 | a[i];
     const uint32_t selector =
@@ -201,8 +143,14 @@ void InsertField(const Op& op, Warp& warp, LaneMask mask) {
   const uint32_t* const position = warp.From<uint32_t>(op.operands[3]);
   const uint32_t* const length = warp.From<uint32_t>(op.operands[4]);
   ForLanes(mask, warp.To<T>(op.operands[0]), [=](uint32_t i) {
-    return static_cast<T>(Insert::Of(field[i], into[i], position[i] & 0xff,
-                                     length[i] & 0xff, 8 * sizeof(T)));
+    const uint32_t first = position[i] & 0xff;
+    const uint32_t count = length[i] & 0xff;
+    if (first >= 8 * sizeof(T)) return into[i];
+    const uint64_t ones =
+        count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+    const uint64_t bits = ones << first;
+    return static_cast<T>((into[i] & ~bits) |
+                          (uint64_t{field[i]} << first & bits));
   });
 }
 
@@ -219,44 +167,37 @@ void ReverseBits(const Op& op, Warp& warp, LaneMask mask) {
 }
 
 // The result is 32 bits wide, whatever the source is.
-template <class T, class F>
+template <class T, auto kF>
 void ToWord(const Op& op, Warp& warp, LaneMask mask) {
   const T* const a = warp.From<T>(op.operands[1]);
   ForLanes(mask, warp.To<uint32_t>(op.operands[0]),
-           [=](uint32_t i) { return F::Of(a[i]); });
+           [=](uint32_t i) { return kF(a[i]); });
 }
-struct CountBits {
-  static uint32_t Of(uint32_t a) {
-    return static_cast<uint32_t>(__builtin_popcount(a));
-  }
-  static uint32_t Of(uint64_t a) {
-    return static_cast<uint32_t>(__builtin_popcountll(a));
-  }
+constexpr auto kCountBits = []<class T>(T a) {
+  return static_cast<uint32_t>(sizeof(T) == 4 ? __builtin_popcount(a)
+                                              : __builtin_popcountll(a));
 };
-struct CountLeadingZeros {
-  static uint32_t Of(uint32_t a) {
-    return a == 0 ? 32 : static_cast<uint32_t>(__builtin_clz(a));
-  }
-  static uint32_t Of(uint64_t a) {
-    return a == 0 ? 64 : static_cast<uint32_t>(__builtin_clzll(a));
-  }
+constexpr auto kCountLeadingZeros = []<class T>(T a) {
+  if (a == 0) return static_cast<uint32_t>(8 * sizeof(T));
+  return static_cast<uint32_t>(sizeof(T) == 4 ? __builtin_clz(a)
+                                              : __builtin_clzll(a));
 };
 // The highest bit that is not the sign; all ones: there is none.
 template <class T, bool kSigned, bool kShift>
 struct FindLeadingBit {
-  static uint32_t Of(T a) {
+  uint32_t operator()(T a) const {
     constexpr uint32_t kBits = 8 * sizeof(T);
     const T bits =
         kSigned && (a >> (kBits - 1) & 1) != 0 ? static_cast<T>(~a) : a;
     if (bits == 0) return ~0u;
-    const uint32_t position = kBits - 1 - CountLeadingZeros::Of(bits);
+    const uint32_t position = kBits - 1 - kCountLeadingZeros(bits);
     return kShift ? kBits - 1 - position : position;
   }
 };
 template <class T, bool kSigned>
 Handler LeadingBitOf(bool shift) {
-  if (shift) return &ToWord<T, FindLeadingBit<T, kSigned, true>>;
-  return &ToWord<T, FindLeadingBit<T, kSigned, false>>;
+  if (shift) return &ToWord<T, FindLeadingBit<T, kSigned, true>{}>;
+  return &ToWord<T, FindLeadingBit<T, kSigned, false>{}>;
 }
 
 template <class T>
@@ -301,18 +242,26 @@ void Unpack(const Op& op, Warp& warp, LaneMask mask) {
   }
 }
 
-template <class F>
-Handler BinaryOf(Type type) {
-  if (type == Type::kPred) return &PredicateBinary<F>;
-  return ForBits(type, []<class T>() -> Handler { return &Binary<T, F>; });
+template <auto kF>
+Handler Of(const Semantics& s) {
+  if (s.type == Type::kPred) return &ApplyToPredicates<kF>;
+  return ForBits(s.type, []<class T>() -> Handler { return &Apply<T, kF>; });
 }
+// Calls f<T>() with a type of 32 or 64 bits.
 template <class F>
-Handler UnaryOf(Type type) {
-  if (type == Type::kPred) return &PredicateUnary<F>;
-  return ForBits(type, []<class T>() -> Handler { return &Unary<T, F>; });
+Handler ForWords(Type type, F f) {
+  return ForBits(type, [&]<class T>() -> Handler {
+    if constexpr (sizeof(T) == 2)
+      return nullptr;
+    else
+      return f.template operator()<T>();
+  });
 }
-bool IsSigned(Type type) {
-  return type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
+// Packs or unpacks.
+template <class W, class P, uint32_t kParts>
+Handler PartsOf(const Semantics& s) {
+  return s.operation == Operation::kPack ? &Pack<W, P, kParts>
+                                         : &Unpack<W, P, kParts>;
 }
 
 }  // namespace
@@ -320,36 +269,31 @@ bool IsSigned(Type type) {
 Handler FindBits(const Semantics& s) {
   const bool of_32 = s.type != Type::kPred && ptx::BytesOf(s.type) == 4;
   const bool of_64 = s.type != Type::kPred && ptx::BytesOf(s.type) == 8;
+  const bool is_signed = IsSigned(s.type);
   switch (s.operation) {
     case Operation::kMove:
-      return UnaryOf<Same>(s.type);
+      return Of<kSame>(s);
     case Operation::kAnd:
-      return BinaryOf<And>(s.type);
+      return Of<kAnd>(s);
     case Operation::kOr:
-      return BinaryOf<Or>(s.type);
+      return Of<kOr>(s);
     case Operation::kXor:
-      return BinaryOf<Xor>(s.type);
+      return Of<kXor>(s);
     case Operation::kNot:
-      return UnaryOf<Not>(s.type);
+      return Of<kNot>(s);
     case Operation::kLogicalNot:
-      return ForBits(
-          s.type, []<class T>() -> Handler { return &Unary<T, LogicalNot>; });
+      return s.type == Type::kPred ? nullptr : Of<kLogicalNot>(s);
     case Operation::kShiftLeft:
       return ForBits(s.type,
                      []<class T>() -> Handler { return &ShiftLeft<T>; });
     case Operation::kShiftRight:
-      switch (s.type) {
-        case Type::kS16:
-          return &ShiftRight<int16_t, true>;
-        case Type::kS32:
-          return &ShiftRight<int32_t, true>;
-        case Type::kS64:
-          return &ShiftRight<int64_t, true>;
-        default:
-          return ForBits(s.type, []<class T>() -> Handler {
-            return &ShiftRight<T, false>;
-          });
-      }
+      return is_signed ? ForWholeNumbers(s.type,
+                                         []<class T>() -> Handler {
+                                           return &ShiftRight<T, true>;
+                                         })
+                       : ForBits(s.type, []<class T>() -> Handler {
+                           return &ShiftRight<T, false>;
+                         });
     case Operation::kFunnelLeft:
       return of_32 ? &Funnel<true> : nullptr;
     case Operation::kFunnelRight:
@@ -359,57 +303,40 @@ Handler FindBits(const Semantics& s) {
     case Operation::kLogic3:
       return of_32 ? &Logic3 : nullptr;
     case Operation::kExtractField:
-      if (of_32) {
-        return IsSigned(s.type) ? &ExtractField<uint32_t, true>
-                                : &ExtractField<uint32_t, false>;
-      }
-      if (!of_64) return nullptr;
-      return IsSigned(s.type) ? &ExtractField<uint64_t, true>
-                              : &ExtractField<uint64_t, false>;
+      return ForWords(s.type, [&]<class T>() -> Handler {
+        return is_signed ? &ExtractField<T, true> : &ExtractField<T, false>;
+      });
     case Operation::kInsertField:
-      return of_32   ? &InsertField<uint32_t>
-             : of_64 ? &InsertField<uint64_t>
-                     : nullptr;
+      return ForWords(s.type,
+                      []<class T>() -> Handler { return &InsertField<T>; });
     case Operation::kReverseBits:
-      return of_32   ? &ReverseBits<uint32_t>
-             : of_64 ? &ReverseBits<uint64_t>
-                     : nullptr;
+      return ForWords(s.type,
+                      []<class T>() -> Handler { return &ReverseBits<T>; });
     case Operation::kCountBits:
-      return of_32   ? &ToWord<uint32_t, CountBits>
-             : of_64 ? &ToWord<uint64_t, CountBits>
-                     : nullptr;
+      return ForWords(
+          s.type, []<class T>() -> Handler { return &ToWord<T, kCountBits>; });
     case Operation::kCountLeadingZeros:
-      return of_32   ? &ToWord<uint32_t, CountLeadingZeros>
-             : of_64 ? &ToWord<uint64_t, CountLeadingZeros>
-                     : nullptr;
+      return ForWords(s.type, []<class T>() -> Handler {
+        return &ToWord<T, kCountLeadingZeros>;
+      });
     case Operation::kFindLeadingBit:
-      if (of_32) {
-        return IsSigned(s.type) ? LeadingBitOf<uint32_t, true>(s.variant)
-                                : LeadingBitOf<uint32_t, false>(s.variant);
-      }
-      if (!of_64) return nullptr;
-      return IsSigned(s.type) ? LeadingBitOf<uint64_t, true>(s.variant)
-                              : LeadingBitOf<uint64_t, false>(s.variant);
+      return ForWords(s.type, [&]<class T>() {
+        return is_signed ? LeadingBitOf<T, true>(s.variant)
+                         : LeadingBitOf<T, false>(s.variant);
+      });
     case Operation::kSelect:
       return ForBits(s.type, []<class T>() -> Handler { return &Select<T>; });
     case Operation::kSelectBySign:
-      if (s.from == Type::kS32) {
-        return ForBits(s.type, []<class T>() -> Handler {
-          return &SelectBySign<T, int32_t>;
-        });
-      }
-      if (s.from != Type::kF32) return nullptr;
-      return ForBits(
-          s.type, []<class T>() -> Handler { return &SelectBySign<T, float>; });
+      if (s.from != Type::kS32 && s.from != Type::kF32) return nullptr;
+      return ForBits(s.type, [&]<class T>() -> Handler {
+        return s.from == Type::kS32 ? &SelectBySign<T, int32_t>
+                                    : &SelectBySign<T, float>;
+      });
     case Operation::kPack:
-      if (of_64 && s.elements == 2) return &Pack<uint64_t, uint32_t, 2>;
-      if (of_64 && s.elements == 4) return &Pack<uint64_t, uint16_t, 4>;
-      if (of_32 && s.elements == 2) return &Pack<uint32_t, uint16_t, 2>;
-      return nullptr;
     case Operation::kUnpack:
-      if (of_64 && s.elements == 2) return &Unpack<uint64_t, uint32_t, 2>;
-      if (of_64 && s.elements == 4) return &Unpack<uint64_t, uint16_t, 4>;
-      if (of_32 && s.elements == 2) return &Unpack<uint32_t, uint16_t, 2>;
+      if (of_64 && s.elements == 2) return PartsOf<uint64_t, uint32_t, 2>(s);
+      if (of_64 && s.elements == 4) return PartsOf<uint64_t, uint16_t, 4>(s);
+      if (of_32 && s.elements == 2) return PartsOf<uint32_t, uint16_t, 2>(s);
       return nullptr;
     default:
       return nullptr;

@@ -1,6 +1,5 @@
 // setp and set (PTX ISA 9.7.6): a comparison, and the predicate that may be
 // combined with it.
-#include <cmath>
 
 #include "sim/exec/lanes.h"
 
@@ -119,45 +118,14 @@ Handler Code(const Semantics& s) {
 
 template <class T>
 Handler ForCompare(const Semantics& s) {
-  switch (s.compare) {
-    case Compare::kEq:
-      return Code<T, Compare::kEq>(s);
-    case Compare::kNe:
-      return Code<T, Compare::kNe>(s);
-    case Compare::kLt:
-      return Code<T, Compare::kLt>(s);
-    case Compare::kLe:
-      return Code<T, Compare::kLe>(s);
-    case Compare::kGt:
-      return Code<T, Compare::kGt>(s);
-    case Compare::kGe:
-      return Code<T, Compare::kGe>(s);
-    default:
-      break;
-  }
+  using enum Compare;
+  const auto code = [&]<Compare kCompare>() { return Code<T, kCompare>(s); };
   if constexpr (std::is_floating_point_v<T>) {
-    switch (s.compare) {
-      case Compare::kEqu:
-        return Code<T, Compare::kEqu>(s);
-      case Compare::kNeu:
-        return Code<T, Compare::kNeu>(s);
-      case Compare::kLtu:
-        return Code<T, Compare::kLtu>(s);
-      case Compare::kLeu:
-        return Code<T, Compare::kLeu>(s);
-      case Compare::kGtu:
-        return Code<T, Compare::kGtu>(s);
-      case Compare::kGeu:
-        return Code<T, Compare::kGeu>(s);
-      case Compare::kNumbers:
-        return Code<T, Compare::kNumbers>(s);
-      case Compare::kNan:
-        return Code<T, Compare::kNan>(s);
-      default:
-        break;
-    }
+    return ForOneOf<kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu,
+                    kGeu, kNumbers, kNan>(s.compare, code);
+  } else {
+    return ForOneOf<kEq, kNe, kLt, kLe, kGt, kGe>(s.compare, code);
   }
-  return nullptr;
 }
 
 }  // namespace

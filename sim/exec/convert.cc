@@ -25,7 +25,7 @@ namespace {
 }
 
 // Converts any finite double and rounds once.
-uint16_t ToHalf(double value, Rounding rounding) {
+uint16_t RoundedToHalf(double value, Rounding rounding) {
   if (value != value) return 0x7fff;
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::fabs(value);
@@ -308,17 +308,12 @@ void AnyFloatFromWhole(const Op& op, Warp& warp, LaneMask mask) {
 
 // --- Floats to f16 and back.
 
-void HalfFromSingle(const Op& op, Warp& warp, LaneMask mask) {
-  const float* const from = warp.From<float>(op.operands[1]);
+template <class T>
+void ToHalf(const Op& op, Warp& warp, LaneMask mask) {
+  const T* const from = warp.From<T>(op.operands[1]);
   const auto rounding = static_cast<Rounding>(op.variant & 3);
   ForLanes(mask, warp.To<uint16_t>(op.operands[0]),
-           [=](uint32_t i) { return ToHalf(from[i], rounding); });
-}
-void HalfFromDouble(const Op& op, Warp& warp, LaneMask mask) {
-  const double* const from = warp.From<double>(op.operands[1]);
-  const auto rounding = static_cast<Rounding>(op.variant & 3);
-  ForLanes(mask, warp.To<uint16_t>(op.operands[0]),
-           [=](uint32_t i) { return ToHalf(from[i], rounding); });
+           [=](uint32_t i) { return RoundedToHalf(from[i], rounding); });
 }
 template <class T>
 void FromHalf(const Op& op, Warp& warp, LaneMask mask) {
@@ -424,8 +419,8 @@ Handler FindConvert(const Semantics& s) {
   if (s.operation != Operation::kConvert) return nullptr;
   if (s.type == Type::kF16 || s.from == Type::kF16) {
     if (s.flush || s.saturate || s.integral) return nullptr;
-    if (s.from == Type::kF32) return &HalfFromSingle;
-    if (s.from == Type::kF64) return &HalfFromDouble;
+    if (s.from == Type::kF32) return &ToHalf<float>;
+    if (s.from == Type::kF64) return &ToHalf<double>;
     if (s.type == Type::kF32) return &FromHalf<float>;
     if (s.type == Type::kF64) return &FromHalf<double>;
     return nullptr;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

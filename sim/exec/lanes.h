@@ -51,27 +51,49 @@ template <class F>
   return mask;
 }
 
-// Applies the function to one, two or three sources of the result's type.
-template <class T, class F>
-void Unary(const Op& op, Warp& warp, LaneMask mask) {
+// Applies kF to one, two or three sources of the result's type, as many as it
+// takes.
+template <class T, auto kF>
+void Apply(const Op& op, Warp& warp, LaneMask mask) {
   const T* const a = warp.From<T>(op.operands[1]);
-  ForLanes(mask, warp.To<T>(op.operands[0]),
-           [=](uint32_t i) { return F::Of(a[i]); });
+  T* const to = warp.To<T>(op.operands[0]);
+  if constexpr (requires(T x) { kF(x); }) {
+    ForLanes(mask, to, [=](uint32_t i) { return kF(a[i]); });
+  } else {
+    const T* const b = warp.From<T>(op.operands[2]);
+    if constexpr (requires(T x) { kF(x, x); }) {
+      ForLanes(mask, to, [=](uint32_t i) { return kF(a[i], b[i]); });
+    } else {
+      const T* const c = warp.From<T>(op.operands[3]);
+      ForLanes(mask, to, [=](uint32_t i) { return kF(a[i], b[i], c[i]); });
+    }
+  }
 }
-template <class T, class F>
-void Binary(const Op& op, Warp& warp, LaneMask mask) {
-  const T* const a = warp.From<T>(op.operands[1]);
-  const T* const b = warp.From<T>(op.operands[2]);
-  ForLanes(mask, warp.To<T>(op.operands[0]),
-           [=](uint32_t i) { return F::Of(a[i], b[i]); });
+
+// One row of a table of operations: what finds the code for their types.
+struct Finder {
+  Operation operation;
+  Handler (*find)(const Semantics& semantics);
+};
+template <size_t kCount>
+Handler FindIn(const Finder (&table)[kCount], const Semantics& s) {
+  for (const Finder& finder : table) {
+    if (finder.operation == s.operation) return finder.find(s);
+  }
+  return nullptr;
 }
-template <class T, class F>
-void Ternary(const Op& op, Warp& warp, LaneMask mask) {
-  const T* const a = warp.From<T>(op.operands[1]);
-  const T* const b = warp.From<T>(op.operands[2]);
-  const T* const c = warp.From<T>(op.operands[3]);
-  ForLanes(mask, warp.To<T>(op.operands[0]),
-           [=](uint32_t i) { return F::Of(a[i], b[i], c[i]); });
+
+// Calls f<one>() with the one of kValues that equals `value`.
+template <auto... kValues, class V, class F>
+Handler ForOneOf(V value, F f) {
+  Handler found = nullptr;
+  ((value == kValues ? void(found = f.template operator()<kValues>()) : void()),
+   ...);
+  return found;
+}
+
+constexpr bool IsSigned(Type type) {
+  return type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
 }
 
 // Calls f<T>() with the C++ type that these describe.

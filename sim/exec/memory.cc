@@ -23,9 +23,7 @@ absl::Status NoBytes(std::string_view name) {
 
 std::vector<Segment>::const_iterator SegmentTable::After(
     DeviceAddress address) const {
-  return std::upper_bound(
-      segments_.begin(), segments_.end(), address,
-      [](DeviceAddress at, const Segment& s) { return at < s.begin; });
+  return std::ranges::upper_bound(segments_, address, {}, &Segment::begin);
 }
 
 size_t SegmentTable::Find(DeviceAddress address, uint64_t bytes) const {
@@ -60,9 +58,8 @@ Memory::Memory()
 
 void Memory::Add(Segment segment) {
   std::vector<Segment> segments = table_->segments();
-  const auto after = std::upper_bound(
-      segments.begin(), segments.end(), segment.begin,
-      [](DeviceAddress at, const Segment& s) { return at < s.begin; });
+  const auto after =
+      std::ranges::upper_bound(segments, segment.begin, {}, &Segment::begin);
   segments.insert(after, std::move(segment));
   table_ = std::make_shared<SegmentTable>(std::move(segments));
 }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -155,7 +154,12 @@ struct Program {
   AlignedBytes constants;
   std::shared_ptr<const ptx::Module> module;
 
-  const ProgramFunction* FindEntry(std::string_view name) const;
+  const ProgramFunction* FindEntry(std::string_view name) const {
+    for (const ProgramFunction& function : functions) {
+      if (function.is_entry && function.name == name) return &function;
+    }
+    return nullptr;
+  }
 };
 
 }  // namespace carillon::sim

@@ -83,27 +83,18 @@ Handler Of(const Semantics& s) {
   return nullptr;
 }
 
+constexpr Finder kFinders[] = {
+    {Operation::kAdd, &Of<Operation::kAdd, 2>},
+    {Operation::kSub, &Of<Operation::kSub, 2>},
+    {Operation::kMul, &Of<Operation::kMul, 2>},
+    {Operation::kDiv, &Of<Operation::kDiv, 2>},
+    {Operation::kFma, &Of<Operation::kFma, 3>},
+    {Operation::kRcp, &Of<Operation::kRcp, 1>},
+    {Operation::kSqrt, &Of<Operation::kSqrt, 1>},
+};
+
 }  // namespace
 
-Handler FindRounded(const Semantics& s) {
-  switch (s.operation) {
-    case Operation::kAdd:
-      return Of<Operation::kAdd, 2>(s);
-    case Operation::kSub:
-      return Of<Operation::kSub, 2>(s);
-    case Operation::kMul:
-      return Of<Operation::kMul, 2>(s);
-    case Operation::kDiv:
-      return Of<Operation::kDiv, 2>(s);
-    case Operation::kFma:
-      return Of<Operation::kFma, 3>(s);
-    case Operation::kRcp:
-      return Of<Operation::kRcp, 1>(s);
-    case Operation::kSqrt:
-      return Of<Operation::kSqrt, 1>(s);
-    default:
-      return nullptr;
-  }
-}
+Handler FindRounded(const Semantics& s) { return FindIn(kFinders, s); }
 
 }  // namespace carillon::sim::CARILLON_SIM_ISA

@@ -6,24 +6,12 @@ namespace {
 using ptx::Type;
 
 WholeNumber WholeNumberOf(Type type, uint8_t register_bytes) {
-  switch (type) {
-    case Type::kS8:
-    case Type::kS16:
-    case Type::kS32:
-    case Type::kS64:
-    case Type::kU8:
-    case Type::kU16:
-    case Type::kU32:
-    case Type::kU64:
-      break;
-    default:
-      return {};
-  }
+  // They follow each other in Type: kU8 to kU64, kS8 to kS64.
+  if (type < Type::kU8 || type > Type::kS64) return {};
   const uint32_t bytes = ptx::BytesOf(type);
   if (register_bytes < bytes) return {};
   return {.bits = static_cast<uint8_t>(8 * bytes),
-          .is_signed = type == Type::kS8 || type == Type::kS16 ||
-                       type == Type::kS32 || type == Type::kS64,
+          .is_signed = type >= Type::kS8,
           .register_bytes = register_bytes};
 }
 

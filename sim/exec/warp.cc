@@ -313,7 +313,17 @@ void Warp::WarpSync(const Op& op, LaneMask mask) {
   op.handler(op, *this, mask);
 }
 
-bool Warp::DoCall(const Op& op, LaneMask mask) {
+void Warp::CopyLocal(LaneMask mask, uint64_t to, uint64_t from,
+                     uint32_t bytes) {
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    for (uint32_t byte = 0; byte < bytes; ++byte) {
+      *Local(to + byte, lane) = *Local(from + byte, lane);
+    }
+  }
+}
+
+void Warp::DoCall(const Op& op, LaneMask mask) {
   const Call& call = launch_->program->calls[op.target];
   if (call.builtin != Builtin::kNone) return CallBuiltin(op, call, mask);
   const ProgramFunction& callee = launch_->program->functions[call.function];
@@ -333,7 +343,7 @@ bool Warp::DoCall(const Op& op, LaneMask mask) {
         fmt::format("the stack overflows: {} calls within each other, {} bytes "
                     "of local memory a thread",
                     frames_.size() + 1, frame.local_base + callee.local_bytes));
-    return false;
+    return;
   }
   const uint64_t from = frame_.local_base;
   frames_.push_back(frame_);
@@ -343,16 +353,10 @@ bool Warp::DoCall(const Op& op, LaneMask mask) {
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     const FrameVariable& argument = call.arguments[i];
     const FrameVariable& parameter = callee.parameters[i];
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      if ((mask >> lane & 1) == 0) continue;
-      for (uint32_t byte = 0; byte < parameter.bytes; ++byte) {
-        *Local(frame.local_base + parameter.offset + byte, lane) =
-            *Local(from + argument.offset + byte, lane);
-      }
-    }
+    CopyLocal(mask, frame.local_base + parameter.offset, from + argument.offset,
+              parameter.bytes);
   }
   top_ = {callee.entry, kNoPc, mask};
-  return true;
 }
 
 void Warp::DoReturn(LaneMask mask) {
@@ -382,13 +386,8 @@ void Warp::DropEmpty() {
       for (size_t i = 0; i < callee.call->results.size(); ++i) {
         const FrameVariable& to = callee.call->results[i];
         const FrameVariable& from = callee.function->results[i];
-        for (uint32_t lane = 0; lane < kLanes; ++lane) {
-          if ((returned >> lane & 1) == 0) continue;
-          for (uint32_t byte = 0; byte < to.bytes; ++byte) {
-            *Local(frame_.local_base + to.offset + byte, lane) =
-                *Local(callee.local_base + from.offset + byte, lane);
-          }
-        }
+        CopyLocal(returned, frame_.local_base + to.offset,
+                  callee.local_base + from.offset, to.bytes);
       }
     }
     if (stack_.empty()) {
@@ -420,8 +419,8 @@ uint64_t Warp::Argument(const Call& call, size_t which, uint32_t lane) {
   return value;
 }
 
-bool Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
-  if (!AllAreHere(op, mask)) return false;
+void Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
+  if (!AllAreHere(op, mask)) return;
   const auto first = static_cast<uint32_t>(std::countr_zero(mask));
   const uint64_t barrier =
       call.arguments.empty() ? 0 : Argument(call, 0, first);
@@ -433,17 +432,16 @@ bool Warp::WaitThreads(const Op& op, const Call& call, LaneMask mask) {
          other ? "lanes of a warp wait at different wait-release barriers"
                : fmt::format("wait-release barrier {}: there are {}", barrier,
                              kWaitReleaseBarriers));
-    return false;
+    return;
   }
   if (!block_->Wait(*this, static_cast<uint32_t>(barrier))) {
     state_ = State::kWaits;
   }
   // The exited warp may be the last one that others waited for.
   block_->WakeReleased();
-  return true;
 }
 
-bool Warp::ReleaseThreads(const Op& op, const Call& call, LaneMask mask) {
+void Warp::ReleaseThreads(const Op& op, const Call& call, LaneMask mask) {
   uint32_t barriers = 0;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     if ((mask >> lane & 1) == 0) continue;
@@ -453,7 +451,7 @@ bool Warp::ReleaseThreads(const Op& op, const Call& call, LaneMask mask) {
       Fail(op, LaneMask{1} << lane,
            fmt::format("wait-release barrier {}: there are {}", barrier,
                        kWaitReleaseBarriers));
-      return false;
+      return;
     }
     barriers |= 1u << barrier;
   }
@@ -461,10 +459,9 @@ bool Warp::ReleaseThreads(const Op& op, const Call& call, LaneMask mask) {
     if (barriers >> i & 1) core_->releases.Release(i);
   }
   ++core_->writes;
-  return true;
 }
 
-bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
+void Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
   if (call.builtin == Builtin::kWaitThreads) return WaitThreads(op, call, mask);
   if (call.builtin == Builtin::kReleaseThreads) {
     return ReleaseThreads(op, call, mask);
@@ -485,11 +482,11 @@ bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
       std::string why = "assertion failed: ";
       if (!ReadText(read, Argument(call, 0, lane), why)) why += "(unreadable)";
       Fail(op, LaneMask{1} << lane, why);
-      return false;
+      return;
     }
     if (!Print(read, Argument(call, 0, lane), Argument(call, 1, lane), text)) {
       Fail(op, LaneMask{1} << lane, fmt::format("printf: {}", text));
-      return false;
+      return;
     }
     if (core_->printed != nullptr) *core_->printed += text;
     if (!call.results.empty()) {
@@ -498,7 +495,6 @@ bool Warp::CallBuiltin(const Op& op, const Call& call, LaneMask mask) {
       *Local(frame_.local_base + call.results[0].offset, lane) = std::byte{0};
     }
   }
-  return true;
 }
 
 // Waits for all live lanes. Returns false when the operation failed or the

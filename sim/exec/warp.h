@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "sim/exec/aligned_bytes.h"
@@ -235,16 +234,17 @@ class Warp {
   LaneMask Execute(const Op& op);
   void Divert(const Op& op, LaneMask mask);
   void Branch(LaneMask taken, const Op& op);
-  bool DoCall(const Op& op, LaneMask mask);
+  void CopyLocal(LaneMask mask, uint64_t to, uint64_t from, uint32_t bytes);
+  void DoCall(const Op& op, LaneMask mask);
   void DoReturn(LaneMask mask);
   void DoExit(LaneMask mask);
   void DropEmpty();
   void EnterFrame();
-  bool CallBuiltin(const Op& op, const Call& call, LaneMask mask);
+  void CallBuiltin(const Op& op, const Call& call, LaneMask mask);
   uint64_t Argument(const Call& call, size_t which, uint32_t lane);
   bool AllAreHere(const Op& op, LaneMask& mask);
-  bool WaitThreads(const Op& op, const Call& call, LaneMask mask);
-  bool ReleaseThreads(const Op& op, const Call& call, LaneMask mask);
+  void WaitThreads(const Op& op, const Call& call, LaneMask mask);
+  void ReleaseThreads(const Op& op, const Call& call, LaneMask mask);
   void Barrier(const Op& op, LaneMask mask);
 
   std::array<std::byte*, 2> base_{};  // the registers, and the constants

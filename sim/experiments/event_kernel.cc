@@ -1,11 +1,9 @@
 #include "sim/experiments/event_kernel.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "base/status.h"
 #include "fmt/format.h"

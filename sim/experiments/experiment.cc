@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "sim/experiments/figures.h"
+#include "sim/experiments/metrics.h"
 
 namespace carillon::sim::figures {
 namespace {
@@ -68,6 +69,20 @@ std::span<const std::string_view> FigureEvents(
     const ExperimentOptions& options) {
   static constexpr std::string_view kAll[] = {"IPv4", "IPv6", "MemC", "IPSec"};
   return options.quick ? std::span(kAll).subspan(1, 2) : std::span(kAll);
+}
+
+double CyclesOf(const Results& results, std::string_view job) {
+  return results.at(std::string(job))["cycles"].get<double>();
+}
+
+double CyclesAlone(const Results& results, std::string_view background) {
+  return CyclesOf(results, fmt::format("isolated/{}", background));
+}
+
+std::vector<double> SamplesOf(const Results& results, std::string_view job,
+                              const char* pointer) {
+  const Json* const result = &results.at(std::string(job));
+  return Samples({&result, 1}, pointer);
 }
 
 uint32_t EventRegisters(std::string_view event) {

@@ -3,9 +3,14 @@
 #ifndef CARILLON_SIM_EXPERIMENTS_FIGURES_H_
 #define CARILLON_SIM_EXPERIMENTS_FIGURES_H_
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/experiments/experiment.h"
@@ -65,6 +70,49 @@ inline constexpr const char* kLayersCondition =
     "blocks are resident, as in EDGE's artifact (each runs to the kernel's "
     "end), and that SMs have registers left, as EDGE found (VI-C)";
 
+// A job's name: what this formats, without blanks.
+template <class... Args>
+std::string JobName(fmt::format_string<Args...> format, Args&&... args) {
+  std::string name = fmt::format(format, std::forward<Args>(args)...);
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+double CyclesOf(const Results& results, std::string_view job);
+double CyclesAlone(const Results& results, std::string_view background);
+// The samples of one job.
+std::vector<double> SamplesOf(const Results& results, std::string_view job,
+                              const char* pointer);
+
+// The parts of what Experiment::figure makes.
+inline Json Figure(Json conditions, Json tables, Json summary, Json panels) {
+  return {{"conditions", std::move(conditions)},
+          {"tables", std::move(tables)},
+          {"summary", std::move(summary)},
+          {"panels", std::move(panels)}};
+}
+inline Json Table(std::string title, Json columns, Json rows) {
+  return {{"title", std::move(title)},
+          {"columns", std::move(columns)},
+          {"rows", std::move(rows)}};
+}
+inline Json Panel(std::string title, bool log, Json groups, Json bars) {
+  return {{"title", std::move(title)},
+          {"log", log},
+          {"groups", std::move(groups)},
+          {"bars", std::move(bars)}};
+}
+inline Json Bar(std::string_view label, Json values) {
+  return {{"label", label}, {"values", std::move(values)}};
+}
+// A bar without values for each element.
+template <class Range, class Label>
+Json EmptyBars(const Range& of, Label label) {
+  Json bars = Json::array();
+  for (const auto& one : of) {
+    bars.push_back(Bar(std::invoke(label, one), Json::array()));
+  }
+  return bars;
+}
 inline Json SummaryRow(std::string what, std::string unit, Json paper,
                        Json ours) {
   return {{"what", std::move(what)},

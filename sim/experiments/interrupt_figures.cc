@@ -24,8 +24,7 @@ Job RoutineAlone(const ExperimentOptions& options) {
 }
 
 std::vector<double> Routines(const Results& results, std::string_view name) {
-  const Json* const result = &results.at(std::string(name));
-  return Samples({&result, 1}, "/events/routine");
+  return SamplesOf(results, name, "/events/routine");
 }
 
 double RoutineAloneCycles(const Results& results) {
@@ -70,10 +69,7 @@ constexpr Load kLoads[] = {
 
 std::string NameOf(const Load& load, const Victim& victim,
                    std::string_view background) {
-  std::string name =
-      fmt::format("th5.13/{}/{}/{}", load.name, victim.name, background);
-  std::ranges::replace(name, ' ', '_');
-  return name;
+  return JobName("th5.13/{}/{}/{}", load.name, victim.name, background);
 }
 
 // Fig. 5.15.
@@ -87,10 +83,8 @@ constexpr const char* kPriorities[] = {"P1", "P2"};
 constexpr uint32_t kLines = 3;  // of the i-cache
 
 std::string NameOf(const Rate& rate, std::string_view priority, bool reserve) {
-  std::string name = fmt::format("th5.15/{}/{}/{}", rate.name, priority,
-                                 reserve ? "reserved" : "not");
-  std::ranges::replace(name, ' ', '_');
-  return name;
+  return JobName("th5.15/{}/{}/{}", rate.name, priority,
+                 reserve ? "reserved" : "not");
 }
 
 }  // namespace
@@ -122,7 +116,7 @@ Json Th5_13(const Results& results, const ExperimentOptions& options) {
   const double alone = RoutineAloneCycles(results);
   Json rows = Json::array();
   Json groups = Json::array();
-  Json bars = Json::array();
+  Json bars = EmptyBars(kVictims, &Victim::name);
   Json summary = Json::array();
   Json columns{"interrupts", "victim"};
   for (const std::string_view background : Backgrounds(options)) {
@@ -131,9 +125,6 @@ Json Th5_13(const Results& results, const ExperimentOptions& options) {
   for (const char* column : {"mean", "routine, cycles", "to the one alone"}) {
     columns.push_back(column);
   }
-  for (const Victim& victim : kVictims) {
-    bars.push_back({{"label", victim.name}, {"values", Json::array()}});
-  }
   for (const Load& load : kLoads) {
     groups.push_back(load.name);
     for (size_t i = 0; i < std::size(kVictims); ++i) {
@@ -141,10 +132,8 @@ Json Th5_13(const Results& results, const ExperimentOptions& options) {
       std::vector<double> ipcs, cycles;
       for (const std::string_view background : Backgrounds(options)) {
         const std::string name = NameOf(load, kVictims[i], background);
-        const double without =
-            results.at(fmt::format("isolated/{}", background))["cycles"]
-                .get<double>();
-        ipcs.push_back(without / results.at(name)["cycles"].get<double>());
+        ipcs.push_back(CyclesAlone(results, background) /
+                       CyclesOf(results, name));
         row.push_back(Number(ipcs.back()));
         std::ranges::move(Routines(results, name), std::back_inserter(cycles));
       }
@@ -159,31 +148,25 @@ Json Th5_13(const Results& results, const ExperimentOptions& options) {
                      "x", Json(), mean));
     }
   }
-  return {
-      {"conditions",
-       {"an interrupt every 10,000 (slow) or 1,500 cycles (fast), 64 at once "
-        "at "
-        "most, whose routine launches nothing; short and long: its loop makes "
-        "it 15 and 212 times as long as it is alone",
-        "IPC: the cycles of the background without interrupts, and nothing "
-        "reserved, over those beside them; the routine's cycles from its first "
-        "warp's start to its end",
-        "all optimisations; Dedicated is the SM's first warp slot, where the "
-        "thesis has hardware besides; Reserved keeps a warp, a block and 8 "
-        "registers a thread of each SM",
-        "six of the thesis's ten backgrounds; it has a plot from 0.6 to 1 and "
-        "no numbers: hardly any effect of short ones but by Reserved, much "
-        "more of long ones, less of it with Dedicated and Reserved"}},
-      {"tables",
-       {{{"title", "IPC of backgrounds relative to no interrupts"},
-         {"columns", columns},
-         {"rows", rows}}}},
-      {"summary", summary},
-      {"panels",
-       {{{"title", "mean IPC of backgrounds relative to no interrupts"},
-         {"log", false},
-         {"groups", groups},
-         {"bars", bars}}}}};
+  return Figure(
+      {"an interrupt every 10,000 (slow) or 1,500 cycles (fast), 64 at once "
+       "at "
+       "most, whose routine launches nothing; short and long: its loop makes "
+       "it 15 and 212 times as long as it is alone",
+       "IPC: the cycles of the background without interrupts, and nothing "
+       "reserved, over those beside them; the routine's cycles from its first "
+       "warp's start to its end",
+       "all optimisations; Dedicated is the SM's first warp slot, where the "
+       "thesis has hardware besides; Reserved keeps a warp, a block and 8 "
+       "registers a thread of each SM",
+       "six of the thesis's ten backgrounds; it has a plot from 0.6 to 1 and "
+       "no numbers: hardly any effect of short ones but by Reserved, much "
+       "more of long ones, less of it with Dedicated and Reserved"},
+      Json::array({Table("IPC of backgrounds relative to no interrupts",
+                         columns, rows)}),
+      summary,
+      Json::array({Panel("mean IPC of backgrounds relative to no interrupts",
+                         false, groups, bars)}));
 }
 
 std::vector<Job> Th5_15Jobs(const ExperimentOptions& options) {
@@ -215,10 +198,7 @@ Json Th5_15(const Results& results, const ExperimentOptions&) {
   const double alone = RoutineAloneCycles(results);
   Json rows = Json::array();
   Json groups = Json::array();
-  Json bars = Json::array();
-  for (const Rate& rate : kRates) {
-    bars.push_back({{"label", rate.name}, {"values", Json::array()}});
-  }
+  Json bars = EmptyBars(kRates, &Rate::name);
   std::vector<double> without;    // times the routine alone
   std::vector<double> reduction;  // by the reservation: P1, then P2
   for (const char* priority : kPriorities) {
@@ -245,38 +225,30 @@ Json Th5_15(const Results& results, const ExperimentOptions&) {
   }
   const auto [least, most] = std::ranges::minmax(without);
   const auto [low, high] = std::minmax(reduction[0], reduction[1]);
-  return {
-      {"conditions",
-       {"MemC events of 32 requests beside CONV1, 16 at most at once, each by "
-        "an interrupt, whose routine rings it; 2.5 MRPS is one every 8,960 "
-        "cycles, 4 MRPS one every 5,600",
-        "the routine's cycles from its first warp's start to its end, in the "
-        "mean, relative to the routine on an idle GPU with its code in the "
-        "i-cache",
-        fmt::format("reserved: {} lines of each SM's i-cache", kLines),
-        kLayersCondition}},
-      {"tables",
-       {{{"title", "The routine's run time"},
-         {"columns",
-          {"rate", "priority", "i-cache", "routines", "cycles", "tail",
-           "to the one alone"}},
-         {"rows", rows}}}},
-      {"summary",
-       {SummaryRow("not reserved, over alone, the least", "x", 100,
-                   Number(least)),
-        SummaryRow("not reserved, over alone, the most", "x", 200,
-                   Number(most)),
-        SummaryRow("P1: less by the reservation, one rate", "x", 20,
-                   Number(low)),
-        SummaryRow("P1: less by the reservation, the other", "x", 45,
-                   Number(high)),
-        SummaryRow("P2, 2.5 MRPS: less by the reservation", "x", 80,
-                   Number(reduction[2]))}},
-      {"panels",
-       {{{"title", "run time of the routine relative to the one alone"},
-         {"log", true},
-         {"groups", groups},
-         {"bars", bars}}}}};
+  return Figure(
+      {"MemC events of 32 requests beside CONV1, 16 at most at once, each by "
+       "an interrupt, whose routine rings it; 2.5 MRPS is one every 8,960 "
+       "cycles, 4 MRPS one every 5,600",
+       "the routine's cycles from its first warp's start to its end, in the "
+       "mean, relative to the routine on an idle GPU with its code in the "
+       "i-cache",
+       fmt::format("reserved: {} lines of each SM's i-cache", kLines),
+       kLayersCondition},
+      Json::array({Table("The routine's run time",
+                         {"rate", "priority", "i-cache", "routines", "cycles",
+                          "tail", "to the one alone"},
+                         rows)}),
+      {SummaryRow("not reserved, over alone, the least", "x", 100,
+                  Number(least)),
+       SummaryRow("not reserved, over alone, the most", "x", 200, Number(most)),
+       SummaryRow("P1: less by the reservation, one rate", "x", 20,
+                  Number(low)),
+       SummaryRow("P1: less by the reservation, the other", "x", 45,
+                  Number(high)),
+       SummaryRow("P2, 2.5 MRPS: less by the reservation", "x", 80,
+                  Number(reduction[2]))},
+      Json::array({Panel("run time of the routine relative to the one alone",
+                         true, groups, bars)}));
 }
 
 }  // namespace carillon::sim::figures

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "sim/exec/functional.h"
 #include "sim/timing/gpu.h"
 
 namespace carillon::sim::figures {
@@ -62,19 +61,6 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
   run.cycles = sum / events;
   run.statistics = gpu.statistics();
   return run;
-}
-
-absl::StatusOr<uint64_t> RunFunctionally(Background& background,
-                                         const Memory& memory, uint32_t seed) {
-  background.Start(seed);
-  FunctionalGpu gpu(&memory, {});
-  uint64_t instructions = 0;
-  while (const auto launch = background.Next()) {
-    ASSIGN_OR_RETURN(const auto result, gpu.Run(*launch));
-    instructions += result.warp_instructions;
-  }
-  RETURN_IF_ERROR(background.Check());
-  return instructions;
 }
 
 }  // namespace carillon::sim::figures

@@ -38,10 +38,6 @@ absl::StatusOr<IsolatedRun> RunIsolated(const timing::Config& config,
                                         const Memory& memory, uint32_t seed,
                                         uint32_t events);
 
-// The same without a model of time; returns the warp instructions.
-absl::StatusOr<uint64_t> RunFunctionally(Background& background,
-                                         const Memory& memory, uint32_t seed);
-
 }  // namespace carillon::sim::figures
 
 #endif  // CARILLON_SIM_EXPERIMENTS_ISOLATED_H_

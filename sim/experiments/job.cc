@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <string_view>
 #include <unordered_map>

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "fmt/format.h"
 #include "kernels/matmul.cuh"
@@ -187,25 +186,21 @@ std::unique_ptr<Background> MakeMm(Size size, Kernels* kernels) {
 
 // LeNet's layers with the artifact's batch: all blocks are resident at once.
 std::unique_ptr<Background> MakeConv1(Size size, Kernels* kernels) {
-  if (size == Size::kFull) {
-    return std::make_unique<Conv>("CONV1", kernels::fig_conv1_info,
-                                  reference::ConvShape{1, 28, 5, 1, 512, 16},
-                                  Dim3{4, 64, 1}, kernels);
-  }
+  const bool full = size == Size::kFull;
   return std::make_unique<Conv>("CONV1", kernels::fig_conv1_info,
-                                reference::ConvShape{1, 8, 5, 1, 128, 16},
-                                Dim3{1, 8, 1}, kernels);
+                                full
+                                    ? reference::ConvShape{1, 28, 5, 1, 512, 16}
+                                    : reference::ConvShape{1, 8, 5, 1, 128, 16},
+                                full ? Dim3{4, 64, 1} : Dim3{1, 8, 1}, kernels);
 }
 
 std::unique_ptr<Background> MakeConv2(Size size, Kernels* kernels) {
-  if (size == Size::kFull) {
-    return std::make_unique<Conv>("CONV2", kernels::fig_conv2_info,
-                                  reference::ConvShape{16, 12, 5, 1, 512, 16},
-                                  Dim3{4, 64, 1}, kernels);
-  }
-  return std::make_unique<Conv>("CONV2", kernels::fig_conv2_info,
-                                reference::ConvShape{2, 7, 5, 1, 128, 16},
-                                Dim3{1, 9, 1}, kernels);
+  const bool full = size == Size::kFull;
+  return std::make_unique<Conv>(
+      "CONV2", kernels::fig_conv2_info,
+      full ? reference::ConvShape{16, 12, 5, 1, 512, 16}
+           : reference::ConvShape{2, 7, 5, 1, 128, 16},
+      full ? Dim3{4, 64, 1} : Dim3{1, 9, 1}, kernels);
 }
 
 }  // namespace carillon::sim::figures

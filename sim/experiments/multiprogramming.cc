@@ -42,13 +42,8 @@ constexpr const Setting& kDynamic = kSettings[4];
 
 std::string NameOf(const Rate& rate, std::string_view background,
                    std::string_view event, const Setting& setting) {
-  std::string name = fmt::format("{}/{}/{}/{}/{}", setting.figure, rate.name,
-                                 background, event, setting.name);
-  std::ranges::replace(name, ' ', '_');
-  return name;
-}
-std::string IsolatedName(std::string_view event) {
-  return fmt::format("isolated/{}", event);
+  return JobName("{}/{}/{}/{}/{}", setting.figure, rate.name, background, event,
+                 setting.name);
 }
 
 // The results for one rate and setting, over all pairs.
@@ -69,7 +64,7 @@ std::vector<Job> JobsOf(std::span<const Setting> settings,
     jobs.push_back(IsolatedJob(background, options));
   }
   for (const std::string_view event : FigureEvents(options)) {
-    Job job = MakeJob(IsolatedName(event), options);
+    Job job = MakeJob(fmt::format("isolated/{}", event), options);
     job.event = event;
     jobs.push_back(std::move(job));
   }
@@ -107,18 +102,14 @@ Json TablesOf(const Results& results, const ExperimentOptions& options,
   for (const Rate& rate : kRates) {
     Json rows = Json::array();
     for (const std::string_view background : FigureBackgrounds(options)) {
-      const double alone =
-          results.at(fmt::format("isolated/{}", background))["cycles"]
-              .get<double>();
+      const double alone = CyclesAlone(results, background);
       for (const std::string_view event : FigureEvents(options)) {
-        const double event_alone =
-            results.at(IsolatedName(event))["cycles"].get<double>();
+        const double event_alone = CyclesAlone(results, event);
         for (const Setting& setting : settings) {
-          const Json* const result =
-              &results.at(NameOf(rate, background, event, setting));
+          const std::string name = NameOf(rate, background, event, setting);
           const std::vector<double> turnarounds =
-              Samples({&result, 1}, "/events/turnaround");
-          const auto cycles = (*result)["cycles"].get<double>();
+              SamplesOf(results, name, "/events/turnaround");
+          const double cycles = CyclesOf(results, name);
           const double slowdown = cycles / alone;
           const auto event_slowdown = Ratio(Mean(turnarounds), event_alone);
           std::optional<double> antt;
@@ -139,11 +130,10 @@ Json TablesOf(const Results& results, const ExperimentOptions& options,
       }
     }
     tables.push_back(
-        {{"title", fmt::format("{} event rate", rate.name)},
-         {"columns",
-          {"background", "event", "way", "events", "cycles of an event",
-           "slowdown", "cycles of the background", "slowdown", "ANTT"}},
-         {"rows", rows}});
+        Table(fmt::format("{} event rate", rate.name),
+              {"background", "event", "way", "events", "cycles of an event",
+               "slowdown", "cycles of the background", "slowdown", "ANTT"},
+              rows));
   }
   return tables;
 }
@@ -153,10 +143,7 @@ enum Column { kEventSlowdown = 5, kBackgroundSlowdown = 7, kAntt = 8 };
 Json PanelOf(const Json& table, std::span<const Setting> settings,
              Column column, std::string title, bool log) {
   Json groups = Json::array();
-  Json bars = Json::array();
-  for (const Setting& setting : settings) {
-    bars.push_back({{"label", setting.name}, {"values", Json::array()}});
-  }
+  Json bars = EmptyBars(settings, &Setting::name);
   size_t setting = 0;
   for (const Json& row : table["rows"]) {
     if (setting == 0) {
@@ -166,10 +153,7 @@ Json PanelOf(const Json& table, std::span<const Setting> settings,
     bars[setting]["values"].push_back(row[column]);
     setting = (setting + 1) % settings.size();
   }
-  return {{"title", std::move(title)},
-          {"log", log},
-          {"groups", groups},
-          {"bars", bars}};
+  return Panel(std::move(title), log, groups, bars);
 }
 
 Json Conditions(const char* reservation) {
@@ -241,11 +225,8 @@ Json Fig13(const Results& results, const ExperimentOptions& options) {
                    "x", kMemcPaper[i],
                    Number(Mean(Find(averages, kRates[1], kSettings[i]).memc))));
   }
-  return {{"conditions",
-           Conditions("reservation: 8 of the 16 SMs take events only")},
-          {"tables", tables},
-          {"summary", summary},
-          {"panels", panels}};
+  return Figure(Conditions("reservation: 8 of the 16 SMs take events only"),
+                tables, summary, panels);
 }
 
 std::vector<Job> BeyondJobs(const ExperimentOptions& options) {
@@ -258,10 +239,7 @@ Json Beyond(const Results& results, const ExperimentOptions& options) {
   Json panels = Json::array();
   Json rows = Json::array();
   Json groups = Json::array();
-  Json bars = Json::array();
-  for (const Setting& setting : kSettings) {
-    bars.push_back({{"label", setting.name}, {"values", Json::array()}});
-  }
+  Json bars = EmptyBars(kSettings, &Setting::name);
   Json summary = Json::array();
   for (size_t i = 0; i < std::size(kRates); ++i) {
     const Rate& rate = kRates[i];
@@ -287,22 +265,17 @@ Json Beyond(const Results& results, const ExperimentOptions& options) {
     panels.push_back(PanelOf(tables[i], kSettings, kAntt,
                              fmt::format("ANTT, {} rate", rate.name), false));
   }
-  tables.insert(tables.begin(), Json{{"title", "Averages over all pairs"},
-                                     {"columns",
+  tables.insert(tables.begin(), Table("Averages over all pairs",
                                       {"rate", "way", "slowdown of events",
-                                       "slowdown of backgrounds", "ANTT"}},
-                                     {"rows", rows}});
-  panels.insert(panels.begin(), Json{{"title", "averages over all pairs"},
-                                     {"log", false},
-                                     {"groups", groups},
-                                     {"bars", bars}});
-  return {{"conditions",
-           Conditions("reservation: 8 of the 16 SMs take events only, or 4; "
-                      "dynamic: at most 8, as many as the load asks for; "
-                      "events preempt where these have no room")},
-          {"tables", tables},
-          {"summary", summary},
-          {"panels", panels}};
+                                       "slowdown of backgrounds", "ANTT"},
+                                      rows));
+  panels.insert(panels.begin(),
+                Panel("averages over all pairs", false, groups, bars));
+  return Figure(
+      Conditions("reservation: 8 of the 16 SMs take events only, or 4; "
+                 "dynamic: at most 8, as many as the load asks for; "
+                 "events preempt where these have no room"),
+      tables, summary, panels);
 }
 
 }  // namespace carillon::sim::figures

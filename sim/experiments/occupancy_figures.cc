@@ -1,6 +1,5 @@
 // Figs. 5.9 and 5.10 of the thesis: which resources backgrounds leave free.
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "fmt/format.h"
 #include "sim/experiments/figures.h"
@@ -33,16 +32,12 @@ Json ShareFigure(const Results& results, const char* what, double paper,
   }
   groups.push_back("mean");
   values.push_back(Number(Mean(all)));
-  return {
-      {"conditions", std::move(conditions)},
-      {"tables",
-       {{{"title", what}, {"columns", {"background", "%"}}, {"rows", rows}}}},
-      {"summary", {SummaryRow("mean", "%", paper, Number(Mean(all)))}},
-      {"panels",
-       {{{"title", fmt::format("{}, %", what)},
-         {"log", false},
-         {"groups", groups},
-         {"bars", {{{"label", "alone"}, {"values", values}}}}}}}};
+  return Figure(
+      std::move(conditions),
+      Json::array({Table(what, {"background", "%"}, rows)}),
+      Json::array({SummaryRow("mean", "%", paper, Number(Mean(all)))}),
+      Json::array({Panel(fmt::format("{}, %", what), false, groups,
+                         Json::array({Bar("alone", values)}))}));
 }
 
 }  // namespace

@@ -34,8 +34,18 @@ std::string NameOf(const Setting& setting, uint32_t delay) {
   return fmt::format("th5.17/{}/{}", setting.label, delay);
 }
 
-Json Figure(const Results& results, const char* counter, const char* what,
-            Json summary) {
+double CounterOf(const Results& results, const Setting& setting, uint32_t delay,
+                 const char* counter) {
+  return results.at(NameOf(setting, delay))[counter].get<double>();
+}
+Json RatioAt(const Results& results, const Setting& setting, uint32_t delay,
+             const char* counter) {
+  return Number(CounterOf(results, setting, delay, counter) /
+                CounterOf(results, kSettings[0], delay, counter));
+}
+
+Json FigureOf(const Results& results, const char* counter, const char* what,
+              Json summary) {
   Json rows = Json::array();
   Json groups = Json::array();
   Json bars = Json::array();
@@ -45,43 +55,29 @@ Json Figure(const Results& results, const char* counter, const char* what,
     Json values = Json::array();
     for (const uint32_t delay : kDelays) {
       const Json& result = results.at(NameOf(setting, delay));
-      const double ratio =
-          result[counter].get<double>() /
-          results.at(NameOf(kSettings[0], delay))[counter].get<double>();
+      const Json ratio = RatioAt(results, setting, delay, counter);
       rows.push_back({setting.label, delay, result[counter], result["cycles"],
-                      result["interrupts"], Number(ratio)});
-      values.push_back(Number(ratio));
+                      result["interrupts"], ratio});
+      values.push_back(ratio);
     }
-    if (setting.coalesce == 1 && std::string_view(setting.label) == "PT")
-      continue;
-    bars.push_back({{"label", setting.label}, {"values", values}});
+    if (&setting == &kSettings[0]) continue;
+    bars.push_back(Bar(setting.label, values));
   }
-  return {
-      {"conditions",
-       {"16 blocks of a warp, one on each SM, 2,048 empty tasks in turn; an "
-        "interrupt for every 1, 8 or 32 releases all blocks",
-        fmt::format("the host pushes a task every {} cycles, and {} more for "
-                    "each turn of its delay: an assumption",
-                    kPushCycles, kTurnCycles),
-        "targeted, which the thesis leaves open: an interrupt for each task, "
-        "which goes to its block's SM and barrier only"}},
-      {"tables",
-       {{{"title", what},
-         {"columns",
-          {"way", "delay", "count", "cycles", "interrupts", "to PT"}},
-         {"rows", rows}}}},
-      {"summary", std::move(summary)},
-      {"panels",
-       {{{"title", fmt::format("{}, relative to PT, by launch delay", what)},
-         {"log", false},
-         {"groups", groups},
-         {"bars", bars}}}}};
-}
-
-Json RatioAt(const Results& results, const Setting& setting, uint32_t delay,
-             const char* counter) {
-  return Number(results.at(NameOf(setting, delay))[counter].get<double>() /
-                results.at(NameOf(kSettings[0], delay))[counter].get<double>());
+  return Figure(
+      {"16 blocks of a warp, one on each SM, 2,048 empty tasks in turn; an "
+       "interrupt for every 1, 8 or 32 releases all blocks",
+       fmt::format("the host pushes a task every {} cycles, and {} more for "
+                   "each turn of its delay: an assumption",
+                   kPushCycles, kTurnCycles),
+       "targeted, which the thesis leaves open: an interrupt for each task, "
+       "which goes to its block's SM and barrier only"},
+      Json::array({Table(
+          what, {"way", "delay", "count", "cycles", "interrupts", "to PT"},
+          rows)}),
+      std::move(summary),
+      Json::array(
+          {Panel(fmt::format("{}, relative to PT, by launch delay", what),
+                 false, groups, bars)}));
 }
 
 }  // namespace
@@ -104,14 +100,14 @@ std::vector<Job> Th5_17Jobs(const ExperimentOptions& options) {
 }
 
 Json Th5_17(const Results& results, const ExperimentOptions&) {
-  return Figure(
+  return FigureOf(
       results, "global_loads", "global loads",
       {SummaryRow("global loads, WRB-8 to PT, delay 0", "x", 0.8,
                   RatioAt(results, kSettings[2], 0, "global_loads"))});
 }
 
 Json Th5_18(const Results& results, const ExperimentOptions&) {
-  return Figure(
+  return FigureOf(
       results, "warp_instructions", "dynamic warp instructions",
       {SummaryRow("warp instructions, WRB-1 to PT, delay 0", "x", 13.7,
                   RatioAt(results, kSettings[1], 0, "warp_instructions"))});

@@ -4,7 +4,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "base/status.h"

@@ -54,8 +54,8 @@ std::optional<double> MeanOf(const Results& results,
                              const Policy& policy, const Setting& setting) {
   std::vector<double> means;
   for (const std::string_view background : Backgrounds(options)) {
-    const Json* const result = &results.at(NameOf(policy, setting, background));
-    const auto mean = Mean(Samples({&result, 1}, "/events/preemption"));
+    const auto mean = Mean(SamplesOf(
+        results, NameOf(policy, setting, background), "/events/preemption"));
     if (mean.has_value()) means.push_back(*mean);
   }
   return Mean(means);
@@ -110,16 +110,16 @@ Json Fig11(const Results& results, const ExperimentOptions& options) {
     Json bar{{"label", policy.name}, {"values", Json::array()}};
     std::map<std::string_view, Json> shares;
     for (const std::string_view background : Backgrounds(options)) {
-      const Json* const base =
-          &results.at(NameOf(policy, kSettings[0], background));
+      const std::string name = NameOf(policy, kSettings[0], background);
+      const Json& base = results.at(name);
       const std::vector<double> latencies =
-          Samples({&base, 1}, "/events/preemption");
+          SamplesOf(results, name, "/events/preemption");
       const auto mean = Mean(latencies);
-      const Json& places = (*base)["events"]["places"];
+      const Json& places = base["events"]["places"];
       rows.push_back({policy.name, background, latencies.size(), places["free"],
                       Number(mean), Number(Tail(latencies))});
       bar["values"].push_back(Number(mean));
-      const Json& totals = (*base)["statistics"];
+      const Json& totals = base["statistics"];
       const double cycles = totals["flush_cycles"].get<double>();
       Json row{policy.name, background};
       size_t reason = 0;
@@ -134,15 +134,13 @@ Json Fig11(const Results& results, const ExperimentOptions& options) {
 
     Json reasons = Json::array();
     for (const std::string_view reason : kReasons) {
-      reasons.push_back({{"label", reason}, {"values", shares[reason]}});
+      reasons.push_back(Bar(reason, shares[reason]));
     }
     panels.push_back(
-        {{"title", fmt::format("(b) {}: what a victim's pipeline waits for, % "
-                               "of the latency, not exclusive",
-                               policy.name)},
-         {"log", false},
-         {"groups", groups},
-         {"bars", reasons}});
+        Panel(fmt::format("(b) {}: what a victim's pipeline waits for, % "
+                          "of the latency, not exclusive",
+                          policy.name),
+              false, groups, reasons));
 
     Json values = Json::array();
     Json setting_row{policy.name};
@@ -152,7 +150,7 @@ Json Fig11(const Results& results, const ExperimentOptions& options) {
       setting_row.push_back(mean);
     }
     setting_rows.push_back(std::move(setting_row));
-    setting_bars.push_back({{"label", policy.name}, {"values", values}});
+    setting_bars.push_back(Bar(policy.name, values));
     const auto before = MeanOf(results, options, policy, kSettings[0]);
     const auto after = MeanOf(results, options, policy, kSettings[6]);
     const bool oldest = std::string_view(policy.victim) == "oldest";
@@ -165,46 +163,34 @@ Json Fig11(const Results& results, const ExperimentOptions& options) {
         SummaryRow(fmt::format("{}: {} over {}", policy.name, kAll, kBase), "x",
                    oldest ? 35.9 : 33.7, Number(Ratio(before, after))));
   }
-  const Json first{{"title",
-                    "(a) mean preemption latency without "
-                    "optimisations, cycles"},
-                   {"log", true},
-                   {"groups", groups},
-                   {"bars", bars}};
-  panels.insert(panels.begin(), first);
-  panels.push_back({{"title", "(c) mean preemption latency, cycles"},
-                    {"log", true},
-                    {"groups", setting_names},
-                    {"bars", setting_bars}});
+  panels.insert(
+      panels.begin(),
+      Panel("(a) mean preemption latency without optimisations, cycles", true,
+            groups, bars));
+  panels.push_back(Panel("(c) mean preemption latency, cycles", true,
+                         setting_names, setting_bars));
   Json reason_columns{"victim", "background"};
   for (const std::string_view reason : kReasons) {
     reason_columns.push_back(reason);
   }
   Json setting_columns{"victim"};
   for (const Json& name : setting_names) setting_columns.push_back(name);
-  return {
-      {"conditions",
-       {"one event at a time, of 8 registers, which ends at once; a tick every "
-        "U(2000, 5000) cycles of one run of each background",
-        "from the victim's selection to its empty pipeline, of events that "
-        "found no free context; RL needs IB, so RL is IB+RL",
-        kLayersCondition,
-        "the papers' 2k and 8k cycles are read off their text (\"2-8k\")"}},
-      {"tables",
-       {{{"title", "(a) Preemption latency without optimisations, cycles"},
-         {"columns",
-          {"victim", "background", "preemptions", "free contexts", "mean",
-           "tail"}},
-         {"rows", rows}},
-        {{"title",
-          "(b) What the victim's pipeline waits for, % of the latency"},
-         {"columns", reason_columns},
-         {"rows", reason_rows}},
-        {{"title", "(c) Mean preemption latency, cycles"},
-         {"columns", setting_columns},
-         {"rows", setting_rows}}}},
-      {"summary", summary},
-      {"panels", panels}};
+  return Figure(
+      {"one event at a time, of 8 registers, which ends at once; a tick every "
+       "U(2000, 5000) cycles of one run of each background",
+       "from the victim's selection to its empty pipeline, of events that "
+       "found no free context; RL needs IB, so RL is IB+RL",
+       kLayersCondition,
+       "the papers' 2k and 8k cycles are read off their text (\"2-8k\")"},
+      {Table("(a) Preemption latency without optimisations, cycles",
+             {"victim", "background", "preemptions", "free contexts", "mean",
+              "tail"},
+             rows),
+       Table("(b) What the victim's pipeline waits for, % of the latency",
+             reason_columns, reason_rows),
+       Table("(c) Mean preemption latency, cycles", setting_columns,
+             setting_rows)},
+      summary, panels);
 }
 
 }  // namespace carillon::sim::figures

@@ -53,10 +53,7 @@ constexpr Priority kPriorities[] = {{"P1", "p1"}, {"P2", "p2"}};
 
 std::string NameOf(const Rate& rate, const Priority& priority,
                    const Reserved& reserved) {
-  std::string name =
-      fmt::format("th5.16/{}/{}/{}", rate.name, priority.name, reserved.name);
-  std::ranges::replace(name, ' ', '_');
-  return name;
+  return JobName("th5.16/{}/{}/{}", rate.name, priority.name, reserved.name);
 }
 
 void Reserve(const Reserved& reserved, const ExperimentOptions& options,
@@ -85,16 +82,14 @@ std::vector<Job> Th5_14Jobs(const ExperimentOptions& options) {
 }
 
 Json Th5_14(const Results& results, const ExperimentOptions&) {
-  const auto cycles = [&](const Reserved& reserved) {
-    return results.at(NameOf(reserved))["cycles"].get<double>();
-  };
   Json rows = Json::array();
   Json groups = Json::array();
   Json values = Json::array();
   Json summary = Json::array();
   for (const Reserved& reserved : kReserved) {
-    const double ipc = cycles(kReserved[0]) / cycles(reserved);
-    rows.push_back({reserved.name, cycles(reserved), Number(ipc)});
+    const double cycles = CyclesOf(results, NameOf(reserved));
+    const double ipc = CyclesOf(results, NameOf(kReserved[0])) / cycles;
+    rows.push_back({reserved.name, cycles, Number(ipc)});
     if (reserved.count == 0) continue;
     groups.push_back(reserved.name);
     values.push_back(Number(ipc));
@@ -104,21 +99,15 @@ Json Th5_14(const Results& results, const ExperimentOptions&) {
                                    name == "SM-6" ? 1.0 : 0.85, Number(ipc)));
     }
   }
-  return {
-      {"conditions",
-       {"CONV1 alone, with SMs or blocks of each SM set aside; the i-cache "
-        "reservation of the thesis is for its interrupt routine, which does "
-        "not run here"}},
-      {"tables",
-       {{{"title", "CONV1"},
-         {"columns", {"reserved", "cycles", "IPC to none"}},
-         {"rows", rows}}}},
-      {"summary", summary},
-      {"panels",
-       {{{"title", "CONV1's IPC relative to no reservation"},
-         {"log", false},
-         {"groups", groups},
-         {"bars", {{{"label", "IPC"}, {"values", values}}}}}}}};
+  return Figure(
+      {"CONV1 alone, with SMs or blocks of each SM set aside; the i-cache "
+       "reservation of the thesis is for its interrupt routine, which does "
+       "not run here"},
+      Json::array(
+          {Table("CONV1", {"reserved", "cycles", "IPC to none"}, rows)}),
+      summary,
+      Json::array({Panel("CONV1's IPC relative to no reservation", false,
+                         groups, Json::array({Bar("IPC", values)}))}));
 }
 
 std::vector<Job> Th5_16Jobs(const ExperimentOptions& options) {
@@ -145,9 +134,8 @@ std::vector<Job> Th5_16Jobs(const ExperimentOptions& options) {
 }
 
 Json Th5_16(const Results& results, const ExperimentOptions&) {
-  const double alone = results.at("isolated/CONV1")["cycles"].get<double>();
-  const double event_alone =
-      results.at("isolated/MemC")["cycles"].get<double>();
+  const double alone = CyclesAlone(results, "CONV1");
+  const double event_alone = CyclesAlone(results, "MemC");
   Json rows = Json::array();
   Json groups = Json::array();
   Json conv = Json::array();
@@ -157,11 +145,10 @@ Json Th5_16(const Results& results, const ExperimentOptions&) {
   for (const Rate& rate : kRates) {
     for (const Priority& priority : kPriorities) {
       for (const Reserved& reserved : kSharing) {
-        const Json* const result =
-            &results.at(NameOf(rate, priority, reserved));
+        const std::string job = NameOf(rate, priority, reserved);
         const std::vector<double> turnarounds =
-            Samples({&result, 1}, "/events/turnaround");
-        const Json& cycles = (*result)["cycles"];
+            SamplesOf(results, job, "/events/turnaround");
+        const Json& cycles = results.at(job)["cycles"];
         std::optional<double> slowdown;
         if (cycles.is_number()) slowdown = cycles.get<double>() / alone;
         const auto event_slowdown = Ratio(Mean(turnarounds), event_alone);
@@ -193,37 +180,27 @@ Json Th5_16(const Results& results, const ExperimentOptions&) {
       }
     }
   }
-  return {
-      {"conditions",
-       {"MemC events of 32 requests beside CONV1, at most 16 at once, through "
-        "the TB scheduler: 2.5 MRPS is one every 8,960 cycles, 4 MRPS one "
-        "every 5,600",
-        "a CONV1 that has not ended after 6,000,000 cycles is given up, and "
-        "has no IPC and no ANTT here: at P2 events that overlap for ever let "
-        "none of its blocks start",
-        "IPC is relative to the kernel alone: its cycles there over those "
-        "here, an event's wait for a place included",
-        "the thesis says \"2.9 to 6\" of P1, and does not say at which rate "
-        "its "
-        "1.44, 1.15 and 13.1 of P2 are"}},
-      {"tables",
-       {{{"title", "CONV1 and MemC"},
-         {"columns",
-          {"rate", "priority", "reserved", "events", "CONV1 IPC", "MemC IPC",
-           "ANTT"}},
-         {"rows", rows}}}},
-      {"summary", summary},
-      {"panels",
-       {{{"title", "IPC relative to the kernel alone"},
-         {"log", false},
-         {"groups", groups},
-         {"bars",
-          {{{"label", "CONV1"}, {"values", conv}},
-           {{"label", "MemC"}, {"values", memc}}}}},
-        {{"title", "average normalized turnaround time"},
-         {"log", true},
-         {"groups", groups},
-         {"bars", {{{"label", "ANTT"}, {"values", antts}}}}}}}};
+  return Figure(
+      {"MemC events of 32 requests beside CONV1, at most 16 at once, through "
+       "the TB scheduler: 2.5 MRPS is one every 8,960 cycles, 4 MRPS one "
+       "every 5,600",
+       "a CONV1 that has not ended after 6,000,000 cycles is given up, and "
+       "has no IPC and no ANTT here: at P2 events that overlap for ever let "
+       "none of its blocks start",
+       "IPC is relative to the kernel alone: its cycles there over those "
+       "here, an event's wait for a place included",
+       "the thesis says \"2.9 to 6\" of P1, and does not say at which rate "
+       "its "
+       "1.44, 1.15 and 13.1 of P2 are"},
+      Json::array({Table("CONV1 and MemC",
+                         {"rate", "priority", "reserved", "events", "CONV1 IPC",
+                          "MemC IPC", "ANTT"},
+                         rows)}),
+      summary,
+      {Panel("IPC relative to the kernel alone", false, groups,
+             {Bar("CONV1", conv), Bar("MemC", memc)}),
+       Panel("average normalized turnaround time", true, groups,
+             Json::array({Bar("ANTT", antts)}))});
 }
 
 }  // namespace carillon::sim::figures

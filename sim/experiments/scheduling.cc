@@ -178,13 +178,10 @@ Json Fig12(const Results& results, const ExperimentOptions& options) {
       }
     }
     panels.push_back(
-        {{"title",
-          fmt::format("{}: mean scheduling latency, cycles (line: least to "
-                      "most)",
-                      background)},
-         {"log", true},
-         {"groups", groups},
-         {"bars", bars}});
+        Panel(fmt::format("{}: mean scheduling latency, cycles (line: least to "
+                          "most)",
+                          background),
+              true, groups, bars));
   }
   const auto all = [](std::string_view) { return true; };
   const auto large = [](std::string_view background) {
@@ -209,28 +206,24 @@ Json Fig12(const Results& results, const ExperimentOptions& options) {
   compare("CONV1 and MM, barriers skipped", kSkip, large, 115.7, 68.4);
   compare("all, with more registers than the victim's", kLarger, all, 96.4,
           53.8);
-  return {{"conditions",
-           {"one event at a time, which ends at once; a tick every U(2000, "
-            "5000) cycles; 3 runs of each background, with seeds of their own",
-            "barriers skipped: all optimisations of Fig. 11, in one run of "
-            "CONV1, MM and BP; the papers' Fig. 12 skips none",
-            "the papers' averages: over pairs of event and background; tail: "
-            "the mean of the top 5 %",
-            kRegistersCondition, kLayersCondition}},
-          {"tables",
-           {{{"title", "Scheduling latency, cycles"},
-             {"columns",
-              {"background", "event", "way", "events", "mean", "least", "tail",
-               "most"}},
-             {"rows", rows}},
-            {{"title", "What victims wait for"},
-             {"columns",
-              {"background", "way", "preemptions", "mean cycles",
-               "at a barrier, % of them", "in the pipeline, % of them",
-               "victims at a barrier, %"}},
-             {"rows", victims}}}},
-          {"summary", summary},
-          {"panels", panels}};
+  return Figure(
+      {"one event at a time, which ends at once; a tick every U(2000, "
+       "5000) cycles; 3 runs of each background, with seeds of their own",
+       "barriers skipped: all optimisations of Fig. 11, in one run of "
+       "CONV1, MM and BP; the papers' Fig. 12 skips none",
+       "the papers' averages: over pairs of event and background; tail: "
+       "the mean of the top 5 %",
+       kRegistersCondition, kLayersCondition},
+      {Table("Scheduling latency, cycles",
+             {"background", "event", "way", "events", "mean", "least", "tail",
+              "most"},
+             rows),
+       Table("What victims wait for",
+             {"background", "way", "preemptions", "mean cycles",
+              "at a barrier, % of them", "in the pipeline, % of them",
+              "victims at a barrier, %"},
+             victims)},
+      summary, panels);
 }
 
 // EDGE VI-A's launch latencies with the scheduling latencies of Fig. 12.
@@ -243,11 +236,11 @@ Json Fig1(const Results& results, const ExperimentOptions& options) {
     return Mean(AverageOf(results, options, path, all).means).value_or(0) /
            kCyclesPerMicrosecond;
   };
-  struct Bar {
+  struct Way {
     const char* name;
     double launch, scheduling;
   };
-  const Bar bars[] = {
+  const Way ways[] = {
       {"baseline", kCudaMicroseconds, scheduling(kDraining)},
       {"EDGE without preemption", kEdgeMicroseconds, scheduling(kDraining)},
       {"EDGE", kEdgeMicroseconds, scheduling(kPreemption)},
@@ -256,36 +249,32 @@ Json Fig1(const Results& results, const ExperimentOptions& options) {
   Json groups = Json::array();
   Json launch = Json::array();
   Json wait = Json::array();
-  for (const Bar& bar : bars) {
-    rows.push_back({bar.name, Number(bar.launch), Number(bar.scheduling),
-                    Number(bar.launch + bar.scheduling)});
-    groups.push_back(bar.name);
-    launch.push_back(bar.launch);
-    wait.push_back(bar.scheduling);
+  for (const Way& way : ways) {
+    rows.push_back({way.name, Number(way.launch), Number(way.scheduling),
+                    Number(way.launch + way.scheduling)});
+    groups.push_back(way.name);
+    launch.push_back(way.launch);
+    wait.push_back(way.scheduling);
   }
-  const auto against = [&](const Bar& bar) {
-    return Number((bar.launch + bar.scheduling) /
-                  (bars[2].launch + bars[2].scheduling));
+  const auto against = [&](const Way& way) {
+    return Number((way.launch + way.scheduling) /
+                  (ways[2].launch + ways[2].scheduling));
   };
-  return {{"conditions",
-           {"launch latencies are EDGE's estimates: 5 us by CUDA, 1.1 us by a "
-            "doorbell; scheduling latencies are the means of Fig. 12"}},
-          {"tables",
-           {{{"title", "Microseconds"},
-             {"columns", {"way", "launch", "scheduling", "together"}},
-             {"rows", rows}}}},
-          {"summary",
-           {SummaryRow("EDGE over the baseline", "x", 3.14, against(bars[0])),
-            SummaryRow("EDGE over EDGE without preemption", "x", 2.06,
-                       against(bars[1]))}},
-          {"panels",
-           {{{"title", "mean latency until an event's first instruction, us"},
-             {"log", false},
-             {"stacked", true},
-             {"groups", groups},
-             {"bars",
-              {{{"label", "launch"}, {"values", launch}},
-               {{"label", "scheduling"}, {"values", wait}}}}}}}};
+  const Json panel{
+      {"title", "mean latency until an event's first instruction, us"},
+      {"log", false},
+      {"stacked", true},
+      {"groups", groups},
+      {"bars", Json::array({Bar("launch", launch), Bar("scheduling", wait)})}};
+  return Figure(
+      {"launch latencies are EDGE's estimates: 5 us by CUDA, 1.1 us by a "
+       "doorbell; scheduling latencies are the means of Fig. 12"},
+      Json::array({Table("Microseconds",
+                         {"way", "launch", "scheduling", "together"}, rows)}),
+      {SummaryRow("EDGE over the baseline", "x", 3.14, against(ways[0])),
+       SummaryRow("EDGE over EDGE without preemption", "x", 2.06,
+                  against(ways[1]))},
+      Json::array({panel}));
 }
 
 }  // namespace carillon::sim::figures

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "fmt/format.h"
 #include "sim/experiments/background.h"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
+#include "base/status.h"
 #include "sim/exec/functional.h"
 #include "sim/experiments/background.h"
 #include "sim/experiments/event_kernel.h"
@@ -19,6 +19,20 @@ namespace carillon::sim::figures {
 namespace {
 
 using ::testing::HasSubstr;
+
+// Runs it without a model of time; returns the warp instructions.
+absl::StatusOr<uint64_t> RunFunctionally(Background& background,
+                                         const Memory& memory, uint32_t seed) {
+  background.Start(seed);
+  FunctionalGpu gpu(&memory, {});
+  uint64_t instructions = 0;
+  while (const auto launch = background.Next()) {
+    ASSIGN_OR_RETURN(const auto result, gpu.Run(*launch));
+    instructions += result.warp_instructions;
+  }
+  RETURN_IF_ERROR(background.Check());
+  return instructions;
+}
 
 struct World {
   World() : kernels(*Kernels::Load(&memory)) {}

@@ -1,7 +1,6 @@
 // Arithmetic, logic, comparisons, conversions and moves.
 #include <map>
 
-#include "fmt/format.h"
 #include "sim/lower/function_lowering.h"
 
 namespace carillon::sim {
@@ -35,102 +34,106 @@ std::optional<bool> TakeHalf(Suffixes& suffixes) {  // true: the high one
   return suffixes.TakeOneOf<bool>({{"lo", false}, {"hi", true}});
 }
 
+// What an instruction does with the carries: a CarryUse.
+uint8_t TakeCarry(const ptx::Instruction& i, Suffixes& suffixes) {
+  return static_cast<uint8_t>((i.opcode.ends_with('c') ? kCarryIn : 0) |
+                              (suffixes.Take("cc") ? kCarryOut : 0));
+}
+
+// Opcodes whose result and sources all have the instruction's type.
+struct PlainOpcode {
+  Operation operation;
+  uint32_t sources;
+};
+const PlainOpcode& PlainOf(std::string_view opcode) {
+  static const std::map<std::string_view, PlainOpcode> kOpcodes = {
+      {"abs", {Operation::kAbs, 1}},
+      {"and", {Operation::kAnd, 2}},
+      {"brev", {Operation::kReverseBits, 1}},
+      {"cnot", {Operation::kLogicalNot, 1}},
+      {"copysign", {Operation::kCopySign, 2}},
+      {"cos", {Operation::kCos, 1}},
+      {"ex2", {Operation::kExp2, 1}},
+      {"fma", {Operation::kFma, 3}},
+      {"lg2", {Operation::kLog2, 1}},
+      {"max", {Operation::kMax, 2}},
+      {"min", {Operation::kMin, 2}},
+      {"neg", {Operation::kNeg, 1}},
+      {"not", {Operation::kNot, 1}},
+      {"or", {Operation::kOr, 2}},
+      {"rcp", {Operation::kRcp, 1}},
+      {"rem", {Operation::kRem, 2}},
+      {"rsqrt", {Operation::kRsqrt, 1}},
+      {"sad", {Operation::kSumOfDifferences, 3}},
+      {"sin", {Operation::kSin, 1}},
+      {"sqrt", {Operation::kSqrt, 1}},
+      {"tanh", {Operation::kTanh, 1}},
+      {"xor", {Operation::kXor, 2}},
+  };
+  return kOpcodes.at(opcode);
+}
+
 }  // namespace
+
+void FunctionLowering::TakeFloatModifiers(Suffixes& suffixes) {
+  s_.rounding = suffixes.TakeRounding().value_or(Rounding::kNearest);
+  s_.flush = suffixes.Take("ftz");
+  s_.saturate = suffixes.Take("sat");
+}
 
 void FunctionLowering::LowerAddSub(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
-  const bool add = i.opcode == "add" || i.opcode == "addc";
-  const bool carry_in = i.opcode == "addc" || i.opcode == "subc";
-  const bool carry_out = suffixes.Take("cc");
-  if (carry_in || carry_out) {
-    s_.variant = op_.variant = static_cast<uint8_t>(
-        (carry_in ? kCarryIn : 0) | (carry_out ? kCarryOut : 0));
-    Plain(i, suffixes, add ? Operation::kAddCarry : Operation::kSubCarry, 2);
-    return;
+  const bool add = i.opcode.starts_with("add");
+  if (const uint8_t carry = TakeCarry(i, suffixes); carry != 0) {
+    s_.variant = op_.variant = carry;
+    return Plain(i, suffixes, add ? Operation::kAddCarry : Operation::kSubCarry,
+                 2);
   }
   if (IsFloat(s_.type)) {
-    s_.rounding = suffixes.TakeRounding().value_or(Rounding::kNearest);
-    s_.flush = suffixes.Take("ftz");
+    TakeFloatModifiers(suffixes);
+  } else {
+    s_.saturate = suffixes.Take("sat");
   }
-  s_.saturate = suffixes.Take("sat");
   Plain(i, suffixes, add ? Operation::kAdd : Operation::kSub, 2);
 }
 
-void FunctionLowering::LowerMul(const Instruction& i) {
+// mul, mad, madc.
+void FunctionLowering::LowerMulMad(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
+  const bool mad = i.opcode != "mul";
   if (IsFloat(s_.type)) {
-    s_.rounding = suffixes.TakeRounding().value_or(Rounding::kNearest);
-    s_.flush = suffixes.Take("ftz");
-    s_.saturate = suffixes.Take("sat");
-    Plain(i, suffixes, Operation::kMul, 2);
-    return;
+    TakeFloatModifiers(suffixes);
+    return Plain(i, suffixes, mad ? Operation::kFma : Operation::kMul,
+                 mad ? 3 : 2);
   }
+  const uint8_t carry = mad ? TakeCarry(i, suffixes) : 0;
   if (const auto high = TakeHalf(suffixes)) {
-    Plain(i, suffixes, *high ? Operation::kMulHigh : Operation::kMulLow, 2);
-    return;
+    s_.variant = op_.variant = carry;
+    const auto either = [&](Operation of_high, Operation of_low) {
+      Plain(i, suffixes, *high ? of_high : of_low, mad ? 3 : 2);
+    };
+    if (!mad) return either(Operation::kMulHigh, Operation::kMulLow);
+    if (carry == 0) return either(Operation::kMadHigh, Operation::kMadLow);
+    return either(Operation::kMadHighCarry, Operation::kMadLowCarry);
   }
   const auto wide = Widened(s_.type);
-  if (!suffixes.Take("wide") || !wide) {
-    Fail(i.at, fmt::format("{} is neither .lo, .hi nor .wide of 16 or 32 bits",
-                           i.name));
-    return;
+  if (!suffixes.Take("wide") || !wide || carry != 0) {
+    return Fail(i.at, "{} is neither .lo, .hi nor .wide of 16 or 32 bits",
+                i.name);
   }
-  s_.operation = Operation::kMulWide;
-  if (!OperandCount(i, 3, 3)) return;
-  op_.operands[0] = Result(i.operands[0], ptx::BytesOf(*wide));
-  op_.operands[1] = Source(i.operands[1], s_.type);
-  op_.operands[2] = Source(i.operands[2], s_.type);
-  Finish(suffixes);
-}
-
-void FunctionLowering::LowerMad(const Instruction& i) {
-  Suffixes suffixes(i);
-  TakeType(suffixes);
-  if (IsFloat(s_.type)) {
-    s_.rounding = suffixes.TakeRounding().value_or(Rounding::kNearest);
-    s_.flush = suffixes.Take("ftz");
-    s_.saturate = suffixes.Take("sat");
-    Plain(i, suffixes, Operation::kFma, 3);
-    return;
-  }
-  const bool carry_in = i.opcode == "madc";
-  const bool carry_out = suffixes.Take("cc");
-  if (const auto high = TakeHalf(suffixes)) {
-    if (!carry_in && !carry_out) {
-      Plain(i, suffixes, *high ? Operation::kMadHigh : Operation::kMadLow, 3);
-      return;
-    }
-    s_.variant = op_.variant = static_cast<uint8_t>(
-        (carry_in ? kCarryIn : 0) | (carry_out ? kCarryOut : 0));
-    Plain(i, suffixes,
-          *high ? Operation::kMadHighCarry : Operation::kMadLowCarry, 3);
-    return;
-  }
-  const auto wide = Widened(s_.type);
-  if (!suffixes.Take("wide") || !wide || carry_in || carry_out) {
-    Fail(i.at, fmt::format("{} is neither .lo, .hi nor .wide of 16 or 32 bits",
-                           i.name));
-    return;
-  }
-  s_.operation = Operation::kMadWide;
-  if (!OperandCount(i, 4, 4)) return;
-  op_.operands[0] = Result(i.operands[0], ptx::BytesOf(*wide));
-  op_.operands[1] = Source(i.operands[1], s_.type);
-  op_.operands[2] = Source(i.operands[2], s_.type);
-  op_.operands[3] = Source(i.operands[3], *wide);
-  Finish(suffixes);
+  std::vector<Type> sources = {s_.type, s_.type};
+  if (mad) sources.push_back(*wide);
+  Mixed(i, suffixes, mad ? Operation::kMadWide : Operation::kMulWide,
+        ptx::BytesOf(*wide), sources);
 }
 
 void FunctionLowering::LowerMul24(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
   const auto high = TakeHalf(suffixes);
-  if (!high) {
-    Fail(i.at, fmt::format("{} is neither .lo nor .hi", i.name));
-    return;
-  }
+  if (!high) return Fail(i.at, "{} is neither .lo nor .hi", i.name);
   if (i.opcode == "mul24") {
     Plain(i, suffixes, *high ? Operation::kMul24High : Operation::kMul24Low, 2);
   } else {
@@ -153,78 +156,46 @@ void FunctionLowering::LowerDiv(const Instruction& i) {
   Plain(i, suffixes, operation, 2);
 }
 
-void FunctionLowering::LowerWhole(const Instruction& i) {
+void FunctionLowering::LowerPlain(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
-  if (i.opcode == "rem") {
-    Plain(i, suffixes, Operation::kRem, 2);
-  } else if (i.opcode == "sad") {
-    Plain(i, suffixes, Operation::kSumOfDifferences, 3);
-  } else {
-    Plain(i, suffixes, Operation::kReverseBits, 1);
-  }
+  const auto& [operation, sources] = PlainOf(i.opcode);
+  Plain(i, suffixes, operation, sources);
 }
 
 void FunctionLowering::LowerMinMax(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
   s_.flush = suffixes.Take("ftz");
-  if (i.opcode == "abs" || i.opcode == "neg") {
-    Plain(i, suffixes, i.opcode == "abs" ? Operation::kAbs : Operation::kNeg,
-          1);
-    return;
+  const auto& [operation, sources] = PlainOf(i.opcode);
+  if (sources == 2) {
+    s_.keep_nan = suffixes.Take("NaN");
+    if (!IsFloat(s_.type) && (s_.keep_nan || s_.flush)) {
+      return Fail(i.at, "{}: .NaN and .ftz are of floats", i.name);
+    }
   }
-  s_.keep_nan = suffixes.Take("NaN");
-  if (IsFloat(s_.type) ? false : (s_.keep_nan || s_.flush)) {
-    Fail(i.at, fmt::format("{}: .NaN and .ftz are of floats", i.name));
-    return;
-  }
-  Plain(i, suffixes, i.opcode == "min" ? Operation::kMin : Operation::kMax, 2);
+  Plain(i, suffixes, operation, sources);
 }
 
 void FunctionLowering::LowerFloat(const Instruction& i) {
-  struct Entry {
-    Operation operation;
-    uint32_t sources;
-  };
-  static const std::map<std::string_view, Entry> kEntries = {
-      {"copysign", {Operation::kCopySign, 2}}, {"cos", {Operation::kCos, 1}},
-      {"ex2", {Operation::kExp2, 1}},          {"fma", {Operation::kFma, 3}},
-      {"lg2", {Operation::kLog2, 1}},          {"rcp", {Operation::kRcp, 1}},
-      {"rsqrt", {Operation::kRsqrt, 1}},       {"sin", {Operation::kSin, 1}},
-      {"sqrt", {Operation::kSqrt, 1}},         {"tanh", {Operation::kTanh, 1}},
-  };
   Suffixes suffixes(i);
   TakeType(suffixes);
-  s_.flush = suffixes.Take("ftz");
-  s_.saturate = suffixes.Take("sat");
-  if (!suffixes.Take("approx")) {
-    s_.rounding = suffixes.TakeRounding().value_or(Rounding::kNearest);
+  if (suffixes.Take("approx")) {
+    s_.flush = suffixes.Take("ftz");
+    s_.saturate = suffixes.Take("sat");
+  } else {
+    TakeFloatModifiers(suffixes);
   }
-  const Entry& entry = kEntries.at(i.opcode);
-  Plain(i, suffixes, entry.operation, entry.sources);
-}
-
-void FunctionLowering::LowerLogic(const Instruction& i) {
-  Suffixes suffixes(i);
-  TakeType(suffixes);
-  if (i.opcode == "and") Plain(i, suffixes, Operation::kAnd, 2);
-  if (i.opcode == "or") Plain(i, suffixes, Operation::kOr, 2);
-  if (i.opcode == "xor") Plain(i, suffixes, Operation::kXor, 2);
-  if (i.opcode == "not") Plain(i, suffixes, Operation::kNot, 1);
-  if (i.opcode == "cnot") Plain(i, suffixes, Operation::kLogicalNot, 1);
+  const auto& [operation, sources] = PlainOf(i.opcode);
+  Plain(i, suffixes, operation, sources);
 }
 
 void FunctionLowering::LowerShift(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
-  s_.operation =
-      i.opcode == "shl" ? Operation::kShiftLeft : Operation::kShiftRight;
-  if (!OperandCount(i, 3, 3)) return;
-  op_.operands[0] = Result(i.operands[0], ptx::BytesOf(s_.type));
-  op_.operands[1] = Source(i.operands[1], s_.type);
-  op_.operands[2] = Source(i.operands[2], Type::kU32);
-  Finish(suffixes);
+  Mixed(i, suffixes,
+        i.opcode == "shl" ? Operation::kShiftLeft : Operation::kShiftRight,
+        ptx::BytesOf(s_.type), {s_.type, Type::kU32});
 }
 
 void FunctionLowering::LowerFunnel(const Instruction& i) {
@@ -234,8 +205,7 @@ void FunctionLowering::LowerFunnel(const Instruction& i) {
   const auto wrap =
       suffixes.TakeOneOf<bool>({{"wrap", true}, {"clamp", false}});
   if (!left || !wrap) {
-    Fail(i.at, fmt::format("{}: needs .l or .r, and .wrap or .clamp", i.name));
-    return;
+    return Fail(i.at, "{}: needs .l or .r, and .wrap or .clamp", i.name);
   }
   op_.variant = *wrap ? 1 : 0;
   Plain(i, suffixes, *left ? Operation::kFunnelLeft : Operation::kFunnelRight,
@@ -267,8 +237,7 @@ void FunctionLowering::LowerLogic3(const Instruction& i) {
   }
   const Operand& table = i.operands[4];
   if (table.kind != Kind::kImmediate || table.is_float || table.value > 255) {
-    Fail(table.at, "lop3's truth table is a constant from 0 to 255");
-    return;
+    return Fail(table.at, "lop3's truth table is a constant from 0 to 255");
   }
   op_.variant = static_cast<uint8_t>(table.value);
   Finish(suffixes);
@@ -277,30 +246,23 @@ void FunctionLowering::LowerLogic3(const Instruction& i) {
 void FunctionLowering::LowerField(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
+  std::vector<Type> sources = {s_.type, Type::kU32, Type::kU32};
   const bool insert = i.opcode == "bfi";
-  s_.operation = insert ? Operation::kInsertField : Operation::kExtractField;
-  const uint32_t values = insert ? 2 : 1;  // and then position and length
-  if (!OperandCount(i, values + 3, values + 3)) return;
-  op_.operands[0] = Result(i.operands[0], ptx::BytesOf(s_.type));
-  for (uint32_t n = 1; n <= values; ++n) {
-    op_.operands[n] = Source(i.operands[n], s_.type);
-  }
-  op_.operands[values + 1] = Source(i.operands[values + 1], Type::kU32);
-  op_.operands[values + 2] = Source(i.operands[values + 2], Type::kU32);
-  Finish(suffixes);
+  if (insert) sources.insert(sources.begin(), s_.type);
+  Mixed(i, suffixes,
+        insert ? Operation::kInsertField : Operation::kExtractField,
+        ptx::BytesOf(s_.type), sources);
 }
 
 void FunctionLowering::LowerCount(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
-  s_.operation = i.opcode == "popc"  ? Operation::kCountBits
-                 : i.opcode == "clz" ? Operation::kCountLeadingZeros
-                                     : Operation::kFindLeadingBit;
   if (i.opcode == "bfind" && suffixes.Take("shiftamt")) s_.variant = 1;
-  if (!OperandCount(i, 2, 2)) return;
-  op_.operands[0] = Result(i.operands[0], 4);
-  op_.operands[1] = Source(i.operands[1], s_.type);
-  Finish(suffixes);
+  Mixed(i, suffixes,
+        i.opcode == "popc"  ? Operation::kCountBits
+        : i.opcode == "clz" ? Operation::kCountLeadingZeros
+                            : Operation::kFindLeadingBit,
+        4, {s_.type});
 }
 
 void FunctionLowering::LowerSelect(const Instruction& i) {
@@ -309,10 +271,7 @@ void FunctionLowering::LowerSelect(const Instruction& i) {
   TakeType(suffixes);
   if (!by_predicate) {
     const auto from = suffixes.TakeType();
-    if (!from) {
-      Fail(i.at, fmt::format("{} needs two types", i.name));
-      return;
-    }
+    if (!from) return Fail(i.at, "{} needs two types", i.name);
     s_.from = *from;
   }
   s_.operation = by_predicate ? Operation::kSelect : Operation::kSelectBySign;
@@ -329,31 +288,19 @@ void FunctionLowering::LowerSelect(const Instruction& i) {
 }
 
 void FunctionLowering::LowerCompare(const Instruction& i) {
+  using enum Compare;
+  static constexpr Suffixes::Choice<Compare> kCompares[] = {
+      {"eq", kEq},       {"ne", kNe},   {"lt", kLt},   {"le", kLe},
+      {"gt", kGt},       {"ge", kGe},   {"lo", kLt},   {"ls", kLe},
+      {"hi", kGt},       {"hs", kGe},   {"equ", kEqu}, {"neu", kNeu},
+      {"ltu", kLtu},     {"leu", kLeu}, {"gtu", kGtu}, {"geu", kGeu},
+      {"num", kNumbers}, {"nan", kNan},
+  };
   Suffixes suffixes(i);
   const bool set = i.opcode == "set";
   s_.operation = set ? Operation::kSet : Operation::kSetPredicate;
-  const auto compare = suffixes.TakeOneOf<Compare>({{"eq", Compare::kEq},
-                                                    {"ne", Compare::kNe},
-                                                    {"lt", Compare::kLt},
-                                                    {"le", Compare::kLe},
-                                                    {"gt", Compare::kGt},
-                                                    {"ge", Compare::kGe},
-                                                    {"lo", Compare::kLt},
-                                                    {"ls", Compare::kLe},
-                                                    {"hi", Compare::kGt},
-                                                    {"hs", Compare::kGe},
-                                                    {"equ", Compare::kEqu},
-                                                    {"neu", Compare::kNeu},
-                                                    {"ltu", Compare::kLtu},
-                                                    {"leu", Compare::kLeu},
-                                                    {"gtu", Compare::kGtu},
-                                                    {"geu", Compare::kGeu},
-                                                    {"num", Compare::kNumbers},
-                                                    {"nan", Compare::kNan}});
-  if (!compare) {
-    Fail(i.at, fmt::format("{} does not say how it compares", i.name));
-    return;
-  }
+  const auto compare = suffixes.TakeOneOf<Compare>(kCompares);
+  if (!compare) return Fail(i.at, "{} does not say how it compares", i.name);
   s_.compare = *compare;
   s_.combine = suffixes
                    .TakeOneOf<Combine>({{"and", Combine::kAnd},
@@ -365,10 +312,7 @@ void FunctionLowering::LowerCompare(const Instruction& i) {
   Type compared = s_.type;
   if (set) {
     const auto from = suffixes.TakeType();
-    if (!from) {
-      Fail(i.at, fmt::format("{} needs two types", i.name));
-      return;
-    }
+    if (!from) return Fail(i.at, "{} needs two types", i.name);
     s_.from = compared = *from;
   }
   const size_t sources = s_.combine == Combine::kNone ? 2 : 3;
@@ -376,8 +320,7 @@ void FunctionLowering::LowerCompare(const Instruction& i) {
   if (set) {
     if (s_.type != Type::kU32 && s_.type != Type::kS32 &&
         s_.type != Type::kF32) {
-      Fail(i.at, fmt::format("{} gives .u32, .s32 or .f32", i.name));
-      return;
+      return Fail(i.at, "{} gives .u32, .s32 or .f32", i.name);
     }
     op_.operands[0] = Result(i.operands[0], 4);
   } else if (i.operands[0].kind == Kind::kPair) {
@@ -407,10 +350,7 @@ void FunctionLowering::LowerTestProperty(const Instruction& i) {
        {"notanumber", FloatProperty::kNotANumber},
        {"normal", FloatProperty::kNormal},
        {"subnormal", FloatProperty::kSubnormal}});
-  if (!property) {
-    Fail(i.at, fmt::format("{} does not say what it tests", i.name));
-    return;
-  }
+  if (!property) return Fail(i.at, "{} does not say what it tests", i.name);
   s_.operation = Operation::kTestProperty;
   op_.variant = static_cast<uint8_t>(*property);
   if (!OperandCount(i, 2, 2)) return;
@@ -424,10 +364,7 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
   s_.operation = Operation::kConvert;
   TakeType(suffixes);
   const auto from = suffixes.TakeType();
-  if (!from) {
-    Fail(i.at, fmt::format("{} needs two types", i.name));
-    return;
-  }
+  if (!from) return Fail(i.at, "{} needs two types", i.name);
   s_.from = *from;
   s_.flush = suffixes.Take("ftz");
   s_.saturate = suffixes.Take("sat");
@@ -440,20 +377,18 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
   const bool from_float = IsFloat(s_.from);
   const bool to_float = IsFloat(s_.type);
   if (to_whole && !from_float) {
-    Fail(i.at, fmt::format("{}: whole numbers need no rounding", i.name));
+    Fail(i.at, "{}: whole numbers need no rounding", i.name);
   }
   if (from_float && !to_float && !to_whole) {
-    Fail(i.at, fmt::format("{} must say how it rounds (.rni, .rzi, .rmi, .rpi)",
-                           i.name));
+    Fail(i.at, "{} must say how it rounds (.rni, .rzi, .rmi, .rpi)", i.name);
   }
   s_.rounding = to_whole ? *to_whole : rounding.value_or(Rounding::kNearest);
   s_.integral = to_whole && to_float;
   if (!OperandCount(i, 2, 2)) return;
   for (const Operand& operand : i.operands) {
     if (operand.kind != Kind::kRegister && operand.kind != Kind::kImmediate) {
-      Fail(operand.at, fmt::format("'{}' is neither a register nor a constant",
-                                   operand.name));
-      return;
+      return Fail(operand.at, "'{}' is neither a register nor a constant",
+                  operand.name);
     }
   }
   // Registers may be wider than the types.
@@ -463,8 +398,8 @@ void FunctionLowering::LowerConvert(const Instruction& i) {
     if (function_.registers[operand.index].type == Type::kPred ||
         bytes < ptx::BytesOf(type) ||
         (IsFloat(type) && bytes != ptx::BytesOf(type))) {
-      Fail(operand.at, fmt::format("register '{}' does not hold a .{}",
-                                   operand.name, ptx::NameOf(type)));
+      Fail(operand.at, "register '{}' does not hold a .{}", operand.name,
+           ptx::NameOf(type));
     }
     return bytes;
   };
@@ -491,8 +426,7 @@ void FunctionLowering::LowerConvertAddress(const Instruction& i) {
   bool is_param = false;
   const auto space = TakeSpace(suffixes, is_param);
   if (!space || ptx::BytesOf(s_.type) != 8) {
-    Fail(i.at, fmt::format("{} needs a space and 64 bits", i.name));
-    return;
+    return Fail(i.at, "{} needs a space and 64 bits", i.name);
   }
   if (!OperandCount(i, 2, 2)) return;
   uint64_t window = 0;
@@ -503,19 +437,10 @@ void FunctionLowering::LowerConvertAddress(const Instruction& i) {
   const Operand& from = i.operands[1];
   if (from.kind == Kind::kVariable) {
     const Location location = Locate(from);
-    if (location.in_frame) {
-      s_.operation = Operation::kReadSpecial;
-      s_.register_bytes = 8;
-      op_.variant = static_cast<uint8_t>(Special::kFrameAddress);
-      op_.offset =
-          static_cast<int64_t>(location.address + window) + from.offset;
-    } else {
-      s_.operation = Operation::kMove;
-      op_.operands[1] = constants_->Value(
-          8, location.address + window + static_cast<uint64_t>(from.offset));
-    }
-    Finish(suffixes);
-    return;
+    MoveAddress(location,
+                location.address + window + static_cast<uint64_t>(from.offset),
+                8);
+    return Finish(suffixes);
   }
   op_.operands[1] = Source(from, s_.type);
   if (window == 0) {
@@ -532,9 +457,7 @@ void FunctionLowering::LowerIsInSpace(const Instruction& i) {
   bool is_param = false;
   const auto space = TakeSpace(suffixes, is_param);
   if (!space || *space == MemorySpace::kConst) {
-    Fail(i.at, fmt::format("{}: that space is not supported", i.name),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported(i.at, "{}: that space is not supported", i.name);
   }
   s_.operation = Operation::kIsInSpace;
   op_.variant = static_cast<uint8_t>(*space);
@@ -570,10 +493,8 @@ void FunctionLowering::LowerMoveVector(const Instruction& i,
   const uint32_t bytes = ptx::BytesOf(s_.type);
   if ((parts != 2 && parts != 4) || bytes % parts != 0 || bytes / parts < 2 ||
       bytes > 8) {
-    Fail(vector.at,
-         fmt::format("{} of {} parts is not supported", i.name, parts),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported(vector.at, "{} of {} parts is not supported", i.name,
+                       parts);
   }
   s_.operation = pack ? Operation::kPack : Operation::kUnpack;
   s_.elements = static_cast<uint8_t>(parts);
@@ -628,10 +549,8 @@ void FunctionLowering::LowerMoveSpecial(const Instruction& i,
   const Operand& from = i.operands[1];
   const auto special = kSpecials.find(from.name);
   if (special == kSpecials.end()) {
-    Fail(from.at,
-         fmt::format("special register '{}' is not supported", from.name),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported(from.at, "special register '{}' is not supported",
+                       from.name);
   }
   s_.operation = Operation::kReadSpecial;
   s_.register_bytes = static_cast<uint8_t>(ptx::BytesOf(s_.type));
@@ -644,6 +563,19 @@ void FunctionLowering::LowerMoveSpecial(const Instruction& i,
   Finish(suffixes, time ? Flow::kNextUnlessFault : Flow::kNext);
 }
 
+void FunctionLowering::MoveAddress(const Location& location, uint64_t address,
+                                   uint32_t bytes) {
+  if (!location.in_frame) {
+    s_.operation = Operation::kMove;
+    op_.operands[1] = constants_->Value(bytes, address);
+    return;
+  }
+  s_.operation = Operation::kReadSpecial;
+  s_.register_bytes = static_cast<uint8_t>(bytes);
+  op_.variant = static_cast<uint8_t>(Special::kFrameAddress);
+  op_.offset = static_cast<int64_t>(address);
+}
+
 // Lowers the address of a variable in its own space.
 void FunctionLowering::LowerMoveAddress(const Instruction& i,
                                         Suffixes& suffixes) {
@@ -653,19 +585,10 @@ void FunctionLowering::LowerMoveAddress(const Instruction& i,
   const uint64_t address =
       location.address + static_cast<uint64_t>(from.offset);
   if (bytes != 8 && (bytes != 4 || address >> 32 != 0)) {
-    Fail(from.at, fmt::format("the address of '{}' needs 64 bits", from.name));
-    return;
+    return Fail(from.at, "the address of '{}' needs 64 bits", from.name);
   }
   op_.operands[0] = Result(i.operands[0], bytes);
-  if (location.in_frame) {
-    s_.operation = Operation::kReadSpecial;
-    s_.register_bytes = static_cast<uint8_t>(bytes);
-    op_.variant = static_cast<uint8_t>(Special::kFrameAddress);
-    op_.offset = static_cast<int64_t>(address);
-  } else {
-    s_.operation = Operation::kMove;
-    op_.operands[1] = constants_->Value(bytes, address);
-  }
+  MoveAddress(location, address, bytes);
   Finish(suffixes);
 }
 

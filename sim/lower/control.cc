@@ -25,8 +25,7 @@ void FunctionLowering::LowerBranch(const Instruction& i) {
   s_.operation = Operation::kBranch;
   if (!OperandCount(i, 1, 1)) return;
   if (i.operands[0].kind != Kind::kLabel) {
-    Fail(i.operands[0].at, fmt::format("'{}' is no label", i.operands[0].name));
-    return;
+    return Fail(i.operands[0].at, "'{}' is no label", i.operands[0].name);
   }
   op_.target = entry_ + i.operands[0].index;
   if (i.guard) {
@@ -53,27 +52,24 @@ void FunctionLowering::LowerCall(const Instruction& i) {
             .push_back(InFrame(part));
       }
     } else {
-      Fail(operand.at, fmt::format("'{}' is no function", operand.name));
-      return;
+      return Fail(operand.at, "'{}' is no function", operand.name);
     }
   }
   if (callee == nullptr) {
-    Fail(i.at, "calls by address are not supported", Refusal::kUnsupported);
-    return;
+    return Unsupported(i.at, "calls by address are not supported");
   }
   if (failed()) return;
   const auto check = [&](const std::vector<FrameVariable>& given,
                          const std::vector<ptx::Variable>& wanted,
                          std::string_view what) {
     if (given.size() != wanted.size()) {
-      Fail(i.at, fmt::format("'{}' has {} {}, not {}", callee->name,
-                             wanted.size(), what, given.size()));
-      return;
+      return Fail(i.at, "'{}' has {} {}, not {}", callee->name, wanted.size(),
+                  what, given.size());
     }
     for (size_t n = 0; n < given.size(); ++n) {
       if (given[n].bytes == wanted[n].bytes) continue;
-      Fail(i.at, fmt::format("{} {} of '{}' has {} bytes, not {}", what, n + 1,
-                             callee->name, wanted[n].bytes, given[n].bytes));
+      Fail(i.at, "{} {} of '{}' has {} bytes, not {}", what, n + 1,
+           callee->name, wanted[n].bytes, given[n].bytes);
     }
   };
   check(call.arguments, callee->parameters, "parameters");
@@ -88,13 +84,11 @@ void FunctionLowering::LowerCall(const Instruction& i) {
     } else if (TakesBarrier(*callee, "__release_threads")) {
       call.builtin = Builtin::kReleaseThreads;
     } else {
-      Fail(i.at,
-           fmt::format(
-               "'{}' is not defined here: of CUDA's own functions there are "
-               "printf and assert, of EDGE's __wait_threads() and "
-               "__release_threads(), and both with _on(unsigned barrier)",
-               callee->name),
-           Refusal::kUnsupported);
+      Unsupported(i.at,
+                  "'{}' is not defined here: of CUDA's own functions there are "
+                  "printf and assert, of EDGE's __wait_threads() and "
+                  "__release_threads(), and both with _on(unsigned barrier)",
+                  callee->name);
     }
   }
   op_.target = static_cast<Pc>(program_->calls.size());
@@ -142,9 +136,7 @@ void FunctionLowering::LowerBarrier(const Instruction& i) {
                                          {"or", BarrierMode::kOr}});
     const auto type = suffixes.TakeType();
     if (!reduction || !type) {
-      Fail(i.at,
-           fmt::format("{}: needs .popc, .and or .or, and a type", i.name));
-      return;
+      return Fail(i.at, "{}: needs .popc, .and or .or, and a type", i.name);
     }
     mode = *reduction;
     if (!OperandCount(i, 3, 4)) return;
@@ -161,9 +153,7 @@ void FunctionLowering::LowerBarrier(const Instruction& i) {
   } else if (suffixes.Take("sync")) {
     if (!OperandCount(i, 1, 2)) return;
   } else {
-    Fail(i.at, fmt::format("instruction '{}' is not supported", i.name),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported();
   }
   op_.variant = static_cast<uint8_t>(mode);
   op_.operands[1] = Source(i.operands[first], Type::kB32);
@@ -198,9 +188,7 @@ void FunctionLowering::LowerShuffle(const Instruction& i) {
                                        {"bfly", ShuffleMode::kButterfly},
                                        {"idx", ShuffleMode::kIndex}});
   if (!sync || !mode || s_.type != Type::kB32) {
-    Fail(i.at, fmt::format("instruction '{}' is not supported", i.name),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported();
   }
   s_.operation = Operation::kShuffle;
   op_.variant = static_cast<uint8_t>(*mode);
@@ -228,9 +216,7 @@ void FunctionLowering::LowerVote(const Instruction& i) {
                                     {"ballot", VoteMode::kBallot}});
   TakeType(suffixes);
   if (!sync || !mode) {
-    Fail(i.at, fmt::format("instruction '{}' is not supported", i.name),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported();
   }
   s_.operation = Operation::kVote;
   op_.variant = static_cast<uint8_t>(*mode);
@@ -252,9 +238,7 @@ void FunctionLowering::LowerMatch(const Instruction& i) {
   const auto all = suffixes.TakeOneOf<bool>({{"all", true}, {"any", false}});
   const uint32_t bytes = ptx::BytesOf(s_.type);
   if (!suffixes.Take("sync") || !all || (bytes != 4 && bytes != 8)) {
-    Fail(i.at, fmt::format("instruction '{}' is not supported", i.name),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported();
   }
   s_.operation = *all ? Operation::kMatchAll : Operation::kMatchAny;
   if (!OperandCount(i, 3, 3)) return;
@@ -283,27 +267,18 @@ void FunctionLowering::LowerReduce(const Instruction& i) {
   TakeType(suffixes);
   if (!sync || !operation || ptx::BytesOf(s_.type) != 4 ||
       s_.type == Type::kF32) {
-    Fail(i.at, fmt::format("instruction '{}' is not supported", i.name),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported();
   }
-  s_.operation = Operation::kReduce;
   op_.variant = static_cast<uint8_t>(*operation);
-  if (!OperandCount(i, 3, 3)) return;
-  op_.operands[0] = Result(i.operands[0], 4);
-  op_.operands[1] = Source(i.operands[1], s_.type);
-  op_.operands[2] = Source(i.operands[2], Type::kB32);
   op_.members = 2;
-  Finish(suffixes, Flow::kWarpSync);
+  Mixed(i, suffixes, Operation::kReduce, 4, {s_.type, Type::kB32},
+        Flow::kWarpSync);
 }
 
 void FunctionLowering::LowerActiveMask(const Instruction& i) {
   Suffixes suffixes(i);
   TakeType(suffixes);
-  s_.operation = Operation::kActiveMask;
-  if (!OperandCount(i, 1, 1)) return;
-  op_.operands[0] = Result(i.operands[0], 4);
-  Finish(suffixes);
+  Mixed(i, suffixes, Operation::kActiveMask, 4, {});
 }
 
 }  // namespace carillon::sim

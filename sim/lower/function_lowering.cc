@@ -49,10 +49,8 @@ FunctionLowering::FunctionLowering(const ptx::Module& module, uint32_t function,
 absl::Status FunctionLowering::Run() {
   entry_ = static_cast<Pc>(program_->ops.size());
   if (registers_.pressure > kMaxRegisters) {
-    Fail(function_.at,
-         fmt::format("'{}' needs {} registers a thread: the limit "
-                     "is {}",
-                     function_.name, registers_.pressure, kMaxRegisters));
+    Fail(function_.at, "'{}' needs {} registers a thread: the limit is {}",
+         function_.name, registers_.pressure, kMaxRegisters);
     return error_;
   }
   for (uint32_t i = 0; i < function_.body.size(); ++i) {
@@ -60,9 +58,7 @@ absl::Status FunctionLowering::Run() {
     Begin(instruction);
     const Lowerer lower = LowererOf(instruction.opcode);
     if (lower == nullptr) {
-      Fail(instruction.at,
-           fmt::format("instruction '{}' is not supported", instruction.name),
-           Refusal::kUnsupported);
+      Unsupported();
     } else {
       (this->*lower)(instruction);
     }
@@ -85,23 +81,23 @@ absl::Status FunctionLowering::Run() {
   return error_;
 }
 
-void FunctionLowering::Fail(ptx::Location at, std::string what,
-                            Refusal refusal) {
+void FunctionLowering::Record(absl::StatusCode code, ptx::Location at,
+                              std::string_view what) {
   if (failed()) return;
-  const std::string text =
-      fmt::format("{}:{}:{}: {}", module_.file, at.line, at.column, what);
-  error_ = refusal == Refusal::kUnsupported ? absl::UnimplementedError(text)
-                                            : absl::InvalidArgumentError(text);
+  error_ = absl::Status(code, fmt::format("{}:{}:{}: {}", module_.file, at.line,
+                                          at.column, what));
 }
 
 bool FunctionLowering::OperandCount(const Instruction& i, size_t least,
                                     size_t most) {
   const size_t count = i.operands.size();
   if (count >= least && count <= most) return true;
-  Fail(i.at, least == most ? fmt::format("{} takes {} operands, not {}", i.name,
-                                         least, count)
-                           : fmt::format("{} takes {} to {} operands, not {}",
-                                         i.name, least, most, count));
+  if (least == most) {
+    Fail(i.at, "{} takes {} operands, not {}", i.name, least, count);
+  } else {
+    Fail(i.at, "{} takes {} to {} operands, not {}", i.name, least, most,
+         count);
+  }
   return false;
 }
 
@@ -120,15 +116,14 @@ Slot FunctionLowering::Result(const Operand& operand, uint32_t bytes,
                               Sink sink) {
   if (operand.kind == Kind::kSink && sink == Sink::kAllowed) return Slot();
   if (operand.kind != Kind::kRegister) {
-    Fail(operand.at,
-         fmt::format("'{}' is no register to write to", operand.name));
+    Fail(operand.at, "'{}' is no register to write to", operand.name);
     return Slot();
   }
   const Type type = function_.registers[operand.index].type;
   if (type == Type::kPred || ptx::BytesOf(type) != bytes) {
-    Fail(operand.at, fmt::format("register '{}' is .{}, the instruction's "
-                                 "result has {} bits",
-                                 operand.name, ptx::NameOf(type), 8 * bytes));
+    Fail(operand.at,
+         "register '{}' is .{}, the instruction's result has {} bits",
+         operand.name, ptx::NameOf(type), 8 * bytes);
   }
   return SlotOf(operand.index);
 }
@@ -137,8 +132,7 @@ Slot FunctionLowering::PredicateResult(const Operand& operand, Sink sink) {
   if (operand.kind == Kind::kSink && sink == Sink::kAllowed) return Slot();
   if (operand.kind != Kind::kRegister ||
       function_.registers[operand.index].type != Type::kPred) {
-    Fail(operand.at,
-         fmt::format("'{}' is no predicate register", operand.name));
+    Fail(operand.at, "'{}' is no predicate register", operand.name);
     return Slot();
   }
   return SlotOf(operand.index);
@@ -150,10 +144,8 @@ Slot FunctionLowering::Source(const Operand& operand, Type type) {
       const Type declared = function_.registers[operand.index].type;
       if ((declared == Type::kPred) != (type == Type::kPred) ||
           ptx::BytesOf(declared) != ptx::BytesOf(type)) {
-        Fail(operand.at,
-             fmt::format("register '{}' is .{}, the instruction wants .{}",
-                         operand.name, ptx::NameOf(declared),
-                         ptx::NameOf(type)));
+        Fail(operand.at, "register '{}' is .{}, the instruction wants .{}",
+             operand.name, ptx::NameOf(declared), ptx::NameOf(type));
       }
       return SlotOf(operand.index);
     }
@@ -163,12 +155,12 @@ Slot FunctionLowering::Source(const Operand& operand, Type type) {
       }
       return constants_->Value(ptx::BytesOf(type), ImmediateAs(operand, type));
     case Kind::kSpecial:
-      Fail(operand.at, fmt::format("special register '{}' is read by mov only",
-                                   operand.name));
+      Fail(operand.at, "special register '{}' is read by mov only",
+           operand.name);
       return Slot();
     default:
-      Fail(operand.at, fmt::format("'{}' is neither a register nor a constant",
-                                   operand.name));
+      Fail(operand.at, "'{}' is neither a register nor a constant",
+           operand.name);
       return Slot();
   }
 }
@@ -209,9 +201,8 @@ uint64_t FunctionLowering::ImmediateAs(const Operand& operand, Type type) {
           static_cast<float>(std::bit_cast<double>(operand.value)));
     }
   }
-  Fail(operand.at, fmt::format("the floating-point constant '{}' does not fit "
-                               "type .{}",
-                               operand.name, ptx::NameOf(type)));
+  Fail(operand.at, "the floating-point constant '{}' does not fit type .{}",
+       operand.name, ptx::NameOf(type));
   return 0;
 }
 
@@ -247,8 +238,7 @@ FunctionLowering::Location FunctionLowering::Locate(const Operand& operand) {
     }
   }
   if (operand.of_module && variable.space == ptx::Space::kLocal) {
-    Fail(operand.at, "local variables of a module are not supported",
-         Refusal::kUnsupported);
+    Unsupported(operand.at, "local variables of a module are not supported");
   }
   return location;
 }
@@ -257,11 +247,9 @@ FrameVariable FunctionLowering::InFrame(const Operand& operand) {
   if (operand.kind != Kind::kVariable || operand.of_module ||
       function_.variables[operand.index].space != ptx::Space::kParam ||
       !Locate(operand).in_frame) {
-    Fail(operand.at,
-         fmt::format("'{}': what is passed to a function must be a .param "
-                     "variable",
-                     operand.name),
-         Refusal::kUnsupported);
+    Unsupported(operand.at,
+                "'{}': what is passed to a function must be a .param variable",
+                operand.name);
     return {};
   }
   return {static_cast<uint32_t>(places_.variables[operand.index]),
@@ -270,8 +258,7 @@ FrameVariable FunctionLowering::InFrame(const Operand& operand) {
 
 void FunctionLowering::Address(const Operand& operand, bool is_param) {
   if (operand.kind != Kind::kAddress) {
-    Fail(operand.at, fmt::format("'{}' is no address", operand.name));
-    return;
+    return Fail(operand.at, "'{}' is no address", operand.name);
   }
   op_.operands[kAddress] = Slot::Constant(0);
   op_.offset = operand.offset;
@@ -280,10 +267,9 @@ void FunctionLowering::Address(const Operand& operand, bool is_param) {
     case Kind::kRegister: {
       const uint32_t bytes = BytesOfRegister(operand);
       if (bytes != 4 && bytes != 8) {
-        Fail(operand.at, fmt::format("register '{}' has {} bits: an address "
-                                     "has 32 or 64",
-                                     operand.name, 8 * bytes));
-        return;
+        return Fail(operand.at,
+                    "register '{}' has {} bits: an address has 32 or 64",
+                    operand.name, 8 * bytes);
       }
       op_.operands[kAddress] = SlotOf(operand.index);
       op_.address_bytes = static_cast<uint8_t>(bytes);
@@ -301,12 +287,11 @@ void FunctionLowering::Address(const Operand& operand, bool is_param) {
           op_.offset += static_cast<int64_t>(kSharedWindow);
         } else if (location.space != MemorySpace::kGlobal &&
                    location.space != MemorySpace::kConst) {
-          Fail(operand.at, fmt::format("'{}' needs the space that it lies in",
-                                       operand.name));
+          Fail(operand.at, "'{}' needs the space that it lies in",
+               operand.name);
         }
       } else if (other) {
-        Fail(operand.at,
-             fmt::format("'{}' lies in another space", operand.name));
+        Fail(operand.at, "'{}' lies in another space", operand.name);
       } else {
         op_.space = location.space;
       }
@@ -317,7 +302,7 @@ void FunctionLowering::Address(const Operand& operand, bool is_param) {
       op_.offset += static_cast<int64_t>(operand.value);
       return;
     default:
-      Fail(operand.at, fmt::format("'{}' is no address", operand.name));
+      Fail(operand.at, "'{}' is no address", operand.name);
   }
 }
 
@@ -361,18 +346,15 @@ void FunctionLowering::TakeType(Suffixes& suffixes) {
   if (const auto type = suffixes.TakeType()) {
     s_.type = *type;
   } else {
-    Fail(info_.at, fmt::format("{} has no type", info_.name));
+    Fail(info_.at, "{} has no type", info_.name);
   }
 }
 
 void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
   if (failed()) return;
   if (!suffixes.left().empty()) {
-    Fail(info_.at,
-         fmt::format("{}: '.{}' is not supported", info_.name,
-                     fmt::join(suffixes.left(), ".")),
-         Refusal::kUnsupported);
-    return;
+    return Unsupported(info_.at, "{}: '.{}' is not supported", info_.name,
+                       fmt::join(suffixes.left(), "."));
   }
   op_.flow = flow;
   s_.space = op_.space;
@@ -383,23 +365,34 @@ void FunctionLowering::Finish(const Suffixes& suffixes, Flow flow) {
   }
   if (s_.rounding != Rounding::kNearest) op_.variant = ModifierVariant(s_);
   op_.handler = FindHandler(s_);
-  if (op_.handler == nullptr) {
-    Fail(info_.at, fmt::format("instruction '{}' is not supported", info_.name),
-         Refusal::kUnsupported);
-  }
+  if (op_.handler == nullptr) Unsupported();
 }
 
-void FunctionLowering::Plain(const Instruction& i, Suffixes& suffixes,
+void FunctionLowering::Plain(const Instruction& i, const Suffixes& suffixes,
                              Operation operation, uint32_t sources) {
+  if (s_.type != Type::kPred) {
+    return Mixed(i, suffixes, operation, ptx::BytesOf(s_.type),
+                 std::vector<Type>(sources, s_.type));
+  }
   s_.operation = operation;
   if (!OperandCount(i, sources + 1, sources + 1)) return;
-  op_.operands[0] = s_.type == Type::kPred
-                        ? PredicateResult(i.operands[0])
-                        : Result(i.operands[0], ptx::BytesOf(s_.type));
+  op_.operands[0] = PredicateResult(i.operands[0]);
   for (uint32_t n = 1; n <= sources; ++n) {
-    op_.operands[n] = Source(i.operands[n], s_.type);
+    op_.operands[n] = Source(i.operands[n], Type::kPred);
   }
   Finish(suffixes);
+}
+
+void FunctionLowering::Mixed(const Instruction& i, const Suffixes& suffixes,
+                             Operation operation, uint32_t bytes,
+                             const std::vector<Type>& sources, Flow flow) {
+  s_.operation = operation;
+  if (!OperandCount(i, sources.size() + 1, sources.size() + 1)) return;
+  op_.operands[0] = Result(i.operands[0], bytes);
+  for (size_t n = 0; n < sources.size(); ++n) {
+    op_.operands[n + 1] = Source(i.operands[n + 1], sources[n]);
+  }
+  Finish(suffixes, flow);
 }
 
 const std::map<std::string_view, FunctionLowering::Lowerer>&
@@ -408,12 +401,12 @@ FunctionLowering::Lowerers() {
   static const std::map<std::string_view, Lowerer> kLowerers = {
       {"abs", &F::LowerMinMax},      {"activemask", &F::LowerActiveMask},
       {"add", &F::LowerAddSub},      {"addc", &F::LowerAddSub},
-      {"and", &F::LowerLogic},       {"atom", &F::LowerAtomic},
+      {"and", &F::LowerPlain},       {"atom", &F::LowerAtomic},
       {"bar", &F::LowerBarrier},     {"barrier", &F::LowerBarrier},
       {"bfe", &F::LowerField},       {"bfi", &F::LowerField},
       {"bfind", &F::LowerCount},     {"bra", &F::LowerBranch},
-      {"brev", &F::LowerWhole},      {"call", &F::LowerCall},
-      {"clz", &F::LowerCount},       {"cnot", &F::LowerLogic},
+      {"brev", &F::LowerPlain},      {"call", &F::LowerCall},
+      {"clz", &F::LowerCount},       {"cnot", &F::LowerPlain},
       {"copysign", &F::LowerFloat},  {"cos", &F::LowerFloat},
       {"cvt", &F::LowerConvert},     {"cvta", &F::LowerConvertAddress},
       {"div", &F::LowerDiv},         {"ex2", &F::LowerFloat},
@@ -421,19 +414,19 @@ FunctionLowering::Lowerers() {
       {"fma", &F::LowerFloat},       {"isspacep", &F::LowerIsInSpace},
       {"ld", &F::LowerAccess},       {"ldu", &F::LowerAccess},
       {"lg2", &F::LowerFloat},       {"lop3", &F::LowerLogic3},
-      {"mad", &F::LowerMad},         {"mad24", &F::LowerMul24},
-      {"madc", &F::LowerMad},        {"match", &F::LowerMatch},
+      {"mad", &F::LowerMulMad},      {"mad24", &F::LowerMul24},
+      {"madc", &F::LowerMulMad},     {"match", &F::LowerMatch},
       {"max", &F::LowerMinMax},      {"membar", &F::LowerFence},
       {"min", &F::LowerMinMax},      {"mov", &F::LowerMove},
-      {"mul", &F::LowerMul},         {"mul24", &F::LowerMul24},
+      {"mul", &F::LowerMulMad},      {"mul24", &F::LowerMul24},
       {"nanosleep", &F::LowerSleep}, {"neg", &F::LowerMinMax},
-      {"not", &F::LowerLogic},       {"or", &F::LowerLogic},
+      {"not", &F::LowerPlain},       {"or", &F::LowerPlain},
       {"popc", &F::LowerCount},      {"prefetch", &F::LowerHint},
       {"prefetchu", &F::LowerHint},  {"prmt", &F::LowerPermute},
       {"rcp", &F::LowerFloat},       {"red", &F::LowerAtomic},
-      {"redux", &F::LowerReduce},    {"rem", &F::LowerWhole},
+      {"redux", &F::LowerReduce},    {"rem", &F::LowerPlain},
       {"ret", &F::LowerLeave},       {"rsqrt", &F::LowerFloat},
-      {"sad", &F::LowerWhole},       {"selp", &F::LowerSelect},
+      {"sad", &F::LowerPlain},       {"selp", &F::LowerSelect},
       {"set", &F::LowerCompare},     {"setp", &F::LowerCompare},
       {"shf", &F::LowerFunnel},      {"shfl", &F::LowerShuffle},
       {"shl", &F::LowerShift},       {"shr", &F::LowerShift},
@@ -442,7 +435,7 @@ FunctionLowering::Lowerers() {
       {"sub", &F::LowerAddSub},      {"subc", &F::LowerAddSub},
       {"tanh", &F::LowerFloat},      {"testp", &F::LowerTestProperty},
       {"trap", &F::LowerLeave},      {"vote", &F::LowerVote},
-      {"xor", &F::LowerLogic},
+      {"xor", &F::LowerPlain},
   };
   return kLowerers;
 }

@@ -2,12 +2,14 @@
 #ifndef CARILLON_SIM_LOWER_FUNCTION_LOWERING_H_
 #define CARILLON_SIM_LOWER_FUNCTION_LOWERING_H_
 
+#include <fmt/core.h>
+
 #include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,10 +55,24 @@ class FunctionLowering {
 
  private:
   static const std::map<std::string_view, Lowerer>& Lowerers();
-  enum class Refusal { kWrong, kUnsupported };
   // Records a failure; only the first one counts.
-  void Fail(ptx::Location at, std::string what,
-            Refusal refusal = Refusal::kWrong);
+  void Record(absl::StatusCode code, ptx::Location at, std::string_view what);
+  template <class... Args>
+  void Fail(ptx::Location at, fmt::format_string<Args...> what,
+            Args&&... args) {
+    Record(absl::StatusCode::kInvalidArgument, at,
+           fmt::format(what, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  void Unsupported(ptx::Location at, fmt::format_string<Args...> what,
+                   Args&&... args) {
+    Record(absl::StatusCode::kUnimplemented, at,
+           fmt::format(what, std::forward<Args>(args)...));
+  }
+  // The instruction at hand is not supported.
+  void Unsupported() {
+    Unsupported(info_.at, "instruction '{}' is not supported", info_.name);
+  }
   bool failed() const { return !error_.ok(); }
   bool OperandCount(const Instruction& i, size_t least, size_t most);
 
@@ -93,20 +109,25 @@ class FunctionLowering {
   // Finds the operation's code. Refuses the suffixes that are left.
   void Finish(const Suffixes& suffixes, Flow flow = Flow::kNext);
   // result, sources of the instruction's type.
-  void Plain(const Instruction& i, Suffixes& suffixes, Operation operation,
-             uint32_t sources);
+  void Plain(const Instruction& i, const Suffixes& suffixes,
+             Operation operation, uint32_t sources);
+  // result of so many bytes, sources of these types.
+  void Mixed(const Instruction& i, const Suffixes& suffixes,
+             Operation operation, uint32_t bytes,
+             const std::vector<Type>& sources, Flow flow = Flow::kNext);
+  void TakeFloatModifiers(Suffixes& suffixes);
+  // Moves the address of a variable to operand 0.
+  void MoveAddress(const Location& location, uint64_t address, uint32_t bytes);
 
   // --- One function for each opcode, or for a few that are alike.
 
   void LowerAddSub(const Instruction& i);
-  void LowerMul(const Instruction& i);
-  void LowerMad(const Instruction& i);
+  void LowerMulMad(const Instruction& i);
   void LowerMul24(const Instruction& i);
   void LowerDiv(const Instruction& i);
-  void LowerWhole(const Instruction& i);
   void LowerMinMax(const Instruction& i);
   void LowerFloat(const Instruction& i);
-  void LowerLogic(const Instruction& i);
+  void LowerPlain(const Instruction& i);
   void LowerShift(const Instruction& i);
   void LowerFunnel(const Instruction& i);
   void LowerPermute(const Instruction& i);

@@ -28,12 +28,14 @@ struct References {
   std::set<uint32_t> functions;  // that it calls
 };
 
+bool NamesVariable(const ptx::Operand& operand) {
+  return operand.kind == Kind::kVariable ||
+         (operand.kind == Kind::kAddress && operand.base == Kind::kVariable);
+}
+
 void Collect(const ptx::Module& module, const ptx::Operand& operand,
              References& references) {
-  const bool variable =
-      operand.kind == Kind::kVariable ||
-      (operand.kind == Kind::kAddress && operand.base == Kind::kVariable);
-  if (variable && operand.of_module &&
+  if (NamesVariable(operand) && operand.of_module &&
       module.variables[operand.index].space == ptx::Space::kShared) {
     references.shared.insert(operand.index);
   }
@@ -220,10 +222,8 @@ class ModuleLowering {
     }
   }
   bool HasShared(uint32_t f) const {
-    for (const ptx::Variable& variable : module_.functions[f].variables) {
-      if (variable.space == ptx::Space::kShared) return true;
-    }
-    return false;
+    return std::ranges::count(module_.functions[f].variables,
+                              ptx::Space::kShared, &ptx::Variable::space) != 0;
   }
 
   // Lays out local memory. A frame has parameters, results, local variables,
@@ -283,10 +283,8 @@ class ModuleLowering {
     for (size_t i = 0; i < function.body.size(); ++i) {
       const std::function<void(const ptx::Operand&)> visit =
           [&](const ptx::Operand& operand) {
-            const bool variable = operand.kind == Kind::kVariable ||
-                                  (operand.kind == Kind::kAddress &&
-                                   operand.base == Kind::kVariable);
-            if (variable && !operand.of_module && operand.index >= own &&
+            if (NamesVariable(operand) && !operand.of_module &&
+                operand.index >= own &&
                 function.variables[operand.index].space == ptx::Space::kParam) {
               Stretch& stretch =
                   found.try_emplace(operand.index, Stretch{operand.index, i, i})
@@ -301,11 +299,9 @@ class ModuleLowering {
     }
     std::vector<Stretch> stretches;
     for (const auto& [index, stretch] : found) stretches.push_back(stretch);
-    std::sort(stretches.begin(), stretches.end(),
-              [](const Stretch& a, const Stretch& b) {
-                return std::pair(a.first, a.variable) <
-                       std::pair(b.first, b.variable);
-              });
+    std::ranges::sort(stretches, {}, [](const Stretch& stretch) {
+      return std::pair(stretch.first, stretch.variable);
+    });
     uint64_t most = begin;
     uint64_t at = begin;
     size_t busy_until = 0;

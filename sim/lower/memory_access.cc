@@ -1,5 +1,4 @@
 // Loads, stores, atomics and fences.
-#include "fmt/format.h"
 #include "sim/lower/function_lowering.h"
 
 namespace carillon::sim {
@@ -69,8 +68,7 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
   TakeType(suffixes);
   if (!OperandCount(i, 2, 2)) return;
   if (store && op_.space == MemorySpace::kConst) {
-    Fail(i.at, fmt::format("{}: constants are read-only", i.name));
-    return;
+    return Fail(i.at, "{}: constants are read-only", i.name);
   }
   // A GPU keeps a function's parameters in registers.
   if (is_param) s_.variant = 1;
@@ -83,17 +81,13 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
     parts.push_back(&values);
   }
   if (parts.size() != op_.elements) {
-    Fail(values.at, fmt::format("{} moves {} values, not {}", i.name,
-                                op_.elements, parts.size()));
-    return;
+    return Fail(values.at, "{} moves {} values, not {}", i.name, op_.elements,
+                parts.size());
   }
   const uint32_t bytes = ptx::BytesOf(s_.type);
   if (bytes * op_.elements > 16) {
-    Fail(
-        i.at,
-        fmt::format("{}: more than 16 bytes at once are not supported", i.name),
-        Refusal::kUnsupported);
-    return;
+    return Unsupported(i.at, "{}: more than 16 bytes at once are not supported",
+                       i.name);
   }
   uint32_t register_bytes = 0;
   for (const Operand* part : parts) {
@@ -106,9 +100,8 @@ void FunctionLowering::LowerAccess(const Instruction& i) {
   // has one byte.
   if (register_bytes == 0) register_bytes = std::max(bytes, 2u);
   if (register_bytes < bytes) {
-    Fail(values.at, fmt::format("register '{}' has fewer bits than .{}",
-                                values.name, ptx::NameOf(s_.type)));
-    return;
+    return Fail(values.at, "register '{}' has fewer bits than .{}", values.name,
+                ptx::NameOf(s_.type));
   }
   s_.register_bytes = static_cast<uint8_t>(register_bytes);
   const Type as = register_bytes == 2   ? Type::kB16
@@ -148,15 +141,10 @@ void FunctionLowering::LowerAtomic(const Instruction& i) {
        {"inc", AtomicOperation::kIncrement},
        {"dec", AtomicOperation::kDecrement}});
   TakeType(suffixes);
-  if (!operation) {
-    Fail(i.at, fmt::format("{} does not say what it does", i.name));
-    return;
-  }
+  if (!operation) return Fail(i.at, "{} does not say what it does", i.name);
   if (op_.space != MemorySpace::kGeneric && op_.space != MemorySpace::kGlobal &&
       op_.space != MemorySpace::kShared) {
-    Fail(i.at,
-         fmt::format("{}: atomics are for global and shared memory", i.name));
-    return;
+    return Fail(i.at, "{}: atomics are for global and shared memory", i.name);
   }
   op_.variant = s_.variant = static_cast<uint8_t>(*operation);
   const bool two = *operation == AtomicOperation::kCompareAndSwap;

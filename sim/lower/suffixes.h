@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +42,10 @@ class Suffixes {
   };
   template <class T>
   std::optional<T> TakeOneOf(std::initializer_list<Choice<T>> choices) {
+    return TakeOneOf<T>(std::span(choices.begin(), choices.size()));
+  }
+  template <class T>
+  std::optional<T> TakeOneOf(std::span<const Choice<T>> choices) {
     for (const std::string_view suffix : left_) {
       for (const Choice<T>& choice : choices) {
         if (choice.name != suffix) continue;

@@ -3,7 +3,6 @@
 #include <limits>
 #include <utility>
 
-#include "fmt/format.h"
 #include "sim/ptx/parser.h"
 
 namespace carillon::sim::ptx {
@@ -44,8 +43,7 @@ bool Parser::ParseFunction() {
     return true;
   }
   if (known != functions_.end() && module_->functions[known->second].defined) {
-    return Fail(function.at,
-                fmt::format("'{}' is defined twice", function.name));
+    return Fail(function.at, "'{}' is defined twice", function.name);
   }
   function.defined = true;
   if (!Body(function)) return false;
@@ -70,13 +68,11 @@ bool Parser::Parameters(std::vector<Variable>& parameters) {
     Variable parameter;
     if (!Declaration(parameter)) return false;
     if (parameter.space != Space::kParam) {
-      return Fail(parameter.at,
-                  fmt::format("parameter '{}' lies in .{}", parameter.name,
-                              NameOf(parameter.space)));
+      return Fail(parameter.at, "parameter '{}' lies in .{}", parameter.name,
+                  NameOf(parameter.space));
     }
     if (parameter.bytes == 0) {
-      return Fail(parameter.at,
-                  fmt::format("'{}' has no size", parameter.name));
+      return Fail(parameter.at, "'{}' has no size", parameter.name);
     }
     parameters.push_back(std::move(parameter));
   } while (TakeIf(","));
@@ -113,7 +109,7 @@ bool Parser::Attributes(Function& function) {
         if (!SkipDebugging()) return false;
         continue;
       }
-      return Fail(token_.at, fmt::format("{} is not supported", Found()));
+      return Fail(token_.at, "{} is not supported", Found());
     }
   }
   return true;
@@ -124,8 +120,7 @@ bool Parser::Body(Function& function) {
   scopes_.emplace_back();
   while (scopes_.size() > 1) {
     if (Ended()) {
-      return Fail(token_.at,
-                  fmt::format("the body of '{}' never ends", function.name));
+      return Fail(token_.at, "the body of '{}' never ends", function.name);
     }
     if (!BodyStatement(function)) return false;
   }
@@ -134,7 +129,7 @@ bool Parser::Body(Function& function) {
         function.body[pending.instruction].operands[pending.operand];
     const auto called = functions_.find(operand.name);
     if (called == functions_.end() && operand.name != function.name) {
-      return Fail(operand.at, fmt::format("'{}' is not defined", operand.name));
+      return Fail(operand.at, "'{}' is not defined", operand.name);
     }
     operand.kind = Operand::Kind::kFunction;
     operand.index = called != functions_.end()
@@ -147,9 +142,8 @@ bool Parser::Body(Function& function) {
 bool Parser::BodyStatement(Function& function) {
   if (TakeIf("{")) {
     if (scopes_.size() > kMaxBraceDepth) {
-      return Fail(
-          token_.at,
-          fmt::format("more than {} braces within each other", kMaxBraceDepth));
+      return Fail(token_.at, "more than {} braces within each other",
+                  kMaxBraceDepth);
     }
     scopes_.emplace_back();
     return true;
@@ -191,9 +185,7 @@ bool Parser::Registers(Function& function) {
   const auto type = token_.kind == Kind::kWord && token_.text.starts_with('.')
                         ? TypeNamed(token_.text.substr(1))
                         : std::nullopt;
-  if (!type) {
-    return Fail(token_.at, fmt::format("{} is no type of a register", Found()));
-  }
+  if (!type) return Fail(token_.at, "{} is no type of a register", Found());
   Take();
   do {
     const Location at = token_.at;
@@ -210,7 +202,7 @@ bool Parser::Registers(Function& function) {
       }
     }
     if (function.registers.size() + count > kMaxRegisters) {
-      return Fail(at, fmt::format("more than {} registers", kMaxRegisters));
+      return Fail(at, "more than {} registers", kMaxRegisters);
     }
     name.count = static_cast<uint32_t>(count);
     if (!Define(text, name, at, &scopes_.back())) return false;
@@ -232,8 +224,7 @@ bool Parser::LabelOrInstruction(Function& function) {
     instruction.guard = {guard.index, guard.negated};
   }
   if (token_.kind != Kind::kWord) {
-    return Fail(token_.at,
-                fmt::format("expected an instruction, found {}", Found()));
+    return Fail(token_.at, "expected an instruction, found {}", Found());
   }
   const Location at = token_.at;
   instruction.name = token_.text;
@@ -326,7 +317,7 @@ bool Parser::List(Function& function, Operand& operand, Operand::Kind kind,
     }
     if (!SimpleOperand(function, part)) return false;
     if (part.kind == Operand::Kind::kLabel) {
-      return Fail(part.at, fmt::format("'{}' is not defined", part.name));
+      return Fail(part.at, "'{}' is not defined", part.name);
     }
     operand.parts.push_back(std::move(part));
   } while (TakeIf(","));
@@ -339,7 +330,7 @@ bool Parser::Address(Function& function, Operand& operand) {
     if (!Named(operand)) return false;
     if (operand.kind != Operand::Kind::kRegister &&
         operand.kind != Operand::Kind::kVariable) {
-      return Fail(operand.at, fmt::format("'{}' is no address", operand.name));
+      return Fail(operand.at, "'{}' is no address", operand.name);
     }
   } else if (!Immediate(operand)) {
     return false;

@@ -3,7 +3,6 @@
 #define CARILLON_SIM_PTX_LEXER_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace carillon::sim::ptx {

@@ -30,27 +30,21 @@ Parser::Parser(Module* module) : module_(module), lexer_(*module->text) {
 absl::Status Parser::Run() {
   while (!Ended() && Statement()) {
   }
-  if (error_.ok()) CheckFunctions();
+  if (module_->target.empty()) {
+    Fail({}, "no PTX: a module begins with .version and .target");
+  }
   return error_;
 }
 
 void Parser::Take() {
   token_ = lexer_.Next();
-  if (token_.kind == Kind::kBad) Fail(token_.at, token_.text);
+  if (token_.kind == Kind::kBad) Fail(token_.at, "{}", token_.text);
 }
 
 bool Parser::TakeIf(std::string_view what) {
   if (!token_.Is(what)) return false;
   Take();
   return true;
-}
-
-bool Parser::Fail(Location at, std::string_view what) {
-  if (error_.ok()) {
-    error_ = absl::InvalidArgumentError(
-        fmt::format("{}:{}:{}: {}", module_->file, at.line, at.column, what));
-  }
-  return false;
 }
 
 std::string Parser::Found() const {
@@ -60,12 +54,12 @@ std::string Parser::Found() const {
 
 bool Parser::Expect(std::string_view what) {
   if (TakeIf(what)) return true;
-  return Fail(token_.at, fmt::format("expected '{}', found {}", what, Found()));
+  return Fail(token_.at, "expected '{}', found {}", what, Found());
 }
 
 bool Parser::TakeName(std::string_view what, std::string_view& name) {
   if (token_.kind != Kind::kWord || token_.text.starts_with('.')) {
-    return Fail(token_.at, fmt::format("expected {}, found {}", what, Found()));
+    return Fail(token_.at, "expected {}, found {}", what, Found());
   }
   name = token_.text;
   Take();
@@ -75,11 +69,11 @@ bool Parser::TakeName(std::string_view what, std::string_view& name) {
 bool Parser::TakeInteger(std::string_view what, uint64_t least, uint64_t most,
                          uint64_t& value) {
   if (token_.kind != Kind::kInteger) {
-    return Fail(token_.at, fmt::format("expected {}, found {}", what, Found()));
+    return Fail(token_.at, "expected {}, found {}", what, Found());
   }
   if (token_.value < least || token_.value > most) {
-    return Fail(token_.at, fmt::format("{} is {}: must be from {} to {}", what,
-                                       token_.value, least, most));
+    return Fail(token_.at, "{} is {}: must be from {} to {}", what,
+                token_.value, least, most);
   }
   value = token_.value;
   Take();
@@ -88,8 +82,7 @@ bool Parser::TakeInteger(std::string_view what, uint64_t least, uint64_t most,
 
 bool Parser::Statement() {
   if (token_.kind != Kind::kWord) {
-    return Fail(token_.at,
-                fmt::format("expected a directive, found {}", Found()));
+    return Fail(token_.at, "expected a directive, found {}", Found());
   }
   if (token_.Is(".version")) return Version();
   if (token_.Is(".target")) return Target();
@@ -118,8 +111,7 @@ bool Parser::Version() {
   Take();
   // "9.0": a number with a fraction.
   if (token_.kind != Kind::kFloat && token_.kind != Kind::kInteger) {
-    return Fail(token_.at,
-                fmt::format("expected a version, found {}", Found()));
+    return Fail(token_.at, "expected a version, found {}", Found());
   }
   const size_t dot = token_.text.find('.');
   const auto number = [](std::string_view digits) {
@@ -134,7 +126,7 @@ bool Parser::Version() {
   module_->version_minor =
       dot == std::string_view::npos ? 0 : number(token_.text.substr(dot + 1));
   if (module_->version_major == 0) {
-    return Fail(token_.at, fmt::format("'{}' is no version", token_.text));
+    return Fail(token_.at, "'{}' is no version", token_.text);
   }
   Take();
   return true;
@@ -178,7 +170,7 @@ bool Parser::VariableStatement(bool external, Function* function) {
   // An array may lack a size only if the launch gives it one (extern shared
   // memory).
   if (variable.bytes == 0 && !(external && variable.space == Space::kShared)) {
-    return Fail(variable.at, fmt::format("'{}' has no size", variable.name));
+    return Fail(variable.at, "'{}' has no size", variable.name);
   }
   if (!function && variable.space != Space::kConst &&
       variable.space != Space::kGlobal && variable.space != Space::kShared &&
@@ -200,8 +192,7 @@ bool Parser::Declare(Variable variable, Function* function) {
     if (known != globals_.end()) {
       Variable& before = variables[known->second.index];
       if (!before.external && !variable.external) {
-        return Fail(variable.at,
-                    fmt::format("'{}' is defined twice", variable.name));
+        return Fail(variable.at, "'{}' is defined twice", variable.name);
       }
       if (!variable.external) before = std::move(variable);
       return true;
@@ -220,7 +211,7 @@ bool Parser::Declare(Variable variable, Function* function) {
 bool Parser::Define(std::string_view text, Name name, Location at,
                     Scope* scope) {
   if (scope->emplace(text, name).second) return true;
-  return Fail(at, fmt::format("'{}' is defined twice", text));
+  return Fail(at, "'{}' is defined twice", text);
 }
 
 bool Parser::Declaration(Variable& variable) {
@@ -230,8 +221,7 @@ bool Parser::Declaration(Variable& variable) {
                          ? SpaceNamed(space.substr(1))
                          : std::nullopt;
   if (!known) {
-    return Fail(token_.at,
-                fmt::format("{} is no directive that is known here", Found()));
+    return Fail(token_.at, "{} is no directive that is known here", Found());
   }
   variable.space = *known;
   Take();
@@ -245,8 +235,7 @@ bool Parser::Declaration(Variable& variable) {
       uint64_t said = 0;
       if (!TakeInteger("the alignment", 1, kMaxAlign, said)) return false;
       if (!std::has_single_bit(said)) {
-        return Fail(token_.at,
-                    fmt::format("alignment {} is no power of two", said));
+        return Fail(token_.at, "alignment {} is no power of two", said);
       }
       if (!type) align = said;
     } else if (token_.Is(".v2") || token_.Is(".v4")) {
@@ -255,21 +244,18 @@ bool Parser::Declaration(Variable& variable) {
     } else if (type) {
       // ".ptr" and the space that the pointer leads to.
       if (!token_.Is(".ptr") && !SpaceNamed(token_.text.substr(1))) {
-        return Fail(token_.at, fmt::format("unexpected {}", Found()));
+        return Fail(token_.at, "unexpected {}", Found());
       }
       Take();
     } else {
       type = TypeNamed(token_.text.substr(1));
       if (!type || *type == Type::kPred) {
-        return Fail(token_.at,
-                    fmt::format("{} is no type of a variable", Found()));
+        return Fail(token_.at, "{} is no type of a variable", Found());
       }
       Take();
     }
   }
-  if (!type) {
-    return Fail(token_.at, fmt::format("expected a type, found {}", Found()));
-  }
+  if (!type) return Fail(token_.at, "expected a type, found {}", Found());
   variable.type = *type;
   const uint64_t element = BytesOf(*type) * vector;
   variable.align = static_cast<uint32_t>(align != 0 ? align : element);
@@ -282,8 +268,8 @@ bool Parser::Declaration(Variable& variable) {
       return false;
     }
     if (count != 0 && variable.bytes > kMaxBytes / count) {
-      return Fail(variable.at, fmt::format("'{}' has more than {} bytes",
-                                           variable.name, kMaxBytes));
+      return Fail(variable.at, "'{}' has more than {} bytes", variable.name,
+                  kMaxBytes);
     }
     variable.bytes *= count;
     if (!Expect("]")) return false;
@@ -301,10 +287,8 @@ bool Parser::Initializer(Variable& variable) {
   } while (TakeIf(","));
   if (depth != 0) return Fail(token_.at, "an initializer that never ends");
   if (variable.initial.size() > variable.bytes) {
-    return Fail(
-        variable.at,
-        fmt::format("'{}' has {} bytes, and {} of initial values",
-                    variable.name, variable.bytes, variable.initial.size()));
+    return Fail(variable.at, "'{}' has {} bytes, and {} of initial values",
+                variable.name, variable.bytes, variable.initial.size());
   }
   return true;
 }
@@ -348,8 +332,7 @@ bool Parser::Offset(int64_t& offset) {
     Take();
     if (TakeIf("-")) minus = !minus;
     if (token_.kind != Kind::kInteger) {
-      return Fail(token_.at,
-                  fmt::format("expected an offset, found {}", Found()));
+      return Fail(token_.at, "expected an offset, found {}", Found());
     }
     const auto by = static_cast<int64_t>(token_.value);
     if (minus ? __builtin_sub_overflow(offset, by, &offset)
@@ -374,17 +357,10 @@ bool Parser::Immediate(Operand& operand) {
         token_.is_single ? uint64_t{1} << 31 : uint64_t{1} << 63;
     operand.value = minus ? token_.value ^ sign : token_.value;
   } else {
-    return Fail(token_.at,
-                fmt::format("expected an operand, found {}", Found()));
+    return Fail(token_.at, "expected an operand, found {}", Found());
   }
   Take();
   return true;
-}
-
-void Parser::CheckFunctions() {
-  if (module_->target.empty()) {
-    Fail({}, "no PTX: a module begins with .version and .target");
-  }
 }
 
 absl::StatusOr<Module> ParseModule(std::string text, std::string file) {

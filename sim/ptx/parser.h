@@ -4,9 +4,12 @@
 #ifndef CARILLON_SIM_PTX_PARSER_H_
 #define CARILLON_SIM_PTX_PARSER_H_
 
+#include <fmt/core.h>
+
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/ptx/lexer.h"
@@ -45,7 +48,15 @@ class Parser {
   void Take();
   bool TakeIf(std::string_view what);
   // Records the mistake and returns false, for the caller to pass on.
-  bool Fail(Location at, std::string_view what);
+  template <class... Args>
+  bool Fail(Location at, fmt::format_string<Args...> what, Args&&... args) {
+    if (error_.ok()) {
+      error_ = absl::InvalidArgumentError(
+          fmt::format("{}:{}:{}: {}", module_->file, at.line, at.column,
+                      fmt::format(what, std::forward<Args>(args)...)));
+    }
+    return false;
+  }
   std::string Found() const;
   bool Expect(std::string_view what);
   bool TakeName(std::string_view what, std::string_view& name);
@@ -102,7 +113,6 @@ class Parser {
   // kLabel.
   bool Named(Operand& operand);
   static bool FindIn(const Scope& scope, Operand& operand);
-  void CheckFunctions();
 
   Module* const module_;
   Lexer lexer_;

@@ -3,19 +3,9 @@
 namespace carillon::sim::timing {
 
 const char* NameOf(EventPlace place) {
-  switch (place) {
-    case EventPlace::kNone:
-      return "none";
-    case EventPlace::kTbScheduler:
-      return "TB scheduler";
-    case EventPlace::kFree:
-      return "free";
-    case EventPlace::kReserved:
-      return "reserved";
-    case EventPlace::kPreempted:
-      return "preempted";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"none", "TB scheduler", "free",
+                                           "reserved", "preempted"};
+  return kNames[static_cast<size_t>(place)];
 }
 
 }  // namespace carillon::sim::timing

@@ -9,45 +9,37 @@
 namespace carillon::sim::timing {
 namespace {
 
-void Check(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+template <class T>
+T Checked(absl::StatusOr<T> result) {
+  if (result.ok()) return *std::move(result);
+  std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
   std::abort();
 }
 
 }  // namespace
 
 void KernelRunner::Load(std::string ptx) {
-  auto module = ptx::ParseModule(std::move(ptx), "test.ptx");
-  Check(module.status());
-  auto program =
-      Lower(std::make_shared<const ptx::Module>(*std::move(module)), &memory_);
-  Check(program.status());
-  if (program_ != nullptr) earlier_.push_back(program_);
-  program_ = *std::move(program);
+  Use(Checked(ptx::ParseModule(std::move(ptx), "test.ptx")));
 }
 
 void KernelRunner::LoadFile(const std::string& name) {
-  auto module = ptx::ParseModuleFile("sim/testdata/" + name);
-  Check(module.status());
-  auto program =
-      Lower(std::make_shared<const ptx::Module>(*std::move(module)), &memory_);
-  Check(program.status());
+  Use(Checked(ptx::ParseModuleFile("sim/testdata/" + name)));
+}
+
+void KernelRunner::Use(ptx::Module module) {
+  auto program = Checked(
+      Lower(std::make_shared<const ptx::Module>(std::move(module)), &memory_));
   if (program_ != nullptr) earlier_.push_back(program_);
-  program_ = *std::move(program);
+  program_ = std::move(program);
 }
 
 std::span<std::byte> KernelRunner::Bytes(DeviceAddress address,
                                          uint64_t bytes) {
-  auto found = memory_.At(address, bytes);
-  Check(found.status());
-  return *found;
+  return Checked(memory_.At(address, bytes));
 }
 
 DeviceAddress KernelRunner::Allocate(uint64_t bytes) {
-  auto address = memory_.Allocate(bytes, "test");
-  Check(address.status());
-  return *address;
+  return Checked(memory_.Allocate(bytes, "test"));
 }
 
 DeviceAddress KernelRunner::Floats(uint64_t count, float (*value)(uint64_t)) {
@@ -65,7 +57,7 @@ Launch KernelRunner::MakeLaunch(const char* kernel, Dim3 grid, Dim3 block,
                 .grid = grid,
                 .block = block};
   if (launch.kernel == nullptr) {
-    Check(absl::NotFoundError(kernel));
+    Checked<Launch>(absl::NotFoundError(kernel));
   }
   const auto add = [&](std::span<const std::byte> bytes) {
     launch.parameters.insert(launch.parameters.end(), bytes.begin(),

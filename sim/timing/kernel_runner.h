@@ -44,6 +44,8 @@ class KernelRunner {
   std::span<const float> output();
 
  private:
+  void Use(ptx::Module module);
+
   std::span<std::byte> Bytes(DeviceAddress address, uint64_t bytes);
 
   Memory memory_;

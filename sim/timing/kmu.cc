@@ -12,11 +12,7 @@ void Insert(std::vector<GridRun*>& grids, GridRun* grid, bool events_first) {
     return std::tuple(!(events_first && g->options.event), ~g->options.priority,
                       g->result.submitted, g->result.id);
   };
-  grids.insert(std::upper_bound(grids.begin(), grids.end(), grid,
-                                [&](const GridRun* a, const GridRun* b) {
-                                  return key(a) < key(b);
-                                }),
-               grid);
+  grids.insert(std::ranges::upper_bound(grids, key(grid), {}, key), grid);
 }
 
 }  // namespace
@@ -49,7 +45,7 @@ void Kmu::FillKdu(Cycle now) {
 }
 
 bool Kmu::EventsWait(Cycle now) const {
-  return std::any_of(kdu_.begin(), kdu_.end(), [now](const GridRun* grid) {
+  return std::ranges::any_of(kdu_, [now](const GridRun* grid) {
     return grid->options.event && grid->ready <= now && grid->more &&
            !grid->failed();
   });

@@ -35,17 +35,9 @@ Contexts ContextsOfBlock(const Launch& launch, uint32_t registers,
 }
 
 std::string_view NameOf(OccupancyLimit limit) {
-  switch (limit) {
-    case OccupancyLimit::kBlocks:
-      return "blocks";
-    case OccupancyLimit::kWarps:
-      return "warps";
-    case OccupancyLimit::kRegisters:
-      return "registers";
-    case OccupancyLimit::kSharedMemory:
-      return "shared memory";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"blocks", "warps", "registers",
+                                                "shared memory"};
+  return kNames[static_cast<size_t>(limit)];
 }
 
 Occupancy OccupancyOf(const Contexts& block, const Config& config) {

@@ -1,6 +1,7 @@
 #include "sim/timing/op_table.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "fmt/format.h"
 #include "sim/timing/scoreboard.h"
@@ -29,64 +30,40 @@ CostType TypeOf(const Semantics& s) {
   }
 }
 
+bool IsOneOf(Operation operation, std::initializer_list<Operation> of) {
+  return std::ranges::find(of, operation) != of.end();
+}
+
 CostClass ClassOf(Operation operation) {
-  switch (operation) {
-    case Operation::kMin:
-    case Operation::kMax:
-      return CostClass::kMax;
-    case Operation::kMul:
-    case Operation::kMulLow:
-    case Operation::kMulHigh:
-    case Operation::kMulWide:
-    case Operation::kMul24Low:
-    case Operation::kMul24High:
-      return CostClass::kMul;
-    case Operation::kMadLow:
-    case Operation::kMadHigh:
-    case Operation::kMadWide:
-    case Operation::kMad24Low:
-    case Operation::kMad24High:
-    case Operation::kMadLowCarry:
-    case Operation::kMadHighCarry:
-    case Operation::kSumOfDifferences:
-    case Operation::kFma:
-      return CostClass::kMad;
-    case Operation::kDiv:
-    case Operation::kRem:
-    case Operation::kSqrt:
-      return CostClass::kDiv;
-    default:
-      return CostClass::kAdd;
+  using enum Operation;
+  if (IsOneOf(operation, {kMin, kMax})) return CostClass::kMax;
+  if (IsOneOf(operation,
+              {kMul, kMulLow, kMulHigh, kMulWide, kMul24Low, kMul24High})) {
+    return CostClass::kMul;
   }
+  if (IsOneOf(operation,
+              {kMadLow, kMadHigh, kMadWide, kMad24Low, kMad24High, kMadLowCarry,
+               kMadHighCarry, kSumOfDifferences, kFma})) {
+    return CostClass::kMad;
+  }
+  if (IsOneOf(operation, {kDiv, kRem, kSqrt})) return CostClass::kDiv;
+  return CostClass::kAdd;
 }
 
 bool IsSpecial(Operation operation) {
-  switch (operation) {
-    case Operation::kDivApprox:
-    case Operation::kRcp:
-    case Operation::kRsqrt:
-    case Operation::kSin:
-    case Operation::kCos:
-    case Operation::kLog2:
-    case Operation::kExp2:
-    case Operation::kTanh:
-      return true;
-    default:
-      return false;
-  }
+  using enum Operation;
+  return IsOneOf(operation,
+                 {kDivApprox, kRcp, kRsqrt, kSin, kCos, kLog2, kExp2, kTanh});
 }
 
 bool IsExchange(Operation operation) {
-  switch (operation) {
-    case Operation::kShuffle:
-    case Operation::kVote:
-    case Operation::kMatchAny:
-    case Operation::kMatchAll:
-    case Operation::kReduce:
-      return true;
-    default:
-      return false;
-  }
+  using enum Operation;
+  return IsOneOf(operation, {kShuffle, kVote, kMatchAny, kMatchAll, kReduce});
+}
+
+bool IsMove(Operation operation) {
+  using enum Operation;
+  return IsOneOf(operation, {kMove, kSelect, kPack, kUnpack, kReadSpecial});
 }
 
 // Whether the values have 64 bits, whatever they mean to mov and its like.
@@ -98,22 +75,19 @@ bool IsWide(const Semantics& s) {
 Cost Arithmetic(const Semantics& s, const Config& config, Unit* unit) {
   *unit = Unit::kSp;
   if (IsExchange(s.operation)) return config.exchange;
-  const CostClass cost_class = ClassOf(s.operation);
+  CostClass cost_class = ClassOf(s.operation);
   CostType type = TypeOf(s);
   if (s.operation == Operation::kConvert && s.from == Type::kF64) {
     type = CostType::kDouble;
   }
   // mov.f64, selp.f64 and comparisons of bits do not need the DP unit.
-  const bool moves =
-      s.operation == Operation::kMove || s.operation == Operation::kSelect ||
-      s.operation == Operation::kPack || s.operation == Operation::kUnpack ||
-      s.operation == Operation::kReadSpecial;
-  if (moves) type = IsWide(s) ? CostType::kLong : CostType::kInt;
+  if (IsMove(s.operation)) {
+    type = IsWide(s) ? CostType::kLong : CostType::kInt;
+  }
   if (IsSpecial(s.operation)) {
     *unit = Unit::kSfu;
     if (type != CostType::kDouble) return config.special;
-    return config
-        .costs[static_cast<size_t>(type)][static_cast<size_t>(CostClass::kDiv)];
+    cost_class = CostClass::kDiv;
   }
   if (cost_class == CostClass::kDiv) {
     *unit = Unit::kSfu;

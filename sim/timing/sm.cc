@@ -97,10 +97,8 @@ void Sm::Start(GridRun* grid, uint32_t entry, std::span<const uint32_t> slots,
     core_.hints.resize(most_operations_, SegmentTable::kNone);
   }
   block->block.Start(grid->launch, grid->next, &core_);
-  if (observer_ != nullptr) {
-    Observe(Observation::What::kBlockStart, *grid,
-            static_cast<uint32_t>(block - blocks_.begin()), now);
-  }
+  Observe(Observation::What::kBlockStart, *grid,
+          static_cast<uint32_t>(block - blocks_.begin()), now);
   for (uint32_t i = 0; i < block->block.warps(); ++i) {
     StartWarp(*block, i,
               slots.empty()
@@ -129,9 +127,7 @@ void Sm::StartWarp(BlockSlot& block, uint32_t index, uint32_t slot) {
   context.block = static_cast<uint32_t>(&block - blocks_.data());
   context.age = next_age_++;
   ++warps_.arrivals;
-  if (observer_ != nullptr) {
-    Observe(Observation::What::kWarpStart, *grid, slot, counted_until_);
-  }
+  Observe(Observation::What::kWarpStart, *grid, slot, counted_until_);
 }
 
 void Sm::Drop(const GridRun* grid, Cycle now) {
@@ -158,10 +154,8 @@ void Sm::EndBlock(BlockSlot& block) {
     events_use_.Take(block.contexts);
     KeepForEvents();
   }
-  if (observer_ != nullptr) {
-    Observe(Observation::What::kBlockEnd, *block.grid,
-            static_cast<uint32_t>(&block - blocks_.data()), counted_until_);
-  }
+  Observe(Observation::What::kBlockEnd, *block.grid,
+          static_cast<uint32_t>(&block - blocks_.data()), counted_until_);
   --block.grid->running;
   block.grid = nullptr;
   ended_ = true;
@@ -587,9 +581,7 @@ void Sm::Retire(uint32_t slot) {
   BlockSlot& block = blocks_[warps_.slots[slot].block];
   warps_.Clear(slot);
   block.warps &= ~timing::BitOf(slot);
-  if (observer_ != nullptr) {
-    Observe(Observation::What::kWarpEnd, *block.grid, slot, counted_until_);
-  }
+  Observe(Observation::What::kWarpEnd, *block.grid, slot, counted_until_);
   if (block.entry != EventWarps::kNoEntry) {
     event_warps_.Vacated(block.entry, slot);
   }

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 
 #include "fmt/format.h"

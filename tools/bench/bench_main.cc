@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "tools/bench/roles.h"
 #include "tools/cli/ui/exit_code.h"
+#include "tools/plots/document.h"
 
 namespace carillon::bench {
 namespace {
@@ -19,25 +20,10 @@ namespace {
 constexpr std::chrono::milliseconds kQuick{50};
 
 std::string Describe(const Measurement& measurement) {
-  std::string text;
-  const auto add = [&](const char* path, double scale, const char* format) {
-    const Json::json_pointer pointer{std::string(path)};
-    if (!measurement.result.contains(pointer)) return;
-    text += fmt::format(fmt::runtime(format),
-                        measurement.result[pointer].get<double>() * scale);
-  };
-  add("/round_trip_ns/p50", 1e-3, " p50 {:.2f} us");
-  add("/round_trip_ns/p99", 1e-3, " p99 {:.2f} us");
-  add("/pipelined/per_second", 1e-6, " {:.3f} M/s");
-  return text;
-}
-
-std::optional<std::string_view> BaseOf(const BenchResult& result,
-                                       const std::string& part) {
-  for (const auto& [name, base] : result.bases) {
-    if (name == part) return base;
-  }
-  return std::nullopt;
+  const Json& result = measurement.result;
+  return NumberText(result, "/round_trip_ns/p50", 1e-3, " p50 {:.2f} us") +
+         NumberText(result, "/round_trip_ns/p99", 1e-3, " p99 {:.2f} us") +
+         NumberText(result, "/pipelined/per_second", 1e-6, " {:.3f} M/s");
 }
 
 int Fail(const absl::Status& status) {
@@ -57,8 +43,10 @@ int Report(const BenchRun& run, const BenchResult& result,
     fmt::print("{}\n", document.dump(2));
   } else {
     for (const Part& part : result.parts) {
+      const auto base = result.bases.find(part.name());
       fmt::print("{}\n{}\n", part.name(),
-                 part.Table(BaseOf(result, part.name())));
+                 base == result.bases.end() ? part.Table(std::nullopt)
+                                            : part.Table(base->second));
     }
     fmt::print("{}{}", result.extra_table, FigureTable(result.figures));
   }
@@ -91,23 +79,18 @@ absl::StatusOr<Part> BenchRun::Measure(
     }
   }
   fmt::print(stderr, "{}\n", name);
-  auto measurements = RunSession(
-      contenders, session, [&](const Contender& contender, const auto& one) {
-        fmt::print(
-            stderr,
-            "  round {} {:<18}{}  (probe {:.0f} ns, others {:.0f} %{})\n",
-            one.round + 1, contender.name, Describe(one), one.probe_ns,
-            one.foreign * 100, one.disturbed ? ", disturbed" : "");
-      });
-  if (!measurements.ok()) return measurements.status();
-  return Part(std::move(name), std::move(contenders), *std::move(measurements));
-}
-
-int BenchMain(int argc, char** argv, std::string_view name,
-              std::string_view summary, RunBench run) {
-  return BenchMain(
-      argc, argv,
-      BenchProgram{.name = name, .summary = summary, .run = std::move(run)});
+  ASSIGN_OR_RETURN(
+      auto measurements,
+      RunSession(
+          contenders, session,
+          [&](const Contender& contender, const auto& one) {
+            fmt::print(
+                stderr,
+                "  round {} {:<18}{}  (probe {:.0f} ns, others {:.0f} %{})\n",
+                one.round + 1, contender.name, Describe(one), one.probe_ns,
+                one.foreign * 100, one.disturbed ? ", disturbed" : "");
+          }));
+  return Part(std::move(name), std::move(contenders), std::move(measurements));
 }
 
 int BenchMain(int argc, char** argv, const BenchProgram& program) {

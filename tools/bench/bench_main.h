@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -32,7 +33,7 @@ struct BenchResult {
   std::vector<Part> parts;
   std::vector<Figure> figures;
   // The base that a part's Table() compares with: part, contender.
-  std::vector<std::pair<std::string, std::string>> bases;
+  std::map<std::string, std::string> bases;
   // Further contents of the document, and what people see of them.
   Json extra = Json::object();
   std::string extra_table;
@@ -40,15 +41,12 @@ struct BenchResult {
   absl::Status status;
 };
 
-using RunBench = std::function<absl::StatusOr<BenchResult>(const BenchRun&)>;
-
-// A bench that has options of its own.
 struct BenchProgram {
   std::string_view name;
   std::string_view summary;
-  RunBench run;
-  std::function<void(CLI::App&)> add_options;
-  std::chrono::seconds patience{20};  // the value of --patience
+  std::function<absl::StatusOr<BenchResult>(const BenchRun&)> run;
+  std::function<void(CLI::App&)> add_options;  // may be null
+  std::chrono::seconds patience{20};           // the value of --patience
   std::string_view plotter = "tools/plots/plot_bench.py";
 };
 
@@ -57,8 +55,6 @@ struct BenchProgram {
 // --out. Exit codes: 0 measured (whatever the figures say), 2 usage, otherwise
 // that of run()'s status (docs/cli.md).
 int BenchMain(int argc, char** argv, const BenchProgram& program);
-int BenchMain(int argc, char** argv, std::string_view name,
-              std::string_view summary, RunBench run);
 
 }  // namespace carillon::bench
 

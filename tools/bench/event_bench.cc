@@ -94,10 +94,6 @@ Range IdlePercent(const Part& part) {
   return RangeOf(std::move(percent));
 }
 
-Range Scaled(Range range, double by) {
-  return {range.runs, range.median * by, range.low * by, range.high * by};
-}
-
 absl::StatusOr<BenchResult> Run(const BenchRun& run) {
   ASSIGN_OR_RETURN(const auto spinning,
                    run.Measure("null event, both sides spinning", Spinning()));
@@ -110,60 +106,29 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
   using Wish = Figure::Wish;
   BenchResult result;
   result.figures = {
-      {.name = "control_spinning",
-       .what = "control: the same ring twice, p50",
-       .unit = "x",
-       .value = spinning.Ratio("ring_again", "ring", kP50)},
-      {.name = "null_event_over_ring_p50",
-       .what = "null event / bare ring, p50, spinning",
-       .unit = "x",
-       .value = spinning.Ratio("event", "ring", kP50),
-       .wish = Wish::kAtMost,
-       .target = 2.5},
-      {.name = "null_event_over_plain_ring_p50",
-       .what = "null event / textbook ring, p50, spinning",
-       .unit = "x",
-       .value = spinning.Ratio("event", "plain_ring", kP50),
-       .wish = Wish::kAtMost,
-       .target = 2.5},
-      {.name = "control_from_idle",
-       .what = "control: the same futex wake twice, p50",
-       .unit = "x",
-       .value = from_idle.Ratio("futex_again", "futex", kP50)},
-      {.name = "null_event_over_futex_p50",
-       .what = "null event / futex wake, p50, from idle, after a spin",
-       .unit = "x",
-       .value = from_idle.Ratio("event", "futex_spin", kP50),
-       .wish = Wish::kAtMost,
-       .target = 1.5},
-      {.name = "null_event_no_spin_over_futex_p50",
-       .what = "the same, nobody spins",
-       .unit = "x",
-       .value = from_idle.Ratio("event_no_spin", "futex", kP50),
-       .wish = Wish::kAtMost,
-       .target = 1.5},
-      {.name = "control_pipelined",
-       .what = "control: one device twice, rate",
-       .unit = "x",
-       .value = pipelined.Ratio("one_device_again", "one_device", kRate)},
-      {.name = "pipelined_one_device",
-       .what = "pipelined null events, one device",
-       .unit = "M/s",
-       .value = Scaled(pipelined.Value("one_device", kRate), 1e-6),
-       .wish = Wish::kAtLeast,
-       .target = 5},
-      {.name = "four_devices_over_one",
-       .what = "four devices on the same CPUs / one, rate",
-       .unit = "x",
-       .value = pipelined.Ratio("four_devices", "one_device", kRate),
-       .wish = Wish::kAtLeast,
-       .target = 0.9},
-      {.name = "idle_percent",
-       .what = "gpud and four idle devices",
-       .unit = "% of a core",
-       .value = IdlePercent(idle),
-       .wish = Wish::kAtMost,
-       .target = 1},
+      {"control_spinning", "control: the same ring twice, p50", "x",
+       spinning.Ratio("ring_again", "ring", kP50)},
+      {"null_event_over_ring_p50", "null event / bare ring, p50, spinning", "x",
+       spinning.Ratio("event", "ring", kP50), Wish::kAtMost, 2.5},
+      {"null_event_over_plain_ring_p50",
+       "null event / textbook ring, p50, spinning", "x",
+       spinning.Ratio("event", "plain_ring", kP50), Wish::kAtMost, 2.5},
+      {"control_from_idle", "control: the same futex wake twice, p50", "x",
+       from_idle.Ratio("futex_again", "futex", kP50)},
+      {"null_event_over_futex_p50",
+       "null event / futex wake, p50, from idle, after a spin", "x",
+       from_idle.Ratio("event", "futex_spin", kP50), Wish::kAtMost, 1.5},
+      {"null_event_no_spin_over_futex_p50", "the same, nobody spins", "x",
+       from_idle.Ratio("event_no_spin", "futex", kP50), Wish::kAtMost, 1.5},
+      {"control_pipelined", "control: one device twice, rate", "x",
+       pipelined.Ratio("one_device_again", "one_device", kRate)},
+      {"pipelined_one_device", "pipelined null events, one device", "M/s",
+       Scaled(pipelined.Value("one_device", kRate), 1e-6), Wish::kAtLeast, 5},
+      {"four_devices_over_one", "four devices on the same CPUs / one, rate",
+       "x", pipelined.Ratio("four_devices", "one_device", kRate),
+       Wish::kAtLeast, 0.9},
+      {"idle_percent", "gpud and four idle devices", "% of a core",
+       IdlePercent(idle), Wish::kAtMost, 1},
   };
   result.parts = {spinning, from_idle, pipelined, idle};
   result.bases = {{spinning.name(), "ring"}, {from_idle.name(), "futex"}};
@@ -175,8 +140,9 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
 
 int main(int argc, char** argv) {
   return carillon::bench::BenchMain(
-      argc, argv, "event",
-      "What an event costs: a null event through gpud and back, spinning, from "
-      "idle and pipelined.",
-      &carillon::bench::Run);
+      argc, argv,
+      {.name = "event",
+       .summary = "What an event costs: a null event through gpud and back, "
+                  "spinning, from idle and pipelined.",
+       .run = &carillon::bench::Run});
 }

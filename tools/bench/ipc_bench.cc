@@ -1,6 +1,5 @@
 // Measures the same 64-byte request and reply over every transport that a
 // launch could use, for each way in which its two sides may wait.
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -46,11 +45,9 @@ void AddFigures(const Part& part, const Way& way, BenchResult* result) {
   const auto ratio = [&](std::string_view name, std::string_view what,
                          std::string_view of, std::string_view to,
                          std::string_view path) {
-    result->figures.push_back(
-        {.name = fmt::format("{}_{}", name, NameOf(way.wait)),
-         .what = fmt::format("{}: {}", way.what, what),
-         .unit = "x",
-         .value = part.Ratio(of, to, path)});
+    result->figures.push_back({fmt::format("{}_{}", name, NameOf(way.wait)),
+                               fmt::format("{}: {}", way.what, what), "x",
+                               part.Ratio(of, to, path)});
   };
   constexpr std::string_view kP50 = "/round_trip_ns/p50";
   constexpr std::string_view kRate = "/pipelined/per_second";
@@ -78,7 +75,7 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
         run.Measure(fmt::format("64-byte request and reply, {}", way.what),
                     Contenders(way.wait)));
     AddFigures(part, way, &result);
-    result.bases.emplace_back(part.name(), "ring");
+    result.bases[part.name()] = "ring";
     result.parts.push_back(std::move(part));
   }
   return result;
@@ -89,8 +86,11 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
 
 int main(int argc, char** argv) {
   return carillon::bench::BenchMain(
-      argc, argv, "ipc",
-      "Carillon's rings and event path beside gRPC, ZeroMQ, Boost and Unix "
-      "sockets: the same 64-byte request and reply, for each way to wait.",
-      &carillon::bench::Run);
+      argc, argv,
+      {.name = "ipc",
+       .summary =
+           "Carillon's rings and event path beside gRPC, ZeroMQ, Boost and "
+           "Unix sockets: the same 64-byte request and reply, for each way to "
+           "wait.",
+       .run = &carillon::bench::Run});
 }

@@ -78,7 +78,7 @@ std::vector<int> UsableCpus() {
   return cpus;
 }
 
-MachineTime ReadMachineTime() {
+uint64_t MachineCpuNs() {
   std::ifstream file("/proc/stat");
   std::string name;
   uint64_t user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0,
@@ -87,8 +87,7 @@ MachineTime ReadMachineTime() {
       steal;
   const auto tick =
       1'000'000'000u / static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
-  return {.busy_ns = (user + nice + system + irq + softirq) * tick,
-          .stolen_ns = steal * tick};
+  return (user + nice + system + irq + softirq + steal) * tick;
 }
 
 uint64_t OwnCpuNs() {

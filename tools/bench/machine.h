@@ -5,7 +5,6 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -23,11 +22,7 @@ std::vector<int> UsableCpus();
 
 // The time of all CPUs that the kernel has counted since its start (in ticks of
 // 10 ms): everything that ran, and what the hypervisor gave to others.
-struct MachineTime {
-  uint64_t busy_ns = 0;
-  uint64_t stolen_ns = 0;
-};
-MachineTime ReadMachineTime();
+uint64_t MachineCpuNs();
 
 // The CPU time of this process and of its children that have been waited for.
 uint64_t OwnCpuNs();

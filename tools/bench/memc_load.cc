@@ -18,10 +18,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/host_port.h"
 #include "base/json.h"
 #include "base/process_cpu.h"
 #include "base/status.h"
 #include "shm/histogram.h"
+#include "tools/bench/stats.h"
 #include "tools/testbed/load/memc_client.h"
 
 namespace carillon::bench {
@@ -48,26 +50,15 @@ struct Target {
 
 uint64_t OwnCpuNs() { return ProcessCpuNs(getpid()).value_or(0); }
 
-absl::StatusOr<std::pair<std::string, uint16_t>> SplitAddress(
-    const std::string& address) {
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon != std::string::npos) {
-    port = std::atoi(address.c_str() + colon + 1);
-  }
-  if (port < 1 || port > 65535) {
-    return absl::InvalidArgumentError(
-        fmt::format("'{}': must be HOST:PORT", address));
-  }
-  return std::make_pair(address.substr(0, colon), static_cast<uint16_t>(port));
-}
-
 absl::Status Open(Target* target, const testbed::Workload& workload,
                   int tcp_port, bool warm) {
-  ASSIGN_OR_RETURN(const auto split, SplitAddress(target->address));
-  ASSIGN_OR_RETURN(auto client, testbed::MemcClient::Connect(
-                                    split.first, split.second, workload));
-  target->client = std::move(client);
+  const auto server = ReadHostPort(target->address);
+  if (!server.ok() || server->port == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("'{}': must be HOST:PORT", target->address));
+  }
+  ASSIGN_OR_RETURN(target->client, testbed::MemcClient::Connect(
+                                       server->host, server->port, workload));
   if (!warm) return absl::OkStatus();
   return tcp_port > 0
              ? target->client->WarmByTcp(static_cast<uint16_t>(tcp_port))
@@ -109,18 +100,9 @@ void Measure(Target* target, std::chrono::nanoseconds duration) {
   target->total.Merge(result);
 }
 
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half]
-                                : (values[half - 1] + values[half]) / 2;
-}
-
 Json Spread(const std::vector<double>& values) {
-  return {{"median", Median(values)},
-          {"least", *std::min_element(values.begin(), values.end())},
-          {"most", *std::max_element(values.begin(), values.end())}};
+  const Range range = RangeOf(values);
+  return {{"median", range.median}, {"least", range.low}, {"most", range.high}};
 }
 
 Json Report(const Target& target) {

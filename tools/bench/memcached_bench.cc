@@ -27,6 +27,7 @@
 #include "tools/bench/bench_main.h"
 #include "tools/bench/quiet.h"
 #include "tools/cli/ui/table.h"
+#include "tools/plots/document.h"
 
 namespace carillon::bench {
 namespace {
@@ -64,22 +65,27 @@ absl::StatusOr<uint16_t> FreePort() {
   return absl::ResourceExhaustedError("no free port on 127.0.0.1");
 }
 
-absl::Status WaitForTcp(uint16_t port, std::string_view who) {
+// Looks until `look` is true; DeadlineExceeded with `what` after kStartTime.
+template <class Look>
+absl::Status Await(Look look, const std::string& what) {
   const Nanoseconds deadline =
       NowNs() + std::chrono::nanoseconds(kStartTime).count();
-  const sockaddr_in address = Loopback(port);
-  while (true) {
-    const UniqueFd probe(socket(AF_INET, SOCK_STREAM, 0));
-    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address),
-                sizeof(address)) == 0) {
-      return absl::OkStatus();
-    }
-    if (NowNs() > deadline) {
-      return absl::DeadlineExceededError(
-          fmt::format("{} does not listen on 127.0.0.1:{}", who, port));
-    }
+  while (!look()) {
+    if (NowNs() > deadline) return absl::DeadlineExceededError(what);
     std::this_thread::sleep_for(milliseconds(20));
   }
+  return absl::OkStatus();
+}
+
+absl::Status WaitForTcp(uint16_t port, std::string_view who) {
+  const sockaddr_in address = Loopback(port);
+  const auto listens = [&] {
+    const UniqueFd probe(socket(AF_INET, SOCK_STREAM, 0));
+    return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address),
+                   sizeof(address)) == 0;
+  };
+  return Await(listens,
+               fmt::format("{} does not listen on 127.0.0.1:{}", who, port));
 }
 
 // A server under test: its processes, the one that is started first ends last.
@@ -110,11 +116,7 @@ class Servers {
     }
     return pids;
   }
-  uint64_t CpuNs() const {
-    uint64_t sum = 0;
-    for (const LineProcess& child : children_) sum += child.CpuNs();
-    return sum;
-  }
+  uint64_t CpuNs() const { return SumCpuNs(children_); }
 
  private:
   bool realtime_;
@@ -131,10 +133,9 @@ absl::StatusOr<Servers> StartMemcached(const TempDirectory& scratch,
       "/usr/bin/memcached", "-t", "1",    "-m", "64",  "-l",
       "127.0.0.1",          "-p", number, "-U", number};
   if (getuid() == 0) argv.insert(argv.end(), {"-u", "nobody"});
-  auto started =
-      servers.Start({.argv = argv, .log_path = scratch.path() + "/memcached"});
-  if (started.ok()) started = WaitForTcp(port, "memcached");
-  if (!started.ok()) return started;
+  RETURN_IF_ERROR(
+      servers.Start({.argv = argv, .log_path = scratch.path() + "/memcached"}));
+  RETURN_IF_ERROR(WaitForTcp(port, "memcached"));
   return servers;
 }
 
@@ -144,28 +145,21 @@ absl::StatusOr<Servers> StartNic(const TempDirectory& scratch,
   Servers servers(run);
   servers.port = port;
   const std::string testbed = scratch.path() + "/testbed";
-  auto started =
+  RETURN_IF_ERROR(
       servers.Start({.argv = {run.session.gpud, "--dir", testbed, "--backend",
                               "cpu", "--log-level", "warn"},
-                     .log_path = scratch.path() + "/gpud"});
-  if (!started.ok()) return started;
+                     .log_path = scratch.path() + "/gpud"}));
   // The NIC gives up when there is no testbed; gpud's is there in a moment.
-  const Nanoseconds deadline =
-      NowNs() + std::chrono::nanoseconds(kStartTime).count();
-  while (access(TestbedPaths(testbed).control_socket().c_str(), F_OK) != 0) {
-    if (NowNs() > deadline) {
-      return absl::DeadlineExceededError("gpud does not come up");
-    }
-    std::this_thread::sleep_for(milliseconds(20));
-  }
+  const std::string gpud = TestbedPaths(testbed).control_socket();
+  RETURN_IF_ERROR(Await([&] { return access(gpud.c_str(), F_OK) == 0; },
+                        "gpud does not come up"));
   const std::string number = std::to_string(port);
-  started =
+  RETURN_IF_ERROR(
       servers.Start({.argv = {plots::Runfile("devices/nic/nic"), "--dir",
                               testbed, "--name", "nic0", "--udp-port", number,
                               "--tcp-port", number, "--log-level", "warn"},
-                     .log_path = scratch.path() + "/nic"});
-  if (started.ok()) started = WaitForTcp(port, "the NIC");
-  if (!started.ok()) return started;
+                     .log_path = scratch.path() + "/nic"}));
+  RETURN_IF_ERROR(WaitForTcp(port, "the NIC"));
   return servers;
 }
 
@@ -174,10 +168,9 @@ absl::StatusOr<Servers> StartEcho(const TempDirectory& scratch,
   ASSIGN_OR_RETURN(const auto port, FreePort());
   Servers servers(run);
   servers.port = port;
-  const auto started = servers.Start(
+  RETURN_IF_ERROR(servers.Start(
       {.argv = {plots::Runfile("tools/bench/udp_echo"), std::to_string(port)},
-       .log_path = scratch.path() + "/echo"});
-  if (!started.ok()) return started;
+       .log_path = scratch.path() + "/echo"}));
   return servers;
 }
 
@@ -253,8 +246,8 @@ absl::Status RunOnce(const BenchRun& run, size_t round, Runs* runs) {
                  "requests, {:.2f} x the p99, {:.2f} x the CPU time\n",
                  round + 1, window, name, median("requests_per_s"),
                  median("p99_latency"), median("server_cpu_per_request"));
-      (result)["round"] = round + 1;
-      (result)["name"] = name;
+      result["round"] = round + 1;
+      result["name"] = name;
       runs->all.push_back(std::move(result));
     }
   }
@@ -278,14 +271,6 @@ Range RatioOf(const Runs& runs, std::string_view name, int window,
   range.low = outer.low;
   range.high = outer.high;
   return range;
-}
-
-uint64_t SumOf(const Runs& runs, const char* what) {
-  uint64_t sum = 0;
-  for (const Json& run : runs.all) {
-    if (run["name"] == "nic") sum += run["a"][what].get<uint64_t>();
-  }
-  return sum;
 }
 
 // Medians of the absolute numbers, for people.
@@ -342,12 +327,9 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
     const auto add = [&](std::string_view name, const char* key,
                          std::string_view what, Wish wish, double target) {
       result.figures.push_back(
-          {.name = fmt::format("{}_{}_window_{}", name, key, window),
-           .what = fmt::format("{}, window {}", what, window),
-           .unit = "x",
-           .value = RatioOf(runs, name, window, key),
-           .wish = wish,
-           .target = target});
+          {fmt::format("{}_{}_window_{}", name, key, window),
+           fmt::format("{}, window {}", what, window), "x",
+           RatioOf(runs, name, window, key), wish, target});
     };
     add("nic", "requests_per_s", "Carillon / memcached, requests a second",
         Wish::kAtLeast, 1.3);
@@ -359,19 +341,19 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
     add("memcached_again", "requests_per_s", "control: memcached / memcached",
         Wish::kNone, 0);
   }
-  result.figures.push_back({.name = "idle_percent",
-                            .what = "gpud and the NIC, idle",
-                            .unit = "% of a core",
-                            .value = RangeOf(runs.idle_percent),
-                            .wish = Wish::kAtMost,
-                            .target = 1});
-  const double bad = static_cast<double>(SumOf(runs, "bad"));
-  result.figures.push_back({.name = "wrong_replies",
-                            .what = "wrong replies of Carillon",
-                            .unit = "",
-                            .value = {1, bad, bad, bad},
-                            .wish = Wish::kAtMost,
-                            .target = 0});
+  result.figures.push_back({"idle_percent", "gpud and the NIC, idle",
+                            "% of a core", RangeOf(runs.idle_percent),
+                            Wish::kAtMost, 1});
+  double bad = 0;
+  for (const Json& one : runs.all) {
+    if (one["name"] == "nic") bad += one["a"]["bad"].get<double>();
+  }
+  result.figures.push_back({"wrong_replies",
+                            "wrong replies of Carillon",
+                            "",
+                            {1, bad, bad, bad},
+                            Wish::kAtMost,
+                            0});
   result.extra_table = AbsoluteTable(runs);
   result.extra["runs"] = std::move(runs.all);
   return result;
@@ -382,8 +364,10 @@ absl::StatusOr<BenchResult> Run(const BenchRun& run) {
 
 int main(int argc, char** argv) {
   return carillon::bench::BenchMain(
-      argc, argv, "memcached",
-      "memcached GETs over loopback UDP: Carillon's NIC and event kernels "
-      "beside Debian's memcached -t 1.",
-      &carillon::bench::Run);
+      argc, argv,
+      {.name = "memcached",
+       .summary =
+           "memcached GETs over loopback UDP: Carillon's NIC and event kernels "
+           "beside Debian's memcached -t 1.",
+       .run = &carillon::bench::Run});
 }

@@ -7,27 +7,25 @@
 #include "tools/bench/machine.h"
 
 namespace carillon::bench {
-namespace {
-
-uint64_t AllNs() {
-  const MachineTime time = ReadMachineTime();
-  return time.busy_ns + time.stolen_ns;
-}
-
-}  // namespace
 
 void ForeignMeter::Start(uint64_t measured_ns) {
   start_ns_ = NowNs();
-  all_ns_ = AllNs();
+  all_ns_ = MachineCpuNs();
   ours_ns_ = measured_ns + OwnCpuNs();
 }
 
 double ForeignMeter::Stop(uint64_t measured_ns) const {
   const auto elapsed = static_cast<double>(NowNs() - start_ns_);
-  const auto all = static_cast<double>(AllNs() - all_ns_);
+  const auto all = static_cast<double>(MachineCpuNs() - all_ns_);
   const auto ours = static_cast<double>(measured_ns + OwnCpuNs() - ours_ns_);
   const auto cpus = std::max(1u, std::thread::hardware_concurrency());
   return std::max(0.0, all - ours) / elapsed / cpus;
+}
+
+uint64_t SumCpuNs(const std::vector<LineProcess>& processes) {
+  uint64_t sum = 0;
+  for (const LineProcess& process : processes) sum += process.CpuNs();
+  return sum;
 }
 
 void WaitForQuiet(double max_foreign, std::chrono::milliseconds patience) {

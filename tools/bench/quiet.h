@@ -4,6 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
+
+#include "base/line_process.h"
 
 namespace carillon::bench {
 
@@ -21,6 +24,9 @@ class ForeignMeter {
   uint64_t all_ns_ = 0;
   uint64_t ours_ns_ = 0;
 };
+
+// The CPU time of all of them so far.
+uint64_t SumCpuNs(const std::vector<LineProcess>& processes);
 
 // Returns once others use at most `max_foreign` of the machine, or after
 // `patience`.

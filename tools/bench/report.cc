@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "fmt/chrono.h"
 #include "fmt/format.h"
 #include "tools/cli/ui/table.h"
 
@@ -19,26 +20,25 @@ constexpr const char* kRoundTripP90 = "/round_trip_ns/p90";
 constexpr const char* kRoundTripP99 = "/round_trip_ns/p99";
 constexpr const char* kPerSecond = "/pipelined/per_second";
 
-// Three significant digits.
-std::string Short(double value) {
-  return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
-}
 std::string WithRange(const Range& range, double scale) {
   if (range.runs == 0) return "";
   return fmt::format("{} [{}..{}]", Short(range.median * scale),
                      Short(range.low * scale), Short(range.high * scale));
 }
 
-std::string Today() {
-  const time_t now = time(nullptr);
-  tm utc;
-  gmtime_r(&now, &utc);
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
+}  // namespace
+
+std::string Short(double value) {
+  return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
 }
 
-}  // namespace
+std::string NumberText(const Json& result, const char* path, double scale,
+                       const char* format) {
+  const Json::json_pointer pointer{std::string(path)};
+  if (!result.contains(pointer)) return "";
+  return fmt::format(fmt::runtime(format),
+                     result[pointer].get<double>() * scale);
+}
 
 Json RangeToJson(const Range& range) {
   return {{"median", range.median},
@@ -140,7 +140,8 @@ Json MakeDocument(std::string_view bench, const SessionOptions& options,
                   const std::vector<Part>& parts,
                   const std::vector<Figure>& figures) {
   Json document = {{"bench", bench},
-                   {"when", Today()},
+                   {"when", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                                        fmt::gmtime(time(nullptr)))},
                    {"machine", DescribeMachine()},
                    {"method",
                     {{"rounds", options.rounds},

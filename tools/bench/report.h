@@ -10,7 +10,6 @@
 
 #include "tools/bench/session.h"
 #include "tools/bench/stats.h"
-#include "tools/plots/document.h"
 
 namespace carillon::bench {
 
@@ -29,6 +28,11 @@ struct Figure {
   bool met() const;
 };
 
+// Three significant digits.
+std::string Short(double value);
+// The number at `path` of a result, times `scale`; nothing if it has none there.
+std::string NumberText(const Json& result, const char* path, double scale,
+                       const char* format);
 // {median, low, high, runs}.
 Json RangeToJson(const Range& range);
 

@@ -107,22 +107,22 @@ int Serve(const std::string& name, const std::string& waits,
 }
 
 absl::StatusOr<ClientJob> ParseJob(const Json& json) {
-  ClientJob job;
-  job.transport = json.at("transport").get<std::string>();
-  job.endpoint = json.at("endpoint").get<std::string>();
-  job.round_trips = json.at("round_trips").get<uint64_t>();
-  job.round_trip_time =
-      std::chrono::milliseconds(json.at("round_trip_ms").get<int64_t>());
-  job.idle_time = std::chrono::milliseconds(json.at("idle_ms").get<int64_t>());
-  job.gap = std::chrono::microseconds(json.at("gap_us").get<int64_t>());
+  const auto milliseconds = [&](const char* key) {
+    return std::chrono::milliseconds(json.at(key).get<int64_t>());
+  };
   const std::string waits = json.at("wait").get<std::string>();
   const std::optional<Wait> wait = WaitOfName(waits);
   if (!wait) return absl::InvalidArgumentError(waits);
-  job.wait = *wait;
-  job.pipeline_time =
-      std::chrono::milliseconds(json.at("pipeline_ms").get<int64_t>());
-  job.window = json.at("window").get<uint32_t>();
-  return job;
+  return ClientJob{
+      .transport = json.at("transport").get<std::string>(),
+      .endpoint = json.at("endpoint").get<std::string>(),
+      .idle_time = milliseconds("idle_ms"),
+      .round_trips = json.at("round_trips").get<uint64_t>(),
+      .round_trip_time = milliseconds("round_trip_ms"),
+      .gap = std::chrono::microseconds(json.at("gap_us").get<int64_t>()),
+      .wait = *wait,
+      .pipeline_time = milliseconds("pipeline_ms"),
+      .window = json.at("window").get<uint32_t>()};
 }
 
 int Ask(const std::string& argument) {

@@ -5,11 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -29,14 +25,8 @@ constexpr std::chrono::milliseconds kGrace{2'000};
 // gpud's spin adapts below a maximum. With one second it ends only when nothing
 // at all happens for longer.
 std::chrono::nanoseconds SpinOfGpud(Wait wait) {
-  switch (wait) {
-    case Wait::kSpins:
-      return std::chrono::seconds(1);
-    case Wait::kSpinsThenSleeps:
-      return kServerSpin;
-    case Wait::kSleeps:
-      break;
-  }
+  if (wait == Wait::kSpins) return std::chrono::seconds(1);
+  if (wait == Wait::kSpinsThenSleeps) return kServerSpin;
   return std::chrono::nanoseconds(0);
 }
 
@@ -110,12 +100,6 @@ class Server {
   std::string endpoint_;
 };
 
-uint64_t SumCpu(const std::vector<LineProcess>& children) {
-  uint64_t sum = 0;
-  for (const LineProcess& child : children) sum += child.CpuNs();
-  return sum;
-}
-
 // Adds one client's result to what others of the same measurement found.
 void AddResult(const Json& one, Json* all) {
   if (all->is_null()) {
@@ -154,20 +138,17 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
     clients.push_back(std::move(client));
   }
   for (LineProcess& client : clients) {
-    if (auto line = client.ReadLine(kAnswerTime); !line.ok()) {
-      return line.status();
-    }
+    RETURN_IF_ERROR(client.ReadLine(kAnswerTime).status());
   }
 
   ForeignMeter foreign;
-  const uint64_t client_start = SumCpu(clients);
+  const uint64_t client_start = SumCpuNs(clients);
   const uint64_t server_start = server.CpuNs();
   foreign.Start(client_start + server_start);
   const Nanoseconds start = NowNs();
   for (LineProcess& client : clients) {
     RETURN_IF_ERROR(client.WriteLine("go"));
   }
-  uint64_t client_end = 0;
   for (LineProcess& client : clients) {
     ASSIGN_OR_RETURN(const auto line, client.ReadLine(kAnswerTime));
     const Json result = Json::parse(line, nullptr, false);
@@ -176,7 +157,7 @@ absl::StatusOr<Measurement> MeasureOnce(const Contender& contender,
     }
     AddResult(result, &measurement.result);
   }
-  client_end = SumCpu(clients);
+  const uint64_t client_end = SumCpuNs(clients);
   const uint64_t server_end = server.CpuNs();
   measurement.foreign = foreign.Stop(client_end + server_end);
   const auto elapsed = static_cast<double>(NowNs() - start);

@@ -16,6 +16,7 @@
 #include "fmt/format.h"
 #include "tools/bench/report.h"
 #include "tools/bench/transports/transport.h"
+#include "tools/plots/document.h"
 
 namespace carillon::bench {
 namespace {

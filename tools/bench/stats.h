@@ -31,6 +31,9 @@ struct Range {
   double high = 0;
 };
 Range RangeOf(std::vector<double> runs);
+inline Range Scaled(const Range& range, double by) {
+  return {range.runs, range.median * by, range.low * by, range.high * by};
+}
 
 // All values that one contender measured in one round, however often it ran
 // there.

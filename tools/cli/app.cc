@@ -97,6 +97,12 @@ absl::Status RunCommand(const Command& command,
     app.get_formatter()->column_width(26);
     Arguments taken(&app);
     const Run run = command.make(taken, console);
+    // It applies to errors of parsing, too (WantsJson). Nobody reads what the
+    // hidden command prints.
+    if (!command.group.empty()) {
+      taken.Choice("-o,--output FORMAT", console.format, {"table", "json"},
+                   "table for people, json for programs");
+    }
     std::reverse(arguments.begin(), arguments.end());
     try {
       app.parse(std::move(arguments));

@@ -9,35 +9,46 @@
 namespace carillon::cli {
 namespace {
 
+std::string NamesIn(const std::string& names) {
+  return names.substr(0, names.find(' '));
+}
+
+// Shows the word in `names` instead of what CLI11 would make of types and
+// validators.
+Argument WithWord(CLI::Option* option, const std::string& names,
+                  const std::string& otherwise = "") {
+  const size_t space = names.find(' ');
+  const std::string word =
+      space == names.npos ? otherwise : names.substr(space + 1);
+  const std::string fallback = option->get_default_str();
+  if (!word.empty()) {
+    option->option_text(fallback.empty() ? word : word + " (" + fallback + ")");
+  }
+  return Argument(option);
+}
+
 // Refuses what `read` refuses, in the same words. CLI11's own range check lets
 // NaN pass.
 template <class T, class Read>
 Argument AddNumber(CLI::App* app, const std::string& names, T& value,
-                   const std::string& help, const std::string& placeholder,
+                   const std::string& help, const std::string& word,
                    Read read) {
   CLI::Option* const option = app->add_option_function<std::string>(
-      names,
+      NamesIn(names),
       [&value, names, read](const std::string& text) {
         const auto number = read(text);
         if (!number.ok()) {
-          throw CLI::ValidationError(names,
+          throw CLI::ValidationError(NamesIn(names),
                                      std::string(number.status().message()));
         }
         value = static_cast<T>(*number);
       },
       help);
   option->default_str(fmt::format("{}", value));
-  return Argument(option).Placeholder(placeholder);
+  return WithWord(option, names, word);
 }
 
 }  // namespace
-
-Argument& Argument::Placeholder(const std::string& word) {
-  // Replaces what CLI11 would make of types and validators.
-  const std::string fallback = option_->get_default_str();
-  option_->option_text(fallback.empty() ? word : word + " (" + fallback + ")");
-  return *this;
-}
 
 Argument& Argument::Excludes(const std::string& other) {
   option_->excludes(other);
@@ -61,20 +72,21 @@ Argument Arguments::Flag(const std::string& names, bool& value,
 
 Argument Arguments::Text(const std::string& names, std::string& value,
                          const std::string& help) {
-  return Argument(app_->add_option(names, value, help));
+  return WithWord(app_->add_option(NamesIn(names), value, help), names);
 }
 
 Argument Arguments::Texts(const std::string& names,
                           std::vector<std::string>& values,
                           const std::string& help) {
-  return Argument(app_->add_option(names, values, help));
+  return WithWord(app_->add_option(NamesIn(names), values, help), names);
 }
 
 Argument Arguments::Choice(const std::string& names, std::string& value,
                            const std::vector<std::string>& choices,
                            const std::string& help) {
-  return Argument(
-      app_->add_option(names, value, help)->check(CLI::IsMember(choices)));
+  return WithWord(app_->add_option(NamesIn(names), value, help)
+                      ->check(CLI::IsMember(choices)),
+                  names);
 }
 
 Argument Arguments::Number(const std::string& names, uint32_t& value,

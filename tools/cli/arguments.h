@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -19,8 +18,6 @@ namespace carillon::cli {
 class Argument {
  public:
   explicit Argument(CLI::Option* option) : option_(option) {}
-  // The word for its value in the help: "FILE".
-  Argument& Placeholder(const std::string& word);
   Argument& Excludes(const std::string& other);
   Argument& Required();
   // Each use of the option takes one value, not all up to the next option.
@@ -30,8 +27,9 @@ class Argument {
   CLI::Option* option_;
 };
 
-// `names` is "-f,--file", or "file" for a positional argument. The variables
-// must live until the command has run; their values are the defaults.
+// `names` is "-f,--file", or "file" for a positional argument. After a space may
+// come the word for the value in the help: "-f,--file FILE". The variables must
+// live until the command has run; their values are the defaults.
 class Arguments {
  public:
   explicit Arguments(CLI::App* app) : app_(app) {}

@@ -25,8 +25,9 @@ struct Command {
   std::string_view summary;
   // Complete command lines, shown first in the command's help.
   std::string_view examples;
-  // Adds the command's options and arguments. The returned function may refer
-  // to variables that it keeps alive itself.
+  // Adds the command's own options and arguments: all commands but the hidden
+  // one have -o table|json (console.json()). The returned function may refer to
+  // variables that it keeps alive itself.
   Run (*make)(Arguments& arguments, Console& console);
 };
 
@@ -34,11 +35,11 @@ std::span<const Command> Commands();
 // Returns null for an unknown command.
 const Command* FindCommand(std::string_view name);
 
-// Adds -o table|json, for people or for programs: console.json(). It applies to
-// errors of parsing, too (RunCommandLine).
-void AddOutputOption(Arguments& arguments, Console& console);
 // Adds --name, the testbed; it stays empty if it is not given.
-void AddNameOption(Arguments& arguments, std::string& name);
+inline void AddNameOption(Arguments& arguments, std::string& name) {
+  arguments.Text("--name NAME", name,
+                 "The testbed; not needed when only one is up");
+}
 
 }  // namespace carillon::cli
 

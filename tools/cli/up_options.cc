@@ -16,13 +16,10 @@ constexpr char kDemoText[] =
 }  // namespace
 
 void AddUpOptions(Arguments& arguments, testbed::UpOptions& options) {
-  arguments
-      .Text("-f,--file", options.file,
-            "Topology; ./carillon.yaml if it is there, else the demo's")
-      .Placeholder("FILE");
-  arguments
-      .Text("--name", options.name, "Of the testbed, instead of the topology's")
-      .Placeholder("NAME");
+  arguments.Text("-f,--file FILE", options.file,
+                 "Topology; ./carillon.yaml if it is there, else the demo's");
+  arguments.Text("--name NAME", options.name,
+                 "Of the testbed, instead of the topology's");
   arguments.Seconds("--timeout", options.timeout_s, 0.1, 3600,
                     "How long the next process may take to be ready");
   arguments.Flag("--faults", options.faults,
@@ -59,13 +56,13 @@ absl::StatusOr<testbed::Topology> ChooseTopology(
     const testbed::UpOptions& options, std::string* source) {
   *source = options.file;
   if (source->empty() && access(kLocalFile, F_OK) == 0) *source = kLocalFile;
-  absl::StatusOr<testbed::Topology> topology =
-      source->empty() ? DemoTopology()
-                      : testbed::LoadTopology(*source, "default");
-  if (!topology.ok()) return topology.status();
+  testbed::Topology topology = DemoTopology();
+  if (!source->empty()) {
+    ASSIGN_OR_RETURN(topology, testbed::LoadTopology(*source, "default"));
+  }
   if (source->empty()) *source = "the demo's topology";
-  RETURN_IF_ERROR(SetName(options.name, *topology));
-  topology->faults |= options.faults;
+  RETURN_IF_ERROR(SetName(options.name, topology));
+  topology.faults |= options.faults;
   return topology;
 }
 

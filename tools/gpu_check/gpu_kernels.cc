@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -26,6 +25,7 @@
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/kernel_cases.h"
 #include "tools/gpu_check/runner.h"
+#include "tools/plots/document.h"
 
 namespace carillon::gpu_check {
 namespace {
@@ -143,13 +143,11 @@ class Bench {
     if (!bench->expected_.ok() || !bench->shadow_.ok()) {
       return absl::ResourceExhaustedError("no memory for the inputs");
     }
-    ASSIGN_OR_RETURN(auto gpu, Gpu::Open(driver, {.image = module.image()}));
-    bench->gpu_ = std::move(gpu);
+    ASSIGN_OR_RETURN(bench->gpu_, Gpu::Open(driver, {.image = module.image()}));
     bench->memory_ =
         std::make_unique<gpud::cuda::CudaMemory>(bench->gpu_.get());
-    ASSIGN_OR_RETURN(auto mapping,
+    ASSIGN_OR_RETURN(bench->mapping_,
                      bench->memory_->MapHost(bench->shadow_.span()));
-    bench->mapping_ = std::move(mapping);
     const Gpu::ContextLease use = bench->gpu_->Enter();
     if (!use) return bench->gpu_->health();
     auto device = DeviceBytes::Make(driver, kArenaBytes);
@@ -228,10 +226,8 @@ class Bench {
     const bool in_line = form.prefix == kInline;
     uint64_t inlined = 0;
     if (in_line) {
-      ASSIGN_OR_RETURN(auto word,
-                       gpu_->DeviceWord(fmt::format("{}{}", kInline,
-                                                    launch.kmd.kernel->name)));
-      inlined = word;
+      ASSIGN_OR_RETURN(inlined, gpu_->DeviceWord(fmt::format(
+                                    "{}{}", kInline, launch.kmd.kernel->name)));
     }
     ASSIGN_OR_RETURN(auto function,
                      in_line ? gpu_->Function("carillon_run_inline")
@@ -315,12 +311,14 @@ class Bench {
   uint64_t sequence_ = 0;
 };
 
+int Fail(const absl::Status& status, int code) {
+  fmt::print(stderr, "{}\n", status.message());
+  return code;
+}
+
 int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
   const auto driver = OpenGpu();
-  if (!driver.ok()) {
-    fmt::print(stderr, "{}\n", driver.status().message());
-    return ExitCodeOf(driver.status());
-  }
+  if (!driver.ok()) return Fail(driver.status(), ExitCodeOf(driver.status()));
   auto module = GpudModule::Find(gpud);
   if (!module.ok()) {
     // In a bundle this is a script, and the program lies beside its folder.
@@ -328,15 +326,9 @@ int Run(uint64_t seed, uint64_t rounds, const std::string& gpud) {
                                    "../programs/gpud");
     if (beside.ok()) module = beside;
   }
-  if (!module.ok()) {
-    fmt::print(stderr, "{}\n", module.status().message());
-    return 1;
-  }
+  if (!module.ok()) return Fail(module.status(), 1);
   auto bench = Bench::Open(*driver, *module);
-  if (!bench.ok()) {
-    fmt::print(stderr, "{}\n", bench.status().message());
-    return 1;
-  }
+  if (!bench.ok()) return Fail(bench.status(), 1);
   fmt::print("{}; seed {}\n", (*bench)->description(), seed);
   uint64_t passed = 0;
   uint64_t failed = 0;

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #if CARILLON_WITH_CUDA
 #include "base/status.h"
 #include "tools/gpu_check/info.h"
+#include "tools/plots/document.h"
 #endif
 
 namespace carillon::gpu_check {
@@ -124,23 +124,15 @@ class Scenarios {
         }
         if (!status.ok()) return status;
         ++opened;
-        status = CallAll(other, {Open(path, kernel)});
-        if (!status.ok()) return status;
-        if (status = other.Send(For("pipeline", 3 * time_)); !status.ok()) {
-          return status;
-        }
-        status = CallAll(testbed.device(),
-                         {For("round_trips", time_), For("pipeline", time_)});
-        if (!status.ok()) return status;
+        RETURN_IF_ERROR(CallAll(other, {Open(path, kernel)}));
+        RETURN_IF_ERROR(other.Send(For("pipeline", 3 * time_)));
+        RETURN_IF_ERROR(CallAll(testbed.device(), {For("round_trips", time_),
+                                                   For("pipeline", time_)}));
         Json stream = For("open_loop", time_);
         stream["per_second"] = 2000;
-        status = CallAll(testbed.device(), {stream, {{"do", "close"}}});
-        if (!status.ok()) return status;
-        if (auto answer = other.Receive(); !answer.ok()) {
-          return answer.status();
-        }
-        status = CallAll(other, {{{"do", "close"}}});
-        if (!status.ok()) return status;
+        RETURN_IF_ERROR(CallAll(testbed.device(), {stream, {{"do", "close"}}}));
+        RETURN_IF_ERROR(other.Receive().status());
+        RETURN_IF_ERROR(CallAll(other, {{{"do", "close"}}}));
       }
       if (opened == 0) return absl::NotFoundError("refuses every kernel");
       ASSIGN_OR_RETURN(const auto theirs, CountsOf(other));
@@ -157,21 +149,17 @@ class Scenarios {
   absl::Status Churn(const std::string& path) {
     return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
       ASSIGN_OR_RETURN(auto other, testbed.AddDevice("other"));
-      auto status = CallAll(other, {Open(path, "warp")});
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(CallAll(other, {Open(path, "warp")}));
       const size_t times = options_.quick ? 3 : 20;
       // The pipeline is most probably longer than the loop; its end is awaited.
-      if (status = other.Send(For("pipeline", 8 * time_)); !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(other.Send(For("pipeline", 8 * time_)));
       for (size_t i = 0; i < times; ++i) {
-        status =
+        RETURN_IF_ERROR(
             CallAll(testbed.device(), {Open(path, i % 2 == 0 ? "empty" : "tb2"),
                                        For("pipeline", milliseconds(5)),
-                                       {{"do", "close"}}});
-        if (!status.ok()) return status;
+                                       {{"do", "close"}}}));
       }
-      if (auto answer = other.Receive(); !answer.ok()) return answer.status();
+      RETURN_IF_ERROR(other.Receive().status());
       ASSIGN_OR_RETURN(const auto theirs, CountsOf(other));
       return Account(testbed, [&](const Counts& counts) {
         return Balanced(counts) && counts.failed == 0 &&
@@ -185,24 +173,21 @@ class Scenarios {
   absl::Status DeviceKilled(const std::string& path) {
     return WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
       LaunchDeviceProcess& survivor = testbed.device();
-      auto status = CallAll(survivor, {Open(path, "warp")});
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(CallAll(survivor, {Open(path, "warp")}));
       for (int i = 0; i < (options_.quick ? 1 : 3); ++i) {
         ASSIGN_OR_RETURN(auto victim,
                          testbed.AddDevice(fmt::format("victim{}", i)));
-        status = CallAll(victim, {Open(path, "warp")});
-        if (!status.ok()) return status;
+        RETURN_IF_ERROR(CallAll(victim, {Open(path, "warp")}));
         ASSIGN_OR_RETURN(const auto before, CountsOf(survivor));
-        status = victim.Send(For("pipeline", seconds(30)));
-        if (!status.ok()) return status;
-        const auto flows = AwaitCounts(
-            survivor, "the victim's events do not flow",
-            [&](const Counts& now) { return now.rung >= before.rung + 300; });
-        if (!flows.ok()) return flows.status();
+        RETURN_IF_ERROR(victim.Send(For("pipeline", seconds(30))));
+        RETURN_IF_ERROR(AwaitCounts(survivor, "the victim's events do not flow",
+                                    [&](const Counts& now) {
+                                      return now.rung >= before.rung + 300;
+                                    })
+                            .status());
         victim.Kill();
-        status = CallAll(survivor,
-                         {For("round_trips", time_), For("pipeline", time_)});
-        if (!status.ok()) return status;
+        RETURN_IF_ERROR(CallAll(
+            survivor, {For("round_trips", time_), For("pipeline", time_)}));
       }
       return Account(testbed, [](const Counts& counts) {
         return Balanced(counts) && counts.failed == 0 &&
@@ -215,8 +200,7 @@ class Scenarios {
   // another gpud must find a GPU that works.
   absl::Status GpudKilled(const std::string& path) {
     auto status = WithTestbed([&](LaunchTestbed& testbed) -> absl::Status {
-      auto opened = CallAll(testbed.device(), {Open(path, "warp")});
-      if (!opened.ok()) return opened;
+      RETURN_IF_ERROR(CallAll(testbed.device(), {Open(path, "warp")}));
       RETURN_IF_ERROR(testbed.device().Send(For("pipeline", seconds(30))));
       RETURN_IF_ERROR(bench::Sleep(time_));
       testbed.KillGpud();

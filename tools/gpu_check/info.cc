@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 struct Attribute {
   const char* name;
   CUdevice_attribute attribute;
-  bool needed;  // by the back-end
+  bool needed = false;  // by the back-end
 };
 
 constexpr Attribute kAttributes[] = {
@@ -31,29 +31,24 @@ constexpr Attribute kAttributes[] = {
     {"host_pointer_for_registered_memory",
      CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, true},
     {"unified_addressing", CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, true},
-    {"host_native_atomics", CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
-     false},
-    {"pageable_memory_access", CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
-     false},
+    {"host_native_atomics", CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED},
+    {"pageable_memory_access", CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS},
     {"stream_memory_operations_64_bit",
-     CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, false},
-    {"stream_wait_nor", CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
-     false},
-    {"flush_remote_writes", CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, false},
-    {"compute_preemption", CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED,
-     false},
+     CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS},
+    {"stream_wait_nor", CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR},
+    {"flush_remote_writes", CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES},
+    {"compute_preemption", CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED},
     {"virtual_memory_management",
-     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, false},
-    {"concurrent_kernels", CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, false},
-    {"async_engines", CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, false},
-    {"clock_khz", CU_DEVICE_ATTRIBUTE_CLOCK_RATE, false},
-    {"l2_bytes", CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, false},
-    {"threads_per_sm", CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
-     false},
+     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED},
+    {"concurrent_kernels", CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS},
+    {"async_engines", CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT},
+    {"clock_khz", CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
+    {"l2_bytes", CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE},
+    {"threads_per_sm", CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR},
     {"shared_bytes_per_sm",
-     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, false},
-    {"blocks_per_sm", CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, false},
-    {"kernel_timeout", CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, false},
+     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR},
+    {"blocks_per_sm", CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR},
+    {"kernel_timeout", CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT},
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -26,6 +26,9 @@ class Random {
 
   uint64_t Between(uint64_t low, uint64_t high) {
     return std::uniform_int_distribution<uint64_t>(low, high)(engine_);
+  }
+  uint32_t Small(uint32_t low, uint32_t high) {
+    return static_cast<uint32_t>(Between(low, high));
   }
   std::vector<std::byte> Bytes(uint64_t size) {
     std::vector<std::byte> bytes(size);
@@ -136,8 +139,8 @@ class Maker {
     const uint32_t block = AnyBlock();
     Add(fmt::format("echo of {} bytes", n),
         {{random_.Bytes(n)}, {random_.Bytes(n + 3), Compare::kBytes}},
-        {Launch("echo", {static_cast<uint32_t>(random_.Between(1, 5)), 1, 1},
-                {block, 1, 1}, {{"in", 0}, {"out", 1}})});
+        {Launch("echo", {random_.Small(1, 5), 1, 1}, {block, 1, 1},
+                {{"in", 0}, {"out", 1}})});
     Add("echo into too small a buffer",
         {{random_.Bytes(64)}, {Zeros(63), Compare::kBytes}},
         {Launch("echo", {1, 1, 1}, {32, 1, 1}, {{"in", 0}, {"out", 1}})});
@@ -166,7 +169,7 @@ class Maker {
   }
 
   void Matmul() {
-    const uint32_t n = static_cast<uint32_t>(random_.Between(1, 70));
+    const uint32_t n = random_.Small(1, 70);
     const uint32_t blocks = Blocks(n, 16);
     const std::vector<Buffer> buffers = {
         {random_.Floats(uint64_t{n} * n)},
@@ -185,8 +188,8 @@ class Maker {
   }
 
   void Conv() {
-    const uint32_t width = static_cast<uint32_t>(random_.Between(1, 80));
-    const uint32_t height = static_cast<uint32_t>(random_.Between(1, 80));
+    const uint32_t width = random_.Small(1, 80);
+    const uint32_t height = random_.Small(1, 80);
     std::vector<int32_t> weights(25);
     for (int32_t& weight : weights) {
       weight = static_cast<int32_t>(random_.Between(0, 200)) - 100;
@@ -207,14 +210,14 @@ class Maker {
   }
 
   void Dct() {
-    const uint32_t width = static_cast<uint32_t>(random_.Between(1, 90));
-    const uint32_t height = static_cast<uint32_t>(random_.Between(1, 90));
+    const uint32_t width = random_.Small(1, 90);
+    const uint32_t height = random_.Small(1, 90);
     const uint64_t blocks = uint64_t{(width + 7) / 8} * ((height + 7) / 8);
     Add(fmt::format("dct8x8 of {}x{}", width, height),
         {{random_.Bytes(uint64_t{width} * height)},
          {Zeros(blocks * 256), Compare::kFloats}},
-        {Launch("dct8x8", {static_cast<uint32_t>(random_.Between(1, 4)), 1, 1},
-                {32, 1, 1}, {{"image", 0}, {"coefficients", 1}},
+        {Launch("dct8x8", {random_.Small(1, 4), 1, 1}, {32, 1, 1},
+                {{"image", 0}, {"coefficients", 1}},
                 {{"width", width}, {"height", height}})});
   }
 
@@ -222,9 +225,8 @@ class Maker {
     for (int i = 0; i < 2; ++i) {
       const uint64_t n = random_.Between(0, 30000);
       const uint32_t block = AnyBlock();
-      const CaseLaunch launch =
-          Launch("reduce", {static_cast<uint32_t>(random_.Between(1, 9)), 1, 1},
-                 {block, 1, 1}, {{"in", 0}, {"sum", 1}});
+      const CaseLaunch launch = Launch("reduce", {random_.Small(1, 9), 1, 1},
+                                       {block, 1, 1}, {{"in", 0}, {"sum", 1}});
       Add(fmt::format("reduce of {} by blocks of {}, twice", n, block),
           {{random_.Bytes(n * 4)}, {Zeros(8), Compare::kBytes}},
           {launch, launch});
@@ -232,13 +234,12 @@ class Maker {
   }
 
   void Bfs() {
-    const uint32_t vertices = static_cast<uint32_t>(random_.Between(2, 2000));
+    const uint32_t vertices = random_.Small(2, 2000);
     std::vector<uint32_t> rows = {0};
     std::vector<uint32_t> columns;
     for (uint32_t v = 0; v < vertices; ++v) {
       for (uint64_t e = random_.Between(0, 4); e > 0; --e) {
-        columns.push_back(
-            static_cast<uint32_t>(random_.Between(0, vertices - 1)));
+        columns.push_back(random_.Small(0, vertices - 1));
       }
       rows.push_back(static_cast<uint32_t>(columns.size()));
     }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/subprocess.h"
 #include "base/unique_fd.h"
+#include "fmt/chrono.h"
 #include "fmt/format.h"
 #include "tools/gpu_check/info.h"
 #include "tools/gpu_check/limited_run.h"
@@ -60,26 +61,17 @@ int LookForGpu(const std::string& self, std::string* text) {
 }
 
 std::string FindSanitizer() {
-  std::vector<std::string> folders = {"/usr/local/cuda/bin",
-                                      "/usr/local/cuda/compute-sanitizer",
-                                      "/opt/nvidia/compute-sanitizer"};
-  const char* const path = std::getenv("PATH");
-  std::istringstream stream(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(stream, folder, ':');) {
-    folders.push_back(folder);
-  }
-  for (const std::string& folder : folders) {
-    std::string program = folder + "/compute-sanitizer";
+  for (const char* const folder :
+       {"/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer",
+        "/opt/nvidia/compute-sanitizer"}) {
+    std::string program = fmt::format("{}/compute-sanitizer", folder);
     if (access(program.c_str(), X_OK) == 0) return program;
   }
-  return "";
+  return FindProgram("compute-sanitizer").value_or("");
 }
 
 std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return text;
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
 // The bundle's manifest, if this is a bundle.

@@ -9,6 +9,12 @@ namespace {
 
 using std::chrono::seconds;
 
+// One question of gpu_probes.
+struct ProbeStep {
+  std::string_view name;
+  int seconds;  // the time limit
+};
+
 constexpr ProbeStep kProbes[] = {
     {"registered_memory", 10},
     {"whole_store", 10},
@@ -187,8 +193,6 @@ CheckPart Bench(const Maker& maker, const PartOptions& options) {
 }
 
 }  // namespace
-
-std::span<const ProbeStep> ProbeSteps() { return kProbes; }
 
 std::vector<CheckPart> MakeParts(const PartOptions& options) {
   const Maker maker(options);

@@ -3,9 +3,7 @@
 #define CARILLON_TOOLS_GPU_CHECK_PARTS_H_
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tools/gpu_check/runner.h"
@@ -24,13 +22,6 @@ struct PartOptions {
   bool dry_run = false;
   std::string fake_driver;
 };
-
-// One question of gpu_probes.
-struct ProbeStep {
-  std::string_view name;
-  int seconds;  // the time limit
-};
-std::span<const ProbeStep> ProbeSteps();
 
 std::vector<CheckPart> MakeParts(const PartOptions& options);
 

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
@@ -40,12 +40,7 @@ std::string KeyOf(const CheckPart& part, const CheckStep& step) {
 }
 
 std::vector<std::string> LinesOf(std::string_view text) {
-  std::vector<std::string> lines;
-  std::istringstream stream{std::string(text)};
-  for (std::string line; std::getline(stream, line);) {
-    if (!line.empty()) lines.push_back(line);
-  }
-  return lines;
+  return absl::StrSplit(std::string(text), '\n', absl::SkipEmpty());
 }
 
 std::string FindingIn(std::string_view out) {
@@ -262,12 +257,11 @@ absl::Status CheckParts(const std::vector<CheckPart>& parts,
   for (const std::string& name : only) {
     if (std::ranges::find(parts, name, &CheckPart::name) != parts.end())
       continue;
-    std::string known;
-    for (const CheckPart& part : parts) {
-      known += (known.empty() ? "" : ", ") + part.name;
-    }
+    std::vector<std::string_view> known;
+    for (const CheckPart& part : parts) known.push_back(part.name);
     return absl::InvalidArgumentError(
-        fmt::format("there is no part '{}': the parts are {}", name, known));
+        fmt::format("there is no part '{}': the parts are {}", name,
+                    fmt::join(known, ", ")));
   }
   return absl::OkStatus();
 }

@@ -15,11 +15,9 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
 
 namespace carillon::gpu_check {

@@ -14,7 +14,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
 #include "base/temp_directory.h"
 #include "tools/gpu_check/limited_run.h"

@@ -1,7 +1,6 @@
 """Draws what `carillon bench launch` measured: plot_launch.py RESULT.json PLOT.png"""
 import plotting
 
-COLOURS = [plotting.BLUE, plotting.RED, plotting.GREEN, "#b08820", "#7a5a9a", "#508890", plotting.GREY]
 STAGES = (
     # stage, label, colour
     ("due_to_rung", "due to rung", "#cccccc"),
@@ -28,13 +27,6 @@ def at(cell, *keys):
     return cell
 
 
-def short(value):
-    """Three digits that matter."""
-    if value >= 1e5:
-        return f"{value * 1e-3:.0f}k"
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def draw_bars(axes, cells, value_of, title, scale, labels, dots_of=None):
     """A group of bars for each workload, one a path; line: range of the runs."""
     paths, workloads = names_of(cells, "path"), names_of(cells, "workload")
@@ -49,9 +41,9 @@ def draw_bars(axes, cells, value_of, title, scale, labels, dots_of=None):
                 axes.annotate(cell.get("status", ""), (x, 0), xycoords=("data", "axes fraction"), rotation=90, fontsize=6, ha="center", va="bottom")
                 continue
             median, spread = plotting.bar_and_range(value, scale)
-            axes.bar(x, median, width * 0.9, yerr=spread, color=COLOURS[number % len(COLOURS)], ecolor=plotting.RANGE, capsize=1.5, label=label)
+            axes.bar(x, median, width * 0.9, yerr=spread, color=plotting.COLOURS[number % len(plotting.COLOURS)], ecolor=plotting.RANGE, capsize=1.5, label=label)
             label = None
-            axes.annotate(short(median), (x, median), xytext=(0, 2), textcoords="offset points", fontsize=6, ha="center")
+            axes.annotate(plotting.short(median), (x, median), xytext=(0, 2), textcoords="offset points", fontsize=6, ha="center")
             dots = dots_of and dots_of(cell)
             if dots:
                 axes.plot([x], [dots["median"] * scale], "o", color="black", markersize=3)
@@ -82,7 +74,7 @@ def draw_breakdown(axes, cells, title):
                 axes.bar(x, share, width * 0.9, bottom=below, color=colour, label=None if name in labelled else label)
                 labelled.add(name)
                 below += share
-            text = f"{path} {short(total * 1e-3)}" + ("" if cell["kept_up"] else " *")
+            text = f"{path} {plotting.short(total * 1e-3)}" + ("" if cell["kept_up"] else " *")
             axes.annotate(text, (x, 102), rotation=90, fontsize=6, ha="center", va="bottom")
     axes.set_ylim(0, 215)
     axes.set_yticks(range(0, 101, 20))
@@ -105,7 +97,7 @@ def draw_co_runner(axes, cells):
             if value:
                 places.append(place + (number - (len(rows) - 1) / 2) * width)
                 values.append(value["median"])
-        axes.bar(places, values, width * 0.9, color=COLOURS[number % len(COLOURS)], label=cell["path"])
+        axes.bar(places, values, width * 0.9, color=plotting.COLOURS[number % len(plotting.COLOURS)], label=cell["path"])
     axes.axhline(1, color=plotting.GREY, linewidth=0.8)
     names = {"idle": "path idle", "round_trips": "one in flight", "pipelined": "peak rate"}
     axes.set_xticks(range(len(groups)), [f"{kind},\n{names[load]}" for kind, load in groups], fontsize=7)

@@ -1,14 +1,6 @@
 """Draws what `carillon sim figure` made: plot_sim_figure.py FIGURE.json PLOT.png"""
 import plotting
 
-COLOURS = [plotting.BLUE, plotting.RED, plotting.GREEN, "#b08820", "#7a5a9a", "#508890", plotting.GREY]
-
-
-def short(value):
-    if value >= 1e5:
-        return f"{value * 1e-3:.0f}k"
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
 
 def draw_panel(axes, panel):
     """A group of bars for each of `groups`; lines from `low` to `high` where there are these."""
@@ -25,10 +17,10 @@ def draw_panel(axes, panel):
             spread = None
             if bar.get("low"):
                 spread = [[value - bar["low"][place]], [bar["high"][place] - value]]
-            axes.bar(x, value, width * 0.9, bottom=below[place] if stacked else 0, yerr=spread, color=COLOURS[number % len(COLOURS)],
+            axes.bar(x, value, width * 0.9, bottom=below[place] if stacked else 0, yerr=spread, color=plotting.COLOURS[number % len(plotting.COLOURS)],
                      ecolor=plotting.RANGE, capsize=1.5, label=label)
             label = None
-            axes.annotate(short(value), (x, below[place] + value if stacked else value), xytext=(0, 2), textcoords="offset points", fontsize=5, ha="center")
+            axes.annotate(plotting.short(value), (x, below[place] + value if stacked else value), xytext=(0, 2), textcoords="offset points", fontsize=5, ha="center")
             if stacked:
                 below[place] += value
     if panel.get("log"):

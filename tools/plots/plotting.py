@@ -8,7 +8,15 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 BLUE, RED, GREEN, GREY = "#4878a8", "#b04030", "#3a8a4a", "#888888"
+COLOURS = [BLUE, RED, GREEN, "#b08820", "#7a5a9a", "#508890", GREY]  # one after another
 RANGE = "#203040"  # the line from the least run to the most
+
+
+def short(value):
+    """Three digits that matter."""
+    if value >= 1e5:
+        return f"{value * 1e-3:.0f}k"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def bar_and_range(summary, scale):

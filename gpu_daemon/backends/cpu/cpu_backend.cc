@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cpu/cpu_memory.h"
 #include "gpu_daemon/backends/cpu/run_block.h"
@@ -102,8 +103,7 @@ CpuBackend::~CpuBackend() {
 }
 
 std::string CpuBackend::description() const {
-  return fmt::format("{} worker thread{}", workers(),
-                     workers() == 1 ? "" : "s");
+  return FormatPlural(workers(), "worker thread");
 }
 
 BackendFigures CpuBackend::figures() const {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/backends/cuda/edge/cuda_module.h"
 #include "gpu_daemon/backends/cuda/paths/baseline_path.h"
@@ -38,23 +39,23 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::CreateOn(
 }
 
 absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
-  ASSIGN_OR_RETURN(auto gpu, Gpu::Open(driver, gpu_options));
-  gpu_ = std::move(gpu);
+  ASSIGN_OR_RETURN(gpu_, Gpu::Open(driver, gpu_options));
   gpu_->SetTracing(options_.tracing);
   memory_ = std::make_unique<CudaMemory>(gpu_.get());
-  ASSIGN_OR_RETURN(auto background, Background::Create(gpu_.get()));
-  background_ = std::move(background);
+  ASSIGN_OR_RETURN(background_, Background::Create(gpu_.get()));
   std::vector<PathSet::Entry> entries;
   entries.push_back(
       {{kEdgePath, "resident dispatchers poll, launch and complete on the GPU"},
-       [this](bool tracing) { return StartEdge(tracing); }});
+       [this](bool tracing) { return StartResident<EdgePath>(tracing); }});
   // What takes its place comes nearest to it: first the other one without a CPU
   // in an event's way, then those that launch with the least work. Last, what
   // keeps SMs for itself.
   entries.push_back(
       {{"stream_wait",
         "kernels launched ahead, each behind a wait for its doorbell"},
-       [this](bool tracing) { return StartRings<StreamWaitPath>(tracing); }});
+       [this](bool tracing) {
+         return StartResident<StreamWaitPath>(tracing);
+       }});
   entries.push_back(HostPath(
       {"graph", "a CPU thread launches a graph made beforehand"}, "gpud-graph",
       [this] { return std::make_unique<GraphPath>(gpu_.get()); }));
@@ -71,9 +72,10 @@ absl::Status CudaBackend::Open(Driver driver, const Gpu::Options& gpu_options) {
         return std::make_unique<BaselinePath>(
             gpu_.get(), BaselinePath::Completion::kEpilogue);
       }));
-  entries.push_back(
-      {{"persistent", "resident thread blocks poll and run"},
-       [this](bool tracing) { return StartRings<PersistentPath>(tracing); }});
+  entries.push_back({{"persistent", "resident thread blocks poll and run"},
+                     [this](bool tracing) {
+                       return StartResident<PersistentPath>(tracing);
+                     }});
   paths_ = std::make_unique<PathSet>(std::move(entries), options_.tracing);
   return absl::OkStatus();
 }
@@ -86,18 +88,8 @@ CudaBackend::~CudaBackend() {
   memory_.reset();
 }
 
-absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartEdge(
-    bool tracing) {
-  ASSIGN_OR_RETURN(
-      auto path,
-      EdgePath::Create(gpu_.get(), {.tracing = tracing,
-                                    .on_violation = options_.on_violation,
-                                    .longest_kernel = gpu_->longest_kernel()}));
-  return std::unique_ptr<LaunchPath>(std::move(path));
-}
-
 template <class Path>
-absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartRings(
+absl::StatusOr<std::unique_ptr<LaunchPath>> CudaBackend::StartResident(
     bool tracing) {
   ASSIGN_OR_RETURN(
       auto path,
@@ -134,8 +126,7 @@ std::string CudaBackend::description() const {
     text += fmt::format(", {} SMs reserved for launch path edge", sms);
   }
   if (const uint64_t losses = gpu_->losses()) {
-    text +=
-        fmt::format(", context lost {} time{}", losses, losses == 1 ? "" : "s");
+    text += fmt::format(", context lost {}", FormatPlural(losses, "time"));
   }
   if (auto status = gpu_->health(); !status.ok()) {
     text += fmt::format(", UNUSABLE: {}", status.message());

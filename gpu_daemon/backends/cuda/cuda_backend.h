@@ -69,9 +69,8 @@ class CudaBackend : public Backend {
   PathSet::Entry HostPath(LaunchPathInfo info, std::string thread_name,
                           std::function<std::unique_ptr<HostLauncher>()> make);
   std::vector<HostLauncher*> launchers() const;
-  absl::StatusOr<std::unique_ptr<LaunchPath>> StartEdge(bool tracing);
   template <class Path>
-  absl::StatusOr<std::unique_ptr<LaunchPath>> StartRings(bool tracing);
+  absl::StatusOr<std::unique_ptr<LaunchPath>> StartResident(bool tracing);
 
   const BackendOptions options_;
   std::unique_ptr<Gpu> gpu_;

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -393,20 +392,16 @@ void TimedLauncher::Finish(KernelLaunch& launch, const Due& due,
                started ? result->victims : 0);
   }
   unfinished_.fetch_sub(1, std::memory_order_relaxed);
+  launch.life.queued_ns = std::get<0>(due);
+  launch.life.dispatched_ns = dispatched;
+  launch.life.finished_ns = finished;
   if (launch.is_event()) {
-    launch.life.rung_ns = launch.life.seen_ns = launch.life.queued_ns =
-        std::get<0>(due);
-    launch.life.dispatched_ns = dispatched;
-    launch.life.finished_ns = finished;
+    launch.life.rung_ns = launch.life.seen_ns = launch.life.queued_ns;
     launch.event->ledger().Finish(
         launch.sequence,
         {.state = state, .status = status, .life = &launch.life});
   } else {
-    launch.on_end({.state = state,
-                   .status = status,
-                   .queued_ns = std::get<0>(due),
-                   .dispatched_ns = dispatched,
-                   .finished_ns = finished});
+    launch.on_end(launch.ResultOf(state, status));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -21,6 +22,11 @@ UniqueFd AcceptConnection(int listener, UniqueFd* reserve) {
     *reserve = OpenReserve();
   }
   return connection;
+}
+
+ino_t InodeOf(int connection) {
+  struct stat info {};
+  return fstat(connection, &info) == 0 ? info.st_ino : 0;
 }
 
 }  // namespace carillon::gpud

@@ -3,6 +3,8 @@
 #ifndef CARILLON_GPU_DAEMON_CONTROL_NET_ACCEPT_H_
 #define CARILLON_GPU_DAEMON_CONTROL_NET_ACCEPT_H_
 
+#include <sys/types.h>
+
 #include "base/unique_fd.h"
 
 namespace carillon::gpud {
@@ -15,6 +17,10 @@ UniqueFd OpenReserve();
 // connections instead of leaving them: a level-triggered loop would spin on
 // them.
 UniqueFd AcceptConnection(int listener, UniqueFd* reserve);
+
+// The inode of a connection, which tells it from a later one with the same
+// descriptor. Returns 0 if it is not open.
+ino_t InodeOf(int connection);
 
 }  // namespace carillon::gpud
 

@@ -18,10 +18,9 @@ absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Open(
   ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_STREAM));
   std::unique_ptr<ControlListener> door(new ControlListener(
       std::move(listener), loop, peers, std::move(callbacks)));
-  auto watch = loop->Watch(door->listener_.fd(),
-                           [self = door.get()] { self->Accept(); });
-  if (!watch.ok()) return watch.status();
-  door->watch_ = *watch;
+  ASSIGN_OR_RETURN(door->watch_,
+                   loop->Watch(door->listener_.fd(),
+                               [self = door.get()] { self->Accept(); }));
   return door;
 }
 
@@ -30,8 +29,7 @@ ControlListener::ControlListener(UnixListener listener, EventLoop* loop,
     : listener_(std::move(listener)),
       loop_(loop),
       peers_(peers),
-      callbacks_(std::move(callbacks)),
-      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
+      callbacks_(std::move(callbacks)) {}
 
 ControlListener::~ControlListener() { loop_->Unwatch(watch_); }
 

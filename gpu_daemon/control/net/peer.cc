@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
+#include "gpu_daemon/control/net/accept.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -58,12 +59,6 @@ int NumberOf(std::string_view grpc_peer) {
   const auto parsed =
       std::from_chars(grpc_peer.data() + kPrefix.size(), end, connection);
   return parsed.ec == std::errc() && parsed.ptr == end ? connection : -1;
-}
-
-// 0 if it is not open.
-ino_t InodeOf(int connection) {
-  struct stat info {};
-  return fstat(connection, &info) == 0 ? info.st_ino : 0;
 }
 
 absl::Status Gone(pid_t pid) {

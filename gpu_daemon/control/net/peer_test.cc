@@ -7,9 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <string>
-#include <utility>
 
 #include "gpu_daemon/control/error_detail.h"
 

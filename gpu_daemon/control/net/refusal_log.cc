@@ -1,5 +1,7 @@
 #include "gpu_daemon/control/net/refusal_log.h"
 
+#include <spdlog/spdlog.h>
+
 #include "base/clock.h"
 #include "fmt/format.h"
 
@@ -9,6 +11,9 @@ namespace {
 constexpr Nanoseconds kSecondNs = 1'000'000'000;
 
 }  // namespace
+
+RefusalLog::RefusalLog()
+    : RefusalLog([](const std::string& line) { spdlog::warn("{}", line); }) {}
 
 void RefusalLog::Warn(const std::string& line, Nanoseconds now) {
   Tick(now);

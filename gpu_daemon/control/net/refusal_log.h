@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "shm/types.h"
 
 namespace carillon::gpud {
 
@@ -18,7 +17,9 @@ class RefusalLog {
  public:
   static constexpr uint32_t kMaxASecond = 5;
 
-  // `write` gets the lines.
+  // gpud's log gets the lines.
+  RefusalLog();
+  // `write` gets them.
   explicit RefusalLog(std::function<void(const std::string&)> write)
       : write_(std::move(write)) {}
 

@@ -76,12 +76,6 @@ std::string GrpcPeer(const HostPort& peer) {
              : fmt::format("ipv6:%5B{}%5D:{}", peer.host, peer.port);
 }
 
-// Returns 0 if it is not open.
-ino_t InodeOf(int connection) {
-  struct stat info {};
-  return fstat(connection, &info) == 0 ? info.st_ino : 0;
-}
-
 void Set(int socket, int level, int option, int value) {
   // Errors do not matter: where Linux does not know an option, gpud does without.
   setsockopt(socket, level, option, &value, sizeof(value));
@@ -111,10 +105,9 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Open(
       HostPort{wanted->host, ToHostPort(where).port}.ToString();
   std::unique_ptr<TcpListener> door(new TcpListener(
       std::move(listener), got, loop, std::move(on_connection)));
-  auto watch = loop->Watch(door->listener_.get(),
-                           [self = door.get()] { self->Accept(); });
-  if (!watch.ok()) return watch.status();
-  door->watch_ = *watch;
+  ASSIGN_OR_RETURN(door->watch_,
+                   loop->Watch(door->listener_.get(),
+                               [self = door.get()] { self->Accept(); }));
   return door;
 }
 
@@ -124,8 +117,7 @@ TcpListener::TcpListener(UniqueFd listener, std::string address,
       reserve_(OpenReserve()),
       address_(std::move(address)),
       loop_(loop),
-      on_connection_(std::move(on_connection)),
-      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
+      on_connection_(std::move(on_connection)) {}
 
 TcpListener::~TcpListener() { Close(); }
 

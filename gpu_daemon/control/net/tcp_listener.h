@@ -20,7 +20,6 @@
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/net/event_loop.h"
 #include "gpu_daemon/control/net/refusal_log.h"
-#include "shm/types.h"
 
 namespace carillon::gpud {
 

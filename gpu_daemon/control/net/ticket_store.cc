@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::gpud {
@@ -23,13 +24,12 @@ absl::StatusOr<shm::Ticket> RandomTicket() {
 absl::StatusOr<shm::Ticket> TicketStore::Issue(uint32_t device_id,
                                                const PeerCredentials& owner,
                                                Nanoseconds now) {
-  auto ticket = RandomTicket();
-  if (!ticket.ok()) return ticket.status();
+  ASSIGN_OR_RETURN(const shm::Ticket ticket, RandomTicket());
   MutexLock lock(mutex_);
-  tickets_[*ticket] = {.device_id = device_id,
-                       .owner = owner,
-                       .expires_ns = now + valid_ns_,
-                       .state = State::kOpen};
+  tickets_[ticket] = {.device_id = device_id,
+                      .owner = owner,
+                      .expires_ns = now + valid_ns_,
+                      .state = State::kOpen};
   return ticket;
 }
 

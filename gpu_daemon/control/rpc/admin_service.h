@@ -15,7 +15,6 @@
 #include "gpu_daemon/control/sessions/session_table.h"
 #include "gpu_daemon/control/telemetry_bus.h"
 #include "proto/admin.grpc.pb.h"
-#include "shm/types.h"
 
 namespace carillon::gpud {
 

@@ -1,7 +1,6 @@
 #include "gpu_daemon/control/rpc/caller.h"
 
 #include "base/status.h"
-#include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/rpc/rpc_faults.h"
 
 namespace carillon::gpud {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/net/peer.h"
 #include "gpu_daemon/control/sessions/session_table.h"
 
@@ -33,6 +34,13 @@ class Callers {
   absl::StatusOr<std::shared_ptr<Session>> SessionOf(
       const grpc::ServerContext& context, const std::string& token,
       std::string_view method) const;
+  // Answers a call by call(session), whose Status it returns.
+  template <class Request, class Call>
+  grpc::Status InSession(grpc::ServerContext* context, const Request& request,
+                         std::string_view method, Call call) const {
+    const auto session = SessionOf(*context, request.session(), method);
+    return ToGrpc(session.ok() ? call(**session) : session.status(), context);
+  }
 
  private:
   const PeerTable* const peers_;

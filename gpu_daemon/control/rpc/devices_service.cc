@@ -29,10 +29,9 @@ grpc::Status DevicesService::Attach(grpc::ServerContext* context,
 grpc::Status DevicesService::ReportReady(grpc::ServerContext* context,
                                          const v1::ReportReadyRequest* request,
                                          v1::ReportReadyResponse*) {
-  auto session =
-      callers_->SessionOf(*context, request->session(), "ReportReady");
-  if (!session.ok()) return ToGrpc(session.status(), context);
-  return ToGrpc((*session)->ReportReady(request->note()), context);
+  return callers_->InSession(
+      context, *request, "ReportReady",
+      [&](Session& session) { return session.ReportReady(request->note()); });
 }
 
 grpc::Status DevicesService::Detach(grpc::ServerContext* context,

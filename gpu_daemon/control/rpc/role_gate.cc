@@ -2,7 +2,6 @@
 
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/security/auth_context.h>
-#include <spdlog/spdlog.h>
 
 #include <string_view>
 
@@ -33,9 +32,6 @@ Identity IdentityOf(const grpc::AuthContext& context) {
 }
 
 }  // namespace
-
-RoleGate::RoleGate()
-    : refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
 
 grpc::Status RoleGate::Process(const InputMetadata& metadata,
                                grpc::AuthContext* context, OutputMetadata*,

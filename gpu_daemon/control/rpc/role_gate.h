@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "gpu_daemon/control/net/refusal_log.h"
-#include "shm/types.h"
 
 namespace carillon::gpud {
 
@@ -22,8 +21,6 @@ class RoleGate final : public grpc::AuthMetadataProcessor {
  public:
   // So many refusals are remembered, so that each is logged only once.
   static constexpr size_t kMaxRemembered = 256;
-
-  RoleGate();
 
   bool IsBlocking() const override { return false; }
   // Called by gRPC, with the connection's certificate in `context`. Status:

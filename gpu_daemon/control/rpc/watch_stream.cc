@@ -1,7 +1,6 @@
 #include "gpu_daemon/control/rpc/watch_stream.h"
 
 #include <chrono>
-#include <utility>
 #include <vector>
 
 #include "gpu_daemon/control/error_detail.h"

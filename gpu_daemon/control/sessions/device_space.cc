@@ -38,10 +38,7 @@ HeapRange::~HeapRange() {
 }
 
 std::byte* HeapRange::data() const {
-  const DeviceMemory& memory = space_->memory_;
-  return (kind_ == RegionKind::kSubmission ? memory.submission()
-                                           : memory.completion())
-      .At(offset_);
+  return space_->aperture(kind_).At(offset_);
 }
 
 std::byte* HeapRange::kernel_data() const {
@@ -76,9 +73,8 @@ absl::StatusOr<std::shared_ptr<DeviceSpace>> DeviceSpace::Create(
   std::array<std::unique_ptr<HostMapping>, 2> mappings;
   for (size_t i = 0; i < mappings.size(); ++i) {
     const shm::Aperture& mapped = i == 0 ? submission : completion;
-    ASSIGN_OR_RETURN(auto mapping,
+    ASSIGN_OR_RETURN(mappings[i],
                      kernel_memory->MapHost({mapped.At(0), mapped.size()}));
-    mappings[i] = std::move(mapping);
   }
   return std::shared_ptr<DeviceSpace>(new DeviceSpace(
       spec.name, std::move(submission), std::move(completion), std::move(event),
@@ -110,16 +106,13 @@ absl::StatusOr<HeapRange> DeviceSpace::AllocateRange(
     if (heap(kind).AllocateAt(*at, bytes)) {
       return HeapRange(shared_from_this(), kind, *at, bytes);
     }
-    const shm::Aperture& aperture = kind == RegionKind::kSubmission
-                                        ? memory_.submission()
-                                        : memory_.completion();
     return Error(
         absl::StatusCode::kFailedPrecondition,
         fmt::format("{} cannot be at offset {} of the {} aperture of device "
                     "'{}' again: its {} bytes must lie inside {} to {}, from a "
                     "multiple of {} on, where nothing else is",
                     what, *at, ApertureName(kind), memory_.name(), bytes,
-                    aperture.heap_offset(), aperture.size(),
+                    aperture(kind).heap_offset(), aperture(kind).size(),
                     shm::RegionHeap::kAlignment),
         reason::kNoHeapRoom, "resumed");
   }

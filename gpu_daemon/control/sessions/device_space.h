@@ -142,6 +142,10 @@ class DeviceSpace : public std::enable_shared_from_this<DeviceSpace> {
               MemoryBudget* budget, MemoryBudget::Reservation reservation,
               KernelMemory* kernel_memory,
               std::array<std::unique_ptr<HostMapping>, 2> mappings);
+  const shm::Aperture& aperture(shm::RegionKind kind) const {
+    return kind == shm::RegionKind::kSubmission ? memory_.submission()
+                                                : memory_.completion();
+  }
   shm::RegionHeap& heap(shm::RegionKind kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return kind == shm::RegionKind::kSubmission ? submission_heap_

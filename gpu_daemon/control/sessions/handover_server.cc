@@ -1,6 +1,5 @@
 #include "gpu_daemon/control/sessions/handover_server.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,10 +20,9 @@ absl::StatusOr<std::unique_ptr<HandoverServer>> HandoverServer::Open(
   ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_SEQPACKET));
   std::unique_ptr<HandoverServer> desk(
       new HandoverServer(std::move(listener), loop, tickets, sessions));
-  auto watch = loop->Watch(desk->listener_.fd(),
-                           [self = desk.get()] { self->Accept(); });
-  if (!watch.ok()) return watch.status();
-  desk->listener_watch_ = *watch;
+  ASSIGN_OR_RETURN(desk->listener_watch_,
+                   loop->Watch(desk->listener_.fd(),
+                               [self = desk.get()] { self->Accept(); }));
   return desk;
 }
 
@@ -33,8 +31,7 @@ HandoverServer::HandoverServer(UnixListener listener, EventLoop* loop,
     : listener_(std::move(listener)),
       loop_(loop),
       tickets_(tickets),
-      sessions_(sessions),
-      refusals_([](const std::string& line) { spdlog::warn("{}", line); }) {}
+      sessions_(sessions) {}
 
 HandoverServer::~HandoverServer() {
   loop_->Unwatch(listener_watch_);

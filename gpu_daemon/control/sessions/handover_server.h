@@ -17,7 +17,6 @@
 #include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/net/unix_listener.h"
 #include "gpu_daemon/control/sessions/session_table.h"
-#include "shm/types.h"
 
 namespace carillon::gpud {
 

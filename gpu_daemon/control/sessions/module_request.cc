@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
@@ -23,8 +24,7 @@ constexpr uint32_t kMaxElementBytes = 1 << 20;
 constexpr int kMaxParameters = shm::kMaxParameterBytes / 4;
 
 bool IsSymbolCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         (c >= '0' && c <= '9') || c == '_' || c == '$';
+  return absl::ascii_isalnum(c) || c == '_' || c == '$';
 }
 
 bool IsSymbol(std::string_view text, size_t limit) {
@@ -33,7 +33,7 @@ bool IsSymbol(std::string_view text, size_t limit) {
 }
 
 absl::Status CheckIdentifier(std::string_view what, std::string_view name) {
-  if (IsSymbol(name, kMaxIdentifier) && !(name[0] >= '0' && name[0] <= '9') &&
+  if (IsSymbol(name, kMaxIdentifier) && !absl::ascii_isdigit(name[0]) &&
       name.find('$') == std::string_view::npos) {
     return absl::OkStatus();
   }

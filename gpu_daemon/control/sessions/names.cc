@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/ascii.h"
+#include "base/text.h"
 #include "fmt/format.h"
 #include "gpu_daemon/control/error_detail.h"
 
@@ -11,21 +13,13 @@ namespace {
 
 constexpr size_t kMaxQuoted = 64;
 
-bool IsLowerOrDigit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
 bool IsNameCharacter(char c) {
-  return IsLowerOrDigit(c) || c == '_' || c == '-';
+  return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_' ||
+         c == '-';
 }
 
 bool IsFigureCharacter(char c) {
-  return IsNameCharacter(c) || (c >= 'A' && c <= 'Z') || c == '.';
-}
-
-bool IsControl(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte < 0x20 || byte == 0x7f;
+  return IsNameCharacter(c) || absl::ascii_isupper(c) || c == '.';
 }
 
 absl::Status BadName(std::string_view what, std::string_view name,
@@ -38,17 +32,12 @@ absl::Status BadName(std::string_view what, std::string_view name,
 }  // namespace
 
 std::string Quoted(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text.substr(0, kMaxQuoted)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      quoted += c;
-    } else {
-      quoted += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  quoted += text.size() > kMaxQuoted ? "...'" : "'";
-  return quoted;
+  const auto is_unsafe = [](unsigned char c) {
+    return !absl::ascii_isprint(c);
+  };
+  return fmt::format("'{}{}'",
+                     EscapeBytes(text.substr(0, kMaxQuoted), is_unsafe),
+                     text.size() > kMaxQuoted ? "..." : "");
 }
 
 absl::Status CheckName(std::string_view what, std::string_view name) {
@@ -90,7 +79,7 @@ absl::Status CheckFigureNames(
 absl::Status CheckText(std::string_view what, std::string_view text,
                        size_t limit) {
   if (text.size() <= limit &&
-      std::none_of(text.begin(), text.end(), IsControl)) {
+      std::none_of(text.begin(), text.end(), absl::ascii_iscntrl)) {
     return absl::OkStatus();
   }
   return BadName(

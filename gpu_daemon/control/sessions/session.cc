@@ -342,10 +342,8 @@ absl::StatusOr<LaunchResult> Session::LaunchKernel(
                                kMaxLaunches, kMaxWaitingLaunches),
                    reason::kTooMany, "launches");
     }
-    ASSIGN_OR_RETURN(
-        auto created,
-        BackgroundLaunch::Create(request, space_, buffers_.finder(), context_));
-    launch = std::move(created);
+    ASSIGN_OR_RETURN(launch, BackgroundLaunch::Create(
+                                 request, space_, buffers_.finder(), context_));
     launches_.push_back(launch);
     context_->waiting_launches.fetch_add(1, std::memory_order_relaxed);
     launch->Submit();

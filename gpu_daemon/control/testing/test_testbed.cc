@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -65,37 +66,30 @@ void TestTestbed::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+template <class Request, class Response>
+Response TestTestbed::Ask(grpc::Status (v1::Admin::Stub::*method)(
+    grpc::ClientContext*, const Request&, Response*)) {
+  Response response;
+  EXPECT_TRUE(Call(admin(), method, Request(), &response).ok());
+  return response;
+}
+
 v1::GetStatusResponse TestTestbed::Status() {
-  v1::GetStatusResponse response;
-  EXPECT_TRUE(Call(admin(), &v1::Admin::Stub::GetStatus, v1::GetStatusRequest(),
-                   &response)
-                  .ok());
-  return response;
+  return Ask(&v1::Admin::Stub::GetStatus);
 }
-
 v1::ListDevicesResponse TestTestbed::Devices() {
-  v1::ListDevicesResponse response;
-  EXPECT_TRUE(Call(admin(), &v1::Admin::Stub::ListDevices,
-                   v1::ListDevicesRequest(), &response)
-                  .ok());
-  return response;
+  return Ask(&v1::Admin::Stub::ListDevices);
 }
-
 v1::ListEktResponse TestTestbed::Ekt() {
-  v1::ListEktResponse response;
-  EXPECT_TRUE(
-      Call(admin(), &v1::Admin::Stub::ListEkt, v1::ListEktRequest(), &response)
-          .ok());
-  return response;
+  return Ask(&v1::Admin::Stub::ListEkt);
 }
 
 bool TestTestbed::WaitUntilGone(const std::string& device) {
   return Eventually([&] {
     const v1::ListDevicesResponse all = Devices();
-    for (const auto& listed : all.devices()) {
-      if (listed.name() == device) return false;
-    }
-    return true;
+    return std::ranges::none_of(all.devices(), [&](const auto& listed) {
+      return listed.name() == device;
+    });
   });
 }
 
@@ -198,16 +192,7 @@ shm::DeviceRing AttachedDevice::RingOf(
   v1::RegisterEventResponse response;
   const Outcome outcome = Register(request, &response);
   EXPECT_TRUE(outcome.ok()) << outcome.status.error_message();
-  shm::RingLayout layout;
-  layout.doorbell = shm::DoorbellIndex(response.event_id());
-  layout.generation = shm::Generation(response.generation());
-  layout.entries = response.entries();
-  layout.entry_bytes = response.entry_bytes();
-  layout.parameter_offset = response.parameter_offset();
-  layout.parameter_bytes = response.parameter_bytes();
-  layout.esq_offset = response.esq_offset();
-  layout.ecq_offset = response.ecq_offset();
-  layout.life_offset = response.life_offset();
+  const shm::RingLayout layout = shm::LayoutOf(response);
   const absl::Status checked =
       shm::CheckRingLayout(layout, submission_, completion_);
   EXPECT_TRUE(checked.ok()) << checked;

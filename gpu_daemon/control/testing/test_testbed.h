@@ -7,7 +7,6 @@
 #include <grpcpp/client_context.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,6 +75,11 @@ class TestTestbed {
   }
 
  private:
+  template <class Request, class Response>
+  Response Ask(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*,
+                                                       const Request&,
+                                                       Response*));
+
   TempDirectory directory_;
   std::unique_ptr<ControlPlane> plane_;
   std::thread thread_;

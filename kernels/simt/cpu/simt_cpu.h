@@ -128,53 +128,47 @@ class Thread {
 };
 
 // Atomics are relaxed, as CUDA's are.
+inline constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
 template <class T>
 T AtomicAdd(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).fetch_add(value,
-                                                std::memory_order_relaxed);
+  return std::atomic_ref<T>(*address).fetch_add(value, kRelaxed);
 }
 template <class T>
 T AtomicSub(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).fetch_sub(value,
-                                                std::memory_order_relaxed);
+  return std::atomic_ref<T>(*address).fetch_sub(value, kRelaxed);
 }
 template <class T>
 T AtomicAnd(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).fetch_and(value,
-                                                std::memory_order_relaxed);
+  return std::atomic_ref<T>(*address).fetch_and(value, kRelaxed);
 }
 template <class T>
 T AtomicOr(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).fetch_or(value,
-                                               std::memory_order_relaxed);
+  return std::atomic_ref<T>(*address).fetch_or(value, kRelaxed);
 }
 template <class T>
 T AtomicExch(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).exchange(value,
-                                               std::memory_order_relaxed);
+  return std::atomic_ref<T>(*address).exchange(value, kRelaxed);
 }
 template <class T>
 T AtomicCas(T* address, std::type_identity_t<T> expected,
             std::type_identity_t<T> desired) {
-  std::atomic_ref<T>(*address).compare_exchange_strong(
-      expected, desired, std::memory_order_relaxed);
+  std::atomic_ref<T>(*address).compare_exchange_strong(expected, desired,
+                                                       kRelaxed);
   return expected;
 }
 template <class T>
 T AtomicMin(T* address, std::type_identity_t<T> value) {
   std::atomic_ref<T> cell(*address);
-  T old = cell.load(std::memory_order_relaxed);
-  while (value < old &&
-         !cell.compare_exchange_weak(old, value, std::memory_order_relaxed)) {
+  T old = cell.load(kRelaxed);
+  while (value < old && !cell.compare_exchange_weak(old, value, kRelaxed)) {
   }
   return old;
 }
 template <class T>
 T AtomicMax(T* address, std::type_identity_t<T> value) {
   std::atomic_ref<T> cell(*address);
-  T old = cell.load(std::memory_order_relaxed);
-  while (old < value &&
-         !cell.compare_exchange_weak(old, value, std::memory_order_relaxed)) {
+  T old = cell.load(kRelaxed);
+  while (old < value && !cell.compare_exchange_weak(old, value, kRelaxed)) {
   }
   return old;
 }

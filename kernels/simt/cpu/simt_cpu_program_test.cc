@@ -2,7 +2,6 @@
 // barrier kernel and by a reference that keeps all threads in lockstep.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstdint>
 #include <optional>
 #include <random>

@@ -1,7 +1,6 @@
 // The promises of kernels/simt/simt.h for plain kernels on a CPU.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <utility>

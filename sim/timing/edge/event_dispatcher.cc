@@ -24,11 +24,7 @@ void EventDispatcher::Submit(GridRun* grid) {
   const auto key = [](const GridRun* g) {
     return std::tuple(~g->options.priority, g->result.arrived, g->result.id);
   };
-  pending_.insert(std::upper_bound(pending_.begin(), pending_.end(), grid,
-                                   [&](const GridRun* a, const GridRun* b) {
-                                     return key(a) < key(b);
-                                   }),
-                  grid);
+  pending_.insert(std::ranges::upper_bound(pending_, key(grid), {}, key), grid);
 }
 
 void EventDispatcher::Remove(const GridRun* grid) {

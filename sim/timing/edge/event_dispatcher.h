@@ -3,7 +3,6 @@
 #ifndef CARILLON_SIM_TIMING_EDGE_EVENT_DISPATCHER_H_
 #define CARILLON_SIM_TIMING_EDGE_EVENT_DISPATCHER_H_
 
-#include <cstdint>
 #include <deque>
 #include <vector>
 

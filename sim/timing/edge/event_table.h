@@ -3,7 +3,6 @@
 #ifndef CARILLON_SIM_TIMING_EDGE_EVENT_TABLE_H_
 #define CARILLON_SIM_TIMING_EDGE_EVENT_TABLE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <tuple>
-#include <utility>
+#include <compare>
 
 namespace carillon::sim::timing {
 namespace {
@@ -42,6 +41,8 @@ std::vector<uint32_t> Victims::Candidates(Cycle now) const {
     uint32_t loads = 0;
     uint64_t age = 0;
     uint32_t slot = 0;
+
+    auto operator<=>(const Candidate&) const = default;
   };
   std::vector<Candidate> candidates;
   const VictimPolicy policy = config_.edge.victim;
@@ -61,11 +62,7 @@ std::vector<uint32_t> Victims::Candidates(Cycle now) const {
     }
     candidates.push_back(candidate);
   }
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) {
-              return std::tie(a.waits, a.loads, a.age) <
-                     std::tie(b.waits, b.loads, b.age);
-            });
+  std::ranges::sort(candidates);
   std::vector<uint32_t> slots;
   for (const Candidate& candidate : candidates) {
     slots.push_back(candidate.slot);

@@ -94,7 +94,6 @@ class Victims {
   struct Away {
     State state = State::kHere;
     WarpContext context;
-    WarpClass warp_class = WarpClass::kNormal;
     bool asleep = false;
     std::vector<DroppedLoad> loads;
     size_t replayed = 0;

@@ -3,7 +3,6 @@
 #ifndef CARILLON_SIM_TIMING_MEMORY_MEMORY_SYSTEM_H_
 #define CARILLON_SIM_TIMING_MEMORY_MEMORY_SYSTEM_H_
 
-#include <bit>
 #include <cstdint>
 #include <vector>
 

@@ -89,12 +89,6 @@ absl::StatusOr<double> CoRunners::StepsPerSecond() {
   return sum / static_cast<double>(children_.size());
 }
 
-uint64_t CoRunners::CpuNs() const {
-  uint64_t sum = 0;
-  for (const LineProcess& child : children_) sum += child.CpuNs();
-  return sum;
-}
-
 std::optional<int> PlayCoRunner(int argc, char** argv) {
   if (argc != 3 || argv[1] != kRole) return std::nullopt;
   const CoRunnerKind kind = argv[2] == NameOf(CoRunnerKind::kMemory)

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/line_process.h"
+#include "tools/bench/quiet.h"
 
 namespace carillon::bench {
 
@@ -29,7 +30,7 @@ class CoRunners {
   absl::Status Run(std::chrono::milliseconds time);
   // What they got done in it: steps a second, the mean of all.
   absl::StatusOr<double> StepsPerSecond();
-  uint64_t CpuNs() const;
+  uint64_t CpuNs() const { return SumCpuNs(children_); }
 
  private:
   std::vector<LineProcess> children_;

@@ -217,10 +217,9 @@ absl::StatusOr<Json> LaunchDevice::Open(const Json& command) {
     workload = *known;
   }
   ASSIGN_OR_RETURN(
-      auto opened,
+      workload_,
       OpenWorkload::Open(*device_, workload,
                          command.at("path").get<std::string>(), kEntries));
-  workload_ = std::move(opened);
   typical_ns_ = 0;
   ++opened_;
   return Json::object();

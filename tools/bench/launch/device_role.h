@@ -23,7 +23,6 @@
 #ifndef CARILLON_TOOLS_BENCH_LAUNCH_DEVICE_ROLE_H_
 #define CARILLON_TOOLS_BENCH_LAUNCH_DEVICE_ROLE_H_
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>

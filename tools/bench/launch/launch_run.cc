@@ -74,22 +74,27 @@ const std::vector<std::string>& LaunchParts() {
   return *parts;
 }
 
+constexpr std::pair<const char*, uint64_t LaunchRun::Ledger::*>
+    LaunchRun::Ledger::kCounts[] = {{"rung", &Ledger::rung},
+                                    {"done", &Ledger::done},
+                                    {"failed", &Ledger::failed},
+                                    {"aborted", &Ledger::aborted},
+                                    {"refused", &Ledger::refused},
+                                    {"device_rung", &Ledger::device_rung},
+                                    {"device_done", &Ledger::device_done}};
+
 bool LaunchRun::Ledger::Balanced() const {
   return lost == 0 && rung == done && failed == 0 && aborted == 0 &&
          rung == device_rung && done == device_done;
 }
 
 Json LaunchRun::Ledger::ToJson() const {
-  return {{"rung", rung},
-          {"done", done},
-          {"failed", failed},
-          {"aborted", aborted},
-          {"refused", refused},
-          {"device_rung", device_rung},
-          {"device_done", device_done},
-          {"testbeds", testbeds},
-          {"testbeds_lost", lost},
-          {"balanced", Balanced()}};
+  Json json;
+  for (const auto& [name, count] : kCounts) json[name] = this->*count;
+  json["testbeds"] = testbeds;
+  json["testbeds_lost"] = lost;
+  json["balanced"] = Balanced();
+  return json;
 }
 
 LaunchRun::LaunchRun(const BenchRun& run, const LaunchOptions& options)
@@ -118,12 +123,11 @@ bool LaunchRun::Wants(std::string_view part) const {
 }
 
 absl::Status LaunchRun::StartTestbed() {
-  ASSIGN_OR_RETURN(auto testbed,
+  ASSIGN_OR_RETURN(testbed_,
                    LaunchTestbed::Start({.gpud = run_.session.gpud,
                                          .backend = options_.backend,
                                          .reserved_sms = options_.reserved_sms,
                                          .realtime = run_.session.realtime}));
-  testbed_ = std::move(testbed);
   ++ledger_.testbeds;
   return absl::OkStatus();
 }
@@ -137,14 +141,8 @@ absl::Status LaunchRun::EndTestbed() {
     ++ledger_.lost;
     return absl::OkStatus();
   }
-  for (const auto& [name, sum] :
-       {std::pair("rung", &ledger_.rung), std::pair("done", &ledger_.done),
-        std::pair("failed", &ledger_.failed),
-        std::pair("aborted", &ledger_.aborted),
-        std::pair("refused", &ledger_.refused),
-        std::pair("device_rung", &ledger_.device_rung),
-        std::pair("device_done", &ledger_.device_done)}) {
-    *sum += (*ledger)[name].get<uint64_t>();
+  for (const auto& [name, count] : Ledger::kCounts) {
+    ledger_.*count += (*ledger)[name].get<uint64_t>();
   }
   return absl::OkStatus();
 }
@@ -209,7 +207,8 @@ absl::Status LaunchRun::AfterFailure(LaunchCell& cell,
 }
 
 absl::Status LaunchRun::MeasureCell(LaunchCell& cell, size_t round,
-                                    const Json& open, const Measure& measure) {
+                                    const Json& open, const Measure& measure,
+                                    const Json& alone) {
   RETURN_IF_ERROR(CheckInterrupt());
   if (!cell.over() && failures_[cell.path] >= kFailuresOfAPath) {
     cell.failed =
@@ -225,6 +224,7 @@ absl::Status LaunchRun::MeasureCell(LaunchCell& cell, size_t round,
       break;
     }
     (*result)["round"] = round + 1;
+    if (!alone.is_null()) (*result)["alone"] = alone;
     fmt::print(stderr, "  round {} {:<14} {:<9}{}\n", round + 1, cell.path,
                cell.workload, DescribeRun(*result));
     const bool good =
@@ -248,28 +248,25 @@ absl::Status LaunchRun::InRounds(
 
 absl::StatusOr<Json> LaunchRun::LatencyAndRate(LaunchDeviceProcess& device) {
   const uint64_t cpu_0 = testbed_->GpudCpuNs();
-  auto trips = device.Call(Command("round_trips", times_.latency));
-  if (!trips.ok()) return trips;
+  ASSIGN_OR_RETURN(auto trips,
+                   device.Call(Command("round_trips", times_.latency)));
   const uint64_t cpu_1 = testbed_->GpudCpuNs();
-  auto rate = device.Call(Command("pipeline", times_.rate));
-  if (!rate.ok()) return rate;
+  ASSIGN_OR_RETURN(auto rate, device.Call(Command("pipeline", times_.rate)));
   const uint64_t cpu_2 = testbed_->GpudCpuNs();
   Json load = Command("open_loop", times_.load);
-  load["per_second"] = (*rate)["per_second"].get<double>() * kLoadShare;
-  auto loaded = device.Call(load);
-  if (!loaded.ok()) return loaded;
-  auto short_path = device.Call({{"do", "short_path"}});
-  if (!short_path.ok()) return short_path;
+  load["per_second"] = rate["per_second"].get<double>() * kLoadShare;
+  ASSIGN_OR_RETURN(auto loaded, device.Call(load));
+  ASSIGN_OR_RETURN(const auto short_path, device.Call({{"do", "short_path"}}));
   const auto per_event = [](uint64_t from, uint64_t to, const Json& result) {
     return static_cast<double>(to - from) / result["launched"].get<double>();
   };
   return Json{{"gpud_cpu_ns_per_event",
-               {{"one_in_flight", per_event(cpu_0, cpu_1, *trips)},
-                {"pipelined", per_event(cpu_1, cpu_2, *rate)}}},
-              {"round_trips", *std::move(trips)},
-              {"pipelined", *std::move(rate)},
-              {"load_80", *std::move(loaded)},
-              {"short_path", (*short_path)["short_path"]}};
+               {{"one_in_flight", per_event(cpu_0, cpu_1, trips)},
+                {"pipelined", per_event(cpu_1, cpu_2, rate)}}},
+              {"round_trips", std::move(trips)},
+              {"pipelined", std::move(rate)},
+              {"load_80", std::move(loaded)},
+              {"short_path", short_path["short_path"]}};
 }
 
 absl::Status LaunchRun::MeasureLatency() {
@@ -282,10 +279,9 @@ absl::Status LaunchRun::MeasureLatency() {
     for (size_t i = 0; i < names.size(); ++i) {
       for (const size_t path : RoundOrder(paths_.size(), round)) {
         LaunchCell& cell = latency_[path * names.size() + i];
-        auto status = MeasureCell(
+        RETURN_IF_ERROR(MeasureCell(
             cell, round, OpenCommand(cell.path, cell.workload),
-            [this](LaunchDeviceProcess& d) { return LatencyAndRate(d); });
-        if (!status.ok()) return status;
+            [this](LaunchDeviceProcess& d) { return LatencyAndRate(d); }));
       }
     }
   }
@@ -346,28 +342,22 @@ absl::Status LaunchRun::MeasureCoRunners() {
     RETURN_IF_ERROR(runners.Run(time));
     Json result = Json::object();
     if (command != nullptr) {
-      auto called = device.Call(Command(command, time));
-      if (!called.ok()) return called;
-      result = *std::move(called);
+      ASSIGN_OR_RETURN(result, device.Call(Command(command, time)));
     }
-    ASSIGN_OR_RETURN(const auto steps, runners.StepsPerSecond());
-    result["steps_per_second"] = steps;
+    ASSIGN_OR_RETURN(result["steps_per_second"], runners.StepsPerSecond());
     return result;
   };
   const auto measure =
       [&](LaunchDeviceProcess& device) -> absl::StatusOr<Json> {
     Json result = Json::object();
-    auto trips = device.Call(Command("round_trips", time));
-    if (!trips.ok()) return trips;
-    result["without"]["round_trips"] = *std::move(trips);
-    auto rate = device.Call(Command("pipeline", time));
-    if (!rate.ok()) return rate;
-    result["without"]["pipelined"] = *std::move(rate);
+    Json& without = result["without"];
+    ASSIGN_OR_RETURN(without["round_trips"],
+                     device.Call(Command("round_trips", time)));
+    ASSIGN_OR_RETURN(without["pipelined"],
+                     device.Call(Command("pipeline", time)));
     for (auto& [name, runners] : kinds) {
       for (const auto& [key, command] : kLoads) {
-        auto one = together(runners, device, command);
-        if (!one.ok()) return one;
-        result[name][key] = *std::move(one);
+        ASSIGN_OR_RETURN(result[name][key], together(runners, device, command));
       }
     }
     return result;
@@ -381,15 +371,10 @@ absl::Status LaunchRun::MeasureCoRunners() {
         for (auto& [name, runners] : kinds) {
           ASSIGN_OR_RETURN(auto one,
                            together(runners, testbed_->device(), nullptr));
-          alone[name] = (one)["steps_per_second"];
+          alone[name] = one["steps_per_second"];
         }
-        const size_t before = cell.runs.size();
-        RETURN_IF_ERROR(
-            MeasureCell(cell, round, OpenCommand(cell.path, kLoad), measure));
-        for (size_t i = before; i < cell.runs.size(); ++i) {
-          cell.runs[i]["alone"] = alone;
-        }
-        return absl::OkStatus();
+        return MeasureCell(cell, round, OpenCommand(cell.path, kLoad), measure,
+                           alone);
       });
 }
 
@@ -406,13 +391,10 @@ absl::Status LaunchRun::MeasureBackground() {
     command["size"] = background_size_;
     RETURN_IF_ERROR(other->Send(command));
     if (device != nullptr) {
-      auto loaded = device->Call(Command("pipeline", time));
-      if (!loaded.ok()) return loaded;
-      *load = *std::move(loaded);
+      ASSIGN_OR_RETURN(*load, device->Call(Command("pipeline", time)));
     }
-    auto ran = other->Receive();
-    if (!ran.ok()) return ran;
-    return (*ran)["kernel_ns"];
+    ASSIGN_OR_RETURN(const auto ran, other->Receive());
+    return ran["kernel_ns"];
   };
   const auto prepare = [&]() -> absl::Status {
     if (of == ledger_.testbeds) return absl::OkStatus();
@@ -426,7 +408,7 @@ absl::Status LaunchRun::MeasureBackground() {
       ASSIGN_OR_RETURN(const auto ns,
                        background_ns(milliseconds(1), nullptr, nullptr));
       const auto longest = std::chrono::nanoseconds(kMinBackground);
-      if ((ns)["min"].get<double>() >= static_cast<double>(longest.count())) {
+      if (ns["min"].get<double>() >= static_cast<double>(longest.count())) {
         break;
       }
     }
@@ -434,16 +416,16 @@ absl::Status LaunchRun::MeasureBackground() {
   };
   const auto measure =
       [&](LaunchDeviceProcess& device) -> absl::StatusOr<Json> {
-    auto idle = background_ns(times_.background, nullptr, nullptr);
-    if (!idle.ok()) return idle;
+    ASSIGN_OR_RETURN(auto idle,
+                     background_ns(times_.background, nullptr, nullptr));
     Json load;
-    auto loaded = background_ns(times_.background, &device, &load);
-    if (!loaded.ok()) return loaded;
-    return Json{{"idle", *std::move(idle)},
-                {"under_load", *std::move(loaded)},
+    ASSIGN_OR_RETURN(auto loaded,
+                     background_ns(times_.background, &device, &load));
+    return Json{{"idle", std::move(idle)},
+                {"under_load", std::move(loaded)},
                 {"load", std::move(load)}};
   };
-  const auto status = InRounds(
+  return InRounds(
       std::min(run_.session.rounds, kRoundsOfOthers),
       [&](size_t path, size_t round) -> absl::Status {
         LaunchCell& cell = background_[path];
@@ -451,15 +433,9 @@ absl::Status LaunchRun::MeasureBackground() {
         RETURN_IF_ERROR(prepare());
         auto alone = background_ns(times_.background, nullptr, nullptr);
         if (!alone.ok()) return AfterFailure(cell, alone.status());
-        const size_t before = cell.runs.size();
-        RETURN_IF_ERROR(
-            MeasureCell(cell, round, OpenCommand(cell.path, kLoad), measure));
-        for (size_t i = before; i < cell.runs.size(); ++i) {
-          cell.runs[i]["alone"] = *alone;
-        }
-        return absl::OkStatus();
+        return MeasureCell(cell, round, OpenCommand(cell.path, kLoad), measure,
+                           *alone);
       });
-  return status;
 }
 
 absl::Status LaunchRun::MeasureBreakdown() {
@@ -482,15 +458,13 @@ absl::Status LaunchRun::MeasureBreakdown() {
       traced = device.Call({{"do", "trace"}, {"on", false}});
       return result.ok() && !traced.ok() ? traced : result;
     };
-    const auto status =
-        InRounds(1, [&](size_t path, size_t round) -> absl::Status {
-          LaunchCell& cell = breakdown_[path * sizes.size() + i];
-          return MeasureCell(
-              cell, round,
-              {{"do", "open"}, {"path", cell.path}, {"packets", sizes[i]}},
-              measure);
-        });
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(InRounds(1, [&](size_t path, size_t round) {
+      LaunchCell& cell = breakdown_[path * sizes.size() + i];
+      return MeasureCell(
+          cell, round,
+          {{"do", "open"}, {"path", cell.path}, {"packets", sizes[i]}},
+          measure);
+    }));
   }
   return absl::OkStatus();
 }
@@ -508,8 +482,7 @@ absl::StatusOr<double> LaunchRun::MeanWatts(LaunchDeviceProcess& device,
   }
   const auto mean = meter.Mean();
   if (!command.is_null()) {
-    ASSIGN_OR_RETURN(const auto answer, device.Receive());
-    *result = answer;
+    ASSIGN_OR_RETURN(*result, device.Receive());
   }
   if (!mean.ok()) return mean.status();
   return mean->watts;
@@ -534,17 +507,16 @@ absl::Status LaunchRun::MeasurePower() {
         cell, 0, none ? Json() : OpenCommand(cell.path, cell.workload),
         [&](LaunchDeviceProcess& device) -> absl::StatusOr<Json> {
           Json result = Json::object();
-          ASSIGN_OR_RETURN(auto idle, MeanWatts(device, Json(), nullptr));
-          result["idle_watts"] = idle;
+          ASSIGN_OR_RETURN(result["idle_watts"],
+                           MeanWatts(device, Json(), nullptr));
           if (none) return result;
           // This tells the pipeline how long an event takes.
           RETURN_IF_ERROR(
               device.Call(Command("round_trips", milliseconds(20))).status());
           Json answer;
           ASSIGN_OR_RETURN(
-              auto load,
+              result["load_watts"],
               MeanWatts(device, Command("pipeline", times_.power), &answer));
-          result["load_watts"] = load;
           result["load_per_second"] = answer["per_second"];
           return result;
         });

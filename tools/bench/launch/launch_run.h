@@ -63,6 +63,9 @@ class LaunchRun {
         batch, power;
   };
   struct Ledger {
+    // The sums of what a testbed tells, by name.
+    static const std::pair<const char*, uint64_t Ledger::*> kCounts[7];
+
     uint64_t rung = 0, done = 0, failed = 0, aborted = 0, refused = 0;
     uint64_t device_rung = 0, device_done = 0;
     uint64_t testbeds = 0, lost = 0;
@@ -80,9 +83,10 @@ class LaunchRun {
 
   // Opens (if `open` is not null), measures, closes, and puts the result, or
   // the reason why there is none, into the cell. After a failure it starts
-  // another gpud. Errors: only those that end the whole run.
+  // another gpud. `alone`, if any, goes with the result. Errors: only those that
+  // end the whole run.
   absl::Status MeasureCell(LaunchCell& cell, size_t round, const Json& open,
-                           const Measure& measure);
+                           const Measure& measure, const Json& alone = Json());
   absl::StatusOr<Json> MeasureOnce(const Json& open, const Measure& measure,
                                    std::string* refused);
   absl::Status AfterFailure(LaunchCell& cell, const absl::Status& why);

@@ -96,12 +96,14 @@ std::vector<RoundValues> ByRound(const LaunchCell& cell,
   return rounds;
 }
 
-const LaunchCell* Find(const std::vector<LaunchCell>& cells,
+// A cell without runs if there is none.
+const LaunchCell& Find(const std::vector<LaunchCell>& cells,
                        std::string_view path, std::string_view workload) {
-  for (const LaunchCell& cell : cells) {
-    if (cell.path == path && cell.workload == workload) return &cell;
-  }
-  return nullptr;
+  static const auto* const none = new LaunchCell;
+  const auto found = std::ranges::find_if(cells, [&](const LaunchCell& cell) {
+    return cell.path == path && cell.workload == workload;
+  });
+  return found == cells.end() ? *none : *found;
 }
 
 // "inline": whoever polled the doorbell runs the kernel, too. "hand-off": it
@@ -115,33 +117,29 @@ std::string HowItRuns(const LaunchCell& cell) {
              : "hand-off";
 }
 
-Range Scaled(Range range, double by) {
-  return {range.runs, range.median * by, range.low * by, range.high * by};
-}
-
 }  // namespace
 
 std::string DescribeRun(const Json& run) {
   std::string text;
-  const auto add = [&](const char* path, double scale, const char* format) {
-    if (!run.contains(Pointer(path))) return;
-    text += fmt::format(fmt::runtime(format),
-                        run[Pointer(path)].get<double>() * scale);
-  };
-  add("/round_trips/latency/p50", 1e-3, " p50 {:.2f} us");
-  add("/round_trips/latency/p99", 1e-3, " p99 {:.2f} us");
-  add("/pipelined/per_second", 1e-3, " {:.1f} k/s");
-  add("/load_80/latency/p99", 1e-3, " p99 at 80 % {:.1f} us");
-  add("/gpud_cpu_percent", 1, " gpud {:.1f} % of a CPU");
-  add("/without/round_trips/latency/p50", 1e-3, " p50 {:.2f} us");
-  add("/compute/round_trips/latency/p50", 1e-3, ", computing beside {:.2f} us");
-  add("/memory/round_trips/latency/p50", 1e-3, ", using memory {:.2f} us");
-  add("/idle/p50", 1e-3, " background beside idle path {:.0f} us");
-  add("/under_load/p50", 1e-3, ", under load {:.0f} us");
-  add("/stages/due_to_completed/p50", 1e-3, " p50 {:.1f} us");
-  add("/idle_watts", 1, " idle {:.1f} W");
-  add("/load_watts", 1, " load {:.1f} W");
-  if (run.value("disturbed", false)) text += " (disturbed)";
+  for (const auto& [path, scale, format] :
+       {std::tuple("/round_trips/latency/p50", 1e-3, " p50 {:.2f} us"),
+        std::tuple("/round_trips/latency/p99", 1e-3, " p99 {:.2f} us"),
+        std::tuple("/pipelined/per_second", 1e-3, " {:.1f} k/s"),
+        std::tuple("/load_80/latency/p99", 1e-3, " p99 at 80 % {:.1f} us"),
+        std::tuple("/gpud_cpu_percent", 1.0, " gpud {:.1f} % of a CPU"),
+        std::tuple("/without/round_trips/latency/p50", 1e-3, " p50 {:.2f} us"),
+        std::tuple("/compute/round_trips/latency/p50", 1e-3,
+                   ", computing beside {:.2f} us"),
+        std::tuple("/memory/round_trips/latency/p50", 1e-3,
+                   ", using memory {:.2f} us"),
+        std::tuple("/idle/p50", 1e-3, " background beside idle path {:.0f} us"),
+        std::tuple("/under_load/p50", 1e-3, ", under load {:.0f} us"),
+        std::tuple("/stages/due_to_completed/p50", 1e-3, " p50 {:.1f} us"),
+        std::tuple("/idle_watts", 1.0, " idle {:.1f} W"),
+        std::tuple("/load_watts", 1.0, " load {:.1f} W")}) {
+    text += NumberText(run, path, scale, format);
+  }
+  if (Disturbed(run)) text += " (disturbed)";
   return text;
 }
 
@@ -201,14 +199,13 @@ Json SummarizeCoRunner(const std::vector<LaunchCell>& cells) {
             RatioAt(cell, "/alone" + at,
                     fmt::format("{}/{}/steps_per_second", at, load)));
       }
-      beside["latency_p50_ratio"] =
-          RangeToJson(RatioAt(cell, at + "/round_trips/latency/p50",
-                              "/without/round_trips/latency/p50"));
-      beside["latency_p99_ratio"] =
-          RangeToJson(RatioAt(cell, at + "/round_trips/latency/p99",
-                              "/without/round_trips/latency/p99"));
-      beside["rate_ratio"] = RangeToJson(RatioAt(
-          cell, at + "/pipelined/per_second", "/without/pipelined/per_second"));
+      for (const auto& [key, value] :
+           {std::pair("latency_p50_ratio", "/round_trips/latency/p50"),
+            std::pair("latency_p99_ratio", "/round_trips/latency/p99"),
+            std::pair("rate_ratio", "/pipelined/per_second")}) {
+        beside[key] = RangeToJson(
+            RatioAt(cell, at + value, fmt::format("/without{}", value)));
+      }
       json[kind] = std::move(beside);
     }
   });
@@ -247,78 +244,48 @@ Json SummarizeBreakdown(const std::vector<LaunchCell>& cells) {
 Json SummarizePower(const std::vector<LaunchCell>& cells,
                     const std::string& why_not) {
   if (cells.empty()) return {{"measured", false}, {"reason", why_not}};
-  Json all = Json::array();
-  for (const LaunchCell& cell : cells) {
-    Json json = Head(cell);
+  const auto fill = [](const LaunchCell& cell, Json& json) {
     for (const char* what : {"idle_watts", "load_watts", "load_per_second"}) {
       const std::string at = fmt::format("/{}", what);
       if (!At(cell, at).empty()) json[what] = RangeAt(cell, at);
     }
-    all.push_back(std::move(json));
-  }
-  return {{"measured", true}, {"cells", std::move(all)}};
+  };
+  return {{"measured", true}, {"cells", Summarize(cells, fill)}};
 }
 
 std::vector<Figure> LaunchFigures(const std::vector<LaunchCell>& latency,
                                   const std::vector<LaunchCell>& background,
                                   bool wishes) {
   using Wish = Figure::Wish;
-  std::vector<Figure> figures;
-  const auto add = [&](Figure figure) {
-    if (!wishes) figure.wish = Wish::kNone;
-    if (figure.value.runs > 0) figures.push_back(std::move(figure));
-  };
   constexpr const char* kP50 = "/round_trips/latency/p50";
-  const LaunchCell* const edge = Find(latency, "edge", "warp");
-  const LaunchCell* const baseline = Find(latency, "baseline", "warp");
-  const LaunchCell* const grid = Find(latency, "edge", "tb2");
-  const LaunchCell* const empty = Find(latency, "edge", "empty");
-  const LaunchCell* const beside = Find(background, "edge", "warp");
-  if (edge != nullptr) {
-    add({.name = "edge_warp_p50",
-         .what = "edge, 1 warp, p50",
-         .unit = "us",
-         .value = Scaled(RangeOf(NumbersAt(*edge, kP50)), 1e-3),
-         .wish = Wish::kAtMost,
-         .target = 2.5});
-    add({.name = "edge_warp_p99_at_80_over_p50",
-         .what = "edge, 1 warp, p99 at 80 % of the peak rate / p50",
-         .unit = "x",
-         .value = RatioAt(*edge, "/load_80/latency/p99", kP50),
-         .wish = Wish::kAtMost,
-         .target = 2});
-  }
-  if (grid != nullptr) {
-    add({.name = "edge_tb2_p50",
-         .what = "edge, 2 TBs, p50",
-         .unit = "us",
-         .value = Scaled(RangeOf(NumbersAt(*grid, kP50)), 1e-3),
-         .wish = Wish::kAtMost,
-         .target = 5});
-  }
-  if (edge != nullptr && baseline != nullptr) {
-    add({.name = "baseline_over_edge_warp_p50",
-         .what = "baseline / edge, 1 warp, p50",
-         .unit = "x",
-         .value = RangeOf(
-             PairRatios(ByRound(*baseline, kP50), ByRound(*edge, kP50))),
-         .wish = Wish::kAtLeast,
-         .target = 4.4});
-  }
-  if (empty != nullptr) {
-    add({.name = "edge_empty_rate",
-         .what = "edge, empty events",
-         .unit = "M/s",
-         .value =
-             Scaled(RangeOf(NumbersAt(*empty, "/pipelined/per_second")), 1e-6),
-         .wish = Wish::kAtLeast,
-         .target = 1});
-  }
-  if (beside != nullptr) {
-    add({.name = "edge_idle_background_slowdown",
-         .what = "background kernel beside idle edge / alone",
-         .unit = "x",
-         .value = RatioAt(*beside, "/idle/p50", "/alone/p50")});
+  const LaunchCell& edge = Find(latency, "edge", "warp");
+  const LaunchCell& baseline = Find(latency, "baseline", "warp");
+  const LaunchCell& grid = Find(latency, "edge", "tb2");
+  const LaunchCell& empty = Find(latency, "edge", "empty");
+  const LaunchCell& beside = Find(background, "edge", "warp");
+  const auto scaled = [](const LaunchCell& cell, const char* path, double by) {
+    return Scaled(RangeOf(NumbersAt(cell, path)), by);
+  };
+  std::vector<Figure> figures = {
+      {"edge_warp_p50", "edge, 1 warp, p50", "us", scaled(edge, kP50, 1e-3),
+       Wish::kAtMost, 2.5},
+      {"edge_warp_p99_at_80_over_p50",
+       "edge, 1 warp, p99 at 80 % of the peak rate / p50", "x",
+       RatioAt(edge, "/load_80/latency/p99", kP50), Wish::kAtMost, 2},
+      {"edge_tb2_p50", "edge, 2 TBs, p50", "us", scaled(grid, kP50, 1e-3),
+       Wish::kAtMost, 5},
+      {"baseline_over_edge_warp_p50", "baseline / edge, 1 warp, p50", "x",
+       RangeOf(PairRatios(ByRound(baseline, kP50), ByRound(edge, kP50))),
+       Wish::kAtLeast, 4.4},
+      {"edge_empty_rate", "edge, empty events", "M/s",
+       scaled(empty, "/pipelined/per_second", 1e-6), Wish::kAtLeast, 1},
+      {"edge_idle_background_slowdown",
+       "background kernel beside idle edge / alone", "x",
+       RatioAt(beside, "/idle/p50", "/alone/p50")},
+  };
+  std::erase_if(figures, [](const Figure& one) { return one.value.runs == 0; });
+  for (Figure& figure : figures) {
+    if (!wishes) figure.wish = Wish::kNone;
   }
   return figures;
 }

@@ -1,4 +1,3 @@
-#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,11 +12,6 @@ namespace {
 using cli::Align;
 using cli::Column;
 
-// Three significant digits.
-std::string Short(double value) {
-  return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
-}
-
 std::string Median(const Json& range, double scale) {
   if (!range.is_object() || range["runs"] == 0) return "-";
   return Short(range["median"].get<double>() * scale);
@@ -30,19 +24,43 @@ std::string WithRange(const Json& range, double scale) {
                      Short(range["high"].get<double>() * scale));
 }
 
+// A column, and where its value is in a cell.
+struct Shown {
+  std::string header;
+  std::string at;
+  double scale = 1;
+  std::string (*text)(const Json& range, double scale) = &Median;
+  // Follows the value; may be null.
+  std::string (*remark)(const Json& cell) = nullptr;
+  Align align = Align::kRight;
+};
+
+std::string Word(const Json& word, double) {
+  return word.is_string() ? word.get<std::string>() : "-";
+}
+
+std::string TextOf(const Json& cell, const Shown& shown) {
+  const Json::json_pointer at(shown.at);
+  return shown.text(cell.contains(at) ? cell[at] : Json(), shown.scale) +
+         (shown.remark == nullptr ? "" : shown.remark(cell));
+}
+
 // A table with a row per cell. A cell without measurements gives its reason in
 // the first column, or in a line below.
 std::string TableOf(std::string_view title, const Json& cells,
-                    std::string_view workload, std::vector<Column> columns,
-                    std::vector<std::string> (*row)(const Json&)) {
-  columns.insert(columns.begin(), {std::string(workload), Align::kLeft});
-  columns.insert(columns.begin(), {"path", Align::kLeft});
+                    std::string_view workload,
+                    const std::vector<Shown>& values) {
+  std::vector<Column> columns = {{"path", Align::kLeft},
+                                 {std::string(workload), Align::kLeft}};
+  for (const Shown& value : values) {
+    columns.push_back({value.header, value.align});
+  }
   cli::Table table(std::move(columns));
   std::string notes;
   for (const Json& cell : cells) {
     std::vector<std::string> line = {cell["path"], cell["workload"]};
     if (cell["status"] == "measured") {
-      for (std::string& text : row(cell)) line.push_back(std::move(text));
+      for (const Shown& value : values) line.push_back(TextOf(cell, value));
     } else {
       line.push_back(cell["status"]);
       notes += fmt::format("  {} {}: {}: {}\n", line[0], line[1], line[2],
@@ -53,87 +71,62 @@ std::string TableOf(std::string_view title, const Json& cells,
   return fmt::format("{}\n{}{}\n", title, table.ToString(false), notes);
 }
 
-Column Right(const char* header) { return {header, Align::kRight}; }
-
 std::string LatencyTable(const Json& cells) {
+  const auto behind = [](const Json& cell) -> std::string {
+    const Json& load = cell["load_80"];
+    return load["runs"] != load["runs_kept_up"] ? " (fell behind)" : "";
+  };
   return TableOf(
       "doorbell to completion, one event in flight; medians of the runs "
       "[range]; peak rate; gpud's CPU time. inline: whoever polled the "
       "doorbell runs the kernel; hand-off: a worker thread or a launch does",
       cells, "kernel",
-      {{"runs", Align::kLeft},
-       Right("p50, us"),
-       Right("p90"),
-       Right("p99"),
-       Right("p99.9"),
-       Right("rate, k/s"),
-       Right("at 80 %: p50, us"),
-       Right("p99"),
-       Right("CPU us/event"),
-       Right("pipelined")},
-      [](const Json& cell) -> std::vector<std::string> {
-        const Json& latency = cell["latency"];
-        const Json& load = cell["load_80"];
-        const Json& cpu = cell["gpud_cpu_ns_per_event"];
-        std::string p50 = Median(load["p50_ns"], 1e-3);
-        if (load["runs"] != load["runs_kept_up"]) p50 += " (fell behind)";
-        return {cell["kernel_runs"],
-                WithRange(latency["p50_ns"], 1e-3),
-                Median(latency["p90_ns"], 1e-3),
-                Median(latency["p99_ns"], 1e-3),
-                Median(latency["p999_ns"], 1e-3),
-                WithRange(cell["per_second"], 1e-3),
-                p50,
-                Median(load["p99_ns"], 1e-3),
-                Median(cpu["one_in_flight"], 1e-3),
-                Median(cpu["pipelined"], 1e-3)};
-      });
+      {{"runs", "/kernel_runs", 1, &Word, nullptr, Align::kLeft},
+       {"p50, us", "/latency/p50_ns", 1e-3, &WithRange},
+       {"p90", "/latency/p90_ns", 1e-3},
+       {"p99", "/latency/p99_ns", 1e-3},
+       {"p99.9", "/latency/p999_ns", 1e-3},
+       {"rate, k/s", "/per_second", 1e-3, &WithRange},
+       {"at 80 %: p50, us", "/load_80/p50_ns", 1e-3, &Median, behind},
+       {"p99", "/load_80/p99_ns", 1e-3},
+       {"CPU us/event", "/gpud_cpu_ns_per_event/one_in_flight", 1e-3},
+       {"pipelined", "/gpud_cpu_ns_per_event/pipelined", 1e-3}});
 }
 
 std::string IdleTable(const Json& cells) {
   return TableOf("gpud while an event kernel is registered and nothing rings",
-                 cells, "kernel", {Right("% of a CPU")},
-                 [](const Json& cell) -> std::vector<std::string> {
-                   return {WithRange(cell["gpud_cpu_percent"], 1)};
-                 });
+                 cells, "kernel",
+                 {{"% of a CPU", "/gpud_cpu_percent", 1, &WithRange}});
 }
 
 std::string CoRunnerTable(const Json& cells) {
+  std::vector<Shown> columns;
+  for (const char* kind : {"compute", "memory"}) {
+    const auto at = [&](const char* value) {
+      return fmt::format("/{}/{}", kind, value);
+    };
+    columns.insert(columns.end(),
+                   {{fmt::format("{}: slower by idle path", kind),
+                     at("co_runner_slowdown/idle")},
+                    {"one in flight", at("co_runner_slowdown/round_trips")},
+                    {"peak rate", at("co_runner_slowdown/pipelined")},
+                    {"path p50 x", at("latency_p50_ratio")},
+                    {"p99 x", at("latency_p99_ratio")},
+                    {"rate x", at("rate_ratio")}});
+  }
   return TableOf(
       "CPU-bound co-runners on gpud's CPUs (EDGE Fig. 4a): how much slower "
       "they are, and the path beside them / without",
-      cells, "kernel",
-      {Right("compute: slower by idle path"), Right("one in flight"),
-       Right("peak rate"), Right("path p50 x"), Right("p99 x"), Right("rate x"),
-       Right("memory: slower by idle path"), Right("one in flight"),
-       Right("peak rate"), Right("path p50 x"), Right("p99 x"),
-       Right("rate x")},
-      [](const Json& cell) {
-        std::vector<std::string> row;
-        for (const char* kind : {"compute", "memory"}) {
-          const Json& beside = cell[kind];
-          for (const char* load : {"idle", "round_trips", "pipelined"}) {
-            row.push_back(Median(beside["co_runner_slowdown"][load], 1));
-          }
-          row.push_back(Median(beside["latency_p50_ratio"], 1));
-          row.push_back(Median(beside["latency_p99_ratio"], 1));
-          row.push_back(Median(beside["rate_ratio"], 1));
-        }
-        return row;
-      });
+      cells, "kernel", columns);
 }
 
 std::string BackgroundTable(const Json& cells) {
   return TableOf("a background kernel (matmul) beside the path", cells,
                  "events",
-                 {Right("alone, us"), Right("path idle, x"),
-                  Right("under load, x"), Right("load, k/s")},
-                 [](const Json& cell) -> std::vector<std::string> {
-                   return {Median(cell["kernel_ns"]["alone"]["p50_ns"], 1e-3),
-                           WithRange(cell["slowdown"]["idle"], 1),
-                           WithRange(cell["slowdown"]["under_load"], 1),
-                           Median(cell["load_per_second"], 1e-3)};
-                 });
+                 {{"alone, us", "/kernel_ns/alone/p50_ns", 1e-3},
+                  {"path idle, x", "/slowdown/idle", 1, &WithRange},
+                  {"under load, x", "/slowdown/under_load", 1, &WithRange},
+                  {"load, k/s", "/load_per_second", 1e-3}});
 }
 
 std::string BreakdownTable(const Json& document) {
@@ -143,17 +136,16 @@ std::string BreakdownTable(const Json& document) {
           "packets/s arrive (EDGE Fig. 5)",
           Short(document["breakdown_packets_per_second"].get<double>() * 1e-3)),
       document["breakdown"], "packets",
-      {Right("due->rung"), Right("->seen"), Right("->queued"),
-       Right("->dispatched"), Right("->finished"), Right("->completed"),
-       Right("in all"), Right("")},
-      [](const Json& cell) {
-        std::vector<std::string> row;
-        for (const auto& [name, stage] : cell["stages"].items()) {
-          row.push_back(Median(stage["p50_ns"], 1e-3));
-        }
-        row.push_back(cell["kept_up"].get<bool>() ? "" : "fell behind");
-        return row;
-      });
+      {{"due->rung", "/stages/due_to_rung/p50_ns", 1e-3},
+       {"->seen", "/stages/rung_to_seen/p50_ns", 1e-3},
+       {"->queued", "/stages/seen_to_queued/p50_ns", 1e-3},
+       {"->dispatched", "/stages/queued_to_dispatched/p50_ns", 1e-3},
+       {"->finished", "/stages/dispatched_to_finished/p50_ns", 1e-3},
+       {"->completed", "/stages/finished_to_completed/p50_ns", 1e-3},
+       {"in all", "/stages/due_to_completed/p50_ns", 1e-3},
+       {"", "/kept_up", 1, [](const Json& kept_up, double) -> std::string {
+          return kept_up == true ? "" : "fell behind";
+        }}});
 }
 
 std::string PowerTable(const Json& power) {
@@ -163,14 +155,9 @@ std::string PowerTable(const Json& power) {
   }
   return TableOf("power of the whole GPU, watts (EDGE Fig. 4b)", power["cells"],
                  "kernel",
-                 {Right("idle"), Right("stream of events"), Right("k/s")},
-                 [](const Json& cell) -> std::vector<std::string> {
-                   const auto at = [&](const char* key, double scale) {
-                     return cell.contains(key) ? Median(cell[key], scale) : "-";
-                   };
-                   return {at("idle_watts", 1), at("load_watts", 1),
-                           at("load_per_second", 1e-3)};
-                 });
+                 {{"idle", "/idle_watts"},
+                  {"stream of events", "/load_watts"},
+                  {"k/s", "/load_per_second", 1e-3}});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/status.h"
 #include "fmt/format.h"
 
 namespace carillon::bench {
@@ -32,6 +33,14 @@ struct Nvml::Library {
   bool Find(const char* name, Function*& function) {
     function = reinterpret_cast<Function*>(dlsym(handle, name));
     return function != nullptr;
+  }
+  template <class Number>
+  absl::StatusOr<Number> Read(NvmlReturn (*function)(NvmlDevice,
+                                                     Number*)) const {
+    Number number = 0;
+    const NvmlReturn error = function(device, &number);
+    if (error != 0) return absl::UnavailableError(error_string(error));
+    return number;
   }
 
   void* handle = nullptr;
@@ -74,14 +83,9 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Load() {
   nvml.initialised = true;
   // This is CUDA's first device; without the variable both libraries count from
   // the same device if all GPUs are alike.
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const std::string first =
-      visible == nullptr
-          ? "0"
-          : std::string(visible, std::string_view(visible).find(',') ==
-                                         std::string_view::npos
-                                     ? std::string_view(visible).size()
-                                     : std::string_view(visible).find(','));
+  const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string_view visible = variable == nullptr ? "0" : variable;
+  const std::string first(visible.substr(0, visible.find(',')));
   const NvmlReturn error =
       first.starts_with("GPU-") || first.starts_with("MIG-")
           ? nvml.by_uuid(first.c_str(), &nvml.device)
@@ -108,17 +112,12 @@ std::string Nvml::driver() const {
 }
 
 absl::StatusOr<double> Nvml::Watts() const {
-  unsigned milliwatts = 0;
-  const NvmlReturn error = library_->power(library_->device, &milliwatts);
-  if (error != 0) return absl::UnavailableError(library_->error_string(error));
+  ASSIGN_OR_RETURN(const auto milliwatts, library_->Read(library_->power));
   return milliwatts * 1e-3;
 }
 
 absl::StatusOr<uint64_t> Nvml::Millijoules() const {
-  unsigned long long millijoules = 0;
-  const NvmlReturn error = library_->energy(library_->device, &millijoules);
-  if (error != 0) return absl::UnavailableError(library_->error_string(error));
-  return uint64_t{millijoules};
+  return library_->Read(library_->energy);
 }
 
 PowerMeter::PowerMeter(const Nvml* nvml)

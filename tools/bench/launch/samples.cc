@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <string>
 #include <utility>
 
+#include "shm/histogram.h"
 #include "tools/bench/report.h"
 #include "tools/bench/stats.h"
 

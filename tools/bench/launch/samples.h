@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "shm/histogram.h"
 #include "tools/bench/machine.h"
 
 namespace carillon::bench {

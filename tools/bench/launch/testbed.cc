@@ -54,8 +54,7 @@ absl::StatusOr<LaunchDeviceProcess> LaunchDeviceProcess::Start(
            .cpus = cpus,
            .realtime = realtime}));
   LaunchDeviceProcess device(std::move(child));
-  ASSIGN_OR_RETURN(auto about, device.ReadAnswer(kAnswerTime));
-  device.about_ = std::move(about);
+  ASSIGN_OR_RETURN(device.about_, device.ReadAnswer(kAnswerTime));
   return device;
 }
 

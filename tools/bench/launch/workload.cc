@@ -124,8 +124,7 @@ absl::Status OpenWorkload::FillBuffers() {
   const uint64_t bytes = elements() * sizeof(float);
   if (bytes == 0) return absl::OkStatus();
   for (edge::Buffer* buffer : {&zeros_, &a_, &b_, &c_}) {
-    ASSIGN_OR_RETURN(auto allocated, Allocate(edge::Place::kGpuMemory, bytes));
-    *buffer = allocated;
+    ASSIGN_OR_RETURN(*buffer, Allocate(edge::Place::kGpuMemory, bytes));
   }
   ASSIGN_OR_RETURN(const auto input, Allocate(edge::Place::kInput, bytes));
   for (const auto& [buffer, value] :
@@ -158,11 +157,9 @@ absl::Status OpenWorkload::Register(std::string_view path,
       spec.parameters.push_back(edge::Constant("n", workload_.size));
     }
   }
-  ASSIGN_OR_RETURN(const auto queue, edge::edgeRegisterEvent(device_, spec));
-  queue_ = queue;
+  ASSIGN_OR_RETURN(queue_, edge::edgeRegisterEvent(device_, spec));
   if (null) {
-    ASSIGN_OR_RETURN(const auto token, queue_->ParameterOffset("token"));
-    token_ = token;
+    ASSIGN_OR_RETURN(token_, queue_->ParameterOffset("token"));
   }
   return absl::OkStatus();
 }

@@ -112,14 +112,10 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
   edge::EventSpec spec{.max_in_flight = kEntries};
   edge::Buffer in, out;
   if constexpr (kKernel == Kernel::kEcho) {
-    ASSIGN_OR_RETURN(auto input,
-                     device->AllocateBuffer(edge::Place::kInput,
-                                            kEntries * sizeof(Message)));
-    ASSIGN_OR_RETURN(auto output,
-                     device->AllocateBuffer(edge::Place::kOutput,
-                                            kEntries * sizeof(Message)));
-    in = input;
-    out = output;
+    ASSIGN_OR_RETURN(in, device->AllocateBuffer(edge::Place::kInput,
+                                                kEntries * sizeof(Message)));
+    ASSIGN_OR_RETURN(out, device->AllocateBuffer(edge::Place::kOutput,
+                                                 kEntries * sizeof(Message)));
     const edge::BufferPart slots{.length = sizeof(Message),
                                  .slot_stride = sizeof(Message)};
     spec.kernel = "echo";
@@ -132,8 +128,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& testbed,
   ASSIGN_OR_RETURN(auto queue, edge::edgeRegisterEvent(*device, spec));
   uint32_t token = 0;
   if constexpr (kKernel == Kernel::kNull) {
-    ASSIGN_OR_RETURN(auto offset, queue->ParameterOffset("token"));
-    token = offset;
+    ASSIGN_OR_RETURN(token, queue->ParameterOffset("token"));
   }
   return std::make_unique<EventClient<kKernel>>(std::move(device), queue, token,
                                                 in, out, wait);

@@ -3,15 +3,9 @@
 namespace carillon::bench {
 
 std::string_view NameOf(Wait wait) {
-  switch (wait) {
-    case Wait::kSpins:
-      return "spins";
-    case Wait::kSpinsThenSleeps:
-      return "spins_then_sleeps";
-    case Wait::kSleeps:
-      return "sleeps";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"spins", "spins_then_sleeps",
+                                                "sleeps"};
+  return kNames[static_cast<size_t>(wait)];
 }
 
 std::optional<Wait> WaitOfName(std::string_view name) {

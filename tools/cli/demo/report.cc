@@ -82,20 +82,10 @@ std::string Arrow(std::string name) {
 }
 
 void PrintLatencies(const DemoFigures& figures, Console& console) {
-  Table table({{"LATENCY"},
-               {"COUNT", Align::kRight},
-               {"P50", Align::kRight},
-               {"P90", Align::kRight},
-               {"P99", Align::kRight},
-               {"P99.9", Align::kRight},
-               {"MAX", Align::kRight}});
+  Table table({"LATENCY", ">COUNT", ">P50", ">P90", ">P99", ">P99.9", ">MAX"});
   const auto add = [&](const std::string& name,
                        const shm::HistogramSnapshot& histogram) {
-    std::vector<std::string> row = {name};
-    for (std::string& cell : PercentileCells(histogram)) {
-      row.push_back(std::move(cell));
-    }
-    table.AddRow(std::move(row));
+    table.AddRow(PercentileRow({name}, histogram));
   };
   for (const auto& [name, histogram] : figures.stages) {
     add(Arrow(name), histogram);

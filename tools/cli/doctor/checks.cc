@@ -170,11 +170,8 @@ std::string ProgramPath(const char* name) {
   return path.ok() ? *path : "";
 }
 
-CheckResult LookAtMemcaslap() {
-  return JudgeClient("memcaslap", ProgramPath("memcaslap"));
-}
-CheckResult LookAtMemccapable() {
-  return JudgeClient("memccapable", ProgramPath("memccapable"));
+CheckResult LookAtClient(const char* name) {
+  return JudgeClient(name, ProgramPath(name));
 }
 
 CheckResult LookAtBazel() {
@@ -198,8 +195,7 @@ CheckResult LookAtCudaDriver() {
       get_count(&count) != 0 || count == 0) {
     return Fact("a driver, but no GPU that it can use");
   }
-  return Fact(
-      fmt::format("a driver and {} GPU{}", count, count == 1 ? "" : "s"));
+  return Fact(fmt::format("a driver and {}", FormatPlural(count, "GPU")));
 }
 
 CheckResult LookAtCudaToolkit() {
@@ -222,8 +218,8 @@ constexpr Check kChecks[] = {
     {"/dev/shm", LookAtSharedMemory},
     {"runtime directory", LookAtRuntimeDirectory},
     {"programs", LookAtPrograms},
-    {"memcaslap", LookAtMemcaslap},
-    {"memccapable", LookAtMemccapable},
+    {"memcaslap", [] { return LookAtClient("memcaslap"); }},
+    {"memccapable", [] { return LookAtClient("memccapable"); }},
     {"bazel", LookAtBazel},
     {"CUDA driver", LookAtCudaDriver},
     {"CUDA toolkit", LookAtCudaToolkit},

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
 
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -99,16 +99,14 @@ absl::Status Fill(std::span<std::byte> bytes, Type type,
   }
   uint64_t given = 0;
   uint64_t value = 0;
-  for (size_t begin = 0; begin <= init.size();) {
-    const size_t comma = std::min(init.find(',', begin), init.size());
-    ASSIGN_OR_RETURN(const auto bits,
-                     ParseNumber(init.substr(begin, comma - begin), type));
+  const std::vector<std::string> numbers =
+      absl::StrSplit(std::string(init), ',');
+  for (const std::string& number : numbers) {
+    ASSIGN_OR_RETURN(value, ParseNumber(number, type));
     if (given == count) {
       return Wrong(init, fmt::format("more than the {} elements", count));
     }
-    value = bits;
     put(given++, value);
-    begin = comma + 1;
   }
   for (uint64_t i = given; i < count && given == 1; ++i) put(i, value);
   return absl::OkStatus();
@@ -172,23 +170,18 @@ class Parser {
   absl::Status Argument(const sim::ptx::Variable& parameter, uint64_t offset,
                         std::string_view text) {
     std::vector<std::byte> bytes;
-    absl::Status status;
-    if (text.starts_with('{')) {
-      status = Struct(text, bytes);
-    } else {
-      status = Single(text, parameter.type, bytes);
+    const bool is_struct = text.starts_with('{');
+    RETURN_IF_ERROR(is_struct ? Struct(text, bytes)
+                              : Single(text, parameter.type, bytes));
+    if (bytes.size() > parameter.bytes) {
+      return Wrong(text, fmt::format("has {} bytes, the parameter {}",
+                                     bytes.size(), parameter.bytes));
     }
-    if (status.ok() && bytes.size() > parameter.bytes) {
-      status = Wrong(text, fmt::format("has {} bytes, the parameter {}",
-                                       bytes.size(), parameter.bytes));
+    if (is_struct && (bytes.size() + 7) / 8 != (parameter.bytes + 7) / 8) {
+      return Wrong(text, fmt::format("is a struct of {} bytes, the parameter "
+                                     "has {}",
+                                     bytes.size(), parameter.bytes));
     }
-    if (status.ok() && text.starts_with('{') &&
-        (bytes.size() + 7) / 8 != (parameter.bytes + 7) / 8) {
-      status = Wrong(text, fmt::format("is a struct of {} bytes, the parameter "
-                                       "has {}",
-                                       bytes.size(), parameter.bytes));
-    }
-    if (!status.ok()) return status;
     std::copy(bytes.begin(), bytes.end(),
               to_->bytes.begin() + static_cast<ptrdiff_t>(offset));
     return absl::OkStatus();
@@ -251,17 +244,16 @@ absl::StatusOr<sim::Dim3> ParseDimensions(std::string_view text) {
   sim::Dim3 dim;
   uint32_t* const parts[] = {&dim.x, &dim.y, &dim.z};
   size_t part = 0;
-  for (size_t begin = 0; begin <= text.size(); ++part) {
-    const size_t end = std::min(text.find_first_of("x,", begin), text.size());
-    const std::string_view number = text.substr(begin, end - begin);
+  const std::vector<std::string> numbers =
+      absl::StrSplit(std::string(text), absl::ByAnyChar("x,"));
+  for (const std::string& number : numbers) {
     const auto value = ParseNumber(number, Type::kU32);
     if (part == 3 || number.starts_with('-') || !value.ok() || *value == 0) {
       return absl::InvalidArgumentError(fmt::format(
           "'{}': one to three dimensions from 1, as 16 or 16x16 or 4x4x2",
           text));
     }
-    *parts[part] = static_cast<uint32_t>(*value);
-    begin = end + 1;
+    *parts[part++] = static_cast<uint32_t>(*value);
   }
   return dim;
 }

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 namespace carillon::cli {
 namespace {

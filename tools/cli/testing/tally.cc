@@ -117,17 +117,14 @@ Tally CountCases(const std::vector<TestRun>& runs,
 
 std::vector<AllowedSkip> StaleSkips(const std::vector<TestRun>& runs,
                                     const std::vector<AllowedSkip>& allowed) {
-  std::vector<AllowedSkip> stale;
-  for (const AllowedSkip& skip : allowed) {
-    const bool named =
-        std::any_of(runs.begin(), runs.end(), [&](const auto& run) {
-          return std::any_of(run.targets.begin(), run.targets.end(),
-                             [&](const auto& target) {
-                               return skip.AllowsTarget(target.label);
-                             });
-        });
-    if (!named) stale.push_back(skip);
-  }
+  std::vector<AllowedSkip> stale = allowed;
+  std::erase_if(stale, [&](const AllowedSkip& skip) {
+    return std::ranges::any_of(runs, [&](const TestRun& run) {
+      return std::ranges::any_of(run.targets, [&](const TargetResult& target) {
+        return skip.AllowsTarget(target.label);
+      });
+    });
+  });
   return stale;
 }
 

@@ -4,7 +4,6 @@
 
 #include <boost/property_tree/ptree.hpp>
 #include <boost/property_tree/xml_parser.hpp>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"

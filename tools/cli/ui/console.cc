@@ -53,6 +53,17 @@ void Console::PrintDocument(const Json& document) {
   Print(Dump(document, 2));
 }
 
+void Console::Print(const Json& document, const Table& table,
+                    std::string_view nothing) {
+  if (json()) {
+    PrintDocument(document);
+  } else if (table.empty() && !nothing.empty()) {
+    Say(nothing);
+  } else {
+    Print(table);
+  }
+}
+
 void Console::PrintJsonLine(const Json& document) {
   document_printed_ = true;
   Print(Dump(document, -1));
@@ -77,16 +88,6 @@ void Console::SayInPlace(std::string_view line) {
 std::string Console::Coloured(const char* code, std::string_view text) const {
   if (!colour_) return std::string(text);
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
-}
-
-std::string Console::Bold(std::string_view text) const {
-  return Coloured("1", text);
-}
-std::string Console::Good(std::string_view text) const {
-  return Coloured("32", text);
-}
-std::string Console::Bad(std::string_view text) const {
-  return Coloured("31", text);
 }
 
 bool Console::out_ok() const { return std::ferror(out_) == 0; }

@@ -30,6 +30,10 @@ class Console {
   // Prints the result of a command under -o json; call it once. Replaces bytes
   // that are not UTF-8.
   void PrintDocument(const Json& document);
+  // Prints `document` under -o json, else the table; says `nothing` in the place
+  // of a table without rows, unless `nothing` is empty.
+  void Print(const Json& document, const Table& table,
+             std::string_view nothing = "");
   bool document_printed() const { return document_printed_; }
   void PrintJsonLine(const Json& document);
 
@@ -41,9 +45,9 @@ class Console {
   void SayInPlace(std::string_view line);
 
   // Adds terminal codes where stdout has colour.
-  std::string Bold(std::string_view text) const;
-  std::string Good(std::string_view text) const;
-  std::string Bad(std::string_view text) const;
+  std::string Bold(std::string_view text) const { return Coloured("1", text); }
+  std::string Good(std::string_view text) const { return Coloured("32", text); }
+  std::string Bad(std::string_view text) const { return Coloured("31", text); }
   // Returns false once the reader of stdout has gone.
   bool out_ok() const;
 

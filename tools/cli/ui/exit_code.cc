@@ -26,25 +26,11 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 }
 
 const char* ExitCodeName(ExitCode code) {
-  switch (code) {
-    case ExitCode::kOk:
-      return "ok";
-    case ExitCode::kFailed:
-      return "failed";
-    case ExitCode::kUsage:
-      return "usage";
-    case ExitCode::kNotFound:
-      return "not_found";
-    case ExitCode::kUnavailable:
-      return "unavailable";
-    case ExitCode::kDenied:
-      return "denied";
-    case ExitCode::kViolated:
-      return "violated";
-    case ExitCode::kInterrupted:
-      return "interrupted";
-  }
-  return "failed";
+  static constexpr const char* kNames[] = {"ok",        "failed",      "usage",
+                                           "not_found", "unavailable", "denied",
+                                           "violated"};
+  return code == ExitCode::kInterrupted ? "interrupted"
+                                        : kNames[static_cast<int>(code)];
 }
 
 }  // namespace carillon::cli

@@ -17,41 +17,32 @@ using google::protobuf::Message;
 Json ValueToJson(const Message& message, const FieldDescriptor* field,
                  int index) {
   const auto& reflection = *message.GetReflection();
-  const bool repeated = index >= 0;
+#define FIELD_VALUE(Type)                                           \
+  (index >= 0 ? reflection.GetRepeated##Type(message, field, index) \
+              : reflection.Get##Type(message, field))
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
-      return repeated ? reflection.GetRepeatedBool(message, field, index)
-                      : reflection.GetBool(message, field);
+      return FIELD_VALUE(Bool);
     case FieldDescriptor::CPPTYPE_INT32:
-      return repeated ? reflection.GetRepeatedInt32(message, field, index)
-                      : reflection.GetInt32(message, field);
+      return FIELD_VALUE(Int32);
     case FieldDescriptor::CPPTYPE_INT64:
-      return repeated ? reflection.GetRepeatedInt64(message, field, index)
-                      : reflection.GetInt64(message, field);
+      return FIELD_VALUE(Int64);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return repeated ? reflection.GetRepeatedUInt32(message, field, index)
-                      : reflection.GetUInt32(message, field);
+      return FIELD_VALUE(UInt32);
     case FieldDescriptor::CPPTYPE_UINT64:
-      return repeated ? reflection.GetRepeatedUInt64(message, field, index)
-                      : reflection.GetUInt64(message, field);
+      return FIELD_VALUE(UInt64);
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return repeated ? reflection.GetRepeatedFloat(message, field, index)
-                      : reflection.GetFloat(message, field);
+      return FIELD_VALUE(Float);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return repeated ? reflection.GetRepeatedDouble(message, field, index)
-                      : reflection.GetDouble(message, field);
+      return FIELD_VALUE(Double);
     case FieldDescriptor::CPPTYPE_STRING:
-      return repeated ? reflection.GetRepeatedString(message, field, index)
-                      : reflection.GetString(message, field);
+      return FIELD_VALUE(String);
     case FieldDescriptor::CPPTYPE_ENUM:
-      return repeated
-                 ? reflection.GetRepeatedEnum(message, field, index)->name()
-                 : reflection.GetEnum(message, field)->name();
+      return FIELD_VALUE(Enum)->name();
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ToJson(repeated
-                        ? reflection.GetRepeatedMessage(message, field, index)
-                        : reflection.GetMessage(message, field));
+      return ToJson(FIELD_VALUE(Message));
   }
+#undef FIELD_VALUE
   return nullptr;
 }
 
@@ -115,9 +106,9 @@ Json PercentilesToJson(const shm::HistogramSnapshot& histogram) {
           {"max_ns", histogram.Percentile(1)}};
 }
 
-std::vector<std::string> PercentileCells(
-    const shm::HistogramSnapshot& histogram) {
-  std::vector<std::string> cells = {FormatCount(histogram.count())};
+std::vector<std::string> PercentileRow(
+    std::vector<std::string> cells, const shm::HistogramSnapshot& histogram) {
+  cells.push_back(FormatCount(histogram.count()));
   for (const double fraction : {0.5, 0.9, 0.99, 0.999, 1.0}) {
     cells.push_back(histogram.count() == 0
                         ? "-"

@@ -4,7 +4,6 @@
 
 #include <google/protobuf/message.h>
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,9 +29,9 @@ void MergeHistograms(
 
 // {"count": .., "p50_ns": .., "p90_ns", "p99_ns", "p999_ns", "max_ns"}
 Json PercentilesToJson(const shm::HistogramSnapshot& histogram);
-// The same six numbers as table cells.
-std::vector<std::string> PercentileCells(
-    const shm::HistogramSnapshot& histogram);
+// A row of a table: `cells`, then the same six numbers.
+std::vector<std::string> PercentileRow(std::vector<std::string> cells,
+                                       const shm::HistogramSnapshot& histogram);
 
 }  // namespace carillon::cli
 

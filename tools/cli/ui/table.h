@@ -2,6 +2,8 @@
 #ifndef CARILLON_TOOLS_CLI_UI_TABLE_H_
 #define CARILLON_TOOLS_CLI_UI_TABLE_H_
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +13,14 @@ namespace carillon::cli {
 enum class Align { kLeft, kRight };
 
 struct Column {
+  Column(std::string text, Align at) : header(std::move(text)), align(at) {}
+  // ">COUNT" is aligned to the right.
+  Column(const char* text)
+      : header(*text == '>' ? text + 1 : text),
+        align(*text == '>' ? Align::kRight : Align::kLeft) {}
+
   std::string header;
-  Align align = Align::kLeft;
+  Align align;
 };
 
 class Table {
@@ -21,6 +29,10 @@ class Table {
 
   // Missing cells are empty; cells beyond the last column are dropped.
   void AddRow(std::vector<std::string> cells);
+  // The same with text and numbers.
+  void AddRow(const auto&... cells) requires(sizeof...(cells) > 1) {
+    AddRow({fmt::format("{}", cells)...});
+  }
   bool empty() const { return rows_.empty(); }
 
   // Lines end in '

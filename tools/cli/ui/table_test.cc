@@ -30,7 +30,7 @@ TEST(Table, CountsCharactersAndNotBytes) {
 }
 
 TEST(Table, MarksTheHeaderOnlyWhenAsked) {
-  Table table({{"A"}});
+  Table table({"A"});
   EXPECT_EQ(table.ToString(true), "\x1b[1mA\x1b[0m\n");
   EXPECT_EQ(table.ToString(false), "A\n");
 }

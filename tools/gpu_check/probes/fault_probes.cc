@@ -31,9 +31,7 @@ Answer FaultReset(Kit& kit) {
   const CUresult sticky = kit.driver().cuStreamSynchronize(nullptr);
   const auto start = std::chrono::steady_clock::now();
   CUresult reset = Reset(kit);
-  const double ms = std::chrono::duration<double, std::milli>(
-                        std::chrono::steady_clock::now() - start)
-                        .count();
+  const double ms = MicrosSince(start) / 1000;
   CUresult works = reset;
   if (reset == CUDA_SUCCESS) {
     works = kit.Launch(nullptr, "probe_empty", 1, 1, 0u);
@@ -41,16 +39,14 @@ Answer FaultReset(Kit& kit) {
       works = kit.driver().cuStreamSynchronize(nullptr);
     }
   }
-  return {
-      .text = works == CUDA_SUCCESS
-                  ? fmt::format("yes, in {:.1f} ms", ms)
-                  : fmt::format("NO: {} after the reset",
-                                ErrorName(kit, static_cast<uint32_t>(works))),
-      .numbers = {{"fault", ErrorName(kit, static_cast<uint32_t>(fault))},
-                  {"sticky", ErrorName(kit, static_cast<uint32_t>(sticky))},
-                  {"reset_ms", ms},
-                  {"works", works == CUDA_SUCCESS}},
-      .bad = works != CUDA_SUCCESS};
+  return {.text = works == CUDA_SUCCESS ? fmt::format("yes, in {:.1f} ms", ms)
+                                        : fmt::format("NO: {} after the reset",
+                                                      ErrorName(kit, works)),
+          .numbers = {{"fault", ErrorName(kit, fault)},
+                      {"sticky", ErrorName(kit, sticky)},
+                      {"reset_ms", ms},
+                      {"works", works == CUDA_SUCCESS}},
+          .bad = works != CUDA_SUCCESS};
 }
 
 // A fault with memory of cuMemCreate at a reserved address.
@@ -100,13 +96,10 @@ Answer FaultMemory(Kit& kit) {
   }
   return {.text = kept_mapped ? "yes, still mapped and with its bytes"
                   : kept      ? "yes, with its bytes once it is mapped again"
-                              : fmt::format(
-                                    "no ({})",
-                                    ErrorName(kit, static_cast<uint32_t>(again))),
-          .numbers = {
-              {"as_it_is", ErrorName(kit, static_cast<uint32_t>(as_is))},
-              {"mapped_again", ErrorName(kit, static_cast<uint32_t>(again))},
-              {"kept", kept}}};
+                              : fmt::format("no ({})", ErrorName(kit, again)),
+          .numbers = {{"as_it_is", ErrorName(kit, as_is)},
+                      {"mapped_again", ErrorName(kit, again)},
+                      {"kept", kept}}};
 }
 
 Answer TrapKills(Kit& kit) {
@@ -123,9 +116,7 @@ Answer TrapKills(Kit& kit) {
   kit.Must(kit.Launch(other.get(), "probe_trap", 1, 1), "launch the trap");
   const auto start = std::chrono::steady_clock::now();
   const CUresult ended = kit.Await(endless.get(), seconds(5));
-  const double ms = std::chrono::duration<double, std::milli>(
-                        std::chrono::steady_clock::now() - start)
-                        .count();
+  const double ms = MicrosSince(start) / 1000;
   // The context's end frees them; freeing them before could wait for the
   // kernel.
   words.Abandon();
@@ -137,11 +128,11 @@ Answer TrapKills(Kit& kit) {
   const CUresult reset = Reset(kit);
   return {
       .text = fmt::format("yes, after {:.1f} ms ({}); a new context {}", ms,
-                          ErrorName(kit, static_cast<uint32_t>(ended)),
+                          ErrorName(kit, ended),
                           reset == CUDA_SUCCESS ? "works" : "does NOT work"),
       .numbers = {{"ms", ms},
-                  {"error", ErrorName(kit, static_cast<uint32_t>(ended))},
-                  {"reset", ErrorName(kit, static_cast<uint32_t>(reset))}},
+                  {"error", ErrorName(kit, ended)},
+                  {"reset", ErrorName(kit, reset)}},
       .bad = reset != CUDA_SUCCESS};
 }
 

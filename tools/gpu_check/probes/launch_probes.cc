@@ -57,9 +57,10 @@ T ReadBack(const Kit& kit, const DeviceBytes& bytes, uint64_t index = 0) {
   return value;
 }
 
-void Finish(const Kit& kit, CUstream stream, const char* what) {
-  const CUresult result = kit.Await(stream, seconds(5));
-  kit.Must(result, what);
+void Run(const Kit& kit, const GraphExec& graph, const Stream& stream,
+         const char* what) {
+  kit.Must(kit.driver().cuGraphLaunch(graph.get(), stream.get()), "launch");
+  kit.Must(kit.Await(stream.get(), seconds(5)), what);
 }
 
 // How many graphs one execution may launch, and whether another execution (by
@@ -76,8 +77,7 @@ Answer Budget(Kit& kit, uint32_t sibling) {
       sibling, result.as<FireResult>()));
   FireResult by_host[2];
   for (FireResult& one : by_host) {
-    kit.Must(kit.driver().cuGraphLaunch(parent.get(), stream.get()), "launch");
-    Finish(kit, stream.get(), "run the launching graph");
+    Run(kit, parent, stream, "run the launching graph");
     one = ReadBack<FireResult>(kit, result);
   }
   const uint32_t ran = ReadBack<uint32_t>(kit, targets.count);
@@ -89,8 +89,7 @@ Answer Budget(Kit& kit, uint32_t sibling) {
       stream.get(), "probe_fire_again", 1,
       static_cast<const uint64_t*>(targets.handles.as<uint64_t>()), share,
       sibling, results.as<FireResult>(), kTimes));
-  kit.Must(kit.driver().cuGraphLaunch(again.get(), stream.get()), "launch");
-  Finish(kit, stream.get(), "run the relaunching graph");
+  Run(kit, again, stream, "run the relaunching graph");
   uint32_t of_relaunches = 0;
   uint32_t relaunch_error = ReadBack<FireResult>(kit, results).relaunch_error;
   uint32_t executions = ReadBack<FireResult>(kit, results).executions;
@@ -136,10 +135,7 @@ Answer ExecMemory(Kit& kit) {
   kit.driver().cuMemGetInfo(&before, &total);
   const auto start = std::chrono::steady_clock::now();
   const Targets targets = MakeTargets(kit, stream.get(), kExecs);
-  const double us = std::chrono::duration<double, std::micro>(
-                        std::chrono::steady_clock::now() - start)
-                        .count() /
-                    kExecs;
+  const double us = MicrosSince(start) / kExecs;
   kit.driver().cuMemGetInfo(&after, &total);
   const double bytes =
       before > after ? static_cast<double>(before - after) / kExecs : 0;
@@ -156,8 +152,7 @@ Answer ExecBusy(Kit& kit) {
       stream.get(), "probe_busy", 1,
       reinterpret_cast<uint64_t>(targets.execs[0].get()),
       targets.count.as<uint32_t>(), 100u, result.as<BusyResult>()));
-  kit.Must(kit.driver().cuGraphLaunch(parent.get(), stream.get()), "launch");
-  Finish(kit, stream.get(), "run the launching graph");
+  Run(kit, parent, stream, "run the launching graph");
   const auto busy = ReadBack<BusyResult>(kit, result);
   const uint32_t pairs = busy.launches > 1 ? busy.launches - 1 : 0;
   const double mean = pairs == 0 ? 0 : static_cast<double>(busy.sum_ns) / pairs;
@@ -180,8 +175,7 @@ Answer TailRelaunch(Kit& kit) {
   constexpr uint32_t kRelaunches = 1000;
   auto graph = kit.Must(kit.DeviceGraph(stream.get(), "probe_tail", 1,
                                         result.as<TailResult>(), kRelaunches));
-  kit.Must(kit.driver().cuGraphLaunch(graph.get(), stream.get()), "launch");
-  Finish(kit, stream.get(), "run the relaunching graph");
+  Run(kit, graph, stream, "run the relaunching graph");
   const auto tail = ReadBack<TailResult>(kit, result);
   const double mean = tail.executions > 1 ? static_cast<double>(tail.sum_ns) /
                                                 (tail.executions - 1)
@@ -291,8 +285,7 @@ Answer GreenLaunch(Kit& kit) {
     const CUresult ended = kit.Await(streams[0], seconds(3));
     const char* const name = target == 0 ? "the same" : "another";
     if (ended != CUDA_SUCCESS) {
-      text += fmt::format("{} context: {}; ", name,
-                          ErrorName(kit, static_cast<uint32_t>(ended)));
+      text += fmt::format("{} context: {}; ", name, ErrorName(kit, ended));
       numbers[name] = {{"ended", static_cast<int>(ended)}};
       break;
     }

@@ -49,8 +49,7 @@ class SharedPages {
 Answer RegisteredMemory(Kit& kit) {
   const auto start = Clock::now();
   SharedPages pages(kit, 1 << 20);
-  const double ms =
-      std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  const double ms = MicrosSince(start) / 1000;
   constexpr uint32_t kWords = 1024;
   auto* const in = pages.as<uint32_t>();
   auto* const out = pages.as<uint32_t>(512 * 1024);
@@ -170,22 +169,19 @@ Answer MemoryOperations(Kit& kit) {
   const CUresult waits = kit.driver().cuStreamWaitValue32(
       stream.get(), address, 1, CU_STREAM_WAIT_VALUE_GEQ);
   if (waits != CUDA_SUCCESS) {
-    return {.text = "no: cuStreamWaitValue32 gives " +
-                    ErrorName(kit, static_cast<uint32_t>(waits))};
+    return {.text = "no: cuStreamWaitValue32 gives " + ErrorName(kit, waits)};
   }
   const CUresult writes = kit.driver().cuStreamWriteValue32(
       stream.get(), address + 64, 7, CU_STREAM_WRITE_VALUE_DEFAULT);
   if (writes != CUDA_SUCCESS) {
-    return {.text = "no: cuStreamWriteValue32 gives " +
-                    ErrorName(kit, static_cast<uint32_t>(writes))};
+    return {.text = "no: cuStreamWriteValue32 gives " + ErrorName(kit, writes)};
   }
   const bool waited =
       kit.Await(stream.get(), milliseconds(20)) == CUDA_ERROR_NOT_READY;
   const auto start = Clock::now();
   std::atomic_ref(*word).store(1, std::memory_order_release);
   const bool written = Kit::AwaitWord(word + 16, 7, milliseconds(2000));
-  const double us =
-      std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  const double us = MicrosSince(start);
   return {
       .text = waited && written
                   ? fmt::format("yes; {:.1f} us from the store to the "
@@ -218,9 +214,7 @@ Answer UnregisterResident(Kit& kit) {
     kit.driver().cuCtxSetCurrent(context);
     const auto start = Clock::now();
     other->registration() = {};
-    done.set_value(
-        std::chrono::duration<double, std::milli>(Clock::now() - start)
-            .count());
+    done.set_value(MicrosSince(start) / 1000);
   });
   const bool returned =
       time.wait_for(std::chrono::seconds(3)) == std::future_status::ready;

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/status.h"
 #include "fmt/format.h"

@@ -5,11 +5,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
@@ -100,7 +98,14 @@ std::span<const Probe> MemoryProbes();
 std::span<const Probe> LaunchProbes();
 std::span<const Probe> FaultProbes();
 
-// The name of a device runtime's error, whose number is the driver's.
+inline double MicrosSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// The name of the driver's error, or of a device runtime's, which has the
+// driver's number.
 std::string ErrorName(const Kit& kit, uint32_t error);
 
 }  // namespace carillon::gpu_check

@@ -22,25 +22,47 @@ constexpr milliseconds kProbeTimeout{1000};
 constexpr milliseconds kConnectTime{20};
 constexpr milliseconds kWatchTick{100};
 constexpr milliseconds kLoadTimeout{60'000};
+
+using Admin = v1::Admin::Stub;
+
 }  // namespace
 
 struct AdminClient::Channel : GpudChannel {
   template <class Where>
-  explicit Channel(Where where)
+  Channel(Where where, milliseconds limit)
       : GpudChannel(std::move(where)),
+        timeout(limit),
         admin(v1::Admin::NewStub(channel())),
         events(v1::Events::NewStub(channel())) {}
 
+  template <class Stub, class Request, class Response>
+  absl::StatusOr<Response> Ask(
+      Stub& stub,
+      grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                   Response*),
+      std::string_view name, const Request& request, milliseconds limit) const {
+    Response response;
+    RETURN_IF_ERROR(Call(stub, method, name, request, &response, limit));
+    return response;
+  }
+  template <class Request, class Response>
+  absl::StatusOr<Response> Ask(
+      grpc::Status (Admin::*method)(grpc::ClientContext*, const Request&,
+                                    Response*),
+      std::string_view name, const Request& request = Request()) const {
+    return Ask(*admin, method, name, request, timeout);
+  }
+
+  const milliseconds timeout;
   const std::unique_ptr<v1::Admin::Stub> admin;
   const std::unique_ptr<v1::Events::Stub> events;
 };
 
 AdminClient::AdminClient(const TestbedPaths& paths, milliseconds timeout)
-    : timeout_(timeout),
-      channel_(std::make_unique<Channel>(paths.control_socket())) {}
+    : channel_(std::make_unique<Channel>(paths.control_socket(), timeout)) {}
 
 AdminClient::AdminClient(RemoteGpud gpud, milliseconds timeout)
-    : timeout_(timeout), channel_(std::make_unique<Channel>(std::move(gpud))) {}
+    : channel_(std::make_unique<Channel>(std::move(gpud), timeout)) {}
 
 AdminClient::~AdminClient() = default;
 
@@ -58,11 +80,10 @@ absl::Status AdminClient::CheckHealth() {
                                         kConnectTime);
   using grpc::health::v1::Health;
   const auto stub = Health::NewStub(channel_->channel());
-  grpc::health::v1::HealthCheckResponse response;
-  const absl::Status status = channel_->Call(
-      *stub, &Health::Stub::Check, "Check",
-      grpc::health::v1::HealthCheckRequest(), &response, timeout_);
-  if (!status.ok()) return status;
+  ASSIGN_OR_RETURN(
+      const auto response,
+      channel_->Ask(*stub, &Health::Stub::Check, "Check",
+                    grpc::health::v1::HealthCheckRequest(), channel_->timeout));
   if (response.status() != grpc::health::v1::HealthCheckResponse::SERVING) {
     return absl::UnavailableError("gpud answers that it does not serve");
   }
@@ -70,92 +91,63 @@ absl::Status AdminClient::CheckHealth() {
 }
 
 absl::StatusOr<v1::GetStatusResponse> AdminClient::GetStatus() {
-  v1::GetStatusResponse response;
-  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::GetStatus,
-                                 "GetStatus", v1::GetStatusRequest(), &response,
-                                 timeout_));
-  return response;
+  return channel_->Ask(&Admin::GetStatus, "GetStatus");
 }
 
 absl::StatusOr<v1::ListDevicesResponse> AdminClient::ListDevices() {
-  v1::ListDevicesResponse response;
-  RETURN_IF_ERROR(channel_->Call(
-      *channel_->admin, &v1::Admin::Stub::ListDevices, "ListDevices",
-      v1::ListDevicesRequest(), &response, timeout_));
-  return response;
+  return channel_->Ask(&Admin::ListDevices, "ListDevices");
 }
 
 absl::StatusOr<v1::ListEktResponse> AdminClient::ListEkt() {
-  v1::ListEktResponse response;
-  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::ListEkt,
-                                 "ListEkt", v1::ListEktRequest(), &response,
-                                 timeout_));
-  return response;
+  return channel_->Ask(&Admin::ListEkt, "ListEkt");
 }
 
 absl::StatusOr<v1::ListRingsResponse> AdminClient::ListRings() {
-  v1::ListRingsResponse response;
-  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::ListRings,
-                                 "ListRings", v1::ListRingsRequest(), &response,
-                                 timeout_));
-  return response;
+  return channel_->Ask(&Admin::ListRings, "ListRings");
 }
 
 absl::StatusOr<v1::ListQueuesResponse> AdminClient::ListQueues() {
-  v1::ListQueuesResponse response;
-  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::ListQueues,
-                                 "ListQueues", v1::ListQueuesRequest(),
-                                 &response, timeout_));
-  return response;
+  return channel_->Ask(&Admin::ListQueues, "ListQueues");
 }
 
 absl::StatusOr<v1::ListKernelsResponse> AdminClient::ListKernels() {
-  v1::ListKernelsResponse response;
-  RETURN_IF_ERROR(channel_->Call(
-      *channel_->events, &v1::Events::Stub::ListKernels, "ListKernels",
-      v1::ListKernelsRequest(), &response, timeout_));
-  return response;
+  return channel_->Ask(*channel_->events, &v1::Events::Stub::ListKernels,
+                       "ListKernels", v1::ListKernelsRequest(),
+                       channel_->timeout);
 }
 
 absl::StatusOr<std::string> AdminClient::SetPolicy(const std::string& policy) {
   v1::SetPolicyRequest request;
   request.set_policy(policy);
-  v1::SetPolicyResponse response;
-  RETURN_IF_ERROR(channel_->Call(*channel_->admin, &v1::Admin::Stub::SetPolicy,
-                                 "SetPolicy", request, &response, timeout_));
+  ASSIGN_OR_RETURN(const auto response,
+                   channel_->Ask(&Admin::SetPolicy, "SetPolicy", request));
   return response.previous();
 }
 
 absl::StatusOr<v1::RegisterModuleResponse> AdminClient::RegisterModule(
     const v1::RegisterModuleRequest& request) {
-  v1::RegisterModuleResponse response;
-  RETURN_IF_ERROR(channel_->Call(
-      *channel_->admin, &v1::Admin::Stub::RegisterModule, "RegisterModule",
-      request, &response, std::max(timeout_, kLoadTimeout)));
-  return response;
+  return channel_->Ask(*channel_->admin, &Admin::RegisterModule,
+                       "RegisterModule", request,
+                       std::max(channel_->timeout, kLoadTimeout));
 }
 
 absl::Status AdminClient::SetTracing(bool on) {
   v1::SetTracingRequest request;
   request.set_on(on);
-  v1::SetTracingResponse response;
-  return channel_->Call(*channel_->admin, &v1::Admin::Stub::SetTracing,
-                        "SetTracing", request, &response, timeout_);
+  return channel_->Ask(&Admin::SetTracing, "SetTracing", request).status();
 }
 
 absl::Status AdminClient::ResetStatistics() {
-  v1::ResetStatisticsResponse response;
-  return channel_->Call(*channel_->admin, &v1::Admin::Stub::ResetStatistics,
-                        "ResetStatistics", v1::ResetStatisticsRequest(),
-                        &response, timeout_);
+  return channel_->Ask(&Admin::ResetStatistics, "ResetStatistics").status();
 }
 
 absl::Status AdminClient::Drain(milliseconds limit) {
   v1::DrainRequest request;
   request.set_timeout_ms(static_cast<uint32_t>(limit.count()));
-  v1::DrainResponse response;
-  return channel_->Call(*channel_->admin, &v1::Admin::Stub::Drain, "Drain",
-                        request, &response, limit + timeout_);
+  return channel_
+      ->Ask(*channel_->admin, &Admin::Drain, "Drain", request,
+            limit + channel_->timeout)
+      .status();
 }
 
 absl::Status AdminClient::Watch(
@@ -219,6 +211,20 @@ GrpcReadinessProbe::Devices() {
                                 static_cast<pid_t>(device.pid())};
   }
   return readiness;
+}
+
+uint64_t InFlight(const v1::EventCounts& counts) {
+  const uint64_t ended = counts.done() + counts.failed() + counts.aborted();
+  return counts.rung() > ended ? counts.rung() - ended : 0;
+}
+
+absl::Status CheckLedger(const v1::EventCounts& counts) {
+  const uint64_t ended = counts.done() + counts.failed() + counts.aborted();
+  if (ended <= counts.rung()) return absl::OkStatus();
+  return absl::DataLossError(fmt::format(
+      "the ledger is wrong: {} events rung, but {} ended ({} done, {} failed, "
+      "{} aborted)",
+      counts.rung(), ended, counts.done(), counts.failed(), counts.aborted()));
 }
 
 }  // namespace carillon::testbed

@@ -55,9 +55,13 @@ class AdminClient {
  private:
   struct Channel;  // gRPC, which the many files that ask gpud need not compile
 
-  const std::chrono::milliseconds timeout_;
   const std::unique_ptr<Channel> channel_;
 };
+
+// rung - done - failed - aborted; 0 when that is negative.
+uint64_t InFlight(const v1::EventCounts& counts);
+// DataLoss if more events ended than were rung.
+absl::Status CheckLedger(const v1::EventCounts& counts);
 
 class GrpcReadinessProbe : public ReadinessProbe {
  public:

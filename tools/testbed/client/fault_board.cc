@@ -7,13 +7,17 @@
 #include <utility>
 
 #include "base/status.h"
+#include "proto/faults.grpc.pb.h"
 #include "shm/faults/fault_message.h"
-#include "tools/testbed/client/faults_client.h"
+#include "tools/testbed/client/gpud_channel.h"
 #include "tools/testbed/supervisor/directory.h"
 #include "tools/testbed/supervisor/state.h"
 
 namespace carillon::testbed {
 namespace {
+
+// An injection waits until every process has noticed it.
+constexpr std::chrono::milliseconds kTimeout{10'000};
 
 class LocalBoard : public FaultBoard {
  public:
@@ -46,10 +50,12 @@ class LocalBoard : public FaultBoard {
 
 class RemoteBoard : public FaultBoard {
  public:
-  explicit RemoteBoard(RemoteGpud gpud) : client_(std::move(gpud)) {}
+  explicit RemoteBoard(RemoteGpud gpud) : channel_(std::move(gpud)) {}
 
   absl::StatusOr<BoardView> Look() override {
-    ASSIGN_OR_RETURN(const auto listed, client_.List());
+    v1::ListFaultsResponse listed;
+    RETURN_IF_ERROR(
+        Call(&Stub::List, "List", v1::ListFaultsRequest(), &listed));
     BoardView view{
         .faults = {}, .strikes = {}, .struck = listed.struck(), .members = {}};
     for (const auto& entry : listed.faults()) {
@@ -82,18 +88,42 @@ class RemoteBoard : public FaultBoard {
   }
   absl::StatusOr<Injection> Inject(
       const std::vector<faults::Fault>& faults) override {
-    ASSIGN_OR_RETURN(const auto injected, client_.Inject(faults));
+    v1::InjectRequest request;
+    for (const faults::Fault& fault : faults) {
+      *request.add_faults() = ToMessage(fault);
+    }
+    v1::InjectResponse injected;
+    RETURN_IF_ERROR(Call(&Stub::Inject, "Inject", request, &injected));
     return Injection{
         .ids = {injected.ids().begin(), injected.ids().end()},
         .late = {injected.behind().begin(), injected.behind().end()}};
   }
   absl::Status Clear(const std::string& name) override {
-    return client_.Clear(name).status();
+    return ClearNamed(name).status();
   }
-  absl::StatusOr<size_t> ClearAll() override { return client_.Clear(""); }
+  absl::StatusOr<size_t> ClearAll() override { return ClearNamed(""); }
 
  private:
-  FaultsClient client_;
+  using Stub = v1::Faults::Stub;
+
+  template <class Request, class Response>
+  absl::Status Call(grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                 const Request&, Response*),
+                    std::string_view name, const Request& request,
+                    Response* response) const {
+    return channel_.Call(*stub_, method, name, request, response, kTimeout);
+  }
+  // Clears all if `name` is empty. Returns how many it were.
+  absl::StatusOr<size_t> ClearNamed(const std::string& name) {
+    v1::ClearFaultsRequest request;
+    request.set_name(name);
+    v1::ClearFaultsResponse response;
+    RETURN_IF_ERROR(Call(&Stub::Clear, "Clear", request, &response));
+    return response.cleared();
+  }
+
+  const GpudChannel channel_;
+  const std::unique_ptr<Stub> stub_ = v1::Faults::NewStub(channel_.channel());
 };
 
 absl::StatusOr<TestbedState> StateOf(const Testbed& testbed) {

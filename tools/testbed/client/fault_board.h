@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +24,7 @@ struct BoardView {
 };
 
 // A board of faults. Errors: on this machine those of faults::Board, elsewhere
-// those of FaultsClient.
+// those of AdminClient, and gpud's answers (proto/faults.proto).
 class FaultBoard {
  public:
   struct Injection {

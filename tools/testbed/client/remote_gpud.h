@@ -4,7 +4,6 @@
 #define CARILLON_TOOLS_TESTBED_CLIENT_REMOTE_GPUD_H_
 
 #include <chrono>
-#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"

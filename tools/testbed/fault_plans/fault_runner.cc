@@ -96,10 +96,8 @@ class PlanRunner {
   }
 
   absl::Status Open() {
-    ASSIGN_OR_RETURN(auto bed, OpenBed());
-    bed_ = std::move(bed);
-    ASSIGN_OR_RETURN(auto board, OpenBoardOf(bed_->paths()));
-    board_ = std::move(board);
+    ASSIGN_OR_RETURN(bed_, OpenBed());
+    ASSIGN_OR_RETURN(board_, OpenBoardOf(bed_->paths()));
     return absl::OkStatus();
   }
 
@@ -113,9 +111,8 @@ class PlanRunner {
     const Nanoseconds deadline = NowNs() + kLoadStarts;
     for (;;) {
       if (!Tick(kTick)) return Interrupted();
-      const auto idle = std::find_if(
-          loads_.begin(), loads_.end(),
-          [](const auto& load) { return load.second->replies() == 0; });
+      const auto idle = std::ranges::find_if(
+          loads_, [](const auto& load) { return load.second->replies() == 0; });
       if (idle == loads_.end()) return absl::OkStatus();
       if (NowNs() > deadline) {
         return absl::DeadlineExceededError(
@@ -191,18 +188,16 @@ class PlanRunner {
     evidence().progress = fault::ProgressSince(recordings, struck_until_);
     const auto& expect = plan().expect;
     const auto all_hold = [](const fault::ByProcess& wanted, auto& found) {
-      return std::all_of(wanted.begin(), wanted.end(), [&](const auto& each) {
+      return std::ranges::all_of(wanted, [&](const auto& each) {
         return each.second.Holds(found[each.first]);
       });
     };
     const bool progress = all_hold(expect.progress, evidence().progress);
     const bool restarts = all_hold(expect.restarts, evidence().restarts);
     const bool running =
-        std::all_of(expect.running.begin(), expect.running.end(),
-                    [&](const std::string& name) {
-                      return std::count(evidence().running.begin(),
-                                        evidence().running.end(), name) > 0;
-                    });
+        std::ranges::all_of(expect.running, [&](const std::string& name) {
+          return std::ranges::count(evidence().running, name) > 0;
+        });
     return progress && restarts && running && SurvivorsLeaks().empty();
   }
 

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "base/clock.h"
 #include "base/option_table.h"
 #include "base/text.h"
@@ -75,45 +78,33 @@ std::string GetDuration(const Fault& fault) {
   return fault.*member == 0 ? "" : FormatExactDuration(fault.*member);
 }
 
-template <auto member>
-std::string GetNumber(const Fault& fault, uint64_t fallback) {
-  return fault.*member == fallback ? "" : fmt::format("{}", fault.*member);
+template <auto member, uint64_t min, uint64_t max>
+absl::Status SetNumber(std::string_view text, Fault& fault) {
+  return StoreNumber<min, max>(text, fault.*member);
 }
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
+// Empty for `initial`.
+template <auto member, uint64_t initial>
+std::string GetNumber(const Fault& fault) {
+  return fault.*member == initial ? "" : fmt::format("{}", fault.*member);
 }
 
 template <std::string Fault::*member>
 absl::Status SetHex(std::string_view text, Fault& fault) {
-  std::string bytes;
-  bool right = !text.empty() && text.size() % 2 == 0 &&
-               text.size() <= 2 * faults::kMaxBytes;
-  for (size_t i = 0; right && i < text.size(); i += 2) {
-    const int high = HexDigit(text[i]);
-    const int low = HexDigit(text[i + 1]);
-    right = high >= 0 && low >= 0;
-    bytes += static_cast<char>(high * 16 + low);
-  }
-  if (!right) {
+  if (text.empty() || text.size() % 2 != 0 ||
+      text.size() > 2 * faults::kMaxBytes ||
+      !std::ranges::all_of(text, absl::ascii_isxdigit)) {
     return absl::InvalidArgumentError(
         fmt::format("{} is not 1 to {} bytes of two hexadecimal digits each, "
                     "like ff00",
                     Quote(text), faults::kMaxBytes));
   }
-  fault.*member = bytes;
+  fault.*member =
+      absl::HexStringToBytes(absl::string_view(text.data(), text.size()));
   return absl::OkStatus();
 }
 template <std::string Fault::*member>
 std::string GetHex(const Fault& fault) {
-  std::string text;
-  for (const char c : fault.*member) {
-    text += fmt::format("{:02x}", static_cast<uint8_t>(c));
-  }
-  return text;
+  return absl::BytesToHexString(fault.*member);
 }
 
 absl::Status SetPoint(std::string_view text, Fault& fault) {
@@ -141,7 +132,7 @@ absl::Status SetEvery(std::string_view text, Fault& fault) {
 }
 std::string GetEvery(const Fault& fault) {
   if (fault.every_ns != 0) return FormatExactDuration(fault.every_ns);
-  return GetNumber<&Fault::every>(fault, 1);
+  return GetNumber<&Fault::every, 1>(fault);
 }
 
 absl::Status SetProbability(std::string_view text, Fault& fault) {
@@ -190,12 +181,8 @@ constexpr Field kFields[] = {
      "at a point of gpud: whose session, ring or call it is",
      SetText<&Fault::device>, GetGlob<&Fault::device>},
     {"event", FieldSection::kTarget, "N", "only this event kernel's rings",
-     [](std::string_view text, Fault& fault) {
-       return StoreNumber<0, kMax32>(text, fault.event_id);
-     },
-     [](const Fault& fault) {
-       return GetNumber<&Fault::event_id>(fault, faults::kAnyEvent);
-     }},
+     SetNumber<&Fault::event_id, 0, kMax32>,
+     GetNumber<&Fault::event_id, faults::kAnyEvent>},
     {"method", FieldSection::kTarget, "GLOB", "at gpud.rpc: RegisterEvent, ...",
      SetText<&Fault::method>, GetGlob<&Fault::method>},
 
@@ -210,10 +197,7 @@ constexpr Field kFields[] = {
     {"nth", FieldSection::kWhen, "N",
      "the first passage that it strikes, counted from 1 over all processes and "
      "restarts",
-     [](std::string_view text, Fault& fault) {
-       return StoreNumber<1, kMax64>(text, fault.nth);
-     },
-     [](const Fault& fault) { return GetNumber<&Fault::nth>(fault, 1); }},
+     SetNumber<&Fault::nth, 1, kMax64>, GetNumber<&Fault::nth, 1>},
     {"every", FieldSection::kWhen, "N|DURATION",
      "at a point: each Nth passage from there on; without one: the time from "
      "one strike to the next",
@@ -230,10 +214,7 @@ constexpr Field kFields[] = {
      [](const Fault& fault) { return fault.after_fault; }},
 
     {"times", FieldSection::kFault, "N", "how often it strikes; 0: no limit",
-     [](std::string_view text, Fault& fault) {
-       return StoreNumber<0, kMax64>(text, fault.times);
-     },
-     [](const Fault& fault) { return GetNumber<&Fault::times>(fault, 1); }},
+     SetNumber<&Fault::times, 0, kMax64>, GetNumber<&Fault::times, 1>},
 
     {"for", FieldSection::kDo, "DURATION", "of stop and delay",
      SetDuration<&Fault::duration_ns>, GetDuration<&Fault::duration_ns>},
@@ -244,15 +225,12 @@ constexpr Field kFields[] = {
      [](std::string_view text, Fault& fault) {
        return Store(ParseSize(text), fault.count);
      },
-     [](const Fault& fault) { return GetNumber<&Fault::count>(fault, 0); }},
+     GetNumber<&Fault::count, 0>},
     {"code", FieldSection::kDo, "CODE",
      "of abort: a gRPC code, UNAVAILABLE; of fail: the event's status", SetCode,
      GetCode},
     {"offset", FieldSection::kDo, "N", "of corrupt: the first byte",
-     [](std::string_view text, Fault& fault) {
-       return StoreNumber<0, kMax32>(text, fault.offset);
-     },
-     [](const Fault& fault) { return GetNumber<&Fault::offset>(fault, 0); }},
+     SetNumber<&Fault::offset, 0, kMax32>, GetNumber<&Fault::offset, 0>},
     {"bytes", FieldSection::kDo, "HEX", "of corrupt: what they become",
      SetHex<&Fault::bytes>, GetHex<&Fault::bytes>},
     {"mask", FieldSection::kDo, "HEX", "of corrupt: what they are XORed with",
@@ -262,13 +240,6 @@ constexpr Field kFields[] = {
 }  // namespace
 
 std::span<const Field> Fields() { return kFields; }
-
-const Field* FindField(FieldSection part, std::string_view name) {
-  for (const Field& field : kFields) {
-    if (field.part == part && field.name == name) return &field;
-  }
-  return nullptr;
-}
 
 absl::StatusOr<Action> ReadAction(std::string_view text) {
   if (const auto action = faults::ActionOf(text); action) return *action;
@@ -283,30 +254,14 @@ absl::StatusOr<Action> ReadAction(std::string_view text) {
 }
 
 bool TakesField(Action action, std::string_view field) {
-  switch (action) {
-    case Action::kStop:
-      return field == "for";
-    case Action::kDelay:
-      return field == "for" || field == "jitter";
-    case Action::kStorm:
-    case Action::kTear:
-    case Action::kLimit:
-      return field == "count";
-    case Action::kFail:
-    case Action::kAbort:
-      return field == "code";
-    case Action::kCorrupt:
-      return field == "offset" || field == "bytes" || field == "mask";
-    case Action::kKill:
-    case Action::kLose:
-    case Action::kDouble:
-    case Action::kReorder:
-    case Action::kStale:
-    case Action::kRefuse:
-    case Action::kHang:
-      return false;
-  }
-  return false;
+  static constexpr std::pair<Action, std::string_view> kTaken[] = {
+      {Action::kStop, "for"},       {Action::kDelay, "for"},
+      {Action::kDelay, "jitter"},   {Action::kStorm, "count"},
+      {Action::kTear, "count"},     {Action::kLimit, "count"},
+      {Action::kFail, "code"},      {Action::kAbort, "code"},
+      {Action::kCorrupt, "offset"}, {Action::kCorrupt, "bytes"},
+      {Action::kCorrupt, "mask"}};
+  return std::ranges::count(kTaken, std::pair(action, field)) != 0;
 }
 
 uint64_t SeedOf(uint64_t plan_seed, std::string_view fault_name) {

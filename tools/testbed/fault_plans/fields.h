@@ -34,8 +34,6 @@ struct Field {
 };
 // All fields except the name and the action.
 std::span<const Field> Fields();
-// Returns null for an unknown field.
-const Field* FindField(FieldSection part, std::string_view name);
 
 // InvalidArgument names the most similar action and all others.
 absl::StatusOr<faults::Action> ReadAction(std::string_view text);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -18,35 +20,23 @@ Value ValueOf(const std::map<std::string, Value>& values,
   return found == values.end() ? Value() : found->second;
 }
 
-// Empty if it could not be measured.
-std::optional<uint64_t> Found(const Evidence& evidence, Count count) {
+// In the order of Count; empty what could not be measured.
+std::array<std::optional<uint64_t>, kCounts> Found(const Evidence& evidence) {
+  using ledger::Fault;
   const ledger::Counts& total = evidence.report.total;
-  switch (count) {
-    case Count::kOk:
-      return total.ok;
-    case Count::kFailed:
-      return total.failed;
-    case Count::kLost:
-      return total.of(ledger::Fault::kLost);
-    case Count::kDuplicated:
-      return total.of(ledger::Fault::kDuplicated);
-    case Count::kUnexpected:
-      return total.of(ledger::Fault::kUnexpected);
-    case Count::kOutOfOrder:
-      return total.of(ledger::Fault::kOutOfOrder);
-    case Count::kContradicted:
-      return total.of(ledger::Fault::kContradicted);
-    case Count::kIndeterminate:
-      return total.indeterminate();
-    case Count::kInFlight:
-      return evidence.in_flight;
-    case Count::kBadReplies:
-      return evidence.bad_replies;
-    case Count::kLeaks:
-      if (!evidence.leaks) return std::nullopt;
-      return evidence.leaks->size();
-  }
-  return std::nullopt;
+  std::optional<uint64_t> leaks;
+  if (evidence.leaks) leaks = evidence.leaks->size();
+  return {total.ok,
+          total.failed,
+          total.of(Fault::kLost),
+          total.of(Fault::kDuplicated),
+          total.of(Fault::kUnexpected),
+          total.of(Fault::kOutOfOrder),
+          total.of(Fault::kContradicted),
+          total.indeterminate(),
+          evidence.in_flight,
+          evidence.bad_replies,
+          leaks};
 }
 
 ExpectationResult Compare(std::string expectation, const Comparison& expected,
@@ -67,8 +57,9 @@ std::vector<ExpectationResult> Judge(const Plan& plan,
                                ValueOf(evidence.struck, planned.fault.name)));
   }
   const Expectations& expect = plan.expect;
+  const auto all_found = Found(evidence);
   for (size_t i = 0; i < kCounts; ++i) {
-    const auto found = Found(evidence, Count(i));
+    const auto& found = all_found[i];
     if (!found) continue;
     findings.push_back(
         Compare(std::string(InfoOf(Count(i)).name), expect.counts[i], *found));
@@ -87,9 +78,7 @@ std::vector<ExpectationResult> Judge(const Plan& plan,
                                ValueOf(evidence.restarts, process)));
   }
   for (const std::string& process : expect.running) {
-    const bool runs =
-        std::find(evidence.running.begin(), evidence.running.end(), process) !=
-        evidence.running.end();
+    const bool runs = std::ranges::count(evidence.running, process) != 0;
     findings.push_back({.expectation = process,
                         .expected = "runs",
                         .found = runs ? "runs" : "does not run",
@@ -99,9 +88,7 @@ std::vector<ExpectationResult> Judge(const Plan& plan,
 }
 
 bool Holds(const std::vector<ExpectationResult>& findings) {
-  return std::all_of(
-      findings.begin(), findings.end(),
-      [](const ExpectationResult& finding) { return finding.ok; });
+  return std::ranges::all_of(findings, &ExpectationResult::ok);
 }
 
 std::map<std::string, uint64_t> ProgressSince(ledger::Recordings recordings,

@@ -3,45 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
+
+#include "absl/strings/str_replace.h"
 
 namespace carillon::fault {
 namespace {
 
 // XML cannot express most control characters, and needs UTF-8; all others
 // become '?'.
-std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\n':
-        escaped += "&#10;";
-        break;
-      default:
-        escaped += c >= 0x20 && c < 0x7f ? c : '?';
-    }
-  }
+std::string Escaped(const std::string& text) {
+  std::string escaped = absl::StrReplaceAll(text, {{"&", "&amp;"},
+                                                   {"<", "&lt;"},
+                                                   {">", "&gt;"},
+                                                   {"\"", "&quot;"},
+                                                   {"\n", "&#10;"}});
+  std::ranges::replace_if(
+      escaped, [](char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return escaped;
 }
 
 double Seconds(Nanoseconds ns) { return static_cast<double>(ns) / 1e9; }
 
 size_t Failures(const JunitSuite& suite) {
-  return std::count_if(
-      suite.findings.begin(), suite.findings.end(),
-      [](const ExpectationResult& finding) { return !finding.ok; });
+  return std::ranges::count(suite.findings, false, &ExpectationResult::ok);
 }
 
 std::string CaseXml(const JunitSuite& suite, const ExpectationResult& finding) {

@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/fault_plans/fields.h"
-#include "tools/testbed/fault_plans/plan_reader.h"
 #include "tools/testbed/topology/reader.h"
 
 namespace carillon::fault {
@@ -57,26 +55,6 @@ std::vector<faults::Fault> FaultsOf(const Plan& plan) {
     faults.back().seed = SeedOf(plan.seed, planned.fault.name);
   }
   return faults;
-}
-
-PlanReading ReadPlan(std::string_view text, const std::string& path) {
-  PlanReading reading;
-  reading.plan.file = path;
-  ReadYaml(text, "the smallest plan has `plan: NAME` and `faults:`",
-           &reading.problems,
-           [&](const YAML::Node& root) { ReadPlanNode(root, path, &reading); });
-  return reading;
-}
-
-absl::StatusOr<PlanReading> ReadPlanFile(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto text, ReadYamlFile(path, "a plan"));
-  return ReadPlan(text, path);
-}
-
-absl::StatusOr<Plan> LoadPlan(const std::string& path) {
-  ASSIGN_OR_RETURN(auto reading, ReadPlanFile(path));
-  if (reading.problems.empty()) return std::move(reading.plan);
-  return absl::InvalidArgumentError(ToString(reading.problems, path));
 }
 
 bool LooksLikePlan(std::string_view text) {
@@ -183,12 +161,7 @@ std::string ExpectYaml(const Expectations& expect) {
 }
 
 std::string Indented(const std::string& lines) {
-  std::string text = "  ";
-  for (const char c : lines) {
-    text += c;
-    if (c == '\n') text += "  ";
-  }
-  return text + "\n";
+  return fmt::format("  {}\n", absl::StrReplaceAll(lines, {{"\n", "\n  "}}));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "tools/testbed/fault_plans/plan_reader.h"
-
 #include <fmt/format.h>
 #include <fnmatch.h>
 
@@ -15,6 +13,7 @@
 #include "base/text.h"
 #include "shm/faults/board.h"
 #include "tools/testbed/fault_plans/fields.h"
+#include "tools/testbed/fault_plans/plan.h"
 #include "tools/testbed/topology/reader.h"
 
 namespace carillon::fault {
@@ -31,6 +30,11 @@ absl::StatusOr<uint64_t> ReadRunTime(const std::string& text) {
         fmt::format("{} is out of range; allowed: 0 to 60min", Quote(text)));
   }
   return time;
+}
+
+// For ReadInto(): a whole number from `min` to `max`.
+auto IntegerFrom(uint64_t min, uint64_t max) {
+  return [=](const std::string& text) { return ReadInteger(text, min, max); };
 }
 
 class PlanReader : StrictReader {
@@ -54,12 +58,7 @@ class PlanReader : StrictReader {
       } else if (key == "topology") {
         ReadTopology(value);
       } else if (key == "seed") {
-        ReadInto(
-            value, key,
-            [](const std::string& text) {
-              return ReadInteger(text, 0, UINT64_MAX);
-            },
-            &plan().seed);
+        ReadInto(value, key, IntegerFrom(0, UINT64_MAX), &plan().seed);
       } else if (key == "faults") {
         ReadFaults(value);
       } else if (key == "run") {
@@ -177,13 +176,14 @@ class PlanReader : StrictReader {
       if (key == "name") {
         right &= ReadScalar(value, key, &fault.name);
       } else if (key == "target") {
-        right &= ReadFields(value, key, FieldSection::kTarget, &fault);
+        right &= ReadSection(value, key, FieldSection::kTarget, &fault);
       } else if (key == "when") {
-        right &= ReadFields(value, key, FieldSection::kWhen, &fault);
+        right &= ReadSection(value, key, FieldSection::kWhen, &fault);
       } else if (key == "do") {
         right &= ReadDo(value, &fault);
       } else if (key == "times") {
-        right &= SetField(value, *FindField(FieldSection::kFault, key), &fault);
+        right &= SetField(
+            value, *std::ranges::find(Fields(), key, &Field::name), &fault);
       } else if (key == "expect") {
         ReadFaultExpect(value, &planned);
       } else {
@@ -240,25 +240,33 @@ class PlanReader : StrictReader {
     return false;
   }
 
-  bool ReadFields(const Entry& entry, const std::string& what,
-                  FieldSection part, faults::Fault* fault) {
+  // A map of the fields that `takes` picks.
+  template <class Takes>
+  bool ReadFields(const Entry& entry, const std::string& what, Takes takes,
+                  faults::Fault* fault) {
     if (!IsMap(entry, what)) return false;
     bool right = true;
     for (const auto& [key, value] : Entries(entry.node, what)) {
       marks_.emplace(key, value.mark);
-      const Field* const field = FindField(part, key);
-      if (field == nullptr) {
-        std::vector<std::string_view> known;
-        for (const Field& each : Fields()) {
-          if (each.part == part) known.push_back(each.name);
-        }
-        ComplainUnknown(value.mark, key, fmt::format("of {}", what), known);
-        right = false;
-      } else {
-        right &= SetField(value, *field, fault);
+      const Field* found = nullptr;
+      std::vector<std::string_view> known;
+      for (const Field& field : Fields()) {
+        if (!takes(field)) continue;
+        known.push_back(field.name);
+        if (field.name == key) found = &field;
       }
+      if (found == nullptr) {
+        ComplainUnknown(value.mark, key, fmt::format("of {}", what), known);
+      }
+      right &= found != nullptr && SetField(value, *found, fault);
     }
     return right;
+  }
+  bool ReadSection(const Entry& entry, const std::string& what,
+                   FieldSection section, faults::Fault* fault) {
+    return ReadFields(
+        entry, what, [&](const Field& field) { return field.part == section; },
+        fault);
   }
 
   // Reads `do: kill`, or `do: {stop: {for: 500ms}}`.
@@ -280,24 +288,13 @@ class PlanReader : StrictReader {
     }
     fault->action = *action;
     if (how.node.IsNull()) return true;
-    if (!IsMap(how, name)) return false;
-    bool right = true;
-    for (const auto& [key, value] : Entries(how.node, name)) {
-      marks_.emplace(key, value.mark);
-      if (TakesField(*action, key)) {
-        right &= SetField(value, *FindField(FieldSection::kDo, key), fault);
-        continue;
-      }
-      std::vector<std::string_view> known;
-      for (const Field& each : Fields()) {
-        if (each.part == FieldSection::kDo && TakesField(*action, each.name)) {
-          known.push_back(each.name);
-        }
-      }
-      ComplainUnknown(value.mark, key, fmt::format("of {}", name), known);
-      right = false;
-    }
-    return right;
+    return ReadFields(
+        how, name,
+        [&](const Field& field) {
+          return field.part == FieldSection::kDo &&
+                 TakesField(*action, field.name);
+        },
+        fault);
   }
 
   void ReadFaultExpect(const Entry& entry, PlannedFault* planned) {
@@ -322,12 +319,7 @@ class PlanReader : StrictReader {
         ReadInto(value, key, ReadRunTime, &plan().run.settle_ns);
       } else if (key == "clients") {
         uint64_t clients = 0;
-        if (ReadInto(
-                value, key,
-                [](const std::string& text) {
-                  return ReadInteger(text, 0, 4096);
-                },
-                &clients)) {
+        if (ReadInto(value, key, IntegerFrom(0, 4096), &clients)) {
           plan().run.clients = static_cast<uint32_t>(clients);
         }
       } else {
@@ -466,9 +458,25 @@ class PlanReader : StrictReader {
 
 }  // namespace
 
-void ReadPlanNode(const YAML::Node& root, const std::string& path,
-                  PlanReading* reading) {
-  PlanReader(path, reading).Read(root);
+PlanReading ReadPlan(std::string_view text, const std::string& path) {
+  PlanReading reading;
+  reading.plan.file = path;
+  ReadYaml(text, "the smallest plan has `plan: NAME` and `faults:`",
+           &reading.problems, [&](const YAML::Node& root) {
+             PlanReader(path, &reading).Read(root);
+           });
+  return reading;
+}
+
+absl::StatusOr<PlanReading> ReadPlanFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto text, ReadYamlFile(path, "a plan"));
+  return ReadPlan(text, path);
+}
+
+absl::StatusOr<Plan> LoadPlan(const std::string& path) {
+  ASSIGN_OR_RETURN(auto reading, ReadPlanFile(path));
+  if (reading.problems.empty()) return std::move(reading.plan);
+  return absl::InvalidArgumentError(ToString(reading.problems, path));
 }
 
 }  // namespace carillon::fault

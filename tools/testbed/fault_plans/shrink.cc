@@ -17,8 +17,8 @@ Plan Without(const Plan& plan, size_t first, size_t count) {
   smaller.faults.erase(begin, begin + static_cast<ptrdiff_t>(count));
   for (PlannedFault& planned : smaller.faults) {
     const std::string& name = planned.fault.after_fault;
-    const bool there = std::any_of(
-        smaller.faults.begin(), smaller.faults.end(),
+    const bool there = std::ranges::any_of(
+        smaller.faults,
         [&](const PlannedFault& other) { return other.fault.name == name; });
     if (!there) planned.fault.after_fault.clear();
   }

@@ -13,7 +13,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/client/admin_client.h"
-#include "tools/testbed/client/event_counts.h"
 #include "tools/testbed/supervisor/marks.h"
 #include "tools/testbed/supervisor/testbeds.h"
 

@@ -39,10 +39,7 @@ class Checker {
           .records[violation.at.record]
           .time_ns;
     };
-    std::stable_sort(report_.violations.begin(), report_.violations.end(),
-                     [&](const Violation& a, const Violation& b) {
-                       return time(a) < time(b);
-                     });
+    std::ranges::stable_sort(report_.violations, {}, time);
     if (report_.violations.size() > kMaxViolations) {
       report_.violations.resize(kMaxViolations);
     }
@@ -252,71 +249,34 @@ uint64_t Sum(const auto& numbers) {
 }  // namespace
 
 std::string_view FaultName(Fault fault) {
-  switch (fault) {
-    case Fault::kLost:
-      return "lost";
-    case Fault::kDuplicated:
-      return "duplicated";
-    case Fault::kUnexpected:
-      return "unexpected";
-    case Fault::kOutOfOrder:
-      return "out_of_order";
-    case Fault::kContradicted:
-      return "contradicted";
-  }
-  return "unknown";
+  static constexpr std::array<std::string_view, kFaults> kNames = {
+      "lost", "duplicated", "unexpected", "out_of_order", "contradicted"};
+  return kNames[static_cast<size_t>(fault)];
 }
 
 std::string_view UnknownName(Unknown unknown) {
-  switch (unknown) {
-    case Unknown::kOverwritten:
-      return "overwritten";
-    case Unknown::kTorn:
-      return "torn";
-    case Unknown::kDeviceDied:
-      return "device_died";
-    case Unknown::kSessionEnded:
-      return "session_ended";
-    case Unknown::kGpudDied:
-      return "gpud_died";
-    case Unknown::kNotRecorded:
-      return "not_recorded";
-    case Unknown::kStillRunning:
-      return "still_running";
-  }
-  return "unknown";
+  static constexpr std::array<std::string_view, kUnknowns> kNames = {
+      "overwritten", "torn",         "device_died",  "session_ended",
+      "gpud_died",   "not_recorded", "still_running"};
+  return kNames[static_cast<size_t>(unknown)];
 }
 
 std::string_view UnknownSentence(Unknown unknown) {
-  switch (unknown) {
-    case Unknown::kOverwritten:
-      return "their records are overwritten: record more";
-    case Unknown::kTorn:
-      return "a record is torn: its process died in it";
-    case Unknown::kDeviceDied:
-      return "the device died before it could look";
-    case Unknown::kSessionEnded:
-      return "the session ended before the device looked";
-    case Unknown::kGpudDied:
-      return "gpud died, and no other went on with them";
-    case Unknown::kNotRecorded:
-      return "gpud's side is not recorded";
-    case Unknown::kStillRunning:
-      return "in flight when this looked";
-  }
-  return "";
+  static constexpr std::array<std::string_view, kUnknowns> kSentences = {
+      "their records are overwritten: record more",
+      "a record is torn: its process died in it",
+      "the device died before it could look",
+      "the session ended before the device looked",
+      "gpud died, and no other went on with them",
+      "gpud's side is not recorded",
+      "in flight when this looked"};
+  return kSentences[static_cast<size_t>(unknown)];
 }
 
 std::string_view VerdictName(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOk:
-      return "ok";
-    case Verdict::kViolated:
-      return "violated";
-    case Verdict::kIndeterminate:
-      return "indeterminate";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"ok", "violated",
+                                                "indeterminate"};
+  return kNames[static_cast<size_t>(verdict)];
 }
 
 uint64_t Counts::violated() const { return Sum(faults); }

@@ -373,11 +373,8 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
 void DeviceRing::JudgeGpud(const Life& life, const Accuse& accuse) {
   const GpudRing* const ring = RingOf(life);
   if (ring == nullptr) return;
-  std::vector<std::pair<uint64_t, End>> ends(ring->ends.begin(),
-                                             ring->ends.end());
-  std::sort(ends.begin(), ends.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [sequence, end] : ends) {
+  for (const auto& [sequence, end] :
+       std::map<uint64_t, End>(ring->ends.begin(), ring->ends.end())) {
     const Nanoseconds time =
         life.gpud->recording->records[end.place.record].time_ns;
     const bool read_too_early =

@@ -78,9 +78,7 @@ std::vector<StruckStep> ReadStrikes(
     }
     steps.push_back(std::move(step));
   }
-  std::stable_sort(
-      steps.begin(), steps.end(),
-      [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+  std::ranges::stable_sort(steps, {}, &StruckStep::time_ns);
   return steps;
 }
 
@@ -229,16 +227,12 @@ std::string EventsText(const Timeline& timeline) {
     text += fmt::format("  {} indeterminate: {}\n", total.unknown[i],
                         ledger::UnknownSentence(ledger::Unknown(i)));
   }
-  if (total.unseen != 0) {
-    text += fmt::format("  {} ended by gpud's word alone\n", total.unseen);
-  }
-  if (total.unconfirmed != 0) {
-    text += fmt::format("  {} ended by their device's word alone\n",
-                        total.unconfirmed);
-  }
-  if (report.overwritten != 0) {
-    text += fmt::format("  {} older records of devices are overwritten\n",
-                        report.overwritten);
+  for (const auto& [number, what] :
+       {std::pair(total.unseen, "ended by gpud's word alone"),
+        std::pair(total.unconfirmed, "ended by their device's word alone"),
+        std::pair(report.overwritten,
+                  "older records of devices are overwritten")}) {
+    if (number != 0) text += fmt::format("  {} {}\n", number, what);
   }
   return text;
 }

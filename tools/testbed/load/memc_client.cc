@@ -153,8 +153,7 @@ absl::Status MemcClient::WarmByUdp() {
     request[0] = static_cast<char>(key >> 8);
     request[1] = static_cast<char>(key);
     request[5] = 1;
-    request += fmt::format("set {} 0 0 {}\r\n", Key(key), Value(key).size());
-    request.append(Value(key)).append("\r\n");
+    request += SetRequest(key);
     RETURN_IF_ERROR(StoreOne(key, request));
   }
   return absl::OkStatus();
@@ -193,9 +192,7 @@ absl::Status MemcClient::WarmByTcp(uint16_t port) {
   const timeval wait = {.tv_sec = 5, .tv_usec = 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
   for (uint32_t key = 0; key < workload_.keys; ++key) {
-    std::string request =
-        fmt::format("set {} 0 0 {}\r\n", Key(key), Value(key).size());
-    request.append(Value(key)).append("\r\n");
+    const std::string request = SetRequest(key);
     if (send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(request.size())) {
       return absl::UnavailableError(

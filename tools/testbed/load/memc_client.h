@@ -10,6 +10,8 @@
 #ifndef CARILLON_TOOLS_TESTBED_LOAD_MEMC_CLIENT_H_
 #define CARILLON_TOOLS_TESTBED_LOAD_MEMC_CLIENT_H_
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -82,6 +84,9 @@ class MemcClient {
   std::string_view Value(uint32_t key) const {
     return {values_.data() + size_t{key} * workload_.value_bytes,
             workload_.value_bytes};
+  }
+  std::string SetRequest(uint32_t key) const {
+    return fmt::format("set {}{}{}\r\n", Key(key), set_line_, Value(key));
   }
   void Prepare(Slot* slot);
   void SendBurst(uint32_t count);

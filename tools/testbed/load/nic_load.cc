@@ -1,7 +1,9 @@
 #include "tools/testbed/load/nic_load.h"
 
-#include <charconv>
 #include <chrono>
+#include <utility>
+
+#include "base/host_port.h"
 
 namespace carillon::testbed {
 namespace {
@@ -85,19 +87,10 @@ bool ReadUdpAddress(std::string_view note, std::string* host, uint16_t* port) {
   if (start == note.npos) return false;
   std::string_view address = note.substr(start + kUdp.size());
   address = address.substr(0, address.find_first_of(", "));
-  const size_t colon = address.rfind(':');
-  if (colon == address.npos) return false;
-  const std::string_view digits = address.substr(colon + 1);
-  uint16_t number = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [rest, error] = std::from_chars(digits.data(), end, number);
-  if (error != std::errc() || rest != end || number == 0) return false;
-  std::string_view name = address.substr(0, colon);
-  if (name.starts_with('[') && name.ends_with(']')) {
-    name = name.substr(1, name.size() - 2);
-  }
-  *host = std::string(name);
-  *port = number;
+  auto read = ReadHostPort(address);
+  if (!read.ok() || read->port == 0) return false;
+  *host = std::move(read->host);
+  *port = read->port;
   return true;
 }
 

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <string>
 #include <thread>

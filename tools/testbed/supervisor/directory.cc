@@ -293,9 +293,8 @@ std::vector<std::string> LockedDirectory::ForeignFiles() const {
       // A testbed makes no other folders.
       const bool folder =
           entry.symlink_status(error).type() == fs::file_type::directory;
-      const bool own_folder = std::any_of(
-          folders.begin(), folders.end(),
-          [&](const Folder& own) { return entry.path() == own.path; });
+      const bool own_folder = std::ranges::any_of(
+          folders, [&](const Folder& own) { return entry.path() == own.path; });
       if (folder ? !own_folder : !is_own(entry.path())) {
         foreign.push_back(Quote(
             entry.path().lexically_relative(paths_.directory()).string()));

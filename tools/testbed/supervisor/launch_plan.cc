@@ -85,13 +85,12 @@ absl::StatusOr<LaunchPlan> PlanLaunch(const Topology& topology,
   plan.gpud.argv = {gpud, "--dir=" + paths.directory(),
                     "--testbed=" + topology.name};
   if (topology.faults) plan.gpud.argv.push_back("--faults");
-  plan.one_by_one = std::any_of(
-      topology.gpu.begin(), topology.gpu.end(),
-      [](const Setting& one) { return one.option->key == kTimingKey; });
+  plan.one_by_one = std::ranges::any_of(topology.gpu, [](const Setting& one) {
+    return one.option->key == kTimingKey;
+  });
   // Programs that are not waited for may be no devices at all.
   const auto waited_for =
-      std::count_if(topology.devices.begin(), topology.devices.end(),
-                    [](const DeviceEntry& one) { return one.wait_ready; });
+      std::ranges::count(topology.devices, true, &DeviceEntry::wait_ready);
   if (plan.one_by_one && waited_for != 0) {
     plan.gpud.argv.push_back(fmt::format("--first-devices={}", waited_for));
   }

@@ -1,7 +1,6 @@
 #include "tools/testbed/supervisor/marks.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -118,21 +117,14 @@ int KillOrphanedProcesses(const TestbedPaths& paths) {
   do {
     std::vector<UniqueFd> ending;
     for (const ProcessIdentity& identity : OrphanedProcesses(paths)) {
-      UniqueFd pidfd(syscall(SYS_pidfd_open, identity.pid, 0));
-      // The pidfd keeps the process that has the pid now; check that it is the
-      // same one.
-      if (!pidfd || !IsAlive(identity)) continue;
-      syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-      ending.push_back(std::move(pidfd));
+      UniqueFd process = OpenProcess(identity);
+      if (!process) continue;
+      syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+      ending.push_back(std::move(process));
     }
     if (ending.empty()) break;
     killed += static_cast<int>(ending.size());
-    for (const UniqueFd& pidfd : ending) {
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      pollfd ended{pidfd.get(), POLLIN, 0};
-      poll(&ended, 1, std::max(0, static_cast<int>(left.count())));
-    }
+    for (const UniqueFd& process : ending) AwaitEnd(process, deadline);
   } while (Clock::now() < deadline);
   return killed;
 }

@@ -1,13 +1,17 @@
 #include "tools/testbed/supervisor/process_identity.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 namespace carillon::testbed {
@@ -56,6 +60,27 @@ std::optional<ProcessFacts> LookAtLiving(const ProcessIdentity& identity) {
 
 bool IsAlive(const ProcessIdentity& identity) {
   return LookAtLiving(identity).has_value();
+}
+
+UniqueFd OpenProcess(const ProcessIdentity& identity) {
+  UniqueFd process(syscall(SYS_pidfd_open, identity.pid, 0));
+  // The descriptor keeps the process that has the pid now; check that it is the
+  // same one.
+  return process && IsAlive(identity) ? std::move(process) : UniqueFd();
+}
+
+bool AwaitEnd(const UniqueFd& process,
+              std::chrono::steady_clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left <= milliseconds(0)) return false;
+    pollfd ended{process.get(), POLLIN, 0};
+    const int ready = poll(&ended, 1, static_cast<int>(left.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
 }
 
 }  // namespace carillon::testbed

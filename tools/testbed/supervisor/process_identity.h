@@ -4,9 +4,11 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
-#include <string>
+
+#include "base/unique_fd.h"
 
 namespace carillon::testbed {
 
@@ -34,6 +36,12 @@ std::optional<ProcessFacts> LookAtLiving(const ProcessIdentity& identity);
 ProcessIdentity OwnIdentity();
 // Whether LookAtLiving() sees it.
 bool IsAlive(const ProcessIdentity& identity);
+
+// A descriptor of this very process; none if it does not run any more.
+UniqueFd OpenProcess(const ProcessIdentity& identity);
+// Whether it ends before `deadline`.
+bool AwaitEnd(const UniqueFd& process,
+              std::chrono::steady_clock::time_point deadline);
 
 }  // namespace carillon::testbed
 

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <map>
-#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"

@@ -2,6 +2,7 @@
 #ifndef CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_BACKOFF_H_
 #define CARILLON_TOOLS_TESTBED_SUPERVISOR_RESTART_BACKOFF_H_
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -28,7 +29,16 @@ class RestartBackoff {
   // Returns how long to wait before it is started again; nothing if too many
   // restarts in a row have not helped.
   std::optional<std::chrono::milliseconds> AfterFailure(
-      Clock::duration ready_for);
+      Clock::duration ready_for) {
+    if (ready_for >= limits_.proven) in_a_row_ = 0;
+    if (in_a_row_ >= limits_.in_a_row) return std::nullopt;
+    std::chrono::milliseconds wait = std::min(limits_.first, limits_.longest);
+    for (int i = 0; i < in_a_row_ && wait < limits_.longest; ++i) {
+      wait = std::min(2 * wait, limits_.longest);
+    }
+    ++in_a_row_;
+    return wait;
+  }
 
   // How many restarts there were in the present row.
   int in_a_row() const { return in_a_row_; }

@@ -121,37 +121,19 @@ absl::StatusOr<TestbedState> FromJson(const Json& json) {
 }  // namespace
 
 const char* ToText(ProcessState state) {
-  switch (state) {
-    case ProcessState::kStarting:
-      return "starting";
-    case ProcessState::kReady:
-      return "ready";
-    case ProcessState::kRunning:
-      return "running";
-    case ProcessState::kEnded:
-      return "ended";
-  }
-  return "?";
+  static constexpr const char* kTexts[] = {"starting", "ready", "running",
+                                           "ended"};
+  return kTexts[static_cast<size_t>(state)];
 }
 
 const char* ToText(Phase phase) {
-  switch (phase) {
-    case Phase::kStarting:
-      return "starting";
-    case Phase::kUp:
-      return "up";
-    case Phase::kStopping:
-      return "stopping";
-    case Phase::kFailed:
-      return "failed";
-  }
-  return "?";
+  static constexpr const char* kTexts[] = {"starting", "up", "stopping",
+                                           "failed"};
+  return kTexts[static_cast<size_t>(phase)];
 }
 
 ProcessRecord* TestbedState::Find(const std::string& name) {
-  const auto found =
-      std::find_if(processes.begin(), processes.end(),
-                   [&](const auto& record) { return record.name == name; });
+  const auto found = std::ranges::find(processes, name, &ProcessRecord::name);
   return found == processes.end() ? nullptr : &*found;
 }
 

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "shm/recorder/flight_recorder.h"
@@ -19,7 +21,6 @@ namespace carillon::testbed {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
 
 // The interval between questions for readiness.
 constexpr milliseconds kProbeEvery{10};
@@ -28,24 +29,6 @@ constexpr int kShownLogLines = 10;
 constexpr int kResumeWithinSeconds = 60;
 // No more of a log than this is read.
 constexpr std::streamoff kShownLogBytes = 64 << 10;
-
-uint64_t Ns(std::chrono::steady_clock::duration duration) {
-  return std::chrono::duration_cast<nanoseconds>(duration).count();
-}
-
-// Makes log text safe for a terminal.
-std::string Printable(const std::string& line) {
-  std::string text;
-  for (const char c : line) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      text += c;
-    } else {
-      text += c == '\t' ? std::string("  ") : fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -64,7 +47,8 @@ std::string LastLines(const std::string& path, int lines) {
   std::string text;
   for (const std::string& line : last) {
     if (!text.empty()) text += "\n";
-    text += "  | " + Printable(line);
+    text += "  | " + EscapeBytes(absl::StrReplaceAll(line, {{"\t", "  "}}),
+                                 absl::ascii_iscntrl);
   }
   return text;
 }
@@ -168,7 +152,7 @@ absl::Status Supervisor::BringUp() {
   }
   state_.phase = Phase::kUp;
   SaveState();
-  options_.say(fmt::format("up in {}", FormatSeconds(Ns(SinceStart()))));
+  options_.say(fmt::format("up in {}", FormatSeconds(SinceStart())));
   return absl::OkStatus();
 }
 
@@ -187,7 +171,7 @@ absl::Status Supervisor::WaitForGpud() {
       return absl::DeadlineExceededError(fmt::format(
           "gpud did not answer its health check within {} ({}); the last lines "
           "of its log:\n{}",
-          FormatSeconds(Ns(options_.ready_budget)), status.message(),
+          FormatSeconds(options_.ready_budget), status.message(),
           LastLines(state_.Find("gpud")->log, kShownLogLines)));
     }
   }
@@ -222,7 +206,7 @@ absl::Status Supervisor::WaitForDevices() {
       }
       return absl::DeadlineExceededError(fmt::format(
           "{} did not report ready within {}; the last lines of {}:{}",
-          JoinWords(waiting), FormatSeconds(Ns(options_.ready_budget)),
+          JoinWords(waiting), FormatSeconds(options_.ready_budget),
           waiting.size() == 1 ? "its log" : "their logs", logs));
     }
   }
@@ -235,14 +219,18 @@ void Supervisor::MarkReady(Child& child, const std::string& note) {
   child.ready = Clock::now();
   SaveState();
   Say(fmt::format("  {:<16} ready {:>7}{}{}", child.name,
-                  FormatSeconds(Ns(Clock::now() - child.started)),
+                  FormatSeconds(Clock::now() - child.started),
                   note.empty() ? "" : "  ", note));
 }
 
 absl::Status Supervisor::CheckForEarlyExit() {
   if (end_requests_ > 0) return absl::CancelledError("interrupted");
   for (const ProcessRecord& record : state_.processes) {
-    if (record.exit && !MayEndDuringBringUp(record)) return EarlyExit(record);
+    if (!record.exit || MayEndDuringBringUp(record)) continue;
+    return absl::AbortedError(fmt::format(
+        "{} ended during bring-up ({}); the last lines of its log:\n{}",
+        record.name, record.exit->ToString(),
+        LastLines(record.log, kShownLogLines)));
   }
   return absl::OkStatus();
 }
@@ -251,18 +239,10 @@ absl::Status Supervisor::CheckForEarlyExit() {
 // reported ready may have ended as it should.
 bool Supervisor::MayEndDuringBringUp(const ProcessRecord& record) const {
   if (!record.exit->ok()) return false;
-  return std::any_of(plan_.devices.begin(), plan_.devices.end(),
-                     [&](const PlannedProcess& planned) {
-                       return planned.name == record.name &&
-                              (!planned.wait_ready || record.was_ready);
-                     });
-}
-
-absl::Status Supervisor::EarlyExit(const ProcessRecord& record) {
-  return absl::AbortedError(fmt::format(
-      "{} ended during bring-up ({}); the last lines of its log:\n{}",
-      record.name, record.exit->ToString(),
-      LastLines(record.log, kShownLogLines)));
+  return std::ranges::any_of(plan_.devices, [&](const PlannedProcess& planned) {
+    return planned.name == record.name &&
+           (!planned.wait_ready || record.was_ready);
+  });
 }
 
 bool Supervisor::Step(milliseconds timeout) {
@@ -322,8 +302,7 @@ bool Supervisor::Watch(milliseconds timeout) {
 
 void Supervisor::AddCasualty(const std::string& casualty) {
   // A process that ends again and again is reported once.
-  if (std::find(casualties_.begin(), casualties_.end(), casualty) ==
-      casualties_.end()) {
+  if (std::ranges::count(casualties_, casualty) == 0) {
     casualties_.push_back(casualty);
   }
 }
@@ -351,9 +330,7 @@ void Supervisor::EndAll(Role role, milliseconds grace) {
     const bool gpud = child.name == plan_.gpud.name;
     return gpud == (role == Role::kGpud);
   };
-  const auto any_left = [&] {
-    return std::any_of(children_.begin(), children_.end(), chosen);
-  };
+  const auto any_left = [&] { return std::ranges::any_of(children_, chosen); };
   for (const Child& child : children_) {
     if (chosen(child)) child.process.Signal(SIGTERM);
   }
@@ -366,14 +343,18 @@ void Supervisor::EndAll(Role role, milliseconds grace) {
   }
   for (const Child& child : children_) {
     if (!chosen(child)) continue;
-    options_.say(fmt::format("  {:<16} did not end within {}: killed",
-                             child.name, FormatSeconds(Ns(grace))));
-    AddCasualty(fmt::format("{} (did not end)", child.name));
-    state_.Find(child.name)->killed = true;
-    child.process.Signal(SIGKILL);
+    KillLate(child, grace);
   }
   // SIGKILL cannot be refused, so this ends.
   while (any_left()) Step(milliseconds(1000));
+}
+
+void Supervisor::KillLate(const Child& child, milliseconds grace) {
+  Say(fmt::format("  {:<16} did not end within {}: killed", child.name,
+                  FormatSeconds(grace)));
+  AddCasualty(fmt::format("{} (did not end)", child.name));
+  state_.Find(child.name)->killed = true;
+  child.process.Signal(SIGKILL);
 }
 
 void Supervisor::KillStrays() {
@@ -407,8 +388,7 @@ absl::Status Supervisor::TakeDown() {
   KillStrays();
   desk_.Close();
   const absl::Status status = directory_.Remove();
-  options_.say(
-      fmt::format("down in {}", FormatSeconds(Ns(Clock::now() - start))));
+  options_.say(fmt::format("down in {}", FormatSeconds(Clock::now() - start)));
   return status;
 }
 

@@ -124,11 +124,12 @@ class Supervisor {
   // Aborted if a child's end fails the bring-up.
   absl::Status CheckForEarlyExit();
   bool MayEndDuringBringUp(const ProcessRecord& record) const;
-  absl::Status EarlyExit(const ProcessRecord& record);
   void MarkReady(Child& child, const std::string& note);
   // Sends SIGTERM to all of a role, then SIGKILL after `grace`.
   enum class Role { kDevices, kGpud };
   void EndAll(Role role, std::chrono::milliseconds grace);
+  // Kills what did not end within `grace`.
+  void KillLate(const Child& child, std::chrono::milliseconds grace);
   // Kills daemons, which have left their device's process group.
   void KillStrays();
   void SignalAll(int signal);
@@ -139,6 +140,7 @@ class Supervisor {
   void TakeRequests();
   absl::Status BeginRestart(uint64_t id, const Json& json);
   void SendEnd(const std::string& name, Restart& restart);
+  std::chrono::milliseconds GraceOf(const std::string& name) const;
   // A child of a running testbed has ended. Returns false if nobody had asked
   // for that.
   bool NoteRestartsEnd(const std::string& name, const ExitReport& exit);

@@ -29,11 +29,6 @@ constexpr milliseconds kProbeEvery{10};
 constexpr milliseconds kProbeLateEvery{1000};
 constexpr int kShownLogLines = 10;
 
-std::string InSeconds(Clock::duration duration) {
-  return FormatSeconds(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
-}
-
 // Lets a reader of the log see where one run ends and the next begins.
 void AppendToLog(const std::string& path, const std::string& line) {
   const UniqueFd fd(open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC));
@@ -63,15 +58,12 @@ void Supervisor::Say(const std::string& line) {
 
 const PlannedProcess& Supervisor::PlanOf(const std::string& name) const {
   const auto found =
-      std::find_if(plan_.devices.begin(), plan_.devices.end(),
-                   [&](const auto& device) { return device.name == name; });
+      std::ranges::find(plan_.devices, name, &PlannedProcess::name);
   return found == plan_.devices.end() ? plan_.gpud : *found;
 }
 
 Supervisor::Child* Supervisor::FindChild(const std::string& name) {
-  const auto found =
-      std::find_if(children_.begin(), children_.end(),
-                   [&](const Child& child) { return child.name == name; });
+  const auto found = std::ranges::find(children_, name, &Child::name);
   return found == children_.end() ? nullptr : &*found;
 }
 
@@ -100,13 +92,12 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
   std::vector<std::string> names;  // of the request, in the testbed's order
   for (const ProcessRecord& record : state_.processes) {
     known.push_back(record.name);
-    if (std::find(wanted.processes.begin(), wanted.processes.end(),
-                  record.name) != wanted.processes.end()) {
+    if (std::ranges::count(wanted.processes, record.name) != 0) {
       names.push_back(record.name);
     }
   }
   for (const std::string& name : wanted.processes) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (std::ranges::count(known, name) == 0) {
       return WithHint(
           absl::NotFoundError(fmt::format("testbed '{}' has no process {}{}",
                                           plan_.testbed, Quote(name),
@@ -160,12 +151,15 @@ absl::Status Supervisor::BeginRestart(uint64_t id, const Json& json) {
   return absl::OkStatus();
 }
 
+milliseconds Supervisor::GraceOf(const std::string& name) const {
+  return name == kGpudName ? options_.gpud_grace : options_.device_grace;
+}
+
 void Supervisor::SendEnd(const std::string& name, Restart& restart) {
-  const milliseconds grace =
-      name == kGpudName ? options_.gpud_grace : options_.device_grace;
   restart.stage = Restart::Stage::kEnding;
   restart.signal = restart.kill ? SIGKILL : SIGTERM;
-  restart.due = restart.kill ? Clock::time_point::max() : Clock::now() + grace;
+  restart.due =
+      restart.kill ? Clock::time_point::max() : Clock::now() + GraceOf(name);
   state_.Find(name)->killed = restart.kill;
   FindChild(name)->process.Signal(restart.signal);
 }
@@ -222,7 +216,8 @@ void Supervisor::PlanRestart(const std::string& name, const ExitReport& exit,
                      .timeout = options_.ready_budget,
                      .since = now};
   Say(fmt::format(
-      "{} is started again in {}{} ({} of {} in a row)", name, InSeconds(*wait),
+      "{} is started again in {}{} ({} of {} in a row)", name,
+      FormatSeconds(*wait),
       name == kGpudName || GpudServes() ? "" : ", or when gpud is ready again",
       backoff.in_a_row(), options_.backoff.in_a_row));
 }
@@ -235,19 +230,14 @@ void Supervisor::AdvanceRestarts() {
     const Clock::time_point now = Clock::now();
     if (restart.stage == Restart::Stage::kHeld) {
       const bool others_end =
-          std::any_of(restarts_.begin(), restarts_.end(), [&](const auto& r) {
+          std::ranges::any_of(restarts_, [&](const auto& r) {
             return r.second.request == restart.request &&
                    r.second.stage == Restart::Stage::kEnding;
           });
       if (!others_end) SendEnd(name, restart);
     } else if (restart.stage == Restart::Stage::kEnding && now >= restart.due) {
       restart.due = Clock::time_point::max();
-      Say(fmt::format("  {:<16} did not end within {}: killed", name,
-                      InSeconds(name == kGpudName ? options_.gpud_grace
-                                                  : options_.device_grace)));
-      AddCasualty(fmt::format("{} (did not end)", name));
-      state_.Find(name)->killed = true;
-      FindChild(name)->process.Signal(SIGKILL);
+      KillLate(*FindChild(name), GraceOf(name));
     } else if (restart.stage == Restart::Stage::kWaiting &&
                now >= restart.due && (name == kGpudName || GpudServes())) {
       if (!GpudHasLetGo(name)) {
@@ -370,7 +360,7 @@ void Supervisor::CheckLimits() {
                         restart.stage == Restart::Stage::kStarting;
     if (!counts || Clock::now() < restart.limit) continue;
     restart.limit = Clock::time_point::max();
-    const std::string within = InSeconds(restart.timeout);
+    const std::string within = FormatSeconds(restart.timeout);
     late.emplace_back(
         restart.request,
         absl::DeadlineExceededError(

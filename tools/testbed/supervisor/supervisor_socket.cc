@@ -172,9 +172,7 @@ std::vector<RequestServer::Request> RequestServer::Take() {
 
 std::list<RequestServer::Connection>::iterator RequestServer::Find(
     uint64_t id) {
-  return std::find_if(
-      connections_.begin(), connections_.end(),
-      [&](const Connection& connection) { return connection.id == id; });
+  return std::ranges::find(connections_, id, &Connection::id);
 }
 
 bool RequestServer::Write(Connection& connection, const Json& line) {
@@ -227,13 +225,9 @@ class Conversation {
     return absl::DeadlineExceededError(
         heard_ ? fmt::format("the supervisor has not said that it is done "
                              "within {}",
-                             InSeconds(question_.limit))
+                             FormatSeconds(question_.limit))
                : fmt::format("the supervisor does not answer ({} waited)",
-                             InSeconds(question_.first_word)));
-  }
-
-  static std::string InSeconds(milliseconds duration) {
-    return FormatSeconds(std::chrono::nanoseconds(duration).count());
+                             FormatSeconds(question_.first_word)));
   }
 
   absl::Status Wait(Clock::time_point until) {

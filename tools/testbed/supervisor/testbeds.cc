@@ -1,13 +1,11 @@
 #include "tools/testbed/supervisor/testbeds.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 
 #include "absl/status/status.h"
@@ -31,19 +29,6 @@ Testbed TestbedAt(const std::string& name) {
 // How long to wait for a process after SIGKILL.
 constexpr milliseconds kKillWait{5000};
 
-bool WaitForEnd(int pidfd, milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    if (left <= milliseconds(0)) return false;
-    pollfd ended{pidfd, POLLIN, 0};
-    const int ready = poll(&ended, 1, static_cast<int>(left.count()));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Testbed>> ListTestbeds() {
@@ -60,8 +45,7 @@ absl::StatusOr<std::vector<Testbed>> ListTestbeds() {
       testbeds.push_back(std::move(testbed));
     }
   }
-  std::sort(testbeds.begin(), testbeds.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::ranges::sort(testbeds, {}, &Testbed::name);
   return testbeds;
 }
 
@@ -103,25 +87,24 @@ absl::StatusOr<Testbed> FindTestbed(const std::string& name) {
 
 absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
                         const std::function<void(const std::string&)>& say) {
-  if (testbed.supervisor) {
-    const UniqueFd pidfd(syscall(SYS_pidfd_open, testbed.supervisor->pid, 0));
-    // The pidfd keeps the process that has the pid now; check that it is the
-    // same one.
-    if (pidfd && IsAlive(*testbed.supervisor)) {
-      syscall(SYS_pidfd_send_signal, pidfd.get(), SIGTERM, nullptr, 0);
-      if (!WaitForEnd(pidfd.get(), limit)) {
-        say(fmt::format(
-            "the supervisor of '{}' (pid {}) did not end within {}: killed",
-            testbed.name, testbed.supervisor->pid,
-            FormatSeconds(std::chrono::nanoseconds(limit).count())));
-        syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
-        if (!WaitForEnd(pidfd.get(), kKillWait)) {
-          return absl::DeadlineExceededError(fmt::format(
-              "the supervisor of '{}' (pid {}) was killed, but is still there "
-              "after {}",
-              testbed.name, testbed.supervisor->pid,
-              FormatSeconds(std::chrono::nanoseconds(kKillWait).count())));
-        }
+  using Clock = std::chrono::steady_clock;
+  const UniqueFd supervisor =
+      testbed.supervisor ? OpenProcess(*testbed.supervisor) : UniqueFd();
+  if (supervisor) {
+    const auto signal = [&](int number) {
+      syscall(SYS_pidfd_send_signal, supervisor.get(), number, nullptr, 0);
+    };
+    signal(SIGTERM);
+    if (!AwaitEnd(supervisor, Clock::now() + limit)) {
+      say(fmt::format(
+          "the supervisor of '{}' (pid {}) did not end within {}: killed",
+          testbed.name, testbed.supervisor->pid, FormatSeconds(limit)));
+      signal(SIGKILL);
+      if (!AwaitEnd(supervisor, Clock::now() + kKillWait)) {
+        return absl::DeadlineExceededError(fmt::format(
+            "the supervisor of '{}' (pid {}) was killed, but is still there "
+            "after {}",
+            testbed.name, testbed.supervisor->pid, FormatSeconds(kKillWait)));
       }
     }
   }

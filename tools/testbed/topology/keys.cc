@@ -83,16 +83,13 @@ std::span<const DeviceKind> DeviceKinds() {
 }
 
 const DeviceKind* FindDeviceKind(std::string_view name) {
-  for (const DeviceKind& kind : DeviceKinds()) {
-    if (kind.name == name) return &kind;
-  }
-  return nullptr;
+  const auto kinds = DeviceKinds();
+  const auto found = std::ranges::find(kinds, name, &DeviceKind::name);
+  return found == kinds.end() ? nullptr : &*found;
 }
 
 const Option* FindKey(std::span<const Option> keys, std::string_view name) {
-  const auto found =
-      std::find_if(keys.begin(), keys.end(),
-                   [&](const Option& key) { return key.key == name; });
+  const auto found = std::ranges::find(keys, name, &Option::key);
   return found == keys.end() ? nullptr : &*found;
 }
 

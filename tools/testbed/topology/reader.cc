@@ -17,6 +17,11 @@
 namespace carillon::testbed {
 namespace {
 
+// For ReadInto(): a whole number from `min` to `max`.
+auto IntegerFrom(uint64_t min, uint64_t max) {
+  return [=](const std::string& text) { return ReadInteger(text, min, max); };
+}
+
 // Reads the file's nodes by the tables of keys.h.
 class Reader : StrictReader {
  public:
@@ -39,13 +44,10 @@ class Reader : StrictReader {
       } else if (key == "gpu") {
         ReadGpu(value);
       } else if (key == "record") {
-        ReadInto(
-            value, key,
-            [](const std::string& text) {
-              return ReadInteger(text, shm::FlightRecorder::kMinRecords,
-                                 shm::FlightRecorder::kMaxRecords);
-            },
-            &reading_.topology.record);
+        ReadInto(value, key,
+                 IntegerFrom(shm::FlightRecorder::kMinRecords,
+                             shm::FlightRecorder::kMaxRecords),
+                 &reading_.topology.record);
       } else if (key == "faults") {
         ReadInto(value, key, ReadBoolean, &reading_.topology.faults);
       } else if (key == "devices") {
@@ -198,12 +200,7 @@ class Reader : StrictReader {
     for (const auto& [key, entry] : entries) {
       if (key == "name" || key == "kind") continue;
       if (key == "count") {
-        counted = ReadInto(
-            entry, key,
-            [](const std::string& text) {
-              return ReadInteger(text, 1, kMaxDevices);
-            },
-            &count);
+        counted = ReadInto(entry, key, IntegerFrom(1, kMaxDevices), &count);
         complete &= counted;
       } else if (key == "wait_ready") {
         ReadInto(entry, key, ReadBoolean, &device.wait_ready);
@@ -313,8 +310,7 @@ class Reader : StrictReader {
       const Option* const key = FindKey(device.kind->keys, name);
       if (key == nullptr) continue;
       const auto set =
-          std::find_if(device.settings.begin(), device.settings.end(),
-                       [&](const Setting& s) { return s.option == key; });
+          std::ranges::find(device.settings, key, &Setting::option);
       if (set == device.settings.end() || set->number != 0) {
         return true;
       }
@@ -355,7 +351,7 @@ void AnchorPaths(const std::string& file, Topology& topology) {
     for (Setting& setting : settings) {
       const auto& words = setting.option->choices;
       if (setting.option->type == OptionType::kPath &&
-          std::find(words.begin(), words.end(), setting.text) == words.end()) {
+          std::ranges::count(words, setting.text) == 0) {
         anchor(setting.text);
       }
     }
@@ -381,11 +377,9 @@ absl::StatusOr<TopologyReading> ReadTopologyFile(
 
 absl::StatusOr<Topology> LoadTopology(const std::string& path,
                                       std::string_view default_name) {
-  absl::StatusOr<TopologyReading> reading =
-      ReadTopologyFile(path, default_name);
-  if (!reading.ok()) return reading.status();
-  if (reading->problems.empty()) return std::move(reading->topology);
-  return absl::InvalidArgumentError(ToString(reading->problems, path));
+  ASSIGN_OR_RETURN(auto reading, ReadTopologyFile(path, default_name));
+  if (reading.problems.empty()) return std::move(reading.topology);
+  return absl::InvalidArgumentError(ToString(reading.problems, path));
 }
 
 }  // namespace carillon::testbed

@@ -4,20 +4,13 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "base/text.h"
 
 namespace carillon::testbed {
 
 const char* ToText(RestartPolicy policy) {
-  switch (policy) {
-    case RestartPolicy::kNever:
-      return "never";
-    case RestartPolicy::kOnFailure:
-      return "on_failure";
-  }
-  return "?";
+  return policy == RestartPolicy::kNever ? "never" : "on_failure";
 }
 
 namespace {
@@ -27,9 +20,7 @@ Setting* SettingOf(std::vector<Setting>& settings, std::span<const Option> keys,
                    std::string_view key) {
   const Option* const wanted = FindKey(keys, key);
   if (wanted == nullptr) return nullptr;
-  const auto same = std::find_if(
-      settings.begin(), settings.end(),
-      [&](const Setting& setting) { return setting.option == wanted; });
+  const auto same = std::ranges::find(settings, wanted, &Setting::option);
   if (same != settings.end()) return &*same;
   settings.push_back({.option = wanted});
   return &settings.back();
@@ -56,12 +47,11 @@ std::string CheckName(std::string_view name) {
            c == '-';
   };
   if (name.empty() || name.size() > kMaxNameLength ||
-      !std::all_of(name.begin(), name.end(), allowed)) {
+      !std::ranges::all_of(name, allowed)) {
     return fmt::format("{} is no name; allowed: 1 to {} of a-z, 0-9, '_', '-'",
                        Quote(name), kMaxNameLength);
   }
-  if (std::find(kReservedNames.begin(), kReservedNames.end(), name) !=
-      kReservedNames.end()) {
+  if (std::ranges::count(kReservedNames, name) != 0) {
     return fmt::format("{} is a name that Carillon uses itself", Quote(name));
   }
   return "";

@@ -24,9 +24,8 @@ class CudaMemory::Mapping : public HostMapping {
   }
 
   absl::Status Register() {
-    ASSIGN_OR_RETURN(auto made,
+    ASSIGN_OR_RETURN(registration_,
                      HostRegistration::Make(owner_->gpu_->driver(), memory_));
-    registration_ = std::move(made);
     return absl::OkStatus();
   }
   void Abandon() { registration_.Abandon(); }
@@ -170,11 +169,6 @@ absl::StatusOr<std::unique_ptr<GpuMemory>> CudaMemory::Allocate(
   return block;
 }
 
-uint64_t CudaMemory::lost_buffers() const {
-  MutexLock lock(mutex_);
-  return lost_buffers_;
-}
-
 void CudaMemory::Abandon() {
   MutexLock lock(mutex_);
   for (Mapping* mapping : mappings_) mapping->Abandon();
@@ -190,7 +184,6 @@ absl::Status CudaMemory::Settle() {
     ASSIGN_OR_RETURN(const auto kept, block->MapAgain());
     if (!kept) ++lost;
   }
-  lost_buffers_ += lost;
   if (lost != 0) {
     spdlog::warn(
         "{} buffers in GPU memory were lost with the CUDA context: "

@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <set>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -26,11 +25,8 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   absl::StatusOr<std::unique_ptr<HostMapping>> MapHost(
       std::span<std::byte> memory) override;
   // Stays at its address when the context is lost. Whether the bytes do is up
-  // to the driver: see lost_buffers().
+  // to the driver; otherwise they are zeros.
   absl::StatusOr<std::unique_ptr<GpuMemory>> Allocate(uint64_t bytes) override;
-
-  // Buffers that are zeros again since a context was lost.
-  uint64_t lost_buffers() const;
 
  private:
   class Mapping;
@@ -47,7 +43,6 @@ class CudaMemory : public KernelMemory, private Gpu::ContextUser {
   mutable Mutex mutex_;
   std::set<Mapping*> mappings_ ABSL_GUARDED_BY(mutex_);
   std::set<Block*> blocks_ ABSL_GUARDED_BY(mutex_);
-  uint64_t lost_buffers_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace carillon::gpud::cuda

@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "base/status.h"
 #include "gpu_daemon/event/refusal.h"
 
@@ -44,10 +42,7 @@ const char* FindFunctions(const Library& library, Driver& driver) {
   if (!library.Find(CARILLON_STRING(function), driver.function)) { \
     return CARILLON_STRING(function);                              \
   }
-#define CARILLON_CUDA_FIND_PINNED(function, Type) CARILLON_CUDA_FIND(function)
   CARILLON_CUDA_FUNCTIONS(CARILLON_CUDA_FIND)
-  CARILLON_CUDA_PINNED_FUNCTIONS(CARILLON_CUDA_FIND_PINNED)
-#undef CARILLON_CUDA_FIND_PINNED
 #undef CARILLON_CUDA_FIND
   return nullptr;
 }

@@ -9,7 +9,6 @@
 #define CARILLON_GPU_DAEMON_BACKENDS_CUDA_DRIVER_DRIVER_H_
 
 #include <cuda.h>
-#include <cudaTypedefs.h>
 
 #include <algorithm>
 #include <string>
@@ -32,13 +31,10 @@
   X(cuDeviceGet)                    \
   X(cuDeviceGetName)                \
   X(cuDeviceGetAttribute)           \
-  X(cuDeviceGetUuid)                \
-  X(cuDeviceGetPCIBusId)            \
   X(cuDeviceTotalMem)               \
   X(cuDevicePrimaryCtxRetain)       \
   X(cuDevicePrimaryCtxRelease)      \
   X(cuDevicePrimaryCtxReset)        \
-  X(cuCtxDestroy)                   \
   X(cuCtxSetCurrent)                \
   X(cuCtxGetCurrent)                \
   X(cuCtxSynchronize)               \
@@ -61,23 +57,14 @@
   X(cuMemHostGetDevicePointer)      \
   X(cuMemcpyHtoD)                   \
   X(cuMemcpyDtoH)                   \
-  X(cuMemcpyDtoD)                   \
-  X(cuMemcpyHtoDAsync)              \
-  X(cuMemcpyDtoHAsync)              \
-  X(cuMemcpyDtoDAsync)              \
   X(cuMemsetD8)                     \
-  X(cuMemsetD8Async)                \
   X(cuMemsetD32)                    \
-  X(cuMemsetD32Async)               \
   X(cuStreamCreateWithPriority)     \
   X(cuStreamDestroy)                \
   X(cuStreamQuery)                  \
   X(cuStreamSynchronize)            \
-  X(cuStreamWaitEvent)              \
   X(cuStreamWaitValue32)            \
-  X(cuStreamWaitValue64)            \
   X(cuStreamWriteValue32)           \
-  X(cuStreamWriteValue64)           \
   X(cuEventCreate)                  \
   X(cuEventDestroy)                 \
   X(cuEventRecord)                  \
@@ -93,14 +80,12 @@
   X(cuFuncSetAttribute)             \
   X(cuFuncGetParamInfo)             \
   X(cuLaunchKernel)                 \
-  X(cuLaunchKernelEx)               \
   X(cuGraphCreate)                  \
   X(cuGraphDestroy)                 \
   X(cuGraphAddKernelNode)           \
   X(cuGraphKernelNodeSetAttribute)  \
   X(cuGraphInstantiateWithParams)   \
   X(cuGraphExecKernelNodeSetParams) \
-  X(cuGraphUpload)                  \
   X(cuGraphLaunch)                  \
   X(cuGraphExecDestroy)             \
   X(cuDeviceGetDevResource)         \
@@ -110,11 +95,6 @@
   X(cuGreenCtxDestroy)              \
   X(cuGreenCtxStreamCreate)         \
   X(cuCtxFromGreenCtx)
-
-// Functions whose version and type must not follow the header: cuCtxCreate has
-// other parameters in CUDA 13 than in 12, and every driver keeps the old one.
-#define CARILLON_CUDA_PINNED_FUNCTIONS(X) \
-  X(cuCtxCreate_v2, PFN_cuCtxCreate_v3020)
 
 namespace carillon::gpud::cuda {
 
@@ -130,9 +110,6 @@ inline constexpr int kOldestDriver =
 struct Driver {
 #define CARILLON_CUDA_MEMBER(function) decltype(&::function) function = nullptr;
   CARILLON_CUDA_FUNCTIONS(CARILLON_CUDA_MEMBER)
-#undef CARILLON_CUDA_MEMBER
-#define CARILLON_CUDA_MEMBER(function, Type) Type function = nullptr;
-  CARILLON_CUDA_PINNED_FUNCTIONS(CARILLON_CUDA_MEMBER)
 #undef CARILLON_CUDA_MEMBER
 
   // Opens the driver, never to close it again, and calls cuInit.

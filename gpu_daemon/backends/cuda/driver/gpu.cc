@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/clock.h"
@@ -110,17 +109,14 @@ absl::Status Gpu::MakeContext() {
   driver_.cuCtxSetCurrent(context_);
   driver_.cuCtxGetStreamPriorityRange(&least_priority_, &greatest_priority_);
   RETURN_IF_ERROR(ReserveSms());
-  ASSIGN_OR_RETURN(auto module, LoadModule(driver_, options_.image));
-  module_ = std::move(module);
+  ASSIGN_OR_RETURN(module_, LoadModule(driver_, options_.image));
   for (auto& user : user_modules_) {
     RETURN_IF_ERROR(LoadAgain(*user));
   }
   for (Stream* stream : {&watch_stream_, &stop_stream_}) {
-    ASSIGN_OR_RETURN(auto made, cuda::MakeStream(driver_, greatest_priority_));
-    *stream = std::move(made);
+    ASSIGN_OR_RETURN(*stream, cuda::MakeStream(driver_, greatest_priority_));
   }
-  ASSIGN_OR_RETURN(auto clock, PinnedBytes::Make(driver_, sizeof(uint64_t)));
-  clock_ = std::move(clock);
+  ASSIGN_OR_RETURN(clock_, PinnedBytes::Make(driver_, sizeof(uint64_t)));
   MeasureClock();
   return absl::OkStatus();
 }
@@ -185,6 +181,8 @@ Gpu::PartitionScope::~PartitionScope() {
 }
 
 void Gpu::LoseContext() {
+  losses_.fetch_add(1, std::memory_order_relaxed);
+  for (ContextUser* tenant : tenants_) tenant->Abandon();
   clock_.Abandon();
   watch_stream_.Abandon();
   stop_stream_.Abandon();
@@ -375,14 +373,12 @@ absl::StatusOr<std::vector<const simt::KernelInfo*>> Gpu::LoadKernels(
 }
 
 absl::Status Gpu::LoadAgain(UserModule& user) {
-  ASSIGN_OR_RETURN(auto module, LoadModule(driver_, user.image));
-  user.module = std::move(module);
+  ASSIGN_OR_RETURN(user.module, LoadModule(driver_, user.image));
   for (size_t i = 0; i < user.kernels.size(); ++i) {
-    ASSIGN_OR_RETURN(const auto function,
+    ASSIGN_OR_RETURN(user.functions[i],
                      FindFunction(driver_, user.module.get(),
                                   user.kernels[i]->symbol().c_str()));
-    user.functions[i] = function;
-    user_functions_[&user.kernels[i]->info()] = function;
+    user_functions_[&user.kernels[i]->info()] = user.functions[i];
   }
   return absl::OkStatus();
 }
@@ -559,17 +555,12 @@ absl::StatusOr<uint64_t> Gpu::DeviceWord(const std::string& name) {
 void Gpu::Recover() {
   std::unique_lock gate(gate_);
   std::lock_guard lock(tenants_mutex_);
-  losses_.fetch_add(1, std::memory_order_relaxed);
-  for (ContextUser* tenant : tenants_) tenant->Abandon();
   LoseContext();
   LostWork lost;
   for (ContextUser* tenant : tenants_) tenant->TakeUnfinished(lost);
   spdlog::warn("the CUDA context is made anew; {} launches run again",
                lost.unfinished.size());
-  absl::Status status = MakeContext();
-  for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
-    status = tenants_[i]->Settle();
-  }
+  absl::Status status = SettleAnew();
   if (status.ok()) status = Replay(lost);
   for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
     status = tenants_[i]->Resume();
@@ -586,6 +577,12 @@ void Gpu::Recover() {
   // Not here: whoever goes with it may wait for this thread.
   std::lock_guard retirers_lock(retirers_mutex_);
   retirers_.emplace_back([lost = std::move(lost)] {});
+}
+
+absl::Status Gpu::SettleAnew() {
+  RETURN_IF_ERROR(MakeContext());
+  for (ContextUser* tenant : tenants_) RETURN_IF_ERROR(tenant->Settle());
+  return absl::OkStatus();
 }
 
 // Leaves in `unfinished` what has not ended when it fails.
@@ -605,14 +602,8 @@ absl::Status Gpu::Replay(LostWork& lost) {
       unfinished.pop_back();
       return absl::InternalError("every kernel faults");
     }
-    losses_.fetch_add(1, std::memory_order_relaxed);
-    for (ContextUser* tenant : tenants_) tenant->Abandon();
     LoseContext();
-    absl::Status status = MakeContext();
-    for (size_t i = 0; status.ok() && i < tenants_.size(); ++i) {
-      status = tenants_[i]->Settle();
-    }
-    if (!status.ok()) {
+    if (absl::Status status = SettleAnew(); !status.ok()) {
       unfinished.pop_back();
       return status;
     }

@@ -264,7 +264,10 @@ class Gpu {
   absl::Status ReserveSms();
   absl::Status MakePart(CUdevResource sms, Part& part);
   Part& PartOf(SmSet sms) { return parts_[static_cast<size_t>(sms)]; }
+  // Takes the context from all its users, or makes it anew for them. Under
+  // tenants_mutex_.
   void LoseContext();
+  absl::Status SettleAnew();
   absl::Status MakeReady(CUfunction function, const KernelMetadata& kmd) const;
   absl::Status LoadAgain(UserModule& user);
   absl::StatusOr<std::unique_ptr<UserModule>> TryLoad(

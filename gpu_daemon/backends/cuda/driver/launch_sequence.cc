@@ -36,46 +36,32 @@ class LaunchSequence::Parameters {
   void** extra_ = nullptr;
 };
 
-namespace {
-
-CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function, void** parameters,
-                                   void** extra) {
+CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function, simt::Dim3 grid,
+                                   simt::Dim3 block, uint32_t shared_bytes,
+                                   void** parameters, void** extra) {
   CUDA_KERNEL_NODE_PARAMS node = {};
   node.func = function;
-  node.gridDimX = node.gridDimY = node.gridDimZ = 1;
-  node.blockDimX = node.blockDimY = node.blockDimZ = 1;
+  node.gridDimX = grid.x;
+  node.gridDimY = grid.y;
+  node.gridDimZ = grid.z;
+  node.blockDimX = block.x;
+  node.blockDimY = block.y;
+  node.blockDimZ = block.z;
+  node.sharedMemBytes = shared_bytes;
   node.kernelParams = parameters;
   node.extra = extra;
   return node;
 }
 
-CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function,
-                                   const KernelMetadata& kmd, void** parameters,
-                                   void** extra) {
-  CUDA_KERNEL_NODE_PARAMS node = NodeParams(function, parameters, extra);
-  node.gridDimX = kmd.grid.x;
-  node.gridDimY = kmd.grid.y;
-  node.gridDimZ = kmd.grid.z;
-  node.blockDimX = kmd.block.x;
-  node.blockDimY = kmd.block.y;
-  node.blockDimZ = kmd.block.z;
-  node.sharedMemBytes = Gpu::DynamicShared(kmd);
-  return node;
-}
-
-}  // namespace
-
 absl::StatusOr<LaunchSequence> LaunchSequence::Make(Gpu& gpu,
                                                     const KernelMetadata& kmd) {
   LaunchSequence sequence;
   const bool is_users = kmd.kernel->is_users();
-  ASSIGN_OR_RETURN(auto kernel, is_users
-                                    ? gpu.UserFunction(kmd)
-                                    : gpu.FunctionFor("carillon_call_", kmd));
-  sequence.kernel_ = kernel;
+  ASSIGN_OR_RETURN(sequence.kernel_,
+                   is_users ? gpu.UserFunction(kmd)
+                            : gpu.FunctionFor("carillon_call_", kmd));
   if (is_users) {
-    ASSIGN_OR_RETURN(auto complete, gpu.Function("carillon_complete"));
-    sequence.complete_ = complete;
+    ASSIGN_OR_RETURN(sequence.complete_, gpu.Function("carillon_complete"));
   }
   return sequence;
 }
@@ -103,12 +89,14 @@ absl::StatusOr<LaunchSequence::Nodes> LaunchSequence::AddTo(
   std::vector<std::byte> args(kmd.kernel->args_size);
   const Parameters parameters(*kmd.kernel, frame, args.data());
   CUDA_KERNEL_NODE_PARAMS params =
-      NodeParams(kernel_, kmd, parameters.parameters(), parameters.extra());
+      NodeParams(kernel_, kmd.grid, kmd.block, Gpu::DynamicShared(kmd),
+                 parameters.parameters(), parameters.extra());
   CUresult result =
       driver.cuGraphAddKernelNode(&nodes.kernel, graph, nullptr, 0, &params);
   if (result == CUDA_SUCCESS && complete_ != nullptr) {
     void* complete_parameters[] = {&frame};
-    params = NodeParams(complete_, complete_parameters, nullptr);
+    params =
+        NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters);
     result = driver.cuGraphAddKernelNode(&nodes.complete, graph, &nodes.kernel,
                                          1, &params);
   }
@@ -121,12 +109,13 @@ CUresult LaunchSequence::Set(const Driver& driver, CUgraphExec exec,
                              simt::EventFrame frame, std::byte* args) const {
   const Parameters parameters(*kmd.kernel, frame, args);
   CUDA_KERNEL_NODE_PARAMS params =
-      NodeParams(kernel_, kmd, parameters.parameters(), parameters.extra());
+      NodeParams(kernel_, kmd.grid, kmd.block, Gpu::DynamicShared(kmd),
+                 parameters.parameters(), parameters.extra());
   const CUresult result =
       driver.cuGraphExecKernelNodeSetParams(exec, nodes.kernel, &params);
   if (result != CUDA_SUCCESS || complete_ == nullptr) return result;
   void* complete_parameters[] = {&frame};
-  params = NodeParams(complete_, complete_parameters, nullptr);
+  params = NodeParams(complete_, {1, 1, 1}, {1, 1, 1}, 0, complete_parameters);
   return driver.cuGraphExecKernelNodeSetParams(exec, nodes.complete, &params);
 }
 

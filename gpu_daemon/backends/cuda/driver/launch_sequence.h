@@ -15,6 +15,10 @@
 
 namespace carillon::gpud::cuda {
 
+CUDA_KERNEL_NODE_PARAMS NodeParams(CUfunction function, simt::Dim3 grid,
+                                   simt::Dim3 block, uint32_t shared_bytes,
+                                   void** parameters, void** extra = nullptr);
+
 // Functions of one context: good until it is lost. Copied freely.
 class LaunchSequence {
  public:

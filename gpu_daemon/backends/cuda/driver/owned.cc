@@ -25,14 +25,20 @@ const char* InstantiateProblem(CUgraphInstantiateResult result) {
   }
 }
 
+template <class Owner, class Handle>
+absl::StatusOr<Owner> Own(const Driver& driver, CUresult result, Handle handle,
+                          std::string_view what) {
+  RETURN_IF_ERROR(ToStatus(driver, result, what));
+  return Owner(&driver, handle);
+}
+
 }  // namespace
 
 absl::StatusOr<Stream> MakeStream(const Driver& driver, int priority) {
   CUstream stream = nullptr;
   const CUresult result = driver.cuStreamCreateWithPriority(
       &stream, CU_STREAM_NON_BLOCKING, priority);
-  if (result != CUDA_SUCCESS) return ToStatus(driver, result, "make a stream");
-  return Stream(&driver, stream);
+  return Own<Stream>(driver, result, stream, "make a stream");
 }
 
 absl::StatusOr<Stream> MakeStream(const Driver& driver,
@@ -40,24 +46,19 @@ absl::StatusOr<Stream> MakeStream(const Driver& driver,
   CUstream stream = nullptr;
   const CUresult result = driver.cuGreenCtxStreamCreate(
       &stream, green.get(), CU_STREAM_NON_BLOCKING, priority);
-  if (result != CUDA_SUCCESS) {
-    return ToStatus(driver, result, "make a stream of reserved SMs");
-  }
-  return Stream(&driver, stream);
+  return Own<Stream>(driver, result, stream, "make a stream of reserved SMs");
 }
 
 absl::StatusOr<Event> MakeEvent(const Driver& driver, unsigned flags) {
   CUevent event = nullptr;
   const CUresult result = driver.cuEventCreate(&event, flags);
-  if (result != CUDA_SUCCESS) return ToStatus(driver, result, "make an event");
-  return Event(&driver, event);
+  return Own<Event>(driver, result, event, "make an event");
 }
 
 absl::StatusOr<Graph> MakeGraph(const Driver& driver) {
   CUgraph graph = nullptr;
   const CUresult result = driver.cuGraphCreate(&graph, 0);
-  if (result != CUDA_SUCCESS) return ToStatus(driver, result, "make a graph");
-  return Graph(&driver, graph);
+  return Own<Graph>(driver, result, graph, "make a graph");
 }
 
 absl::StatusOr<GraphExec> Instantiate(const Driver& driver, CUgraph graph,
@@ -110,10 +111,9 @@ absl::StatusOr<Module> LoadModule(const Driver& driver,
 absl::StatusOr<CUfunction> FindFunction(const Driver& driver, CUmodule module,
                                         const char* name) {
   CUfunction function = nullptr;
-  const CUresult result = driver.cuModuleGetFunction(&function, module, name);
-  if (result != CUDA_SUCCESS) {
-    return ToStatus(driver, result, fmt::format("find the kernel {}", name));
-  }
+  RETURN_IF_ERROR(ToStatus(driver,
+                           driver.cuModuleGetFunction(&function, module, name),
+                           fmt::format("find the kernel {}", name)));
   return function;
 }
 

@@ -12,7 +12,6 @@
 #include <span>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu_daemon/backends/cuda/driver/driver.h"
 

@@ -4,10 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
-#include <cstring>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"

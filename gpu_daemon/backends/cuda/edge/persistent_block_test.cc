@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // The functions of the driver for itself, devices and contexts.
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -75,28 +74,12 @@ int Attribute(const FakeSettings& settings, CUdevice_attribute attribute) {
       return settings.compute_minor;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       return static_cast<int>(settings.sms);
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-      return 32;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-      return 1024;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-      return 64;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-      return 0x7fffffff;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-      return 65535;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
       return 2048;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
       return 32;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
       return 65536;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      return 48 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       return 227 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
@@ -104,9 +87,7 @@ int Attribute(const FakeSettings& settings, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
       return 1'980'000;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
       return 1;
@@ -187,24 +168,6 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
   });
 }
 
-CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
-  return Call(__func__, [&](State& state, Lock&) {
-    if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
-    std::memset(uuid, 0xfa, sizeof(*uuid));
-    uuid->bytes[15] = static_cast<char>(device);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
-  return Call(__func__, [&](State& state, Lock&) {
-    if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
-    std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0",
-                  device + 1);
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice device) {
   return Call(__func__, [&](State& state, Lock&) {
     if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -235,26 +198,6 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
     if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
     const RootPtr root = std::exchange(state.primaries[device].root, nullptr);
     if (root != nullptr) state.Destroy(lock, root);
-    return CUDA_SUCCESS;
-  });
-}
-
-// Not in every toolkit's header.
-CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice device) {
-  return Call(__func__, [&](State& state, Lock&) {
-    if (!IsDevice(state, device)) return CUDA_ERROR_INVALID_DEVICE;
-    current_context = state.AddContext(state.NewRoot(device, false), false);
-    *context = As<CUcontext>(current_context);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult CUDAAPI cuCtxDestroy(CUcontext handle) {
-  return Call(__func__, [&](State& state, Lock& lock) -> CUresult {
-    const Context context = Find(state, state.contexts, handle);
-    if (context.root == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (context.root->primary) return CUDA_ERROR_INVALID_CONTEXT;
-    state.Destroy(lock, context.root);
     return CUDA_SUCCESS;
   });
 }

@@ -168,14 +168,6 @@ cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
       });
 }
 
-CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    const ExecPtr exec = Find(state, state.execs, handle);
-    if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return Upload(state, root, exec, stream);
-  });
-}
-
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream) {
   return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
     const ExecPtr exec = Find(state, state.execs, handle);

@@ -5,18 +5,12 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <memory>
 #include <vector>
 
 #include "gpu_daemon/backends/cuda/fake/fake_call.h"
 
 namespace carillon::gpud::cuda {
 namespace {
-
-bool IsPinned(const State& state, const RootPtr& root, const void* address,
-              uint64_t size) {
-  return AllReachable(state, root, Number(address), size);
-}
 
 // A copy within the GPU's reach: at least one side is `device`.
 CUresult CopyNow(const char* name, CUdeviceptr device, void* to,
@@ -30,14 +24,14 @@ CUresult CopyNow(const char* name, CUdeviceptr device, void* to,
 }
 
 template <class Word>
-CUresult Memset(const char* name, CUdeviceptr address, Word value, size_t count,
-                CUstream stream) {
+CUresult Memset(const char* name, CUdeviceptr address, Word value,
+                size_t count) {
   return InContext(name, [&](State& state, Lock&, const RootPtr& root) {
     if (address % sizeof(Word) != 0 ||
         !AllReachable(state, root, address, count * sizeof(Word))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    return Enqueue(state, root, stream, [=] {
+    return Enqueue(state, root, nullptr, [=] {
       std::fill_n(static_cast<Word*>(Pointer(address)), count, value);
     });
   });
@@ -145,79 +139,14 @@ CUresult CUDAAPI cuMemcpyDtoH(void* to, CUdeviceptr from, size_t size) {
   return CopyNow(__func__, from, to, Pointer(from), size);
 }
 
-CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return InContext(
-      __func__, [&](State& state, Lock& lock, const RootPtr& root) {
-        if (!AllReachable(state, root, to, size) ||
-            !AllReachable(state, root, from, size)) {
-          return CUDA_ERROR_INVALID_VALUE;
-        }
-        return DoNow(state, lock, root,
-                     [=] { std::memcpy(Pointer(to), Pointer(from), size); });
-      });
-}
-
-// As a GPU: from memory that is not pinned the bytes are taken at once.
-CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from,
-                                   size_t size, CUstream stream) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    if (!AllReachable(state, root, to, size)) return CUDA_ERROR_INVALID_VALUE;
-    if (IsPinned(state, root, from, size)) {
-      return Enqueue(state, root, stream,
-                     [=] { std::memcpy(Pointer(to), from, size); });
-    }
-    auto staged = std::make_shared<std::vector<std::byte>>(size);
-    std::memcpy(staged->data(), from, size);
-    return Enqueue(state, root, stream,
-                   [=] { std::memcpy(Pointer(to), staged->data(), size); });
-  });
-}
-
-// As a GPU: into memory that is not pinned this waits for all before it.
-CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t size,
-                                   CUstream handle) {
-  return InContext(
-      __func__, [&](State& state, Lock& lock, const RootPtr& root) -> CUresult {
-        if (!AllReachable(state, root, from, size))
-          return CUDA_ERROR_INVALID_VALUE;
-        const StreamPtr stream = FindStream(state, root, handle);
-        if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-        state.Push(*stream, [=] { std::memcpy(to, Pointer(from), size); });
-        if (IsPinned(state, root, to, size)) return CUDA_SUCCESS;
-        return state.WaitIdle(lock, *stream);
-      });
-}
-
-CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
-                                   size_t size, CUstream stream) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    if (!AllReachable(state, root, to, size) ||
-        !AllReachable(state, root, from, size)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    return Enqueue(state, root, stream,
-                   [=] { std::memcpy(Pointer(to), Pointer(from), size); });
-  });
-}
-
 CUresult CUDAAPI cuMemsetD8(CUdeviceptr address, unsigned char value,
                             size_t count) {
-  return Memset<unsigned char>(__func__, address, value, count, nullptr);
-}
-
-CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr address, unsigned char value,
-                                 size_t count, CUstream stream) {
-  return Memset<unsigned char>(__func__, address, value, count, stream);
+  return Memset<unsigned char>(__func__, address, value, count);
 }
 
 CUresult CUDAAPI cuMemsetD32(CUdeviceptr address, unsigned value,
                              size_t count) {
-  return Memset<unsigned>(__func__, address, value, count, nullptr);
-}
-
-CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr address, unsigned value,
-                                  size_t count, CUstream stream) {
-  return Memset<unsigned>(__func__, address, value, count, stream);
+  return Memset<unsigned>(__func__, address, value, count);
 }
 
 }  // extern "C"

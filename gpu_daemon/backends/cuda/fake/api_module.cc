@@ -192,8 +192,6 @@ CUresult CUDAAPI cuFuncGetAttribute(int* value, CUfunction_attribute attribute,
         *value = function->largest_dynamic_shared;
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-      case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-      case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
         *value = 0;
         return CUDA_SUCCESS;
       default:
@@ -238,20 +236,6 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x,
     const std::array block = {block_x, block_y, block_z};
     return LaunchInStream(state, root, function, grid.data(), block.data(),
                           shared_bytes, stream, params, extra);
-  });
-}
-
-CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig* config,
-                                  CUfunction function, void** params,
-                                  void** extra) {
-  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    const std::array grid = {config->gridDimX, config->gridDimY,
-                             config->gridDimZ};
-    const std::array block = {config->blockDimX, config->blockDimY,
-                              config->blockDimZ};
-    return LaunchInStream(state, root, function, grid.data(), block.data(),
-                          config->sharedMemBytes, config->hStream, params,
-                          extra);
   });
 }
 

@@ -5,75 +5,23 @@
 #include <chrono>
 #include <memory>
 #include <thread>
-#include <type_traits>
 
 #include "gpu_daemon/backends/cuda/fake/fake_call.h"
 
 namespace carillon::gpud::cuda {
 namespace {
 
-template <class Word>
-bool Satisfied(Word now, Word value, unsigned flags) {
-  using Signed = std::make_signed_t<Word>;
+bool Satisfied(uint32_t now, uint32_t value, unsigned flags) {
   switch (flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ:
-      return static_cast<Signed>(now - value) >= 0;
+      return static_cast<int32_t>(now - value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
       return now == value;
     case CU_STREAM_WAIT_VALUE_AND:
       return (now & value) != 0;
     default:
-      return static_cast<Word>(~(now | value)) != 0;
+      return ~(now | value) != 0;
   }
-}
-
-template <class Word>
-CUresult WaitValue(const char* name, CUstream handle, CUdeviceptr address,
-                   Word value, unsigned flags) {
-  return InContext(name, [&](State& state, Lock&, const RootPtr& root) {
-    if (!state.settings.stream_memory_operations) {
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (address % sizeof(Word) != 0 ||
-        !AllReachable(state, root, address, sizeof(Word))) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    return Enqueue(state, root, handle, [=, root = root.get()] {
-      // Writer: whoever it is that the stream waits for. Acquire: what it wrote
-      // before is there for the kernels behind this.
-      const std::atomic_ref<Word> word(*static_cast<Word*>(Pointer(address)));
-      for (uint32_t looks = 0;
-           !Satisfied(word.load(std::memory_order_acquire), value, flags) &&
-           !root->stopped.load(std::memory_order_relaxed);
-           ++looks) {
-        // The reference machine has fewer cores than a test has streams.
-        if (looks < 64) {
-          sched_yield();
-        } else {
-          std::this_thread::sleep_for(std::chrono::microseconds(20));
-        }
-      }
-    });
-  });
-}
-
-template <class Word>
-CUresult WriteValue(const char* name, CUstream handle, CUdeviceptr address,
-                    Word value) {
-  return InContext(name, [&](State& state, Lock&, const RootPtr& root) {
-    if (!state.settings.stream_memory_operations) {
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (address % sizeof(Word) != 0 ||
-        !AllReachable(state, root, address, sizeof(Word))) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    return Enqueue(state, root, handle, [=] {
-      // Readers: whoever waits for it. Release: all work of the stream before.
-      std::atomic_ref<Word>(*static_cast<Word*>(Pointer(address)))
-          .store(value, std::memory_order_release);
-    });
-  });
 }
 
 }  // namespace
@@ -122,38 +70,52 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
       });
 }
 
-CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
+CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address,
+                                     cuuint32_t value, unsigned flags) {
   return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
-    const std::shared_ptr<Event> event = Find(state, state.events, handle);
-    if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return Enqueue(state, root, stream, [&state, root = root.get(), event] {
-      Lock lock(state.mutex);
-      state.changed.wait(lock, [&] {
-        return event->pending == 0 ||
-               root->stopped.load(std::memory_order_relaxed);
-      });
+    if (!state.settings.stream_memory_operations) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (address % sizeof(uint32_t) != 0 ||
+        !AllReachable(state, root, address, sizeof(uint32_t))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return Enqueue(state, root, stream, [=, root = root.get()] {
+      // Writer: whoever it is that the stream waits for. Acquire: what it wrote
+      // before is there for the kernels behind this.
+      const std::atomic_ref<uint32_t> word(
+          *static_cast<uint32_t*>(Pointer(address)));
+      for (uint32_t looks = 0;
+           !Satisfied(word.load(std::memory_order_acquire), value, flags) &&
+           !root->stopped.load(std::memory_order_relaxed);
+           ++looks) {
+        // The reference machine has fewer cores than a test has streams.
+        if (looks < 64) {
+          sched_yield();
+        } else {
+          std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+      }
     });
   });
 }
 
-CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address,
-                                     cuuint32_t value, unsigned flags) {
-  return WaitValue<uint32_t>(__func__, stream, address, value, flags);
-}
-
-CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr address,
-                                     cuuint64_t value, unsigned flags) {
-  return WaitValue<uint64_t>(__func__, stream, address, value, flags);
-}
-
 CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr address,
                                       cuuint32_t value, unsigned) {
-  return WriteValue<uint32_t>(__func__, stream, address, value);
-}
-
-CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr address,
-                                      cuuint64_t value, unsigned) {
-  return WriteValue<uint64_t>(__func__, stream, address, value);
+  return InContext(__func__, [&](State& state, Lock&, const RootPtr& root) {
+    if (!state.settings.stream_memory_operations) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (address % sizeof(uint32_t) != 0 ||
+        !AllReachable(state, root, address, sizeof(uint32_t))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return Enqueue(state, root, stream, [=] {
+      // Readers: whoever waits for it. Release: all work of the stream before.
+      std::atomic_ref<uint32_t>(*static_cast<uint32_t*>(Pointer(address)))
+          .store(value, std::memory_order_release);
+    });
+  });
 }
 
 CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned flags) {

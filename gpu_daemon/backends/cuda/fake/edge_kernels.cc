@@ -1,6 +1,5 @@
 // The resident dispatcher of launch path `edge` on the fake GPU: its own code,
 // each warp a thread.
-#include <array>
 #include <atomic>
 #include <memory>
 #include <thread>

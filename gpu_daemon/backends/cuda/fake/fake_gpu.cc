@@ -15,7 +15,6 @@ Driver FakeGpu::driver() {
 #define CARILLON_FAKE_MEMBER(function) driver.function = &::function;
   CARILLON_CUDA_FUNCTIONS(CARILLON_FAKE_MEMBER)
 #undef CARILLON_FAKE_MEMBER
-  driver.cuCtxCreate_v2 = &::cuCtxCreate_v2;
   driver.cuInit(0);
   return driver;
 }
@@ -53,11 +52,6 @@ void FakeGpu::FaultOn(std::string kernel, When when, CUresult fault) {
 
 void FakeGpu::HangOn(std::string kernel, When when) {
   FaultOn(std::move(kernel), std::move(when), CUDA_SUCCESS);
-}
-
-void FakeGpu::ClearFates() {
-  std::lock_guard lock(state_->mutex);
-  state_->fates.clear();
 }
 
 void FakeGpu::FailNext(std::string function, CUresult result, uint32_t count) {

@@ -151,7 +151,6 @@ class FakeGpu {
                CUresult fault = CUDA_ERROR_ILLEGAL_ADDRESS);
   // They never end by themselves.
   void HangOn(std::string kernel, When when);
-  void ClearFates();
 
   // The next `count` calls of a function ("cuMemAlloc") fail so, without effect.
   void FailNext(std::string function, CUresult result, uint32_t count = 1);

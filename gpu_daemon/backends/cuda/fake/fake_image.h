@@ -4,11 +4,9 @@
 
 #include <cuda.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace carillon::gpud::cuda {

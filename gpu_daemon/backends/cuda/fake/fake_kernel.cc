@@ -260,6 +260,17 @@ bool FakeGpu::State::IsDeviceMemory(const Root& root, const void* address,
                               range->kind == MemoryRange::Kind::kMapped);
 }
 
+std::vector<Fate> FakeGpu::State::FatesOf(const Function& function) const {
+  std::vector<Fate> possible;
+  for (const Fate& fate : fates) {
+    if (fate.kernel == function.name ||
+        (function.kernel != nullptr && fate.kernel == function.kernel->name)) {
+      possible.push_back(fate);
+    }
+  }
+  return possible;
+}
+
 void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,
                          Execution* execution) {
   const Function& function = *launch.function;
@@ -275,13 +286,7 @@ void FakeGpu::State::Run(Root& root, const LaunchSpec& launch,
     places_of.priorities.insert(launch.place.priority);
     places_of.memory_domains.insert(launch.place.memory_domain);
     check_buffers = settings.check_buffers;
-    for (const Fate& fate : fates) {
-      if (fate.kernel == function.name ||
-          (function.kernel != nullptr &&
-           fate.kernel == function.kernel->name)) {
-        possible.push_back(fate);
-      }
-    }
+    possible = FatesOf(function);
   }
   if (function.form == Function::Form::kPersistent) {
     const CUresult result = RunPersistentForm(*this, root, launch);

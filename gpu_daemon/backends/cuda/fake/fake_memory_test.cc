@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <array>
 #include <cstring>
 #include <vector>
 

@@ -76,12 +76,7 @@ class Resident : public EdgeThreadGpu {
     std::vector<Fate> fates;
     {
       std::lock_guard lock(state_.mutex);
-      for (const Fate& fate : state_.fates) {
-        if (fate.kernel == launch_.function->name ||
-            fate.kernel == kmd_.kernel->name) {
-          fates.push_back(fate);
-        }
-      }
+      fates = state_.FatesOf(*launch_.function);
     }
     for (const Fate& fate : fates) {
       if (!fate.when(call)) continue;

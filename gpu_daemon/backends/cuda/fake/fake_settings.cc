@@ -1,6 +1,9 @@
 #include "gpu_daemon/backends/cuda/fake/fake_settings.h"
 
+#include <algorithm>
 #include <charconv>
+#include <concepts>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -9,89 +12,92 @@
 namespace carillon::gpud::cuda {
 namespace {
 
-bool ParseNumber(std::string_view text, uint64_t& number) {
+bool Parse(std::string_view text, uint64_t& number) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && stop == end;
 }
 
-bool ParseFlag(std::string_view text, bool& flag) {
+bool Parse(std::string_view text, bool& flag) {
   flag = text == "1";
   return text == "0" || text == "1";
 }
 
-bool ParseMicroseconds(std::string_view text, std::chrono::microseconds& time) {
+bool Parse(std::string_view text, std::chrono::microseconds& time) {
   uint64_t number = 0;
-  if (!ParseNumber(text, number)) return false;
+  if (!Parse(text, number)) return false;
   time = std::chrono::microseconds(number);
   return true;
 }
 
-template <class Integer>
-bool ParseInteger(std::string_view text, Integer& value) {
+template <std::integral Integer>
+bool Parse(std::string_view text, Integer& value) {
   uint64_t number = 0;
-  if (!ParseNumber(text, number)) return false;
+  if (!Parse(text, number)) return false;
   value = static_cast<Integer>(number);
   return static_cast<uint64_t>(value) == number;
 }
 
-bool ParseVersion(std::string_view text, int& version) {
+bool ParseVersion(std::string_view text, FakeSettings& settings) {
   const size_t dot = text.find('.');
   int major = 0;
   int minor = 0;
-  if (dot == std::string_view::npos ||
-      !ParseInteger(text.substr(0, dot), major) ||
-      !ParseInteger(text.substr(dot + 1), minor)) {
+  if (dot == std::string_view::npos || !Parse(text.substr(0, dot), major) ||
+      !Parse(text.substr(dot + 1), minor)) {
     return false;
   }
-  version = major * 1000 + minor * 10;
+  settings.driver_version = major * 1000 + minor * 10;
   return true;
 }
 
-bool ParseFate(std::string_view text, std::vector<FakeSettings::Fate>& fates) {
+bool Parse(std::string_view text, std::vector<FakeSettings::Fate>& fates) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || colon == 0) return false;
   FakeSettings::Fate fate;
   fate.kernel = text.substr(0, colon);
   text.remove_prefix(colon + 1);
   if (text.starts_with('=')) {
-    if (!ParseInteger(text.substr(1), fate.first_word)) return false;
-  } else if (!ParseInteger(text, fate.nth) || fate.nth == 0) {
+    if (!Parse(text.substr(1), fate.first_word)) return false;
+  } else if (!Parse(text, fate.nth) || fate.nth == 0) {
     return false;
   }
   fates.push_back(std::move(fate));
   return true;
 }
 
+template <auto kField>
+bool ParseInto(std::string_view text, FakeSettings& settings) {
+  return Parse(text, settings.*kField);
+}
+
+constexpr struct {
+  std::string_view name;
+  bool (*parse)(std::string_view text, FakeSettings& settings);
+} kParts[] = {
+    {"devices", ParseInto<&FakeSettings::devices>},
+    {"version", ParseVersion},
+    {"memory", ParseInto<&FakeSettings::memory_bytes>},
+    {"exec_memory", ParseInto<&FakeSettings::graph_exec_bytes>},
+    {"sms", ParseInto<&FakeSettings::sms>},
+    {"green", ParseInto<&FakeSettings::green_contexts>},
+    {"memops", ParseInto<&FakeSettings::stream_memory_operations>},
+    {"device_graphs", ParseInto<&FakeSettings::device_graphs>},
+    {"host_pointers", ParseInto<&FakeSettings::host_pointers>},
+    {"budget", ParseInto<&FakeSettings::launch_budget>},
+    {"refused_tails", ParseInto<&FakeSettings::refused_tails>},
+    {"retire_us", ParseInto<&FakeSettings::retire_delay>},
+    {"gap_us", ParseInto<&FakeSettings::relaunch_gap>},
+    {"free_waits", ParseInto<&FakeSettings::free_waits_for_idle>},
+    {"check_buffers", ParseInto<&FakeSettings::check_buffers>},
+    {"fault", ParseInto<&FakeSettings::faults>},
+    {"hang", ParseInto<&FakeSettings::hangs>},
+};
+
 bool ParsePart(std::string_view name, std::string_view value,
                FakeSettings& settings) {
-  if (name == "devices") return ParseInteger(value, settings.devices);
-  if (name == "version") return ParseVersion(value, settings.driver_version);
-  if (name == "memory") return ParseNumber(value, settings.memory_bytes);
-  if (name == "exec_memory")
-    return ParseNumber(value, settings.graph_exec_bytes);
-  if (name == "sms") return ParseInteger(value, settings.sms);
-  if (name == "green") return ParseFlag(value, settings.green_contexts);
-  if (name == "memops") {
-    return ParseFlag(value, settings.stream_memory_operations);
-  }
-  if (name == "device_graphs") return ParseFlag(value, settings.device_graphs);
-  if (name == "host_pointers") return ParseFlag(value, settings.host_pointers);
-  if (name == "budget") return ParseInteger(value, settings.launch_budget);
-  if (name == "refused_tails") {
-    return ParseInteger(value, settings.refused_tails);
-  }
-  if (name == "retire_us") {
-    return ParseMicroseconds(value, settings.retire_delay);
-  }
-  if (name == "gap_us") return ParseMicroseconds(value, settings.relaunch_gap);
-  if (name == "free_waits") {
-    return ParseFlag(value, settings.free_waits_for_idle);
-  }
-  if (name == "check_buffers") return ParseFlag(value, settings.check_buffers);
-  if (name == "fault") return ParseFate(value, settings.faults);
-  if (name == "hang") return ParseFate(value, settings.hangs);
-  return false;
+  const auto* const part =
+      std::ranges::find(kParts, name, [](const auto& p) { return p.name; });
+  return part != std::end(kParts) && part->parse(value, settings);
 }
 
 }  // namespace

@@ -116,10 +116,9 @@ uint64_t FakeGpu::State::NewHandle() {
   return next.fetch_add(0x10, std::memory_order_relaxed);
 }
 
-RootPtr FakeGpu::State::NewRoot(int device, bool primary) {
+RootPtr FakeGpu::State::NewRoot(int device) {
   auto root = std::make_shared<Root>();
   root->device = device;
-  root->primary = primary;
   roots.push_back(root);
   root->default_stream = NewStream(root);
   return root;
@@ -134,7 +133,7 @@ uint64_t FakeGpu::State::AddContext(RootPtr root, uint32_t sms) {
 CUresult FakeGpu::State::Retain(int device, uint64_t& handle) {
   Primary& primary = primaries[device];
   if (primary.root == nullptr) {
-    primary.root = NewRoot(device, true);
+    primary.root = NewRoot(device);
     primary.handle = AddContext(primary.root, 0);
   }
   ++primary.references;

@@ -15,9 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -25,10 +23,6 @@
 #include "gpu_daemon/backends/cuda/fake/fake_gpu.h"
 #include "gpu_daemon/backends/cuda/fake/fake_image.h"
 #include "kernels/simt/kernel_info.h"
-
-// Not declared by every toolkit.
-extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned flags,
-                                           CUdevice device);
 
 namespace carillon::gpud::cuda {
 
@@ -39,7 +33,6 @@ struct Stream;
 // A context with all that it owns, and the green contexts beside it.
 struct Root {
   int device = 0;
-  bool primary = false;
   CUresult fault = CUDA_SUCCESS;  // sticky
   // Faulted or being destroyed: nothing goes on. Writer: under the mutex;
   // readers: kernels at any time. Relaxed: it stands for itself.
@@ -178,7 +171,7 @@ struct FakeGpu::State {
   CUresult Retain(int device, uint64_t& handle);
   CUresult Release(Lock& lock, int device);
   uint64_t AddContext(RootPtr root, uint32_t sms);
-  RootPtr NewRoot(int device, bool primary);
+  RootPtr NewRoot(int device);
   // Stops all of its work and destroys what it owns.
   void Destroy(Lock& lock, const RootPtr& root);
   void Fault(Root& root, CUresult fault);
@@ -213,6 +206,8 @@ struct FakeGpu::State {
   // Whether [address, address + size) is there for a kernel of this context.
   bool Reachable(const Root& root, const void* address, uint64_t size);
   bool IsDeviceMemory(const Root& root, const void* address, uint64_t size);
+  // The fates that a launch of it may meet. The mutex is held.
+  std::vector<Fate> FatesOf(const Function& function) const;
 
   // --- Graphs (fake_graph.cc). The mutex is not held.
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string>
 #include <utility>
 
 #include "base/clock.h"
@@ -24,11 +23,7 @@ constexpr std::chrono::microseconds kLookEvery{50};
 
 void TellEnd(KernelLaunch& launch, EventState state, uint32_t status) {
   launch.life.finished_ns = NowNs();
-  launch.on_end({.state = state,
-                 .status = status,
-                 .queued_ns = launch.life.queued_ns,
-                 .dispatched_ns = launch.life.dispatched_ns,
-                 .finished_ns = launch.life.finished_ns});
+  launch.on_end(launch.ResultOf(state, status));
 }
 
 }  // namespace
@@ -49,13 +44,11 @@ absl::StatusOr<std::unique_ptr<Background>> Background::Create(Gpu* gpu) {
 absl::Status Background::Settle() {
   MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(
-      auto scratch,
+      scratch_,
       DeviceBytes::Make(gpu_->driver(), kStreams * sizeof(simt::EventScratch)));
   ASSIGN_OR_RETURN(
-      auto completions,
+      completions_,
       PinnedBytes::Make(gpu_->driver(), kStreams * sizeof(shm::EcqEntry)));
-  scratch_ = std::move(scratch);
-  completions_ = std::move(completions);
   return absl::OkStatus();
 }
 
@@ -193,8 +186,7 @@ absl::Status Background::Start(StreamSlot& slot) {
   const KernelMetadata& kmd = slot.launch->kmd;
   const uint32_t priority = slot.launch->priority;
   if (!slot.stream || slot.stream_priority != priority) {
-    ASSIGN_OR_RETURN(auto stream, gpu_->MakeStream(SmSet::kRest, priority));
-    slot.stream = std::move(stream);
+    ASSIGN_OR_RETURN(slot.stream, gpu_->MakeStream(SmSet::kRest, priority));
     slot.stream_priority = priority;
   }
   ASSIGN_OR_RETURN(const auto sequence, LaunchSequence::Make(*gpu_, kmd));

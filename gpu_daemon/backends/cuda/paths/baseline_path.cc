@@ -39,10 +39,9 @@ BaselinePath::MakeResources(EventKernel& event) {
   RETURN_IF_ERROR(FillIn(event, *resources));
   const uint32_t entries = event.ring().layout().entries;
   ASSIGN_OR_RETURN(
-      auto completions,
+      resources->completions,
       PinnedBytes::Make(gpu().driver(),
                         uint64_t{entries} * sizeof(shm::EcqEntry)));
-  resources->completions = std::move(completions);
   for (uint32_t i = 0; i < entries; ++i) {
     ASSIGN_OR_RETURN(auto made, MakeEvent(gpu().driver()));
     resources->events.push_back(std::move(made));

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "gpu_daemon/backends/cuda/driver/launch_sequence.h"
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 
 namespace carillon::gpud::cuda {
@@ -53,16 +54,8 @@ absl::StatusOr<GraphExec> DeviceGraph(Gpu& gpu, CUfunction function,
   const Driver& driver = gpu.driver();
   const Gpu::PartitionScope making(&gpu, SmSet::kEdge);
   ASSIGN_OR_RETURN(auto graph, MakeGraph(driver));
-  CUDA_KERNEL_NODE_PARAMS node = {};
-  node.func = function;
-  node.gridDimX = grid.x;
-  node.gridDimY = grid.y;
-  node.gridDimZ = grid.z;
-  node.blockDimX = block.x;
-  node.blockDimY = block.y;
-  node.blockDimZ = block.z;
-  node.sharedMemBytes = shared_bytes;
-  node.kernelParams = parameters;
+  const CUDA_KERNEL_NODE_PARAMS node =
+      NodeParams(function, grid, block, shared_bytes, parameters);
   CUgraphNode handle = nullptr;
   RETURN_IF_ERROR(ToStatus(
       driver,
@@ -119,9 +112,8 @@ absl::Status EdgePath::Prepare() {
   if (!status.ok()) return status;
   ASSIGN_OR_RETURN(auto function, gpu().Function("carillon_edge_dispatcher"));
   for (uint32_t i = 0; i < dispatchers(); ++i) {
-    ASSIGN_OR_RETURN(auto stream,
+    ASSIGN_OR_RETURN(streams_[i],
                      gpu().MakeStream(SmSet::kEdge, kPriorities - 1));
-    streams_[i] = std::move(stream);
     if (inline_only()) return absl::OkStatus();
     auto* table = table_.as<EdgeTable>();
     void* parameters[] = {&table, &i};
@@ -248,10 +240,9 @@ absl::Status EdgePath::PlaceOwn(ResidentEvent& resident) {
 }
 
 absl::Status EdgePath::MakeInline(Row& row) {
-  ASSIGN_OR_RETURN(auto address,
+  ASSIGN_OR_RETURN(row.inline_function,
                    gpu().DeviceWord(fmt::format(
                        "carillon_inline_{}", row.event->kmd().kernel->name)));
-  row.inline_function = address;
   return absl::OkStatus();
 }
 

@@ -1,6 +1,5 @@
 #include "gpu_daemon/backends/cuda/paths/gpu_rings.h"
 
-#include <algorithm>
 #include <atomic>
 
 #include "fmt/format.h"

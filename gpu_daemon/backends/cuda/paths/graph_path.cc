@@ -30,12 +30,10 @@ GraphPath::MakeResources(EventKernel& event) {
   RETURN_IF_ERROR(FillIn(event, *resources));
   const Driver& driver = gpu().driver();
   const Gpu::PartitionScope making(&gpu(), SmSet::kRest);
-  ASSIGN_OR_RETURN(auto graph, MakeGraph(driver));
-  resources->graph = std::move(graph);
+  ASSIGN_OR_RETURN(resources->graph, MakeGraph(driver));
   ASSIGN_OR_RETURN(
-      auto nodes,
+      resources->nodes,
       resources->sequence.AddTo(driver, resources->graph.get(), event.kmd()));
-  resources->nodes = nodes;
   for (uint32_t i = 0; i < event.ring().layout().entries; ++i) {
     ASSIGN_OR_RETURN(auto exec, Instantiate(driver, resources->graph.get(), 0));
     resources->execs.push_back(std::move(exec));

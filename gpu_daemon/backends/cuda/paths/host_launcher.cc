@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "fmt/format.h"
 
 namespace carillon::gpud::cuda {
 namespace {
@@ -45,13 +44,12 @@ HostLauncher::~HostLauncher() {
 }
 
 absl::Status HostLauncher::FillIn(EventKernel& event, Resources& resources) {
-  ASSIGN_OR_RETURN(auto sequence, LaunchSequence::Make(*gpu_, event.kmd()));
-  resources.sequence = sequence;
-  ASSIGN_OR_RETURN(auto scratch,
+  ASSIGN_OR_RETURN(resources.sequence,
+                   LaunchSequence::Make(*gpu_, event.kmd()));
+  ASSIGN_OR_RETURN(resources.scratch,
                    DeviceBytes::Make(gpu_->driver(),
                                      uint64_t{event.ring().layout().entries} *
                                          sizeof(simt::EventScratch)));
-  resources.scratch = std::move(scratch);
   return absl::OkStatus();
 }
 
@@ -91,8 +89,7 @@ absl::Status HostLauncher::TryPrepare(EventKernel& event) {
 absl::Status HostLauncher::OpenStreams(uint32_t priority) {
   for (Stream& stream : streams_[priority]) {
     if (stream) continue;
-    ASSIGN_OR_RETURN(auto made, gpu_->MakeStream(SmSet::kRest, priority));
-    stream = std::move(made);
+    ASSIGN_OR_RETURN(stream, gpu_->MakeStream(SmSet::kRest, priority));
   }
   return absl::OkStatus();
 }
@@ -261,8 +258,7 @@ void HostLauncher::TakeUnfinished(LostWork& lost) {
 absl::Status HostLauncher::Settle() {
   MutexLock lock(mutex_);
   for (auto& [event, tenancy] : tenancies_) {
-    ASSIGN_OR_RETURN(auto resources, MakeResources(*event));
-    tenancy.resources = std::move(resources);
+    ASSIGN_OR_RETURN(tenancy.resources, MakeResources(*event));
     RETURN_IF_ERROR(OpenStreams(event->priority()));
   }
   return absl::OkStatus();

@@ -28,9 +28,8 @@ class HostWords {
 
   // In a new context.
   absl::Status Register(const Driver& driver) {
-    ASSIGN_OR_RETURN(auto made,
+    ASSIGN_OR_RETURN(registration_,
                      HostRegistration::Make(driver, {bytes_.get(), kBytes}));
-    registration_ = std::move(made);
     return absl::OkStatus();
   }
   void Unregister() { registration_ = {}; }

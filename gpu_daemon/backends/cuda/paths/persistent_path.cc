@@ -70,9 +70,8 @@ absl::Status PersistentPath::Prepare() {
 
 absl::Status PersistentPath::PlaceRing(Ring& ring) {
   auto& blocks = static_cast<Blocks&>(ring);
-  ASSIGN_OR_RETURN(auto kernel, gpu().FunctionFor("carillon_persistent_",
-                                                  blocks.event->kmd()));
-  blocks.kernel = kernel;
+  ASSIGN_OR_RETURN(blocks.kernel, gpu().FunctionFor("carillon_persistent_",
+                                                    blocks.event->kmd()));
   absl::Status status = MakeBytes(sizeof(PersistentEntry), blocks.entry);
   status.Update(MakeBytes(sizeof(shm::EsqEntryHeader) + shm::kMaxParameterBytes,
                           blocks.copy));

@@ -103,8 +103,7 @@ absl::Status ResidentPath::Add(std::shared_ptr<EventKernel> event) {
 }
 
 absl::Status ResidentPath::MakeBytes(uint64_t size, DeviceBytes& bytes) const {
-  ASSIGN_OR_RETURN(auto made, DeviceBytes::Make(gpu_->driver(), size));
-  bytes = std::move(made);
+  ASSIGN_OR_RETURN(bytes, DeviceBytes::Make(gpu_->driver(), size));
   return absl::OkStatus();
 }
 

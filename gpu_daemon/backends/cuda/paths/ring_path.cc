@@ -1,7 +1,6 @@
 #include "gpu_daemon/backends/cuda/paths/ring_path.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -54,9 +53,8 @@ absl::StatusOr<ResidentPath::ResidentEventPtr> RingPath::NewResidentEvent(
 
 absl::Status RingPath::PlaceOwn(ResidentEvent& resident) {
   auto& ring = static_cast<Ring&>(resident);
-  ASSIGN_OR_RETURN(auto stream,
+  ASSIGN_OR_RETURN(ring.stream,
                    gpu().MakeStream(SmSet::kRest, ring.event->priority()));
-  ring.stream = std::move(stream);
   return PlaceRing(ring);
 }
 

@@ -66,11 +66,9 @@ absl::Status StreamWaitPath::Prepare() {
 absl::Status StreamWaitPath::PlaceRing(Ring& of) {
   auto& ring = static_cast<Armed&>(of);
   const Driver& driver = gpu().driver();
-  ASSIGN_OR_RETURN(auto stage, gpu().Function("carillon_stage_entry"));
-  ring.stage = stage;
-  ASSIGN_OR_RETURN(auto kernel,
+  ASSIGN_OR_RETURN(ring.stage, gpu().Function("carillon_stage_entry"));
+  ASSIGN_OR_RETURN(ring.kernel,
                    gpu().FunctionFor("carillon_event_", ring.event->kmd()));
-  ring.kernel = kernel;
   RETURN_IF_ERROR(MakeBytes(sizeof(EdgeEntry), ring.entry));
   const EdgeEntry entry = EntryOf(ring);
   return ToStatus(

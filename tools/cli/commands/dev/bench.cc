@@ -30,19 +30,16 @@ struct Benchmark {
 };
 
 // A new benchmark is one line here.
-const std::vector<Benchmark>& Benchmarks() {
-  static const auto* const benchmarks = new std::vector<Benchmark>{
-      {"event", "what an event costs: spinning, from idle, pipelined",
-       "tools/bench/event_bench"},
-      {"ipc", "rings and events beside gRPC, ZeroMQ, Boost and Unix sockets",
-       "tools/bench/ipc_bench"},
-      {"launch", "the back-end's launch paths side by side",
-       "tools/bench/launch_bench", /*takes_backend=*/true},
-      {"memcached", "GETs over UDP beside Debian's memcached",
-       "tools/bench/memcached_bench"},
-  };
-  return *benchmarks;
-}
+constexpr Benchmark kBenchmarks[] = {
+    {"event", "what an event costs: spinning, from idle, pipelined",
+     "tools/bench/event_bench"},
+    {"ipc", "rings and events beside gRPC, ZeroMQ, Boost and Unix sockets",
+     "tools/bench/ipc_bench"},
+    {"launch", "the back-end's launch paths side by side",
+     "tools/bench/launch_bench", /*takes_backend=*/true},
+    {"memcached", "GETs over UDP beside Debian's memcached",
+     "tools/bench/memcached_bench"},
+};
 
 struct Options {
   std::vector<std::string> names;
@@ -54,40 +51,34 @@ struct Options {
 
 absl::Status List(Console& console) {
   Json document = Json::array();
-  Table table({{"BENCHMARK"}, {"WHAT IT MEASURES"}});
-  for (const Benchmark& benchmark : Benchmarks()) {
+  Table table({"BENCHMARK", "WHAT IT MEASURES"});
+  for (const Benchmark& benchmark : kBenchmarks) {
     document.push_back(
         {{"name", benchmark.name}, {"summary", benchmark.summary}});
-    table.AddRow({std::string(benchmark.name), std::string(benchmark.summary)});
+    table.AddRow(benchmark.name, benchmark.summary);
   }
-  if (console.json()) {
-    console.PrintDocument({{"benchmarks", std::move(document)}});
-  } else if (table.empty()) {
-    console.Say("there are no benchmarks yet");
-  } else {
-    console.Print(table);
-  }
+  console.Print({{"benchmarks", std::move(document)}}, table);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
-  if (options.names.empty()) return Benchmarks();
   std::vector<Benchmark> chosen;
   std::vector<std::string_view> known;
-  for (const Benchmark& benchmark : Benchmarks()) {
+  for (const Benchmark& benchmark : kBenchmarks) {
     known.push_back(benchmark.name);
+    if (options.names.empty()) chosen.push_back(benchmark);
   }
   for (const std::string& name : options.names) {
-    const auto found = std::find(known.begin(), known.end(), name);
-    if (found == known.end()) {
+    const auto found = std::ranges::find(kBenchmarks, name, &Benchmark::name);
+    if (found == std::end(kBenchmarks)) {
       return WithHint(absl::NotFoundError(
                           fmt::format("there is no benchmark {}{}", Quote(name),
                                       DidYouMean(name, known))),
                       "carillon bench --list");
     }
-    chosen.push_back(Benchmarks()[found - known.begin()]);
+    chosen.push_back(*found);
   }
-  if (!options.backend.empty() &&
+  if (!options.names.empty() && !options.backend.empty() &&
       !std::ranges::any_of(chosen, &Benchmark::takes_backend)) {
     return absl::InvalidArgumentError(fmt::format(
         "{} always runs on the cpu back-end: --backend is for launch",
@@ -98,15 +89,12 @@ absl::StatusOr<std::vector<Benchmark>> Choose(const Options& options) {
 
 // How a program that did not end well did end (docs/cli.md).
 absl::StatusCode CodeOf(const ExitReport& report) {
-  if (report.signal == SIGINT) return absl::StatusCode::kCancelled;
-  switch (report.code) {
-    case static_cast<int>(ExitCode::kViolated):
-      return absl::StatusCode::kDataLoss;
-    case static_cast<int>(ExitCode::kInterrupted):
-      return absl::StatusCode::kCancelled;
-    default:
-      return absl::StatusCode::kFailedPrecondition;
+  const auto code = static_cast<ExitCode>(report.code);
+  if (report.signal == SIGINT || code == ExitCode::kInterrupted) {
+    return absl::StatusCode::kCancelled;
   }
+  return code == ExitCode::kViolated ? absl::StatusCode::kDataLoss
+                                     : absl::StatusCode::kFailedPrecondition;
 }
 
 // Hands SIGINT and SIGTERM on to a program while this lives, so that it is the
@@ -203,7 +191,7 @@ absl::Status Build(const std::vector<Benchmark>& benchmarks) {
 }
 
 absl::Status Bench(const Options& options, Console& console) {
-  if (options.list || Benchmarks().empty()) return List(console);
+  if (options.list) return List(console);
   ASSIGN_OR_RETURN(const auto chosen, Choose(options));
   Json results = Json::object();
   RETURN_IF_ERROR(Build(chosen));
@@ -235,18 +223,14 @@ absl::Status Bench(const Options& options, Console& console) {
 
 Run MakeBench(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Texts("benchmark", options->names, "Only these")
-      .Placeholder("NAME");
+  arguments.Texts("benchmark NAME", options->names, "Only these");
   arguments.Flag("--list", options->list, "Say which there are");
-  arguments.Text("--out", options->out, "Folder for result files and plots")
-      .Placeholder("DIR");
+  arguments.Text("--out DIR", options->out,
+                 "Folder for result files and plots");
   arguments.Flag("--quick", options->quick,
                  "One short round: a look, no figures");
-  arguments
-      .Choice("--backend", options->backend, {"auto", "cpu", "cuda"},
-              "What runs the kernels of launch")
-      .Placeholder("auto|cpu|cuda");
-  AddOutputOption(arguments, console);
+  arguments.Choice("--backend auto|cpu|cuda", options->backend,
+                   {"auto", "cpu", "cuda"}, "What runs the kernels of launch");
   return [options, &console] { return Bench(*options, console); };
 }
 

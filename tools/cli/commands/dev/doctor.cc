@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/doctor/checks.h"
 
@@ -34,13 +35,12 @@ absl::Status Examine(Console& console) {
   }
   if (problems == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      fmt::format("{} problem{} found", problems, problems == 1 ? "" : "s"));
+      fmt::format("{} found", FormatPlural(problems, "problem")));
 }
 
 }  // namespace
 
 Run MakeDoctor(Arguments& arguments, Console& console) {
-  AddOutputOption(arguments, console);
   return [&console] { return Examine(console); };
 }
 

@@ -68,11 +68,8 @@ absl::Status GpuBundle(const Options& options, Console& console) {
 
 Run MakeGpuBundle(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments
-      .Text("--out", options->out,
-            "The directory to make, or an earlier bundle to replace")
-      .Placeholder("DIR");
-  AddOutputOption(arguments, console);
+  arguments.Text("--out DIR", options->out,
+                 "The directory to make, or an earlier bundle to replace");
   return [options, &console] { return GpuBundle(*options, console); };
 }
 

@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
 #include "base/status.h"
+#include "base/temp_directory.h"
 #include "tools/cli/commands/dev/commands.h"
 #include "tools/cli/testing/allowed_skips.h"
 #include "tools/cli/testing/bazel.h"
@@ -100,34 +103,24 @@ absl::StatusOr<std::vector<AllowedSkip>> LoadAllowedSkips(
 absl::StatusOr<TestRun> RunConfiguration(const Configuration& configuration,
                                          const Options& options,
                                          const std::string& root, bool json) {
-  char events[] = "/tmp/carillon_events_XXXXXX";
-  const int fd = mkstemp(events);
-  if (fd < 0) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{}: {}", events, strerror(errno)));
-  }
-  close(fd);
+  ASSIGN_OR_RETURN(const auto directory, TempDirectory::Make());
+  const std::string events = directory.path() + "/events.json";
   std::vector<std::string> arguments = {
       "test", "--keep_going",
       fmt::format("--build_event_json_file={}", events)};
   if (!configuration.is_default()) {
     arguments.push_back(fmt::format("--config={}", configuration.name));
   }
-  arguments.insert(arguments.end(), configuration.flags.begin(),
-                   configuration.flags.end());
-  arguments.insert(arguments.end(), options.bazel_arguments.begin(),
-                   options.bazel_arguments.end());
+  std::ranges::copy(configuration.flags, std::back_inserter(arguments));
+  std::ranges::copy(options.bazel_arguments, std::back_inserter(arguments));
   arguments.push_back("--");
-  arguments.insert(arguments.end(), configuration.targets.begin(),
-                   configuration.targets.end());
-  const auto exit_code = RunBazel(std::move(arguments), root, json);
-  TestRun run{.configuration = configuration.name};
+  std::ranges::copy(configuration.targets, std::back_inserter(arguments));
+  ASSIGN_OR_RETURN(const auto exit_code,
+                   RunBazel(std::move(arguments), root, json));
   std::ifstream file(events);
-  run.targets = ReadResults(file);
-  unlink(events);
-  if (!exit_code.ok()) return exit_code.status();
-  run.exit_code = *exit_code;
-  return run;
+  return TestRun{.configuration = configuration.name,
+                 .exit_code = exit_code,
+                 .targets = ReadResults(file)};
 }
 
 Json Document(const Tally& tally, const std::vector<TestRun>& runs) {
@@ -149,14 +142,12 @@ Json Document(const Tally& tally, const std::vector<TestRun>& runs) {
 
 void PrintTally(const Tally& tally, const std::vector<TestRun>& runs,
                 Console& console) {
-  for (const std::string& line : tally.skips) {
-    console.Say(fmt::format("skipped: {}", line));
-  }
-  for (const std::string& line : tally.retried) {
-    console.Say(fmt::format("retried: {}", line));
-  }
-  for (const std::string& line : tally.failures) {
-    console.Say(fmt::format("failed: {}", line));
+  for (const auto& [what, lines] : {std::pair("skipped", &tally.skips),
+                                    std::pair("retried", &tally.retried),
+                                    std::pair("failed", &tally.failures)}) {
+    for (const std::string& line : *lines) {
+      console.Say(fmt::format("{}: {}", what, line));
+    }
   }
   if (console.json()) {
     console.PrintDocument(Document(tally, runs));
@@ -177,8 +168,7 @@ absl::Status TestMutations(const Options& options, const std::string& root,
   }
   std::vector<std::string> arguments = {
       root + "/integration_tests/mutations/check.sh", "--"};
-  arguments.insert(arguments.end(), options.bazel_arguments.begin(),
-                   options.bazel_arguments.end());
+  std::ranges::copy(options.bazel_arguments, std::back_inserter(arguments));
   ASSIGN_OR_RETURN(const auto exit_code,
                    RunInCheckout(std::move(arguments), root, false));
   if (exit_code == 0) return absl::OkStatus();
@@ -233,10 +223,8 @@ Run MakeTest(Arguments& arguments, Console& console) {
             "Whether the tests find bugs that are planted, one at a time")
       .Excludes("--quick")
       .Excludes("--all");
-  arguments
-      .Texts("bazel", options->bazel_arguments, "For `bazel test`, after a --")
-      .Placeholder("BAZEL ARGS");
-  AddOutputOption(arguments, console);
+  arguments.Texts("bazel BAZEL ARGS", options->bazel_arguments,
+                  "For `bazel test`, after a --");
   return [options, &console] { return Test(*options, console); };
 }
 

@@ -44,8 +44,7 @@ absl::Status Clear(const Options& options, const OpenBoard& open,
                    Console& console) {
   size_t cleared = 0;
   if (options.all) {
-    ASSIGN_OR_RETURN(const auto all, open.board->ClearAll());
-    cleared = all;
+    ASSIGN_OR_RETURN(cleared, open.board->ClearAll());
   } else {
     const auto view = open.board->Look();
     // A user who may clear need not be allowed to look.
@@ -62,8 +61,7 @@ absl::Status Clear(const Options& options, const OpenBoard& open,
     console.PrintDocument(
         {{"testbed", open.testbed.name}, {"cleared", cleared}});
   } else {
-    console.Say(
-        fmt::format("{} fault{} cleared", cleared, cleared == 1 ? "" : "s"));
+    console.Say(fmt::format("{} cleared", FormatPlural(cleared, "fault")));
   }
   return absl::OkStatus();
 }
@@ -72,11 +70,10 @@ absl::Status Clear(const Options& options, const OpenBoard& open,
 
 Run MakeFaultClear(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Texts("fault", options->names, "By name; `carillon fault list`")
-      .Placeholder("FAULT...");
+  arguments.Texts("fault FAULT...", options->names,
+                  "By name; `carillon fault list`");
   arguments.Flag("--all", options->all, "All that are there").Excludes("fault");
   auto option = std::make_shared<BoardOption>(arguments);
-  AddOutputOption(arguments, console);
   return [options, option, &console]() -> absl::Status {
     if (options->names.empty() && !options->all) {
       return WithHint(absl::InvalidArgumentError("which faults?"),

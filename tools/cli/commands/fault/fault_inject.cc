@@ -177,23 +177,19 @@ absl::Status Inject(const Options& options, std::vector<Fault> faults,
 Run MakeFaultInject(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Texts("word", options->words,
+      .Texts("word PROCESS ACTION | PLAN", options->words,
              "A process (gpud, a device, nic*) and an action; or a plan's file")
-      .Placeholder("PROCESS ACTION | PLAN")
       .Required();
   for (const Field& field : fault::Fields()) {
     if (field.name == "process") continue;
-    arguments
-        .Text(FlagOf(field), options->fields[field.name],
-              std::string(field.help))
-        .Placeholder(std::string(field.value));
+    arguments.Text(fmt::format("{} {}", FlagOf(field), field.value),
+                   options->fields[field.name], std::string(field.help));
   }
-  arguments.Text("--as", options->name, "The fault's name; ACTION-N without it")
-      .Placeholder("NAME");
+  arguments.Text("--as NAME", options->name,
+                 "The fault's name; ACTION-N without it");
   arguments.Number("--seed", options->seed, 0, UINT32_MAX,
                    "Of what is random; with a plan, instead of the plan's");
   auto option = std::make_shared<BoardOption>(arguments);
-  AddOutputOption(arguments, console);
   return [options, option, &console]() -> absl::Status {
     // Report a wrong command line before a missing testbed.
     ASSIGN_OR_RETURN(auto faults, ReadFaults(*options));

@@ -62,15 +62,11 @@ absl::Status Show(const OpenBoard& open, Console& console) {
     console.Say("no faults; put some there with: carillon fault inject");
     return absl::OkStatus();
   }
-  Table table({{"FAULT"},
-               {"DOES"},
-               {"PASSAGES", Align::kRight},
-               {"STRUCK", Align::kRight},
-               {"STATE"}});
+  Table table({"FAULT", "DOES", ">PASSAGES", ">STRUCK", "STATE"});
   for (const Injected& injected : view.faults) {
-    table.AddRow({injected.fault.name, faults::Describe(injected.fault),
-                  FormatCount(injected.passages), FormatCount(injected.struck),
-                  injected.spent ? "spent" : "armed"});
+    table.AddRow(injected.fault.name, faults::Describe(injected.fault),
+                 FormatCount(injected.passages), FormatCount(injected.struck),
+                 injected.spent ? "spent" : "armed");
   }
   console.Print(table);
   return absl::OkStatus();
@@ -80,7 +76,6 @@ absl::Status Show(const OpenBoard& open, Console& console) {
 
 Run MakeFaultList(Arguments& arguments, Console& console) {
   auto option = std::make_shared<BoardOption>(arguments);
-  AddOutputOption(arguments, console);
   return [option, &console]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto open, option->Open());
     return Show(open, console);

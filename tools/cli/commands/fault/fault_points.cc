@@ -66,19 +66,19 @@ absl::Status Show(const std::string& name, Console& console) {
     console.PrintDocument(document);
     return absl::OkStatus();
   }
-  Table table({{"POINT"}, {"WHEN"}, {"BESIDE KILL, STOP, DELAY"}});
+  Table table({"POINT", "WHEN", "BESIDE KILL, STOP, DELAY"});
   for (const PointInfo& info : points) {
     table.AddRow(
-        {std::string(info.name), std::string(info.summary),
-         fmt::format("{}", fmt::join(ActionsAt(info.point, true), ", "))});
+        info.name, info.summary,
+        fmt::format("{}", fmt::join(ActionsAt(info.point, true), ", ")));
   }
   console.Print(table);
   console.Print("\n");
-  Table actions({{"ACTION"}, {"WHAT IT DOES"}});
+  Table actions({"ACTION", "WHAT IT DOES"});
   for (size_t i = 0; i < faults::kActions; ++i) {
     if (!shown[i]) continue;
-    actions.AddRow({std::string(faults::ActionName(Action(i))),
-                    std::string(faults::ActionSummary(Action(i)))});
+    actions.AddRow(faults::ActionName(Action(i)),
+                   faults::ActionSummary(Action(i)));
   }
   console.Print(actions);
   return absl::OkStatus();
@@ -88,8 +88,7 @@ absl::Status Show(const std::string& name, Console& console) {
 
 Run MakeFaultPoints(Arguments& arguments, Console& console) {
   auto name = std::make_shared<std::string>();
-  arguments.Text("point", *name, "Only this one").Placeholder("POINT");
-  AddOutputOption(arguments, console);
+  arguments.Text("point POINT", *name, "Only this one");
   return [name, &console] { return Show(*name, console); };
 }
 

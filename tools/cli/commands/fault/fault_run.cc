@@ -46,6 +46,15 @@ struct Outcome {
   bool ok() const { return status.ok() && run.ok(); }
 };
 
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.flush();
+  if (file) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      fmt::format("cannot write {}", Quote(path)));
+}
+
 std::string VerdictOf(const Outcome& outcome) {
   if (!outcome.status.ok()) return "not run";
   return outcome.run.ok() ? "ok" : "violated";
@@ -143,10 +152,10 @@ class Runs {
     }
     const testbed::PlanRun& run = outcome.run;
     if (!console_.json()) {
-      Table table({{"EXPECTATION"}, {"EXPECTED"}, {"FOUND"}, {""}});
+      Table table({"EXPECTATION", "EXPECTED", "FOUND", ""});
       for (const ExpectationResult& finding : run.findings) {
-        table.AddRow({finding.expectation, finding.expected, finding.found,
-                      finding.ok ? "ok" : "VIOLATED"});
+        table.AddRow(finding.expectation, finding.expected, finding.found,
+                     finding.ok ? "ok" : "VIOLATED");
       }
       console_.Print(table);
       console_.Print(testbed::EventsText(run.timeline) +
@@ -190,27 +199,20 @@ class Runs {
         if (!run.ok()) continue;
         for (const ExpectationResult& finding : run->findings) {
           if (finding.ok || !failed.contains(finding.expectation)) continue;
-          console_.Say(fmt::format("  {} fault{}: still {}: {}",
-                                   plan.faults.size(),
-                                   plan.faults.size() == 1 ? "" : "s",
+          console_.Say(fmt::format("  {}: still {}: {}",
+                                   FormatPlural(plan.faults.size(), "fault"),
                                    finding.expectation, finding.found));
           return true;
         }
       }
-      console_.Say(fmt::format("  {} fault{}: holds", plan.faults.size(),
-                               plan.faults.size() == 1 ? "" : "s"));
+      console_.Say(fmt::format("  {}: holds",
+                               FormatPlural(plan.faults.size(), "fault")));
       return false;
     };
     console_.Say(fmt::format("shrinking plan {}", last.run.plan.name));
     Plan smallest = fault::Shrink(last.run.plan, fails);
     if (!interrupted.ok()) return interrupted;
-    std::ofstream file(options_.shrink);
-    file << fault::ToYaml(smallest);
-    file.flush();
-    if (!file) {
-      return absl::PermissionDeniedError(
-          fmt::format("cannot write {}", Quote(options_.shrink)));
-    }
+    RETURN_IF_ERROR(WriteFile(options_.shrink, fault::ToYaml(smallest)));
     console_.Say(fmt::format("the smallest plan that still fails is in {}",
                              options_.shrink));
     return absl::OkStatus();
@@ -260,10 +262,10 @@ class Runs {
       return;
     }
     if (options_.files.size() < 2) return;
-    Table table({{"PLAN"}, {"VERDICT"}, {"TOOK", Align::kRight}, {"FILE"}});
+    Table table({"PLAN", "VERDICT", ">TOOK", "FILE"});
     for (const Outcome& outcome : outcomes_) {
-      table.AddRow({outcome.plan.name, VerdictOf(outcome),
-                    FormatSeconds(outcome.run.took_ns), outcome.plan.file});
+      table.AddRow(outcome.plan.name, VerdictOf(outcome),
+                   FormatSeconds(outcome.run.took_ns), outcome.plan.file);
     }
     console_.Print("\n");
     console_.Print(table);
@@ -285,12 +287,7 @@ class Runs {
       }
       suites.push_back(std::move(suite));
     }
-    std::ofstream file(options_.junit);
-    file << fault::ToJunit(suites);
-    file.flush();
-    if (file) return absl::OkStatus();
-    return absl::PermissionDeniedError(
-        fmt::format("cannot write {}", Quote(options_.junit)));
+    return WriteFile(options_.junit, fault::ToJunit(suites));
   }
 
   absl::Status Verdict() const {
@@ -315,43 +312,34 @@ class Runs {
 Run MakeFaultRun(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Texts("plan", options->files,
+      .Texts("plan PLAN...", options->files,
              "Plans; docs/faults.md says what "
              "they hold")
-      .Placeholder("PLAN...")
       .Required();
-  arguments
-      .Text("--name", options->runner.testbed,
-            "Of the plan's testbed; without a topology in the plan: the one "
-            "that is up")
-      .Placeholder("NAME");
-  arguments
-      .Choice("--backend", options->runner.backend,
-              {"auto", "cpu", "cuda", "sim"},
-              "Instead of the one in the plan's topology")
-      .Placeholder("auto|cpu|cuda|sim");
-  arguments.Text("--seed", options->seed, "Instead of the plan's")
-      .Placeholder("N");
+  arguments.Text(
+      "--name NAME", options->runner.testbed,
+      "Of the plan's testbed; without a topology in the plan: the one "
+      "that is up");
+  arguments.Choice("--backend auto|cpu|cuda|sim", options->runner.backend,
+                   {"auto", "cpu", "cuda", "sim"},
+                   "Instead of the one in the plan's topology");
+  arguments.Text("--seed N", options->seed, "Instead of the plan's");
   arguments.Number("--repeat", options->repeat, 1, 1'000'000,
                    "Run each so often, with a seed one higher each time, until "
                    "one does not hold");
-  arguments
-      .Text("--shrink", options->shrink,
-            "Cut a plan that does not hold down, and write the smallest one "
-            "that still does not")
-      .Placeholder("FILE");
+  arguments.Text(
+      "--shrink FILE", options->shrink,
+      "Cut a plan that does not hold down, and write the smallest one "
+      "that still does not");
   arguments.Number("--tries", options->tries, 1, 1000,
                    "Runs of each smaller plan before it counts as one that "
                    "holds");
-  arguments
-      .Text("--keep", options->runner.keep,
-            "Folder for the files of runs that do not hold")
-      .Placeholder("DIR");
-  arguments.Text("--junit", options->junit, "Write the verdicts as JUnit XML")
-      .Placeholder("FILE");
+  arguments.Text("--keep DIR", options->runner.keep,
+                 "Folder for the files of runs that do not hold");
+  arguments.Text("--junit FILE", options->junit,
+                 "Write the verdicts as JUnit XML");
   arguments.Seconds("--timeout", options->runner.timeout_s, 0.1, 3600,
                     "How long the next process may take to be ready");
-  AddOutputOption(arguments, console);
   return [options, &console]() -> absl::Status {
     // Blocks Ctrl-C, which must not end this process between two testbeds. Made
     // before gRPC starts a thread.

@@ -7,7 +7,7 @@
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
-#include "tools/testbed/client/event_counts.h"
+#include "tools/testbed/client/admin_client.h"
 
 namespace carillon::cli {
 namespace {
@@ -30,35 +30,21 @@ absl::Status Show(OpenTestbed& open, Console& console) {
     console.PrintDocument(document);
     return absl::OkStatus();
   }
-  Table table({{"EKT", Align::kRight},
-               {"DEVICE"},
-               {"EVENT", Align::kRight},
-               {"KERNEL"},
-               {"GRID"},
-               {"BLOCK"},
-               {"SHARED", Align::kRight},
-               {"PRIO", Align::kRight},
-               {"RUNG", Align::kRight},
-               {"DONE", Align::kRight},
-               {"FAILED", Align::kRight},
-               {"ABORTED", Align::kRight},
-               {"IN FLIGHT", Align::kRight},
-               {"PATH"},
-               {"FLAGS"}});
+  Table table({">EKT", "DEVICE", ">EVENT", "KERNEL", "GRID", "BLOCK", ">SHARED",
+               ">PRIO", ">RUNG", ">DONE", ">FAILED", ">ABORTED", ">IN FLIGHT",
+               "PATH", "FLAGS"});
   for (const v1::EktEntry& entry : ekt.entries()) {
     const v1::EventCounts& counts = entry.counts();
-    table.AddRow({fmt::format("{}", entry.ekt_index()), entry.device(),
-                  fmt::format("{}", entry.event_id()),
-                  entry.label().empty()
-                      ? entry.kernel()
-                      : fmt::format("{} ({})", entry.kernel(), entry.label()),
-                  FormatDim3(entry.grid()), FormatDim3(entry.block()),
-                  FormatBytes(entry.shared_bytes()),
-                  fmt::format("{}", entry.priority()),
-                  FormatCount(counts.rung()), FormatCount(counts.done()),
-                  FormatCount(counts.failed()), FormatCount(counts.aborted()),
-                  FormatCount(testbed::InFlight(counts)), entry.launch_path(),
-                  Flags(entry)});
+    table.AddRow(entry.ekt_index(), entry.device(), entry.event_id(),
+                 entry.label().empty()
+                     ? entry.kernel()
+                     : fmt::format("{} ({})", entry.kernel(), entry.label()),
+                 FormatDim3(entry.grid()), FormatDim3(entry.block()),
+                 FormatBytes(entry.shared_bytes()), entry.priority(),
+                 FormatCount(counts.rung()), FormatCount(counts.done()),
+                 FormatCount(counts.failed()), FormatCount(counts.aborted()),
+                 FormatCount(testbed::InFlight(counts)), entry.launch_path(),
+                 Flags(entry));
   }
   if (!table.empty()) console.Print(table);
   console.Say(
@@ -69,9 +55,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 }  // namespace
 
 Run MakeEkt(Arguments& arguments, Console& console) {
-  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
-    return Show(open, console);
-  });
+  return MakeInspection(arguments, console, Show);
 }
 
 }  // namespace carillon::cli

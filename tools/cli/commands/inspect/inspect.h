@@ -2,45 +2,61 @@
 #ifndef CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_
 #define CARILLON_TOOLS_CLI_COMMANDS_INSPECT_INSPECT_H_
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/text.h"
 #include "proto/admin.pb.h"
 #include "proto/common.pb.h"
 #include "tools/cli/command.h"
-#include "tools/cli/commands/inspect/gpud_option.h"
+#include "tools/cli/commands/inspect/testbed_option.h"
+#include "tools/cli/ui/proto_json.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::cli {
 
 struct OpenTestbed {
-  // A gpud elsewhere has no name and no paths.
-  testbed::Testbed testbed;
+  testbed::Testbed testbed;  // as in ChosenTestbed
   std::unique_ptr<testbed::AdminClient> client;
 };
 
-// The options that choose a testbed: --name, --dir for a gpud that was started
-// by hand, or --gpud for one that listens on TCP.
-class TestbedOption {
- public:
-  explicit TestbedOption(Arguments& arguments);
-  // Errors: NotFound, InvalidArgument (several testbeds are up, or the files
-  // that go with --gpud are wrong).
-  absl::StatusOr<OpenTestbed> Open() const;
+// Adds --name, --dir (for a gpud that was started by hand) and --gpud. The
+// returned function opens the testbed that they choose. Errors: as
+// TestbedOption::Choose.
+std::function<absl::StatusOr<OpenTestbed>()> AddTestbedOption(
+    Arguments& arguments);
 
- private:
-  std::string name_;
-  std::string directory_;
-  std::optional<GpudOption> gpud_;  // once --name and --dir are there
-};
+// Adds the same, and runs `show` on the testbed.
+Run MakeInspection(
+    Arguments& arguments, Console& console,
+    std::function<absl::Status(OpenTestbed& open, Console& console)> show);
 
-// Adds --name, --dir, --gpud and -o, and runs `show` on the testbed that they
-// choose.
-Run MakeInspection(Arguments& arguments, Console& console,
-                   std::function<absl::Status(OpenTestbed&)> show);
+// Explains the item called `name`, or prints it as JSON. `missing` is the error
+// if there is none, with "{}{}" in the place of the name and a suggestion.
+template <class Items, class Item>
+absl::Status ShowOne(const Items& items, const std::string& name,
+                     const char* missing,
+                     void (*explain)(const Item&, Console&), Console& console) {
+  std::vector<std::string_view> names;
+  for (const Item& item : items) {
+    names.push_back(item.name());
+    if (item.name() != name) continue;
+    if (console.json()) {
+      console.PrintDocument(ToJson(item));
+    } else {
+      explain(item, console);
+    }
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(
+      fmt::format(fmt::runtime(missing), Quote(name), DidYouMean(name, names)));
+}
 
 // Leaves out trailing ones: "32", "4x4", "2x1x3".
 std::string FormatDim3(const v1::Dim3& dim);

@@ -39,55 +39,31 @@ void Explain(const v1::Kernel& kernel, Console& console) {
         fmt::format("loaded from {}, {}\n", kernel.file(), kernel.symbol()));
   }
   if (kernel.parameters().empty()) return;
-  Table table(
-      {{"PARAMETER"}, {"KIND"}, {"ELEMENT", Align::kRight}, {"PASSED AS"}});
+  Table table({"PARAMETER", "KIND", ">ELEMENT", "PASSED AS"});
   for (const v1::KernelParameter& parameter : kernel.parameters()) {
-    table.AddRow({parameter.name(), KindName(parameter.kind()),
-                  FormatBytes(parameter.element_bytes()),
-                  FormName(parameter.form())});
+    table.AddRow(parameter.name(), KindName(parameter.kind()),
+                 FormatBytes(parameter.element_bytes()),
+                 FormName(parameter.form()));
   }
   console.Print(table);
-}
-
-absl::Status ShowOne(const v1::ListKernelsResponse& kernels,
-                     const std::string& name, Console& console) {
-  std::vector<std::string_view> names;
-  for (const v1::Kernel& kernel : kernels.kernels()) {
-    names.push_back(kernel.name());
-    if (kernel.name() != name) continue;
-    if (console.json()) {
-      console.PrintDocument(ToJson(kernel));
-    } else {
-      Explain(kernel, console);
-    }
-    return absl::OkStatus();
-  }
-  return absl::NotFoundError(fmt::format("there is no kernel {}{}", Quote(name),
-                                         DidYouMean(name, names)));
 }
 
 absl::Status Show(OpenTestbed& open, const std::string& name,
                   Console& console) {
   ASSIGN_OR_RETURN(const auto kernels, open.client->ListKernels());
-  if (!name.empty()) return ShowOne(kernels, name, console);
-  if (console.json()) {
-    console.PrintDocument(ToJson(kernels));
-    return absl::OkStatus();
+  if (!name.empty()) {
+    return ShowOne(kernels.kernels(), name, "there is no kernel {}{}", Explain,
+                   console);
   }
-  Table table({{"KERNEL"},
-               {"PARAMETERS", Align::kRight},
-               {"REGISTERS", Align::kRight},
-               {"SHARED", Align::kRight},
-               {"FROM"},
-               {"SUMMARY"}});
+  Table table(
+      {"KERNEL", ">PARAMETERS", ">REGISTERS", ">SHARED", "FROM", "SUMMARY"});
   for (const v1::Kernel& kernel : kernels.kernels()) {
-    table.AddRow({kernel.name(), fmt::format("{}", kernel.parameters_size()),
-                  fmt::format("{}", kernel.registers_per_thread()),
-                  FormatBytes(kernel.static_shared_bytes()),
-                  kernel.file().empty() ? "built in" : kernel.file(),
-                  kernel.summary()});
+    table.AddRow(
+        kernel.name(), kernel.parameters_size(), kernel.registers_per_thread(),
+        FormatBytes(kernel.static_shared_bytes()),
+        kernel.file().empty() ? "built in" : kernel.file(), kernel.summary());
   }
-  console.Print(table);
+  console.Print(ToJson(kernels), table);
   return absl::OkStatus();
 }
 
@@ -95,10 +71,10 @@ absl::Status Show(OpenTestbed& open, const std::string& name,
 
 Run MakeKernels(Arguments& arguments, Console& console) {
   auto name = std::make_shared<std::string>();
-  arguments.Text("kernel", *name, "Explain this one, with its parameters")
-      .Placeholder("KERNEL");
+  arguments.Text("kernel KERNEL", *name,
+                 "Explain this one, with its parameters");
   return MakeInspection(arguments, console,
-                        [name, &console](OpenTestbed& open) {
+                        [name](OpenTestbed& open, Console& console) {
                           return Show(open, *name, console);
                         });
 }

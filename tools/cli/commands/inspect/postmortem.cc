@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/status.h"
 #include "base/text.h"
@@ -132,11 +131,9 @@ Run MakePostmortem(Arguments& arguments, Console& console) {
                    "How many steps of the story are shown, from the end");
   AddNameOption(arguments, options->testbed);
   arguments
-      .Text("--dir", options->directory,
+      .Text("--dir DIR", options->directory,
             "The directory of a testbed, or a copy of it")
-      .Placeholder("DIR")
       .Excludes("--name");
-  AddOutputOption(arguments, console);
   return [options, &console] { return Show(*options, console); };
 }
 

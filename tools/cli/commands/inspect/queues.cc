@@ -13,32 +13,19 @@ namespace {
 
 absl::Status Show(OpenTestbed& open, Console& console) {
   ASSIGN_OR_RETURN(const auto queues, open.client->ListQueues());
-  if (console.json()) {
-    console.PrintDocument(ToJson(queues));
-    return absl::OkStatus();
-  }
-  Table table({{"QUEUE"},
-               {"PRIORITY", Align::kRight},
-               {"KERNELS WAITING", Align::kRight}});
+  Table table({"QUEUE", ">PRIORITY", ">KERNELS WAITING"});
   for (const v1::Queue& queue : queues.queues()) {
     if (queue.kernels() == 0) continue;
-    table.AddRow({queue.name(), fmt::format("{}", queue.priority()),
-                  FormatCount(queue.kernels())});
+    table.AddRow(queue.name(), queue.priority(), FormatCount(queue.kernels()));
   }
-  if (table.empty()) {
-    console.Say("nothing waits in the KMU");
-  } else {
-    console.Print(table);
-  }
+  console.Print(ToJson(queues), table, "nothing waits in the KMU");
   return absl::OkStatus();
 }
 
 }  // namespace
 
 Run MakeQueues(Arguments& arguments, Console& console) {
-  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
-    return Show(open, console);
-  });
+  return MakeInspection(arguments, console, Show);
 }
 
 }  // namespace carillon::cli

@@ -21,47 +21,27 @@ uint64_t Free(const v1::Ring& ring) {
 
 absl::Status Show(OpenTestbed& open, Console& console) {
   ASSIGN_OR_RETURN(const auto rings, open.client->ListRings());
-  if (console.json()) {
-    Json document = ToJson(rings);
-    for (int i = 0; i < rings.rings_size(); ++i) {
-      document["rings"][i]["free"] = Free(rings.rings(i));
-    }
-    console.PrintDocument(document);
-    return absl::OkStatus();
+  Json document = ToJson(rings);
+  for (int i = 0; i < rings.rings_size(); ++i) {
+    document["rings"][i]["free"] = Free(rings.rings(i));
   }
-  Table table({{"DEVICE"},
-               {"EVENT", Align::kRight},
-               {"KERNEL"},
-               {"GEN", Align::kRight},
-               {"ENTRIES", Align::kRight},
-               {"ENTRY", Align::kRight},
-               {"DOORBELL", Align::kRight},
-               {"LAUNCHED", Align::kRight},
-               {"COMPLETED", Align::kRight},
-               {"CONSUMED", Align::kRight},
-               {"FREE", Align::kRight}});
+  Table table({"DEVICE", ">EVENT", "KERNEL", ">GEN", ">ENTRIES", ">ENTRY",
+               ">DOORBELL", ">LAUNCHED", ">COMPLETED", ">CONSUMED", ">FREE"});
   for (const v1::Ring& ring : rings.rings()) {
-    table.AddRow({ring.device(), fmt::format("{}", ring.event_id()),
-                  ring.kernel(), fmt::format("{}", ring.generation()),
-                  fmt::format("{}", ring.entries()),
-                  FormatBytes(ring.entry_bytes()), FormatCount(ring.doorbell()),
-                  FormatCount(ring.launched()), FormatCount(ring.completed()),
-                  FormatCount(ring.consumed()), fmt::format("{}", Free(ring))});
+    table.AddRow(ring.device(), ring.event_id(), ring.kernel(),
+                 ring.generation(), ring.entries(),
+                 FormatBytes(ring.entry_bytes()), FormatCount(ring.doorbell()),
+                 FormatCount(ring.launched()), FormatCount(ring.completed()),
+                 FormatCount(ring.consumed()), Free(ring));
   }
-  if (table.empty()) {
-    console.Say("no device has registered an event kernel");
-  } else {
-    console.Print(table);
-  }
+  console.Print(document, table, "no device has registered an event kernel");
   return absl::OkStatus();
 }
 
 }  // namespace
 
 Run MakeRings(Arguments& arguments, Console& console) {
-  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
-    return Show(open, console);
-  });
+  return MakeInspection(arguments, console, Show);
 }
 
 }  // namespace carillon::cli

@@ -12,7 +12,7 @@
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
-#include "tools/testbed/client/event_counts.h"
+#include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/supervisor/state.h"
 
 namespace carillon::cli {
@@ -29,46 +29,31 @@ std::vector<NamedHistogram> MergeStages(const v1::ListEktResponse& ekt) {
 
 // What the supervisor knows of the processes; nothing for a gpud that was
 // started by hand, or that is elsewhere.
-absl::StatusOr<testbed::TestbedState> StateOf(const testbed::Testbed& testbed) {
-  if (testbed.paths.directory().empty()) {
-    return absl::NotFoundError("no supervisor here");
-  }
-  return testbed::ReadState(testbed.paths.state_file());
-}
-
-// The processes that have ended.
-std::vector<std::string> Dead(const testbed::Testbed& testbed) {
-  std::vector<std::string> dead;
-  const auto state = StateOf(testbed);
-  if (!state.ok()) return dead;
-  for (const testbed::ProcessRecord& record : state->processes) {
-    if (record.exit) {
-      dead.push_back(fmt::format("{} ({}){}", record.name,
-                                 record.exit->ToString(),
-                                 record.given_up ? ", given up" : ""));
+struct Fates {
+  explicit Fates(const TestbedPaths& paths) {
+    if (paths.directory().empty()) return;
+    const auto state = testbed::ReadState(paths.state_file());
+    if (!state.ok()) return;
+    for (const testbed::ProcessRecord& record : state->processes) {
+      if (record.exit) {
+        ended.push_back(fmt::format("{} ({}){}", record.name,
+                                    record.exit->ToString(),
+                                    record.given_up ? ", given up" : ""));
+      }
+      if (record.last_exit) {
+        restarted.push_back(fmt::format("{} {} (last: {})", record.name,
+                                        FormatPlural(record.restarts, "time"),
+                                        record.last_exit->ToString()));
+      }
     }
   }
-  return dead;
-}
 
-// "nic0 2 times (last: SIGKILL)"
-std::vector<std::string> Restarted(const testbed::Testbed& testbed) {
-  std::vector<std::string> restarted;
-  const auto state = StateOf(testbed);
-  if (!state.ok()) return restarted;
-  for (const testbed::ProcessRecord& record : state->processes) {
-    if (!record.last_exit) continue;
-    restarted.push_back(fmt::format(
-        "{} {} time{} (last: {})", record.name, record.restarts,
-        record.restarts == 1 ? "" : "s", record.last_exit->ToString()));
-  }
-  return restarted;
-}
+  std::vector<std::string> ended;
+  std::vector<std::string> restarted;  // "nic0 2 times (last: SIGKILL)"
+};
 
 Json ToDocument(const v1::GetStatusResponse& status,
-                const v1::ListEktResponse& ekt,
-                const std::vector<std::string>& dead,
-                const std::vector<std::string>& restarted) {
+                const v1::ListEktResponse& ekt, const Fates& fates) {
   Json document = ToJson(status);
   document["events"]["in_flight"] = testbed::InFlight(status.events());
   Json stages = Json::object();
@@ -85,8 +70,8 @@ Json ToDocument(const v1::GetStatusResponse& status,
                        {"stages", ToJson(entry)["stages"]}});
   }
   document["event_kernels"] = std::move(kernels);
-  document["ended_processes"] = dead;
-  document["restarted_processes"] = restarted;
+  document["ended_processes"] = fates.ended;
+  document["restarted_processes"] = fates.restarted;
   return document;
 }
 
@@ -103,8 +88,7 @@ std::string LaunchPaths(const v1::GetStatusResponse& status) {
     }
     if (!path.notice().empty()) notes.push_back(path.notice());
     if (const uint32_t count = path.event_kernels()) {
-      notes.push_back(
-          fmt::format("{} event kernel{}", count, count == 1 ? "" : "s"));
+      notes.push_back(FormatPlural(count, "event kernel"));
     }
     if (!text.empty()) text += ", ";
     text += path.name();
@@ -113,9 +97,7 @@ std::string LaunchPaths(const v1::GetStatusResponse& status) {
   return text;
 }
 
-std::string Overview(const v1::GetStatusResponse& status,
-                     const std::vector<std::string>& dead,
-                     const std::vector<std::string>& restarted,
+std::string Overview(const v1::GetStatusResponse& status, const Fates& fates,
                      Console& console) {
   const v1::GpuModel& gpu = status.gpu();
   const v1::EventCounts& events = status.events();
@@ -171,30 +153,23 @@ std::string Overview(const v1::GetStatusResponse& status,
                             FormatCount(status.refused_connections()),
                             FormatCount(status.refused_calls())));
   }
-  if (!restarted.empty()) line("restarted", JoinWords(restarted));
-  if (!dead.empty()) line("ended", console.Bad(JoinWords(dead)));
+  if (!fates.restarted.empty()) line("restarted", JoinWords(fates.restarted));
+  if (!fates.ended.empty()) {
+    line("ended", console.Bad(JoinWords(fates.ended)));
+  }
   return text;
 }
 
 Table LatencyTable(const v1::ListEktResponse& ekt) {
-  Table table({{"EVENT KERNEL"},
-               {"STAGE"},
-               {"COUNT", Align::kRight},
-               {"P50", Align::kRight},
-               {"P90", Align::kRight},
-               {"P99", Align::kRight},
-               {"P99.9", Align::kRight},
-               {"MAX", Align::kRight}});
+  Table table({"EVENT KERNEL", "STAGE", ">COUNT", ">P50", ">P90", ">P99",
+               ">P99.9", ">MAX"});
   for (const v1::EktEntry& entry : ekt.entries()) {
     std::string name = fmt::format(
         "{} {}{}", entry.device(), entry.kernel(),
         entry.label().empty() ? "" : fmt::format(" ({})", entry.label()));
     for (const v1::Histogram& stage : entry.stages()) {
-      std::vector<std::string> row = {std::exchange(name, ""), stage.name()};
-      for (std::string& cell : PercentileCells(ToSnapshot(stage))) {
-        row.push_back(std::move(cell));
-      }
-      table.AddRow(std::move(row));
+      table.AddRow(PercentileRow({std::exchange(name, ""), stage.name()},
+                                 ToSnapshot(stage)));
     }
   }
   return table;
@@ -203,13 +178,12 @@ Table LatencyTable(const v1::ListEktResponse& ekt) {
 absl::Status Show(OpenTestbed& open, Console& console) {
   ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
   ASSIGN_OR_RETURN(const auto ekt, open.client->ListEkt());
-  const std::vector<std::string> dead = Dead(open.testbed);
-  const std::vector<std::string> restarted = Restarted(open.testbed);
+  const Fates fates(open.testbed.paths);
   if (console.json()) {
-    console.PrintDocument(ToDocument(status, ekt, dead, restarted));
+    console.PrintDocument(ToDocument(status, ekt, fates));
     return testbed::CheckLedger(status.events());
   }
-  console.Print(Overview(status, dead, restarted, console));
+  console.Print(Overview(status, fates, console));
   if (const Table table = LatencyTable(ekt); !table.empty()) {
     console.Print("\n");
     console.Print(table);
@@ -222,9 +196,7 @@ absl::Status Show(OpenTestbed& open, Console& console) {
 }  // namespace
 
 Run MakeStatus(Arguments& arguments, Console& console) {
-  return MakeInspection(arguments, console, [&console](OpenTestbed& open) {
-    return Show(open, console);
-  });
+  return MakeInspection(arguments, console, Show);
 }
 
 }  // namespace carillon::cli

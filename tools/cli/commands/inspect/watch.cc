@@ -38,11 +38,10 @@ std::string Line(const Json& event) {
 Run MakeWatch(Arguments& arguments, Console& console) {
   // Made before gRPC starts its threads.
   auto requests = std::make_shared<std::unique_ptr<testbed::StopSignals>>();
-  auto option = std::make_shared<TestbedOption>(arguments);
-  AddOutputOption(arguments, console);
-  return [=, &console]() -> absl::Status {
+  return [requests, open_testbed = AddTestbedOption(arguments),
+          &console]() -> absl::Status {
     *requests = std::make_unique<testbed::StopSignals>();
-    ASSIGN_OR_RETURN(auto open, option->Open());
+    ASSIGN_OR_RETURN(auto open, open_testbed());
     return open.client->Watch([&](const v1::TelemetryEvent* event) {
       if ((*requests)->Take() > 0) return false;
       if (event == nullptr) return true;

@@ -15,14 +15,10 @@ Run MakeSimCfg(Arguments& arguments, Console& console) {
     std::string kernel;
   };
   auto options = std::make_shared<Options>();
-  arguments.Text("file", options->file, "PTX text, made by nvcc -ptx")
-      .Placeholder("FILE")
+  arguments.Text("file FILE", options->file, "PTX text, made by nvcc -ptx")
       .Required();
-  arguments
-      .Text("kernel", options->kernel,
-            "Which; not needed when the file has one")
-      .Placeholder("KERNEL");
-  AddOutputOption(arguments, console);
+  arguments.Text("kernel KERNEL", options->kernel,
+                 "Which; not needed when the file has one");
   return [options, &console]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto module, LoadModule(options->file));
     ASSIGN_OR_RETURN(const auto kernel, ChooseKernel(*module, options->kernel));

@@ -62,22 +62,17 @@ absl::StatusOr<std::vector<const Experiment*>> Choose(
 }
 
 absl::Status List(const Options& options, Console& console) {
-  Table table({{"FIGURE"}, {"JOBS", Align::kRight}, {"WHAT IT SHOWS"}});
+  Table table({"FIGURE", ">JOBS", "WHAT IT SHOWS"});
   Json figures = Json::array();
   for (const Experiment& experiment : Experiments()) {
     const size_t jobs =
         experiment.jobs({.quick = options.quick, .seed = options.seed}).size();
-    table.AddRow({std::string(experiment.name), fmt::format("{}", jobs),
-                  std::string(experiment.title)});
+    table.AddRow(experiment.name, jobs, experiment.title);
     figures.push_back({{"figure", experiment.name},
                        {"jobs", jobs},
                        {"title", experiment.title}});
   }
-  if (console.json()) {
-    console.PrintDocument({{"figures", figures}});
-  } else {
-    console.Print(table);
-  }
+  console.Print({{"figures", figures}}, table);
   return absl::OkStatus();
 }
 
@@ -143,13 +138,10 @@ void Print(const Json& document, Console& console) {
     console.Print(text);
   }
   console.Print("\n");
-  Table summary({{"BESIDE THE PAPER"},
-                 {"PAPER", Align::kRight},
-                 {"HERE", Align::kRight},
-                 {""}});
+  Table summary({"BESIDE THE PAPER", ">PAPER", ">HERE", ""});
   for (const Json& row : document["summary"]) {
-    summary.AddRow({Cell(row["what"]), NumberCell(row["paper"]),
-                    NumberCell(row["ours"]), Cell(row["unit"])});
+    summary.AddRow(Cell(row["what"]), NumberCell(row["paper"]),
+                   NumberCell(row["ours"]), Cell(row["unit"]));
   }
   console.Print(summary);
   console.Print("\n");
@@ -168,14 +160,15 @@ absl::Status MakeFigures(const Options& options, Console& console) {
                       std::back_inserter(jobs));
   }
   Progress progress(console);
-  const auto results = sim::figures::RunJobs(
-      jobs, config,
-      {.threads = options.jobs,
-       .cache = options.out.empty() ? "" : options.out + "/runs",
-       .progress = [&](const sim::figures::JobProgress& job) {
-         progress(job);
-       }});
-  if (!results.ok()) return results.status();
+  ASSIGN_OR_RETURN(
+      const auto results,
+      sim::figures::RunJobs(
+          jobs, config,
+          {.threads = options.jobs,
+           .cache = options.out.empty() ? "" : options.out + "/runs",
+           .progress = [&](const sim::figures::JobProgress& job) {
+             progress(job);
+           }}));
 
   Json documents = Json::object();
   for (const Experiment* experiment : chosen) {
@@ -184,7 +177,7 @@ absl::Status MakeFigures(const Options& options, Console& console) {
                   {"gpu", config.name},
                   {"quick", options.quick},
                   {"seed", options.seed}};
-    document.update(experiment->figure(*results, experiment_options));
+    document.update(experiment->figure(results, experiment_options));
     if (!console.json()) Print(document, console);
     if (!options.out.empty()) {
       std::vector<std::string> written;
@@ -210,26 +203,19 @@ absl::Status MakeFigures(const Options& options, Console& console) {
 
 Run MakeSimFigure(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments
-      .Texts("figures", options->names,
-             "Which, or all; without any: says which there are")
-      .Placeholder("FIGURE");
-  arguments
-      .Text("--out", options->out,
-            "Folder for JSON, plots, and the runs' results, which are not run "
-            "again")
-      .Placeholder("DIR");
+  arguments.Texts("figures FIGURE", options->names,
+                  "Which, or all; without any: says which there are");
+  arguments.Text(
+      "--out DIR", options->out,
+      "Folder for JSON, plots, and the runs' results, which are not run "
+      "again");
   arguments.Flag("--quick", options->quick,
                  "Small workloads on 2 SMs: shows that it runs, no figures");
-  arguments.Number("--jobs", options->jobs, 1, 256, "Runs at once")
-      .Placeholder("N");
-  arguments
-      .Number("--seed", options->seed, 0, 1u << 31,
-              "Of workloads and of the events' times")
-      .Placeholder("SEED");
-  arguments.Text("--gpu", options->gpu, "edge_table2, or another: see sim run")
-      .Placeholder("GPU");
-  AddOutputOption(arguments, console);
+  arguments.Number("--jobs", options->jobs, 1, 256, "Runs at once");
+  arguments.Number("--seed SEED", options->seed, 0, 1u << 31,
+                   "Of workloads and of the events' times");
+  arguments.Text("--gpu GPU", options->gpu,
+                 "edge_table2, or another: see sim run");
   return [options, &console]() { return MakeFigures(*options, console); };
 }
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -29,14 +28,8 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
   ASSIGN_OR_RETURN(const auto config, LoadConfig(options.gpu));
   sim::Memory memory;
   ASSIGN_OR_RETURN(const auto program, LoadProgram(options.file, &memory));
-  Table table({{"KERNEL"},
-               {"REGISTERS", Align::kRight},
-               {"SHARED", Align::kRight},
-               {"LOCAL", Align::kRight},
-               {"BLOCKS/SM", Align::kRight},
-               {"WARPS/SM", Align::kRight},
-               {"OF ITS WARPS", Align::kRight},
-               {"LIMITED BY"}});
+  Table table({"KERNEL", ">REGISTERS", ">SHARED", ">LOCAL", ">BLOCKS/SM",
+               ">WARPS/SM", ">OF ITS WARPS", "LIMITED BY"});
   Json kernels = Json::array();
   for (const sim::ProgramFunction& kernel : program->functions) {
     if (!kernel.is_entry) continue;
@@ -55,12 +48,10 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
     const uint32_t warps = occupancy.blocks * launch.block_warps();
     const std::string limit = fits.ok() ? std::string(NameOf(occupancy.limit))
                                         : std::string(fits.message());
-    table.AddRow({std::string(kernel.name), fmt::format("{}", registers),
-                  fmt::format("{}", launch.shared_bytes()),
-                  fmt::format("{}", kernel.local_bytes),
-                  fmt::format("{}", occupancy.blocks), fmt::format("{}", warps),
-                  fmt::format("{:.0f} %", 100.0 * warps / config.sm.warps),
-                  limit});
+    table.AddRow(kernel.name, registers, launch.shared_bytes(),
+                 kernel.local_bytes, occupancy.blocks, warps,
+                 fmt::format("{:.0f} %", 100.0 * warps / config.sm.warps),
+                 limit);
     kernels.push_back({{"kernel", kernel.name},
                        {"registers_per_thread", registers},
                        {"shared_bytes", launch.shared_bytes()},
@@ -69,11 +60,7 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
                        {"warps_per_sm", warps},
                        {"limited_by", limit}});
   }
-  if (console.json()) {
-    console.PrintDocument({{"gpu", config.name}, {"kernels", kernels}});
-  } else {
-    console.Print(table);
-  }
+  console.Print({{"gpu", config.name}, {"kernels", kernels}}, table);
   return absl::OkStatus();
 }
 
@@ -81,22 +68,16 @@ absl::Status ShowOccupancy(const Options& options, Console& console) {
 
 Run MakeSimOccupancy(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Text("file", options->file, "PTX text, made by nvcc -ptx")
-      .Placeholder("FILE")
+  arguments.Text("file FILE", options->file, "PTX text, made by nvcc -ptx")
       .Required();
-  arguments.Text("--block", options->block, "Threads of a block: 256, 16x16")
-      .Placeholder("DIM");
-  arguments.Text("--gpu", options->gpu, "edge_table2, gtx980, tiny, or a file")
-      .Placeholder("GPU");
-  arguments
-      .Number("--shared", options->shared_bytes, 0, 227 << 10,
-              "Bytes of shared memory beside the kernels' own")
-      .Placeholder("BYTES");
-  arguments
-      .Number("--registers", options->registers, 0, 255,
-              "Of a thread, instead of what each kernel needs (0)")
-      .Placeholder("COUNT");
-  AddOutputOption(arguments, console);
+  arguments.Text("--block DIM", options->block,
+                 "Threads of a block: 256, 16x16");
+  arguments.Text("--gpu GPU", options->gpu,
+                 "edge_table2, gtx980, tiny, or a file");
+  arguments.Number("--shared BYTES", options->shared_bytes, 0, 227 << 10,
+                   "Bytes of shared memory beside the kernels' own");
+  arguments.Number("--registers COUNT", options->registers, 0, 255,
+                   "Of a thread, instead of what each kernel needs (0)");
   return [options, &console]() { return ShowOccupancy(*options, console); };
 }
 

@@ -50,9 +50,9 @@ absl::Status ListFile(const std::string& file, Console& console) {
                            {"why_not", program.status().message()}});
     return absl::OkStatus();
   }
-  Table table({{"INSTRUCTION"}, {"IN THE TEXT", Align::kRight}});
+  Table table({"INSTRUCTION", ">IN THE TEXT"});
   for (const auto& [name, count] : counts) {
-    table.AddRow({name, fmt::format("{}", count)});
+    table.AddRow(name, count);
   }
   console.Print(table);
   console.Print(program.ok()
@@ -66,12 +66,10 @@ absl::Status ListFile(const std::string& file, Console& console) {
 
 Run MakeSimOps(Arguments& arguments, Console& console) {
   auto file = std::make_shared<std::string>();
-  arguments
-      .Text("file", *file,
-            "PTX text: its instructions, and whether they run. Without: the "
-            "opcodes that are known")
-      .Placeholder("FILE");
-  AddOutputOption(arguments, console);
+  arguments.Text(
+      "file FILE", *file,
+      "PTX text: its instructions, and whether they run. Without: the "
+      "opcodes that are known");
   return [file, &console]() -> absl::Status {
     if (!file->empty()) return ListFile(*file, console);
     ListKnown(console);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/option_table.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "sim/exec/functional.h"
@@ -40,18 +41,13 @@ absl::StatusOr<std::vector<size_t>> Shown(const Options& options,
                                           const KernelArguments& arguments) {
   std::vector<size_t> shown;
   for (const std::string& text : options.show) {
-    size_t which = 0;
-    for (const char c : text) {
-      which = c >= '0' && c <= '9' && which < 1000
-                  ? which * 10 + static_cast<size_t>(c - '0')
-                  : 1000;
-    }
-    if (text.empty() || which == 0 || which > arguments.buffers.size()) {
+    const auto which = ReadInteger(text, 1, arguments.buffers.size());
+    if (!which.ok()) {
       return absl::InvalidArgumentError(
           fmt::format("--show {}: there are buffers 1 to {}", Quote(text),
                       arguments.buffers.size()));
     }
-    shown.push_back(which - 1);
+    shown.push_back(*which - 1);
   }
   return shown;
 }
@@ -114,9 +110,9 @@ void PrintStalls(const std::string& statistics, Console& console) {
     if (count.get<uint64_t>() != 0) order.emplace_back(count, name);
   }
   std::sort(order.rbegin(), order.rend());
-  Table table({{"WHY NOTHING WAS ISSUED"}, {"CYCLES", Align::kRight}});
+  Table table({"WHY NOTHING WAS ISSUED", ">CYCLES"});
   for (const auto& [count, name] : order) {
-    table.AddRow({name, fmt::format("{}", count)});
+    table.AddRow(name, count);
   }
   if (!order.empty()) console.Print(table);
 }
@@ -126,8 +122,7 @@ absl::Status RunKernel(const Options& options, Console& console) {
   ASSIGN_OR_RETURN(const auto block, ParseDimensions(options.block));
   std::optional<sim::timing::Config> config;
   if (!options.gpu.empty()) {
-    ASSIGN_OR_RETURN(auto loaded, sim::timing::LoadConfig(options.gpu));
-    config = std::move(loaded);
+    ASSIGN_OR_RETURN(config, sim::timing::LoadConfig(options.gpu));
   }
   sim::Memory memory;
   ASSIGN_OR_RETURN(const auto program, LoadProgram(options.file, &memory));
@@ -181,19 +176,13 @@ absl::Status RunKernel(const Options& options, Console& console) {
     console.PrintDocument(document);
     return absl::OkStatus();
   }
-  Table table({{"KERNEL"},
-               {"BLOCKS", Align::kRight},
-               {"THREADS", Align::kRight},
-               {"WARP INSTRUCTIONS", Align::kRight},
-               {"CYCLES", Align::kRight},
-               {"SECONDS", Align::kRight},
-               {"M/S", Align::kRight}});
-  table.AddRow({std::string(function->name), fmt::format("{}", grid.count()),
-                fmt::format("{}", grid.count() * block.count()),
-                fmt::format("{}", outcome->warp_instructions),
-                outcome->cycles ? fmt::format("{}", *outcome->cycles) : "-",
-                fmt::format("{:.3f}", seconds),
-                fmt::format("{:.1f}", rate / 1e6)});
+  Table table({"KERNEL", ">BLOCKS", ">THREADS", ">WARP INSTRUCTIONS", ">CYCLES",
+               ">SECONDS", ">M/S"});
+  table.AddRow(function->name, grid.count(), grid.count() * block.count(),
+               outcome->warp_instructions,
+               outcome->cycles ? fmt::format("{}", *outcome->cycles) : "-",
+               fmt::format("{:.3f}", seconds),
+               fmt::format("{:.1f}", rate / 1e6));
   console.Print(table);
   if (outcome->cycles) PrintStalls(outcome->statistics, console);
   for (const size_t which : shown) {
@@ -208,42 +197,31 @@ absl::Status RunKernel(const Options& options, Console& console) {
 
 Run MakeSimRun(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Text("file", options->file, "PTX text, made by nvcc -ptx")
-      .Placeholder("FILE")
+  arguments.Text("file FILE", options->file, "PTX text, made by nvcc -ptx")
       .Required();
-  arguments.Text("kernel", options->kernel, "A kernel of it")
-      .Placeholder("KERNEL")
-      .Required();
-  arguments
-      .Texts("arguments", options->arguments,
-             "One for each parameter: a number; a buffer, f32[1024] (zeros), "
-             "f32[1024]=1.5, =iota, =random, =1,2,3, or @FILE; a struct, "
-             "{u32:16;f32[8];span:f32[8]}. After -- if one begins with a minus")
-      .Placeholder("ARGUMENT");
-  arguments.Text("--grid", options->grid, "Thread blocks: 16, 16x16, 4x4x2")
-      .Placeholder("DIM");
-  arguments.Text("--block", options->block, "Threads of each, 1024 at most")
-      .Placeholder("DIM");
-  arguments
-      .Number("--shared", options->shared_bytes, 0, 227 << 10,
-              "Bytes of shared memory beside the kernel's own")
-      .Placeholder("BYTES");
-  arguments
-      .Text("--gpu", options->gpu,
-            "Count its cycles, too: edge_table2, gtx980, tiny, or a file "
-            "(docs/sim_calibration.md). Without: only what it computes")
-      .Placeholder("GPU");
+  arguments.Text("kernel KERNEL", options->kernel, "A kernel of it").Required();
+  arguments.Texts(
+      "arguments ARGUMENT", options->arguments,
+      "One for each parameter: a number; a buffer, f32[1024] (zeros), "
+      "f32[1024]=1.5, =iota, =random, =1,2,3, or @FILE; a struct, "
+      "{u32:16;f32[8];span:f32[8]}. After -- if one begins with a minus");
+  arguments.Text("--grid DIM", options->grid,
+                 "Thread blocks: 16, 16x16, 4x4x2");
+  arguments.Text("--block DIM", options->block,
+                 "Threads of each, 1024 at most");
+  arguments.Number("--shared BYTES", options->shared_bytes, 0, 227 << 10,
+                   "Bytes of shared memory beside the kernel's own");
+  arguments.Text("--gpu GPU", options->gpu,
+                 "Count its cycles, too: edge_table2, gtx980, tiny, or a file "
+                 "(docs/sim_calibration.md). Without: only what it computes");
   arguments
       .Texts(
-          "--show", options->show,
+          "--show N", options->show,
           "Print the first values of this buffer, 1 for the first named; may "
           "be repeated")
-      .Placeholder("N")
       .OneAtATime();
-  arguments
-      .Number("--values", options->values, 1, 1 << 20, "How many --show prints")
-      .Placeholder("COUNT");
-  AddOutputOption(arguments, console);
+  arguments.Number("--values COUNT", options->values, 1, 1 << 20,
+                   "How many --show prints");
   return [options, &console]() { return RunKernel(*options, console); };
 }
 

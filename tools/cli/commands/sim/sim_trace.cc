@@ -96,37 +96,27 @@ absl::Status Trace(const Options& options, Console& console) {
 Run MakeSimTrace(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Text("background", options->background,
+      .Text("background BACKGROUND", options->background,
             "BP, BFS, KMN, LUD, SRAD, SC, MM, CONV1, CONV2, HRTWL, HOTSP")
-      .Placeholder("BACKGROUND")
       .Required();
-  arguments.Text("event", options->event, "IPv4, IPv6, MemC, IPSec")
-      .Placeholder("EVENT")
+  arguments.Text("event EVENT", options->event, "IPv4, IPv6, MemC, IPSec")
       .Required();
-  arguments.Text("--out", options->out, "The trace, for ui.perfetto.dev")
-      .Placeholder("FILE")
+  arguments.Text("--out FILE", options->out, "The trace, for ui.perfetto.dev")
       .Required();
+  arguments.Number("--period CYCLES", options->period, 1, 1 << 30,
+                   "Cycles from an event to the next");
+  arguments.Number("--concurrent", options->concurrent, 1, 64,
+                   "Events under way at once, at most");
   arguments
-      .Number("--period", options->period, 1, 1 << 30,
-              "Cycles from an event to the next")
-      .Placeholder("CYCLES");
-  arguments
-      .Number("--concurrent", options->concurrent, 1, 64,
-              "Events under way at once, at most")
-      .Placeholder("N");
-  arguments
-      .Texts("--set", options->set,
+      .Texts("--set KEY=VALUE", options->set,
              "Changes a key of the GPU, as edge.victim=newest; may be repeated")
-      .Placeholder("KEY=VALUE")
       .OneAtATime();
   arguments.Flag("--full", options->full,
                  "The papers' sizes. Without: small workloads on 2 SMs");
-  arguments.Text("--gpu", options->gpu, "edge_table2, or another: see sim run")
-      .Placeholder("GPU");
-  arguments
-      .Number("--seed", options->seed, 0, 1u << 31, "Of the workloads' data")
-      .Placeholder("SEED");
-  AddOutputOption(arguments, console);
+  arguments.Text("--gpu GPU", options->gpu,
+                 "edge_table2, or another: see sim run");
+  arguments.Number("--seed SEED", options->seed, 0, 1u << 31,
+                   "Of the workloads' data");
   return [options, &console]() { return Trace(*options, console); };
 }
 

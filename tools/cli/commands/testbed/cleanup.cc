@@ -57,7 +57,6 @@ absl::Status Clean(bool dry_run, Console& console) {
 Run MakeCleanup(Arguments& arguments, Console& console) {
   auto dry_run = std::make_shared<bool>(false);
   arguments.Flag("--dry-run", *dry_run, "Only say what would go");
-  AddOutputOption(arguments, console);
   return [dry_run, &console] { return Clean(*dry_run, console); };
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/status.h"
+#include "base/temp_directory.h"
 #include "base/text.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/commands/testbed/commands.h"
@@ -18,7 +19,6 @@
 #include "tools/cli/ui/proto_json.h"
 #include "tools/cli/up_options.h"
 #include "tools/testbed/client/admin_client.h"
-#include "tools/testbed/client/event_counts.h"
 #include "tools/testbed/supervisor/marks.h"
 #include "tools/testbed/testbed_run.h"
 
@@ -43,21 +43,6 @@ struct Options {
   std::string backend = "auto";
 };
 
-// A file that the destructor removes.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text) {
-    const int fd = mkstemp(path_);
-    if (fd >= 0) close(fd);
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { unlink(path_); }
-  std::string path() const { return path_; }
-
- private:
-  char path_[40] = "/tmp/carillon_demo_XXXXXX";
-};
-
 std::string FileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -71,9 +56,8 @@ class Demo {
       : options_(options), console_(console) {}
 
   absl::Status Run() {
-    absl::Status status = BringUp();
-    if (!status.ok()) return status;
-    status = MeasureAlone();
+    RETURN_IF_ERROR(BringUp());
+    absl::Status status = MeasureAlone();
     if (status.ok()) status = Load();
     if (status.ok()) status = Settle();
     if (status.ok()) status = Look();
@@ -84,8 +68,8 @@ class Demo {
     run_->supervisor().EndDevices();
     if (status.ok()) status = ReadLedger();
     const absl::Status down = run_->supervisor().TakeDown();
-    if (!status.ok()) return status;
-    if (!down.ok()) return down;
+    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(down);
     figures_.casualties = run_->supervisor().casualties();
     std::vector<std::string> complaints;
     status = Judge(figures_, &complaints);
@@ -101,18 +85,16 @@ class Demo {
     if (const auto client = FindProgram(kMemcaslap); !client.ok()) {
       return WithHint(client.status(), "apt-get install libmemcached-tools");
     }
-    ASSIGN_OR_RETURN(const auto port, FindFreePort());
-    port_ = port;
+    ASSIGN_OR_RETURN(port_, FindFreePort());
     testbed::SetGpuText(topology, "backend", options_.backend);
     for (testbed::DeviceEntry& device : topology.devices) {
       testbed::SetNumber(device, "udp_port", port_);
       testbed::SetNumber(device, "tcp_port", port_);
     }
-    auto run = testbed::TestbedRun::Make(
-        topology, "the demo's topology", options_.up,
-        [this](const std::string& line) { console_.Say(line); });
-    if (!run.ok()) return run.status();
-    run_ = *std::move(run);
+    ASSIGN_OR_RETURN(
+        run_, testbed::TestbedRun::Make(
+                  topology, "the demo's topology", options_.up,
+                  [this](const std::string& line) { console_.Say(line); }));
     RETURN_IF_ERROR(run_->supervisor().BringUp());
     client_ =
         std::make_unique<testbed::AdminClient>(run_->supervisor().paths());
@@ -156,12 +138,14 @@ class Demo {
   }
 
   absl::Status Load() {
-    const TemporaryFile configuration(MemcaslapConfiguration());
+    ASSIGN_OR_RETURN(const auto directory, TempDirectory::Make());
+    const std::string configuration = directory.path() + "/memcaslap.conf";
+    std::ofstream(configuration) << MemcaslapConfiguration();
     const std::vector<std::string> command =
         MemcaslapCommand({.port = port_,
                           .seconds = options_.seconds,
                           .concurrency = options_.concurrency,
-                          .configuration_file = configuration.path()});
+                          .configuration_file = configuration});
     const TestbedPaths& paths = run_->supervisor().paths();
     const std::string log = paths.log_directory() + "/memcaslap.log";
     console_.Say(fmt::format("{}", fmt::join(command, " ")));
@@ -190,8 +174,7 @@ class Demo {
           fmt::format("memcaslap has ended ({}); its last lines:\n{}",
                       load.Reap()->ToString(), testbed::LastLines(log, 10)));
     }
-    ASSIGN_OR_RETURN(const auto result, ParseMemcaslap(FileText(log)));
-    figures_.client = result;
+    ASSIGN_OR_RETURN(figures_.client, ParseMemcaslap(FileText(log)));
     return absl::OkStatus();
   }
 
@@ -289,14 +272,12 @@ Run MakeDemo(Arguments& arguments, Console& console) {
                    "How long the clients ask");
   arguments.Number("--clients", options->concurrency, 1, 1000,
                    "How many ask at once, each with one request");
-  arguments
-      .Choice("--backend", options->backend, {"auto", "cpu", "cuda", "sim"},
-              "Who runs the kernels; auto: cuda where there is a GPU, else cpu")
-      .Placeholder("auto|cpu|cuda|sim");
-  arguments
-      .Text("--name", options->up.name, "Of the testbed; demo-PID without it")
-      .Placeholder("NAME");
-  AddOutputOption(arguments, console);
+  arguments.Choice(
+      "--backend auto|cpu|cuda|sim", options->backend,
+      {"auto", "cpu", "cuda", "sim"},
+      "Who runs the kernels; auto: cuda where there is a GPU, else cpu");
+  arguments.Text("--name NAME", options->up.name,
+                 "Of the testbed; demo-PID without it");
   return [options, &console] { return Demo(*options, console).Run(); };
 }
 

@@ -22,8 +22,7 @@ struct Options {
 absl::Status Down(const Options& options, Console& console) {
   std::vector<testbed::Testbed> chosen;
   if (options.all) {
-    ASSIGN_OR_RETURN(auto testbeds, testbed::ListTestbeds());
-    chosen = std::move(testbeds);
+    ASSIGN_OR_RETURN(chosen, testbed::ListTestbeds());
   } else {
     auto testbed = testbed::ChooseTestbed(options.name);
     if (testbed.ok()) {
@@ -73,7 +72,6 @@ Run MakeDown(Arguments& arguments, Console& console) {
       .Excludes("--name");
   arguments.Seconds("--timeout", options->timeout_s, 0, 3600,
                     "Until a testbed that does not end is killed");
-  AddOutputOption(arguments, console);
   return [options, &console] { return Down(*options, console); };
 }
 

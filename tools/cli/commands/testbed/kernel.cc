@@ -99,14 +99,10 @@ absl::Status Load(OpenTestbed& open, const v1::RegisterModuleRequest& request,
     console.PrintDocument(ToJson(loaded));
     return absl::OkStatus();
   }
-  Table table({{"KERNEL"},
-               {"REGISTERS", Align::kRight},
-               {"SHARED", Align::kRight},
-               {"PARAMETERS"}});
+  Table table({"KERNEL", ">REGISTERS", ">SHARED", "PARAMETERS"});
   for (const v1::Kernel& kernel : loaded.kernels()) {
-    table.AddRow(
-        {kernel.name(), fmt::format("{}", kernel.registers_per_thread()),
-         FormatBytes(kernel.static_shared_bytes()), Parameters(kernel)});
+    table.AddRow(kernel.name(), kernel.registers_per_thread(),
+                 FormatBytes(kernel.static_shared_bytes()), Parameters(kernel));
   }
   console.Print(table);
   console.Say(fmt::format("loaded from {}; devices can register {} now",
@@ -120,39 +116,31 @@ absl::Status Load(OpenTestbed& open, const v1::RegisterModuleRequest& request,
 Run MakeKernel(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Choice("what", options->what, {"load"},
+      .Choice("what WHAT", options->what, {"load"},
               "load: give gpud the kernels of a file, until it ends")
-      .Placeholder("WHAT")
       .Required();
   arguments
-      .Text("file", options->file,
+      .Text("file FILE", options->file,
             "Made by nvcc -fatbin, -cubin or -ptx; at most 32 MiB")
-      .Placeholder("FILE")
       .Required();
   arguments
-      .Texts("--kernel", options->kernels,
+      .Texts("--kernel SIGNATURE", options->kernels,
              "A __global__ in it and its parameters, 'saxpy(x: read f32[], y: "
              "write f32[], a: f32, n: u32)'. Values: u32, i32, u64, i64, f32, "
              "f64. Buffers: read or write, then an element's type (also u8, "
              "i8, u16, i16, f16, bf16) or bytes, then []; in the kernel a "
              "pointer or a simt::Span. May be repeated")
-      .Placeholder("SIGNATURE")
       .OneAtATime()
       .Required();
-  arguments
-      .Text("--as", options->name,
-            "The name that devices register it under, instead of its own")
-      .Placeholder("KERNEL");
-  arguments
-      .Text("--summary", options->summary,
-            "A line about it, for `carillon kernels`")
-      .Placeholder("TEXT");
-  auto testbed = std::make_shared<TestbedOption>(arguments);
-  AddOutputOption(arguments, console);
-  return [options, testbed, &console]() -> absl::Status {
+  arguments.Text("--as KERNEL", options->name,
+                 "The name that devices register it under, instead of its own");
+  arguments.Text("--summary TEXT", options->summary,
+                 "A line about it, for `carillon kernels`");
+  return [options, open_testbed = AddTestbedOption(arguments),
+          &console]() -> absl::Status {
     // Report a wrong command line before a missing testbed.
     ASSIGN_OR_RETURN(const auto request, MakeRequest(*options));
-    ASSIGN_OR_RETURN(auto open, testbed->Open());
+    ASSIGN_OR_RETURN(auto open, open_testbed());
     return Load(open, request, console);
   };
 }

@@ -2,7 +2,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -145,9 +144,8 @@ void PrintLast(std::vector<Log>& logs, const Options& options,
 
 absl::Status Show(const Options& options, Console& console) {
   testbed::StopSignals requests;
-  auto testbed = testbed::ChooseTestbed(options.testbed);
-  if (!testbed.ok()) return testbed.status();
-  ASSIGN_OR_RETURN(auto logs, OpenLogs(*testbed, options));
+  ASSIGN_OR_RETURN(const auto testbed, testbed::ChooseTestbed(options.testbed));
+  ASSIGN_OR_RETURN(auto logs, OpenLogs(testbed, options));
   PrintLast(logs, options, console);
   if (!options.follow) return absl::OkStatus();
   Printer printer(logs, console);
@@ -158,7 +156,7 @@ absl::Status Show(const Options& options, Console& console) {
       }
     }
     // The files disappear with the testbed.
-    if (!testbed->supervisor || !testbed::IsAlive(*testbed->supervisor)) break;
+    if (!testbed.supervisor || !testbed::IsAlive(*testbed.supervisor)) break;
     pollfd end{requests.fd(), POLLIN, 0};
     poll(&end, 1, kFollowMs);
   }
@@ -169,16 +167,13 @@ absl::Status Show(const Options& options, Console& console) {
 
 Run MakeLogs(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments
-      .Texts("process", options->names,
-             "gpud, supervisor or a device; all without it")
-      .Placeholder("PROCESS");
+  arguments.Texts("process PROCESS", options->names,
+                  "gpud, supervisor or a device; all without it");
   arguments.Flag("-f,--follow", options->follow,
                  "Go on with new lines, until Ctrl-C or the testbed's end");
   arguments.Number("-n,--lines", options->lines, 0, 1'000'000,
                    "How many of each, from the end");
   AddNameOption(arguments, options->testbed);
-  AddOutputOption(arguments, console);
   return [options, &console] { return Show(*options, console); };
 }
 

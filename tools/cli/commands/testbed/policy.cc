@@ -15,8 +15,7 @@ absl::Status Show(OpenTestbed& open, const std::string& wanted,
   ASSIGN_OR_RETURN(const auto status, open.client->GetStatus());
   std::string previous = status.policy();
   if (!wanted.empty()) {
-    ASSIGN_OR_RETURN(const auto set, open.client->SetPolicy(wanted));
-    previous = set;
+    ASSIGN_OR_RETURN(previous, open.client->SetPolicy(wanted));
   }
   const std::string current = wanted.empty() ? previous : wanted;
   if (console.json()) {
@@ -33,10 +32,10 @@ absl::Status Show(OpenTestbed& open, const std::string& wanted,
 
 Run MakePolicy(Arguments& arguments, Console& console) {
   auto wanted = std::make_shared<std::string>();
-  arguments.Text("policy", *wanted, "Set this one: first_come or priority")
-      .Placeholder("POLICY");
+  arguments.Text("policy POLICY", *wanted,
+                 "Set this one: first_come or priority");
   return MakeInspection(arguments, console,
-                        [wanted, &console](OpenTestbed& open) {
+                        [wanted](OpenTestbed& open, Console& console) {
                           return Show(open, *wanted, console);
                         });
 }

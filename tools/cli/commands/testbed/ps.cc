@@ -18,17 +18,11 @@ namespace {
 constexpr std::chrono::milliseconds kAnswer{1000};
 
 struct Process {
-  std::string name;
-  std::string kind;
-  std::string state;  // for people and -o json
-  std::string note;
-  pid_t pid = 0;
+  // The supervisor's; of a device that was started by hand: its name, kind,
+  // note and pid.
+  testbed::ProcessRecord record;
+  std::string state;                           // for people and -o json
   std::optional<testbed::ProcessFacts> facts;  // while it runs
-  std::optional<ExitReport> exit;
-  uint32_t restarts = 0;
-  std::optional<ExitReport> last_exit;
-  testbed::RestartPolicy restart = testbed::RestartPolicy::kNever;
-  bool given_up = false;
 };
 
 struct Listing {
@@ -40,16 +34,7 @@ struct Listing {
 };
 
 Process FromRecord(const testbed::ProcessRecord& record, bool supervised) {
-  Process process{.name = record.name,
-                  .kind = record.kind,
-                  .state = testbed::ToText(record.state),
-                  .note = record.note,
-                  .pid = record.identity.pid,
-                  .exit = record.exit,
-                  .restarts = record.restarts,
-                  .last_exit = record.last_exit,
-                  .restart = record.restart,
-                  .given_up = record.given_up};
+  Process process{.record = record, .state = testbed::ToText(record.state)};
   if (record.exit) return process;
   process.facts = testbed::LookAtLiving(record.identity);
   if (process.facts) {
@@ -70,16 +55,16 @@ void AddOthers(const testbed::Testbed& testbed,
   for (const v1::Device& device : devices->devices()) {
     if (std::any_of(
             processes->begin(), processes->end(),
-            [&](const Process& p) { return p.name == device.name(); })) {
+            [&](const Process& p) { return p.record.name == device.name(); })) {
       continue;
     }
-    const auto pid = static_cast<pid_t>(device.pid());
-    processes->push_back({.name = device.name(),
-                          .kind = device.kind(),
-                          .state = device.state(),
-                          .note = device.note(),
-                          .pid = pid,
-                          .facts = testbed::LookAtProcess(pid)});
+    Process& process = processes->emplace_back();
+    process.record.name = device.name();
+    process.record.kind = device.kind();
+    process.record.note = device.note();
+    process.record.identity.pid = static_cast<pid_t>(device.pid());
+    process.state = device.state();
+    process.facts = testbed::LookAtProcess(process.record.identity.pid);
   }
 }
 
@@ -115,22 +100,22 @@ Json ToJson(const std::optional<ExitReport>& exit) {
 
 Json ToJson(const Listing& listing) {
   Json processes = Json::array();
-  for (const Process& process : listing.processes) {
+  for (const auto& [record, state, facts_now] : listing.processes) {
     const testbed::ProcessFacts facts =
-        process.facts.value_or(testbed::ProcessFacts());
-    processes.push_back({{"name", process.name},
-                         {"kind", process.kind},
-                         {"state", process.state},
-                         {"pid", process.pid},
-                         {"exit", ToJson(process.exit)},
-                         {"restarts", process.restarts},
-                         {"last_exit", ToJson(process.last_exit)},
-                         {"restart", testbed::ToText(process.restart)},
-                         {"given_up", process.given_up},
+        facts_now.value_or(testbed::ProcessFacts());
+    processes.push_back({{"name", record.name},
+                         {"kind", record.kind},
+                         {"state", state},
+                         {"pid", record.identity.pid},
+                         {"exit", ToJson(record.exit)},
+                         {"restarts", record.restarts},
+                         {"last_exit", ToJson(record.last_exit)},
+                         {"restart", testbed::ToText(record.restart)},
+                         {"given_up", record.given_up},
                          {"age_ns", facts.age_ns},
                          {"cpu_ns", facts.cpu_ns},
                          {"resident_bytes", facts.resident_bytes},
-                         {"note", process.note}});
+                         {"note", record.note}});
   }
   return {{"name", listing.name},
           {"phase", PhaseText(listing)},
@@ -145,25 +130,25 @@ void AddRows(const Listing& listing, Table* table) {
           ? listing.name
           : fmt::format("{} ({})", listing.name, PhaseText(listing));
   if (listing.processes.empty()) table->AddRow({testbed});
-  for (const Process& process : listing.processes) {
-    const std::string state =
-        process.exit ? fmt::format("ended ({}){}", process.exit->ToString(),
-                                   process.given_up ? ", given up" : "")
-                     : process.state;
-    std::vector<std::string> row = {testbed, process.name, process.kind, state,
-                                    fmt::format("{}", process.pid)};
-    if (process.facts) {
-      row.push_back(FormatAge(process.facts->age_ns));
-      row.push_back(FormatNanoseconds(process.facts->cpu_ns));
-      row.push_back(FormatBytes(process.facts->resident_bytes));
+  for (const auto& [record, state, facts] : listing.processes) {
+    const std::string text =
+        record.exit ? fmt::format("ended ({}){}", record.exit->ToString(),
+                                  record.given_up ? ", given up" : "")
+                    : state;
+    std::vector<std::string> row = {testbed, record.name, record.kind, text,
+                                    fmt::format("{}", record.identity.pid)};
+    if (facts) {
+      row.push_back(FormatAge(facts->age_ns));
+      row.push_back(FormatNanoseconds(facts->cpu_ns));
+      row.push_back(FormatBytes(facts->resident_bytes));
     } else {
       row.insert(row.end(), 3, "-");
     }
-    row.push_back(process.last_exit
-                      ? fmt::format("{} (last: {})", process.restarts,
-                                    process.last_exit->ToString())
+    row.push_back(record.last_exit
+                      ? fmt::format("{} (last: {})", record.restarts,
+                                    record.last_exit->ToString())
                       : "0");
-    row.push_back(process.note);
+    row.push_back(record.note);
     table->AddRow(std::move(row));
   }
 }
@@ -171,23 +156,14 @@ void AddRows(const Listing& listing, Table* table) {
 absl::Status ListAll(const std::string& name, Console& console) {
   std::vector<testbed::Testbed> testbeds;
   if (name.empty()) {
-    ASSIGN_OR_RETURN(auto all, testbed::ListTestbeds());
-    testbeds = std::move(all);
+    ASSIGN_OR_RETURN(testbeds, testbed::ListTestbeds());
   } else {
     ASSIGN_OR_RETURN(auto one, testbed::ChooseTestbed(name));
     testbeds = {std::move(one)};
   }
   Json document = Json::array();
-  Table table({{"TESTBED"},
-               {"PROCESS"},
-               {"KIND"},
-               {"STATE"},
-               {"PID", Align::kRight},
-               {"AGE", Align::kRight},
-               {"CPU", Align::kRight},
-               {"MEMORY", Align::kRight},
-               {"RESTARTS"},
-               {"NOTE"}});
+  Table table({"TESTBED", "PROCESS", "KIND", "STATE", ">PID", ">AGE", ">CPU",
+               ">MEMORY", "RESTARTS", "NOTE"});
   bool dead = false;
   for (const testbed::Testbed& testbed : testbeds) {
     const Listing listing = List(testbed);
@@ -213,8 +189,7 @@ absl::Status ListAll(const std::string& name, Console& console) {
 
 Run MakePs(Arguments& arguments, Console& console) {
   auto name = std::make_shared<std::string>();
-  arguments.Text("--name", *name, "Only this testbed").Placeholder("NAME");
-  AddOutputOption(arguments, console);
+  arguments.Text("--name NAME", *name, "Only this testbed");
   return [name, &console] { return ListAll(*name, console); };
 }
 

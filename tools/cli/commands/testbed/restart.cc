@@ -32,32 +32,32 @@ struct Options {
 
 absl::Status Restart(const Options& options, Console& console) {
   testbed::StopSignals interrupt;
-  const auto testbed = testbed::ChooseTestbed(options.testbed);
-  if (!testbed.ok()) return testbed.status();
-  if (!testbed->supervisor) {
+  ASSIGN_OR_RETURN(const auto testbed, testbed::ChooseTestbed(options.testbed));
+  if (!testbed.supervisor) {
     return WithHint(absl::UnavailableError(fmt::format(
                         "testbed '{}' is not up: nobody looks after its "
                         "processes",
-                        testbed->name)),
-                    fmt::format("carillon up --name {}", testbed->name));
+                        testbed.name)),
+                    fmt::format("carillon up --name {}", testbed.name));
   }
   const testbed::RestartRequest request{
       .processes = options.processes,
       .kill = options.kill,
       .timeout = milliseconds(static_cast<int64_t>(options.timeout_s * 1000))};
-  const auto answer = testbed::AskSupervisor(
-      {.socket = testbed::SupervisorSocketOf(testbed->paths),
-       .request = ToJson(request),
-       // gpud must become ready, then the devices.
-       .limit = kEnding + 2 * request.timeout,
-       .interrupt = &interrupt,
-       .say = [&](const std::string& line) { console.Say(line); }});
-  if (!answer.ok()) return answer.status();
+  ASSIGN_OR_RETURN(
+      const auto answer,
+      testbed::AskSupervisor(
+          {.socket = testbed::SupervisorSocketOf(testbed.paths),
+           .request = ToJson(request),
+           // gpud must become ready, then the devices.
+           .limit = kEnding + 2 * request.timeout,
+           .interrupt = &interrupt,
+           .say = [&](const std::string& line) { console.Say(line); }}));
   if (console.json()) {
-    console.PrintDocument(*answer);
+    console.PrintDocument(answer);
     return absl::OkStatus();
   }
-  for (const Json& process : answer->value("restarted", Json::array())) {
+  for (const Json& process : answer.value("restarted", Json::array())) {
     const std::string note = process.value("note", "");
     console.Say(
         fmt::format("{} is {} after {}, pid {}{}", process.value("name", ""),
@@ -73,15 +73,13 @@ absl::Status Restart(const Options& options, Console& console) {
 Run MakeRestart(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
   arguments
-      .Texts("process", options->processes,
+      .Texts("process PROCESS...", options->processes,
              "gpud or devices; gpud ends after them and starts before them")
-      .Placeholder("PROCESS...")
       .Required();
   AddNameOption(arguments, options->testbed);
   arguments.Flag("--kill", options->kill, "SIGKILL at once, not SIGTERM first");
   arguments.Seconds("--timeout", options->timeout_s, 0.1, 3600,
                     "How long a process may take from its start to be ready");
-  AddOutputOption(arguments, console);
   return [options, &console] { return Restart(*options, console); };
 }
 

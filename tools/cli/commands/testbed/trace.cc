@@ -30,12 +30,11 @@ absl::Status Steer(OpenTestbed& open, const std::string& what,
 Run MakeTrace(Arguments& arguments, Console& console) {
   auto what = std::make_shared<std::string>();
   arguments
-      .Choice("what", *what, {"on", "off", "reset"},
+      .Choice("what WHAT", *what, {"on", "off", "reset"},
               "on, off, or reset: forget the latencies so far")
-      .Placeholder("WHAT")
       .Required();
   return MakeInspection(arguments, console,
-                        [what, &console](OpenTestbed& open) {
+                        [what](OpenTestbed& open, Console& console) {
                           return Steer(open, *what, console);
                         });
 }

@@ -30,11 +30,12 @@ void SayWhatNext(const testbed::Supervisor& supervisor, const char* end,
 absl::Status RunInForeground(const Options& options, Console& console) {
   std::string source;
   ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
-  auto run = testbed::TestbedRun::Make(
-      topology, source, options.up,
-      [&console](const std::string& line) { console.Say(line); });
-  if (!run.ok()) return run.status();
-  testbed::Supervisor& supervisor = (*run)->supervisor();
+  ASSIGN_OR_RETURN(const auto run, testbed::TestbedRun::Make(
+                                       topology, source, options.up,
+                                       [&console](const std::string& line) {
+                                         console.Say(line);
+                                       }));
+  testbed::Supervisor& supervisor = run->supervisor();
   RETURN_IF_ERROR(supervisor.BringUp());
   if (console.json()) console.PrintDocument(testbed::UpDocument(supervisor));
   SayWhatNext(supervisor, "end it with Ctrl-C", console);
@@ -66,10 +67,7 @@ absl::StatusOr<Subprocess> StartSupervisor(const Options& options,
 absl::Status RunDetached(const Options& options, Console& console) {
   // Read it here, where problems are easy to show.
   std::string source;
-  if (const auto topology = ChooseTopology(options.up, &source);
-      !topology.ok()) {
-    return topology.status();
-  }
+  RETURN_IF_ERROR(ChooseTopology(options.up, &source).status());
   testbed::StopSignals requests;
   ASSIGN_OR_RETURN(auto pipe, MakePipe());
   ASSIGN_OR_RETURN(auto supervisor,
@@ -102,7 +100,6 @@ Run MakeUp(Arguments& arguments, Console& console) {
   AddUpOptions(arguments, options->up);
   arguments.Flag("-d,--detach", options->detach,
                  "Return when everything is ready, and leave it running");
-  AddOutputOption(arguments, console);
   return [options, &console] {
     return options->detach ? RunDetached(*options, console)
                            : RunInForeground(*options, console);

@@ -20,9 +20,8 @@ struct Options {
 };
 
 std::string Devices(const testbed::Topology& topology) {
-  return fmt::format("testbed '{}' with {} device{}", topology.name,
-                     topology.devices.size(),
-                     topology.devices.size() == 1 ? "" : "s");
+  return fmt::format("testbed '{}' with {}", topology.name,
+                     FormatPlural(topology.devices.size(), "device"));
 }
 
 // `document` is what to show of the file besides its problems.
@@ -49,8 +48,7 @@ absl::Status Tell(const std::string& file, const std::vector<Problem>& problems,
   }
   if (problems.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("{} has {} problem{}", file, problems.size(),
-                  problems.size() == 1 ? "" : "s"));
+      fmt::format("{} has {}", file, FormatPlural(problems.size(), "problem")));
 }
 
 absl::Status CheckPlan(const std::string& file, const std::string& text,
@@ -58,9 +56,8 @@ absl::Status CheckPlan(const std::string& file, const std::string& text,
   const fault::PlanReading reading = fault::ReadPlan(text, file);
   const fault::Plan& plan = reading.plan;
   Json document = {{"plan", plan.name}, {"faults", plan.faults.size()}};
-  std::string what =
-      fmt::format("plan '{}' with {} fault{}", plan.name, plan.faults.size(),
-                  plan.faults.size() == 1 ? "" : "s");
+  std::string what = fmt::format("plan '{}' with {}", plan.name,
+                                 FormatPlural(plan.faults.size(), "fault"));
   if (plan.topology) {
     document["testbed"] = plan.topology->name;
     document["devices"] = plan.topology->devices.size();
@@ -99,13 +96,11 @@ absl::Status Validate(const Options& options, Console& console) {
 
 Run MakeValidate(Arguments& arguments, Console& console) {
   auto options = std::make_shared<Options>();
-  arguments.Text("file", options->file, "A topology, or a fault plan")
-      .Placeholder("FILE");
+  arguments.Text("file FILE", options->file, "A topology, or a fault plan");
   arguments.Flag("--schema", options->schema,
                  "Print the JSON schema of topologies instead");
   arguments.Flag("--keys", options->keys,
                  "Print the keys of topologies as Markdown instead");
-  AddOutputOption(arguments, console);
   return [options, &console] { return Validate(*options, console); };
 }
 

@@ -1,4 +1,4 @@
-#include "devices/nic/verb.h"
+#include "devices/nic/request.h"
 
 #include <gtest/gtest.h>
 
