@@ -1,5 +1,7 @@
 """fuzz_test: a libFuzzer target that is a bounded test under every other compiler."""
 
+load("//bazel:pch.bzl", "cc_test")
+
 def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, runs = 2000, size = "small", **kwargs):
     """A test that feeds LLVMFuzzerTestOneInput() with its seed corpus.
 
@@ -20,7 +22,7 @@ def fuzz_test(name, srcs, corpus, deps = [], dictionary = None, max_len = 4096, 
     """
     dictionaries = [dictionary] if dictionary else []
     words = ["-dict=$(rootpath %s)" % dictionary] if dictionary else []
-    native.cc_test(
+    cc_test(
         name = name,
         srcs = srcs,
         args = words + ["-max_len=%d" % max_len] + select({
