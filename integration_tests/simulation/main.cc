@@ -31,9 +31,14 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   spdlog::set_level(spdlog::level::off);
 
-  const TempDirectory directory;
+  const auto directory =
+      TempDirectory::Make(std::filesystem::temp_directory_path().string());
+  if (!directory.ok()) {
+    fmt::print(stderr, "{}\n", directory.status().message());
+    return 1;
+  }
   auto bus =
-      gpud::TelemetryBus::Start({.socket_path = directory.path() + "/bus"});
+      gpud::TelemetryBus::Start({.socket_path = directory->path() + "/bus"});
   if (!bus.ok()) {
     fmt::print(stderr, "{}\n", bus.status().message());
     return 1;
@@ -43,7 +48,7 @@ int Main(int argc, char** argv) {
   Nanoseconds said = NowNs();
   uint64_t last = seed;
   for (; last < seed + seeds && exit == 0; ++last) {
-    const std::string recorders = directory.path() + "/recorders";
+    const std::string recorders = directory->path() + "/recorders";
     const Outcome outcome =
         Simulate(last, steps, {.bus = bus->get(), .directory = recorders});
     std::filesystem::remove_all(recorders);
