@@ -15,10 +15,10 @@
 #include "tools/bench/launch/testbed.h"
 #include "tools/bench/report.h"
 #include "tools/gpu_check/runner.h"
+#include "tools/plots/document.h"
 #if CARILLON_WITH_CUDA
 #include "base/status.h"
 #include "tools/gpu_check/info.h"
-#include "tools/plots/document.h"
 #endif
 
 namespace carillon::gpu_check {
