@@ -22,3 +22,9 @@ std::string HintOf(const absl::Status& status) {
 }
 
 }  // namespace carillon
+
+fmt::appender fmt::formatter<absl::string_view>::format(
+    absl::string_view text, fmt::format_context& context) const {
+  return fmt::formatter<std::string_view>::format(
+      std::string_view(text.data(), text.size()), context);
+}

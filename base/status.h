@@ -35,11 +35,8 @@
 // For fmt::format("...: {}", status.message()).
 template <>
 struct fmt::formatter<absl::string_view> : fmt::formatter<std::string_view> {
-  template <class Context>
-  auto format(absl::string_view text, Context& context) const {
-    return fmt::formatter<std::string_view>::format(
-        std::string_view(text.data(), text.size()), context);
-  }
+  fmt::appender format(absl::string_view text,
+                       fmt::format_context& context) const;
 };
 
 namespace carillon {

@@ -16,3 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "fmt/format.h"
+
+// libfmt has it. Without this, each file that logs compiles all of it again.
+extern template void fmt::detail::vformat_to<char>(
+    fmt::detail::buffer<char>&, fmt::string_view,
+    fmt::basic_format_args<fmt::buffer_context<char>>, fmt::detail::locale_ref);
