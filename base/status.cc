@@ -1,5 +1,7 @@
 #include "base/status.h"
 
+#include <fmt/format.h>
+
 #include "absl/strings/cord.h"
 
 namespace carillon {

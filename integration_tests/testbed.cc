@@ -117,6 +117,13 @@ std::string WhatIsNotProven(const testbed::Timeline& timeline) {
         "{} records are overwritten: give the topology a larger `record`",
         report.overwritten);
   }
+  for (const ledger::Unknown why :
+       {ledger::Unknown::kNotTaken, ledger::Unknown::kNotRecorded,
+        ledger::Unknown::kOverwritten}) {
+    if (report.total.of(why) == 0) continue;
+    return fmt::format("{} events: {}", report.total.of(why),
+                       UnknownSentence(why));
+  }
   if (report.total.ok + report.total.failed == 0) {
     return "no event has ended: nothing proves anything";
   }

@@ -140,7 +140,10 @@ class DeviceRing {
   // The oldest event not yet consumed, if it has ended.
   std::optional<Completion> Poll() const {
     if (tail_ == rung_) return std::nullopt;
-    const Sequence wanted = tail_ + 1;
+    return EndOf(tail_ + 1);
+  }
+  // The end of any event that was committed and not consumed, if it has one.
+  std::optional<Completion> EndOf(Sequence wanted) const {
     auto* slot =
         reinterpret_cast<EcqEntry*>(completion_->At(layout_.ecq_offset)) +
         layout_.SlotOf(wanted);

@@ -72,6 +72,7 @@ absl::Status ScheduledEcho::Echo(uint64_t number) {
         absl::InternalError(fmt::format("failed with status {}", done.status));
   } else if (std::memcmp(out_.bytes.data(), message.data(), kMessageBytes) !=
              0) {
+    queue_->NoteMismatch();
     result = absl::DataLossError("the echo is not what was sent");
   }
   queue_->Free();

@@ -140,6 +140,7 @@ absl::Status FrameStream::TakeResult(const InFlight& sent, uint32_t slot) {
     if (const std::string wrong = kernel_->Check(frame, result);
         !wrong.empty()) {
       Count(kMismatches);
+      queue_->NoteMismatch();
       if (counts_[kMismatches] <= kMismatchesLogged) {
         spdlog::error("frame {}: {}", sent.frame, wrong);
       }

@@ -287,6 +287,11 @@ absl::Status Device::Impl::Replace(Session opened) {
       opened.completion.size() != completion.size()) {
     return Contradiction("the apertures have other sizes than before");
   }
+  {
+    // Nobody writes there any more, and it is replaced now.
+    MutexLock lock(mutex_);
+    for (const auto& [id, queue] : queues_) RecordFound(*queue);
+  }
   // All that is the device's own; control words and doorbells begin anew.
   const auto copy = [&](uint64_t begin, uint64_t end) {
     std::memcpy(opened.submission.At(begin), submission.At(begin), end - begin);
@@ -549,17 +554,32 @@ absl::StatusOr<EventQueue*> Device::Impl::AddQueue(
   return queue.get();
 }
 
+void Device::Impl::RecordFound(const EventQueue& queue) const {
+  if (recorder == nullptr) return;
+  const shm::DeviceRing& ring = queue.ring_;
+  for (shm::Sequence s = ring.last_consumed() + 1; s <= ring.last_committed();
+       ++s) {
+    if (const auto end = ring.EndOf(s)) {
+      recorder->Record(shm::Step::kFound, queue.event_id(),
+                       ring.layout().generation, s.value(), end->state,
+                       end->status);
+    }
+  }
+}
+
 void Device::Impl::RecordUnregistered(const EventQueue& queue,
                                       bool confirmed) const {
+  RecordFound(queue);
   Record(shm::Step::kUnregistered, queue.ring_.layout(),
          queue.ring_.last_consumed().value(), confirmed ? 0 : 1);
 }
 
-void Device::Impl::RecordEnd() const {
+void Device::Impl::RecordEnd(bool confirmed) const {
   if (recorder == nullptr) return;
   MutexLock lock(mutex_);
   for (const auto& [id, queue] : queues_) RecordUnregistered(*queue, false);
-  recorder->Record(shm::Step::kDetached, 0, generation, 0);
+  recorder->Record(shm::Step::kDetached, 0, generation, 0,
+                   shm::EventState::kNone, confirmed ? 0 : 1);
 }
 
 std::unique_ptr<EventQueue> Device::Impl::TakeQueue(const EventQueue* queue) {

@@ -81,9 +81,11 @@ class Device::Impl {
     recorder->Record(step, ring.doorbell.value(), ring.generation, sequence,
                      EventState::kNone, status);
   }
+  // Records the ends that lie in the queue's memory and were not taken.
+  void RecordFound(const EventQueue& queue) const;
   void RecordUnregistered(const EventQueue& queue, bool confirmed) const;
-  // Records that this device has ended its session.
-  void RecordEnd() const;
+  // Records that this device has ended its session, and whether gpud confirms.
+  void RecordEnd(bool confirmed) const;
 
   const AttachOptions options;
   // These change when another gpud takes over. The apertures stay where they

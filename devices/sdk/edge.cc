@@ -61,8 +61,9 @@ Device::Device(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Device::~Device() {
   // Errors have nobody to go to: if gpud is gone or stuck, it frees the session
   // by itself when the connection closes.
-  (void)impl_->Call(&v1::Devices::Stub::Detach, v1::DetachRequest());
-  impl_->RecordEnd();
+  const bool ended =
+      impl_->Call(&v1::Devices::Stub::Detach, v1::DetachRequest()).ok();
+  impl_->RecordEnd(ended);
 }
 
 const std::string& Device::name() const { return impl_->options.name; }
@@ -251,6 +252,11 @@ void EventQueue::RecordTaken() {
       ring_.Poll().value_or(Completion{.sequence = ring_.last_consumed() + 1});
   recorder_->Record(shm::Step::kTaken, event_id(), ring_.layout().generation,
                     done.sequence.value(), done.state, done.status);
+}
+
+void EventQueue::NoteMismatch() {
+  device_->impl_->Record(shm::Step::kMismatched, ring_.layout(),
+                         ring_.last_consumed().value() + 1);
 }
 
 absl::StatusOr<uint32_t> EventQueue::ParameterOffset(

@@ -209,6 +209,10 @@ class EventQueue {
     ring_.Consume();
   }
 
+  // Notes that the event that Poll() returned has an output that its input does
+  // not make: the flight recorder's checker reports it as wrong.
+  void NoteMismatch();
+
   // Poll(), waiting for at most `timeout`: spins for `spin` first. Errors:
   // DeadlineExceeded; Unavailable when the testbed closed the device or gpud is
   // gone (PEER_DEAD, with pid and the last completed sequence).

@@ -30,7 +30,6 @@ bool CompletionLedger::Finish(Sequence sequence, const EventOutcome& outcome) {
   }
   if (outcome.refused) refused_.fetch_add(1, std::memory_order_relaxed);
   NoteFailure(sequence, outcome.state, outcome.status);
-  Record(shm::Step::kEnded, sequence, outcome.state, outcome.status);
   // The slot is finished before the completion is stored: who has seen the
   // completion may ring for this slot at once.
   if (faults::AnyArmed(faults::Point::kGpudComplete,
@@ -38,10 +37,16 @@ bool CompletionLedger::Finish(Sequence sequence, const EventOutcome& outcome) {
     CompleteThroughFaults(sequence, outcome);
   } else {
     slot.Finish(sequence);
-    ring_->Complete(sequence, outcome.state, outcome.status);
+    Store(sequence, outcome);
   }
   Count(outcome.state);
   return true;
+}
+
+// The record comes last: it says that the completion is there.
+void CompletionLedger::Store(Sequence sequence, const EventOutcome& outcome) {
+  ring_->Complete(sequence, outcome.state, outcome.status);
+  Record(shm::Step::kEnded, sequence, outcome.state, outcome.status);
 }
 
 void CompletionLedger::CompleteThroughFaults(Sequence sequence,
@@ -49,11 +54,15 @@ void CompletionLedger::CompleteThroughFaults(Sequence sequence,
   const faults::Subject subject{.device = device_->name(),
                                 .event_id = ring_->layout().doorbell.value()};
   const auto struck = faults::At(faults::Point::kGpudComplete, subject);
-  const bool lost = struck && struck->action == faults::Action::kLose;
   SlotFor(sequence).Finish(sequence);
-  if (!lost) ring_->Complete(sequence, outcome.state, outcome.status);
+  if (struck && struck->action == faults::Action::kLose) {
+    // gpud believes that it has stored it.
+    Record(shm::Step::kEnded, sequence, outcome.state, outcome.status);
+  } else {
+    Store(sequence, outcome);
+  }
   if (struck && struck->action == faults::Action::kDouble) {
-    ring_->Complete(sequence, outcome.state, outcome.status);
+    Store(sequence, outcome);
   }
   faults::At(faults::Point::kGpudCompleted, subject);
 }

@@ -126,6 +126,7 @@ class CompletionLedger {
   Slot& SlotFor(shm::Sequence sequence) {
     return slots_[ring_->layout().SlotOf(sequence)];
   }
+  void Store(shm::Sequence sequence, const EventOutcome& outcome);
   void CompleteThroughFaults(shm::Sequence sequence,
                              const EventOutcome& outcome);
   void AddLife(const shm::EventLife& life);

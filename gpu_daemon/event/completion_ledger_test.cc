@@ -127,7 +127,7 @@ TEST_F(CompletionLedgerTest,
   EXPECT_EQ(event.kernel->last_failure().sequence, 6u);
 }
 
-TEST_F(CompletionLedgerTest, EveryEndIsRecordedOnceBeforeTheDeviceCanSeeIt) {
+TEST_F(CompletionLedgerTest, EveryEndIsRecordedOnce) {
   char folder[] = "/tmp/event-kernel-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   const auto recorder =
@@ -166,6 +166,27 @@ TEST_F(CompletionLedgerTest, EveryEndIsRecordedOnceBeforeTheDeviceCanSeeIt) {
   expect(1, shm::Step::kEndNoted, 1, EventState::kDone, 0);
   expect(2, shm::Step::kEnded, 3, EventState::kAborted,
          static_cast<uint32_t>(EventStatus::kShutdown));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CompletionLedgerTest, AnEndIsRecordedWhenItIsThereAndNotBefore) {
+  char folder[] = "/tmp/event-kernel-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const auto recorder =
+      shm::FlightRecorder::Create(std::string(folder) + "/r", "gpud", 64);
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  event_.kernel->ledger().RecordIn(recorder->get());
+  RingDoorbell(1);
+  ASSERT_EQ(Pending(), 1u);
+  const shm::Sequence sequence = event_.kernel->cursor().TakeRing();
+  const auto written = [&] {
+    return shm::ReadFlightRecording((*recorder)->path())->written;
+  };
+  uint64_t before = 99;
+  const BeforeCompletion look(*event_.kernel, [&] { before = written(); });
+  event_.kernel->ledger().Finish(sequence, {});
+  EXPECT_EQ(before, 0u);
+  EXPECT_EQ(written(), 1u);
   std::filesystem::remove_all(folder);
 }
 

@@ -150,6 +150,7 @@ absl::Status SimulatedDevice::Unregister(size_t index) {
   const uint32_t event_id = ring.ring->layout().doorbell.value();
   const auto aborted =
       session_->UnregisterEvent(event_id, /*drain_ms=*/1, [] { return true; });
+  RecordFound(ring);
   Record(Step::kUnregistered, &ring, ring.ring->last_consumed().value(),
          aborted.ok() ? 0 : 1);
   for (const auto& binding : ring.request.parameters()) {
@@ -160,6 +161,16 @@ absl::Status SimulatedDevice::Unregister(size_t index) {
   }
   rings_.erase(rings_.begin() + static_cast<ptrdiff_t>(index));
   return aborted.status();
+}
+
+void SimulatedDevice::RecordFound(const Ring& ring) {
+  const shm::DeviceRing& events = *ring.ring;
+  for (shm::Sequence s = events.last_consumed() + 1;
+       s <= events.last_committed(); ++s) {
+    if (const auto end = events.EndOf(s)) {
+      Record(Step::kFound, &ring, s.value(), end->status, end->state);
+    }
+  }
 }
 
 void SimulatedDevice::Record(Step step, const Ring* ring, uint64_t sequence,
@@ -266,6 +277,7 @@ void SimulatedDevice::JumpDoorbell(size_t index, uint32_t by) {
 absl::Status SimulatedDevice::Resume(SimulatedGpud& gpud) {
   Record(Step::kClosed, nullptr, 0,
          static_cast<uint32_t>(shm::CloseReason::kOpen));
+  for (const Ring& ring : rings_) RecordFound(ring);
   Open(gpud);
   for (const Placed& placed : buffers_) {
     auto request = placed.request;
@@ -298,8 +310,12 @@ void SimulatedDevice::NoteClosed() {
 }
 
 void SimulatedDevice::Detach(SimulatedGpud& gpud) {
-  Record(Step::kDetached, nullptr, 0);
   gpud.sessions().End(session_, gpud::SessionEnd::kDetached);
+  for (const Ring& ring : rings_) {
+    RecordFound(ring);
+    Record(Step::kUnregistered, &ring, ring.ring->last_consumed().value(), 1);
+  }
+  Record(Step::kDetached, nullptr, 0);
 }
 
 }  // namespace carillon::simulation

@@ -79,6 +79,7 @@ class SimulatedDevice {
   void Open(SimulatedGpud& gpud);
   absl::StatusOr<v1::AllocateBufferResponse> Allocate(v1::BufferPlace place,
                                                       uint64_t bytes);
+  void RecordFound(const Ring& ring);
   void Record(shm::Step step, const Ring* ring, uint64_t sequence,
               uint32_t status = 0,
               shm::EventState state = shm::EventState::kNone);

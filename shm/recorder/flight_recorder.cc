@@ -32,6 +32,10 @@ constexpr char kExtension[] = ".rec";
 constexpr int kMaxOfOneName = 10'000;
 constexpr size_t kMaxName = sizeof(FlightHeader::name) - 1;
 
+uint64_t BytesOf(uint64_t slots) {
+  return sizeof(FlightHeader) + slots * sizeof(FlightSlot);
+}
+
 uint64_t Mix(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9e37'79b9'7f4a'7c15;
   return hash ^ hash >> 32;
@@ -123,8 +127,7 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
         fmt::format("a power of two from {} to {}", FlightRecorder::kMinRecords,
                     FlightRecorder::kMaxRecords));
   }
-  const uint64_t bytes =
-      sizeof(FlightHeader) + header.capacity * sizeof(FlightSlot);
+  const uint64_t bytes = BytesOf(header.capacity);
   if (file_bytes != bytes) {
     return wrong("size", file_bytes, fmt::format("{:#x}", bytes));
   }
@@ -141,10 +144,11 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
 
 std::string_view StepName(Step step) {
   constexpr std::array<std::string_view, kSteps> kNames = {
-      "none",          "attached",   "detached",     "closed", "registered",
-      "unregistered",  "scheduling", "rung",         "taken",  "session_began",
-      "session_ended", "ring_made",  "ring_removed", "ended",  "end_noted",
-      "resumed",       "missed"};
+      "none",         "attached",      "detached",      "closed",
+      "registered",   "unregistered",  "scheduling",    "rung",
+      "taken",        "session_began", "session_ended", "ring_made",
+      "ring_removed", "ended",         "end_noted",     "resumed",
+      "missed",       "found",         "mismatched"};
   const auto index = static_cast<uint8_t>(step);
   return index < kSteps ? kNames[index] : "unknown";
 }
@@ -163,7 +167,7 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
                     records, kMinRecords, kMaxRecords));
   }
   const uint64_t capacity = std::bit_ceil(records);
-  const uint64_t bytes = sizeof(FlightHeader) + capacity * sizeof(FlightSlot);
+  const uint64_t bytes = BytesOf(capacity);
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return SystemError("make the folder of", directory);
   }
@@ -180,8 +184,9 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
 
   struct flock lock = WholeFile(F_WRLCK);
   const bool locked = fcntl(fd.get(), F_OFD_SETLK, &lock) == 0;
-  if (locked) errno = posix_fallocate(fd.get(), 0, bytes);
-  if (!locked || errno != 0) {
+  const uint64_t reserved = std::min(capacity, kStep);
+  if (locked) errno = posix_fallocate(fd.get(), 0, BytesOf(reserved));
+  if (!locked || errno != 0 || ftruncate(fd.get(), bytes) != 0) {
     const absl::Status status = SystemError(locked ? "reserve" : "lock", path);
     unlink(path.c_str());
     return status;
@@ -194,7 +199,7 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
     return status;
   }
   std::unique_ptr<FlightRecorder> recorder(
-      new FlightRecorder(path, std::move(fd), memory, capacity));
+      new FlightRecorder(path, std::move(fd), memory, capacity, reserved));
   FlightHeader& header = *recorder->header_;
   header.version = FlightHeader::kVersion;
   header.record_bytes = sizeof(FlightSlot);
@@ -223,8 +228,27 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::FromEnvironment(
   return Create(directory, name, records);
 }
 
-FlightRecorder::~FlightRecorder() {
-  munmap(header_, sizeof(FlightHeader) + capacity_ * sizeof(FlightSlot));
+FlightRecorder::~FlightRecorder() { munmap(header_, BytesOf(capacity_)); }
+
+bool FlightRecorder::HasRoom(uint64_t place) {
+  uint64_t reserved = reserved_.load(std::memory_order_relaxed);
+  if (reserved < capacity_ && place + kStep / 2 >= reserved) {
+    reserved = ReserveFor(place);
+  }
+  return reserved == capacity_ || place < reserved;
+}
+
+uint64_t FlightRecorder::ReserveFor(uint64_t place) {
+  MutexLock lock(mutex_);
+  uint64_t reserved = reserved_.load(std::memory_order_relaxed);
+  // Ahead of the need, so that few writers come here.
+  while (!full_ && reserved < capacity_ && place + kStep / 2 >= reserved) {
+    full_ = posix_fallocate(fd_.get(), BytesOf(reserved),
+                            kStep * sizeof(FlightSlot)) != 0;
+    if (!full_) reserved += kStep;
+  }
+  reserved_.store(reserved, std::memory_order_relaxed);
+  return reserved;
 }
 
 void FlightRecorder::Record(Step step, uint32_t event_id, Generation generation,
@@ -234,6 +258,7 @@ void FlightRecorder::Record(Step step, uint32_t event_id, Generation generation,
   // Relaxed: see FlightHeader.
   const uint64_t place = std::atomic_ref<uint64_t>(header_->next)
                              .fetch_add(1, std::memory_order_relaxed);
+  if (!HasRoom(place)) return;
   const uint64_t ring = uint64_t{status} << 32 | generation.value();
   uint64_t last = uint64_t{static_cast<uint16_t>(event_id)} << 32 |
                   uint64_t{static_cast<uint8_t>(step)} << 48 |

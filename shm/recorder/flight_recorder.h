@@ -10,6 +10,7 @@
 #ifndef CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
 #define CARILLON_SHM_RECORDER_FLIGHT_RECORDER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "shm/layout.h"
 #include "shm/types.h"
@@ -32,11 +34,11 @@ enum class Step : uint8_t {
   kNone = 0,
   // A device's.
   kAttached = 1,    // generation: the apertures'; sequence: gpud's pid
-  kDetached = 2,    // by itself, in order
+  kDetached = 2,    // by itself; status: 0 if gpud has confirmed it
   kClosed = 3,      // by gpud; status: CloseReason, kOpen when gpud just died
   kRegistered = 4,  // ring; status: its entries
-  // Ring, which is gone for the device; sequence: the last event taken; status:
-  // 0 if gpud has confirmed it.
+  // Ring, which is gone for the device, after kFound for each end that lay in
+  // it; sequence: the last event taken; status: 0 if gpud has confirmed it.
   kUnregistered = 5,
   kScheduling = 6,  // ring; asks gpud to launch up to event `sequence`
   kRung = 7,        // ring; sequence: the last event rung; status: how many
@@ -47,16 +49,21 @@ enum class Step : uint8_t {
   kRingMade = 11,      // ring; sequence: the device's pid; status: 1 if every
                        // end is recorded here, 0 if kernels store their own
   kRingRemoved = 12,   // ring; the device has unregistered it
-  kEnded = 13,         // ring, sequence, state, status: gpud ends it so
-  kEndNoted = 14,      // as kEnded, but its kernel has ended it before
-  // A device's, again: another gpud (kAttached) goes on with this ring;
-  // sequence: the last event that has ended.
+  kEnded = 13,     // ring, sequence, state, status: gpud has stored this end
+  kEndNoted = 14,  // as kEnded, but its kernel has ended it before
+  // A device's, again: another gpud (kAttached) goes on with this ring, after
+  // kFound for each end that lay in it; sequence: the last event taken.
   kResumed = 15,
   // Ring; has waited in vain for the end of event `sequence`; status: how long,
   // ms.
   kMissed = 16,
+  // Ring, sequence, state, status: the end of an event that was not taken lies
+  // in the device's own memory when it lets go of the ring.
+  kFound = 17,
+  // Ring, sequence: the event's output is not what its input makes.
+  kMismatched = 18,
 };
-inline constexpr uint8_t kSteps = 17;
+inline constexpr uint8_t kSteps = 19;
 std::string_view StepName(Step step);
 
 struct FlightRecord {
@@ -115,20 +122,23 @@ static_assert(offsetof(FlightHeader, name) == 32);
 static_assert(offsetof(FlightHeader, next) == 128);
 static_assert(sizeof(FlightHeader) == 256);
 
-// The writing side. Record() is for any number of threads, never waits, and
-// makes no system call. A recorder that is off is a null pointer.
+// The writing side. Record() is for any number of threads. Once in kStep records
+// it reserves space for the next ones; otherwise it makes no system call. A
+// recorder that is off is a null pointer.
 class FlightRecorder {
  public:
   static constexpr uint64_t kMinRecords = 64;
   static constexpr uint64_t kMaxRecords = 1 << 22;  // 128 MiB
+  static constexpr uint64_t kStep = 1 << 16;        // 2 MiB
   // The environment variable that turns a device's recorder on: how many
   // records.
   static constexpr char kVariable[] = "CARILLON_RECORD";
 
-  // Makes the folder if it is missing (0700), and the file, with room for
-  // `records` or the next power of two; the space is reserved, so that no
-  // later access can raise SIGBUS. Errors: InvalidArgument (name, records),
-  // ResourceExhausted (space, descriptors), PermissionDenied, Internal.
+  // Makes the folder if it is missing (0700), and the file, for `records` or the
+  // next power of two. Space is reserved before it is used, so that no access
+  // can raise SIGBUS; what finds no space later counts as torn. Errors:
+  // InvalidArgument (name, records), ResourceExhausted (space, descriptors),
+  // PermissionDenied, Internal.
   static absl::StatusOr<std::unique_ptr<FlightRecorder>> Create(
       const std::string& directory, std::string_view name, uint64_t records);
   // As kVariable asks for; null if it is not set. Errors: as Create(), and
@@ -146,18 +156,30 @@ class FlightRecorder {
               uint32_t status = 0);
 
  private:
-  FlightRecorder(std::string path, UniqueFd fd, void* memory, uint64_t capacity)
+  FlightRecorder(std::string path, UniqueFd fd, void* memory, uint64_t capacity,
+                 uint64_t reserved)
       : path_(std::move(path)),
         fd_(std::move(fd)),
         header_(static_cast<FlightHeader*>(memory)),
         slots_(reinterpret_cast<FlightSlot*>(header_ + 1)),
-        capacity_(capacity) {}
+        capacity_(capacity),
+        reserved_(reserved) {}
+
+  // Whether there is space for the record at `place`.
+  bool HasRoom(uint64_t place);
+  // Reserves more, and returns how many slots have space.
+  uint64_t ReserveFor(uint64_t place) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string path_;
   const UniqueFd fd_;  // its lock says that this process runs
   FlightHeader* const header_;
   FlightSlot* const slots_;
   const uint64_t capacity_;
+  Mutex mutex_;
+  bool full_ ABSL_GUARDED_BY(mutex_) = false;  // there was no more space
+  // Slots that have space. Writer: who holds the mutex; readers: all writers.
+  // Relaxed: the space is the kernel's.
+  std::atomic<uint64_t> reserved_;
 };
 
 // The contents of a recorder file.

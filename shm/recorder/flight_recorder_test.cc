@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +122,51 @@ TEST_F(FlightRecorderTest, ThreadsLoseNothingAndKeepTheirOwnOrder) {
     EXPECT_EQ(record.status, record.sequence);
   }
   for (uint32_t t = 0; t < kThreads; ++t) EXPECT_EQ(last[t], kEach);
+}
+
+uint64_t SpaceOf(const std::string& path) {
+  struct stat facts {};
+  EXPECT_EQ(stat(path.c_str(), &facts), 0);
+  return static_cast<uint64_t>(facts.st_blocks) * 512;
+}
+
+TEST_F(FlightRecorderTest, ALargeOneTakesSpaceAsItFills) {
+  constexpr uint64_t kSpace = FlightRecorder::kStep * sizeof(FlightSlot);
+  const auto recorder = Make("nic0", 8 * FlightRecorder::kStep);
+  EXPECT_LT(SpaceOf(recorder->path()), 2 * kSpace);
+  constexpr uint64_t kEach = FlightRecorder::kStep;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (uint64_t s = 1; s <= kEach; ++s) RingDoorbell(*recorder, s);
+    });
+  }
+  threads.clear();
+  EXPECT_LT(SpaceOf(recorder->path()), 5 * kSpace);
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_EQ(read.written, 3 * kEach);
+  EXPECT_EQ(read.overwritten, 0);
+  EXPECT_EQ(read.torn, 0);
+  EXPECT_THAT(read.records, SizeIs(3 * kEach));
+}
+
+TEST_F(FlightRecorderTest, WhatFindsNoSpaceIsCounted) {
+  constexpr uint64_t kRoom = FlightRecorder::kStep;
+  const auto recorder = Make("nic0", 8 * kRoom);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full{.rlim_cur = SpaceOf(recorder->path()),
+                    .rlim_max = before.rlim_max};
+  auto* const handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  for (uint64_t s = 1; s <= 2 * kRoom; ++s) RingDoorbell(*recorder, s);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  const FlightRecording read = Read(recorder->path());
+  EXPECT_EQ(read.written, 2 * kRoom);
+  EXPECT_EQ(read.torn, kRoom);
+  EXPECT_THAT(read.records, SizeIs(kRoom));
+  EXPECT_EQ(read.records.back().sequence, kRoom);
 }
 
 TEST_F(FlightRecorderTest, OutlivesSigkill) {

@@ -16,12 +16,13 @@ gpu: {backend: cpu, memory: 64MiB}
 devices:
   - {name: fpga0, kind: fpga, size: 64x64, fps: 500, check: true, restart: on_failure}
 """
+REASONS = ("overwritten", "device_died", "not_recorded", "not_taken")
 SHORT_S = 0.05
 NEW_KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 
 
 def document(**changes):
-    events = {"ok": 20, "failed": 0, "lost": 0}
+    events = {"ok": 20, "failed": 0, "lost": 0, "indeterminate": dict.fromkeys(REASONS, 0)}
     return {"events": events, "violations": [], "unreadable": [], "around_first": [],
             "processes": [{"process": "gpud", "overwritten": 3}, {"process": "nic0", "overwritten": 0}]} | changes
 
@@ -37,7 +38,11 @@ class LedgerTest(unittest.TestCase):
 
     def test_fails_where_nothing_is_proven(self):
         with self.assertRaisesRegex(LedgerError, "no event has ended"):
-            Ledger(document(events={"ok": 0, "failed": 0})).expect_nothing_lost()
+            Ledger(document(events=document()["events"] | {"ok": 0})).expect_nothing_lost()
+        for reason in ("overwritten", "not_recorded", "not_taken"):
+            events = document()["events"] | {"indeterminate": dict.fromkeys(REASONS, 0) | {reason: 2}}
+            with self.assertRaisesRegex(LedgerError, f"2 events are indeterminate: {reason}"):
+                Ledger(document(events=events)).expect_nothing_lost()
         with self.assertRaisesRegex(LedgerError, "records of nic0 are overwritten"):
             Ledger(document(processes=[{"process": "nic0", "overwritten": 1}])).expect_nothing_lost()
         with self.assertRaisesRegex(LedgerError, "not every recorder can be read: x.rec"):

@@ -32,6 +32,9 @@ class Ledger:
                        if process["overwritten"] and process["process"] != "gpud"]
         if overwritten:
             raise LedgerError(f"records of {', '.join(overwritten)} are overwritten: give the topology a larger `record`")
+        for why in ("not_taken", "not_recorded", "overwritten"):
+            if self.events["indeterminate"][why]:
+                raise LedgerError(f"{self.events['indeterminate'][why]} events are indeterminate: {why}")
         if self.events["ok"] + self.events["failed"] == 0:
             raise LedgerError("no event has ended: nothing proves anything")
 

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -187,7 +188,7 @@ class PlanRunner {
         bed_->paths().recorder_directory(), &unreadable);
     evidence().progress = fault::ProgressSince(recordings, struck_until_);
     const auto& expect = plan().expect;
-    const auto all_hold = [](const fault::ByProcess& wanted, auto& found) {
+    const auto all_hold = [](const fault::ByName& wanted, auto& found) {
       return std::ranges::all_of(wanted, [&](const auto& each) {
         return each.second.Holds(found[each.first]);
       });
@@ -228,7 +229,13 @@ class PlanRunner {
   bool Tick(milliseconds timeout) {
     const bool goes_on = bed_->Watch(timeout);
     for (const ProcessRecord& process : bed_->State().processes) {
-      names_[static_cast<uint32_t>(process.identity.pid)] = process.name;
+      const auto pid = static_cast<uint32_t>(process.identity.pid);
+      names_[pid] = process.name;
+      uint32_t& known_pid = pids_[process.name];
+      if (known_pid != pid && known_pid != 0 && process.last_exit) {
+        exits_[known_pid] = *process.last_exit;
+      }
+      known_pid = pid;
       const auto load = loads_.find(process.name);
       if (load == loads_.end()) continue;
       std::string host;
@@ -253,6 +260,9 @@ class PlanRunner {
          strike != strikes.end(); ++strike) {
       const auto own = fault_ids_.find(strike->fault_id);
       if (own == fault_ids_.end()) continue;
+      if (own->second->fault.action == faults::Action::kKill) {
+        struck_dead_.insert(strike->pid);
+      }
       if (++told_ > kToldStrikes) {
         if (told_ == kToldStrikes + 1) say_("  more strikes are not told");
         continue;
@@ -265,6 +275,21 @@ class PlanRunner {
                            ? ""
                            : fmt::format(", passage {}", strike->passage)));
     }
+  }
+
+  // The processes that ended neither well nor by a fault.
+  std::vector<std::string> BadExits() {
+    for (const ProcessRecord& process : bed_->State().processes) {
+      if (!process.exit) continue;
+      exits_[static_cast<uint32_t>(process.identity.pid)] = *process.exit;
+    }
+    std::vector<std::string> bad;
+    for (const auto& [pid, exit] : exits_) {
+      if (exit.ok() || struck_dead_.contains(pid)) continue;
+      bad.push_back(fmt::format("{} (pid {}) ended with {}", names_[pid], pid,
+                                exit.ToString()));
+    }
+    return bad;
   }
 
   double Since(Nanoseconds time) const {
@@ -305,6 +330,7 @@ class PlanRunner {
     std::vector<std::string> leaks = SurvivorsLeaks();
     EndState at_end = bed_->End(std::chrono::nanoseconds(plan().run.settle_ns));
     evidence().in_flight = at_end.in_flight;
+    if (plan().topology) evidence().bad_exits = BadExits();
     evidence().leaks = std::move(at_end.leaks);
     if (evidence().leaks) {
       evidence().leaks->insert(evidence().leaks->begin(), leaks.begin(),
@@ -371,6 +397,9 @@ class PlanRunner {
   std::vector<Survivor> descriptors_;
   std::map<uint32_t, const PlannedFault*> fault_ids_;
   std::map<uint32_t, std::string> names_;  // of processes, by pid
+  std::map<std::string, uint32_t> pids_;
+  std::map<uint32_t, ExitReport> exits_;  // by pid
+  std::set<uint32_t> struck_dead_;        // pids
   std::string board_bytes_;
   Nanoseconds injected_ = 0;
   Nanoseconds struck_until_ = 0;

@@ -24,8 +24,10 @@ Value ValueOf(const std::map<std::string, Value>& values,
 std::array<std::optional<uint64_t>, kCounts> Found(const Evidence& evidence) {
   using ledger::Fault;
   const ledger::Counts& total = evidence.report.total;
-  std::optional<uint64_t> leaks;
-  if (evidence.leaks) leaks = evidence.leaks->size();
+  const auto number = [](const auto& sentences) -> std::optional<uint64_t> {
+    if (!sentences) return std::nullopt;
+    return sentences->size();
+  };
   return {total.ok,
           total.failed,
           total.of(Fault::kLost),
@@ -33,10 +35,27 @@ std::array<std::optional<uint64_t>, kCounts> Found(const Evidence& evidence) {
           total.of(Fault::kUnexpected),
           total.of(Fault::kOutOfOrder),
           total.of(Fault::kContradicted),
+          total.of(Fault::kWrong),
           total.indeterminate(),
           evidence.in_flight,
           evidence.bad_replies,
-          leaks};
+          number(evidence.bad_exits),
+          number(evidence.leaks)};
+}
+
+// What a bad number is made of, or empty.
+std::string Details(Count count, const Evidence& evidence) {
+  if (count == Count::kLeaks) return JoinWords(*evidence.leaks);
+  if (count == Count::kBadExits) return JoinWords(*evidence.bad_exits);
+  if (count != Count::kIndeterminate) return "";
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < ledger::kUnknowns; ++i) {
+    const auto reason = ledger::Unknown(i);
+    const uint64_t events = evidence.report.total.of(reason);
+    if (events == 0) continue;
+    reasons.push_back(fmt::format("{} {}", events, UnknownName(reason)));
+  }
+  return JoinWords(reasons);
 }
 
 ExpectationResult Compare(std::string expectation, const Comparison& expected,
@@ -45,6 +64,23 @@ ExpectationResult Compare(std::string expectation, const Comparison& expected,
           .expected = expected.ToString(),
           .found = fmt::format("{}", found),
           .ok = expected.Holds(found)};
+}
+
+// A reason that the plan does not name must have no events.
+void JudgeReasons(const ByName& expected, const ledger::Counts& total,
+                  std::vector<ExpectationResult>* findings) {
+  if (expected.empty()) return;
+  for (size_t i = 0; i < ledger::kUnknowns; ++i) {
+    const auto reason = ledger::Unknown(i);
+    const std::string name(UnknownName(reason));
+    const auto named =
+        std::ranges::find(expected, name, &ByName::value_type::first);
+    const uint64_t found = total.of(reason);
+    if (named == expected.end() && found == 0) continue;
+    findings->push_back(
+        Compare("indeterminate: " + name,
+                named == expected.end() ? Exactly(0) : named->second, found));
+  }
 }
 
 }  // namespace
@@ -60,13 +96,17 @@ std::vector<ExpectationResult> Judge(const Plan& plan,
   const auto all_found = Found(evidence);
   for (size_t i = 0; i < kCounts; ++i) {
     const auto& found = all_found[i];
-    if (!found) continue;
+    const bool by_reason =
+        Count(i) == Count::kIndeterminate && !expect.indeterminate.empty();
+    if (!found || by_reason) continue;
     findings.push_back(
         Compare(std::string(InfoOf(Count(i)).name), expect.counts[i], *found));
-    if (Count(i) == Count::kLeaks && *found != 0) {
-      findings.back().found += ": " + JoinWords(*evidence.leaks);
+    if (*found == 0) continue;
+    if (const auto details = Details(Count(i), evidence); !details.empty()) {
+      findings.back().found += ": " + details;
     }
   }
+  JudgeReasons(expect.indeterminate, evidence.report.total, &findings);
   for (const auto& [process, comparison] : expect.progress) {
     findings.push_back(Compare(fmt::format("progress of {}", process),
                                comparison,

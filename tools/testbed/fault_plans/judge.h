@@ -22,6 +22,7 @@ struct Evidence {
   std::optional<uint64_t> in_flight;
   std::optional<uint64_t> bad_replies;
   // One sentence each.
+  std::optional<std::vector<std::string>> bad_exits;
   std::optional<std::vector<std::string>> leaks;
   // How many events each process ended after the last strike.
   std::map<std::string, uint64_t> progress;

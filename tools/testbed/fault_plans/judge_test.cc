@@ -27,6 +27,7 @@ Evidence AllWell() {
   evidence.struck = {{"a", 1}};
   evidence.in_flight = 0;
   evidence.bad_replies = 0;
+  evidence.bad_exits = std::vector<std::string>();
   evidence.leaks = std::vector<std::string>();
   evidence.progress = {{"nic0", 5}, {"gpud", 5}};
   evidence.restarts = {{"nic0", 1}};
@@ -55,7 +56,7 @@ std::vector<std::string> ViolatedWith(
 
 TEST(Judge, IsContentWhenAllHolds) {
   EXPECT_THAT(Violated(AllWell()), IsEmpty());
-  // Two faults, eleven counts, two of progress, a restart, one running process.
+  // Two faults, all counts, two of progress, a restart, one running process.
   EXPECT_EQ(Judge(MakePlan(), AllWell()).size(), 2u + kCounts + 4u);
 }
 
@@ -69,8 +70,8 @@ TEST(Judge, SeesEachExpectationThatDoesNotHold) {
             One{"ok: expected > 0, found 0"});
   EXPECT_EQ(ViolatedWith([](auto& e) { e.report.total.failed = 3; }),
             One{"failed: expected <= 2, found 3"});
-  const char* const names[] = {"lost", "duplicated", "unexpected",
-                               "out_of_order", "contradicted"};
+  const char* const names[] = {"lost",         "duplicated",   "unexpected",
+                               "out_of_order", "contradicted", "wrong"};
   for (size_t i = 0; i < ledger::kFaults; ++i) {
     EXPECT_EQ(ViolatedWith([&](auto& e) { e.report.total.faults[i] = 4; }),
               One{std::string(names[i]) + ": expected 0, found 4"});
@@ -79,6 +80,14 @@ TEST(Judge, SeesEachExpectationThatDoesNotHold) {
             One{"in_flight: expected 0, found 1"});
   EXPECT_EQ(ViolatedWith([](auto& e) { e.bad_replies = 1; }),
             One{"bad_replies: expected 0, found 1"});
+  EXPECT_EQ(
+      ViolatedWith([](auto& e) { e.bad_exits->push_back("fpga0 ended"); }),
+      One{"bad_exits: expected 0, found 1: fpga0 ended"});
+  EXPECT_EQ(ViolatedWith([](auto& e) {
+              e.report.total.unknown = {1, 0, 2};
+            }),
+            One{"indeterminate: expected 0, found 3: 1 overwritten and 2 "
+                "device_died"});
   EXPECT_EQ(ViolatedWith([](auto& e) { e.leaks->push_back("a file is left"); }),
             One{"leaks: expected 0, found 1: a file is left"});
   EXPECT_EQ(ViolatedWith([](auto& e) { e.progress.erase("nic0"); }),
@@ -89,13 +98,30 @@ TEST(Judge, SeesEachExpectationThatDoesNotHold) {
             One{"gpud: expected runs, found does not run"});
 }
 
+TEST(Judge, AReasonThatThePlanDoesNotNameMustHaveNoEvents) {
+  Plan plan = MakePlan();
+  plan.expect.indeterminate = {
+      {"device_died", Comparison(Comparison::Kind::kAtMost, 2)}};
+  Evidence evidence = AllWell();
+  evidence.report.total.unknown = {0, 0, 2};
+  EXPECT_TRUE(Holds(Judge(plan, evidence)));
+  evidence.report.total.unknown = {0, 1, 3};
+  std::vector<std::string> violated;
+  for (const ExpectationResult& finding : Judge(plan, evidence)) {
+    if (!finding.ok) violated.push_back(finding.expectation);
+  }
+  EXPECT_THAT(violated, UnorderedElementsAre("indeterminate: torn",
+                                             "indeterminate: device_died"));
+}
+
 TEST(Judge, ExpectsNothingOfWhatCouldNotBeLookedAt) {
   Evidence evidence = AllWell();
   evidence.in_flight.reset();
   evidence.bad_replies.reset();
+  evidence.bad_exits.reset();
   evidence.leaks.reset();
   EXPECT_THAT(Violated(evidence), IsEmpty());
-  EXPECT_EQ(Judge(MakePlan(), evidence).size(), 2u + kCounts - 3 + 4u);
+  EXPECT_EQ(Judge(MakePlan(), evidence).size(), 2u + kCounts - 4 + 4u);
 }
 
 TEST(ProgressSince, CountsEndsOfBothSidesFromThereOn) {

@@ -27,9 +27,16 @@ const std::array<CountInfo, kCounts>& CountInfos() {
       {"out_of_order", "events that ended after a later one", Exactly(0)},
       {"contradicted", "events of which device and gpud tell different ends",
        Exactly(0)},
-      {"indeterminate", "events of which the recordings do not tell", {}},
+      {"wrong", "events whose device found wrong bytes in their output",
+       Exactly(0)},
+      {"indeterminate",
+       "events of which the recordings do not tell; a map gives a number for "
+       "each reason",
+       Exactly(0)},
       {"in_flight", "events that did not end within `settle`", Exactly(0)},
       {"bad_replies", "memcached replies with a wrong byte", Exactly(0)},
+      {"bad_exits", "processes that ended otherwise than well, and by no fault",
+       Exactly(0)},
       {"leaks",
        "processes, files, registrations, GPU memory, descriptors of survivors "
        "that are left over",
@@ -147,14 +154,14 @@ std::string ExpectYaml(const Expectations& expect) {
   if (!expect.running.empty()) {
     text += fmt::format("  running: {}\n", NameList(expect.running));
   }
-  for (const auto& [key, by_process] :
-       {std::pair("progress", &expect.progress),
+  for (const auto& [key, by_name] :
+       {std::pair("indeterminate", &expect.indeterminate),
+        std::pair("progress", &expect.progress),
         std::pair("restarts", &expect.restarts)}) {
-    if (by_process->empty()) continue;
+    if (by_name->empty()) continue;
     text += fmt::format("  {}:\n", key);
-    for (const auto& [process, comparison] : *by_process) {
-      text +=
-          fmt::format("    {}: {}\n", process, Value(comparison.ToString()));
+    for (const auto& [name, comparison] : *by_name) {
+      text += fmt::format("    {}: {}\n", name, Value(comparison.ToString()));
     }
   }
   return text.empty() ? "" : "expect:\n" + text;

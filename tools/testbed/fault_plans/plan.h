@@ -51,12 +51,14 @@ enum class Count {
   kUnexpected,
   kOutOfOrder,
   kContradicted,
+  kWrong,
   kIndeterminate,
   kInFlight,
   kBadReplies,
+  kBadExits,
   kLeaks,
 };
-inline constexpr size_t kCounts = 11;
+inline constexpr size_t kCounts = 13;
 struct CountInfo {
   std::string_view name;  // "out_of_order"
   std::string_view summary;
@@ -64,7 +66,7 @@ struct CountInfo {
 };
 const CountInfo& InfoOf(Count count);
 
-using ByProcess = std::vector<std::pair<std::string, Comparison>>;
+using ByName = std::vector<std::pair<std::string, Comparison>>;
 
 struct Expectations {
   Expectations();  // what holds for every plan
@@ -75,11 +77,14 @@ struct Expectations {
   }
 
   std::array<Comparison, kCounts> counts;
+  // Indeterminate events by the reason (ledger::UnknownName), each reason that
+  // is not named none; empty: counts has their sum.
+  ByName indeterminate;
   // How many events each process must end after the last strike.
-  ByProcess progress;
+  ByName progress;
   // The processes that must run at the end.
   std::vector<std::string> running;
-  ByProcess restarts;
+  ByName restarts;
 
   bool operator==(const Expectations&) const = default;
 };

@@ -14,6 +14,7 @@
 #include "shm/faults/board.h"
 #include "tools/testbed/fault_plans/fields.h"
 #include "tools/testbed/fault_plans/plan.h"
+#include "tools/testbed/ledger/checker.h"
 #include "tools/testbed/topology/reader.h"
 
 namespace carillon::fault {
@@ -351,12 +352,32 @@ class PlanReader : StrictReader {
     for (size_t i = 0; i < kCounts; ++i) {
       known.push_back(InfoOf(Count(i)).name);
       if (known.back() == key) {
+        if (Count(i) == Count::kIndeterminate && entry.node.IsMap()) {
+          ReadReasons(entry, key, &expect->indeterminate);
+          return;
+        }
         ReadInto(entry, key, Comparison::Parse, &expect->counts[i]);
         return;
       }
     }
     known.insert(known.end(), {"progress", "running", "restarts"});
     ComplainUnknown(entry.mark, key, "of expect", known);
+  }
+
+  void ReadReasons(const Entry& entry, const std::string& key,
+                   ByName* by_reason) {
+    std::vector<std::string_view> known;
+    for (size_t i = 0; i < ledger::kUnknowns; ++i) {
+      known.push_back(ledger::UnknownName(ledger::Unknown(i)));
+    }
+    for (const auto& [reason, value] : Entries(entry.node, key)) {
+      Comparison comparison;
+      if (std::ranges::find(known, reason) == known.end()) {
+        ComplainUnknown(value.mark, reason, "of indeterminate", known);
+      } else if (ReadInto(value, reason, Comparison::Parse, &comparison)) {
+        by_reason->emplace_back(reason, comparison);
+      }
+    }
   }
 
   static bool IsProcessName(const std::string& name) {
@@ -385,7 +406,7 @@ class PlanReader : StrictReader {
   }
 
   // Reads a list of processes, or a map with the number for each.
-  void ReadProgress(const Entry& entry, ByProcess* progress) {
+  void ReadProgress(const Entry& entry, ByName* progress) {
     if (entry.node.IsMap()) {
       ReadByProcess(entry, "progress", progress);
       return;
@@ -398,7 +419,7 @@ class PlanReader : StrictReader {
   }
 
   void ReadByProcess(const Entry& entry, const std::string& key,
-                     ByProcess* by_process) {
+                     ByName* by_process) {
     if (!IsMap(entry, key)) return;
     for (const auto& [name, value] : Entries(entry.node, key)) {
       Comparison comparison;

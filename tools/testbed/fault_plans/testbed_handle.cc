@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "shm/recorder/flight_recorder.h"
 #include "tools/testbed/client/admin_client.h"
 #include "tools/testbed/supervisor/marks.h"
 #include "tools/testbed/supervisor/testbeds.h"
@@ -24,7 +25,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kRecords = 65536;
+// Space is taken only for what is recorded.
+constexpr uint64_t kRecords = shm::FlightRecorder::kMaxRecords;
 constexpr char kGpud[] = "gpud";
 
 // Carillon's files in /dev/shm; there should be none.

@@ -141,7 +141,8 @@ void Checker::CheckDevice(size_t index) {
         device_end = {};
         break;
       case Step::kDetached:
-        device_end.left = device_end.detached = true;
+        device_end.detached = record.status == 0;
+        device_end.left = true;
         break;
       case Step::kClosed:
         device_end.left = true;
@@ -159,7 +160,7 @@ void Checker::CheckDevice(size_t index) {
       case Step::kResumed: {
         const auto found = current.find(record.event_id);
         if (found != current.end() && !found->second->closed()) {
-          found->second->Resume(life());
+          found->second->Resume(life(), at);
         } else if (gaps) {
           add(shm::kMaxRingEntries, /*from_start=*/false);
         } else {
@@ -170,6 +171,17 @@ void Checker::CheckDevice(size_t index) {
       case Step::kUnregistered:
         if (DeviceRing* const ring = find()) {
           ring->Close(record.sequence, record.status == 0, at, accuse);
+        }
+        break;
+      case Step::kFound:
+        if (DeviceRing* const ring = find()) {
+          ring->Find(record.sequence, {record.state, record.status, at},
+                     accuse);
+        }
+        break;
+      case Step::kMismatched:
+        if (DeviceRing* const ring = find()) {
+          ring->Mismatch(record.sequence, at, accuse);
         }
         break;
       case Step::kMissed:
@@ -250,26 +262,28 @@ uint64_t Sum(const auto& numbers) {
 
 std::string_view FaultName(Fault fault) {
   static constexpr std::array<std::string_view, kFaults> kNames = {
-      "lost", "duplicated", "unexpected", "out_of_order", "contradicted"};
+      "lost",         "duplicated",   "unexpected",
+      "out_of_order", "contradicted", "wrong"};
   return kNames[static_cast<size_t>(fault)];
 }
 
 std::string_view UnknownName(Unknown unknown) {
   static constexpr std::array<std::string_view, kUnknowns> kNames = {
-      "overwritten", "torn",         "device_died",  "session_ended",
-      "gpud_died",   "not_recorded", "still_running"};
+      "overwritten", "torn",         "device_died",   "session_ended",
+      "gpud_died",   "not_recorded", "still_running", "not_taken"};
   return kNames[static_cast<size_t>(unknown)];
 }
 
 std::string_view UnknownSentence(Unknown unknown) {
   static constexpr std::array<std::string_view, kUnknowns> kSentences = {
       "their records are overwritten: record more",
-      "a record is torn: its process died in it",
+      "a record is torn: its process died in it, or had no room for it",
       "the device died before it could look",
       "the session ended before the device looked",
       "gpud died, and no other went on with them",
       "gpud's side is not recorded",
-      "in flight when this looked"};
+      "in flight when this looked",
+      "gpud says that they have ended, and their device has not taken them"};
   return kSentences[static_cast<size_t>(unknown)];
 }
 
@@ -285,7 +299,7 @@ uint64_t Counts::indeterminate() const { return Sum(unknown); }
 Counts& Counts::operator+=(const Counts& other) {
   Add(ok, other.ok);
   Add(failed, other.failed);
-  Add(unseen, other.unseen);
+  Add(untaken, other.untaken);
   Add(unconfirmed, other.unconfirmed);
   for (size_t i = 0; i < faults.size(); ++i) Add(faults[i], other.faults[i]);
   for (size_t i = 0; i < unknown.size(); ++i) {

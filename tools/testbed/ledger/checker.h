@@ -1,6 +1,8 @@
 // What the flight recordings of a testbed prove. Every event that a device has
 // rung must have exactly one end (done, failed, aborted) as the device saw it,
-// in order; no other event may end; and gpud's recording must agree.
+// in order; no other event may end; and gpud's recording must agree. Gpud's word
+// alone ends no event: the device has taken the end, or found it in its memory
+// when it let go of the ring.
 //
 //   ok             ended as done
 //   failed         ended as failed or aborted, and reported so
@@ -10,6 +12,7 @@
 //   out of order   completions not in sequence; rings that leave a gap, or are
 //                  more than the ring has entries
 //   contradicted   the device's and gpud's records differ
+//   wrong          ended, and its device found wrong bytes in the output
 //   indeterminate  the recordings do not show it, and the reason (Unknown)
 #ifndef CARILLON_TOOLS_TESTBED_LEDGER_CHECKER_H_
 #define CARILLON_TOOLS_TESTBED_LEDGER_CHECKER_H_
@@ -29,9 +32,10 @@ enum class Fault {
   kDuplicated,
   kUnexpected,
   kOutOfOrder,
-  kContradicted
+  kContradicted,
+  kWrong
 };
-inline constexpr size_t kFaults = 5;
+inline constexpr size_t kFaults = 6;
 std::string_view FaultName(Fault fault);  // "out_of_order"
 
 // Why the recordings do not show how an event ended.
@@ -43,8 +47,9 @@ enum class Unknown {
   kGpudDied,      // before it ended the event, and no other went on
   kNotRecorded,   // gpud's side is not there, or kernels store their own ends
   kStillRunning,  // in flight when the recordings were read
+  kNotTaken,      // its device lives and has not taken what gpud says has ended
 };
-inline constexpr size_t kUnknowns = 7;
+inline constexpr size_t kUnknowns = 8;
 std::string_view UnknownName(Unknown unknown);  // "device_died"
 std::string_view UnknownSentence(Unknown unknown);
 
@@ -54,8 +59,9 @@ struct Counts {
   uint64_t failed = 0;
   std::array<uint64_t, kFaults> faults{};
   std::array<uint64_t, kUnknowns> unknown{};
-  // Part of ok and failed: ends that only gpud recorded.
-  uint64_t unseen = 0;
+  // Part of ok and failed: ends that their devices found when they let go of the
+  // ring, and never took.
+  uint64_t untaken = 0;
   // Part of ok and failed: ends that only the device recorded, since gpud's
   // recording does not cover them.
   uint64_t unconfirmed = 0;

@@ -5,12 +5,12 @@
 
 #include <string>
 
+#include "tools/testbed/ledger/ring_ledger.h"
 #include "tools/testbed/ledger/test_timeline.h"
 
 namespace carillon::ledger {
 namespace {
 
-using shm::CloseReason;
 using shm::EventState;
 using shm::Step;
 using testing::HasSubstr;
@@ -132,11 +132,110 @@ TEST_F(CheckerTest, ALongWaitAloneIsNoLoss) {
   timeline_.Take(ring_, 1);
   Miss(ring_, 2);
   timeline_.End(ring_, 2, EventState::kAborted, 8);
+  timeline_.Find(ring_, 2, EventState::kAborted, 8);
+  timeline_.Unregister(ring_, /*confirmed=*/false);
   timeline_.Detach(device_);
   const Report report = Checked();
   EXPECT_EQ(report.verdict(), Verdict::kOk);
   EXPECT_EQ(report.total.ok, 1);
   EXPECT_EQ(report.total.failed, 1);
+  EXPECT_EQ(report.total.untaken, 1);
+}
+
+// What planted mistakes in gpud look like: the word is there, the end is not.
+TEST_F(CheckerTest, GpudsWordWithoutAnEndInTheRingIsALoss) {
+  timeline_.RingBell(ring_, 3);
+  for (const uint64_t s : {1, 2, 3}) timeline_.End(ring_, s);
+  timeline_.Take(ring_, 1);
+  timeline_.Find(ring_, 3);
+  Finish();
+  const Report report = Checked();
+  ExpectOnly(report, Fault::kLost, 1,
+             "never gets sequence 2: gpud ended it as done, and no end of it");
+  EXPECT_EQ(report.total.ok, 2);
+  EXPECT_EQ(report.total.untaken, 1);
+}
+
+TEST_F(CheckerTest, GpudsWordAloneIsALossForEveryOrderlyEnd) {
+  timeline_.RingBell(ring_);
+  timeline_.End(ring_, 1);
+  TestTimeline detached = timeline_;
+  detached.Unregister(ring_, /*confirmed=*/false);
+  detached.Detach(device_);
+  ExpectOnly(Check(detached.recordings), Fault::kLost, 1, "never gets");
+  TestTimeline left_by_gpud = timeline_;
+  left_by_gpud.Die(device_);
+  left_by_gpud.Unregister(ring_, /*confirmed=*/false);
+  left_by_gpud.Tell(device_, {.status = 1, .step = Step::kDetached});
+  ExpectOnly(Check(left_by_gpud.recordings), Fault::kLost, 1, "never gets");
+  // gpud was asked and gave no answer: it may have stored the end since.
+  TestTimeline unanswered = timeline_;
+  unanswered.Unregister(ring_, /*confirmed=*/false);
+  unanswered.Tell(device_, {.status = 1, .step = Step::kDetached});
+  ExpectUnknown(Check(unanswered.recordings), Unknown::kSessionEnded, 1);
+  TestTimeline unanswered_for_long = timeline_;
+  unanswered_for_long.now += 2 * kRecordsWithin;
+  unanswered_for_long.Unregister(ring_, /*confirmed=*/false);
+  ExpectOnly(Check(unanswered_for_long.recordings), Fault::kLost, 1, "never");
+}
+
+TEST_F(CheckerTest, WhatALivingDeviceDoesNotTakeIsIndeterminate) {
+  timeline_.RingBell(ring_);
+  timeline_.End(ring_, 1);
+  for (shm::FlightRecording& recording : timeline_.recordings) {
+    recording.running = true;
+    recording.read_ns = timeline_.now + 1000;
+  }
+  ExpectUnknown(Checked(), Unknown::kStillRunning, 1);
+  for (shm::FlightRecording& recording : timeline_.recordings) {
+    recording.read_ns += 2 * kRecordsWithin;
+  }
+  ExpectUnknown(Checked(), Unknown::kNotTaken, 1);
+}
+
+TEST_F(CheckerTest, AnEndThatIsFoundMustBeTheOneThatGpudTellsOf) {
+  timeline_.RingBell(ring_);
+  timeline_.End(ring_, 1);
+  timeline_.Find(ring_, 1, kFailed, 3);
+  Finish();
+  ExpectOnly(
+      Checked(), Fault::kContradicted, 1,
+      "finds sequence 1 as failed (status 3), but gpud ended it as done");
+}
+
+TEST_F(CheckerTest, AWrongOutputIsWrongWhateverGpudTells) {
+  timeline_.RingBell(ring_);
+  timeline_.End(ring_, 1);
+  timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kMismatched, 1, 0));
+  timeline_.Take(ring_, 1);
+  Finish();
+  const Report report = Checked();
+  ExpectOnly(report, Fault::kWrong, 1, "sequence 1 has an output");
+  EXPECT_EQ(report.total.ok, 1);
+}
+
+TEST_F(CheckerTest, AGpudThatDiesMayHaveStoredWhatItDidNotRecord) {
+  timeline_.RingBell(ring_);
+  timeline_.Take(ring_, 1);
+  timeline_.Die(device_);
+  timeline_.Unregister(ring_, /*confirmed=*/false);
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.ok, 1);
+  EXPECT_EQ(report.total.unconfirmed, 1);
+}
+
+TEST_F(CheckerTest, AnEndThatIsRecordedBeforeItIsStoredIsAContradiction) {
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 2);  // and dies before it stores it
+  timeline_.Die(device_);
+  auto resumed = timeline_.Resume(ring_, timeline_.Add("gpud", 101));
+  for (const uint64_t s : {1, 2}) timeline_.End(resumed, s);
+  for (const uint64_t s : {1, 2}) timeline_.Take(resumed, s);
+  timeline_.Unregister(resumed);
+  timeline_.Detach(device_, resumed.gpud);
+  ExpectOnly(Checked(), Fault::kContradicted, 1,
+             "recorded the end of sequence 2, and had not stored it");
 }
 
 TEST_F(CheckerTest, ACompletionThatIsJumpedOverIsLost) {
@@ -315,15 +414,11 @@ TEST_F(CheckerTest, AConfirmedEndOfARingThatGpudKeepsIsAContradiction) {
   ExpectOnly(Checked(), Fault::kContradicted, 1, "has not removed it");
 }
 
-TEST_F(CheckerTest, WhatADeadDeviceDidNotTakeCountsByGpudsWord) {
+TEST_F(CheckerTest, WhatADeadDeviceDidNotTakeIsIndeterminate) {
   timeline_.RingBell(ring_, 3);
   timeline_.End(ring_, 1);
   timeline_.End(ring_, 2, kAborted, 8);
-  const Report report = Checked();
-  ExpectUnknown(report, Unknown::kDeviceDied, 1);
-  EXPECT_EQ(report.total.ok, 1);
-  EXPECT_EQ(report.total.failed, 1);
-  EXPECT_EQ(report.total.unseen, 2);
+  ExpectUnknown(Checked(), Unknown::kDeviceDied, 3);
 }
 
 TEST_F(CheckerTest, WhatIsInFlightWhileItsDeviceRunsIsIndeterminate) {
@@ -335,11 +430,9 @@ TEST_F(CheckerTest, WhatIsInFlightWhileItsDeviceRunsIsIndeterminate) {
 
 TEST_F(CheckerTest, WhatADeadGpudLeavesIsIndeterminate) {
   timeline_.RingBell(ring_);
-  timeline_.Tell(device_, {.sequence = TestTimeline::kGpudPid,
-                           .status = static_cast<uint32_t>(CloseReason::kOpen),
-                           .step = Step::kClosed});
+  timeline_.Die(device_);
   timeline_.Unregister(ring_, /*confirmed=*/false);
-  timeline_.Tell(device_, {.step = Step::kDetached});
+  timeline_.Tell(device_, {.status = 1, .step = Step::kDetached});
   ExpectUnknown(Checked(), Unknown::kGpudDied, 1);
 }
 
@@ -489,16 +582,12 @@ TEST_F(CheckerTest, AnotherGpudMayEndWhatTheFirstHasLeft) {
   timeline_.RingBell(ring_, 3);
   timeline_.End(ring_, 1);
   timeline_.Take(ring_, 1);
-  timeline_.End(ring_, 2);  // and dies before the device could see it
-  timeline_.Tell(device_,
-                 {.sequence = TestTimeline::kGpudPid, .step = Step::kClosed});
+  timeline_.End(ring_, 3);  // and dies before it ends what precedes
+  timeline_.Die(device_);
+  timeline_.Find(ring_, 3);
   const size_t next = timeline_.Add("gpud", 101);
-  timeline_.Attach(device_, next);
-  TestTimeline::Ring resumed = ring_;
-  resumed.gpud = next;
-  resumed.generation = ring_.generation;  // they may even be the same
-  timeline_.MakeRing(resumed);
-  timeline_.Tell(device_, TestTimeline::Of(resumed, Step::kResumed, 1, 0));
+  timeline_.generation = ring_.generation - 2;  // they may even be the same
+  TestTimeline::Ring resumed = timeline_.Resume(ring_, next);
   timeline_.End(resumed, 2);
   timeline_.End(resumed, 3);
   timeline_.Take(resumed, 2);
@@ -547,6 +636,7 @@ TEST_F(CheckerTest, TheFirstViolationIsTheFirstByTime) {
   auto ring = timeline_.Register(other, 0);
   timeline_.RingBell(ring);
   timeline_.Take(ring, 1);  // gpud never ended it
+  timeline_.Unregister(ring);
   timeline_.Live(ring_);
   timeline_.Take(ring_, 1);  // twice
   const Report report = Checked();

@@ -197,9 +197,31 @@ void DeviceRing::Take(uint64_t sequence, End end, const Accuse& accuse) {
   ends_.emplace(sequence, end);
 }
 
+void DeviceRing::Resume(Life life, RecordRef at) {
+  lives_.push_back(life);
+  resumptions_.push_back({taken_, std::exchange(found_, {}), at});
+}
+
+void DeviceRing::Find(uint64_t sequence, End end, const Accuse& accuse) {
+  if (!IsEnd(end.state)) {
+    Blame(accuse, Fault::kUnexpected, end.place,
+          fmt::format("finds sequence {}, {}", sequence,
+                      DescribeEnd(end.state, end.status)));
+    return;
+  }
+  found_.insert_or_assign(sequence, end);
+}
+
+void DeviceRing::Mismatch(uint64_t sequence, RecordRef at,
+                          const Accuse& accuse) {
+  Blame(accuse, Fault::kWrong, at,
+        fmt::format("sequence {} has an output that its input does not make",
+                    sequence));
+}
+
 void DeviceRing::Close(uint64_t taken, bool confirmed, RecordRef at,
                        const Accuse& accuse) {
-  closed_ = {confirmed, at};
+  closed_ = {taken, confirmed, at};
   if (!base_ || torn() || taken == taken_) return;
   Blame(accuse, Fault::kContradicted, at,
         fmt::format("says that it has taken all up to sequence {}, and has "
@@ -237,6 +259,7 @@ std::vector<uint64_t> DeviceRing::Stretches(uint64_t first,
   add(first, rung_);
   for (const auto& [from, skip] : skipped_) add(from, skip.last);
   for (const auto& [sequence, end] : ends_) add(sequence, sequence);
+  for (const auto& [sequence, end] : found_) add(sequence, sequence);
   for (const Life& life : lives_) {
     const GpudRing* const ring = RingOf(life);
     if (ring == nullptr) continue;
@@ -248,13 +271,11 @@ std::vector<uint64_t> DeviceRing::Stretches(uint64_t first,
 }
 
 std::optional<End> DeviceRing::GpudsWord(uint64_t sequence) const {
-  for (auto life = lives_.rbegin(); life != lives_.rend(); ++life) {
-    const GpudRing* const ring = RingOf(*life);
-    if (ring == nullptr) continue;
-    const auto found = ring->ends.find(sequence);
-    if (found != ring->ends.end()) return found->second;
-  }
-  return std::nullopt;
+  const GpudRing* const ring = RingOf(lives_.back());
+  if (ring == nullptr) return std::nullopt;
+  const auto found = ring->ends.find(sequence);
+  if (found == ring->ends.end()) return std::nullopt;
+  return found->second;
 }
 
 bool DeviceRing::GpudsSilenceCounts(Nanoseconds time) const {
@@ -263,6 +284,13 @@ bool DeviceRing::GpudsSilenceCounts(Nanoseconds time) const {
     if (const GpudRing* ring = RingOf(life)) return life.gpud->Complete(*ring);
     return life.gpud->recording->torn == 0 &&
            life.gpud->recording->overwritten == 0;
+  });
+}
+
+bool DeviceRing::AllGpudsHaveFinished() const {
+  return std::ranges::all_of(lives_, [&](const Life& life) {
+    const GpudRing* const ring = RingOf(life);
+    return ring != nullptr && life.gpud->HasFinished(*ring);
   });
 }
 
@@ -311,8 +339,8 @@ bool DeviceRing::WaitedInVain(uint64_t sequence, const End& gpuds) const {
              RecordAt(missed_->second).time_ns;
 }
 
-void DeviceRing::JudgeTaken(uint64_t sequence, const End& end,
-                            const Accuse& accuse) {
+void DeviceRing::JudgeSeen(uint64_t sequence, const End& end,
+                           std::string_view how, const Accuse& accuse) {
   if (!IsEnd(end.state)) return;  // accused of that already
   Count(end);
   std::optional<End> other;
@@ -326,15 +354,73 @@ void DeviceRing::JudgeTaken(uint64_t sequence, const End& end,
   }
   if (other) {
     Blame(accuse, Fault::kContradicted, end.place,
-          fmt::format("takes sequence {} as {}, but gpud ended it as {}",
+          fmt::format("{} sequence {} as {}, but gpud ended it as {}", how,
                       sequence, DescribeEnd(end.state, end.status),
                       DescribeEnd(other->state, other->status)));
-  } else if (GpudsSilenceCounts(RecordAt(end.place).time_ns)) {
+  } else if (GpudsSilenceCounts(RecordAt(end.place).time_ns) &&
+             AllGpudsHaveFinished()) {
     Blame(accuse, Fault::kContradicted, end.place,
-          fmt::format("takes sequence {} as {}, but gpud never ended it",
+          fmt::format("{} sequence {} as {}, but gpud never ended it", how,
                       sequence, DescribeEnd(end.state, end.status)));
   } else {
     ++counts_.unconfirmed;
+  }
+}
+
+void DeviceRing::JudgeGpudsWord(uint64_t sequence, const End& word,
+                                const DeviceEnd& device_end,
+                                const Accuse& accuse) {
+  const std::string ended =
+      fmt::format("never gets sequence {}: gpud ended it as {}", sequence,
+                  DescribeEnd(word.state, word.status));
+  if (WaitedInVain(sequence, word)) {
+    Blame(accuse, Fault::kLost, missed_->second,
+          fmt::format("{}, and the device has waited for it since", ended));
+    return;
+  }
+  const GpudBook* const gpud = lives_.back().gpud;
+  const Nanoseconds told = gpud->recording->records[word.place.record].time_ns;
+  if (torn()) {
+    CountUnknown(Unknown::kTorn, 1);
+  } else if (closed_ && sequence <= closed_->taken) {
+    // accused of a contradiction already
+  } else if (closed_) {
+    // Gpud stores all ends before it confirms that a ring or a session is gone,
+    // and a dead one stores nothing.
+    const bool looked_last =
+        closed_->confirmed || device_end.detached || device_end.saw_death ||
+        told + kRecordsWithin < RecordAt(closed_->at).time_ns;
+    if (looked_last) {
+      Blame(accuse, Fault::kLost, closed_->at,
+            fmt::format("{}, and no end of it lay in the ring when the device "
+                        "let go of it",
+                        ended));
+    } else {
+      CountUnknown(Unknown::kSessionEnded, 1);
+    }
+  } else if (!recording_.running) {
+    CountUnknown(Unknown::kDeviceDied, 1);
+  } else {
+    CountUnknown(told + kRecordsWithin < recording_.read_ns
+                     ? Unknown::kNotTaken
+                     : Unknown::kStillRunning,
+                 1);
+  }
+}
+
+void DeviceRing::JudgeLeftBehind(size_t life, const Accuse& accuse) {
+  const GpudRing* const ring = RingOf(lives_[life]);
+  if (ring == nullptr || torn()) return;
+  const Resumption& resumption = resumptions_[life];
+  const std::map<uint64_t, End> ends(ring->ends.begin(), ring->ends.end());
+  for (auto end = ends.upper_bound(std::max(resumption.taken, *base_));
+       end != ends.end(); ++end) {
+    if (end->first > rung_ || resumption.found.contains(end->first)) continue;
+    Blame(
+        accuse, Fault::kContradicted, end->second.place,
+        fmt::format("gpud recorded the end of sequence {}, and had not stored "
+                    "it when it died",
+                    end->first));
   }
 }
 
@@ -364,9 +450,8 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
                       Sequences(first, last)),
           events);
   } else {
-    const Unknown why =
-        skipped != nullptr ? Unknown::kTorn : WhyUnknown(device_end);
-    Add(counts_.unknown[static_cast<size_t>(why)], events);
+    CountUnknown(skipped != nullptr ? Unknown::kTorn : WhyUnknown(device_end),
+                 events);
   }
 }
 
@@ -414,27 +499,26 @@ void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
   // all events of a stretch have the same evidence.
   for (const uint64_t s : Stretches(first, last)) {
     const auto taken = ends_.find(s);
+    const auto found = found_.find(s);
+    const bool seen = taken != ends_.end() || found != found_.end();
     // An event that was jumped over is for the device to explain.
     const bool jumped = SkipOf(s) != nullptr && !torn();
     const std::optional<End> word =
-        taken == ends_.end() && !jumped ? GpudsWord(s) : std::nullopt;
-    const bool missing = taken == ends_.end() && !word && s <= rung_;
+        !seen && !jumped ? GpudsWord(s) : std::nullopt;
+    const bool missing = !seen && !word && s <= rung_;
     if (!missing ||
         (missing_from != 0 && jumped != (SkipOf(missing_from) != nullptr))) {
       end_missing(s - 1);
     }
     if (missing) {
       if (missing_from == 0) missing_from = s;
-    } else if (word && WaitedInVain(s, *word)) {
-      Blame(accuse, Fault::kLost, missed_->second,
-            fmt::format("never gets sequence {}: gpud ended it as {}, and the "
-                        "device has waited for it since",
-                        s, DescribeEnd(word->state, word->status)));
     } else if (word) {
-      Count(*word);
-      ++counts_.unseen;
+      JudgeGpudsWord(s, *word, device_end, accuse);
     } else if (taken != ends_.end()) {
-      JudgeTaken(s, taken->second, accuse);
+      JudgeSeen(s, taken->second, "takes", accuse);
+    } else if (found != found_.end()) {
+      ++counts_.untaken;
+      JudgeSeen(s, found->second, "finds", accuse);
     }
   }
   end_missing(last);
@@ -446,10 +530,11 @@ RingReport DeviceRing::Judge(const DeviceEnd& device_end,
   if (!base_) base_ = bells_.empty() ? rung_ : bells_.front().first - 1;
   const Unknown gap =
       recording_.overwritten != 0 ? Unknown::kOverwritten : Unknown::kTorn;
-  Add(counts_.unknown[static_cast<size_t>(gap)], *base_);
+  CountUnknown(gap, *base_);
   const uint64_t last = std::max(rung_, scheduled_);
   if (last > *base_) JudgeEvents(*base_ + 1, last, device_end, accuse);
   for (const Life& life : lives_) JudgeGpud(life, accuse);
+  for (size_t i = 0; i < resumptions_.size(); ++i) JudgeLeftBehind(i, accuse);
   return {recording_.name, recording_.pid, event_id_, generation(), counts_};
 }
 

@@ -17,6 +17,10 @@
 
 namespace carillon::ledger {
 
+// How long a process that the scheduler has stopped at the worst place may take
+// to record what others can see already.
+inline constexpr Nanoseconds kRecordsWithin = 1'000'000'000;
+
 using Accuse = std::function<void(Violation)>;
 
 // Adds, but stops at the largest number, because hostile recordings may claim
@@ -60,9 +64,17 @@ struct GpudBook {
   bool Complete(const GpudRing& ring) const {
     return ring.made && ring.whole && recording->torn == 0;
   }
-  // Whether the recording may lack what happened at `time`.
+  // Whether the recording may lack what happened at `time`: gpud records an end
+  // after it has stored it.
   bool TooEarlyFor(Nanoseconds time) const {
-    return recording->running && time >= recording->read_ns;
+    return recording->running && time + kRecordsWithin >= recording->read_ns;
+  }
+  // Whether gpud has recorded all that it did for the ring: it goes on, or let
+  // go of the ring. One that dies may have stored an end and not recorded it.
+  bool HasFinished(const GpudRing& ring) const {
+    const auto session = sessions.find(ring.device_pid);
+    return recording->running || ring.removed ||
+           (session != sessions.end() && session->second);
   }
 };
 
@@ -82,11 +94,16 @@ class DeviceRing {
   DeviceRing(const shm::FlightRecording& recording, size_t index,
              uint16_t event_id, Life life, uint32_t entries, bool from_start);
 
-  void Resume(Life life) { lives_.push_back(life); }
+  // Another gpud goes on: what the device found until now lay in the old memory.
+  void Resume(Life life, RecordRef at);
   void Schedule(uint64_t through, RecordRef at);
   void NoteRing(uint64_t through, uint32_t count, RecordRef at,
                 const Accuse& accuse);
   void Take(uint64_t sequence, End end, const Accuse& accuse);
+  // Notes an end that lies in the ring and was not taken.
+  void Find(uint64_t sequence, End end, const Accuse& accuse);
+  // Notes that the device found the event's output wrong.
+  void Mismatch(uint64_t sequence, RecordRef at, const Accuse& accuse);
   // Notes that the device has waited for the end of `sequence` in vain.
   void Miss(uint64_t sequence, RecordRef at) { missed_ = {sequence, at}; }
   void Close(uint64_t taken, bool confirmed, RecordRef at,
@@ -98,8 +115,8 @@ class DeviceRing {
   const std::vector<Life>& lives() const { return lives_; }
 
   struct DeviceEnd {
-    bool left = false;       // the device detached, or saw the session closed
-    bool detached = false;   // the device itself detached
+    bool left = false;      // the device detached, or saw the session closed
+    bool detached = false;  // the device itself detached, and gpud confirmed it
     bool saw_death = false;  // gpud died, and the device did not resume
   };
   // Judges every event by both books, and also what gpud has recorded beyond
@@ -129,24 +146,37 @@ class DeviceRing {
   const GpudRing* RingOf(const Life& life) const {
     return life.gpud == nullptr ? nullptr : life.gpud->Find(life.generation);
   }
-  // What gpud says of the event; if several do, the last one.
+  // What the last gpud says of the event: an earlier one's word counts for
+  // nothing, because what was not taken then was rung again.
   std::optional<End> GpudsWord(uint64_t sequence) const;
   // Whether an end at `time` would be in gpud's recording, so that its absence
   // proves that there was none.
   bool GpudsSilenceCounts(Nanoseconds time) const;
+  bool AllGpudsHaveFinished() const;
   // When gpud first learned of the event; empty if no record says it.
   std::optional<Nanoseconds> ToldAt(uint64_t sequence) const;
   Unknown WhyUnknown(const DeviceEnd& device_end) const;
   // Whether the device waited in vain for this event at a time when gpud had
   // already ended it.
   bool WaitedInVain(uint64_t sequence, const End& gpuds) const;
-  void JudgeTaken(uint64_t sequence, const End& end, const Accuse& accuse);
+  // Judges an end that the device has seen: that it `takes` or `finds`.
+  void JudgeSeen(uint64_t sequence, const End& end, std::string_view how,
+                 const Accuse& accuse);
+  // Judges an end that only gpud tells of.
+  void JudgeGpudsWord(uint64_t sequence, const End& word,
+                      const DeviceEnd& device_end, const Accuse& accuse);
+  // Judges what a gpud has recorded of an event that the device resumed with
+  // another one.
+  void JudgeLeftBehind(size_t life, const Accuse& accuse);
   // Judges the events from `first` to `last`, both included.
   void JudgeEvents(uint64_t first, uint64_t last, const DeviceEnd& device_end,
                    const Accuse& accuse);
   void JudgeMissing(uint64_t first, uint64_t last, const DeviceEnd& device_end,
                     const Accuse& accuse);
   void JudgeGpud(const Life& life, const Accuse& accuse);
+  void CountUnknown(Unknown why, uint64_t events) {
+    Add(counts_.unknown[static_cast<size_t>(why)], events);
+  }
   void Count(const End& end) {
     ++(end.state == shm::EventState::kDone ? counts_.ok : counts_.failed);
   }
@@ -176,9 +206,18 @@ class DeviceRing {
   std::vector<Bell> bells_;
   std::vector<Bell> schedules_;
   std::map<uint64_t, End> ends_;
+  std::map<uint64_t, End> found_;  // since the last resumption
+  // What the device had and found when the life of that index had ended.
+  struct Resumption {
+    uint64_t taken = 0;
+    std::map<uint64_t, End> found;
+    RecordRef at;
+  };
+  std::vector<Resumption> resumptions_;
   // By the first sequence of the skip.
   std::map<uint64_t, Skip> skipped_;
   struct Closed {
+    uint64_t taken = 0;  // as the device says
     bool confirmed = false;
     RecordRef at;
   };

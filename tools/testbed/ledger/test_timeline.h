@@ -94,6 +94,29 @@ class TestTimeline {
     Tell(ring.device, record);
     if (sequence > ring.taken) ring.taken = sequence;
   }
+  // The device finds the end in its memory when it lets go of the ring.
+  void Find(const Ring& ring, uint64_t sequence,
+            shm::EventState state = shm::EventState::kDone,
+            uint32_t status = 0) {
+    auto record = Of(ring, shm::Step::kFound, sequence, status);
+    record.state = state;
+    Tell(ring.device, record);
+  }
+  // gpud dies, and the device sees it.
+  void Die(size_t device, size_t gpud = kGpud) {
+    Tell(device,
+         {.sequence = recordings[gpud].pid, .step = shm::Step::kClosed});
+  }
+  // Another gpud goes on with the ring.
+  Ring Resume(const Ring& ring, size_t gpud) {
+    Attach(ring.device, gpud);
+    Ring resumed = ring;
+    resumed.gpud = gpud;
+    resumed.generation = ++generation;
+    MakeRing(resumed);
+    Tell(ring.device, Of(resumed, shm::Step::kResumed, ring.taken, 0));
+    return resumed;
+  }
   // The whole life of the next event, from its ring to its completion.
   void Live(Ring& ring, shm::EventState state = shm::EventState::kDone,
             uint32_t status = 0) {

@@ -99,6 +99,12 @@ std::string Describe(const FlightRecord& r) {
     case Step::kMissed:
       return fmt::format("{}: has waited {} ms for sequence {} in vain", ring,
                          r.status, r.sequence);
+    case Step::kFound:
+      return fmt::format("{}: finds sequence {}, {}, and has not taken it",
+                         ring, r.sequence, end);
+    case Step::kMismatched:
+      return fmt::format("{}: sequence {} has a wrong output", ring,
+                         r.sequence);
     case Step::kUnregistered:
       return fmt::format("{}: unregisters it after sequence {}{}", ring,
                          r.sequence,

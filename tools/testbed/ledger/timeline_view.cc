@@ -153,7 +153,7 @@ Json EventsJson(const ledger::Counts& counts) {
     unknown[ledger::UnknownName(ledger::Unknown(i))] = counts.unknown[i];
   }
   json["indeterminate"] = std::move(unknown);
-  json["unseen"] = counts.unseen;
+  json["untaken"] = counts.untaken;
   json["unconfirmed"] = counts.unconfirmed;
   return json;
 }
@@ -216,19 +216,22 @@ std::string EventsText(const Timeline& timeline) {
   const ledger::Counts& total = report.total;
   std::string text = fmt::format(
       "events: {} ok, {} failed and reported, {} lost, {} duplicated, {} "
-      "unexpected, {} out of order, {} contradicted, {} indeterminate\n",
+      "unexpected, {} out of order, {} contradicted, {} wrong, {} "
+      "indeterminate\n",
       total.ok, total.failed, total.of(ledger::Fault::kLost),
       total.of(ledger::Fault::kDuplicated),
       total.of(ledger::Fault::kUnexpected),
       total.of(ledger::Fault::kOutOfOrder),
-      total.of(ledger::Fault::kContradicted), total.indeterminate());
+      total.of(ledger::Fault::kContradicted), total.of(ledger::Fault::kWrong),
+      total.indeterminate());
   for (size_t i = 0; i < ledger::kUnknowns; ++i) {
     if (total.unknown[i] == 0) continue;
     text += fmt::format("  {} indeterminate: {}\n", total.unknown[i],
                         ledger::UnknownSentence(ledger::Unknown(i)));
   }
   for (const auto& [number, what] :
-       {std::pair(total.unseen, "ended by gpud's word alone"),
+       {std::pair(total.untaken,
+                  "found by their devices at the end, and never taken"),
         std::pair(total.unconfirmed, "ended by their device's word alone"),
         std::pair(report.overwritten,
                   "older records of devices are overwritten")}) {
