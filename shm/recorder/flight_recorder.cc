@@ -1,6 +1,7 @@
 #include "shm/recorder/flight_recorder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -30,6 +32,12 @@ constexpr char kExtension[] = ".rec";
 // A process that attaches under one name again and again, and pids that come
 // again.
 constexpr int kMaxOfOneName = 10'000;
+// The recordings of one name that are kept: always so many, and further ones
+// while all of them take no more than this.
+constexpr size_t kKeptFiles = 4;
+constexpr uint64_t kKeptBytes = 256 << 20;
+// How often a folder is read anew when a file in it is removed meanwhile.
+constexpr int kReadings = 5;
 constexpr size_t kMaxName = sizeof(FlightHeader::name) - 1;
 
 uint64_t BytesOf(uint64_t slots) {
@@ -119,6 +127,10 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
     return wrong("record size", header.record_bytes,
                  fmt::format("{}", sizeof(FlightSlot)));
   }
+  // What is left of recordings that were removed (RemoveOldest) has no slots.
+  if (header.capacity == 0 && file_bytes == sizeof(FlightHeader)) {
+    return absl::OkStatus();
+  }
   if (!std::has_single_bit(header.capacity) ||
       header.capacity < FlightRecorder::kMinRecords ||
       header.capacity > FlightRecorder::kMaxRecords) {
@@ -138,6 +150,89 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
         "{} is no flight recorder's file: it names no process", path));
   }
   return absl::OkStatus();
+}
+
+// A recording as a folder shows it.
+struct OldFile {
+  std::string path;
+  FlightHeader header;
+  uint64_t bytes;  // on the disk
+  timespec changed;
+};
+
+// Nothing where it is no recording, or its process runs.
+std::optional<OldFile> LookAtOld(const std::string& path) {
+  const UniqueFd fd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat facts;
+  OldFile file{.path = path};
+  struct flock lock = WholeFile(F_RDLCK);
+  if (!fd || fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
+      ReadAt(fd.get(), &file.header, sizeof(file.header), 0) !=
+          sizeof(file.header) ||
+      !CheckHeader(file.header, static_cast<uint64_t>(facts.st_size), path)
+           .ok() ||
+      fcntl(fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) {
+    return std::nullopt;
+  }
+  file.bytes = static_cast<uint64_t>(facts.st_blocks) * 512;
+  file.changed = facts.st_mtim;
+  return file;
+}
+
+// Bounds what the dead processes of one name leave: removes the oldest of their
+// recordings. NAME-removed.rec stays for all of them, with no slot and the
+// number of their records, which readers take for overwritten.
+void RemoveOldest(const std::string& directory, std::string_view name) {
+  const UniqueFd folder(
+      open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Another process does it meanwhile.
+  if (!folder || flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;
+  const std::string rest_path =
+      fmt::format("{}/{}-removed{}", directory, name, kExtension);
+  std::vector<OldFile> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    const std::string file = entry.path().filename();
+    if (!file.starts_with(name) || !IsFlightRecordingName(file)) continue;
+    auto old = LookAtOld(entry.path());
+    if (old && old->header.name == name && old->header.capacity != 0) {
+      files.push_back(*std::move(old));
+    }
+  }
+  std::ranges::sort(files, [](const OldFile& a, const OldFile& b) {
+    return std::tie(a.changed.tv_sec, a.changed.tv_nsec) >
+           std::tie(b.changed.tv_sec, b.changed.tv_nsec);
+  });
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    bytes += files[i].bytes;
+    if (i < kKeptFiles || bytes <= kKeptBytes) continue;
+    const auto rest = LookAtOld(rest_path);
+    FlightHeader sum = rest ? rest->header : files[i].header;
+    sum.next = files[i].header.next + (rest ? rest->header.next : 0);
+    sum.capacity = 0;
+    sum.pid = 0;
+    const UniqueFd fd(open(rest_path.c_str(),
+                           O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    // First the sum: who dies between the two lines has counted records twice,
+    // and has hidden none.
+    if (!fd || pwrite(fd.get(), &sum, sizeof(sum), 0) != sizeof(sum)) return;
+    unlink(files[i].path.c_str());
+  }
+}
+
+// Whether its process died before it could record anything: a file without a
+// header.
+bool IsBlank(const std::string& path) {
+  const UniqueFd fd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat facts;
+  std::array<char, sizeof(FlightHeader)> header{};
+  return fd && fstat(fd.get(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+         (facts.st_size == 0 ||
+          ReadAt(fd.get(), header.data(), header.size(), 0) == header.size()) &&
+         std::ranges::all_of(header, [](char c) { return c == 0; });
 }
 
 }  // namespace
@@ -209,6 +304,7 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
   // Writer: this thread; readers: other processes, which check all of it.
   std::atomic_ref<uint64_t>(header.magic)
       .store(FlightHeader::kMagic, std::memory_order_release);
+  RemoveOldest(directory, name);
   return recorder;
 }
 
@@ -336,21 +432,32 @@ bool IsFlightRecordingName(std::string_view file) {
 
 std::vector<FlightRecording> ReadFlightRecordings(
     const std::string& directory, std::vector<std::string>* unreadable) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
-    if (IsFlightRecordingName(entry.path().filename().native())) {
-      paths.push_back(entry.path());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
   std::vector<FlightRecording> recordings;
-  for (const std::string& path : paths) {
-    auto recording = ReadFlightRecording(path);
-    if (recording.ok()) {
-      recordings.push_back(*std::move(recording));
-    } else {
-      unreadable->emplace_back(recording.status().message());
+  bool whole = false;
+  for (int i = 1; !whole && i <= kReadings; ++i) {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+      if (IsFlightRecordingName(entry.path().filename().native())) {
+        paths.push_back(entry.path());
+      }
+    }
+    std::sort(paths.begin(), paths.end());
+    recordings.clear();
+    std::vector<std::string> wrong;
+    whole = true;
+    for (const std::string& path : paths) {
+      auto recording = ReadFlightRecording(path);
+      if (recording.ok()) {
+        recordings.push_back(*std::move(recording));
+        continue;
+      }
+      // Removed since (RemoveOldest): what stands for it may be read already.
+      if (absl::IsNotFound(recording.status())) whole = false;
+      if (!IsBlank(path)) wrong.emplace_back(recording.status().message());
+    }
+    if (whole || i == kReadings) {
+      unreadable->insert(unreadable->end(), wrong.begin(), wrong.end());
     }
   }
   std::stable_sort(recordings.begin(), recordings.end(),

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <thread>
@@ -312,6 +313,58 @@ TEST_F(FlightRecorderTest, OddFilesDoNotHoldTheReader) {
   EXPECT_THAT(unreadable, SizeIs(4));
   EXPECT_THAT(ReadFlightRecordings(directory_ + "/none", &unreadable),
               IsEmpty());
+}
+
+TEST_F(FlightRecorderTest, AProcessThatDiedBeforeItsFirstRecordIsPassedOver) {
+  const auto recorder = Make();
+  std::filesystem::create_directories(directory_);
+  std::ofstream(directory_ + "/nic1-1.rec");
+  std::ofstream(directory_ + "/nic1-2.rec")
+      << std::string(sizeof(FlightHeader), '\0');
+  std::vector<std::string> unreadable;
+  EXPECT_THAT(ReadFlightRecordings(directory_, &unreadable), SizeIs(1));
+  EXPECT_THAT(unreadable, IsEmpty());
+}
+
+TEST_F(FlightRecorderTest, TheOldestRecordingsOfANameMakeRoom) {
+  constexpr uint64_t kLives = 300;
+  const auto other = FlightRecorder::Create(directory_, "nic00", 64);
+  ASSERT_TRUE(other.ok());
+  const auto running = FlightRecorder::Create(directory_, "nic0", 1 << 16);
+  ASSERT_TRUE(running.ok());
+  RingDoorbell(**running, 1);
+  for (uint64_t i = 1; i <= kLives; ++i) {
+    const auto recorder = FlightRecorder::Create(directory_, "nic0", 1 << 16);
+    ASSERT_TRUE(recorder.ok()) << recorder.status();
+    RingDoorbell(**recorder, i);
+  }
+  std::vector<std::string> unreadable;
+  const auto all = ReadFlightRecordings(directory_, &unreadable);
+  EXPECT_THAT(unreadable, IsEmpty());
+  uint64_t written = 0;
+  uint64_t overwritten = 0;
+  uint64_t newest = 0;
+  for (const FlightRecording& recording : all) {
+    if (recording.name != "nic0") continue;
+    written += recording.written;
+    overwritten += recording.overwritten;
+    for (const auto& record : recording.records) {
+      newest = std::max(newest, record.sequence);
+    }
+  }
+  // Not one record is forgotten: it is there, or counted as overwritten.
+  EXPECT_EQ(written, kLives + 1);
+  EXPECT_GT(overwritten, 0);
+  EXPECT_EQ(newest, kLives);
+  EXPECT_TRUE(std::filesystem::exists((*running)->path()));
+  EXPECT_TRUE(std::filesystem::exists((*other)->path()));
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    struct stat facts;
+    ASSERT_EQ(stat(entry.path().c_str(), &facts), 0);
+    bytes += static_cast<uint64_t>(facts.st_blocks) * 512;
+  }
+  EXPECT_LE(bytes, uint64_t{260} << 20);
 }
 
 TEST_F(FlightRecorderTest, ANameTakenGetsAnotherFile) {
