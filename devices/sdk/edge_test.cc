@@ -179,6 +179,8 @@ TEST_F(EdgeTest, ErrorsKeepTheirCodeAndSayTheHintAndTheReason) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(Message(status), "the EKT is full; unregister one (carillon ekt)");
   EXPECT_EQ(ErrorReason(status), "EKT_FULL");
+  // What a program prints.
+  EXPECT_THAT(status.ToString(), HasSubstr("[reason='EKT_FULL']"));
 }
 
 TEST_F(EdgeTest, AGarbledErrorTrailerCostsOnlyTheHint) {

@@ -10,7 +10,8 @@ namespace carillon::edge {
 namespace {
 
 constexpr char kTrailer[] = "carillon-error-bin";
-constexpr char kPayload[] = "carillon.v1.ErrorDetail";
+// A word of text, since status.ToString() shows it.
+constexpr char kPayload[] = "reason";
 
 std::optional<v1::ErrorDetail> DetailOf(const grpc::ClientContext& context) {
   const auto& trailers = context.GetServerTrailingMetadata();
@@ -36,7 +37,7 @@ absl::Status ToStatus(const grpc::Status& status,
         detail->hint().empty()
             ? status.error_message()
             : fmt::format("{}; {}", status.error_message(), detail->hint()));
-    result.SetPayload(kPayload, absl::Cord(detail->SerializeAsString()));
+    result.SetPayload(kPayload, absl::Cord(detail->reason()));
     return result;
   }
   switch (status.error_code()) {
@@ -57,9 +58,7 @@ absl::Status ToStatus(const grpc::Status& status,
 
 std::string ErrorReason(const absl::Status& status) {
   const auto payload = status.GetPayload(kPayload);
-  v1::ErrorDetail detail;
-  if (!payload || !detail.ParseFromString(std::string(*payload))) return "";
-  return detail.reason();
+  return payload ? std::string(*payload) : "";
 }
 
 }  // namespace carillon::edge
