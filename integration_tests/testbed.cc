@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -42,6 +43,7 @@ using ::testing::AssertionResult;
 using ::testing::AssertionSuccess;
 
 constexpr char kName[] = "lab";
+constexpr char kGpud[] = "gpud";
 // The delay until a load notices that its NIC has moved.
 constexpr milliseconds kFollow{20};
 // The limit for a question that gpud need not answer.
@@ -85,6 +87,43 @@ std::optional<v1::ListRingsResponse> AskForRings(v1::Admin::Stub& admin) {
   v1::ListRingsResponse response;
   if (!admin.ListRings(&context, {}, &response).ok()) return std::nullopt;
   return response;
+}
+
+std::optional<v1::ListDevicesResponse> AskForDevices(v1::Admin::Stub& admin) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kAnswer);
+  v1::ListDevicesResponse response;
+  if (!admin.ListDevices(&context, {}, &response).ok()) return std::nullopt;
+  return response;
+}
+
+// How a process of the supervisor's ended that will not be started again; empty:
+// it lives, or comes back, or the supervisor does not know it.
+std::string EndOf(const TestbedPaths& paths, const std::string& name) {
+  const auto process = FindProcess(paths, name);
+  if (!process || !process->exit) return "";
+  const bool comes_back =
+      process->restart == testbed::RestartPolicy::kOnFailure &&
+      !process->exit->ok() && !process->given_up;
+  return comes_back ? ""
+                    : fmt::format("{} has ended ({})", name,
+                                  process->exit->ToString());
+}
+
+// Bazel packs its folder of outputs and removes the folder when the test ends.
+std::string HowToRead(const std::string& kept) {
+  const char* const outputs = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
+  const char* const target = std::getenv("TEST_TARGET");
+  if (outputs == nullptr || target == nullptr) {
+    return fmt::format("carillon postmortem --dir {}", kept);
+  }
+  std::string test(target);
+  std::ranges::replace(test, ':', '/');
+  return fmt::format(
+      "unzip bazel-testlogs/{}/test.outputs/outputs.zip, then carillon "
+      "postmortem --dir {}",
+      test.substr(test.find_first_not_of('/')),
+      fs::path(kept).filename().string());
 }
 
 // Whether none of its threads runs.
@@ -260,10 +299,9 @@ FaultTestbed::~FaultTestbed() {
   if (supervisor_ != nullptr && board_ != nullptr &&
       ::testing::Test::HasFailure()) {
     const auto kept = Keep();
-    fmt::print(
-        stderr, "{}\n",
-        kept.ok() ? fmt::format("--- kept: carillon postmortem --dir {}", *kept)
-                  : std::string(kept.status().message()));
+    fmt::print(stderr, "{}\n",
+               kept.ok() ? fmt::format("--- kept: {}", HowToRead(*kept))
+                         : std::string(kept.status().message()));
   }
   EXPECT_TRUE(Down());
 }
@@ -324,6 +362,15 @@ AssertionResult FaultTestbed::WaitForRestart(const std::string& name,
          << Words(process) << " after " << bound.count() << " ms";
 }
 
+std::string FaultTestbed::WhyItIsGone(const std::string& device) const {
+  if (const pid_t pid = StartedAs(device); pid != 0) {
+    const auto facts = testbed::LookAtProcess(pid);
+    if (facts && facts->state != 'Z') return "";
+    return fmt::format("{} (pid {}) has ended", device, pid);
+  }
+  return EndOf(paths(), device);
+}
+
 AssertionResult FaultTestbed::WaitForProgress(const std::string& device,
                                               uint64_t events,
                                               milliseconds bound) {
@@ -331,10 +378,26 @@ AssertionResult FaultTestbed::WaitForProgress(const std::string& device,
   // counts then start from what is first seen.
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> seen;
   uint64_t done = 0;
+  std::string gone;
+  if (StartedAs(device) == 0 && !FindProcess(paths(), device)) {
+    const auto devices = AskForDevices(admin());
+    if (devices && std::ranges::none_of(devices->devices(), [&](const auto& d) {
+          return d.name() == device;
+        })) {
+      const auto state = testbed::ReadState(paths().state_file());
+      return AssertionFailure()
+             << "there is no device " << device << "; there are "
+             << (state.ok() ? ProcessNames(*state) : "none");
+    }
+  }
   const bool is = Eventually(
       [&] {
         const auto rings = AskForRings(admin());
-        if (!rings) return false;
+        if (!rings) {
+          gone = EndOf(paths(), kGpud);
+          return !gone.empty();
+        }
+        gone = WhyItIsGone(device);
         for (const v1::Ring& ring : rings->rings()) {
           if (ring.device() != device) continue;
           const auto [last, first] = seen.try_emplace(
@@ -342,13 +405,14 @@ AssertionResult FaultTestbed::WaitForProgress(const std::string& device,
           if (!first) done += ring.consumed() - last->second;
           last->second = ring.consumed();
         }
-        return done >= events;
+        return done >= events || !gone.empty();
       },
       bound);
-  if (is) return AssertionSuccess();
+  if (is && done >= events) return AssertionSuccess();
   return AssertionFailure()
-         << device << " has taken " << done << " of " << events
-         << " events within " << bound.count() << " ms";
+         << device << " has taken " << done << " of " << events << " events"
+         << (gone.empty() ? fmt::format(" within {} ms", bound.count())
+                          : ": " + gone);
 }
 
 AssertionResult FaultTestbed::StartLoad(const std::string& nic,

@@ -97,7 +97,9 @@ class FaultTestbed : public TestbedClient {
   ::testing::AssertionResult WaitForRestart(
       const std::string& name, uint32_t times = 1,
       std::chrono::milliseconds bound = kBound) const;
-  // Waits until the device has taken so many more completions than now.
+  // Waits until the device has taken so many more completions than now. Fails at
+  // once for a device that there is not, and when it or gpud has ended and does
+  // not come back.
   ::testing::AssertionResult WaitForProgress(
       const std::string& device, uint64_t events = 1,
       std::chrono::milliseconds bound = kBound);
@@ -141,6 +143,8 @@ class FaultTestbed : public TestbedClient {
   absl::Status BringUp(const std::string& file,
                        const std::vector<std::string>& flags);
   absl::Status CopyTo(const TestbedPaths& to) const;
+  // Why the device will take nothing any more; empty: it lives or comes back.
+  std::string WhyItIsGone(const std::string& device) const;
 
   const TempDirectory runtime_directory_;
   // `carillon up`: the supervisor, whose death ends all the others.

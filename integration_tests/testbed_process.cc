@@ -218,7 +218,15 @@ absl::StatusOr<std::unique_ptr<Process>> TestbedClient::StartDevice(
   std::vector<std::string> environment = environment_;
   environment.push_back(
       fmt::format("{}={}", kTestbedDirectoryVariable, directory()));
-  return Process::Start(name, argv, environment);
+  environment.push_back(fmt::format("{}={}", kDeviceNameVariable, name));
+  ASSIGN_OR_RETURN(auto process, Process::Start(name, argv, environment));
+  started_[name] = process->pid();
+  return process;
+}
+
+pid_t TestbedClient::StartedAs(const std::string& name) const {
+  const auto started = started_.find(name);
+  return started == started_.end() ? 0 : started->second;
 }
 
 v1::GetStatusResponse TestbedClient::Status() {

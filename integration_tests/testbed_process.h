@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -101,7 +102,7 @@ class TestbedClient {
   const TestbedPaths& paths() const { return paths_; }
 
   // Starts a device of this testbed: StartDevice("fpga0", "devices/fpga/fpga",
-  // {"--frames", "10"}).
+  // {"--frames", "10"}). It finds its name in --name and in its environment.
   absl::StatusOr<std::unique_ptr<Process>> StartDevice(
       const std::string& name, const std::string& program,
       const std::vector<std::string>& flags = {});
@@ -125,12 +126,16 @@ class TestbedClient {
                          std::vector<std::string> environment = {});
   ~TestbedClient() = default;
 
+  // The last process that StartDevice() has started under this name; 0 if none.
+  pid_t StartedAs(const std::string& name) const;
+
  private:
   // Without counters and histograms if it is not attached.
   v1::Device DeviceOf(const std::string& name);
 
   const TestbedPaths paths_;
   const std::vector<std::string> environment_;
+  std::map<std::string, pid_t> started_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Admin::Stub> admin_;
 };

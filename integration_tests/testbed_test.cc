@@ -6,6 +6,8 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "fmt/format.h"
@@ -165,6 +167,14 @@ TEST_F(FaultTestbedTest, ProcessesAreStoppedAndRestarted) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(FaultTestbedTest, ADeviceFindsItsNameInItsEnvironment) {
+  ASSERT_NO_FATAL_FAILURE(Up("gpu: {backend: cpu, memory: 64MiB}\n"));
+  const auto echo = StartEcho(1'000'000'000);
+  std::ifstream file(fmt::format("/proc/{}/environ", echo->pid()));
+  const std::string environment{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(environment, HasSubstr("CARILLON_DEVICE_NAME=echo0"));
+}
+
 TEST_F(FaultTestbedTest, WhatDoesNotComeIsSaid) {
   ASSERT_NO_FATAL_FAILURE(UpFpga());
   EXPECT_THAT(lab_->Inject({.name = "No Name"}).message(), HasSubstr("name"));
@@ -180,8 +190,17 @@ TEST_F(FaultTestbedTest, WhatDoesNotComeIsSaid) {
   EXPECT_EQ(lab_->Struck("late"), 0u);
   EXPECT_THAT(lab_->WaitForRestart("fpga0", 1, kShort).message(),
               HasSubstr("fpga0 is ready, restarted 0 times"));
-  EXPECT_THAT(lab_->WaitForProgress("fpga7", 1, kShort).message(),
-              HasSubstr("fpga7 has taken 0 of 1 events"));
+  EXPECT_THAT(lab_->WaitForProgress("fpga7").message(),
+              HasSubstr("there is no device fpga7; there are gpud and fpga0"));
+  EXPECT_THAT(
+      lab_->WaitForProgress("fpga0", 1'000'000'000'000, kShort).message(),
+      HasSubstr("of 1000000000000 events within 50 ms"));
+  const auto echo = StartEcho(3);
+  ASSERT_EQ(echo->Wait(), 0);
+  EXPECT_THAT(lab_->WaitForProgress("echo0").message(), HasSubstr("has ended"));
+  ASSERT_TRUE(lab_->Signal("fpga0", SIGKILL));
+  EXPECT_THAT(lab_->WaitForProgress("fpga0", 1'000'000'000).message(),
+              HasSubstr("fpga0 has ended (SIGKILL)"));
   EXPECT_THAT(lab_->Restart("fpga7").message(), HasSubstr("fpga0"));
   EXPECT_THAT(lab_->StartLoad("fpga0").message(), HasSubstr("of kind 'fpga'"));
 }

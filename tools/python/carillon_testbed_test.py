@@ -114,6 +114,9 @@ class TestbedTest(unittest.TestCase):
     def test_says_what_is_wrong_with_a_topology(self):
         with self.assertRaisesRegex(TestbedError, ":2:.*device"):
             Testbed.up("gpu: {backend: cpu}\ndevice: []\n")
+        for path in (pathlib.Path("/nonexistent.yaml"), "/nonexistent.yaml"):
+            with self.assertRaisesRegex(TestbedError, "there is no topology file /nonexistent.yaml"):
+                Testbed.up(path)
 
     def test_processes_are_looked_at_stopped_and_restarted(self):
         with Testbed.up(FPGA) as lab:
@@ -148,8 +151,12 @@ class TestbedTest(unittest.TestCase):
             lab.inject("late", process="fpga0", point="device.ring", nth=10**9, action="kill")
             with self.assertRaisesRegex(NotInTime, "late has struck 0 times, after"):
                 lab.wait_for_strike("late", bound_s=SHORT_S)
-            with self.assertRaisesRegex(NotInTime, "fpga7 has taken 0 of 1 events"):
-                lab.wait_for_progress("fpga7", bound_s=SHORT_S)
+            with self.assertRaisesRegex(NotInTime, "fpga0 has taken .* of 1000000000 events"):
+                lab.wait_for_progress("fpga0", 10**9, bound_s=SHORT_S)
+            with self.assertRaisesRegex(TestbedError, "there is no device fpga7; there are gpud, fpga0"):
+                lab.wait_for_progress("fpga7")
+            with self.assertRaisesRegex(TestbedError, "fpga0 is no NIC, but of kind 'fpga'"):
+                lab.start_load("fpga0")
             lab.clear("late")
             self.assertEqual(lab.faults(), {})
 

@@ -38,6 +38,15 @@ def is_stopped(pid):
     return True
 
 
+def how_to_read(kept):
+    """Bazel packs its folder of outputs and removes the folder when the test ends."""
+    target = os.environ.get("TEST_TARGET")
+    if target is None or "TEST_UNDECLARED_OUTPUTS_DIR" not in os.environ:
+        return f"carillon postmortem --dir {kept}"
+    test = target.lstrip("/@").replace(":", "/")
+    return f"unzip bazel-testlogs/{test}/test.outputs/outputs.zip, then carillon postmortem --dir {kept.name}"
+
+
 class Testbed:
     """Made by up(). For one thread, whose end ends the testbed."""
     __test__ = False  # for pytest
@@ -55,6 +64,11 @@ class Testbed:
         self._loads = {}
         self._environment = dict(os.environ, CARILLON_RUNTIME_DIR=str(self._runtime), CARILLON_BIN_DIR=str(self._bin),
                                  CARILLON_RECORD=str(_RECORDS))
+        if isinstance(topology, str) and "\n" not in topology and topology.endswith((".yaml", ".yml")):
+            topology = pathlib.Path(topology)
+        if isinstance(topology, os.PathLike) and not pathlib.Path(topology).is_file():
+            shutil.rmtree(self._runtime)
+            raise TestbedError(f"there is no topology file {topology}")
         if not isinstance(topology, os.PathLike):
             text, topology = topology, self._runtime / "topology.yaml"
             topology.write_text(text + "\n")
@@ -82,7 +96,7 @@ class Testbed:
     def __exit__(self, kind, error, traceback):
         if kind is not None and not issubclass(kind, KeyboardInterrupt):
             try:
-                print(f"kept: carillon postmortem --dir {self.keep()}")
+                print(f"kept: {how_to_read(self.keep())}")
             except (OSError, TestbedError) as problem:
                 print(f"could not keep what tells why: {problem}")
         self.down()
@@ -136,12 +150,19 @@ class Testbed:
                                              f"restarted {self.process(name)['restarts']} times")
 
     def wait_for_progress(self, device, events=1, bound_s=BOUND_S):
-        """Until the device has taken so many more completions than now."""
+        """Until the device has taken so many more completions than now. TestbedError at once for a device that there is not, or
+        that has ended and does not come back."""
         seen = {}
         taken = 0
+        known = [*self.processes(), *(attached.name for attached in self._gpud.devices())]
+        if device not in known:
+            raise TestbedError(f"there is no device {device}; there are {', '.join(dict.fromkeys(known))}")
 
         def has_taken():
             nonlocal taken
+            process = self.processes().get(device, {})
+            if process.get("state") == "ended" and (process["restart"] == "never" or process["given_up"]):
+                raise TestbedError(f"{device} has ended: its log is {process['log']}")
             try:
                 rings = self.rings()
             except TestbedError:  # gpud is on its way back
@@ -156,7 +177,9 @@ class Testbed:
 
     def start_load(self, nic):
         """A memcached client that checks every byte and finds the NIC again after its restart; returns when it is served."""
-        self.process(nic)
+        kind = self.process(nic)["kind"]
+        if kind != "nic":
+            raise TestbedError(f"{nic} is no NIC, but of kind '{kind}'")
         if nic in self._loads:
             raise TestbedError(f"{nic} has its load already")
 
