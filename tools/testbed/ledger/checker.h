@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "tools/testbed/ledger/timeline.h"
 
 namespace carillon::ledger {
@@ -108,6 +109,10 @@ struct Report {
   Verdict verdict() const;
 };
 inline constexpr size_t kMaxViolations = 100;
+
+// How long a process that the scheduler has stopped at the worst place may take
+// to record what others can see already.
+inline constexpr Nanoseconds kRecordsWithin = 1'000'000'000;
 
 // Recordings of running processes should be of about the same time. What a
 // process did after another one's recording was read does not count as a

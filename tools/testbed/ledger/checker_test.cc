@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "tools/testbed/ledger/ring_ledger.h"
 #include "tools/testbed/ledger/test_timeline.h"
 
 namespace carillon::ledger {

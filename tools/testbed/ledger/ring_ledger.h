@@ -17,10 +17,6 @@
 
 namespace carillon::ledger {
 
-// How long a process that the scheduler has stopped at the worst place may take
-// to record what others can see already.
-inline constexpr Nanoseconds kRecordsWithin = 1'000'000'000;
-
 using Accuse = std::function<void(Violation)>;
 
 // Adds, but stops at the largest number, because hostile recordings may claim
