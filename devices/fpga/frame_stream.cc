@@ -19,7 +19,8 @@ using std::chrono::milliseconds;
 // The longest sleep, and so the longest delay before a stop request is seen.
 constexpr milliseconds kMaxSleep{50};
 // How long the last events may take.
-constexpr milliseconds kDrainTime{10'000};
+// Shorter than what a supervisor waits for the end of a device.
+constexpr milliseconds kDrainTime{2'000};
 // How many wrong frames the log describes.
 constexpr uint64_t kMismatchesLogged = 5;
 

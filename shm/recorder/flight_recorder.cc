@@ -139,9 +139,12 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
         fmt::format("a power of two from {} to {}", FlightRecorder::kMinRecords,
                     FlightRecorder::kMaxRecords));
   }
-  const uint64_t bytes = BytesOf(header.capacity);
-  if (file_bytes != bytes) {
-    return wrong("size", file_bytes, fmt::format("{:#x}", bytes));
+  const uint64_t least =
+      BytesOf(std::min(header.capacity, FlightRecorder::kStep));
+  const uint64_t most = BytesOf(header.capacity);
+  if (file_bytes < least || file_bytes > most) {
+    return wrong("size", file_bytes,
+                 fmt::format("{:#x} to {:#x}", least, most));
   }
   const std::string_view name(header.name,
                               strnlen(header.name, sizeof(header.name)));
@@ -281,7 +284,7 @@ absl::StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(
   const bool locked = fcntl(fd.get(), F_OFD_SETLK, &lock) == 0;
   const uint64_t reserved = std::min(capacity, kStep);
   if (locked) errno = posix_fallocate(fd.get(), 0, BytesOf(reserved));
-  if (!locked || errno != 0 || ftruncate(fd.get(), bytes) != 0) {
+  if (!locked || errno != 0) {
     const absl::Status status = SystemError(locked ? "reserve" : "lock", path);
     unlink(path.c_str());
     return status;

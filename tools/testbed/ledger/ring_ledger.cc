@@ -279,18 +279,23 @@ std::optional<End> DeviceRing::GpudsWord(uint64_t sequence) const {
 }
 
 bool DeviceRing::GpudsSilenceCounts(Nanoseconds time) const {
-  return std::all_of(lives_.begin(), lives_.end(), [&](const Life& life) {
-    if (life.gpud == nullptr || life.gpud->TooEarlyFor(time)) return false;
-    if (const GpudRing* ring = RingOf(life)) return life.gpud->Complete(*ring);
+  return std::ranges::all_of(lives_, [&](const Life& life) {
+    if (life.gpud == nullptr) return false;
+    if (const GpudRing* ring = RingOf(life)) {
+      return life.gpud->Complete(*ring) &&
+             (life.gpud->HasLeft(*ring) || !life.gpud->TooEarlyFor(time));
+    }
     return life.gpud->recording->torn == 0 &&
-           life.gpud->recording->overwritten == 0;
+           life.gpud->recording->overwritten == 0 &&
+           !life.gpud->TooEarlyFor(time);
   });
 }
 
-bool DeviceRing::AllGpudsHaveFinished() const {
+bool DeviceRing::NoGpudDied() const {
   return std::ranges::all_of(lives_, [&](const Life& life) {
     const GpudRing* const ring = RingOf(life);
-    return ring != nullptr && life.gpud->HasFinished(*ring);
+    return ring != nullptr &&
+           (life.gpud->recording->running || life.gpud->HasLeft(*ring));
   });
 }
 
@@ -357,8 +362,7 @@ void DeviceRing::JudgeSeen(uint64_t sequence, const End& end,
           fmt::format("{} sequence {} as {}, but gpud ended it as {}", how,
                       sequence, DescribeEnd(end.state, end.status),
                       DescribeEnd(other->state, other->status)));
-  } else if (GpudsSilenceCounts(RecordAt(end.place).time_ns) &&
-             AllGpudsHaveFinished()) {
+  } else if (GpudsSilenceCounts(RecordAt(end.place).time_ns) && NoGpudDied()) {
     Blame(accuse, Fault::kContradicted, end.place,
           fmt::format("{} sequence {} as {}, but gpud never ended it", how,
                       sequence, DescribeEnd(end.state, end.status)));

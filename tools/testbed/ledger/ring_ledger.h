@@ -65,12 +65,10 @@ struct GpudBook {
   bool TooEarlyFor(Nanoseconds time) const {
     return recording->running && time + kRecordsWithin >= recording->read_ns;
   }
-  // Whether gpud has recorded all that it did for the ring: it goes on, or let
-  // go of the ring. One that dies may have stored an end and not recorded it.
-  bool HasFinished(const GpudRing& ring) const {
+  // Whether gpud let go of the ring in order, so that it has recorded all ends.
+  bool HasLeft(const GpudRing& ring) const {
     const auto session = sessions.find(ring.device_pid);
-    return recording->running || ring.removed ||
-           (session != sessions.end() && session->second);
+    return ring.removed || (session != sessions.end() && session->second);
   }
 };
 
@@ -148,7 +146,9 @@ class DeviceRing {
   // Whether an end at `time` would be in gpud's recording, so that its absence
   // proves that there was none.
   bool GpudsSilenceCounts(Nanoseconds time) const;
-  bool AllGpudsHaveFinished() const;
+  // Whether none of the gpuds died with the ring: one that dies may have stored
+  // an end and not recorded it.
+  bool NoGpudDied() const;
   // When gpud first learned of the event; empty if no record says it.
   std::optional<Nanoseconds> ToldAt(uint64_t sequence) const;
   Unknown WhyUnknown(const DeviceEnd& device_end) const;
