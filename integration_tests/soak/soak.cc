@@ -564,7 +564,8 @@ void Run::CountSegment(const Segment& segment) {
   target->duplicated += segment.of(Fault::kDuplicated);
   target->other_violations += segment.of(Fault::kUnexpected) +
                               segment.of(Fault::kOutOfOrder) +
-                              segment.of(Fault::kContradicted);
+                              segment.of(Fault::kContradicted) +
+                              segment.of(Fault::kWrong);
   target->failed += segment.failed;
 }
 
