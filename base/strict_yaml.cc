@@ -97,10 +97,9 @@ void ReadYaml(std::string_view text, std::string_view smallest,
               std::vector<Problem>* problems,
               const std::function<void(const YAML::Node& root)>& read) {
   if (text.size() > kMaxYamlBytes) {
-    problems->push_back(
-        {0, 0,
-         fmt::format("the file has {} bytes; allowed: {}", text.size(),
-                     FormatExactSize(kMaxYamlBytes))});
+    problems->push_back({0, 0,
+                         fmt::format("the file is too long; allowed: {}",
+                                     FormatExactSize(kMaxYamlBytes))});
     return;
   }
   try {

@@ -300,6 +300,7 @@ class Reader : StrictReader {
                                    Quote(copy.name), first->second));
         return;
       }
+      if (count == 1) CheckPorts(copy, name);
       reading_.topology.devices.push_back(std::move(copy));
     }
   }
@@ -318,9 +319,37 @@ class Reader : StrictReader {
     return false;
   }
 
+  // Two devices cannot have one port of one address.
+  void CheckPorts(const DeviceEntry& device, const YAML::Node& name) {
+    const auto find = [&](std::string_view option) -> const Setting* {
+      const Option* const key = FindKey(device.kind->keys, option);
+      const auto set =
+          std::ranges::find(device.settings, key, &Setting::option);
+      return set == device.settings.end() ? nullptr : &*set;
+    };
+    const Setting* const listen = find("listen");
+    for (const std::string_view option : {"udp_port", "tcp_port"}) {
+      const Setting* const port = find(option);
+      if (FindKey(device.kind->keys, option) == nullptr ||
+          (port != nullptr && port->number == 0)) {
+        continue;
+      }
+      const std::string where = fmt::format(
+          "{} {} of {}", option,
+          port == nullptr ? "by default" : fmt::format("{}", port->number),
+          listen == nullptr ? "" : listen->text);
+      const auto [first, is_new] = ports_.emplace(where, device.name);
+      if (is_new) continue;
+      Complain(name, fmt::format("{}: {} has the same one; 0 takes any that is "
+                                 "free",
+                                 option, Quote(first->second)));
+    }
+  }
+
   const std::string default_name_;
   TopologyReading& reading_;
   std::map<std::string, int> device_lines_;
+  std::map<std::string, std::string> ports_;  // whose each is
 };
 
 }  // namespace

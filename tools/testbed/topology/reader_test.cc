@@ -276,6 +276,14 @@ constexpr BadFile kBadFiles[] = {
     {"SharedPort", "devices: [{name: n, kind: nic, count: 2, tcp_port: 0}]\n",
      "t.yaml:1:18: 2 devices cannot share a port; leave count out, or set "
      "udp_port and tcp_port to 0"},
+    {"OnePortForTwo",
+     "devices:\n  - {name: n, kind: nic, udp_port: 99, tcp_port: 0}\n"
+     "  - {name: m, kind: nic, udp_port: 99, tcp_port: 0}\n",
+     "t.yaml:3:12: udp_port: 'n' has the same one; 0 takes any that is free"},
+    {"TheDefaultPortForTwo",
+     "devices:\n  - {name: n, kind: nic, udp_port: 0}\n"
+     "  - {name: m, kind: nic, udp_port: 0}\n",
+     "t.yaml:3:12: tcp_port: 'n' has the same one; 0 takes any that is free"},
     {"NoCommand", "devices: [{name: x, kind: exec}]\n",
      "t.yaml:1:11: the exec device has no command"},
     {"EmptyCommand", "devices: [{name: x, kind: exec, command: []}]\n",
@@ -356,7 +364,7 @@ TEST(Topology, RefusesDeepNestingWithoutBuildingIt) {
 
 TEST(Topology, RefusesALargeFile) {
   EXPECT_THAT(Problems("name: x\n" + std::string(kMaxYamlBytes, '#')),
-              ElementsAre("t.yaml: the file has 1048584 bytes; allowed: 1MiB"));
+              ElementsAre("t.yaml: the file is too long; allowed: 1MiB"));
 }
 
 TEST(Topology, SurvivesBytesThatAreNoText) {
