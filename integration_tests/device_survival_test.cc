@@ -134,6 +134,37 @@ TEST_F(DeviceSurvivalTest, ClientsUnderLoadSeeNoWrongAnswer) {
   ExpectEveryEventEndedOnce(answers);
 }
 
+TEST_F(DeviceSurvivalTest, AHostBeginsItsPieceOfWorkAnew) {
+  constexpr int kDeaths = 4;
+  for (const std::string kernel : {"matmul", "bfs"}) {
+    auto started =
+        testbed_->StartDevice("host0", "devices/cpu_host/cpu_host",
+                              {kResume, "--kernel=" + kernel, "--size=64",
+                               "--schedule-event-every-ms=1"});
+    ASSERT_TRUE(started.ok()) << started.status();
+    const auto host = *std::move(started);
+    const auto get_on = [&] {
+      const uint64_t runs = testbed_->Counter("host0", "runs");
+      const uint64_t events = testbed_->Counter("host0", "scheduled_events");
+      return Eventually([&] {
+        return testbed_->Counter("host0", "runs") > runs + 5 &&
+               testbed_->Counter("host0", "scheduled_events") > events + 5;
+      });
+    };
+    ASSERT_TRUE(IsReady("host0"));
+    for (int death = 0; death < kDeaths && !HasFailure(); ++death) {
+      EXPECT_TRUE(get_on());
+      KillGpud();
+      ASSERT_TRUE(IsReady("host0"));
+    }
+    EXPECT_TRUE(get_on());
+    EXPECT_EQ(testbed_->Counter("host0", "scheduled_failures"), 0u);
+    host->Signal(SIGTERM);
+    EXPECT_EQ(host->Wait(), 0) << host->output();
+  }
+  ExpectEveryEventEndedOnce(kDeaths * 10);
+}
+
 TEST_F(DeviceSurvivalTest, EveryFrameIsProcessedAndRight) {
   auto fpga = testbed_->StartDevice(
       "fpga0", "devices/fpga/fpga",

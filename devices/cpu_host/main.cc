@@ -49,9 +49,23 @@ void Sleep(edge::Device& device, std::chrono::microseconds time,
   ppoll(&waiter, 1, &timeout, nullptr);
 }
 
+// Goes on with another gpud after `halted`, if it was gpud's death.
+absl::Status GoOnAfter(const absl::Status& halted, edge::Device& device,
+                       ScheduledEcho* echo,
+                       const edge::DeviceContext& context) {
+  // A call may fail before the death is seen.
+  constexpr std::chrono::milliseconds kDeathIsSeen{1'000};
+  if (absl::IsUnavailable(halted)) (void)device.WaitForEnd(kDeathIsSeen);
+  if (echo != nullptr) echo->Pause();
+  RETURN_IF_ERROR(edge::GoOnAfter(halted, device, context));
+  if (echo != nullptr) echo->GoOn();
+  return absl::OkStatus();
+}
+
 absl::Status RunAll(edge::Device& device, Workload& workload,
-                    const CpuHostOptions& options,
-                    const edge::StopRequest& stop) {
+                    const CpuHostOptions& options, ScheduledEcho* echo,
+                    const edge::DeviceContext& context) {
+  const edge::StopRequest& stop = context.stop;
   Slowdown slowdown;
   uint64_t launches = 0;
   uint64_t blocks = 0;
@@ -59,7 +73,12 @@ absl::Status RunAll(edge::Device& device, Workload& workload,
   uint64_t runs = 0;
   while (!stop.requested() &&
          (options.launches == 0 || launches < options.launches)) {
-    ASSIGN_OR_RETURN(const auto figures, workload.Run(device));
+    const auto ran = workload.Run(device);
+    if (!ran.ok()) {
+      RETURN_IF_ERROR(GoOnAfter(ran.status(), device, echo, context));
+      continue;  // the piece of work begins anew
+    }
+    const RunFigures& figures = *ran;
     if (const std::string wrong = workload.Verify(); !wrong.empty()) {
       if (++failures <= 5) spdlog::error("run {}: {}", runs, wrong);
     }
@@ -121,7 +140,7 @@ absl::Status Run(const edge::DeviceContext& context,
           : fmt::format(", an event every {} ms", options.schedule_every_ms));
   RETURN_IF_ERROR(device->ReportReady(note));
   spdlog::info("launching {}", note);
-  return RunAll(*device, *workload, options, context.stop);
+  return RunAll(*device, *workload, options, echo.get(), context);
 }
 
 }  // namespace

@@ -11,6 +11,16 @@
 
 namespace carillon::cpu_host {
 
+namespace {
+
+std::string Message(uint64_t number) {
+  std::string message = fmt::format("scheduled event {}", number);
+  message.resize(ScheduledEcho::kMessageBytes);
+  return message;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<ScheduledEcho>> ScheduledEcho::Make(
     edge::Device* device, std::chrono::milliseconds period,
     const Telemetry& telemetry) {
@@ -37,41 +47,64 @@ ScheduledEcho::ScheduledEcho(edge::Device* device,
       telemetry_(telemetry),
       in_(in),
       out_(out),
-      queue_(queue),
-      thread_([this](std::stop_token stop) { Run(std::move(stop)); }) {}
+      queue_(queue) {
+  GoOn();
+}
+
+void ScheduledEcho::Pause() {
+  thread_.request_stop();
+  thread_.join();
+  while (queue_->Poll()) queue_->Free();
+}
+
+void ScheduledEcho::GoOn() {
+  thread_ =
+      std::jthread([this](std::stop_token stop) { Run(std::move(stop)); });
+}
 
 void ScheduledEcho::Run(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  for (uint64_t number = 1;
-       !wake_.wait_for(lock, stop, period_, [] { return false; }); ++number) {
-    if (stop.stop_requested()) return;
-    const absl::Status status = Echo(number);
-    if (status.ok()) continue;
-    if (!device_->status().ok()) return;  // the main thread reports that
-    device_->AddToCounter(telemetry_.failures, 1);
-    spdlog::error("scheduled event {}: {}", number, status.message());
-    // It is unknown whether the event is still in flight, so its slot cannot be
-    // reused.
-    if (queue_->free_slots() == 0) return;
+  if (queue_->free_slots() == 0) {
+    // gpud died with an event, perhaps before it was scheduled.
+    queue_->RingCommitted();
+    if (!CanGoOnAfter(FinishLast())) return;
+  }
+  while (!wake_.wait_for(lock, stop, period_, [] { return false; }) &&
+         !stop.stop_requested()) {
+    if (!CanGoOnAfter(Echo())) return;
   }
 }
 
-absl::Status ScheduledEcho::Echo(uint64_t number) {
-  std::string message = fmt::format("scheduled event {}", number);
-  message.resize(kMessageBytes);
+bool ScheduledEcho::CanGoOnAfter(const absl::Status& status) {
+  if (status.ok()) return true;
+  if (!device_->status().ok()) return false;  // the main thread reports that
+  device_->AddToCounter(telemetry_.failures, 1);
+  spdlog::error("scheduled event {}: {}", number_, status.message());
+  // If it is unknown whether the event is still in flight, its slot cannot be
+  // reused.
+  return queue_->free_slots() != 0;
+}
+
+absl::Status ScheduledEcho::Echo() {
+  const std::string message = Message(++number_);
   std::memcpy(in_.bytes.data(), message.data(), kMessageBytes);
   const Nanoseconds start = NowNs();
   queue_->Commit();
   RETURN_IF_ERROR(edge::edgeScheduleEvent(*device_, queue_));
-  ASSIGN_OR_RETURN(const auto done, queue_->Wait(std::chrono::seconds(10)));
+  RETURN_IF_ERROR(FinishLast());
   device_->histogram(telemetry_.histogram).Add(NowNs() - start);
+  return absl::OkStatus();
+}
+
+absl::Status ScheduledEcho::FinishLast() {
+  ASSIGN_OR_RETURN(const auto done, queue_->Wait(std::chrono::seconds(10)));
   device_->AddToCounter(telemetry_.events, 1);
   absl::Status result;
   if (done.state != edge::EventState::kDone) {
     result =
         absl::InternalError(fmt::format("failed with status {}", done.status));
-  } else if (std::memcmp(out_.bytes.data(), message.data(), kMessageBytes) !=
-             0) {
+  } else if (std::memcmp(out_.bytes.data(), Message(number_).data(),
+                         kMessageBytes) != 0) {
     queue_->NoteMismatch();
     result = absl::DataLossError("the echo is not what was sent");
   }

@@ -15,7 +15,8 @@
 
 namespace carillon::cpu_host {
 
-// Works on a thread of its own from Make() to its destruction.
+// Works on a thread of its own from Make() to its destruction, but for the time
+// between Pause() and GoOn().
 class ScheduledEcho {
  public:
   struct Telemetry {
@@ -33,12 +34,20 @@ class ScheduledEcho {
       edge::Device* device, std::chrono::milliseconds period,
       const Telemetry& telemetry);
 
+  // Takes what has ended and touches the device no more, so that it can resume
+  // with another gpud.
+  void Pause();
+  // First waits for the event that was on its way.
+  void GoOn();
+
  private:
   ScheduledEcho(edge::Device* device, std::chrono::milliseconds period,
                 const Telemetry& telemetry, const edge::Buffer& in,
                 const edge::Buffer& out, edge::EventQueue* queue);
   void Run(std::stop_token stop);
-  absl::Status Echo(uint64_t number);
+  absl::Status FinishLast();
+  bool CanGoOnAfter(const absl::Status& status);
+  absl::Status Echo();
 
   edge::Device* const device_;
   const std::chrono::milliseconds period_;
@@ -46,6 +55,7 @@ class ScheduledEcho {
   const edge::Buffer in_;
   const edge::Buffer out_;
   edge::EventQueue* const queue_;
+  uint64_t number_ = 0;  // of the last event
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: uses all of the above
