@@ -128,12 +128,10 @@ absl::Status CheckHeader(const FlightHeader& header, uint64_t file_bytes,
                  fmt::format("{}", sizeof(FlightSlot)));
   }
   // What is left of recordings that were removed (RemoveOldest) has no slots.
-  if (header.capacity == 0 && file_bytes == sizeof(FlightHeader)) {
-    return absl::OkStatus();
-  }
-  if (!std::has_single_bit(header.capacity) ||
-      header.capacity < FlightRecorder::kMinRecords ||
-      header.capacity > FlightRecorder::kMaxRecords) {
+  const bool rest = header.capacity == 0;
+  if (!rest && (!std::has_single_bit(header.capacity) ||
+                header.capacity < FlightRecorder::kMinRecords ||
+                header.capacity > FlightRecorder::kMaxRecords)) {
     return wrong(
         "capacity", header.capacity,
         fmt::format("a power of two from {} to {}", FlightRecorder::kMinRecords,

@@ -293,6 +293,20 @@ TEST_F(FlightRecorderTest, FilesThatNoRecorderMadeAreRefused) {
   }
 }
 
+TEST_F(FlightRecorderTest, WhatIsLeftOfRemovedOnesIsNotBelievedEither) {
+  const auto recorder = Make();
+  const std::string path = directory_ + "/nic0-removed.rec";
+  std::filesystem::copy_file(recorder->path(), path);
+  std::filesystem::resize_file(path, sizeof(FlightHeader));
+  const uint64_t none = 0;
+  Write(path, offsetof(FlightHeader, capacity), &none, sizeof(none));
+  EXPECT_THAT(Read(path).records, IsEmpty());
+  const std::string no_end(sizeof(FlightHeader::name) + 8, 'x');
+  Write(path, offsetof(FlightHeader, name), no_end.data(), no_end.size());
+  EXPECT_THAT(std::string(ReadFlightRecording(path).status().message()),
+              HasSubstr("names no process"));
+}
+
 TEST_F(FlightRecorderTest, OddFilesDoNotHoldTheReader) {
   const auto recorder = Make();
   RingDoorbell(*recorder, 1);
