@@ -17,6 +17,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/operator_socket.h"
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -182,7 +183,7 @@ TestbedClient::TestbedClient(std::string directory,
                              std::vector<std::string> environment)
     : paths_(std::move(directory)),
       environment_(std::move(environment)),
-      channel_(Connect(paths_.control_socket())),
+      channel_(Connect(OperatorSocketOf(paths_))),
       admin_(v1::Admin::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<Testbed>> Testbed::Start(

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/operator_socket.h"
 #include "base/status.h"
 #include "base/testbed_paths.h"
 #include "fmt/format.h"
@@ -48,6 +49,26 @@ constexpr size_t kKeptFreeBytes = 32 << 20;
 void GiveMemoryBack() {
   if (mallinfo2().fordblks > kKeptFreeBytes) malloc_trim(kKeptFreeBytes);
 }
+
+void SetLimits(grpc::ServerBuilder& builder) {
+  // Images, and somewhat larger ones, so that their refusal can say more than
+  // gRPC's.
+  builder.SetMaxReceiveMessageSize(static_cast<int>(2 * kMaxImageBytes));
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("gpud").SetMaxThreads(kMaxThreads));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             kMaxCallsOfAConnection);
+}
+
+// Reflection is a plugin that gRPC adds to every server of the process.
+class WithoutPlugins final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    plugins->clear();
+  }
+};
 
 absl::Status CheckOptions(const ControlPlane::Options& options) {
   if (options.ekt_entries < 1 || options.ekt_entries > shm::kMaxDoorbells) {
@@ -94,7 +115,9 @@ ControlPlane::ControlPlane(Options options)
       sessions_(&context_, &tickets_),
       callers_(&peers_, &sessions_),
       devices_(&callers_, &sessions_),
-      events_(&callers_, &kernels_) {}
+      events_(&callers_, &kernels_),
+      device_gate_(OperatorSocketOf(TestbedPaths(options_.directory)),
+                   &peers_) {}
 
 ControlPlane::~ControlPlane() {
   ShutDown();
@@ -104,7 +127,8 @@ ControlPlane::~ControlPlane() {
 absl::Status ControlPlane::Open() {
   const TestbedPaths paths(options_.directory);
   for (const std::string& path :
-       {paths.control_socket(), paths.handover_socket(), paths.bus_socket()}) {
+       {paths.control_socket(), OperatorSocketOf(paths),
+        paths.handover_socket(), paths.bus_socket()}) {
     RETURN_IF_ERROR(CheckSocketPath(path));
   }
   RETURN_IF_ERROR(PrepareDirectory(options_.directory));
@@ -147,7 +171,7 @@ absl::Status ControlPlane::Open() {
         if (tcp_listener_ != nullptr) tcp_listener_->Cut(peer);
       },
       [this](v1::GetStatusResponse* response) { DescribeTcp(response); });
-  RETURN_IF_ERROR(StartServer());
+  RETURN_IF_ERROR(StartServers());
   RETURN_IF_ERROR(OpenSockets());
   return StartClock();
 }
@@ -164,27 +188,30 @@ absl::Status ControlPlane::OpenBoard() {
   return absl::OkStatus();
 }
 
-absl::Status ControlPlane::StartServer() {
+absl::Status ControlPlane::StartServers() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  // Images, and somewhat larger ones, so that their refusal can say more than
-  // gRPC's.
-  builder.SetMaxReceiveMessageSize(static_cast<int>(2 * kMaxImageBytes));
-  builder.SetResourceQuota(
-      grpc::ResourceQuota("gpud").SetMaxThreads(kMaxThreads));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             kMaxCallsOfAConnection);
-  builder.RegisterService(&devices_);
-  builder.RegisterService(&events_);
-  builder.RegisterService(&*admin_);
-  builder.RegisterService(&faults_);
+
+  grpc::ServerBuilder for_devices;
+  SetLimits(for_devices);
+  for_devices.SetOption(std::make_unique<WithoutPlugins>());
+  for_devices.RegisterService(&devices_);
+  for_devices.RegisterService(&events_);
+  for_devices.RegisterCallbackGenericService(&device_gate_);
+  device_server_ = for_devices.BuildAndStart();
+
+  grpc::ServerBuilder for_operators;
+  SetLimits(for_operators);
+  for_operators.RegisterService(&devices_);
+  for_operators.RegisterService(&events_);
+  for_operators.RegisterService(&*admin_);
+  for_operators.RegisterService(&faults_);
   if (!options_.listen.empty()) {
-    RETURN_IF_ERROR(AddTcp(builder));
+    RETURN_IF_ERROR(AddTcp(for_operators));
   }
-  server_ = builder.BuildAndStart();
-  if (server_ == nullptr) {
-    return absl::UnavailableError("cannot start the gRPC server");
+  operator_server_ = for_operators.BuildAndStart();
+  if (device_server_ == nullptr || operator_server_ == nullptr) {
+    return absl::UnavailableError("cannot start the gRPC servers");
   }
   return absl::OkStatus();
 }
@@ -220,7 +247,7 @@ void ControlPlane::DescribeTcp(v1::GetStatusResponse* response) const {
   response->set_connections(
       static_cast<uint32_t>(tcp_listener_->connections()));
   response->set_refused_connections(tcp_listener_->refused());
-  response->set_refused_calls(gate_->refused());
+  response->set_refused_calls(gate_->refused().count());
 }
 
 std::string ControlPlane::listen_address() const {
@@ -244,17 +271,24 @@ absl::Status ControlPlane::OpenSockets() {
   ASSIGN_OR_RETURN(handover_server_,
                    HandoverServer::Open(paths.handover_socket(), loop_.get(),
                                         &tickets_, &sessions_));
-  // This socket comes last: a client that finds it finds all the others.
-  auto listener = ControlListener::Open(
-      paths.control_socket(), loop_.get(), &peers_,
+  // A device that finds its socket finds the others that it needs, and an
+  // operator's comes last of all: who finds it may start devices.
+  ASSIGN_OR_RETURN(control_listener_,
+                   Listen(paths.control_socket(), device_server_.get()));
+  ASSIGN_OR_RETURN(operator_listener_,
+                   Listen(OperatorSocketOf(paths), operator_server_.get()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ControlListener>> ControlPlane::Listen(
+    const std::string& path, grpc::Server* server) {
+  return ControlListener::Open(
+      path, loop_.get(), &peers_,
       {.on_connection =
-           [this](int connection) {
-             grpc::AddInsecureChannelFromFd(server_.get(), connection);
+           [server](int connection) {
+             grpc::AddInsecureChannelFromFd(server, connection);
            },
        .on_death = [this](const Peer& peer) { sessions_.PeerDied(peer); }});
-  if (!listener.ok()) return listener.status();
-  control_listener_ = *std::move(listener);
-  return absl::OkStatus();
 }
 
 absl::Status ControlPlane::StartClock() {
@@ -269,9 +303,11 @@ void ControlPlane::Tick() {
   const Nanoseconds now = NowNs();
   handover_server_->Expire(now);
   control_listener_->Tick(now);
+  operator_listener_->Tick(now);
+  device_gate_.refused().Tick(now);
   if (tcp_listener_ != nullptr) {
     tcp_listener_->Tick(now);
-    gate_->Tick(now);
+    gate_->refused().Tick(now);
   }
   sessions_.Tick(now, options_.lease_ns);
   admin_->CancelStuckStreams(now);
@@ -296,13 +332,15 @@ void ControlPlane::Run() {
 
 void ControlPlane::ShutDown() {
   if (std::exchange(down_, true)) return;
-  if (control_listener_ != nullptr) {
+  if (operator_listener_ != nullptr) {
     spdlog::info("testbed {} goes down", options_.testbed);
   }
-  if (server_ != nullptr) {
-    server_->GetHealthCheckService()->SetServingStatus(false);
+  for (const auto* server : {&device_server_, &operator_server_}) {
+    if (*server == nullptr) continue;
+    (*server)->GetHealthCheckService()->SetServingStatus(false);
   }
   if (tcp_listener_ != nullptr) tcp_listener_->Close();
+  operator_listener_.reset();
   control_listener_.reset();
   handover_server_.reset();
   if (bus_ != nullptr) {
@@ -313,7 +351,7 @@ void ControlPlane::ShutDown() {
   sessions_.Shutdown();
   // Ends the Watch streams, once they have sent what they have.
   if (bus_ != nullptr) bus_->Close();
-  if (server_ != nullptr) {
+  if (device_server_ != nullptr && operator_server_ != nullptr) {
     // gRPC waits for the writes to peers that are stopped: these end here.
     std::mutex mutex;
     std::condition_variable changed;
@@ -325,8 +363,13 @@ void ControlPlane::ShutDown() {
         if (tcp_listener_ != nullptr) tcp_listener_->CutAll();
       }
     });
-    server_->Shutdown(std::chrono::system_clock::now() + kLastCalls);
-    server_->Wait();
+    const auto end = [](grpc::Server& server) {
+      server.Shutdown(std::chrono::system_clock::now() + kLastCalls);
+      server.Wait();
+    };
+    std::thread devices_ended([&] { end(*device_server_); });
+    end(*operator_server_);
+    devices_ended.join();
     {
       std::lock_guard lock(mutex);
       ended = true;

@@ -1,7 +1,8 @@
 // The whole of gpud: the parts that run kernels, and the sockets through which
 // processes reach them.
 //
-//   control.sock   gRPC: Devices, Events, Admin, Faults, health, reflection
+//   control.sock   gRPC for devices: Devices, Events, health
+//   operator.sock  gRPC: these and Admin, Faults, reflection
 //   TCP, if asked  the same, with TLS, if the caller's certificate has the role
 //   handover.sock  apertures against tickets
 //   bus.sock       ZeroMQ: telemetry
@@ -24,6 +25,7 @@
 #include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/rpc/admin_service.h"
 #include "gpu_daemon/control/rpc/caller.h"
+#include "gpu_daemon/control/rpc/device_gate.h"
 #include "gpu_daemon/control/rpc/devices_service.h"
 #include "gpu_daemon/control/rpc/events_service.h"
 #include "gpu_daemon/control/rpc/faults_service.h"
@@ -67,10 +69,12 @@ class ControlPlane {
   explicit ControlPlane(Options options);
   absl::Status Open();
   absl::Status OpenBoard();
-  absl::Status StartServer();
+  absl::Status StartServers();
   absl::Status AddTcp(grpc::ServerBuilder& builder);
   void DescribeTcp(v1::GetStatusResponse* response) const;
   absl::Status OpenSockets();
+  absl::StatusOr<std::unique_ptr<ControlListener>> Listen(
+      const std::string& path, grpc::Server* server);
   absl::Status StartClock();
   void Tick();
 
@@ -95,12 +99,16 @@ class ControlPlane {
   EventsService events_;
   FaultsService faults_;
   std::optional<AdminService> admin_;
+  DeviceGate device_gate_;
   // These three exist if gpud serves over TCP.
   std::shared_ptr<RoleGate> gate_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> tcp_acceptor_;
   std::unique_ptr<TcpListener> tcp_listener_;
-  std::unique_ptr<grpc::Server> server_;
+  // Each has threads of its own: devices cannot take those of operators.
+  std::unique_ptr<grpc::Server> device_server_;
+  std::unique_ptr<grpc::Server> operator_server_;
   std::unique_ptr<ControlListener> control_listener_;
+  std::unique_ptr<ControlListener> operator_listener_;
   std::unique_ptr<HandoverServer> handover_server_;
   Nanoseconds trimmed_ns_ = 0;  // the main loop's thread only
   bool down_ = false;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/operator_socket.h"
 #include "base/unique_fd.h"
 #include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/testing/test_peer.h"
@@ -440,7 +441,8 @@ TEST(Start, BadOptionsAreNamed) {
 TEST(Start, SocketsOfADeadGpudAreReplaced) {
   TempDirectory directory;
   const TestbedPaths paths(directory.path());
-  for (const auto& path : {paths.control_socket(), paths.bus_socket()}) {
+  for (const auto& path :
+       {paths.control_socket(), OperatorSocketOf(paths), paths.bus_socket()}) {
     const UniqueFd dead(socket(AF_UNIX, SOCK_STREAM, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -462,6 +464,7 @@ TEST(Shutdown, TellsDevicesAndLeavesNoFile) {
   EXPECT_EQ(device.close_reason(), shm::CloseReason::kShutdown);
   const TestbedPaths paths = testbed.paths();
   EXPECT_FALSE(std::filesystem::exists(paths.control_socket()));
+  EXPECT_FALSE(std::filesystem::exists(OperatorSocketOf(paths)));
   EXPECT_FALSE(std::filesystem::exists(paths.handover_socket()));
   EXPECT_FALSE(std::filesystem::exists(paths.bus_socket()));
 }

@@ -56,7 +56,8 @@ v1::ErrorDetail DetailOf(const absl::Status& status) {
   return detail;
 }
 
-grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context) {
+grpc::Status ToGrpc(const absl::Status& status,
+                    grpc::ServerContextBase* context) {
   if (status.ok()) return grpc::Status::OK;
   context->AddTrailingMetadata(kErrorTrailer,
                                DetailOf(status).SerializeAsString());

@@ -45,7 +45,7 @@ inline constexpr char kNoGpuCode[] = "NO_GPU_CODE";
 inline constexpr char kNoHeapRoom[] = "NO_HEAP_ROOM";
 inline constexpr char kNotAttached[] = "NOT_ATTACHED";
 inline constexpr char kNotDrained[] = "NOT_DRAINED";
-inline constexpr char kNotLocal[] = "NOT_LOCAL";
+inline constexpr char kNotForDevices[] = "NOT_FOR_DEVICES";
 inline constexpr char kOtherProcess[] = "OTHER_PROCESS";
 inline constexpr char kSessionEnded[] = "SESSION_ENDED";
 inline constexpr char kShuttingDown[] = "SHUTTING_DOWN";
@@ -81,7 +81,8 @@ std::string Printable(std::string_view text, size_t limit);
 
 // Adds the trailer to the call and returns the status for the handler to
 // return.
-grpc::Status ToGrpc(const absl::Status& status, grpc::ServerContext* context);
+grpc::Status ToGrpc(const absl::Status& status,
+                    grpc::ServerContextBase* context);
 
 }  // namespace carillon::gpud
 

@@ -1,5 +1,7 @@
 // Tricks against the services.
+#include <grpcpp/channel.h>
 #include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
 
 #include <atomic>
 #include <limits>
@@ -10,6 +12,33 @@
 
 namespace carillon::testing {
 namespace {
+
+// A stream of any method that says nothing.
+class WireStream {
+ public:
+  WireStream(const std::shared_ptr<grpc::Channel>& channel,
+             const std::string& method)
+      : stub_(channel) {
+    context_.set_deadline(std::chrono::system_clock::now() + kPatience);
+    call_ = stub_.PrepareCall(&context_, method, &queue_);
+    call_->StartCall(nullptr);
+    call_->Finish(&status_, this);
+  }
+  grpc::Status End() {
+    void* tag = nullptr;
+    bool ok = false;
+    while (tag != this && queue_.Next(&tag, &ok)) {
+    }
+    return status_;
+  }
+
+ private:
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  grpc::Status status_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
 
 grpc::Status TryAttach(const WireControl& control,
                        const v1::AttachRequest& request) {
@@ -211,74 +240,121 @@ void FloodSessions(const Scene& scene) {
   SayOutcome("one more session", status);
 }
 
-// Makes more long calls than gpud has threads, over several connections.
+// Makes more long calls than gpud lets wait, for several devices.
 void FloodCalls(const Scene& scene) {
-  auto& device = Keep(new WireDevice(scene.paths, scene.name));
-  // This takes one worker some seconds, so no drain ends meanwhile.
-  v1::LaunchKernelRequest launch;
-  launch.set_session(device.attached.session());
-  launch.set_kernel("busy");
-  SetOneThread(launch);
-  v1::ParameterBinding* const iterations = launch.add_parameters();
-  iterations->set_name("iterations");
-  iterations->set_unsigned_value(1'000'000'000);
-  auto& launched = Keep(new v1::LaunchKernelResponse);
-  auto& launcher = Keep(new std::thread([&device, launch, &launched] {
-    device.control.Call(&v1::Events::Stub::LaunchKernel, launch, &launched);
-  }));
-  launcher.detach();
-  Await("a kernel that runs", [&] {
-    v1::DrainRequest glance;
-    glance.set_timeout_ms(1);
-    return !device.control.Call(&v1::Admin::Stub::Drain, glance).ok();
-  });
-  struct Drain {
+  struct Launch {
     grpc::ClientContext context;
-    v1::DrainResponse response;
+    v1::LaunchKernelResponse response;
     grpc::Status status;
-    std::unique_ptr<grpc::ClientAsyncResponseReader<v1::DrainResponse>> call;
-  };
-  struct Watch {
-    grpc::ClientContext context;
-    std::unique_ptr<grpc::ClientAsyncReader<v1::TelemetryEvent>> call;
-    grpc::Status status;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<v1::LaunchKernelResponse>>
+        call;
   };
   auto& queue = Keep(new grpc::CompletionQueue);
-  constexpr int kCalls = 400;
-  WireControl* control = nullptr;
-  v1::DrainRequest request;
-  request.set_timeout_ms(60'000);
-  for (int i = 0; i < kCalls; ++i) {
-    if (i % 50 == 0) control = &Keep(new WireControl(scene.paths));
-    auto& drain = Keep(new Drain);
-    drain.call =
-        control->admin->PrepareAsyncDrain(&drain.context, request, &queue);
-    drain.call->StartCall();
-    drain.call->Finish(&drain.response, &drain.status, &drain);
-    auto& watch = Keep(new Watch);
-    watch.call = control->admin->PrepareAsyncWatch(&watch.context,
-                                                   v1::WatchRequest(), &queue);
-    watch.call->StartCall(nullptr);
-    watch.call->Finish(&watch.status, nullptr);
+  constexpr uint32_t kDevices = 8;
+  constexpr uint32_t kLaunches = 64;  // of each
+  for (uint32_t i = 0; i < kDevices; ++i) {
+    auto& device =
+        Keep(new WireDevice(scene.paths, fmt::format("{}-{}", scene.name, i)));
+    v1::LaunchKernelRequest request;
+    request.set_session(device.attached.session());
+    request.set_kernel("busy");
+    SetOneThread(request);
+    v1::ParameterBinding* const iterations = request.add_parameters();
+    iterations->set_name("iterations");
+    // Takes a worker some hundredths of a second.
+    iterations->set_unsigned_value(30'000'000);
+    for (uint32_t k = 0; k < kLaunches; ++k) {
+      auto& launch = Keep(new Launch);
+      launch.call = device.control.events->PrepareAsyncLaunchKernel(
+          &launch.context, request, &queue);
+      launch.call->StartCall();
+      launch.call->Finish(&launch.response, &launch.status, &launch);
+    }
   }
-  // All devices beyond its allowance are refused at once.
   uint32_t refused = 0;
-  std::string why;
+  std::string why = "none was refused";
   void* tag = nullptr;
   bool ok = false;
-  while (refused < kCalls / 2 &&
-         queue.AsyncNext(&tag, &ok,
-                         std::chrono::system_clock::now() + kPatience) ==
-             grpc::CompletionQueue::GOT_EVENT) {
-    if (tag == nullptr) continue;
-    const auto* const drain = static_cast<Drain*>(tag);
-    if (drain->status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) {
+  for (uint32_t i = 0; i < kDevices * kLaunches; ++i) {
+    if (queue.AsyncNext(&tag, &ok,
+                        std::chrono::system_clock::now() + kPatience) !=
+        grpc::CompletionQueue::GOT_EVENT) {
+      return Say("UNEXPECTED: {} launches do not end",
+                 kDevices * kLaunches - i);
+    }
+    const auto* const launch = static_cast<Launch*>(tag);
+    if (launch->status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) {
       continue;
     }
     ++refused;
-    why = drain->status.error_message();
+    why = launch->status.error_message();
   }
-  Say("{}: drains: {}", refused == kCalls / 2 ? "refused" : "UNEXPECTED", why);
+  Say("{}: launches: {}", refused > 0 ? "refused" : "UNEXPECTED", why);
+}
+
+// What an operator may, asked for as a device.
+void SteerTestbed(const Scene& scene) {
+  auto& control = Keep(new WireControl(scene.paths));
+  v1::SetPolicyRequest policy;
+  policy.set_policy("priority");
+  SayOutcome("SetPolicy", control.Call(&v1::Admin::Stub::SetPolicy, policy));
+  SayOutcome("ResetStatistics", control.Call(&v1::Admin::Stub::ResetStatistics,
+                                             v1::ResetStatisticsRequest()));
+  v1::SetTracingRequest tracing;
+  tracing.set_on(true);
+  SayOutcome("SetTracing", control.Call(&v1::Admin::Stub::SetTracing, tracing));
+  v1::DrainRequest drain;
+  drain.set_timeout_ms(1);
+  SayOutcome("Drain", control.Call(&v1::Admin::Stub::Drain, drain));
+  v1::RegisterModuleRequest module;
+  for (const size_t bytes : {1u, 60u << 20, 100u << 20}) {
+    module.set_image(std::string(bytes, 'm'));
+    SayOutcome(fmt::format("RegisterModule of {} bytes", bytes),
+               control.Call(&v1::Admin::Stub::RegisterModule, module));
+  }
+  for (int i = 0; i < 500; ++i) {
+    SayOutcome(fmt::format("Shutdown {}", i),
+               control.Call(&v1::Admin::Stub::Shutdown, v1::ShutdownRequest()));
+  }
+}
+
+void InjectFaults(const Scene& scene) {
+  auto& control = Keep(new WireControl(scene.paths));
+  v1::InjectRequest inject;
+  v1::Fault* const fault = inject.add_faults();
+  fault->set_name("end-gpud");
+  fault->mutable_target()->set_process("gpud");
+  fault->mutable_when()->set_point("gpud.ring_seen");
+  fault->mutable_action()->set_kind("kill");
+  SayOutcome("Inject", control.Call(&v1::Faults::Stub::Inject, inject));
+  SayOutcome("List",
+             control.Call(&v1::Faults::Stub::List, v1::ListFaultsRequest()));
+  SayOutcome("Clear",
+             control.Call(&v1::Faults::Stub::Clear, v1::ClearFaultsRequest()));
+}
+
+// What a viewer may.
+void LookAround(const Scene& scene) {
+  auto& control = Keep(new WireControl(scene.paths));
+  SayOutcome("GetStatus",
+             control.Call(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest()));
+  SayOutcome("ListDevices", control.Call(&v1::Admin::Stub::ListDevices,
+                                         v1::ListDevicesRequest()));
+  SayOutcome("ListEkt",
+             control.Call(&v1::Admin::Stub::ListEkt, v1::ListEktRequest()));
+  SayOutcome("ListRings",
+             control.Call(&v1::Admin::Stub::ListRings, v1::ListRingsRequest()));
+  SayOutcome("ListQueues", control.Call(&v1::Admin::Stub::ListQueues,
+                                        v1::ListQueuesRequest()));
+  // More streams than there are places and threads.
+  for (const char* method :
+       {"/carillon.v1.Admin/Watch",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
+    for (int i = 0; i < 600; ++i) {
+      auto& stream = Keep(new WireStream(control.channel, method));
+      SayOutcome(fmt::format("{} {}", method, i), stream.End());
+    }
+  }
 }
 
 void HugeMessages(const Scene& scene) {
@@ -306,10 +382,10 @@ void HugeMessages(const Scene& scene) {
   for (int i = 0; i < 64; ++i) {
     context.AddMetadata(fmt::format("h{}", i), std::string(4096, 'h'));
   }
-  v1::GetStatusResponse response;
-  SayOutcome(
-      "headers of 256 KiB",
-      control.admin->GetStatus(&context, v1::GetStatusRequest(), &response));
+  v1::ListKernelsResponse response;
+  SayOutcome("headers of 256 KiB",
+             control.events->ListKernels(&context, v1::ListKernelsRequest(),
+                                         &response));
 }
 
 }  // namespace
@@ -325,8 +401,11 @@ std::vector<Trick> CallTricks() {
       {"foreign-events", "uses ids, buffers and sessions of others",
        ForeignEvents},
       {"flood-sessions", "attaches and fetches nothing", FloodSessions},
-      {"flood-calls", "more calls that take long than gpud has threads",
+      {"flood-calls", "more calls that take long than gpud lets wait",
        FloodCalls},
+      {"steer-testbed", "ends, drains and changes the testbed", SteerTestbed},
+      {"inject-faults", "puts a fault on gpud", InjectFaults},
+      {"look-around", "looks at the other devices", LookAround},
       {"huge-messages", "messages and headers that are too long", HugeMessages},
   };
 }

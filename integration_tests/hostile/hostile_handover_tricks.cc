@@ -90,9 +90,10 @@ void ForeignSession(const Scene& scene) {
 void ExpiredTicket(const Scene& scene) {
   auto& control = Keep(new WireControl(scene.paths));
   const v1::AttachResponse attached = AttachOnly(control, scene.name);
+  const auto observer = WireControl::OfOperator(scene.paths);
   Await("the ticket's end", [&] {
     v1::ListDevicesResponse devices;
-    return control
+    return observer
                .Call(&v1::Admin::Stub::ListDevices, v1::ListDevicesRequest(),
                      &devices)
                .ok() &&

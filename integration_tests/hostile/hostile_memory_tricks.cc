@@ -124,7 +124,7 @@ void ScribbleEntries(const Scene& scene) {
   WhileScribbling(device.submission().subspan(doorbells_end), [&] {
     WhileScribbling(device.submission().first(shm::kDoorbellOffset), [&] {
       for (int i = 0; i < 3000; ++i) tally.Run(ring, ring.Next());
-      const WireControl& control = device.control;
+      const auto control = WireControl::OfOperator(scene.paths);
       if (!control.Call(&v1::Admin::Stub::ListDevices, v1::ListDevicesRequest())
                .ok() ||
           !control.Call(&v1::Admin::Stub::ListRings, v1::ListRingsRequest())
@@ -173,7 +173,7 @@ void LyingLease(const Scene& scene) {
   auto& device = Keep(new WireDevice(scene.paths, scene.name));
   std::atomic_ref(device.submission_control().heartbeat_ns)
       .store(~uint64_t{0}, std::memory_order_relaxed);
-  const WireControl& control = device.control;
+  const auto control = WireControl::OfOperator(scene.paths);
   Await("its silence", [&] {
     v1::ListDevicesResponse devices;
     if (!control
@@ -204,7 +204,7 @@ void LyingCounters(const Scene& scene) {
         .store(static_cast<uint32_t>(lie), std::memory_order_relaxed);
     // More events than there are slots: gpud must not believe the counters.
     for (int i = 0; i < 20; ++i) OneHonestEvent(ring);
-    const WireControl& control = device.control;
+    const auto control = WireControl::OfOperator(scene.paths);
     const auto rings_shown =
         control.Call(&v1::Admin::Stub::ListRings, v1::ListRingsRequest());
     const auto devices_shown =

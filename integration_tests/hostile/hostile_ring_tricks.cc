@@ -48,7 +48,7 @@ void DoorbellNotItsOwn(const Scene& scene) {
   uint64_t rung = 0;
   Await("gpud's count of its rings", [&] {
     v1::ListEktResponse ekt;
-    const WireControl& control = device.control;
+    const auto control = WireControl::OfOperator(scene.paths);
     control.Call(&v1::Admin::Stub::ListEkt, v1::ListEktRequest(), &ekt);
     for (const v1::EktEntry& entry : ekt.entries()) {
       if (entry.device() == scene.name) rung = entry.counts().rung();

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/operator_socket.h"
 #include "fmt/format.h"
 #include "shm/load_shared.h"
 #include "shm/waiting.h"
@@ -29,13 +30,12 @@ void Require(const std::string& what, const grpc::Status& status) {
   if (!status.ok()) GiveUp(what + ": " + status.error_message());
 }
 
-std::shared_ptr<grpc::Channel> Connect(const TestbedPaths& paths) {
+std::shared_ptr<grpc::Channel> Connect(const std::string& socket) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(-1);
-  return grpc::CreateCustomChannel("unix:" + paths.control_socket(),
-                                   grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(
+      "unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
 std::span<std::byte> MapAll(int fd, int protection) {
@@ -57,12 +57,18 @@ void Await(const std::string& what, const std::function<bool()>& state) {
 }
 
 WireControl::WireControl(const TestbedPaths& paths)
-    : WireControl(Connect(paths)) {}
+    : WireControl(Connect(paths.control_socket())) {}
+
+WireControl WireControl::OfOperator(const TestbedPaths& paths) {
+  return WireControl(Connect(OperatorSocketOf(paths)));
+}
 
 WireControl::WireControl(const std::shared_ptr<grpc::Channel>& channel)
-    : devices(v1::Devices::NewStub(channel)),
+    : channel(channel),
+      devices(v1::Devices::NewStub(channel)),
       events(v1::Events::NewStub(channel)),
-      admin(v1::Admin::NewStub(channel)) {}
+      admin(v1::Admin::NewStub(channel)),
+      faults(v1::Faults::NewStub(channel)) {}
 
 v1::AttachRequest AttachRequestFor(const std::string& name) {
   v1::AttachRequest request;

@@ -17,6 +17,7 @@
 #include "proto/admin.grpc.pb.h"
 #include "proto/devices.grpc.pb.h"
 #include "proto/events.grpc.pb.h"
+#include "proto/faults.grpc.pb.h"
 #include "shm/handover.h"
 #include "shm/layout.h"
 
@@ -32,7 +33,10 @@ void Await(const std::string& what, const std::function<bool()>& state);
 // gpud's services, over a separate connection. Thread safe.
 class WireControl {
  public:
+  // As a device: over control.sock.
   explicit WireControl(const TestbedPaths& paths);
+  // As what it is not, to see what gpud says of it: over operator.sock.
+  static WireControl OfOperator(const TestbedPaths& paths);
 
   template <class Stub, class Request, class Response>
   grpc::Status Call(grpc::Status (Stub::*method)(grpc::ClientContext*,
@@ -41,7 +45,7 @@ class WireControl {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kPatience);
     const auto& stub = std::get<const std::unique_ptr<Stub>&>(
-        std::tie(devices, events, admin));
+        std::tie(devices, events, admin, faults));
     return ((*stub).*method)(&context, request, response);
   }
   // The same where only the outcome matters.
@@ -53,9 +57,11 @@ class WireControl {
     return Call(method, request, &response);
   }
 
+  const std::shared_ptr<grpc::Channel> channel;
   const std::unique_ptr<v1::Devices::Stub> devices;
   const std::unique_ptr<v1::Events::Stub> events;
   const std::unique_ptr<v1::Admin::Stub> admin;
+  const std::unique_ptr<v1::Faults::Stub> faults;
 
  private:
   explicit WireControl(const std::shared_ptr<grpc::Channel>& channel);

@@ -7,15 +7,7 @@ namespace carillon::gpud {
 
 absl::StatusOr<std::shared_ptr<const Peer>> Callers::PeerOf(
     const grpc::ServerContext& context) const {
-  const std::string name = context.peer();
-  if (name.starts_with("ipv4:") || name.starts_with("ipv6:")) {
-    return Error(absl::StatusCode::kPermissionDenied,
-                 "this call is a device's, which runs on gpud's machine and "
-                 "calls over the testbed's control socket: its memory is "
-                 "handed over there, and its sessions belong to its process",
-                 reason::kNotLocal);
-  }
-  auto peer = peers_->Find(name);
+  auto peer = peers_->Find(context.peer());
   if (peer == nullptr) {
     return Error(absl::StatusCode::kPermissionDenied,
                  "the calling process is not known; it must connect to the "

@@ -22,10 +22,8 @@ class Callers {
   Callers(const PeerTable* peers, const SessionTable* sessions)
       : peers_(peers), sessions_(sessions) {}
 
-  // Returns the process that calls over the control socket. Errors:
-  // PermissionDenied UNKNOWN_PEER, or NOT_LOCAL if the call comes over TCP:
-  // memory can only be handed over on the same machine, so only processes of
-  // this machine have sessions.
+  // Returns the process that calls over one of the testbed's sockets. Errors:
+  // PermissionDenied UNKNOWN_PEER.
   absl::StatusOr<std::shared_ptr<const Peer>> PeerOf(
       const grpc::ServerContext& context) const;
   // Returns the caller's session with that token. `method` is the one that was

@@ -5,9 +5,7 @@
 
 #include <string_view>
 
-#include "base/clock.h"
 #include "base/status.h"
-#include "fmt/format.h"
 #include "gpu_daemon/control/rpc/roles.h"
 
 namespace carillon::gpud {
@@ -43,21 +41,9 @@ grpc::Status RoleGate::Process(const InputMetadata& metadata,
           : std::string_view(path->second.data(), path->second.size()),
       IdentityOf(*context));
   if (status.ok()) return grpc::Status::OK;
-  refused_.fetch_add(1, std::memory_order_relaxed);
   const std::string message(status.message());
-  WarnOnce(fmt::format("call refused: {}", message));
+  refused_.Add(message);
   return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, message);
-}
-
-void RoleGate::WarnOnce(const std::string& line) {
-  MutexLock lock(mutex_);
-  if (warned_.size() < kMaxRemembered && !warned_.insert(line).second) return;
-  refusals_.Warn(line, NowNs());
-}
-
-void RoleGate::Tick(Nanoseconds now) {
-  MutexLock lock(mutex_);
-  refusals_.Tick(now);
 }
 
 }  // namespace carillon::gpud

@@ -5,23 +5,13 @@
 
 #include <grpcpp/security/auth_metadata_processor.h>
 
-#include <atomic>
-#include <cstdint>
-#include <set>
-#include <string>
-
-#include "base/clock.h"
-#include "base/mutex.h"
-#include "gpu_daemon/control/net/refusal_log.h"
+#include "gpu_daemon/control/rpc/refused_calls.h"
 
 namespace carillon::gpud {
 
 // Thread safe.
 class RoleGate final : public grpc::AuthMetadataProcessor {
  public:
-  // So many refusals are remembered, so that each is logged only once.
-  static constexpr size_t kMaxRemembered = 256;
-
   bool IsBlocking() const override { return false; }
   // Called by gRPC, with the connection's certificate in `context`. Status:
   // as CheckRole().
@@ -30,20 +20,10 @@ class RoleGate final : public grpc::AuthMetadataProcessor {
                        OutputMetadata* consumed_metadata,
                        OutputMetadata* response_metadata) override;
 
-  // Calls refused so far.
-  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
-  // Logs how many refusals were left out of the log, if any were.
-  void Tick(Nanoseconds now);
+  RefusedCalls& refused() { return refused_; }
 
  private:
-  void WarnOnce(const std::string& line);
-
-  // Writers: gRPC's threads; readers: anybody. Relaxed: only the number counts.
-  std::atomic<uint64_t> refused_{0};
-  Mutex mutex_;
-  RefusalLog refusals_ ABSL_GUARDED_BY(mutex_);
-  // A caller that asks again and again is logged once.
-  std::set<std::string> warned_ ABSL_GUARDED_BY(mutex_);
+  RefusedCalls refused_;
 };
 
 }  // namespace carillon::gpud

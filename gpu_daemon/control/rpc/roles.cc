@@ -76,6 +76,13 @@ const MethodRole* FindMethod(std::string_view path) {
   return nullptr;
 }
 
+// "Admin.SetPolicy"
+std::string NameOf(const MethodRole& method) {
+  return fmt::format("{}.{}",
+                     method.service.substr(method.service.rfind('.') + 1),
+                     method.method);
+}
+
 bool Includes(Role has, Role needed) {
   return has == needed || (has == Role::kOperator && needed == Role::kViewer);
 }
@@ -104,7 +111,7 @@ std::string_view RoleName(Role role) {
 
 std::optional<Role> RoleOf(std::string_view name) {
   for (const NamedRole& each : kRoles) {
-    if (each.name == name) return each.role;
+    if (each.name == name && each.role != Role::kDevice) return each.role;
   }
   return std::nullopt;
 }
@@ -122,12 +129,39 @@ absl::Status CheckRole(std::string_view path, const Identity& caller) {
     const auto role = RoleOf(uri.substr(std::size(kRoleUriPrefix) - 1));
     if (role && Includes(*role, method->role)) return absl::OkStatus();
   }
-  const std::string_view service =
-      method->service.substr(method->service.rfind('.') + 1);
+  const std::string name = NameOf(*method);
+  const std::string common_name = Printable(caller.common_name, kMaxName);
+  if (method->role == Role::kDevice) {
+    return absl::PermissionDeniedError(fmt::format(
+        "{} is for devices, which run on gpud's machine and call over the "
+        "testbed's control.sock: no certificate is good for it, nor is that "
+        "of CN={}",
+        name, common_name));
+  }
   return absl::PermissionDeniedError(fmt::format(
-      "{}.{} needs the role {}; the certificate of CN={} carries {}", service,
-      method->method, RoleName(method->role),
-      Printable(caller.common_name, kMaxName), RolesText(caller)));
+      "{} needs the role {}; the certificate of CN={} carries {}: ask the "
+      "owner of the CA for one with URI:{}{}",
+      name, RoleName(method->role), common_name, RolesText(caller),
+      kRoleUriPrefix, RoleName(method->role)));
+}
+
+absl::Status DeviceRefusal(std::string_view path, pid_t pid, uid_t uid,
+                           const std::string& operator_socket) {
+  const MethodRole* const method = FindMethod(path);
+  if (method == nullptr) {
+    return absl::UnimplementedError(
+        fmt::format("gpud has no method {}: is the caller, process {}, of "
+                    "another version?",
+                    Printable(path, kMaxText), pid));
+  }
+  return Error(
+      absl::StatusCode::kPermissionDenied,
+      fmt::format("{} needs the role {}; process {} of uid {} calls over "
+                  "control.sock, where every caller is a device: the testbed's "
+                  "user may call over {}",
+                  NameOf(*method), RoleName(method->role), pid, uid,
+                  operator_socket),
+      reason::kNotForDevices);
 }
 
 }  // namespace carillon::gpud

@@ -76,16 +76,16 @@ TEST(Roles, TheDocumentHasTheTable) {
 TEST(Roles, ACertificateHasWhatItCarriesAndAnOperatorMayLook) {
   struct Row {
     const char* path;
-    const char* allowed;  // v, o, d, f
+    const char* allowed;  // v, o, f
   };
   for (const Row& row : {Row{"/carillon.v1.Admin/GetStatus", "vo"},
                          Row{"/carillon.v1.Admin/Watch", "vo"},
                          Row{"/carillon.v1.Admin/SetPolicy", "o"},
                          Row{"/carillon.v1.Admin/Shutdown", "o"},
                          Row{"/carillon.v1.Admin/RegisterModule", "o"},
-                         Row{"/carillon.v1.Devices/Attach", "d"},
+                         Row{"/carillon.v1.Devices/Attach", ""},
                          Row{"/carillon.v1.Events/ListKernels", "vo"},
-                         Row{"/carillon.v1.Events/LaunchKernel", "d"},
+                         Row{"/carillon.v1.Events/LaunchKernel", ""},
                          Row{"/carillon.v1.Faults/List", "vo"},
                          Row{"/carillon.v1.Faults/Inject", "f"},
                          Row{"/carillon.v1.Faults/Clear", "f"},
@@ -108,11 +108,37 @@ TEST(Roles, ACertificateHasWhatItCarriesAndAnOperatorMayLook) {
 TEST(Roles, ARefusalSaysWhatIsNeededAndWhatThereIs) {
   EXPECT_EQ(Refusal("/carillon.v1.Admin/SetPolicy", With("viewer")),
             "Admin.SetPolicy needs the role operator; the certificate of "
-            "CN=anna carries viewer");
+            "CN=anna carries viewer: ask the owner of the CA for one with "
+            "URI:carillon:role:operator");
   EXPECT_THAT(Refusal("/carillon.v1.Admin/GetStatus", WithUris({})),
               HasSubstr("carries no role"));
   EXPECT_THAT(Refusal("/carillon.v1.Admin/GetStatus", With("admin")),
               HasSubstr("carries unknown role 'admin'"));
+  EXPECT_THAT(Refusal("/carillon.v1.Admin/GetStatus", With("device")),
+              HasSubstr("carries unknown role 'device'"));
+  EXPECT_EQ(Refusal("/carillon.v1.Devices/Attach", With("operator")),
+            "Devices.Attach is for devices, which run on gpud's machine and "
+            "call over the testbed's control.sock: no certificate is good for "
+            "it, nor is that of CN=anna");
+}
+
+TEST(Roles, ADeviceHearsWhoMayCallAndWhere) {
+  const auto refusal = [](std::string_view path) {
+    return DeviceRefusal(path, 4711, 1000, "/run/lab/operator.sock");
+  };
+  const absl::Status shutdown = refusal("/carillon.v1.Admin/Shutdown");
+  EXPECT_EQ(shutdown.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(shutdown.message(),
+            "Admin.Shutdown needs the role operator; process 4711 of uid 1000 "
+            "calls over control.sock, where every caller is a device: the "
+            "testbed's user may call over /run/lab/operator.sock");
+  EXPECT_THAT(std::string(refusal("/carillon.v1.Faults/Inject").message()),
+              HasSubstr("needs the role fault-injector; process 4711"));
+  // What a later version may have is not forbidden, but unknown.
+  const absl::Status unknown = refusal("/carillon.v1.Events/\x1b[2J");
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("no method /carillon.v1.Events/\\x1b[2J"));
 }
 
 TEST(Roles, OnlyTheExactUriIsARole) {

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/operator_socket.h"
 #include "gpu_daemon/control/error_detail.h"
 
 namespace carillon::gpud {
@@ -52,11 +53,19 @@ TestTestbed::TestTestbed(ControlPlane::Options options) {
     plane_->Run();
     plane_->ShutDown();
   });
-  channel_ = grpc::CreateChannel("unix:" + paths().control_socket(),
-                                 grpc::InsecureChannelCredentials());
+  // Connects at once, so that a test may count descriptors.
+  const auto connect = [](const std::string& socket) {
+    auto channel = grpc::CreateChannel("unix:" + socket,
+                                       grpc::InsecureChannelCredentials());
+    EXPECT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() +
+                                          std::chrono::seconds(20)));
+    return channel;
+  };
+  channel_ = connect(OperatorSocketOf(paths()));
+  device_channel_ = connect(paths().control_socket());
   admin_ = v1::Admin::NewStub(channel_);
-  devices_ = v1::Devices::NewStub(channel_);
-  events_ = v1::Events::NewStub(channel_);
+  devices_ = v1::Devices::NewStub(device_channel_);
+  events_ = v1::Events::NewStub(device_channel_);
 }
 
 TestTestbed::~TestTestbed() { Stop(); }

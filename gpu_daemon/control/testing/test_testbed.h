@@ -54,7 +54,11 @@ class TestTestbed {
   v1::Admin::Stub& admin() { return *admin_; }
   v1::Devices::Stub& devices() { return *devices_; }
   v1::Events::Stub& events() { return *events_; }
+  // An operator's channel, and a device's.
   const std::shared_ptr<grpc::Channel>& channel() { return channel_; }
+  const std::shared_ptr<grpc::Channel>& device_channel() {
+    return device_channel_;
+  }
 
   v1::GetStatusResponse Status();
   v1::ListDevicesResponse Devices();
@@ -84,6 +88,7 @@ class TestTestbed {
   std::unique_ptr<ControlPlane> plane_;
   std::thread thread_;
   std::shared_ptr<grpc::Channel> channel_;
+  std::shared_ptr<grpc::Channel> device_channel_;
   std::unique_ptr<v1::Admin::Stub> admin_;
   std::unique_ptr<v1::Devices::Stub> devices_;
   std::unique_ptr<v1::Events::Stub> events_;

@@ -79,7 +79,7 @@ class Testbed:
                 ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--", self._program(), "up", "--file", str(topology), "--name", _NAME,
                  "--faults", "--timeout", str(timeout_s)],
                 env=self._environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-        self._gpud = Gpud._on_socket(f"{self.directory}/control.sock")
+        self._gpud = Gpud._on_socket(f"{self.directory}/operator.sock")
         try:
             # Its own time limits end it.
             while self._state().get("phase") != "up":

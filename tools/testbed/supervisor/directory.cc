@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/operator_socket.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/supervisor/marks.h"
@@ -43,10 +44,11 @@ std::string BaseName(const std::string& path) {
 
 // The names of the files in a testbed's directory, outside of its folders.
 std::vector<std::string> OwnFiles(const TestbedPaths& paths) {
-  return {paths.control_socket(),    paths.handover_socket(),
-          paths.bus_socket(),        paths.gpud_lock(),
-          paths.state_file(),        paths.state_file() + ".tmp",
-          SupervisorSocketOf(paths), paths.fault_board()};
+  return {paths.control_socket(),      OperatorSocketOf(paths),
+          paths.handover_socket(),     paths.bus_socket(),
+          paths.gpud_lock(),           paths.state_file(),
+          paths.state_file() + ".tmp", SupervisorSocketOf(paths),
+          paths.fault_board()};
 }
 
 bool IsLog(const fs::path& path) { return path.extension() == ".log"; }
@@ -150,7 +152,8 @@ std::string SupervisorSocketOf(const TestbedPaths& paths) {
 
 absl::Status CheckSocketPaths(const TestbedPaths& paths) {
   for (const std::string& socket :
-       {paths.handover_socket(), paths.control_socket(), paths.bus_socket(),
+       {paths.handover_socket(), paths.control_socket(),
+        OperatorSocketOf(paths), paths.bus_socket(),
         SupervisorSocketOf(paths)}) {
     if (absl::Status status = CheckSocketPath(socket); !status.ok()) {
       return WithHint(std::move(status),
