@@ -155,6 +155,18 @@ absl::Status ControlPlane::Open() {
           sessions_.EndDevice(memory.get(), SessionEnd::kEvicted, reason);
         });
       };
+  backend_options.on_overrun = [this](const EventKernel& event,
+                                      Nanoseconds cpu_ns) {
+    loop_->Post([this, line = fmt::format(
+                           "device '{}': event {} ('{}') took {} us of the "
+                           "front-end's thread, which all devices share, and "
+                           "may take {}: workers run it from now on",
+                           event.memory().name(), event.event_id(),
+                           event.kmd().kernel->name, cpu_ns / 1000,
+                           ShortPathEstimate::kMaxDuration / 1000)] {
+      overruns_.Warn(line, NowNs());
+    });
+  };
   ASSIGN_OR_RETURN(backend_, MakeBackend(options_.backend, backend_options));
   context_.budget = &budget_;
   context_.ekt = &ekt_;
@@ -305,6 +317,7 @@ void ControlPlane::Tick() {
   control_listener_->Tick(now);
   operator_listener_->Tick(now);
   device_gate_.refused().Tick(now);
+  overruns_.Tick(now);
   if (tcp_listener_ != nullptr) {
     tcp_listener_->Tick(now);
     gate_->refused().Tick(now);

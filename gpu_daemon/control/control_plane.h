@@ -21,6 +21,7 @@
 #include "gpu_daemon/control/net/control_listener.h"
 #include "gpu_daemon/control/net/daemon_lock.h"
 #include "gpu_daemon/control/net/peer.h"
+#include "gpu_daemon/control/net/refusal_log.h"
 #include "gpu_daemon/control/net/tcp_listener.h"
 #include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/rpc/admin_service.h"
@@ -87,6 +88,7 @@ class ControlPlane {
   MemoryBudget budget_;
   EventKernelTable ekt_;
   PeerTable peers_;
+  RefusalLog overruns_;  // the loop's thread only
   TicketStore tickets_;
   SessionContext context_;
   std::unique_ptr<EventLoop> loop_;

@@ -134,10 +134,19 @@ void DoorbellPoller::Serve(const std::shared_ptr<EventKernel>& event,
                            uint32_t count) {
   const Nanoseconds seen_ns = options_.tracing ? NowNs() : 0;
   bool ended = false;
+  Ticks began = ReadTicks();
   for (uint32_t i = 0; i < count; ++i) {
+    clock_.Mark(began);
     const Sequence sequence = event->cursor().TakeRing();
     if (i + 1 < count) event->ring().Prefetch(sequence + 1);
-    ended |= LaunchOne(event, sequence, seen_ns);
+    const bool ended_here = LaunchOne(event, sequence, seen_ns);
+    const Ticks now = ReadTicks();
+    const RunClock::Run run = clock_.End(now - began);
+    if (ended_here && run.long_ns != 0) [[unlikely]] {
+      launcher_->TookLong(*event, run.long_ns);
+    }
+    ended |= ended_here;
+    began = now;
   }
   if (ended) event->memory().bell().Signal();
 }

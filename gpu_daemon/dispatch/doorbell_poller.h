@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "gpu_daemon/dispatch/launcher.h"
+#include "gpu_daemon/dispatch/run_clock.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "gpu_daemon/event/gpu_model.h"
 #include "gpu_daemon/event/launch_path.h"
@@ -51,6 +52,9 @@ class DoorbellPoller {
 
   // One look at every doorbell; true if any was rung.
   bool PollOnce();
+  // To be called now and then while none rings: a long run that comes next is
+  // told from the time before it.
+  void MarkTime() { clock_.Mark(ReadTicks()); }
   // Sleeps until a doorbell is rung, `also` changes, or `longest` has passed;
   // `sleeps` is counted up if it does. False if a doorbell was rung already.
   bool SleepUnlessRung(shm::FutexWord also, std::chrono::milliseconds longest,
@@ -69,6 +73,7 @@ class DoorbellPoller {
 
   Options options_;
   Launcher* const launcher_;
+  RunClock clock_;
   std::vector<std::shared_ptr<EventKernel>> events_;  // highest priority first
   std::vector<std::shared_ptr<DeviceMemory>> added_;  // by AddDevice()
   std::vector<std::shared_ptr<DeviceMemory>> devices_;  // these and of events_

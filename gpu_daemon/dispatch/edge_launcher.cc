@@ -7,18 +7,16 @@ namespace carillon::gpud {
 
 bool EdgeLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                           shm::Sequence sequence, CheckedEntry& entry) {
-  ShortPathEstimate& estimate = event->short_path();
-  if (!estimate.Takes(entry.kmd)) {
+  if (!event->short_path().Takes(entry.kmd)) {
     kmu_->Submit(MakeLaunch(event, sequence, entry));
     return false;
   }
-  const bool sampled =
-      estimate.WantsSample(sequence.value() - event->ended_before());
-  RunEvent(*runner_, *event, sequence, entry, sampled);
-  if (sampled) {
-    estimate.Add(entry.life.finished_ns - entry.life.dispatched_ns);
-  }
+  RunEvent(*runner_, *event, sequence, entry);
   return true;
+}
+
+void EdgeLauncher::TookLong(EventKernel& event, Nanoseconds cpu_ns) {
+  if (event.short_path().Add(cpu_ns) && on_overrun_) on_overrun_(event, cpu_ns);
 }
 
 }  // namespace carillon::gpud

@@ -134,6 +134,7 @@ void FrontEnd::Run() {
     shm::CpuRelax();
     // A look costs less than the clock: read it now and then.
     if (++idle_polls_ % 32 != 0) continue;
+    poller_.MarkTime();
     const Nanoseconds now = NowNs();
     if (idle_since_ns_ == 0) idle_since_ns_ = now;
     const bool may_sleep = !launcher_->must_poll();

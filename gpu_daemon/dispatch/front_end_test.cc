@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstring>
 #include <future>
 #include <optional>
+#include <thread>
 
 #include "gpu_daemon/backends/cpu/run_block.h"
 #include "gpu_daemon/dispatch/cpu_workers.h"
 #include "gpu_daemon/dispatch/doorbell_poller.h"
 #include "gpu_daemon/dispatch/edge_launcher.h"
+#include "gpu_daemon/dispatch/run_clock.h"
 #include "gpu_daemon/event/gate_kernel.h"
 #include "gpu_daemon/event/test_device.h"
 #include "kernels/registry.h"
@@ -45,7 +50,11 @@ class FrontEndTest : public testing::Test {
                        std::string reason) {
                   violator_.set_value(memory->name() + ": " + reason);
                 }},
-        std::make_unique<EdgeLauncher>(kmu_.get(), &runner_));
+        std::make_unique<EdgeLauncher>(
+            kmu_.get(), &runner_, [this](const EventKernel&, Nanoseconds ns) {
+              ++overruns_;
+              overrun_ns_ = ns;
+            }));
   }
   void Stop() {
     if (front_end_) front_end_->Stop();
@@ -72,6 +81,8 @@ class FrontEndTest : public testing::Test {
 
   Gate gate_;
   std::promise<std::string> violator_;
+  std::atomic<int> overruns_{0};
+  std::atomic<Nanoseconds> overrun_ns_{0};
   CpuBlockRunner runner_;
   std::unique_ptr<Kmu> kmu_;
   std::optional<CpuWorkers> workers_;
@@ -304,32 +315,75 @@ TEST_F(FrontEndTest,
       << "the higher doorbell must not wait for more than one burst";
 }
 
-TEST_F(FrontEndTest, AKernelThatIsLongOnTheShortPathMovesToAWorker) {
+// As the gate kernel; tag 2 takes long before, by its own doing, and tag 3 waits
+// as long without any.
+simt::KernelInfo SometimesLongKernel() {
   simt::KernelInfo kernel = kGateKernel;
   kernel.run_block = [](const simt::BlockLaunch& launch, const void* args) {
-    const Nanoseconds start = NowNs();
-    while (NowNs() - start < 150'000) {
+    const uint64_t tag = static_cast<const GateArgs*>(args)->tag;
+    const Nanoseconds start = ThreadCpuNs();
+    while (tag == 2 && ThreadCpuNs() - start < 200'000) {
     }
+    if (tag == 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     kGateKernel.run_block(launch, args);
   };
-  gate_.LetPass(4);
-  auto slow = Add({.kernel = &kernel, .bindings = GateBindings(1)});
-  EXPECT_TRUE(slow.kernel->short_path().Takes(slow.kernel->kmd()));
-  for (int i = 0; i < 4; ++i) {
-    slow.ring->Commit();
-    slow.ring->RingDoorbell();
-    ASSERT_EQ(device_.Wait(*slow.ring).state, EventState::kDone);
+  return kernel;
+}
+
+TEST_F(FrontEndTest, AKernelThatOverrunsTheShortPathOnceIsNeverThereAgain) {
+  const simt::KernelInfo kernel = SometimesLongKernel();
+  gate_.LetPass(41);
+  auto bindings = GateBindings(0);
+  bindings[1] = WritableValue();
+  auto sometimes = Add({.kernel = &kernel, .bindings = bindings});
+  const auto ring = [&](uint64_t tag) {
+    std::memcpy(sometimes.ring->parameters(), &tag, sizeof(tag));
+    sometimes.ring->Commit();
+    sometimes.ring->RingDoorbell();
+  };
+  const auto is_short = [&] {
+    return sometimes.kernel->short_path().Takes(sometimes.kernel->kmd());
+  };
+  for (int i = 0; i < 20; ++i) {
+    ring(1);
+    ASSERT_EQ(device_.Wait(*sometimes.ring).state, EventState::kDone);
   }
-  EXPECT_FALSE(slow.kernel->short_path().Takes(slow.kernel->kmd()));
+  ASSERT_TRUE(is_short());
+  ring(2);
+  ASSERT_EQ(device_.Wait(*sometimes.ring).state, EventState::kDone);
+  // Behind the call, the front-end has looked at what the run took.
+  front_end_->Call([] {});
+  EXPECT_FALSE(is_short());
+  EXPECT_EQ(overruns_, 1);
+  EXPECT_GE(overrun_ns_, 200'000u);
+  for (int i = 0; i < 20; ++i) {
+    ring(1);
+    ASSERT_EQ(device_.Wait(*sometimes.ring).state, EventState::kDone);
+  }
+  EXPECT_FALSE(is_short());
+  EXPECT_EQ(overruns_, 1) << "told once";
 
   auto event = Add({.kernel = Kernel("null_event"), .bindings = {Constant(0)}});
-  slow.ring->Commit();
-  slow.ring->RingDoorbell();
-  ASSERT_TRUE(gate_.WaitEntered(5));
+  ring(1);
+  ASSERT_TRUE(gate_.WaitEntered(42));
   event.ring->Commit();
   event.ring->RingDoorbell();
   EXPECT_EQ(device_.Wait(*event.ring).state, EventState::kDone);
   EXPECT_EQ(gate_.inside(), 1u);
+}
+
+TEST_F(FrontEndTest, ARunDuringWhichTheThreadHadNoCoreIsNoOverrun) {
+  const simt::KernelInfo kernel = SometimesLongKernel();
+  gate_.LetPass(3);
+  auto waits = Add({.kernel = &kernel, .bindings = GateBindings(3)});
+  for (int i = 0; i < 3; ++i) {
+    waits.ring->Commit();
+    waits.ring->RingDoorbell();
+    ASSERT_EQ(device_.Wait(*waits.ring).state, EventState::kDone);
+  }
+  front_end_->Call([] {});
+  EXPECT_TRUE(waits.kernel->short_path().Takes(waits.kernel->kmd()));
+  EXPECT_EQ(overruns_, 0);
 }
 
 TEST_F(FrontEndTest, AKernelWhoseLengthIsAnArgumentKeepsNoDoorbellWaiting) {

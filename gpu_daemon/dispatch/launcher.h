@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "gpu_daemon/event/checked_entry.h"
 #include "gpu_daemon/event/event_kernel.h"
 #include "shm/types.h"
@@ -37,6 +38,10 @@ class Launcher {
   // device's bell, once for a burst.
   virtual bool Launch(const std::shared_ptr<EventKernel>& event,
                       shm::Sequence sequence, CheckedEntry& entry) = 0;
+
+  // The last event that Launch() has ended took so much of this thread's CPU
+  // time. Called for long ones only.
+  virtual void TookLong(EventKernel&, Nanoseconds) {}
 
   // Ends events that this thread has to see end. True if it found any.
   virtual bool Reap() { return false; }

@@ -19,7 +19,7 @@ absl::Status PersistentLauncher::Prepare(EventKernel& event) {
 
 bool PersistentLauncher::Launch(const std::shared_ptr<EventKernel>& event,
                                 shm::Sequence sequence, CheckedEntry& entry) {
-  RunEvent(*runner_, *event, sequence, entry, /*timed=*/false);
+  RunEvent(*runner_, *event, sequence, entry);
   return true;
 }
 

@@ -6,16 +6,16 @@
 namespace carillon::gpud {
 
 void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
-              CheckedEntry& entry, bool timed) {
+              CheckedEntry& entry) {
   shm::EventLife& life = entry.life;
   const bool traced = life.seen_ns != 0;
-  if (traced || timed) life.dispatched_ns = NowNs();
+  if (traced) life.dispatched_ns = NowNs();
   uint32_t fail_status = 0;
   const uint64_t blocks = entry.kmd.blocks();
   for (uint64_t block = 0; block < blocks; ++block) {
     runner.Run(entry.kmd, block, entry.args.data(), &fail_status);
   }
-  if (traced || timed) life.finished_ns = NowNs();
+  if (traced) life.finished_ns = NowNs();
   event.ledger().Finish(sequence,
                         {.state = fail_status == 0 ? shm::EventState::kDone
                                                    : shm::EventState::kFailed,

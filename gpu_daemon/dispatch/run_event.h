@@ -9,9 +9,9 @@
 namespace carillon::gpud {
 
 // Runs every block of an event in the calling thread and ends it; the caller
-// signals the bell. entry.life is stamped if the event is traced or `timed`.
+// signals the bell. entry.life is stamped if the event is traced.
 void RunEvent(BlockRunner& runner, EventKernel& event, shm::Sequence sequence,
-              CheckedEntry& entry, bool timed);
+              CheckedEntry& entry);
 
 }  // namespace carillon::gpud
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/clock.h"
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/event_kernel.h"
 
@@ -35,6 +36,12 @@ struct PathCounter {
 // on that path are removed by then. Must not block.
 using OnViolation = std::function<void(const std::shared_ptr<DeviceMemory>&,
                                        std::string reason)>;
+
+// Called for an event kernel that has overrun the short path's bound
+// (ShortPathEstimate) by a run of `cpu_ns`: it runs on workers from now on. On
+// the front-end's thread; must not block.
+using OnOverrun =
+    std::function<void(const EventKernel& event, Nanoseconds cpu_ns)>;
 
 // Thread safe. Calls return when they have taken effect; they must not come
 // from the path's own threads.

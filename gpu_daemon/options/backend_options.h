@@ -16,6 +16,7 @@
 namespace carillon::gpud {
 
 class DeviceMemory;
+class EventKernel;
 
 inline constexpr std::string_view kAutoBackend = "auto";
 inline constexpr std::string_view kCudaBackend = "cuda";
@@ -43,6 +44,8 @@ struct BackendOptions {
   std::function<void(const std::shared_ptr<DeviceMemory>& memory,
                      std::string reason)>
       on_violation;
+  // OnOverrun (launch_path.h).
+  std::function<void(const EventKernel& event, Nanoseconds cpu_ns)> on_overrun;
 };
 
 // Checks whether that back-end takes these options, as far as this is known

@@ -19,7 +19,7 @@ namespace {
 struct CpuPath {
   LaunchPathInfo info;
   std::string_view thread_name;
-  std::unique_ptr<Launcher> (*make)(Kmu*, BlockRunner*);
+  std::unique_ptr<Launcher> (*make)(Kmu*, BlockRunner*, const OnOverrun&);
 };
 
 // The default first.
@@ -27,26 +27,28 @@ constexpr CpuPath kPaths[] = {
     {{kEdgePath,
       "the front-end launches: single warps at once, the rest through the KMU"},
      "gpud-front-end",
-     [](Kmu* kmu, BlockRunner* runner) -> std::unique_ptr<Launcher> {
-       return std::make_unique<EdgeLauncher>(kmu, runner);
+     [](Kmu* kmu, BlockRunner* runner,
+        const OnOverrun& on_overrun) -> std::unique_ptr<Launcher> {
+       return std::make_unique<EdgeLauncher>(kmu, runner, on_overrun);
      }},
     {{"baseline", "a CPU thread launches every kernel and polls for its end"},
      "gpud-baseline",
-     [](Kmu* kmu, BlockRunner*) -> std::unique_ptr<Launcher> {
+     [](Kmu* kmu, BlockRunner*, const OnOverrun&) -> std::unique_ptr<Launcher> {
        return std::make_unique<BaselineLauncher>(
            kmu, BaselineLauncher::Completion::kEventPolling);
      }},
     {{"baseline_flag",
       "a CPU thread launches every kernel; its last block tells the device"},
      "gpud-base-flag",
-     [](Kmu* kmu, BlockRunner*) -> std::unique_ptr<Launcher> {
+     [](Kmu* kmu, BlockRunner*, const OnOverrun&) -> std::unique_ptr<Launcher> {
        return std::make_unique<BaselineLauncher>(
            kmu, BaselineLauncher::Completion::kEpilogue);
      }},
     {{"persistent",
       "a resident thread polls the doorbells and runs the blocks itself"},
      "gpud-persistent",
-     [](Kmu*, BlockRunner* runner) -> std::unique_ptr<Launcher> {
+     [](Kmu*, BlockRunner* runner,
+        const OnOverrun&) -> std::unique_ptr<Launcher> {
        return std::make_unique<PersistentLauncher>(runner);
      }},
 };
@@ -59,7 +61,7 @@ std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu,
         {path.info,
          [&path, kmu, runner, gpu = options.gpu,
           max_spin_ns = options.max_spin_ns,
-          on_violation = options.on_violation](
+          on_violation = options.on_violation, on_overrun = options.on_overrun](
              bool tracing) -> absl::StatusOr<std::unique_ptr<LaunchPath>> {
            return std::make_unique<FrontEnd>(
                FrontEnd::Options{.gpu = gpu,
@@ -67,7 +69,7 @@ std::vector<PathSet::Entry> Paths(const BackendOptions& options, Kmu* kmu,
                                  .max_spin_ns = max_spin_ns,
                                  .on_violation = on_violation,
                                  .thread_name = std::string(path.thread_name)},
-               path.make(kmu, runner));
+               path.make(kmu, runner, on_overrun));
          }});
   }
   return entries;
