@@ -236,6 +236,11 @@ bool IsBlank(const std::string& path) {
          std::ranges::all_of(header, [](char c) { return c == 0; });
 }
 
+// No state that is none may look like one of those that are.
+uint8_t StateByte(EventState state) {
+  return static_cast<uint8_t>(std::min(static_cast<uint32_t>(state), 0xffu));
+}
+
 }  // namespace
 
 std::string_view StepName(Step step) {
@@ -359,7 +364,7 @@ void FlightRecorder::Record(Step step, uint32_t event_id, Generation generation,
   const uint64_t ring = uint64_t{status} << 32 | generation.value();
   uint64_t last = uint64_t{static_cast<uint16_t>(event_id)} << 32 |
                   uint64_t{static_cast<uint8_t>(step)} << 48 |
-                  uint64_t{static_cast<uint8_t>(state)} << 56;
+                  uint64_t{StateByte(state)} << 56;
   last |= Check(place, time, sequence, ring, last);
   FlightSlot& slot = slots_[place & (capacity_ - 1)];
   const auto store = [&](int word, uint64_t value, std::memory_order order) {

@@ -89,6 +89,12 @@ TEST_F(FlightRecorderTest, EveryFieldComesBack) {
                                   .state = EventState::kAborted}));
 }
 
+TEST_F(FlightRecorderTest, AStateThatIsNoneStaysNone) {
+  const auto recorder = Make();
+  recorder->Record(Step::kTaken, 0, Generation(1), 1, EventState(0x101), 0);
+  EXPECT_EQ(Read(recorder->path()).records.at(0).state, EventState(0xff));
+}
+
 TEST_F(FlightRecorderTest, KeepsTheLastAndCountsWhatItHasOverwritten) {
   const auto recorder = Make();
   for (uint64_t i = 1; i <= 3 * kCapacity + 5; ++i) RingDoorbell(*recorder, i);
