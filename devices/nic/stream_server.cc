@@ -213,9 +213,29 @@ void StreamServer::Admit(UniqueFd fd) {
   ++counts_.open;
 }
 
+bool StreamServer::PassStream(faults::Point point, Connection* connection,
+                              size_t* bytes) {
+  const auto struck = faults::At(point);
+  if (!struck) return false;
+  if (struck->action == faults::Action::kShort) {
+    *bytes = std::min<size_t>(*bytes, struck->count);
+    return false;
+  }
+  // Closing then sends a reset, and throws away what was not sent.
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  setsockopt(connection->fd.get(), SOL_SOCKET, SO_LINGER, &at_once,
+             sizeof(at_once));
+  Close(connection);
+  return true;
+}
+
 void StreamServer::Read(Connection* connection) {
-  const ssize_t bytes = recv(connection->fd.get(), scratch_.data(),
-                             scratch_.size(), MSG_DONTWAIT);
+  size_t at_once = scratch_.size();
+  if (PassStream(faults::Point::kNicStreamReceive, connection, &at_once)) {
+    return;
+  }
+  const ssize_t bytes =
+      recv(connection->fd.get(), scratch_.data(), at_once, MSG_DONTWAIT);
   if (bytes < 0) {
     if (errno != EAGAIN && errno != EINTR) Close(connection);
     return;
@@ -319,7 +339,9 @@ bool StreamServer::ReplyTooLarge(ConnectionIndex index) {
 void StreamServer::Write(Connection* connection, std::string_view text) {
   if (text.empty()) return;
   if (!connection->has_output()) {
-    const ssize_t sent = send(connection->fd.get(), text.data(), text.size(),
+    size_t at_once = text.size();
+    if (PassStream(faults::Point::kNicStreamSend, connection, &at_once)) return;
+    const ssize_t sent = send(connection->fd.get(), text.data(), at_once,
                               MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
       Close(connection);
@@ -333,7 +355,9 @@ void StreamServer::Write(Connection* connection, std::string_view text) {
 void StreamServer::FlushOutput(Connection* connection) {
   const std::string_view text =
       std::string_view(connection->output).substr(connection->output_begin);
-  const ssize_t sent = send(connection->fd.get(), text.data(), text.size(),
+  size_t at_once = text.size();
+  if (PassStream(faults::Point::kNicStreamSend, connection, &at_once)) return;
+  const ssize_t sent = send(connection->fd.get(), text.data(), at_once,
                             MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent < 0) {
     if (errno != EAGAIN && errno != EINTR) Close(connection);

@@ -12,6 +12,7 @@
 #include "base/unique_fd.h"
 #include "devices/nic/request.h"
 #include "devices/nic/socket_address.h"
+#include "shm/faults/point.h"
 
 namespace carillon::nic {
 
@@ -76,6 +77,9 @@ class StreamServer {
   void Accept();
   void RefuseOne();
   void Admit(UniqueFd fd);
+  // True: a fault has reset the connection. Otherwise `bytes` are those that
+  // may pass at once.
+  bool PassStream(faults::Point point, Connection* connection, size_t* bytes);
   void Read(Connection* connection);
   // Starts the next request if possible.
   void Advance(Connection* connection);

@@ -6,9 +6,14 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
+#include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
+
+#include "shm/faults/board.h"
 
 namespace carillon::nic {
 namespace {
@@ -42,13 +47,15 @@ class Client {
            0) {
       text_.append(chunk, 0, static_cast<size_t>(bytes));
     }
-    closed_ = closed_ || bytes == 0 || (bytes < 0 && errno == ECONNRESET);
+    reset_ = reset_ || (bytes < 0 && errno == ECONNRESET);
+    closed_ = closed_ || bytes == 0 || reset_;
     return text_;
   }
   bool closed() {
     Received();
     return closed_;
   }
+  bool reset() const { return reset_; }
   void CloseSending() { shutdown(fd_.get(), SHUT_WR); }
   void Close() { fd_.reset(); }
 
@@ -56,6 +63,7 @@ class Client {
   UniqueFd fd_;
   std::string text_;
   bool closed_ = false;
+  bool reset_ = false;
 };
 
 class StreamServerTest : public ::testing::Test, protected StreamSink {
@@ -105,6 +113,97 @@ class StreamServerTest : public ::testing::Test, protected StreamSink {
   std::unique_ptr<StreamServer> server_;
   std::deque<std::pair<ConnectionIndex, std::string>> requests_;
 };
+
+class StreamFaultsTest : public StreamServerTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(mkdtemp(folder_), nullptr);
+    const std::string path = std::string(folder_) + "/board";
+    auto board = faults::Board::Create(path);
+    ASSERT_TRUE(board.ok()) << board.status();
+    board_ = *std::move(board);
+    auto member = faults::Member::Join(path, "nic0");
+    ASSERT_TRUE(member.ok()) << member.status();
+    member_ = *std::move(member);
+    Listen();
+  }
+  void TearDown() override {
+    member_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  void Strike(faults::Point point, faults::Action action, uint64_t nth,
+              uint64_t times, uint64_t count = 0) {
+    const faults::Fault fault{.name = "f",
+                              .point = point,
+                              .nth = nth,
+                              .times = times,
+                              .action = action,
+                              .count = count};
+    ASSERT_TRUE(board_->Inject({&fault, 1}).ok());
+  }
+  uint64_t struck() const { return board_->List().at(0).struck; }
+  // recv() tells of a reset once, and of a hang-up by 0.
+  static bool IsReset(Client& client) {
+    client.Received();
+    return client.reset();
+  }
+
+  char folder_[32] = "/tmp/stream-board-XXXXXX";
+  std::unique_ptr<faults::Board> board_;
+  std::unique_ptr<faults::Member> member_;
+};
+
+TEST_F(StreamFaultsTest, AResetInsteadOfReading) {
+  Strike(faults::Point::kNicStreamReceive, faults::Action::kReset, 1, 1);
+  Client client(server_->address());
+  client.Send("get a\r\n");
+  EXPECT_TRUE(RunUntil([&] { return IsReset(client); }));
+  EXPECT_TRUE(requests_.empty());
+  EXPECT_EQ(server_->counts().open, 0u);
+  // The next connection is served.
+  Client next(server_->address());
+  next.Send("get b\r\n");
+  const auto [connection, text] = Next();
+  EXPECT_EQ(text, "get b\r\n");
+  server_->Reply(connection, "END\r\n", false);
+  ExpectReceived(next, "END\r\n");
+}
+
+TEST_F(StreamFaultsTest, AResetInsteadOfAReply) {
+  Strike(faults::Point::kNicStreamSend, faults::Action::kReset, 2, 1);
+  Client client(server_->address());
+  client.Send("get a\r\nget b\r\n");
+  server_->Reply(Next().first, "END\r\n", false);
+  ExpectReceived(client, "END\r\n");
+  server_->Reply(Next().first, "END\r\n", false);
+  EXPECT_TRUE(RunUntil([&] { return IsReset(client); }));
+  EXPECT_EQ(client.Received(), "END\r\n");
+  EXPECT_EQ(server_->counts().open, 0u);
+}
+
+TEST_F(StreamFaultsTest, ShortReadsAreJoined) {
+  Strike(faults::Point::kNicStreamReceive, faults::Action::kShort, 1, 0, 3);
+  Client client(server_->address());
+  const std::string request = "set b 0 0 3\r\nxyz\r\n";
+  client.Send(request);
+  const auto [connection, text] = Next();
+  EXPECT_EQ(text, request);
+  EXPECT_EQ(struck(), (request.size() + 2) / 3);
+  server_->Reply(connection, "STORED\r\n", false);
+  ExpectReceived(client, "STORED\r\n");
+}
+
+TEST_F(StreamFaultsTest, ShortWritesAreContinued) {
+  Strike(faults::Point::kNicStreamSend, faults::Action::kShort, 1, 0, 3);
+  Client client(server_->address());
+  client.Send("get a\r\nget b\r\n");
+  const std::string reply = "VALUE a 0 3\r\nxyz\r\nEND\r\n";
+  server_->Reply(Next().first, reply, false);
+  ExpectReceived(client, reply);
+  server_->Reply(Next().first, "END\r\n", false);
+  ExpectReceived(client, reply + "END\r\n");
+  EXPECT_EQ(struck(), (reply.size() + 2) / 3 + 2);
+}
 
 TEST_F(StreamServerTest, PipelinedRequestsAreAnsweredOneByOneInOrder) {
   Listen();

@@ -178,6 +178,7 @@ absl::StatusOr<std::unique_ptr<Device::Impl>> Device::Impl::Attach(
   impl->submission = std::move(opened.submission);
   impl->completion = std::move(opened.completion);
   RETURN_IF_ERROR(impl->Use(std::move(opened)));
+  faults::Reached(faults::State::kAttached);
   faults::At(faults::Point::kDeviceAttached, {.device = name});
   return impl;
 }
@@ -266,7 +267,12 @@ absl::Status Device::Impl::Resume(std::chrono::milliseconds timeout) {
     if (opened.ok()) {
       resumed = Replace(*std::move(opened));
       if (resumed.ok()) resumed = PlaceAgain();
-      if (resumed.ok()) return resumed;
+      if (resumed.ok()) {
+        faults::Reached(faults::State::kAttached);
+        MutexLock lock(mutex_);
+        if (ready_note_) faults::Reached(faults::State::kReady);
+        return resumed;
+      }
       // That gpud may have died, too.
       if (!absl::IsUnavailable(resumed)) {
         Detach();
@@ -411,6 +417,7 @@ absl::Status Device::Impl::ReportReady(const std::string& note) {
   request.set_note(note);
   ASSIGN_OR_RETURN(const auto answer,
                    Call(&v1::Devices::Stub::ReportReady, request));
+  faults::Reached(faults::State::kReady);
   MutexLock lock(mutex_);
   ready_note_ = note;
   return absl::OkStatus();

@@ -185,6 +185,17 @@ EventQueue::EventQueue(Device* device, EventSpec spec, std::string launch_path,
       recorder_(device->impl_->recorder.get()),
       time_(device->impl_->time.get()) {}
 
+uint32_t EventQueue::FreeSlotsThroughFaults() const {
+  // A ring without an event in flight is never full: nothing would wake who
+  // waits for a slot of it.
+  if (ring_.in_flight() == 0) return ring_.free_slots();
+  const auto struck =
+      faults::At(faults::Point::kDeviceSlots,
+                 {.device = device_->name(), .event_id = event_id()});
+  const bool full = struck && struck->action == faults::Action::kFull;
+  return full ? 0 : ring_.free_slots();
+}
+
 void EventQueue::PassCommit() {
   const auto struck =
       faults::At(faults::Point::kDeviceCommit,

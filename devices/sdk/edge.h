@@ -150,7 +150,11 @@ class EventQueue {
   // there are.
   absl::StatusOr<uint32_t> ParameterOffset(std::string_view name) const;
 
-  uint32_t free_slots() const { return ring_.free_slots(); }
+  uint32_t free_slots() const {
+    if (faults::Armed(faults::Point::kDeviceSlots)) [[unlikely]]
+      return FreeSlotsThroughFaults();
+    return ring_.free_slots();
+  }
   uint32_t in_flight() const { return ring_.in_flight(); }
   // Ring slot of the entry that is being written now: finds its per-slot
   // buffers.
@@ -239,6 +243,7 @@ class EventQueue {
   void RecordRing();
   void RecordTaken();
   // With the points of faults.
+  uint32_t FreeSlotsThroughFaults() const;
   void PassCommit();
   void RingThroughFaults();
   void FreeThroughFaults();

@@ -185,7 +185,9 @@ absl::Status ControlPlane::Open() {
       [this](v1::GetStatusResponse* response) { DescribeTcp(response); });
   RETURN_IF_ERROR(StartServers());
   RETURN_IF_ERROR(OpenSockets());
-  return StartClock();
+  RETURN_IF_ERROR(StartClock());
+  faults::Reached(faults::State::kReady);
+  return absl::OkStatus();
 }
 
 // Faults count on when another gpud goes on after one's death; otherwise there

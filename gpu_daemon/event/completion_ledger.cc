@@ -1,8 +1,8 @@
 #include "gpu_daemon/event/completion_ledger.h"
 
 #include <algorithm>
-
-#include "shm/faults/point.h"
+#include <span>
+#include <utility>
 
 namespace carillon::gpud {
 
@@ -32,9 +32,10 @@ bool CompletionLedger::Finish(Sequence sequence, const EventOutcome& outcome) {
   NoteFailure(sequence, outcome.state, outcome.status);
   // The slot is finished before the completion is stored: who has seen the
   // completion may ring for this slot at once.
-  if (faults::AnyArmed(faults::Point::kGpudComplete,
-                       faults::Point::kGpudCompleted)) [[unlikely]] {
-    CompleteThroughFaults(sequence, outcome);
+  if (faults::AnyArmed(faults::Point::kGpudOutput, faults::Point::kGpudComplete,
+                       faults::Point::kGpudCompleted) ||
+      holds_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (!CompleteThroughFaults(sequence, outcome)) return true;
   } else {
     slot.Finish(sequence);
     Store(sequence, outcome);
@@ -49,22 +50,79 @@ void CompletionLedger::Store(Sequence sequence, const EventOutcome& outcome) {
   Record(shm::Step::kEnded, sequence, outcome.state, outcome.status);
 }
 
-void CompletionLedger::CompleteThroughFaults(Sequence sequence,
+bool CompletionLedger::CompleteThroughFaults(Sequence sequence,
                                              const EventOutcome& outcome) {
   const faults::Subject subject{.device = device_->name(),
                                 .event_id = ring_->layout().doorbell.value()};
+  if (outcome.state == EventState::kDone && output_.bytes > 0) {
+    const auto scribble = faults::At(faults::Point::kGpudOutput, subject);
+    if (scribble && scribble->action == faults::Action::kCorrupt) {
+      const uint64_t slot = ring_->layout().SlotOf(sequence);
+      scribble->Corrupt(
+          {output_.data + slot * output_.slot_stride, output_.bytes});
+    }
+  }
   const auto struck = faults::At(faults::Point::kGpudComplete, subject);
+  const auto does = [&](faults::Action action) {
+    return struck && struck->action == action;
+  };
+  if (does(faults::Action::kReorder) &&
+      Hold({sequence, outcome.state, outcome.status})) {
+    return false;
+  }
   SlotFor(sequence).Finish(sequence);
-  if (struck && struck->action == faults::Action::kLose) {
+  if (does(faults::Action::kLose)) {
     // gpud believes that it has stored it.
     Record(shm::Step::kEnded, sequence, outcome.state, outcome.status);
+  } else if (does(faults::Action::kCorrupt)) {
+    StoreCorrupted(sequence, outcome, *struck);
   } else {
     Store(sequence, outcome);
   }
-  if (struck && struck->action == faults::Action::kDouble) {
-    Store(sequence, outcome);
-  }
+  if (does(faults::Action::kDouble)) Store(sequence, outcome);
+  StoreHeld(/*for_good=*/false);
   faults::At(faults::Point::kGpudCompleted, subject);
+  return true;
+}
+
+// gpud believes that it has stored what it meant to.
+void CompletionLedger::StoreCorrupted(Sequence sequence,
+                                      const EventOutcome& outcome,
+                                      const faults::Struck& struck) {
+  shm::EcqEntry entry{.state = outcome.state,
+                      .status = outcome.status,
+                      .sequence = sequence.value()};
+  struck.Corrupt(std::as_writable_bytes(std::span(&entry, 1)));
+  shm::EcqEntry& slot = *ring_->completion_slot(sequence);
+  // As GpuRing::Complete(): the sequence last, with release, for the device.
+  std::atomic_ref(slot.state).store(entry.state, std::memory_order_relaxed);
+  std::atomic_ref(slot.status).store(entry.status, std::memory_order_relaxed);
+  std::atomic_ref(slot.sequence)
+      .store(entry.sequence, std::memory_order_release);
+  Record(shm::Step::kEnded, sequence, outcome.state, outcome.status);
+}
+
+// True: the event stays in flight until StoreHeld().
+bool CompletionLedger::Hold(const HeldEnd& end) {
+  MutexLock lock(held_mutex_);
+  if (held_ || holds_no_more_) return false;
+  held_ = end;
+  holds_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void CompletionLedger::StoreHeld(bool for_good) {
+  std::optional<HeldEnd> held;
+  {
+    MutexLock lock(held_mutex_);
+    held = std::exchange(held_, std::nullopt);
+    holds_.store(false, std::memory_order_relaxed);
+    holds_no_more_ |= for_good;
+  }
+  if (!held) return;
+  SlotFor(held->sequence).Finish(held->sequence);
+  Store(held->sequence, {.state = held->state, .status = held->status});
+  Count(held->state);
 }
 
 bool CompletionLedger::NoteEnded(Sequence sequence) {
@@ -87,6 +145,8 @@ bool CompletionLedger::NoteEnded(Sequence sequence) {
 }
 
 uint64_t CompletionLedger::Abort(uint64_t last, EventStatus why) {
+  // Nothing later ends here, and what is in flight must come to an end.
+  StoreHeld(/*for_good=*/true);
   uint64_t aborted = 0;
   const uint64_t entries = ring_->layout().entries;
   for (uint64_t s = last > entries ? last - entries + 1 : 1; s <= last; ++s) {

@@ -7,9 +7,11 @@
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "gpu_daemon/event/device_memory.h"
 #include "gpu_daemon/event/stage_histograms.h"
 #include "kernels/simt/event_frame.h"
+#include "shm/faults/point.h"
 #include "shm/gpu_ring.h"
 #include "shm/layout.h"
 #include "shm/recorder/flight_recorder.h"
@@ -33,6 +35,14 @@ struct EventOutcome {
   const shm::EventLife* life = nullptr;  // while tracing
 };
 
+// Where events write their output in the completion aperture: what slot 0 sees,
+// and how far slot i + 1 is from slot i.
+struct OutputBuffer {
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;  // 0: no such output
+  uint64_t slot_stride = 0;
+};
+
 // Thread safe, but for what is said to come before the doorbell is polled.
 class CompletionLedger {
  public:
@@ -47,6 +57,9 @@ class CompletionLedger {
   // Records every end that this object brings about or notes; null: none.
   // Before the doorbell is polled; the recorder outlives this object.
   void RecordIn(shm::FlightRecorder* recorder) { recorder_ = recorder; }
+
+  // Where faults find the events' output. Before the doorbell is polled.
+  void HasOutput(const OutputBuffer& output) { output_ = output; }
 
   // The event has been taken from the ring: from now on it can be ended. The
   // slot's last event has ended.
@@ -127,8 +140,19 @@ class CompletionLedger {
     return slots_[ring_->layout().SlotOf(sequence)];
   }
   void Store(shm::Sequence sequence, const EventOutcome& outcome);
-  void CompleteThroughFaults(shm::Sequence sequence,
+  // A fault's end of an event, held back until a later one's is stored.
+  struct HeldEnd {
+    shm::Sequence sequence;
+    shm::EventState state;
+    uint32_t status;
+  };
+  // False: it is held back, and neither stored nor counted.
+  bool CompleteThroughFaults(shm::Sequence sequence,
                              const EventOutcome& outcome);
+  void StoreCorrupted(shm::Sequence sequence, const EventOutcome& outcome,
+                      const faults::Struck& struck);
+  bool Hold(const HeldEnd& end);
+  void StoreHeld(bool for_good);
   void AddLife(const shm::EventLife& life);
   void NoteFailure(shm::Sequence sequence, shm::EventState state,
                    uint32_t status);
@@ -141,7 +165,15 @@ class CompletionLedger {
   StageHistograms* const stages_;
   bool expects_epilogues_ = false;
   shm::FlightRecorder* recorder_ = nullptr;
+  OutputBuffer output_;
   std::vector<Slot> slots_;
+
+  Mutex held_mutex_;
+  std::optional<HeldEnd> held_ ABSL_GUARDED_BY(held_mutex_);
+  bool holds_no_more_ ABSL_GUARDED_BY(held_mutex_) = false;
+  // Whether there is a held end. Writers: who holds and who stores, under the
+  // lock; readers: whoever ends an event. Relaxed: only a hint to take the lock.
+  std::atomic<bool> holds_{false};
 
   // Writers: whoever ends an event; readers: any thread. The first three are
   // added to last, with release: who reads them with acquire and finds nothing

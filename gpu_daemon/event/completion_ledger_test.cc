@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -222,6 +224,136 @@ TEST_F(CompletionLedgerTest, AnEndThatTheDeviceFindsIsRecordedThoughGpudDied) {
   EXPECT_EQ(read->records[0].step, shm::Step::kEnded);
   EXPECT_EQ(read->records[0].sequence, sequence.value());
   std::filesystem::remove_all(folder);
+}
+
+// This process, on a board that holds one fault.
+class OnABoard {
+ public:
+  explicit OnABoard(faults::Fault fault) {
+    fault.name = "f";
+    const std::string path = std::string(mkdtemp(folder_)) + "/board";
+    auto board = faults::Board::Create(path);
+    EXPECT_TRUE(board.ok()) << board.status();
+    board_ = *std::move(board);
+    EXPECT_TRUE(board_->Inject({&fault, 1}).ok());
+    auto member = faults::Member::Join(path, "gpud");
+    EXPECT_TRUE(member.ok()) << member.status();
+    member_ = *std::move(member);
+  }
+  ~OnABoard() {
+    member_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  uint64_t struck() const { return board_->List().at(0).struck; }
+  void LeaveTheBoard() { member_.reset(); }
+
+ private:
+  char folder_[32] = "/tmp/ledger-board-XXXXXX";
+  std::unique_ptr<faults::Board> board_;
+  std::unique_ptr<faults::Member> member_;
+};
+
+TEST_F(CompletionLedgerTest, AReorderedCompletionComesAfterALaterOne) {
+  OnABoard board({.point = faults::Point::kGpudComplete,
+                  .action = faults::Action::kReorder});
+  RingDoorbell(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 3; ++i) event_.kernel->cursor().TakeRing();
+  CompletionLedger& ledger = event_.kernel->ledger();
+  EXPECT_TRUE(ledger.Finish(shm::Sequence(1), {}));
+  // It is in flight, and ends once.
+  EXPECT_FALSE(event_.ring->Poll());
+  EXPECT_FALSE(ledger.IsFinished(shm::Sequence(1)));
+  EXPECT_FALSE(ledger.Finish(shm::Sequence(1), {}));
+  EXPECT_EQ(event_.kernel->counts().done, 0u);
+  // The fault is spent, and its point free.
+  board.LeaveTheBoard();
+  bool was_first = true;
+  const BeforeCompletion look(
+      *event_.kernel, [&] { was_first = ledger.IsFinished(shm::Sequence(1)); });
+  EXPECT_TRUE(ledger.Finish(shm::Sequence(2), {}));
+  EXPECT_FALSE(was_first);
+  EXPECT_EQ(event_.ring->Poll()->sequence.value(), 1u);
+  event_.ring->Consume();
+  EXPECT_EQ(event_.ring->Poll()->sequence.value(), 2u);
+  EXPECT_EQ(event_.kernel->counts().done, 2u);
+  EXPECT_EQ(event_.kernel->in_flight(), 1u);
+}
+
+TEST_F(CompletionLedgerTest, AReorderedCompletionIsStoredWhenTheRestIsAborted) {
+  OnABoard board({.point = faults::Point::kGpudComplete,
+                  .times = 0,
+                  .action = faults::Action::kReorder});
+  RingDoorbell(2);
+  ASSERT_EQ(Pending(), 2u);
+  for (int i = 0; i < 2; ++i) event_.kernel->cursor().TakeRing();
+  event_.kernel->ledger().Finish(shm::Sequence(1), {});
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kShutdown), 1u);
+  EXPECT_EQ(event_.kernel->in_flight(), 0u);
+  EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
+  EXPECT_EQ(event_.kernel->counts().done, 1u);
+  EXPECT_EQ(event_.kernel->counts().aborted, 1u);
+}
+
+TEST_F(CompletionLedgerTest, ACorruptedCompletionIsNotWhatGpudRecords) {
+  struct Case {
+    uint32_t offset;
+    EventState state;
+    uint32_t status;
+  };
+  for (const Case& c :
+       {Case{offsetof(shm::EcqEntry, state), EventState(0x81), 0},
+        Case{offsetof(shm::EcqEntry, status), EventState::kDone, 0x80}}) {
+    OnABoard board({.point = faults::Point::kGpudComplete,
+                    .action = faults::Action::kCorrupt,
+                    .offset = c.offset,
+                    .mask = "\x80"});
+    RingDoorbell(1);
+    ASSERT_EQ(Pending(), 1u);
+    event_.kernel->ledger().Finish(event_.kernel->cursor().TakeRing(), {});
+    const auto found = event_.ring->Poll();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->state, c.state);
+    EXPECT_EQ(found->status, c.status);
+    event_.ring->Consume();
+    EXPECT_EQ(board.struck(), 1u);
+  }
+  EXPECT_EQ(event_.kernel->counts().done, 2u);
+  EXPECT_EQ(event_.kernel->counts().failed, 0u);
+  OnABoard board({.point = faults::Point::kGpudComplete,
+                  .action = faults::Action::kCorrupt,
+                  .offset = offsetof(shm::EcqEntry, sequence),
+                  .mask = "\x80"});
+  RingDoorbell(1);
+  ASSERT_EQ(Pending(), 1u);
+  event_.kernel->ledger().Finish(event_.kernel->cursor().TakeRing(), {});
+  EXPECT_FALSE(event_.ring->Poll());
+}
+
+TEST_F(CompletionLedgerTest, TheOutputOfTheStruckEventIsScribbledUpon) {
+  constexpr uint64_t kStride = 8;
+  std::byte outputs[4 * kStride]{};
+  event_.kernel->ledger().HasOutput(
+      {.data = outputs, .bytes = 4, .slot_stride = kStride});
+  OnABoard board({.point = faults::Point::kGpudOutput,
+                  .nth = 2,
+                  .action = faults::Action::kCorrupt,
+                  .offset = 2,
+                  .bytes = "abcdef"});
+  RingDoorbell(3);
+  ASSERT_EQ(Pending(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    const auto sequence = event_.kernel->cursor().TakeRing();
+    // What has not been done has no output.
+    event_.kernel->ledger().Finish(
+        sequence, {.state = i == 0 ? EventState::kFailed : EventState::kDone});
+  }
+  EXPECT_EQ(board.struck(), 1u);
+  std::byte expected[4 * kStride]{};
+  const uint64_t slot = event_.kernel->ring().layout().SlotOf(shm::Sequence(3));
+  expected[slot * kStride + 2] = std::byte('a');
+  expected[slot * kStride + 3] = std::byte('b');
+  EXPECT_EQ(std::memcmp(outputs, expected, sizeof(outputs)), 0);
 }
 
 TEST_F(CompletionLedgerTest,

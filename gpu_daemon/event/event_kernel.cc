@@ -22,7 +22,9 @@ EventKernel::EventKernel(Registration registration,
       memory_(std::move(memory)),
       ring_(layout, &memory_->submission(), &memory_->completion()),
       ekt_index_(ekt_index),
-      validate_each_launch_(NeedsValidation(registration_)) {}
+      validate_each_launch_(NeedsValidation(registration_)) {
+  ledger_.HasOutput(registration_.output);
+}
 
 bool EventKernel::ScheduleThrough(uint64_t through) {
   if (through > launched() + ring_.layout().entries) return false;

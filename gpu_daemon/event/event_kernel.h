@@ -33,6 +33,8 @@ class EventKernel {
     std::string label;
     std::string_view launch_path;  // a LaunchPathInfo's, or a literal
     ArgumentPlan arguments;
+    // For faults; none: they write to no fixed place in that aperture.
+    OutputBuffer output;
     // Events up to this sequence were an earlier gpud's, and have ended.
     uint64_t ended_before = 0;
   };

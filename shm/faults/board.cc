@@ -1,6 +1,7 @@
 #include "shm/faults/board.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -97,6 +98,7 @@ void CopyNumbers(const From& from, To* to) {
   to->event_id = from.event_id;
   to->code = from.code;
   to->offset = from.offset;
+  to->after_count = from.after_count;
   to->nth = from.nth;
   to->every = from.every;
   to->probability = from.probability;
@@ -121,6 +123,8 @@ FaultWords Pack(const Fault& fault) {
   Put(words.process, fault.process);
   Put(words.device, fault.device);
   Put(words.method, fault.method);
+  Put(words.after_process, fault.after_process);
+  words.after_state = static_cast<uint32_t>(fault.after_state);
   CopyNumbers(fault, &words);
   std::memcpy(words.bytes, fault.bytes.data(), fault.bytes.size());
   std::memcpy(words.mask, fault.mask.data(), fault.mask.size());
@@ -137,6 +141,9 @@ Fault Unpack(const FaultWords& words) {
   fault.process = Get(words.process);
   fault.device = Get(words.device);
   fault.method = Get(words.method);
+  fault.after_process = Get(words.after_process);
+  // What does not fit would look like another state.
+  fault.after_state = State(std::min<uint32_t>(words.after_state, kStates));
   CopyNumbers(words, &fault);
   fault.bytes.assign(reinterpret_cast<const char*>(words.bytes),
                      std::min<size_t>(words.bytes_size, kMaxBytes));
@@ -278,7 +285,8 @@ absl::StatusOr<std::vector<uint32_t>> Board::Inject(
     for (const Fault& fault : faults) {
       while (Load(layout_->faults[slot].words.id) != 0) ++slot;
       FaultCounters& counters = layout_->faults[slot].counters;
-      for (uint64_t* word : {&counters.passages, &counters.struck}) {
+      for (uint64_t* word :
+           {&counters.passages, &counters.struck, &counters.reached}) {
         std::atomic_ref<uint64_t>(*word).store(0, std::memory_order_relaxed);
       }
       FaultWords words = Pack(fault);
@@ -392,6 +400,23 @@ std::vector<Injected> Board::List() const {
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a.id < b.id; });
   return all;
+}
+
+void Board::CountState(std::string_view process, State state) {
+  bool counted = false;
+  for (FaultSlot& slot : layout_->faults) {
+    const auto words = LoadWords(&slot.words);
+    if (!words || words->after_state != static_cast<uint32_t>(state) ||
+        fnmatch(Get(words->after_process).c_str(), std::string(process).c_str(),
+                0) != 0) {
+      continue;
+    }
+    std::atomic_ref<uint64_t>(slot.counters.reached)
+        .fetch_add(1, std::memory_order_relaxed);
+    counted = true;
+  }
+  // Who waits for the time of a fault looks at the counters again.
+  if (counted) shm::BumpAndWake(&layout_->strike_word);
 }
 
 uint64_t Board::strikes() const { return Load(layout_->next_strike); }

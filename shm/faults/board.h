@@ -107,6 +107,7 @@ class Board {
   // A member's, whose process it is until the file is closed.
   absl::StatusOr<size_t> TakePlace(std::string_view name);
   bool Runs(size_t member) const;
+  void CountState(std::string_view process, State state);
   void Announce(std::chrono::milliseconds patience);
 
   const std::string path_;

@@ -4,7 +4,7 @@
 //   +-------+---------+---------+---------+------+----------+---------
 //   | magic | version | last id | strikes | word | reserved | members
 //   +-------+---------+---------+---------+------+----------+---------
-//   8224                      33312
+//   8224                      37408
 //   +-------------------------+--------------------------------
 //   | faults, with counters   | strikes: place modulo 1,024
 //   +-------------------------+--------------------------------
@@ -36,10 +36,12 @@ struct FaultWords {
   char process[kGlobBytes];
   char device[kGlobBytes];
   char method[kGlobBytes];
+  char after_process[kGlobBytes];
   uint32_t event_id;
   uint32_t code;
   uint32_t offset;
-  uint32_t reserved;
+  uint32_t after_state;
+  uint64_t after_count;
   uint64_t nth;
   uint64_t every;
   double probability;
@@ -61,6 +63,8 @@ struct FaultWords {
 struct FaultCounters {
   uint64_t passages;
   uint64_t struck;
+  // How often `after_state` was reached. Writers: who reaches it (fetch_add).
+  uint64_t reached;
 };
 
 struct FaultSlot {
@@ -83,7 +87,7 @@ struct MemberSlot {
 
 struct BoardLayout {
   static constexpr uint64_t kMagic = 0x4452'414f'424c'5243;  // "CRLBOARD"
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   uint64_t magic;  // written last
   uint32_t version;
@@ -96,11 +100,11 @@ struct BoardLayout {
   Strike strikes[kMaxStrikes];
 };
 static_assert(sizeof(MemberSlot) == 64);
-static_assert(sizeof(FaultSlot) == 392);
+static_assert(sizeof(FaultSlot) == 456);
 static_assert(sizeof(Strike) == 24);
 static_assert(offsetof(BoardLayout, members) == 32);
 static_assert(offsetof(BoardLayout, faults) == 8224);
-static_assert(offsetof(BoardLayout, strikes) == 33312);
+static_assert(offsetof(BoardLayout, strikes) == 37408);
 static_assert(std::is_trivially_copyable_v<BoardLayout>);
 
 }  // namespace carillon::faults

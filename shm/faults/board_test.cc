@@ -190,6 +190,71 @@ TEST_F(BoardTest, OneFaultWaitsForAnother) {
   EXPECT_EQ(StruckOf(10), (std::vector<int>{3, 4}));
 }
 
+TEST_F(BoardTest, WaitsForAStateOfAnotherProcess) {
+  Fault fault = Lose();
+  fault.times = 0;
+  fault.process = "gpud";
+  fault.after_process = "nic*";
+  fault.after_state = State::kReady;
+  fault.after_count = 2;
+  Inject(fault);
+  EXPECT_EQ(board_->List()[0].fault, fault);
+  auto gpud = Join("gpud");
+  EXPECT_TRUE(StruckOf(2).empty());
+  // Another process's, and another state.
+  Reached(State::kReady);
+  gpud.reset();
+  EXPECT_EQ(InChild("nic0", [] { Reached(State::kAttached); }), 0);
+  EXPECT_EQ(InChild("nic0", [] { Reached(State::kReady); }), 0);
+  gpud = Join("gpud");
+  EXPECT_TRUE(StruckOf(2).empty());
+  gpud.reset();
+  EXPECT_EQ(InChild("nic1", [] { Reached(State::kReady); }), 0);
+  gpud = Join("gpud");
+  EXPECT_EQ(StruckOf(2), (std::vector<int>{1, 2}));
+  // Only passages from there on are counted.
+  EXPECT_EQ(board_->List()[0].passages, 2u);
+}
+
+TEST_F(BoardTest, AStateFromBeforeTheInjectionDoesNotCount) {
+  auto nic = Join("nic0");
+  Reached(State::kReady);
+  Fault fault = Lose();
+  fault.after_process = "nic0";
+  fault.after_state = State::kReady;
+  Inject(fault);
+  EXPECT_TRUE(StruckOf(2).empty());
+  ASSERT_TRUE(board_->Clear("f").ok());
+  // Nor does one that an earlier fault in its place has counted.
+  fault.after_state = State::kStarted;
+  Inject(fault);
+  EXPECT_TRUE(StruckOf(2).empty());
+  nic.reset();
+  nic = Join("nic0");
+  EXPECT_EQ(StruckOf(2), std::vector<int>{1});
+}
+
+TEST_F(BoardTest, AStateStartsAFaultInTime) {
+  Fault fault{.name = "f",
+              .process = "nic1",
+              .after_process = "nic0",
+              .after_state = State::kAttached};
+  Inject(fault);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto member = Member::Join(path_, "nic1");
+    if (!member.ok()) _exit(99);
+    while (true) pause();
+  }
+  while (board_->Members().empty()) sched_yield();
+  auto nic = Join("nic0");
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, WNOHANG), 0);
+  Reached(State::kAttached);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
 TEST_F(BoardTest, StrikesNotBeforeItsTimeAndNotAfterIt) {
   auto nic = Join("nic0");
   Fault fault = Lose();

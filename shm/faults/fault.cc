@@ -33,7 +33,13 @@ constexpr std::array<ActionInfo, kActions> kActionInfos{{
     {"hang", "it never ends"},
     {"abort", "the call ends with the gRPC code `code`"},
     {"limit", "at most `count` bytes a second pass"},
+    {"full", "it is full, and is answered as the real thing answers"},
+    {"reset", "the connection is reset"},
+    {"short", "`count` bytes pass, and the rest after them"},
 }};
+
+constexpr std::array<std::string_view, kStates> kStateNames = {
+    "none", "started", "attached", "ready"};
 
 constexpr uint32_t Bit(Action action) {
   return 1u << static_cast<uint32_t>(action);
@@ -43,6 +49,7 @@ constexpr uint32_t kEverywhere =
 constexpr uint32_t kPacket = Bit(Action::kLose) | Bit(Action::kDouble) |
                              Bit(Action::kReorder) | Bit(Action::kCorrupt) |
                              Bit(Action::kLimit);
+constexpr uint32_t kStream = Bit(Action::kReset) | Bit(Action::kShort);
 
 constexpr std::array<PointInfo, kPoints> kPointInfos{{
     {Point::kNone, "none", "no point: at a time", 0, false},
@@ -52,6 +59,9 @@ constexpr std::array<PointInfo, kPoints> kPointInfos{{
     {Point::kDeviceRegister, "device.register",
      "before it registers an event kernel", 0, false},
     {Point::kDeviceRegistered, "device.registered", "after that", 0, true},
+    {Point::kDeviceSlots, "device.slots",
+     "it asks how many slots of a ring with events in flight are free",
+     Bit(Action::kFull), true},
     {Point::kDeviceCommit, "device.commit",
      "an ESQ entry is written, not yet rung",
      Bit(Action::kCorrupt) | Bit(Action::kTear) | Bit(Action::kStale), true},
@@ -70,15 +80,20 @@ constexpr std::array<PointInfo, kPoints> kPointInfos{{
     {Point::kGpudAllocate, "gpud.allocate", "before a buffer is placed",
      Bit(Action::kRefuse), false},
     {Point::kGpudRegister, "gpud.register",
-     "before an event kernel is placed in the EKT", Bit(Action::kRefuse),
-     false},
+     "before an event kernel is placed in the EKT",
+     Bit(Action::kRefuse) | Bit(Action::kFull), false},
     {Point::kGpudLaunch, "gpud.launch",
      "a ring is seen, its event not yet launched", 0, true},
     {Point::kGpudKernel, "gpud.kernel", "before an event kernel runs",
      Bit(Action::kFail) | Bit(Action::kHang), true},
+    {Point::kGpudOutput, "gpud.output",
+     "a kernel has written its output in the completion aperture",
+     Bit(Action::kCorrupt), true},
     {Point::kGpudComplete, "gpud.complete",
      "a kernel has run, its completion is not yet stored",
-     Bit(Action::kLose) | Bit(Action::kDouble), true},
+     Bit(Action::kLose) | Bit(Action::kDouble) | Bit(Action::kReorder) |
+         Bit(Action::kCorrupt),
+     true},
     {Point::kGpudCompleted, "gpud.completed", "after that", 0, true},
     {Point::kGpudLease, "gpud.lease", "gpud renews its lease",
      Bit(Action::kLose), false},
@@ -87,6 +102,10 @@ constexpr std::array<PointInfo, kPoints> kPointInfos{{
     {Point::kNicReceive, "nic.receive", "a datagram has arrived", kPacket,
      false},
     {Point::kNicSend, "nic.send", "a reply is about to leave", kPacket, false},
+    {Point::kNicStreamReceive, "nic.stream_receive",
+     "a TCP connection has bytes to read", kStream, false},
+    {Point::kNicStreamSend, "nic.stream_send",
+     "bytes are about to leave by a TCP connection", kStream, false},
 }};
 
 bool IsNameLetter(char c) {
@@ -119,8 +138,7 @@ absl::Status CheckTarget(const Fault& fault) {
   if (fault.device != "*" && fault.point == Point::kNone) {
     return Invalid("device", "selects at a point; select the process instead");
   }
-  if (fault.device != "*" &&
-      (fault.point == Point::kNicReceive || fault.point == Point::kNicSend)) {
+  if (fault.device != "*" && point.name.starts_with("nic.")) {
     return Invalid("device", "is the process here; select that");
   }
   if (fault.method != "*" && fault.point != Point::kGpudRpc) {
@@ -157,7 +175,16 @@ absl::Status CheckTime(const Fault& fault) {
   if (fault.after_fault == fault.name) {
     return Invalid("after_fault", "is the fault itself");
   }
-  return absl::OkStatus();
+  if (fault.after_state == State::kNone) {
+    return fault.after_process.empty() && fault.after_count == 1
+               ? absl::OkStatus()
+               : Invalid("after_state", "is missing: which state?");
+  }
+  if (static_cast<size_t>(fault.after_state) >= kStates) {
+    return Invalid("after_state", "is no state");
+  }
+  if (fault.after_count == 0) return Invalid("after_state", "counts from 1");
+  return CheckGlob("after_state", fault.after_process);
 }
 
 std::string ActionsOf(const PointInfo& point) {
@@ -195,6 +222,7 @@ absl::Status CheckAction(const Fault& fault) {
       return needs(fault.duration_ns > 0, "for");
     case Action::kStorm:
     case Action::kLimit:
+    case Action::kShort:
     case Action::kTear:
       return needs(fault.count > 0, "count");
     case Action::kAbort:
@@ -226,6 +254,17 @@ std::string_view ActionSummary(Action action) {
 std::optional<Action> ActionOf(std::string_view name) {
   for (size_t i = 0; i < kActions; ++i) {
     if (kActionInfos[i].name == name) return Action(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view StateName(State state) {
+  return kStateNames[static_cast<size_t>(state)];
+}
+
+std::optional<State> StateOf(std::string_view name) {
+  for (size_t i = 1; i < kStates; ++i) {
+    if (kStateNames[i] == name) return State(i);
   }
   return std::nullopt;
 }
@@ -290,6 +329,13 @@ std::string Describe(const Fault& fault) {
   }
   if (!fault.after_fault.empty()) {
     text += fmt::format(", after {} has struck", fault.after_fault);
+  }
+  if (fault.after_state != State::kNone) {
+    text += fmt::format(", once {} {} {}", fault.after_process,
+                        fault.after_state == State::kReady ? "is" : "has",
+                        StateName(fault.after_state));
+    if (fault.after_count > 1)
+      text += fmt::format(" {} times", fault.after_count);
   }
   if (fault.window_ns > 0) {
     text += fmt::format(", within {} s", fault.window_ns / 1e9);

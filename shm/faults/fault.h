@@ -33,8 +33,11 @@ enum class Action : uint8_t {
   kHang,     // it never ends
   kAbort,    // the call ends with the gRPC code `code`
   kLimit,    // bytes a second: `count`
+  kFull,     // what takes it is full, and says so in its own words
+  kReset,    // the connection is reset
+  kShort,    // only `count` bytes pass; the rest comes after
 };
-inline constexpr size_t kActions = 15;
+inline constexpr size_t kActions = 18;
 std::string_view ActionName(Action action);  // "kill"
 std::string_view ActionSummary(Action action);
 std::optional<Action> ActionOf(std::string_view name);
@@ -47,6 +50,7 @@ enum class Point : uint8_t {
   kDeviceAttached,    // attached; nothing registered
   kDeviceRegister,    // before a registration
   kDeviceRegistered,  // after it
+  kDeviceSlots,       // it asks how many slots of a ring in use are free
   kDeviceCommit,      // an ESQ entry is written, not yet rung
   kDeviceRing,        // before the doorbell
   kDeviceRung,        // after it
@@ -60,15 +64,18 @@ enum class Point : uint8_t {
   kGpudRegister,   // before an event kernel is placed in the EKT
   kGpudLaunch,     // a ring is seen, before the event is launched
   kGpudKernel,     // before an event kernel runs
-  kGpudComplete,   // it has run, before the completion is stored
+  kGpudOutput,     // it has run, and has written its output
+  kGpudComplete,   // before its completion is stored
   kGpudCompleted,  // after that
   kGpudLease,      // gpud's lease is renewed
   kGpudRpc,        // a call of the control plane arrives; `method`: its name
   // In the NIC's.
-  kNicReceive,  // a datagram has arrived
-  kNicSend,     // a reply is about to leave
+  kNicReceive,        // a datagram has arrived
+  kNicSend,           // a reply is about to leave
+  kNicStreamReceive,  // a TCP connection has bytes to read
+  kNicStreamSend,     // bytes are about to leave by one
 };
-inline constexpr size_t kPoints = 23;
+inline constexpr size_t kPoints = 27;
 
 struct PointInfo {
   Point point;
@@ -81,6 +88,17 @@ std::span<const PointInfo, kPoints> Points();  // by Point
 const PointInfo& InfoOf(Point point);
 std::optional<Point> PointOf(std::string_view name);
 bool Allows(Point point, Action action);
+
+// What a process of the testbed reaches once in each of its lives.
+enum class State : uint8_t {
+  kNone,
+  kStarted,   // it is on the board
+  kAttached,  // a device has its session, or another gpud goes on with it
+  kReady,     // a device serves; gpud serves
+};
+inline constexpr size_t kStates = 4;
+std::string_view StateName(State state);  // "started"
+std::optional<State> StateOf(std::string_view name);
 
 inline constexpr uint32_t kAnyEvent = 0xffff'ffff;
 inline constexpr size_t kMaxBytes = 16;
@@ -107,7 +125,12 @@ struct Fault {
   // Without a point: from one to the next, when `times` is more than 1.
   Nanoseconds every_ns = 0;
   std::string after_fault;  // not before that one has struck
-  uint64_t times = 1;       // 0: no limit
+  // Not before processes of that name (a glob) have reached the state so often;
+  // since the injection, all lives together.
+  std::string after_process;
+  State after_state = State::kNone;
+  uint64_t after_count = 1;
+  uint64_t times = 1;  // 0: no limit
   uint64_t seed = 0;
   // What.
   Action action = Action::kKill;

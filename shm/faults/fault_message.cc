@@ -34,6 +34,13 @@ absl::StatusOr<faults::Fault> FromMessage(const v1::Fault& message,
   fault.window_ns = when.window_ns();
   fault.every_ns = when.every_ns();
   fault.after_fault = when.after_fault();
+  fault.after_process = when.after_process();
+  if (!when.after_state().empty()) {
+    const auto state = faults::StateOf(when.after_state());
+    if (!state) return invalid("after_state", when.after_state());
+    fault.after_state = *state;
+  }
+  if (when.after_count() != 0) fault.after_count = when.after_count();
 
   const v1::Fault::Action& action = message.action();
   const auto kind = faults::ActionOf(action.kind());
@@ -73,6 +80,11 @@ v1::Fault ToMessage(const faults::Fault& fault) {
   when.set_window_ns(fault.window_ns);
   when.set_every_ns(fault.every_ns);
   when.set_after_fault(fault.after_fault);
+  if (fault.after_state != faults::State::kNone) {
+    when.set_after_process(fault.after_process);
+    when.set_after_state(std::string(faults::StateName(fault.after_state)));
+    when.set_after_count(fault.after_count);
+  }
 
   v1::Fault::Action& action = *message.mutable_action();
   action.set_kind(std::string(faults::ActionName(fault.action)));

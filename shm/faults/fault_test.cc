@@ -27,6 +27,10 @@ TEST(Faults, HaveNamesThatReadBack) {
   for (size_t i = 0; i < kActions; ++i) {
     EXPECT_EQ(ActionOf(ActionName(Action(i))), Action(i));
   }
+  for (size_t i = 1; i < kStates; ++i) {
+    EXPECT_EQ(StateOf(StateName(State(i))), State(i));
+  }
+  EXPECT_EQ(StateOf("none"), std::nullopt);
   EXPECT_EQ(PointOf("none"), std::nullopt);
   EXPECT_EQ(ActionOf("kil"), std::nullopt);
 }
@@ -93,6 +97,20 @@ TEST(Faults, AreCheckedFieldByField) {
        }},
       {"after_fault", [](Fault& f) { f.after_fault = "no name"; }},
       {"after_fault", [](Fault& f) { f.after_fault = "f"; }},
+      {"after_state", [](Fault& f) { f.after_process = "nic0"; }},
+      {"after_state", [](Fault& f) { f.after_count = 2; }},
+      {"after_state", [](Fault& f) { f.after_state = State::kReady; }},
+      {"after_state",
+       [](Fault& f) {
+         f.after_process = "nic0";
+         f.after_state = State(200);
+       }},
+      {"after_state",
+       [](Fault& f) {
+         f.after_process = "nic0";
+         f.after_state = State::kReady;
+         f.after_count = 0;
+       }},
       {"do", [](Fault& f) { f.action = Action::kAbort; }},
       {"do", [](Fault& f) { f.action = Action(200); }},
       {"point", [](Fault& f) { f.point = Point(200); }},
@@ -161,6 +179,12 @@ TEST(Faults, AreDescribedInWords) {
                       .action = Action::kStop,
                       .duration_ns = 500'000'000}),
             "stop gpud for 500 ms, after 2 s");
+  EXPECT_EQ(Describe({.name = "f",
+                      .process = "gpud",
+                      .after_process = "nic*",
+                      .after_state = State::kAttached,
+                      .after_count = 3}),
+            "kill gpud, once nic* has attached 3 times");
 }
 
 }  // namespace

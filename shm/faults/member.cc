@@ -110,6 +110,7 @@ class Member::Impl {
   static absl::StatusOr<std::unique_ptr<Impl>> Join(const std::string& path,
                                                     std::string_view name);
   std::optional<Struck> Pass(Point point, const Subject& subject);
+  void Reached(State state) { board_->CountState(name_, state); }
 
  private:
   using List = std::vector<std::unique_ptr<Watched>>;
@@ -213,6 +214,11 @@ bool Member::Impl::IsDue(const Watched& watched, Nanoseconds now) const {
   const Nanoseconds from = watched.injected_ns + fault.after_ns;
   if (now < from || !IsOn(*watched.slot, watched.id)) return false;
   if (fault.window_ns != 0 && now > from + fault.window_ns) return false;
+  if (fault.after_state != State::kNone &&
+      shm::LoadShared(watched.slot->counters.reached,
+                      std::memory_order_relaxed) < fault.after_count) {
+    return false;
+  }
   return fault.after_fault.empty() ||
          (watched.after != nullptr && StrikesOf(*watched.after) > 0);
 }
@@ -373,6 +379,7 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& path,
   }
   ASSIGN_OR_RETURN(auto impl, Impl::Join(path, name));
   member_of_process.store(impl.get(), std::memory_order_release);
+  impl->Reached(State::kStarted);
   return std::unique_ptr<Member>(new Member(std::move(impl)));
 }
 
@@ -397,6 +404,12 @@ std::optional<Struck> Pass(Point point, const Subject& subject) {
       member_of_process.load(std::memory_order_acquire);
   if (member == nullptr) return std::nullopt;
   return member->Pass(point, subject);
+}
+
+void Reached(State state) {
+  Member::Impl* const member =
+      member_of_process.load(std::memory_order_acquire);
+  if (member != nullptr) member->Reached(state);
 }
 
 void Struck::Corrupt(std::span<std::byte> data) const {

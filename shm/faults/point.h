@@ -72,6 +72,10 @@ inline std::optional<Struck> At(Point point, const Subject& subject = {}) {
   return Pass(point, subject);
 }
 
+// This process has reached a state: faults wait for it. Without a board it does
+// nothing.
+void Reached(State state);
+
 }  // namespace carillon::faults
 
 #endif  // CARILLON_SHM_FAULTS_POINT_H_

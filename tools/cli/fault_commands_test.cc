@@ -59,9 +59,10 @@ TEST_F(FaultCommands, PointsTellsEveryPointAndActionOrOne) {
   }
   outcome = RunLine({"fault", "points", "gpud.complete", "-o", "json"});
   ASSERT_EQ(outcome.json()["points"].size(), 1u) << outcome.out;
-  EXPECT_EQ(outcome.json()["points"][0]["actions"],
-            Json({"kill", "stop", "delay", "lose", "double"}));
-  EXPECT_EQ(outcome.json()["actions"].size(), 5u);
+  EXPECT_EQ(
+      outcome.json()["points"][0]["actions"],
+      Json({"kill", "stop", "delay", "lose", "double", "reorder", "corrupt"}));
+  EXPECT_EQ(outcome.json()["actions"].size(), 7u);
   outcome = RunLine({"fault", "points", "gpud.complet"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("did you mean 'gpud.complete'?"));

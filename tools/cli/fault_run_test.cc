@@ -68,7 +68,10 @@ class Examples : public FaultRun,
 
 // What gpud does wrong in an example, with the one expectation that fails.
 const std::map<std::string, std::string> kViolated = {
-    {"lost-completion", "lost"}, {"doubled-completion", "duplicated"}};
+    {"corrupt-completion", "contradicted"},
+    {"doubled-completion", "duplicated"},
+    {"lost-completion", "lost"},
+    {"scribbled-output", "wrong"}};
 
 TEST_P(Examples, HasItsTrueVerdict) {
   const CliResult result = RunCli(

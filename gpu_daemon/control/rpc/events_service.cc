@@ -46,7 +46,8 @@ grpc::Status EventsService::RegisterEvent(
       context, *request, "RegisterEvent",
       [&](Session& session) -> absl::Status {
         RETURN_IF_ERROR(PassRoom(faults::Point::kGpudRegister,
-                                 session.identity().name, reason::kEktFull));
+                                 session.identity().name, reason::kEktFull,
+                                 [&] { return session.EktFull(); }));
         ASSIGN_OR_RETURN(*response, session.RegisterEvent(*request));
         return absl::OkStatus();
       });

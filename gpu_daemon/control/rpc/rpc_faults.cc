@@ -15,8 +15,11 @@ absl::Status PassRpc(std::string_view method, std::string_view device) {
 }
 
 absl::Status PassRoom(faults::Point point, std::string_view device,
-                      std::string_view reason) {
-  if (!faults::At(point, {.device = device})) return absl::OkStatus();
+                      std::string_view reason,
+                      absl::FunctionRef<absl::Status()> full) {
+  const auto struck = faults::At(point, {.device = device});
+  if (!struck) return absl::OkStatus();
+  if (struck->action == faults::Action::kFull) return full();
   return Error(
       absl::StatusCode::kResourceExhausted,
       fmt::format("an injected fault refuses this to device '{}' at {}", device,

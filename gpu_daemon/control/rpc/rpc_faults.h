@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "shm/faults/point.h"
 
@@ -14,9 +15,11 @@ namespace carillon::gpud {
 absl::Status PassRpc(std::string_view method, std::string_view device = "");
 
 // Passes a point where a fault can pretend that there is no room. Returns
-// ResourceExhausted with `reason` then.
-absl::Status PassRoom(faults::Point point, std::string_view device,
-                      std::string_view reason);
+// ResourceExhausted with `reason` then; at a point that can be `full`, what the
+// real thing says.
+absl::Status PassRoom(
+    faults::Point point, std::string_view device, std::string_view reason,
+    absl::FunctionRef<absl::Status()> full = [] { return absl::OkStatus(); });
 
 }  // namespace carillon::gpud
 

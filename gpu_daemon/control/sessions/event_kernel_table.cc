@@ -19,16 +19,18 @@ absl::StatusOr<EventKernelTable::Slot> EventKernelTable::Reserve() {
   MutexLock lock(mutex_);
   const auto free = std::find_if(entries_.begin(), entries_.end(),
                                  [](const Entry& e) { return !e.taken; });
-  if (free == entries_.end()) {
-    return Error(absl::StatusCode::kResourceExhausted,
-                 fmt::format("the event kernel table is full: all {} entries "
-                             "are taken; unregister an event kernel or start "
-                             "gpud with more --ekt-entries (at most {})",
-                             entries_.size(), shm::kMaxDoorbells),
-                 reason::kEktFull, "ekt_entries", "carillon ekt");
-  }
+  if (free == entries_.end()) return Full();
   free->taken = true;
   return Slot(this, static_cast<uint32_t>(free - entries_.begin()));
+}
+
+absl::Status EventKernelTable::Full() const {
+  return Error(absl::StatusCode::kResourceExhausted,
+               fmt::format("the event kernel table is full: all {} entries "
+                           "are taken; unregister an event kernel or start "
+                           "gpud with more --ekt-entries (at most {})",
+                           capacity_, shm::kMaxDoorbells),
+               reason::kEktFull, "ekt_entries", "carillon ekt");
 }
 
 void EventKernelTable::Slot::Fill(std::shared_ptr<EventKernel> event) {

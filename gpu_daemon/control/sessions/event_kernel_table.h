@@ -51,6 +51,8 @@ class EventKernelTable {
 
   // The lowest free entry. Errors: ResourceExhausted EKT_FULL.
   absl::StatusOr<Slot> Reserve();
+  // What Reserve() says when there is none.
+  absl::Status Full() const;
 
   uint32_t capacity() const { return capacity_; }
   uint32_t used() const;

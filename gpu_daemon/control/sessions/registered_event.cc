@@ -19,6 +19,22 @@ namespace {
 // Sequences never wrap; a device that says it has come so far lies.
 constexpr uint64_t kLastSequence = uint64_t{1} << 62;
 
+// The first buffer of fixed place in the device's completion aperture.
+OutputBuffer OutputOf(const std::vector<ParameterBinding>& bindings,
+                      const shm::Aperture& completion) {
+  const std::byte* const begin = completion.At(0);
+  for (const ParameterBinding& binding : bindings) {
+    const std::byte* const data = binding.buffer.data;
+    if (binding.writable || data < begin || data >= begin + completion.size()) {
+      continue;
+    }
+    return {.data = binding.buffer.data,
+            .bytes = binding.buffer.bytes,
+            .slot_stride = binding.slot_stride};
+  }
+  return {};
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
@@ -96,6 +112,7 @@ absl::StatusOr<std::shared_ptr<RegisteredEvent>> RegisteredEvent::Create(
        .label = request.label(),
        .launch_path = placement.launch_path,
        .arguments = *std::move(plan),
+       .output = OutputOf(bound.bindings, space->memory()->completion()),
        .ended_before = consumed},
       space->memory(), layout, placement.ekt_index));
 }

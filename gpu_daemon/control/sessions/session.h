@@ -87,6 +87,8 @@ class Session {
   // Leaves nothing behind when it fails.
   absl::StatusOr<v1::RegisterEventResponse> RegisterEvent(
       const v1::RegisterEventRequest& request);
+  // What RegisterEvent() says when the event kernel table is full.
+  absl::Status EktFull() const { return context_->ekt->Full(); }
   // Returns how many events were aborted.
   absl::StatusOr<uint64_t> UnregisterEvent(uint32_t event_id, uint32_t drain_ms,
                                            const GivenUp& given_up);

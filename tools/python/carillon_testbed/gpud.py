@@ -76,7 +76,8 @@ class Gpud:
         """Puts a fault on the board (docs/faults.md, `carillon fault points`); returns when every process that runs knows of it.
 
         `more`: the other fields of When and Action in proto/faults.proto: nth, every, probability, after_ns, window_ns, every_ns,
-        after_fault; for_ns, jitter_ns, count, code, offset, bytes, mask; and event_id. TestbedError: the field, and what it may be.
+        after_fault, after_process, after_state, after_count; for_ns, jitter_ns, count, code, offset, bytes, mask; and event_id.
+        TestbedError: the field, and what it may be.
         """
         fault = self._faults.Fault(name=name, seed=seed)
         fault.target.process, fault.target.device, fault.target.method = process, device, method

@@ -240,13 +240,23 @@ class PlanRunner {
       if (load == loads_.end()) continue;
       std::string host;
       uint16_t port = 0;
+      uint16_t tcp_port = 0;
       if (process.state == ProcessState::kReady) {
+        if (StrikesStreams()) ReadTcpAddress(process.note, &host, &tcp_port);
         ReadUdpAddress(process.note, &host, &port);
       }
-      load->second->SetAddress(host, port);
+      load->second->SetAddress(host, port, tcp_port);
     }
     TellStrikes();
     return goes_on;
+  }
+
+  // Whether the load must use TCP, too.
+  bool StrikesStreams() const {
+    return std::ranges::any_of(plan().faults, [](const PlannedFault& planned) {
+      return planned.fault.point == faults::Point::kNicStreamReceive ||
+             planned.fault.point == faults::Point::kNicStreamSend;
+    });
   }
 
   void TellStrikes() {

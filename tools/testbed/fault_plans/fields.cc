@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <limits>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -123,6 +125,42 @@ absl::Status SetPoint(std::string_view text, Fault& fault) {
   return absl::OkStatus();
 }
 
+// "nic0 ready", "gpud started 2".
+absl::Status SetAfterState(std::string_view text, Fault& fault) {
+  std::istringstream in{std::string(text)};
+  const std::vector<std::string> words(std::istream_iterator<std::string>(in),
+                                       {});
+  if (words.size() < 2 || words.size() > 3) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is not a process, a state and how often, like "
+                    "`nic0 ready` or `gpud started 2`",
+                    Quote(text)));
+  }
+  const auto state = faults::StateOf(words[1]);
+  if (!state) {
+    std::vector<std::string_view> names;
+    for (size_t i = 1; i < faults::kStates; ++i) {
+      names.push_back(faults::StateName(faults::State(i)));
+    }
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is no state{}", Quote(words[1]),
+        DidYouMean(words[1], names,
+                   fmt::format("; there are {}", fmt::join(names, ", ")))));
+  }
+  fault.after_process = words[0];
+  fault.after_state = *state;
+  fault.after_count = 1;
+  if (words.size() == 2) return absl::OkStatus();
+  return StoreNumber<1, kMax64>(words[2], fault.after_count);
+}
+std::string GetAfterState(const Fault& fault) {
+  if (fault.after_state == faults::State::kNone) return "";
+  std::string text = fmt::format("{} {}", fault.after_process,
+                                 faults::StateName(fault.after_state));
+  if (fault.after_count != 1) text += fmt::format(" {}", fault.after_count);
+  return text;
+}
+
 // A number of passages, or a time between strikes.
 absl::Status SetEvery(std::string_view text, Fault& fault) {
   const bool number =
@@ -212,6 +250,10 @@ constexpr Field kFields[] = {
     {"after_fault", FieldSection::kWhen, "NAME",
      "not before that fault has struck", SetText<&Fault::after_fault>,
      [](const Fault& fault) { return fault.after_fault; }},
+    {"after_state", FieldSection::kWhen, "PROCESS STATE [N]",
+     "not before that process has started, attached or is ready (the Nth time "
+     "since the injection): \"nic0 ready\"",
+     SetAfterState, GetAfterState},
 
     {"times", FieldSection::kFault, "N", "how often it strikes; 0: no limit",
      SetNumber<&Fault::times, 0, kMax64>, GetNumber<&Fault::times, 1>},
@@ -221,7 +263,7 @@ constexpr Field kFields[] = {
     {"jitter", FieldSection::kDo, "DURATION", "of delay: so much more or less",
      SetDuration<&Fault::jitter_ns>, GetDuration<&Fault::jitter_ns>},
     {"count", FieldSection::kDo, "N",
-     "of storm: rings; of tear: bytes; of limit: bytes a second",
+     "of storm: rings; of tear and short: bytes; of limit: bytes a second",
      [](std::string_view text, Fault& fault) {
        return Store(ParseSize(text), fault.count);
      },
@@ -255,12 +297,12 @@ absl::StatusOr<Action> ReadAction(std::string_view text) {
 
 bool TakesField(Action action, std::string_view field) {
   static constexpr std::pair<Action, std::string_view> kTaken[] = {
-      {Action::kStop, "for"},       {Action::kDelay, "for"},
-      {Action::kDelay, "jitter"},   {Action::kStorm, "count"},
-      {Action::kTear, "count"},     {Action::kLimit, "count"},
-      {Action::kFail, "code"},      {Action::kAbort, "code"},
-      {Action::kCorrupt, "offset"}, {Action::kCorrupt, "bytes"},
-      {Action::kCorrupt, "mask"}};
+      {Action::kStop, "for"},      {Action::kDelay, "for"},
+      {Action::kDelay, "jitter"},  {Action::kStorm, "count"},
+      {Action::kTear, "count"},    {Action::kLimit, "count"},
+      {Action::kShort, "count"},   {Action::kFail, "code"},
+      {Action::kAbort, "code"},    {Action::kCorrupt, "offset"},
+      {Action::kCorrupt, "bytes"}, {Action::kCorrupt, "mask"}};
   return std::ranges::count(kTaken, std::pair(action, field)) != 0;
 }
 

@@ -212,6 +212,10 @@ class PlanReader : StrictReader {
       after_faults_.push_back(
           {marks_.at("after_fault"), "after_fault", fault.after_fault});
     }
+    if (fault.after_state != faults::State::kNone) {
+      named_.push_back({marks_.at("after_state"), "after_state",
+                        fault.after_process, /*glob=*/true});
+    }
     if (fault.process != "*") {
       named_.push_back({marks_.at("process"), "process", fault.process,
                         /*glob=*/true});

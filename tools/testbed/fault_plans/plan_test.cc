@@ -57,7 +57,7 @@ faults:
     expect: {struck: "> 1"}
   - name: slow
     target: {process: "fpga*", device: fpga0, event: 2}
-    when: {point: gpud.complete, every: 3, probability: 0.25}
+    when: {point: gpud.complete, every: 3, probability: 0.25, after_state: fpga1 ready 2}
     do: {delay: {for: 2ms, jitter: 1ms}}
     times: 0
   - {name: flip, when: {point: device.commit}, do: {corrupt: {offset: 8, mask: "ff00"}}}
@@ -268,6 +268,35 @@ TEST(Plan, RefusesWrongValuesWithWhatIsAllowed) {
               ElementsAre(HasSubstr("allowed: 0 to 60min")));
   EXPECT_THAT(Problems("plan: p\nseed: -1\nfaults: [{name: a, do: kill}]"),
               ElementsAre(HasSubstr("seed: '-1' is out of range")));
+}
+
+TEST(Plan, AFaultMayWaitForAState) {
+  const auto fault = [](const std::string& state) {
+    return "{name: a, when: {point: device.ring, after_state: " + state +
+           "}, do: kill}";
+  };
+  const PlanReading reading =
+      ReadPlan("plan: p\nfaults: [" + fault("nic0 ready 3") + "]", kPath);
+  ASSERT_THAT(reading.problems, IsEmpty());
+  const Fault& read = reading.plan.faults[0].fault;
+  EXPECT_EQ(read.after_process, "nic0");
+  EXPECT_EQ(read.after_state, faults::State::kReady);
+  EXPECT_EQ(read.after_count, 3u);
+  EXPECT_EQ(ReadPlan(ToYaml(reading.plan), kPath).plan.faults,
+            reading.plan.faults);
+  EXPECT_THAT(FaultProblems(fault("nic0")),
+              ElementsAre(HasSubstr("after_state: 'nic0' is not a process, a "
+                                    "state and how often")));
+  EXPECT_THAT(FaultProblems(fault("nic0 redy")),
+              ElementsAre(HasSubstr("'redy' is no state; did you mean "
+                                    "'ready'?")));
+  EXPECT_THAT(FaultProblems(fault("nic0 ready 0")),
+              ElementsAre(HasSubstr("'0' is out of range")));
+  EXPECT_THAT(Problems("plan: p\ntopology: {devices: [{name: fpga0, kind: "
+                       "fpga}]}\nfaults: [" +
+                       fault("fpga1 ready") + "]"),
+              ElementsAre(HasSubstr("after_state: the topology has no "
+                                    "'fpga1'; did you mean 'fpga0'?")));
 }
 
 TEST(Plan, RefusesFaultsOfOneName) {

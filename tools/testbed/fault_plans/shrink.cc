@@ -61,6 +61,11 @@ bool Try(Plan& plan, size_t index, const Fails& fails,
 void SimplifyFault(Plan& plan, size_t index, const Fails& fails) {
   for (const auto& change : std::vector<std::function<void(Fault&)>>{
            [](Fault& fault) { fault.after_fault.clear(); },
+           [](Fault& fault) {
+             fault.after_process.clear();
+             fault.after_state = faults::State::kNone;
+             fault.after_count = 1;
+           },
            [](Fault& fault) { fault.after_ns = 0; },
            [](Fault& fault) { fault.window_ns = 0; },
            [](Fault& fault) { fault.jitter_ns = 0; },
@@ -78,6 +83,7 @@ void SimplifyFault(Plan& plan, size_t index, const Fails& fails) {
   };
   halve(&Fault::times);
   halve(&Fault::nth);
+  halve(&Fault::after_count);
 }
 
 }  // namespace

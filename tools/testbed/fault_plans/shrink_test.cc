@@ -70,6 +70,9 @@ TEST(Shrink, HalvesTimesAndNthAndDropsWhatNarrows) {
   fault.every = 3;
   fault.probability = 0.5;
   fault.after_ns = 1'000'000;
+  fault.after_process = "nic0";
+  fault.after_state = faults::State::kReady;
+  fault.after_count = 3;
   const Plan small = Shrink(plan, [](const Plan& p) {
     const faults::Fault& f = p.faults[0].fault;
     return f.nth >= 100 && f.times >= 3 && f.probability < 1;
@@ -80,6 +83,7 @@ TEST(Shrink, HalvesTimesAndNthAndDropsWhatNarrows) {
   EXPECT_EQ(left.every, 1u);
   EXPECT_EQ(left.probability, 0.5);
   EXPECT_EQ(left.after_ns, 0u);
+  EXPECT_EQ(left.after_state, faults::State::kNone);
 }
 
 TEST(Shrink, LetsNobodyWaitForAFaultThatIsGone) {

@@ -203,6 +203,11 @@ absl::Status MemcClient::WarmByTcp(uint16_t port) {
         recv(fd.get(), reply.data(), reply.size(), MSG_WAITALL);
     const std::string_view text(
         reply.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+    if (bytes < static_cast<ssize_t>(reply.size()) &&
+        kStored.starts_with(text)) {
+      return absl::UnavailableError(fmt::format(
+          "the connection ended in the answer to 'set {}'", Key(key)));
+    }
     if (text != kStored) {
       return absl::InternalError(
           fmt::format("'set {}' was answered '{}'", Key(key), text));

@@ -33,9 +33,10 @@ NicLoad::NicLoad(uint32_t window, uint64_t seed)
 
 NicLoad::~NicLoad() { Stop(); }
 
-void NicLoad::SetAddress(const std::string& host, uint16_t port) {
+void NicLoad::SetAddress(const std::string& host, uint16_t port,
+                         uint16_t tcp_port) {
   const MutexLock lock(mutex_);
-  const Address address{host, port};
+  const Address address{host, port, tcp_port};
   if (address == address_) return;
   address_ = address;
   changed_.NotifyAll();
@@ -78,20 +79,36 @@ void NicLoad::ServeOne(const Address& address) {
   while (StaysAt(address)) {
     (*client)->Run(kSlice, &total_);
     replies_.store(total_.replies, std::memory_order_relaxed);
+    if (address.tcp_port == 0) continue;
+    // A connection may end at any time, but not with another answer.
+    if (absl::IsInternal((*client)->WarmByTcp(address.tcp_port))) ++total_.bad;
   }
 }
 
-bool ReadUdpAddress(std::string_view note, std::string* host, uint16_t* port) {
-  constexpr std::string_view kUdp = "udp ";
-  const size_t start = note.find(kUdp);
+namespace {
+
+// `what`: "udp ".
+bool ReadAddress(std::string_view note, std::string_view what,
+                 std::string* host, uint16_t* port) {
+  const size_t start = note.find(what);
   if (start == note.npos) return false;
-  std::string_view address = note.substr(start + kUdp.size());
+  std::string_view address = note.substr(start + what.size());
   address = address.substr(0, address.find_first_of(", "));
   auto read = ReadHostPort(address);
   if (!read.ok() || read->port == 0) return false;
   *host = std::move(read->host);
   *port = read->port;
   return true;
+}
+
+}  // namespace
+
+bool ReadUdpAddress(std::string_view note, std::string* host, uint16_t* port) {
+  return ReadAddress(note, "udp ", host, port);
+}
+
+bool ReadTcpAddress(std::string_view note, std::string* host, uint16_t* port) {
+  return ReadAddress(note, "tcp ", host, port);
 }
 
 }  // namespace carillon::testbed

@@ -24,8 +24,10 @@ class NicLoad {
   NicLoad(const NicLoad&) = delete;
   NicLoad& operator=(const NicLoad&) = delete;
 
-  // Where the NIC serves UDP; port 0: it does not.
-  void SetAddress(const std::string& host, uint16_t port);
+  // Where the NIC serves UDP; port 0: it does not. With a `tcp_port` every key
+  // is also stored by a TCP connection of its own, again and again.
+  void SetAddress(const std::string& host, uint16_t port,
+                  uint16_t tcp_port = 0);
   // The good replies so far.
   uint64_t replies() const { return replies_.load(std::memory_order_relaxed); }
   // Ends the load and returns the total result.
@@ -35,6 +37,7 @@ class NicLoad {
   struct Address {
     std::string host;
     uint16_t port = 0;
+    uint16_t tcp_port = 0;
 
     bool operator==(const Address&) const = default;
   };
@@ -61,6 +64,8 @@ class NicLoad {
 // Reads the address from a NIC's readiness note, "udp 127.0.0.1:11211 tcp ...".
 // Returns false for another note.
 bool ReadUdpAddress(std::string_view note, std::string* host, uint16_t* port);
+// The same of "tcp 127.0.0.1:11212".
+bool ReadTcpAddress(std::string_view note, std::string* host, uint16_t* port);
 
 }  // namespace carillon::testbed
 

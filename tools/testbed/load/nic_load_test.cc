@@ -103,6 +103,65 @@ TEST(NicLoad, SeesWrongBytes) {
   EXPECT_GT(load.Stop().bad, 0u);
 }
 
+// Answers each SET by TCP: after `good` of them with `last`, and hangs up.
+class TcpServer {
+ public:
+  TcpServer(int good, std::string last) : good_(good), last_(std::move(last)) {
+    fd_.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd_.get(), 4), 0);
+    getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~TcpServer() {
+    ending_ = true;
+    thread_.join();
+  }
+  uint16_t port() const { return port_; }
+  int connections() const { return connections_; }
+
+ private:
+  void Serve() {
+    while (!ending_) {
+      pollfd ready{fd_.get(), POLLIN, 0};
+      if (poll(&ready, 1, 5) != 1) continue;
+      const UniqueFd peer(accept(fd_.get(), nullptr, nullptr));
+      for (int i = 0; i <= good_; ++i) {
+        char bytes[256];
+        if (recv(peer.get(), bytes, sizeof(bytes), 0) <= 0) break;
+        const std::string reply = i < good_ ? "STORED\r\n" : last_;
+        send(peer.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+      }
+      ++connections_;
+    }
+  }
+
+  const int good_;
+  const std::string last_;
+  UniqueFd fd_;
+  uint16_t port_ = 0;
+  std::atomic<int> connections_{0};
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+TEST(NicLoad, AConnectionMayEndButNotWithAnotherAnswer) {
+  for (const auto& [last, right] :
+       {std::pair("", true), {"STOR", true}, {"STORD\r\n", false}}) {
+    const Server udp;
+    const TcpServer tcp(3, last);
+    NicLoad load(8, 1);
+    load.SetAddress("127.0.0.1", udp.port(), tcp.port());
+    ASSERT_TRUE(Eventually([&] { return tcp.connections() > 2; }));
+    EXPECT_EQ(load.Stop().bad == 0, right) << last;
+  }
+}
+
 TEST(NicLoad, EndsWithoutANic) {
   NicLoad load(8, 1);
   EXPECT_EQ(load.Stop().replies, 0u);
@@ -115,6 +174,10 @@ TEST(ReadUdpAddress, FindsItInWhatANicSays) {
       ReadUdpAddress("udp 127.0.0.1:11211 tcp 127.0.0.1:11212", &host, &port));
   EXPECT_EQ(host, "127.0.0.1");
   EXPECT_EQ(port, 11211);
+  ASSERT_TRUE(
+      ReadTcpAddress("udp 127.0.0.1:11211 tcp 127.0.0.1:11212", &host, &port));
+  EXPECT_EQ(port, 11212);
+  EXPECT_FALSE(ReadTcpAddress("udp 127.0.0.1:11211", &host, &port));
   ASSERT_TRUE(ReadUdpAddress("udp [::1]:7 tcp x", &host, &port));
   EXPECT_EQ(host, "::1");
   EXPECT_EQ(port, 7);
