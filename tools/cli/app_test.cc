@@ -246,6 +246,22 @@ TEST_F(AppTest, WhatTheUserPutThereIsNamedUntilItIsGone) {
   EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
+TEST_F(AppTest, CleanupRemovesWhatFailedPlansHaveKept) {
+  const std::string kept = RuntimeDirectory() + "/failed-plans/p-1";
+  std::filesystem::create_directories(kept + "/logs");
+  std::ofstream(kept + "/plan.yaml") << "plan: p\n";
+  CliResult outcome = RunLine({"cleanup", "--dry-run", "-o", "json"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.json()["failed_plans"], Json::array({kept}));
+  EXPECT_TRUE(std::filesystem::exists(kept + "/plan.yaml"));
+  outcome = RunLine({"cleanup"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("removing what a failed plan has kept in " +
+                        RuntimeDirectory() + "/failed-plans"));
+  EXPECT_FALSE(std::filesystem::exists(RuntimeDirectory() + "/failed-plans"));
+}
+
 TEST_F(AppTest, ValidatesFiles) {
   const std::string file = folder_.path() + "/t.yaml";
   std::ofstream(file) << "name: lab\ndevices: [{name: a, kind: fpga}]\n";

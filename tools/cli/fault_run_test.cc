@@ -159,6 +159,12 @@ TEST_F(FaultRun, KeepsWhatDoesNotHold) {
   EXPECT_THAT(kept, HasSubstr(folder_.path() + "/failed-plans/p-"));
   EXPECT_THAT(testbed::FileText(kept + "/logs/gpud.log"), HasSubstr("fpga0"));
   EXPECT_TRUE(fs::exists(kept + "/state.json"));
+  // fpga1 lived, and gpud says of its ring what it said before the end.
+  const Json rings =
+      Json::parse(testbed::FileText(kept + "/rings.json"))["rings"];
+  ASSERT_EQ(rings.size(), 1u) << rings.dump();
+  EXPECT_EQ(rings[0]["device"], "fpga1");
+  EXPECT_EQ(rings[0]["entries"].is_number(), true);
   EXPECT_EQ(RunCli({"validate", kept + "/plan.yaml"}).code, 0);
   const CliResult story =
       RunCli({"postmortem", "--dir", kept, "--last", "100000"});

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "shm/faults/board.h"
 #include "tools/testbed/client/fault_board.h"
+#include "tools/testbed/fault_plans/kept_plans.h"
 #include "tools/testbed/fault_plans/testbed_handle.h"
 #include "tools/testbed/load/nic_load.h"
 
@@ -34,6 +35,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTick{20};
 // How long the load may take until it is first served.
 constexpr Nanoseconds kLoadStarts = 20'000'000'000;
+// The folders below the runtime directory; the oldest goes for the next.
+constexpr size_t kKeptPlans = 16;
 // Further strikes are only counted.
 constexpr size_t kToldStrikes = 40;
 
@@ -338,6 +341,7 @@ class PlanRunner {
       if (!loads_.empty()) evidence().bad_replies = bad;
     }
     std::vector<std::string> leaks = SurvivorsLeaks();
+    rings_ = bed_->Rings();
     EndState at_end = bed_->End(std::chrono::nanoseconds(plan().run.settle_ns));
     evidence().in_flight = at_end.in_flight;
     if (plan().topology) evidence().bad_exits = BadExits();
@@ -355,11 +359,12 @@ class PlanRunner {
 
   void Save() {
     if (run_.ok() || !options_.save) return;
+    if (options_.keep.empty()) (void)fault::TrimKeptPlans(kKeptPlans - 1);
     const std::string folder =
         !options_.keep.empty()
             ? fmt::format("{}/{}", options_.keep, plan().name)
-            : fmt::format("{}/failed-plans/{}-{}", RuntimeDirectory(),
-                          plan().name, getpid());
+            : fmt::format("{}/{}-{}", fault::KeptPlansDirectory(), plan().name,
+                          getpid());
     std::error_code error;
     fs::create_directories(folder, error);
     const TestbedPaths& from = bed_->paths();
@@ -375,6 +380,7 @@ class PlanRunner {
       if (missing && fs::exists(source)) error = missing;
     }
     std::ofstream(to.fault_board(), std::ios::binary) << board_bytes_;
+    std::ofstream(folder + "/rings.json") << rings_;
     Plan saved = plan();
     if (!saved.topology_file.empty()) {
       saved.topology_file =
@@ -411,6 +417,7 @@ class PlanRunner {
   std::map<uint32_t, ExitReport> exits_;  // by pid
   std::set<uint32_t> struck_dead_;        // pids
   std::string board_bytes_;
+  std::string rings_;  // what gpud said of them before the end
   Nanoseconds injected_ = 0;
   Nanoseconds struck_until_ = 0;
   uint64_t seen_strikes_ = 0;

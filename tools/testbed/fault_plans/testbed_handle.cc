@@ -1,12 +1,14 @@
 #include "tools/testbed/fault_plans/testbed_handle.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -43,6 +45,21 @@ std::set<std::string> SharedMemoryFiles() {
   return names;
 }
 
+std::string RingsOf(const TestbedPaths& paths) {
+  const auto rings = AdminClient(paths, milliseconds(2000)).ListRings();
+  if (!rings.ok()) {
+    return fmt::format(
+        "{}\n", Json{{"error", std::string(rings.status().message())}}.dump(2));
+  }
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  (void)google::protobuf::util::MessageToJsonString(*rings, &text, options);
+  return text;
+}
+
 class StartedTestbed : public TestbedHandle {
  public:
   StartedTestbed(std::unique_ptr<TestbedRun> run,
@@ -58,6 +75,7 @@ class StartedTestbed : public TestbedHandle {
     return supervisor().Watch(timeout);
   }
   TestbedState State() override { return supervisor().state(); }
+  std::string Rings() override { return RingsOf(paths()); }
 
   EndState End(nanoseconds settle) override {
     EndState state_at_end{.in_flight = std::nullopt,
@@ -159,6 +177,7 @@ class AttachedTestbed : public TestbedHandle {
     }
     return state_;
   }
+  std::string Rings() override { return RingsOf(paths()); }
   EndState End(nanoseconds) override { return {}; }
   absl::Status TakeDown() override { return absl::OkStatus(); }
 

@@ -31,6 +31,8 @@ class TestbedHandle {
   // once the user asks to end.
   virtual bool Watch(std::chrono::milliseconds timeout) = 0;
   virtual TestbedState State() = 0;
+  // What gpud says of its rings now, as JSON; or why it says nothing.
+  virtual std::string Rings() = 0;
   // Ends the processes, if they are the plan's own, and waits at most `settle`
   // for their traces to disappear. The directory stays.
   virtual EndState End(std::chrono::nanoseconds settle) = 0;

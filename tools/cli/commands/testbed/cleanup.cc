@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/cli/ui/failures.h"
+#include "tools/testbed/fault_plans/kept_plans.h"
 #include "tools/testbed/supervisor/testbeds.h"
 
 namespace carillon::cli {
@@ -41,9 +42,21 @@ absl::Status Clean(bool dry_run, Console& console) {
     if (status.ok()) removed.push_back(ToJson(leftovers));
     failures.Add(testbed.name, status);
   }
+  const std::vector<std::string> plans = fault::KeptPlans();
+  if (!plans.empty()) {
+    found = true;
+    console.Say(fmt::format(
+        "{} what {} kept in {}", dry_run ? "would remove" : "removing",
+        plans.size() == 1 ? "a failed plan has"
+                          : fmt::format("{} failed plans have", plans.size()),
+        fault::KeptPlansDirectory()));
+    if (!dry_run) failures.Add("failed-plans", fault::TrimKeptPlans(0));
+  }
   failures.Say(console);
   if (console.json()) {
-    Json document = {{"dry_run", dry_run}, {"removed", std::move(removed)}};
+    Json document = {{"dry_run", dry_run},
+                     {"removed", std::move(removed)},
+                     {"failed_plans", plans}};
     failures.AddTo(document);
     console.PrintDocument(document);
   } else if (!found) {
