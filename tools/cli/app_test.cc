@@ -262,6 +262,15 @@ TEST_F(AppTest, CleanupRemovesWhatFailedPlansHaveKept) {
   EXPECT_FALSE(std::filesystem::exists(RuntimeDirectory() + "/failed-plans"));
 }
 
+TEST_F(AppTest, PrintsTheSchemas) {
+  for (const auto& [flag, title] : {std::pair("--schema", "Carillon topology"),
+                                    {"--plan-schema", "Carillon fault plan"}}) {
+    const CliResult outcome = RunLine({"validate", flag});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_EQ(outcome.json()["title"], title);
+  }
+}
+
 TEST_F(AppTest, ValidatesFiles) {
   const std::string file = folder_.path() + "/t.yaml";
   std::ofstream(file) << "name: lab\ndevices: [{name: a, kind: fpga}]\n";

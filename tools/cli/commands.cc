@@ -38,7 +38,8 @@ constexpr Command kCommands[] = {
     {"validate", kRun, "check a topology file or a fault plan",
      "carillon validate lab.yaml\n"
      "carillon validate plan.yaml\n"
-     "carillon validate --schema > topology.schema.json",
+     "carillon validate --schema > topology.schema.json\n"
+     "carillon validate --plan-schema > plan.schema.json",
      MakeValidate},
     {"cleanup", kRun, "remove what dead testbeds have left",
      "carillon cleanup --dry-run\ncarillon cleanup", MakeCleanup},

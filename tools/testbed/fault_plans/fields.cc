@@ -262,7 +262,7 @@ constexpr Field kFields[] = {
      SetDuration<&Fault::duration_ns>, GetDuration<&Fault::duration_ns>},
     {"jitter", FieldSection::kDo, "DURATION", "of delay: so much more or less",
      SetDuration<&Fault::jitter_ns>, GetDuration<&Fault::jitter_ns>},
-    {"count", FieldSection::kDo, "N",
+    {"count", FieldSection::kDo, "SIZE",
      "of storm: rings; of tear and short: bytes; of limit: bytes a second",
      [](std::string_view text, Fault& fault) {
        return Store(ParseSize(text), fault.count);
@@ -282,6 +282,10 @@ constexpr Field kFields[] = {
 }  // namespace
 
 std::span<const Field> Fields() { return kFields; }
+
+std::span<const std::string_view> CodeNames() {
+  return std::span(kCodes).subspan(1);
+}
 
 absl::StatusOr<Action> ReadAction(std::string_view text) {
   if (const auto action = faults::ActionOf(text); action) return *action;

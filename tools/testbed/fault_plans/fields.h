@@ -35,6 +35,9 @@ struct Field {
 // All fields except the name and the action.
 std::span<const Field> Fields();
 
+// Of gRPC, but for OK: what `code` of abort may be.
+std::span<const std::string_view> CodeNames();
+
 // InvalidArgument names the most similar action and all others.
 absl::StatusOr<faults::Action> ReadAction(std::string_view text);
 // Whether `field` (of Part::kDo) says how the action is done.

@@ -20,6 +20,9 @@
 
 namespace carillon::fault {
 
+inline constexpr size_t kMaxAbout = 500;       // characters
+inline constexpr uint32_t kMaxClients = 4096;  // of RunTimes
+
 struct PlannedFault {
   faults::Fault fault;
   Comparison struck = AtLeast(1);

@@ -21,7 +21,6 @@ namespace carillon::fault {
 namespace {
 
 constexpr char kGpud[] = "gpud";
-constexpr size_t kMaxAbout = 500;
 constexpr Nanoseconds kMaxRun = 3600ull * 1'000'000'000;
 
 absl::StatusOr<uint64_t> ReadRunTime(const std::string& text) {
@@ -324,7 +323,7 @@ class PlanReader : StrictReader {
         ReadInto(value, key, ReadRunTime, &plan().run.settle_ns);
       } else if (key == "clients") {
         uint64_t clients = 0;
-        if (ReadInto(value, key, IntegerFrom(0, 4096), &clients)) {
+        if (ReadInto(value, key, IntegerFrom(0, kMaxClients), &clients)) {
           plan().run.clients = static_cast<uint32_t>(clients);
         }
       } else {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "tools/cli/commands/testbed/commands.h"
 #include "tools/testbed/fault_plans/plan.h"
+#include "tools/testbed/fault_plans/schema.h"
 #include "tools/testbed/topology/reader.h"
 #include "tools/testbed/topology/schema.h"
 
@@ -16,6 +17,7 @@ namespace {
 struct Options {
   std::string file;
   bool schema = false;
+  bool plan_schema = false;
   bool keys = false;
 };
 
@@ -82,6 +84,10 @@ absl::Status Validate(const Options& options, Console& console) {
     console.PrintDocument(testbed::TopologySchema());
     return absl::OkStatus();
   }
+  if (options.plan_schema) {
+    console.PrintDocument(fault::PlanSchema());
+    return absl::OkStatus();
+  }
   if (options.keys) {
     console.Print(testbed::TopologyKeysAsMarkdown());
     return absl::OkStatus();
@@ -99,6 +105,8 @@ Run MakeValidate(Arguments& arguments, Console& console) {
   arguments.Text("file FILE", options->file, "A topology, or a fault plan");
   arguments.Flag("--schema", options->schema,
                  "Print the JSON schema of topologies instead");
+  arguments.Flag("--plan-schema", options->plan_schema,
+                 "Print the JSON schema of fault plans instead");
   arguments.Flag("--keys", options->keys,
                  "Print the keys of topologies as Markdown instead");
   return [options, &console] { return Validate(*options, console); };
