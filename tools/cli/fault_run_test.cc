@@ -117,7 +117,8 @@ TEST_F(FaultRun, TellsWhatStrikesAndWhatHolds) {
       "  - {name: dies, target: {process: fpga0}, when: {point: device.ring, "
       "nth: 50}, do: kill}\n"
       "run: {for: 200ms}\n"
-      "expect: {running: [gpud, fpga1], progress: [fpga1]}\n");
+      "expect: {running: [gpud, fpga1], progress: [fpga1], indeterminate: "
+      "{device_died: any}}\n");
   const CliResult result = RunCli({"fault", "run", plan});
   EXPECT_EQ(result.code, 0) << result.err << result.out;
   EXPECT_THAT(result.err, AllOf(HasSubstr("plan p ("), HasSubstr(", seed 3"),
@@ -137,7 +138,8 @@ TEST_F(FaultRun, KeepsWhatDoesNotHold) {
       "  - {name: dies, target: {process: fpga0}, when: {point: device.ring, "
       "nth: 50}, do: kill}\n"
       "run: {for: 200ms, settle: 200ms}\n"
-      "expect: {running: [fpga0], restarts: {fpga0: 1}}\n");
+      "expect: {running: [fpga0], restarts: {fpga0: 1}, indeterminate: "
+      "{device_died: any}}\n");
   const std::string junit = files_.path() + "/j.xml";
   const CliResult result =
       RunCli({"fault", "run", plan, "--junit", junit, "-o", "json"});
@@ -184,7 +186,8 @@ TEST_F(FaultRun, RunsOnATestbedThatIsUp) {
       "p.yaml",
       "plan: p\nfaults:\n  - {name: slow, target: {process: fpga0}, when: "
       "{point: device.ring}, do: {delay: {for: 1ms}}, times: 20}\n"
-      "run: {for: 200ms}\nexpect: {progress: [fpga0], running: [gpud]}\n");
+      "run: {for: 200ms}\nexpect: {progress: [fpga0], running: [gpud], "
+      "indeterminate: {still_running: any, not_taken: any}}\n");
   const CliResult none = RunCli({"fault", "run", plan});
   EXPECT_EQ(none.code, 3);
   EXPECT_THAT(none.err, HasSubstr("it needs a testbed that is up"));
