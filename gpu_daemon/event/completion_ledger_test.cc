@@ -280,19 +280,20 @@ TEST_F(CompletionLedgerTest, AReorderedCompletionComesAfterALaterOne) {
   EXPECT_EQ(event_.kernel->in_flight(), 1u);
 }
 
-TEST_F(CompletionLedgerTest, AReorderedCompletionIsStoredWhenTheRestIsAborted) {
+// Otherwise AbortUnfinished() would wait for it for ever.
+TEST_F(CompletionLedgerTest, AReorderedCompletionWithoutALaterOneEndsAtLast) {
   OnABoard board({.point = faults::Point::kGpudComplete,
                   .times = 0,
                   .action = faults::Action::kReorder});
-  RingDoorbell(2);
-  ASSERT_EQ(Pending(), 2u);
-  for (int i = 0; i < 2; ++i) event_.kernel->cursor().TakeRing();
+  RingDoorbell(1);
+  ASSERT_EQ(Pending(), 1u);
+  event_.kernel->cursor().TakeRing();
   event_.kernel->ledger().Finish(shm::Sequence(1), {});
-  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kShutdown), 1u);
+  ASSERT_EQ(event_.kernel->in_flight(), 1u);
+  EXPECT_EQ(event_.kernel->AbortUnfinished(EventStatus::kShutdown), 0u);
   EXPECT_EQ(event_.kernel->in_flight(), 0u);
   EXPECT_EQ(event_.ring->Poll()->state, EventState::kDone);
   EXPECT_EQ(event_.kernel->counts().done, 1u);
-  EXPECT_EQ(event_.kernel->counts().aborted, 1u);
 }
 
 TEST_F(CompletionLedgerTest, ACorruptedCompletionIsNotWhatGpudRecords) {
