@@ -169,14 +169,12 @@ Json ExpectSchema() {
 }  // namespace
 
 Json PlanSchema() {
-  Json topology = testbed::TopologySchema();
-  for (const char* key : {"$schema", "title"}) topology.erase(key);
   Json clients = Whole(0);
   clients["maximum"] = kMaxClients;
   Json plan =
-      Object({{"plan", topology["properties"]["name"]},
+      Object({{"plan", testbed::TopologySchema()["properties"]["name"]},
               {"about", {{"type", "string"}, {"maxLength", kMaxAbout}}},
-              {"topology", AnyOf(std::move(topology),
+              {"topology", AnyOf({{"$ref", "topology.schema.json"}},
                                  Described({{"type", "string"}},
                                            "a file, from the plan's folder"))},
               {"seed", Whole(0)},

@@ -6,8 +6,8 @@
 
 namespace carillon::fault {
 
-// For editors; `carillon validate PLAN` finds more, as names that the topology
-// lacks and actions that a point has not.
+// For editors; topology.schema.json lies beside it. `carillon validate PLAN` finds
+// more, as names that the topology lacks and actions that a point has not.
 Json PlanSchema();
 
 }  // namespace carillon::fault

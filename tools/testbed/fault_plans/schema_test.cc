@@ -14,6 +14,7 @@
 #include "shm/faults/fault.h"
 #include "tools/testbed/fault_plans/fields.h"
 #include "tools/testbed/fault_plans/plan.h"
+#include "tools/testbed/topology/schema.h"
 
 namespace carillon::fault {
 namespace {
@@ -100,6 +101,9 @@ bool Accepts(const Json& schema, const Json& value) {
       right = any("allOf") == static_cast<ptrdiff_t>(of.size());
     } else if (keyword == "not") {
       right = !Accepts(of, value);
+    } else if (keyword == "$ref") {
+      EXPECT_EQ(of, "topology.schema.json");
+      right = Accepts(testbed::TopologySchema(), value);
     } else if (keyword == "if") {
       right = !Accepts(of, value) || Accepts(schema["then"], value);
     } else if (keyword == "pattern") {
