@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "shm/recorder/flight_recorder.h"
+#include "tools/testbed/supervisor/log_rotation.h"
 #include "tools/testbed/supervisor/marks.h"
 
 namespace carillon::testbed {
@@ -27,6 +28,8 @@ constexpr milliseconds kProbeEvery{10};
 constexpr int kShownLogLines = 10;
 // Longer than five attempts to start gpud and the waits between them.
 constexpr int kResumeWithinSeconds = 60;
+// The interval between looks at the logs' lengths.
+constexpr std::chrono::seconds kLogLook{5};
 // No more of a log than this is read.
 constexpr std::streamoff kShownLogBytes = 64 << 10;
 
@@ -293,7 +296,12 @@ bool Supervisor::Step(milliseconds timeout) {
 }
 
 bool Supervisor::Watch(milliseconds timeout) {
-  const auto left = std::chrono::ceil<milliseconds>(NextWake() - Clock::now());
+  if (Clock::now() >= next_log_look_) {
+    RotateLogs(paths().log_directory());
+    next_log_look_ = Clock::now() + kLogLook;
+  }
+  const auto left = std::chrono::ceil<milliseconds>(
+      std::min(NextWake(), next_log_look_) - Clock::now());
   Step(std::clamp(left, milliseconds(0), timeout));
   if (end_requests_ > 0) return false;
   AdvanceRestarts();
@@ -332,7 +340,10 @@ void Supervisor::EndAll(Role role, milliseconds grace) {
   };
   const auto any_left = [&] { return std::ranges::any_of(children_, chosen); };
   for (const Child& child : children_) {
-    if (chosen(child)) child.process.Signal(SIGTERM);
+    if (!chosen(child)) continue;
+    child.process.Signal(SIGTERM);
+    // What is stopped takes its SIGTERM when it goes on.
+    child.process.Signal(SIGCONT);
   }
   const Clock::time_point deadline = Clock::now() + grace;
   while (any_left()) {

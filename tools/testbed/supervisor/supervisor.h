@@ -187,6 +187,7 @@ class Supervisor {
   std::map<std::string, Restart> restarts_;
   std::map<std::string, RestartBackoff> backoffs_;
   Clock::time_point next_probe_;
+  Clock::time_point next_log_look_;
 };
 
 // The last `lines` lines of a log, each after "  | "; says so if there are

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/testbed/supervisor/log_rotation.h"
 #include "tools/testbed/supervisor/supervisor_fixture.h"
 
 namespace carillon::testbed {
@@ -207,6 +208,34 @@ TEST_F(SupervisorTest, WatchEndsWhenASignalAsksForIt) {
   raise(SIGTERM);
   EXPECT_FALSE(supervisor.Watch(milliseconds(10'000)));
   EXPECT_TRUE(supervisor.TakeDown().ok());
+}
+
+TEST_F(SupervisorTest, WhatIsStoppedEndsInOrderToo) {
+  probe_.devices["nic0"] = {true, ""};
+  Supervisor& supervisor = Make({"wait"}, {Process("nic0", {"wait"})});
+  ASSERT_TRUE(supervisor.BringUp().ok()) << said_;
+  ASSERT_TRUE(
+      Eventually([&] { return IsWaiting("gpud") && IsWaiting("nic0"); }));
+  for (const ProcessRecord& process : supervisor.state().processes) {
+    kill(process.identity.pid, SIGSTOP);
+  }
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+  EXPECT_THAT(supervisor.casualties(), IsEmpty());
+}
+
+TEST_F(SupervisorTest, RotatesTheLogsOfWhatRuns) {
+  Supervisor& supervisor = Make({"wait"}, {});
+  ASSERT_TRUE(supervisor.BringUp().ok()) << said_;
+  ASSERT_TRUE(Eventually([&] { return IsWaiting("gpud"); }));
+  const std::string log = paths_.log_directory() + "/gpud.log";
+  fs::resize_file(log, kMaxLogBytes + 1);
+  const std::string old = paths_.log_directory() + "/gpud.old.log";
+  while (!fs::exists(old)) {
+    ASSERT_TRUE(supervisor.Watch(milliseconds(10'000)));
+  }
+  EXPECT_EQ(fs::file_size(log), 0u);
+  EXPECT_TRUE(supervisor.TakeDown().ok());
+  EXPECT_FALSE(fs::exists(paths_.directory()));
 }
 
 TEST_F(SupervisorTest, KillsWhoIgnoresSigtermAfterTheGrace) {

@@ -95,6 +95,7 @@ absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
       syscall(SYS_pidfd_send_signal, supervisor.get(), number, nullptr, 0);
     };
     signal(SIGTERM);
+    signal(SIGCONT);
     if (!AwaitEnd(supervisor, Clock::now() + limit)) {
       say(fmt::format(
           "the supervisor of '{}' (pid {}) did not end within {}: killed",
@@ -111,6 +112,28 @@ absl::Status EndTestbed(const Testbed& testbed, milliseconds limit,
   // An orderly end leaves nothing, not even the mark.
   if (!IsTestbedDirectory(testbed.paths)) return absl::OkStatus();
   return ClearDead(TestbedAt(testbed.name));
+}
+
+std::vector<std::string> RemoveEmptyFolders(const std::string& name) {
+  std::vector<std::string> removed;
+  const std::string runtime = RuntimeDirectory();
+  if (!CheckDirectoryOwner(runtime).ok()) return removed;
+  std::error_code error;
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(runtime, error)) {
+    folders.push_back(entry.path().filename());
+  }
+  for (const std::string& folder : folders) {
+    if (!name.empty() && folder != name) continue;
+    // rmdir() itself refuses what is no folder, or holds something; an `up` that
+    // has just made it makes it again.
+    if (CheckDirectoryOwner(PathsOf(folder).directory()).ok() &&
+        rmdir(PathsOf(folder).directory().c_str()) == 0) {
+      removed.push_back(folder);
+    }
+  }
+  std::ranges::sort(removed);
+  return removed;
 }
 
 Leftovers LeftoversOf(const Testbed& testbed) {

@@ -41,6 +41,11 @@ absl::StatusOr<Testbed> FindTestbed(const std::string& name);
 absl::Status EndTestbed(const Testbed& testbed, std::chrono::milliseconds limit,
                         const std::function<void(const std::string&)>& say);
 
+// Removes the empty folders in the runtime directory, which an `up` that was
+// killed in its first moments leaves; `name` empty: all of them. Returns their
+// names.
+std::vector<std::string> RemoveEmptyFolders(const std::string& name);
+
 struct Leftovers {
   std::string name;
   std::string directory;

@@ -194,5 +194,20 @@ TEST_P(UnwillingSupervisor, IsKilledAfterTheLimit) {
 INSTANTIATE_TEST_SUITE_P(Limits, UnwillingSupervisor,
                          ::testing::Values(0, 100));
 
+TEST(RemoveEmptyFolders, TakesNothingThatHoldsSomething) {
+  const TestFolder folder;
+  for (const char* name : {"empty", "other", "full"}) {
+    ASSERT_TRUE(std::filesystem::create_directory(folder.path() + "/" + name));
+  }
+  std::ofstream(folder.path() + "/full/mine") << "text";
+  std::ofstream(folder.path() + "/file") << "text";
+  std::filesystem::create_directory_symlink(folder.path() + "/other",
+                                            folder.path() + "/link");
+  EXPECT_EQ(RemoveEmptyFolders("nobody"), std::vector<std::string>());
+  EXPECT_EQ(RemoveEmptyFolders("empty"), std::vector<std::string>{"empty"});
+  EXPECT_EQ(RemoveEmptyFolders(""), std::vector<std::string>{"other"});
+  EXPECT_EQ(FileText(folder.path() + "/full/mine"), "text");
+}
+
 }  // namespace
 }  // namespace carillon::testbed

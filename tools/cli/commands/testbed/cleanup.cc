@@ -52,6 +52,12 @@ absl::Status Clean(bool dry_run, Console& console) {
         fault::KeptPlansDirectory()));
     if (!dry_run) failures.Add("failed-plans", fault::TrimKeptPlans(0));
   }
+  if (!dry_run) {
+    for (const std::string& folder : testbed::RemoveEmptyFolders("")) {
+      found = true;
+      console.Say(fmt::format("removed the empty folder of '{}'", folder));
+    }
+  }
   failures.Say(console);
   if (console.json()) {
     Json document = {{"dry_run", dry_run},

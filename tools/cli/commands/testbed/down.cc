@@ -24,11 +24,17 @@ absl::Status Down(const Options& options, Console& console) {
   if (options.all) {
     ASSIGN_OR_RETURN(chosen, testbed::ListTestbeds());
   } else {
-    auto testbed = testbed::ChooseTestbed(options.name);
+    auto testbed = testbed::FindTestbed(options.name);
     if (testbed.ok()) {
       chosen = {*std::move(testbed)};
     } else if (!absl::IsNotFound(testbed.status())) {
       return testbed.status();
+    }
+  }
+  if (options.all || !options.name.empty()) {
+    for (const std::string& folder :
+         testbed::RemoveEmptyFolders(options.name)) {
+      console.Say(fmt::format("removed the empty folder of '{}'", folder));
     }
   }
   Json ended = Json::array();
