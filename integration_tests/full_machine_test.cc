@@ -1,5 +1,5 @@
-// A machine that has no descriptor, no thread or no memory left: gpud and
-// devices are started with every limit from the smallest up until everything
+// A machine that has no descriptor, no thread or no memory left: gpud, devices
+// and `carillon up` are started with every limit from the smallest up until everything
 // works. Each failure before that is an exit code and a sentence, and leaves
 // nothing behind.
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "base/status.h"
 #include "base/temp_directory.h"
@@ -15,6 +16,7 @@
 #include "fmt/format.h"
 #include "integration_tests/hostile/checksum_events.h"
 #include "integration_tests/testbed_process.h"
+#include "tools/testbed/supervisor/marks.h"
 
 namespace carillon {
 namespace {
@@ -246,6 +248,79 @@ TEST(FullMachineTest, GpudWithEverySizeOfAddressSpace) {
   }
   EXPECT_GT(limit, least);
   EXPECT_LT(limit, uint64_t{16} << 30);
+}
+
+// What `carillon up` needs for a testbed with one FPGA.
+struct UpFiles {
+  std::string programs;  // the folder of gpud and the FPGA
+  std::string carillon;
+  std::string runtime;
+  std::string topology;
+};
+
+UpFiles MakeUpFiles(const Folder& folder, uid_t owner) {
+  UpFiles files{.programs = std::filesystem::absolute("."),
+                .carillon = testing::Program("tools/cli/carillon"),
+                .runtime = folder.Testbed(owner),
+                .topology = folder.path() + "/topology.yaml"};
+  std::ofstream(files.topology)
+      << "gpu: {backend: cpu, workers: 2, memory: 16MiB}\n"
+         "devices:\n"
+         "  - {name: fpga0, kind: fpga, size: 64x64, fps: 100}\n";
+  return files;
+}
+
+// Whether a testbed comes up. Afterwards `carillon up` has ended, in order or
+// with a sentence that names the limit, and nothing of it runs.
+bool UpWorks(const UpFiles& files, const std::vector<std::string>& before) {
+  const auto up =
+      Start("carillon up", before,
+            {"/usr/bin/env", "CARILLON_RUNTIME_DIR=" + files.runtime,
+             "CARILLON_BIN_DIR=" + files.programs, files.carillon, "up",
+             "--file", files.topology, "--name", "lab", "--timeout", "20"});
+  const bool is_up = up->WaitForOutput("\nup in");
+  if (is_up) up->Signal(SIGTERM);
+  const auto exit = up->Wait();
+  EXPECT_TRUE(exit.has_value()) << "it hangs, and is deaf";
+  EXPECT_THAT(
+      testbed::MarkedProcesses(TestbedPaths(files.runtime + "/lab")).size(), 0);
+  if (exit == 0) return true;
+  // gpud, too, may run out of memory at any time.
+  if (is_up && exit == kFailed) return false;
+  EXPECT_THAT(exit, AnyOf(kFailed, kTestbedLost, kNotLoaded));
+  EXPECT_THAT(up->output(),
+              ContainsRegex(exit == kNotLoaded ? kLoader
+                                               : "can be had|ulimit|memory|"
+                                                 "Too many open files"));
+  return false;
+}
+
+TEST(FullMachineTest, ASupervisorWithEveryNumberOfDescriptors) {
+  const Folder folder;
+  const UpFiles files = MakeUpFiles(folder, geteuid());
+  int limit = 4;
+  while (limit < 200 && !::testing::Test::HasFailure() &&
+         !UpWorks(files, Limited(fmt::format("--nofile={0}:{0}", limit)))) {
+    ++limit;
+  }
+  EXPECT_GT(limit, 4);
+  EXPECT_LT(limit, 200);
+}
+
+TEST(FullMachineTest, ASupervisorWithEveryNumberOfThreads) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  const Folder folder;
+  UpFiles files = MakeUpFiles(folder, kNobody);
+  files.carillon = folder.Copy("tools/cli/carillon");
+  files.programs = fs::path(folder.Copy("gpu_daemon/gpud")).parent_path();
+  folder.Copy("devices/fpga/fpga");
+  int limit = 1;
+  while (limit < 300 && !::testing::Test::HasFailure() &&
+         !UpWorks(files, AsNobody(fmt::format("--nproc={0}:{0}", limit)))) {
+    ++limit;
+  }
+  EXPECT_GT(limit, 2);
+  EXPECT_LT(limit, 300);
 }
 
 }  // namespace

@@ -189,6 +189,29 @@ absl::Status Dispatch(const std::vector<std::string>& arguments,
   return RunCommand(*command, {words.begin() + taken, words.end()}, console);
 }
 
+bool IsOutput(const std::string& argument) {
+  return argument == "-o" || argument == "--output";
+}
+
+// The format may also stand before the command, and as -o=json.
+std::vector<std::string> OutputLast(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (argument.starts_with("-o=")) argument = "--output" + argument.substr(2);
+  }
+  size_t before = 0;
+  if (!arguments.empty() && IsOutput(arguments[0])) {
+    before = std::min<size_t>(2, arguments.size());
+  } else if (!arguments.empty() && (arguments[0].starts_with("--output=") ||
+                                    arguments[0] == "-ojson")) {
+    before = 1;
+  }
+  // Before a "--", behind which all are arguments of something else.
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  std::rotate(arguments.begin(), arguments.begin() + before, end);
+  return arguments;
+}
+
 // -o json applies to errors too, even to those of parsing.
 bool WantsJson(const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -198,8 +221,8 @@ bool WantsJson(const std::vector<std::string>& arguments) {
         argument == "--output=json") {
       return true;
     }
-    if ((argument == "-o" || argument == "--output") &&
-        i + 1 < arguments.size() && arguments[i + 1] == "json") {
+    if (IsOutput(argument) && i + 1 < arguments.size() &&
+        arguments[i + 1] == "json") {
       return true;
     }
   }
@@ -210,7 +233,8 @@ bool WantsJson(const std::vector<std::string>& arguments) {
 
 int RunCommandLine(const std::vector<std::string>& arguments,
                    Console& console) {
-  const absl::Status status = Dispatch(arguments, console);
+  absl::Status status = Dispatch(OutputLast(arguments), console);
+  if (status.ok()) status = console.OutStatus();
   const ExitCode code = ExitCodeOf(status);
   const std::string message(status.message());
   const std::string hint = HintOf(status);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -38,6 +39,40 @@ TEST_F(AppTest, BareCommandShowsExamplesAndEveryCommand) {
     } else {
       EXPECT_THAT(outcome.out, HasSubstr(std::string(command.name)));
     }
+  }
+}
+
+TEST_F(AppTest, TheFormatStandsWhereOneLikes) {
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"-o", "json", "ps"},
+        std::vector<std::string>{"--output=json", "ps"},
+        std::vector<std::string>{"-o=json", "ps"},
+        std::vector<std::string>{"ps", "-o=json"}}) {
+    const CliResult outcome = RunLine(line);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_TRUE(outcome.json().contains("testbeds")) << outcome.out;
+  }
+  EXPECT_EQ(RunLine({"-o", "json"}).code, 2);
+  EXPECT_EQ(RunLine({"-o"}).code, 2);
+  EXPECT_EQ(RunLine({"-o=yaml", "ps"}).code, 2);
+}
+
+TEST_F(AppTest, ResultsThatCannotBeWrittenAreAFailure) {
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"ps", "-o", "json"},
+        std::vector<std::string>{"--version"},
+        std::vector<std::string>{"help"}}) {
+    FILE* const full = fopen("/dev/full", "w");
+    FILE* const err = tmpfile();
+    ASSERT_TRUE(full != nullptr && err != nullptr);
+    Console console(full, err);
+    EXPECT_EQ(RunCommandLine(line, console), 1) << line[0];
+    rewind(err);
+    char said[200] = {};
+    EXPECT_GT(fread(said, 1, sizeof(said) - 1, err), 0u);
+    EXPECT_THAT(said, HasSubstr("cannot write to stdout: No space left"));
+    fclose(full);
+    fclose(err);
   }
 }
 

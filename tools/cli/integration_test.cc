@@ -337,6 +337,32 @@ TEST_F(CliIntegration, AFailedBringUpSaysWhyAndLeavesNoProcess) {
   }
 }
 
+TEST_F(CliIntegration, ASupervisorThatDoesNotAnswerHoldsNobody) {
+  file_ = Write("never.yaml",
+                "name: lab\ngpu: {backend: cpu, memory: 16MiB}\ndevices:\n"
+                "  - {name: own, kind: exec, command: [sleep, '1000']}\n");
+  CliRun up({"up", "-d", "-f", file_, "--timeout", "600"});
+  ASSERT_TRUE(Eventually([] { return Marked("lab").size() == 2; })) << up.err();
+  kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGSTOP);
+  ASSERT_TRUE(Eventually([&] {
+    kill(up.pid(), SIGINT);
+    return up.err().find("killing the supervisor") != std::string::npos;
+  })) << up.err();
+  EXPECT_NE(up.Wait().code, 0);
+  EXPECT_TRUE(Eventually([] { return Marked("lab").empty(); }));
+}
+
+TEST_F(CliIntegration, DownRemovesTheOnlyTestbedDeadOrAlive) {
+  Up();
+  kill(testbed::SupervisorOf(testbed::PathsOf("lab"))->pid, SIGKILL);
+  ASSERT_TRUE(Eventually(
+      [] { return !testbed::SupervisorOf(testbed::PathsOf("lab")); }));
+  const CliResult down = RunCli({"down"});
+  EXPECT_EQ(down.code, 0) << down.err;
+  EXPECT_THAT(down.err, HasSubstr("testbed 'lab' was dead"));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
 TEST_F(CliIntegration, AnOwnDeviceIsStartedByItsCommand) {
   file_ = Write("own.yaml",
                 "name: lab\ngpu: {backend: cpu}\ndevices:\n"
@@ -406,6 +432,35 @@ TEST_F(CliIntegration, WatchStreamsChanges) {
   for (std::string line; std::getline(lines, line);) {
     EXPECT_FALSE(Json::parse(line, nullptr, false).is_discarded()) << line;
   }
+}
+
+TEST_F(CliIntegration, WatchGoesOnWithTheNextGpud) {
+  file_ = Write("again.yaml",
+                "name: lab\ngpu: {backend: cpu, memory: 16MiB, "
+                "restart: on_failure}\n");
+  Up();
+  const std::string directory = RunCli({"ps", "--directory"}).out;
+  EXPECT_EQ(directory, testbed::PathsOf("lab").directory() + "\n");
+  CliRun watch({"watch", "-o", "json"});
+  const auto deaths = [&] {
+    const std::string err = watch.err();
+    int found = 0;
+    for (size_t at = 0; (at = err.find("another one", at)) != err.npos; ++at) {
+      ++found;
+    }
+    return found;
+  };
+  for (int death = 1; death <= 2; ++death) {
+    // A watch that has not begun yet sees no death, so there is another one.
+    ASSERT_TRUE(Eventually([&] {
+      const Json gpud = Processes("lab").at(0);
+      if (gpud["state"] == "ready") kill(gpud["pid"], SIGKILL);
+      return deaths() >= death;
+    })) << watch.err();
+  }
+  kill(watch.pid(), SIGINT);
+  const CliResult result = watch.Wait();
+  EXPECT_EQ(result.code, 0) << result.err;
 }
 
 TEST_F(CliIntegration, LogsAreFollowedToTheTestbedsEnd) {

@@ -4,8 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "base/headroom.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "tools/testbed/client/admin_client.h"
@@ -18,11 +21,34 @@ std::chrono::milliseconds InMilliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
+// What the supervisor has open beside one pidfd a device, and what a start of a
+// process opens for a moment.
+constexpr size_t kDescriptors = 40;
+// gRPC's timers, resolver and executor, and as many stacks again as room for the
+// memory that it takes meanwhile; gpud needs more than that.
+constexpr size_t kThreads = 20;
+// gRPC's event engine starts one for each core, within these bounds.
+constexpr size_t kMinEngineThreads = 2;
+constexpr size_t kMaxEngineThreads = 32;
+
 }  // namespace
+
+absl::Status CheckHeadroomOfRun(size_t devices) {
+  const size_t engine =
+      std::clamp<size_t>(std::thread::hardware_concurrency(), kMinEngineThreads,
+                         kMaxEngineThreads);
+  const absl::Status status =
+      CheckHeadroom(kDescriptors + devices, kThreads + engine);
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      fmt::format("a testbed's supervisor cannot run: {}", status.message()));
+}
 
 absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
     const Topology& topology, const std::string& source,
     const UpOptions& options, Say say) {
+  RETURN_IF_ERROR(CheckHeadroomOfRun(topology.devices.size()));
   const TestbedPaths paths = PathsOf(topology.name);
   ASSIGN_OR_RETURN(auto plan, PlanLaunch(topology, paths));
   // The reader of the narration may go away; that must not end the testbed.

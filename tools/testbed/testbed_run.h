@@ -30,6 +30,11 @@ struct UpOptions {
   double restart_proven_s = 10;
 };
 
+// Whether this process can have the descriptors and threads that a run with so
+// many devices takes, gRPC's among them, which would wait for them for ever.
+// Errors: ResourceExhausted, with what can be had and the limit to raise.
+absl::Status CheckHeadroomOfRun(size_t devices);
+
 using Say = std::function<void(const std::string&)>;
 
 // A supervisor with everything that it needs. Make it before gRPC starts a
@@ -37,7 +42,7 @@ using Say = std::function<void(const std::string&)>;
 class TestbedRun {
  public:
   // Makes and locks the directory, but starts nothing. Errors: those of
-  // LockedDirectory::Create() and PlanLaunch().
+  // CheckHeadroomOfRun(), LockedDirectory::Create() and PlanLaunch().
   static absl::StatusOr<std::unique_ptr<TestbedRun>> Make(
       const Topology& topology, const std::string& source,
       const UpOptions& options, Say say);

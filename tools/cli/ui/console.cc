@@ -4,7 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace carillon::cli {
@@ -43,7 +45,9 @@ void Console::EndLineInPlace() {
 
 void Console::Print(std::string_view text) {
   EndLineInPlace();
+  errno = 0;
   Write(out_, text);
+  if (!out_ok() && out_error_ == 0) out_error_ = errno;
 }
 
 void Console::Print(const Table& table) { Print(table.ToString(colour_)); }
@@ -88,6 +92,13 @@ void Console::SayInPlace(std::string_view line) {
 std::string Console::Coloured(const char* code, std::string_view text) const {
   if (!colour_) return std::string(text);
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+absl::Status Console::OutStatus() const {
+  // Who reads no more has what it wanted.
+  if (out_error_ == 0 || out_error_ == EPIPE) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      fmt::format("cannot write to stdout: {}", std::strerror(out_error_)));
 }
 
 bool Console::out_ok() const { return std::ferror(out_) == 0; }

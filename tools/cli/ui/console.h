@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "base/json.h"
 #include "tools/cli/ui/table.h"
 
@@ -50,6 +51,9 @@ class Console {
   std::string Bad(std::string_view text) const { return Coloured("31", text); }
   // Returns false once the reader of stdout has gone.
   bool out_ok() const;
+  // ResourceExhausted if something could not be written, for another reason than
+  // a reader that has gone.
+  absl::Status OutStatus() const;
 
  private:
   std::string Coloured(const char* code, std::string_view text) const;
@@ -61,6 +65,7 @@ class Console {
   bool colour_;
   bool in_place_ = false;
   bool document_printed_ = false;
+  int out_error_ = 0;  // errno of the first failure
 };
 
 }  // namespace carillon::cli

@@ -1,6 +1,8 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <poll.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -9,10 +11,14 @@
 #include "tools/cli/commands/inspect/commands.h"
 #include "tools/cli/commands/inspect/inspect.h"
 #include "tools/cli/ui/proto_json.h"
+#include "tools/testbed/supervisor/process_identity.h"
+#include "tools/testbed/supervisor/state.h"
 #include "tools/testbed/supervisor/stop_signals.h"
 
 namespace carillon::cli {
 namespace {
+
+constexpr int kLookAgainMs = 50;
 
 // "12:00:01.123  device_ready  device=nic0 note='udp 127.0.0.1:11211'"
 std::string Line(const Json& event) {
@@ -33,6 +39,19 @@ std::string Line(const Json& event) {
   return line + "\n";
 }
 
+// Whether its supervisor will have another gpud up when this one has died.
+bool AnotherGpudComes(const testbed::Testbed& testbed) {
+  if (!testbed.supervisor || !testbed::IsAlive(*testbed.supervisor)) {
+    return false;
+  }
+  const auto state = testbed::ReadState(testbed.paths.state_file());
+  if (!state.ok() || state->phase != testbed::Phase::kUp) return false;
+  const auto gpud = std::ranges::find(state->processes, "gpud",
+                                      &testbed::ProcessRecord::name);
+  return gpud != state->processes.end() && !gpud->given_up &&
+         gpud->restart == testbed::RestartPolicy::kOnFailure;
+}
+
 }  // namespace
 
 Run MakeWatch(Arguments& arguments, Console& console) {
@@ -42,7 +61,7 @@ Run MakeWatch(Arguments& arguments, Console& console) {
           &console]() -> absl::Status {
     *requests = std::make_unique<testbed::StopSignals>();
     ASSIGN_OR_RETURN(auto open, open_testbed());
-    return open.client->Watch([&](const v1::TelemetryEvent* event) {
+    const auto show = [&](const v1::TelemetryEvent* event) {
       if ((*requests)->Take() > 0) return false;
       if (event == nullptr) return true;
       const Json json = ToJson(*event);
@@ -52,7 +71,20 @@ Run MakeWatch(Arguments& arguments, Console& console) {
         console.Print(Line(json));
       }
       return console.out_ok();
-    });
+    };
+    for (;;) {
+      const absl::Status status = open.client->Watch(show);
+      if (!absl::IsUnavailable(status) || !AnotherGpudComes(open.testbed)) {
+        return status;
+      }
+      console.Say("gpud has gone; its supervisor starts another one");
+      // Its supervisor gives up after some failures, or ends.
+      while (!open.client->CheckHealth().ok()) {
+        pollfd end{(*requests)->fd(), POLLIN, 0};
+        if (poll(&end, 1, kLookAgainMs) > 0) return absl::OkStatus();
+        if (!AnotherGpudComes(open.testbed)) return status;
+      }
+    }
   };
 }
 

@@ -153,6 +153,18 @@ void AddRows(const Listing& listing, Table* table) {
   }
 }
 
+// For $CARILLON_TESTBED_DIR, by which a program joins a testbed.
+absl::Status ShowDirectory(const std::string& name, Console& console) {
+  ASSIGN_OR_RETURN(const auto testbed, testbed::ChooseTestbed(name));
+  const std::string& directory = testbed.paths.directory();
+  if (console.json()) {
+    console.PrintDocument({{"directory", directory}});
+  } else {
+    console.Print(directory + "\n");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ListAll(const std::string& name, Console& console) {
   std::vector<testbed::Testbed> testbeds;
   if (name.empty()) {
@@ -188,9 +200,18 @@ absl::Status ListAll(const std::string& name, Console& console) {
 }  // namespace
 
 Run MakePs(Arguments& arguments, Console& console) {
-  auto name = std::make_shared<std::string>();
-  arguments.Text("--name NAME", *name, "Only this testbed");
-  return [name, &console] { return ListAll(*name, console); };
+  struct Options {
+    std::string name;
+    bool directory = false;
+  };
+  auto options = std::make_shared<Options>();
+  arguments.Text("--name NAME", options->name, "Only this testbed");
+  arguments.Flag("--directory", options->directory,
+                 "Only where it is: CARILLON_TESTBED_DIR of its devices");
+  return [options, &console] {
+    return options->directory ? ShowDirectory(options->name, console)
+                              : ListAll(options->name, console);
+  };
 }
 
 }  // namespace carillon::cli

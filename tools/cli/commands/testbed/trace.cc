@@ -30,7 +30,7 @@ absl::Status Steer(OpenTestbed& open, const std::string& what,
 Run MakeTrace(Arguments& arguments, Console& console) {
   auto what = std::make_shared<std::string>();
   arguments
-      .Choice("what WHAT", *what, {"on", "off", "reset"},
+      .Choice("state STATE", *what, {"on", "off", "reset"},
               "on, off, or reset: forget the latencies so far")
       .Required();
   return MakeInspection(arguments, console,

@@ -16,6 +16,11 @@
 namespace carillon::cli {
 namespace {
 
+// The supervisor itself kills all others at the third request to end.
+constexpr int kKillAt = 4;
+// What a supervisor takes to end after its report.
+constexpr std::chrono::seconds kLastSteps{5};
+
 struct Options {
   testbed::UpOptions up;
   bool detach = false;
@@ -67,7 +72,8 @@ absl::StatusOr<Subprocess> StartSupervisor(const Options& options,
 absl::Status RunDetached(const Options& options, Console& console) {
   // Read it here, where problems are easy to show.
   std::string source;
-  RETURN_IF_ERROR(ChooseTopology(options.up, &source).status());
+  ASSIGN_OR_RETURN(const auto topology, ChooseTopology(options.up, &source));
+  RETURN_IF_ERROR(testbed::CheckHeadroomOfRun(topology.devices.size()));
   testbed::StopSignals requests;
   ASSIGN_OR_RETURN(auto pipe, MakePipe());
   ASSIGN_OR_RETURN(auto supervisor,
@@ -76,12 +82,21 @@ absl::Status RunDetached(const Options& options, Console& console) {
 
   UpReportReader report(pipe.reader.get(),
                         [&](const std::string& line) { console.Say(line); });
+  int asked = 0;
   while (report.Read(requests.fd())) {
     // Ctrl-C ends the bring-up, and the report then says so.
-    for (int i = requests.Take(); i > 0; --i) supervisor.Signal(SIGTERM);
+    for (int i = requests.Take(); i > 0; --i) {
+      if (++asked < kKillAt) {
+        supervisor.Signal(SIGTERM);
+        continue;
+      }
+      console.Say("killing the supervisor, which does not answer");
+      supervisor.Signal(SIGKILL);
+    }
   }
   if (!report.status().ok()) {
-    supervisor.Reap();
+    // It has said its last word. What still keeps it is killed.
+    (void)supervisor.AwaitEnd(kLastSteps);
     return report.status();
   }
   supervisor.Release();
