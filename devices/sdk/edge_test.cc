@@ -545,6 +545,7 @@ TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
   EXPECT_FALSE(edgeScheduleEvent(device, &queue).ok());
   gpud_->Behave({});
   EXPECT_TRUE(edgeScheduleEvent(device, &queue).ok());
+  ring.Complete(shm::Sequence(2), EventState::kDone, 0);
   EXPECT_TRUE(edgeUnregisterEvent(device, &queue).ok());
   const uint32_t second = Register(device, Echo()).event_id();
   gpud_->Close(shm::CloseReason::kEvicted);
@@ -589,6 +590,7 @@ TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
       of(id, Step::kScheduling, 3, 0),
       of(id, Step::kScheduling, 3, 0),
       of(id, Step::kRung, 3, 1),
+      of(id, Step::kFound, 2, 0, EventState::kDone),
       of(id, Step::kUnregistered, 1, 0),
       of(second, Step::kRegistered, 0, 4),
       {.sequence = pid,
@@ -596,7 +598,7 @@ TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
        .status = static_cast<uint32_t>(shm::CloseReason::kEvicted),
        .step = Step::kClosed},
       of(second, Step::kUnregistered, 0, 1),
-      {.generation = 3, .step = Step::kDetached}};
+      {.generation = 3, .status = 1, .step = Step::kDetached}};
   EXPECT_EQ(steps, expected);
 }
 
