@@ -575,16 +575,23 @@ void Device::Impl::RecordFound(const EventQueue& queue) const {
 }
 
 void Device::Impl::RecordUnregistered(const EventQueue& queue,
-                                      bool confirmed) const {
+                                      shm::LetGo how) const {
+  // Before the look: an end may come between the look and the session's end.
+  if (how == shm::LetGo::kUnanswered && !watch->status().ok()) {
+    how = shm::LetGo::kAfterEnd;
+  }
   RecordFound(queue);
   Record(shm::Step::kUnregistered, queue.ring_.layout(),
-         queue.ring_.last_consumed().value(), confirmed ? 0 : 1);
+         queue.ring_.last_consumed().value(), static_cast<uint32_t>(how));
 }
 
 void Device::Impl::RecordEnd(bool confirmed) const {
   if (recorder == nullptr) return;
   MutexLock lock(mutex_);
-  for (const auto& [id, queue] : queues_) RecordUnregistered(*queue, false);
+  for (const auto& [id, queue] : queues_) {
+    RecordUnregistered(
+        *queue, confirmed ? shm::LetGo::kAfterEnd : shm::LetGo::kUnanswered);
+  }
   recorder->Record(shm::Step::kDetached, 0, generation, 0,
                    shm::EventState::kNone, confirmed ? 0 : 1);
 }

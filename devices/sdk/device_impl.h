@@ -83,7 +83,7 @@ class Device::Impl {
   }
   // Records the ends that lie in the queue's memory and were not taken.
   void RecordFound(const EventQueue& queue) const;
-  void RecordUnregistered(const EventQueue& queue, bool confirmed) const;
+  void RecordUnregistered(const EventQueue& queue, shm::LetGo how) const;
   // Records that this device has ended its session, and whether gpud confirms.
   void RecordEnd(bool confirmed) const;
 

@@ -330,7 +330,8 @@ absl::Status edgeUnregisterEvent(Device& device, EventQueue* queue) {
   request.set_event_id(owned->event_id());
   const absl::Status status =
       impl.Call(&v1::Events::Stub::UnregisterEvent, request).status();
-  impl.RecordUnregistered(*owned, status.ok());
+  impl.RecordUnregistered(
+      *owned, status.ok() ? shm::LetGo::kConfirmed : shm::LetGo::kUnanswered);
   return status;
 }
 

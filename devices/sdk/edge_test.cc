@@ -597,7 +597,8 @@ TEST_F(EdgeTest, TheFlightRecorderKeepsEveryStepOfASession) {
        .generation = 3,
        .status = static_cast<uint32_t>(shm::CloseReason::kEvicted),
        .step = Step::kClosed},
-      of(second, Step::kUnregistered, 0, 1),
+      of(second, Step::kUnregistered, 0,
+         static_cast<uint32_t>(shm::LetGo::kAfterEnd)),
       {.generation = 3, .status = 1, .step = Step::kDetached}};
   EXPECT_EQ(steps, expected);
 }

@@ -38,7 +38,7 @@ enum class Step : uint8_t {
   kClosed = 3,      // by gpud; status: CloseReason, kOpen when gpud just died
   kRegistered = 4,  // ring; status: its entries
   // Ring, which is gone for the device, after kFound for each end that lay in
-  // it; sequence: the last event taken; status: 0 if gpud has confirmed it.
+  // it; sequence: the last event taken; status: LetGo.
   kUnregistered = 5,
   kScheduling = 6,  // ring; asks gpud to launch up to event `sequence`
   kRung = 7,        // ring; sequence: the last event rung; status: how many
@@ -65,6 +65,13 @@ enum class Step : uint8_t {
 };
 inline constexpr uint8_t kSteps = 19;
 std::string_view StepName(Step step);
+
+// How sure a device is, when it lets go of a ring, that no end comes any more.
+enum class LetGo : uint32_t {
+  kConfirmed = 0,   // gpud has confirmed that the ring is gone
+  kUnanswered = 1,  // gpud may go on with it
+  kAfterEnd = 2,    // the session was over, or gpud dead, before it looked
+};
 
 struct FlightRecord {
   Nanoseconds time_ns = 0;

@@ -34,15 +34,7 @@ class Checker {
       if (recordings_[i].name != kGpud) CheckDevice(i);
     }
     for (const GpudBook& book : books_) CheckUnclaimed(book);
-    const auto time = [&](const Violation& violation) {
-      return recordings_[violation.at.recording]
-          .records[violation.at.record]
-          .time_ns;
-    };
-    std::ranges::stable_sort(report_.violations, {}, time);
-    if (report_.violations.size() > kMaxViolations) {
-      report_.violations.resize(kMaxViolations);
-    }
+    KeepFirst();
     return std::move(report_);
   }
 
@@ -52,7 +44,20 @@ class Checker {
       Add(report_.total.faults[static_cast<size_t>(violation.fault)],
           violation.events);
       report_.violations.push_back(std::move(violation));
+      // Hostile recordings may prove more than the memory holds.
+      if (report_.violations.size() >= 16 * kMaxViolations) KeepFirst();
     };
+  }
+  void KeepFirst() {
+    const auto time = [&](const Violation& violation) {
+      return recordings_[violation.at.recording]
+          .records[violation.at.record]
+          .time_ns;
+    };
+    std::ranges::stable_sort(report_.violations, {}, time);
+    if (report_.violations.size() > kMaxViolations) {
+      report_.violations.resize(kMaxViolations);
+    }
   }
 
   // The gpud that had that pid at that time, since pids are reused.
@@ -103,6 +108,10 @@ void Checker::CheckDevice(size_t index) {
   std::list<DeviceRing> rings;
   std::map<uint16_t, DeviceRing*> current;  // by event id
   std::optional<const GpudBook*> gpud;      // nothing: not in the records
+  uint32_t session = 0;
+  // A ring of gpud's is one of the device's. One that claims it again and again,
+  // or another's, must not cost more than its records.
+  std::set<std::pair<const GpudBook*, uint32_t>> own;
   DeviceRing::DeviceEnd device_end;
 
   for (size_t i = 0; i < recording.records.size(); ++i) {
@@ -116,8 +125,16 @@ void Checker::CheckDevice(size_t index) {
               at});
     };
     const auto life = [&]() -> DeviceRing::Life {
-      return {gpud ? *gpud : GpudWithRing(record.generation, recording.pid),
-              record.generation};
+      const GpudBook* book =
+          gpud ? *gpud : GpudWithRing(record.generation, recording.pid);
+      const GpudRing* const ring =
+          book == nullptr ? nullptr : book->Find(record.generation);
+      if (ring != nullptr &&
+          ((ring->made && ring->device_pid != recording.pid) ||
+           !own.emplace(book, record.generation).second)) {
+        book = nullptr;
+      }
+      return {book, record.generation, session};
     };
     const auto add = [&](uint32_t entries, bool from_start) {
       rings.emplace_back(recording, index, record.event_id, life(), entries,
@@ -138,6 +155,7 @@ void Checker::CheckDevice(size_t index) {
     switch (record.step) {
       case Step::kAttached:
         gpud = GpudOf(record.sequence, record.time_ns);
+        session = record.generation;
         device_end = {};
         break;
       case Step::kDetached:
@@ -170,7 +188,7 @@ void Checker::CheckDevice(size_t index) {
       }
       case Step::kUnregistered:
         if (DeviceRing* const ring = find()) {
-          ring->Close(record.sequence, record.status == 0, at, accuse);
+          ring->Close(record.sequence, shm::LetGo(record.status), at, accuse);
         }
         break;
       case Step::kFound:
@@ -231,17 +249,22 @@ void Checker::CheckUnclaimed(const GpudBook& book) {
     }
     const Nanoseconds made =
         book.recording->records[ring.made_at.record].time_ns;
-    // Without a recording of that device there is nothing to compare.
-    const bool denied = std::any_of(
-        recordings_.begin(), recordings_.end(),
-        [&](const FlightRecording& device) {
-          return device.name != kGpud && device.pid == ring.device_pid &&
-                 device.overwritten == 0 && device.torn == 0 &&
-                 !device.records.empty() &&
-                 device.records.front().time_ns <= made &&
-                 !(device.running && made >= device.read_ns);
-        });
-    if (!denied) continue;
+    // Without a recording of that device there is nothing to compare. A process
+    // may have several devices, and any of them may have registered it.
+    bool denied = false;
+    bool gaps = false;
+    for (const FlightRecording& device : recordings_) {
+      // What stands for removed recordings has no pid.
+      if (device.name == kGpud ||
+          (device.pid != ring.device_pid && device.pid != 0)) {
+        continue;
+      }
+      gaps |= device.overwritten != 0 || device.torn != 0 ||
+              (device.running && made >= device.read_ns);
+      denied |=
+          !device.records.empty() && device.records.front().time_ns <= made;
+    }
+    if (!denied || gaps) continue;
     Accusation()(
         {Fault::kUnexpected,
          fmt::format("{}: {} events end on a ring (generation {}) of pid {}, "

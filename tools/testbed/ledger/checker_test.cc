@@ -120,8 +120,106 @@ TEST_F(CheckerTest, ACompletionThatNeverArrivesIsLost) {
   timeline_.End(ring_, 1);
   timeline_.End(ring_, 2);
   Miss(ring_, 1);
+  Miss(ring_, 1);
   timeline_.Detach(device_);
   ExpectOnly(Checked(), Fault::kLost, 1, "never gets sequence 1");
+}
+
+TEST_F(CheckerTest, AnEndBetweenALookAndItsRecordIsNotLost) {
+  timeline_.RingBell(ring_);
+  Miss(ring_, 1);
+  timeline_.End(ring_, 1);  // after the second wait's last look
+  Miss(ring_, 1);           // and then the device is killed
+  ExpectUnknown(Checked(), Unknown::kDeviceDied, 1);
+}
+
+TEST_F(CheckerTest, AWaitForADeadGpudDoesNotAccuseTheNext) {
+  timeline_.RingBell(ring_);
+  Miss(ring_, 1);
+  timeline_.Die(device_);
+  auto resumed = timeline_.Resume(ring_, timeline_.Add("gpud", 101));
+  timeline_.LetGo(resumed, shm::LetGo::kAfterEnd);
+  timeline_.Detach(device_, resumed.gpud);
+  ExpectUnknown(Checked(), Unknown::kSessionEnded, 1);
+}
+
+TEST_F(CheckerTest, AnEndAfterAnUnansweredUnregistrationIsNotLost) {
+  timeline_.RingBell(ring_);
+  timeline_.Unregister(ring_, /*confirmed=*/false);
+  timeline_.End(ring_, 1);
+  TestTimeline detached = timeline_;
+  detached.Detach(device_);
+  ExpectUnknown(Check(detached.recordings), Unknown::kSessionEnded, 1);
+  TestTimeline died = timeline_;
+  died.Die(device_);
+  ExpectUnknown(Check(died.recordings), Unknown::kSessionEnded, 1);
+}
+
+TEST_F(CheckerTest, OneSessionOfAProcessSaysNothingOfItsOthers) {
+  const size_t other = timeline_.AddDevice("nic1", 200);  // the same process
+  auto ring = timeline_.Register(other, 4);
+  Finish();
+  timeline_.RingBell(ring);
+  timeline_.Take(ring, 1);  // gpud dies before it records the end
+  timeline_.Die(other);
+  timeline_.LetGo(ring, shm::LetGo::kAfterEnd);
+  const Report report = Checked();
+  EXPECT_EQ(report.verdict(), Verdict::kOk);
+  EXPECT_EQ(report.total.unconfirmed, 1);
+}
+
+TEST_F(CheckerTest, ARingWhoseRecordsAreGoneMayBeOfTheProcessesOtherDevice) {
+  const size_t other = timeline_.AddDevice("nic1", 200);  // the same process
+  auto ring = timeline_.Register(other, 4);
+  timeline_.Live(ring);
+  timeline_.Unregister(ring);
+  Finish();
+  timeline_.Overwrite(other, timeline_.recordings[other].records.size());
+  EXPECT_THAT(Checked().violations, IsEmpty());
+}
+
+TEST_F(CheckerTest, AnEarlierGpudsWordDoesNotHideALaterOnes) {
+  timeline_.RingBell(ring_, 2);
+  timeline_.End(ring_, 2);
+  timeline_.Die(device_);
+  timeline_.Find(ring_, 2);
+  auto resumed = timeline_.Resume(ring_, timeline_.Add("gpud", 101));
+  timeline_.End(resumed, 1);
+  timeline_.End(resumed, 2, kFailed, 3);
+  timeline_.Take(resumed, 1);
+  timeline_.Take(resumed, 2);
+  timeline_.Unregister(resumed);
+  timeline_.Detach(device_, resumed.gpud);
+  ExpectOnly(Checked(), Fault::kContradicted, 1, "gpud ended it as failed");
+}
+
+TEST_F(CheckerTest, AnEndInTheRingOfWhatWasNeverRungIsUnexpected) {
+  timeline_.Live(ring_);
+  timeline_.Find(ring_, 2);
+  Finish();
+  ExpectOnly(Checked(), Fault::kUnexpected, 1, "finds sequence 2 when 1");
+}
+
+TEST_F(CheckerTest, ARingOfAnotherDeviceIsNotOnesOwn) {
+  timeline_.Live(ring_);
+  const size_t thief = timeline_.AddDevice("fpga0", 300);
+  timeline_.Tell(thief, TestTimeline::Of(ring_, Step::kRegistered, 0, 8));
+  timeline_.Detach(thief);
+  Finish();
+  const Report report = Checked();
+  EXPECT_THAT(report.violations, IsEmpty());
+  EXPECT_EQ(report.total.ok, 1);
+}
+
+TEST_F(CheckerTest, ClaimsOfOneRingCostNoMoreThanTheirRecords) {
+  constexpr uint32_t kMany = 20'000;
+  timeline_.RingBell(ring_, kMany);
+  for (uint64_t s = 1; s <= kMany; ++s) timeline_.End(ring_, s);
+  for (uint32_t i = 0; i < kMany; ++i) {
+    timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kRegistered, 0, 8));
+    timeline_.Tell(device_, TestTimeline::Of(ring_, Step::kResumed, 0, 0));
+  }
+  EXPECT_THAT(Checked().violations, SizeIs(kMaxViolations));
 }
 
 TEST_F(CheckerTest, ALongWaitAloneIsNoLoss) {
@@ -159,12 +257,12 @@ TEST_F(CheckerTest, GpudsWordAloneIsALossForEveryOrderlyEnd) {
   timeline_.RingBell(ring_);
   timeline_.End(ring_, 1);
   TestTimeline detached = timeline_;
-  detached.Unregister(ring_, /*confirmed=*/false);
+  detached.LetGo(ring_, shm::LetGo::kAfterEnd);
   detached.Detach(device_);
   ExpectOnly(Check(detached.recordings), Fault::kLost, 1, "never gets");
   TestTimeline left_by_gpud = timeline_;
   left_by_gpud.Die(device_);
-  left_by_gpud.Unregister(ring_, /*confirmed=*/false);
+  left_by_gpud.LetGo(ring_, shm::LetGo::kAfterEnd);
   left_by_gpud.Tell(device_, {.status = 1, .step = Step::kDetached});
   ExpectOnly(Check(left_by_gpud.recordings), Fault::kLost, 1, "never gets");
   // gpud was asked and gave no answer: it may have stored the end since.

@@ -44,10 +44,10 @@ GpudBook ReadGpud(Recordings recordings, size_t index, const Accuse& accuse) {
     };
     switch (record.step) {
       case Step::kSessionBegan:
-        book.sessions[record.sequence] = false;
+        book.sessions[record.generation] = false;
         break;
       case Step::kSessionEnded:
-        book.sessions[record.sequence] = true;
+        book.sessions[record.generation] = true;
         break;
       case Step::kRingMade: {
         GpudRing& ring = book.rings[record.generation];
@@ -200,6 +200,12 @@ void DeviceRing::Take(uint64_t sequence, End end, const Accuse& accuse) {
 void DeviceRing::Resume(Life life, RecordRef at) {
   lives_.push_back(life);
   resumptions_.push_back({taken_, std::exchange(found_, {}), at});
+  missed_.reset();  // it was another gpud that it waited for
+}
+
+void DeviceRing::Miss(uint64_t sequence, RecordRef at) {
+  const bool again = missed_ && missed_->sequence == sequence;
+  missed_ = {sequence, at, again ? std::optional(missed_->at) : std::nullopt};
 }
 
 void DeviceRing::Find(uint64_t sequence, End end, const Accuse& accuse) {
@@ -207,6 +213,11 @@ void DeviceRing::Find(uint64_t sequence, End end, const Accuse& accuse) {
     Blame(accuse, Fault::kUnexpected, end.place,
           fmt::format("finds sequence {}, {}", sequence,
                       DescribeEnd(end.state, end.status)));
+    return;
+  }
+  if (rings_known_ && !torn() && sequence > std::max(rung_, scheduled_)) {
+    Blame(accuse, Fault::kUnexpected, end.place,
+          fmt::format("finds sequence {} when {} were rung", sequence, rung_));
     return;
   }
   found_.insert_or_assign(sequence, end);
@@ -219,9 +230,10 @@ void DeviceRing::Mismatch(uint64_t sequence, RecordRef at,
                     sequence));
 }
 
-void DeviceRing::Close(uint64_t taken, bool confirmed, RecordRef at,
+void DeviceRing::Close(uint64_t taken, shm::LetGo how, RecordRef at,
                        const Accuse& accuse) {
-  closed_ = {taken, confirmed, at};
+  closed_ = {taken, how == shm::LetGo::kConfirmed,
+             how == shm::LetGo::kConfirmed || how == shm::LetGo::kAfterEnd, at};
   if (!base_ || torn() || taken == taken_) return;
   Blame(accuse, Fault::kContradicted, at,
         fmt::format("says that it has taken all up to sequence {}, and has "
@@ -278,25 +290,29 @@ std::optional<End> DeviceRing::GpudsWord(uint64_t sequence) const {
   return found->second;
 }
 
-bool DeviceRing::GpudsSilenceCounts(Nanoseconds time) const {
-  return std::ranges::all_of(lives_, [&](const Life& life) {
-    if (life.gpud == nullptr) return false;
-    if (const GpudRing* ring = RingOf(life)) {
-      return life.gpud->Complete(*ring) &&
-             (life.gpud->HasLeft(*ring) || !life.gpud->TooEarlyFor(time));
-    }
-    return life.gpud->recording->torn == 0 &&
-           life.gpud->recording->overwritten == 0 &&
-           !life.gpud->TooEarlyFor(time);
-  });
+const DeviceRing::Life& DeviceRing::LifeAt(RecordRef at) const {
+  const auto later = std::ranges::upper_bound(
+      resumptions_, at.record, {},
+      [](const Resumption& resumption) { return resumption.at.record; });
+  return lives_[static_cast<size_t>(later - resumptions_.begin())];
 }
 
-bool DeviceRing::NoGpudDied() const {
-  return std::ranges::all_of(lives_, [&](const Life& life) {
-    const GpudRing* const ring = RingOf(life);
-    return ring != nullptr &&
-           (life.gpud->recording->running || life.gpud->HasLeft(*ring));
-  });
+bool DeviceRing::GpudsSilenceCounts(const Life& life, Nanoseconds time) const {
+  if (life.gpud == nullptr) return false;
+  if (const GpudRing* ring = RingOf(life)) {
+    return life.gpud->Complete(*ring) &&
+           (life.gpud->HasLeft(*ring, life.session) ||
+            !life.gpud->TooEarlyFor(time));
+  }
+  return life.gpud->recording->torn == 0 &&
+         life.gpud->recording->overwritten == 0 &&
+         !life.gpud->TooEarlyFor(time);
+}
+
+bool DeviceRing::GpudSurvived(const Life& life) const {
+  const GpudRing* const ring = RingOf(life);
+  return ring != nullptr && (life.gpud->recording->running ||
+                             life.gpud->HasLeft(*ring, life.session));
 }
 
 std::optional<Nanoseconds> DeviceRing::ToldAt(uint64_t sequence) const {
@@ -318,51 +334,53 @@ Unknown DeviceRing::WhyUnknown(const DeviceEnd& device_end) const {
   if (!closed_ && !device_end.left) {
     return recording_.running ? Unknown::kStillRunning : Unknown::kDeviceDied;
   }
-  for (const Life& life : lives_) {
-    if (life.gpud == nullptr) return Unknown::kNotRecorded;
-    if (life.gpud->recording->torn != 0) return Unknown::kTorn;
-    const GpudRing* const ring = RingOf(life);
-    if (ring == nullptr || !ring->made) {
-      return life.gpud->recording->overwritten != 0 ? Unknown::kOverwritten
-                                                    : Unknown::kNotRecorded;
-    }
-    if (!ring->whole) return Unknown::kNotRecorded;
-    if (confirmed && life.gpud->TooEarlyFor(RecordAt(closed_->at).time_ns)) {
-      return Unknown::kStillRunning;
-    }
+  const Life& life = lives_.back();
+  if (life.gpud == nullptr) return Unknown::kNotRecorded;
+  if (life.gpud->recording->torn != 0) return Unknown::kTorn;
+  const GpudRing* const ring = RingOf(life);
+  if (ring == nullptr || !ring->made) {
+    return life.gpud->recording->overwritten != 0 ? Unknown::kOverwritten
+                                                  : Unknown::kNotRecorded;
+  }
+  if (!ring->whole) return Unknown::kNotRecorded;
+  if (confirmed && life.gpud->TooEarlyFor(RecordAt(closed_->at).time_ns)) {
+    return Unknown::kStillRunning;
   }
   return torn() ? Unknown::kTorn : Unknown::kSessionEnded;
 }
 
 bool DeviceRing::WaitedInVain(uint64_t sequence, const End& gpuds) const {
-  if (!missed_ || missed_->first != sequence || torn()) return false;
+  if (!missed_ || missed_->sequence != sequence || !missed_->before || torn()) {
+    return false;
+  }
   const Life& life = lives_.back();
   const GpudRing* const ring = RingOf(life);
-  // The end came from the gpud that the device waits for, before it gave up.
+  // The end came from the gpud that the device waits for. One wait proves
+  // nothing: the end may have come between its last look and its record.
   return ring != nullptr && ring->ends.contains(sequence) &&
          life.gpud->recording->records[gpuds.place.record].time_ns <
-             RecordAt(missed_->second).time_ns;
+             RecordAt(*missed_->before).time_ns;
 }
 
 void DeviceRing::JudgeSeen(uint64_t sequence, const End& end,
                            std::string_view how, const Accuse& accuse) {
   if (!IsEnd(end.state)) return;  // accused of that already
   Count(end);
+  // Memory of an earlier gpud is gone, and a later one ends nothing in it.
+  const Life& life = LifeAt(end.place);
   std::optional<End> other;
-  for (const Life& life : lives_) {
-    const GpudRing* const ring = RingOf(life);
-    if (ring == nullptr) continue;
+  if (const GpudRing* const ring = RingOf(life)) {
     const auto found = ring->ends.find(sequence);
-    if (found == ring->ends.end()) continue;
-    if (found->second.SameAs(end)) return;
-    other = found->second;
+    if (found != ring->ends.end()) other = found->second;
   }
+  if (other && other->SameAs(end)) return;
   if (other) {
     Blame(accuse, Fault::kContradicted, end.place,
           fmt::format("{} sequence {} as {}, but gpud ended it as {}", how,
                       sequence, DescribeEnd(end.state, end.status),
                       DescribeEnd(other->state, other->status)));
-  } else if (GpudsSilenceCounts(RecordAt(end.place).time_ns) && NoGpudDied()) {
+  } else if (GpudsSilenceCounts(life, RecordAt(end.place).time_ns) &&
+             GpudSurvived(life)) {
     Blame(accuse, Fault::kContradicted, end.place,
           fmt::format("{} sequence {} as {}, but gpud never ended it", how,
                       sequence, DescribeEnd(end.state, end.status)));
@@ -372,13 +390,12 @@ void DeviceRing::JudgeSeen(uint64_t sequence, const End& end,
 }
 
 void DeviceRing::JudgeGpudsWord(uint64_t sequence, const End& word,
-                                const DeviceEnd& device_end,
                                 const Accuse& accuse) {
   const std::string ended =
       fmt::format("never gets sequence {}: gpud ended it as {}", sequence,
                   DescribeEnd(word.state, word.status));
   if (WaitedInVain(sequence, word)) {
-    Blame(accuse, Fault::kLost, missed_->second,
+    Blame(accuse, Fault::kLost, missed_->at,
           fmt::format("{}, and the device has waited for it since", ended));
     return;
   }
@@ -390,9 +407,10 @@ void DeviceRing::JudgeGpudsWord(uint64_t sequence, const End& word,
     // accused of a contradiction already
   } else if (closed_) {
     // Gpud stores all ends before it confirms that a ring or a session is gone,
-    // and a dead one stores nothing.
+    // and a dead one stores nothing. That the session ended later proves
+    // nothing of a ring that the device let go of before.
     const bool looked_last =
-        closed_->confirmed || device_end.detached || device_end.saw_death ||
+        closed_->looked_last ||
         told + kRecordsWithin < RecordAt(closed_->at).time_ns;
     if (looked_last) {
       Blame(accuse, Fault::kLost, closed_->at,
@@ -439,17 +457,18 @@ void DeviceRing::JudgeMissing(uint64_t first, uint64_t last,
                       Sequences(first, last)),
           events);
   } else if (closed_ && closed_->confirmed && !torn() &&
-             GpudsSilenceCounts(RecordAt(closed_->at).time_ns)) {
+             GpudsSilenceCounts(lives_.back(), RecordAt(closed_->at).time_ns)) {
     Blame(accuse, Fault::kLost, closed_->at,
           fmt::format("{} never ended: neither side has an end when the "
                       "ring goes",
                       Sequences(first, last)),
           events);
-  } else if (missed_ && missed_->first >= first && missed_->first <= last &&
-             device_end.detached && !torn() &&
-             GpudsSilenceCounts(RecordAt(missed_->second).time_ns)) {
+  } else if (missed_ && missed_->sequence >= first &&
+             missed_->sequence <= last && device_end.detached && !torn() &&
+             GpudSurvived(lives_.back()) &&
+             GpudsSilenceCounts(lives_.back(), RecordAt(missed_->at).time_ns)) {
     // gpud ends the events that it saw rung when a device leaves.
-    Blame(accuse, Fault::kLost, missed_->second,
+    Blame(accuse, Fault::kLost, missed_->at,
           fmt::format("waits for {} in vain, and gpud never ended it",
                       Sequences(first, last)),
           events);
@@ -517,7 +536,7 @@ void DeviceRing::JudgeEvents(uint64_t first, uint64_t last,
     if (missing) {
       if (missing_from == 0) missing_from = s;
     } else if (word) {
-      JudgeGpudsWord(s, *word, device_end, accuse);
+      JudgeGpudsWord(s, *word, accuse);
     } else if (taken != ends_.end()) {
       JudgeSeen(s, taken->second, "takes", accuse);
     } else if (found != found_.end()) {

@@ -48,8 +48,8 @@ struct GpudBook {
   const shm::FlightRecording* recording = nullptr;
   size_t index = 0;                              // the recording's index
   std::unordered_map<uint32_t, GpudRing> rings;  // indexed by generation
-  // Whether a session has ended, by the device's pid.
-  std::unordered_map<uint64_t, bool> sessions;
+  // Whether a session has ended, by its generation: a process may have many.
+  std::unordered_map<uint32_t, bool> sessions;
 
   const GpudRing* Find(uint32_t generation) const {
     const auto found = rings.find(generation);
@@ -65,10 +65,11 @@ struct GpudBook {
   bool TooEarlyFor(Nanoseconds time) const {
     return recording->running && time + kRecordsWithin >= recording->read_ns;
   }
-  // Whether gpud let go of the ring in order, so that it has recorded all ends.
-  bool HasLeft(const GpudRing& ring) const {
-    const auto session = sessions.find(ring.device_pid);
-    return ring.removed || (session != sessions.end() && session->second);
+  // Whether gpud let go of a session's ring in order, so that it has recorded
+  // all ends.
+  bool HasLeft(const GpudRing& ring, uint32_t session) const {
+    const auto found = sessions.find(session);
+    return ring.removed || (found != sessions.end() && found->second);
   }
 };
 
@@ -83,6 +84,7 @@ class DeviceRing {
   struct Life {
     const GpudBook* gpud = nullptr;
     uint32_t generation = 0;
+    uint32_t session = 0;  // the session's generation; 0: not recorded
   };
 
   DeviceRing(const shm::FlightRecording& recording, size_t index,
@@ -99,8 +101,8 @@ class DeviceRing {
   // Notes that the device found the event's output wrong.
   void Mismatch(uint64_t sequence, RecordRef at, const Accuse& accuse);
   // Notes that the device has waited for the end of `sequence` in vain.
-  void Miss(uint64_t sequence, RecordRef at) { missed_ = {sequence, at}; }
-  void Close(uint64_t taken, bool confirmed, RecordRef at,
+  void Miss(uint64_t sequence, RecordRef at);
+  void Close(uint64_t taken, shm::LetGo how, RecordRef at,
              const Accuse& accuse);
 
   uint16_t event_id() const { return event_id_; }
@@ -143,12 +145,14 @@ class DeviceRing {
   // What the last gpud says of the event: an earlier one's word counts for
   // nothing, because what was not taken then was rung again.
   std::optional<End> GpudsWord(uint64_t sequence) const;
+  // The gpud in whose memory the device has seen what it recorded there.
+  const Life& LifeAt(RecordRef at) const;
   // Whether an end at `time` would be in gpud's recording, so that its absence
   // proves that there was none.
-  bool GpudsSilenceCounts(Nanoseconds time) const;
-  // Whether none of the gpuds died with the ring: one that dies may have stored
-  // an end and not recorded it.
-  bool NoGpudDied() const;
+  bool GpudsSilenceCounts(const Life& life, Nanoseconds time) const;
+  // False if gpud died with the ring: one that dies may have stored an end and
+  // not recorded it.
+  bool GpudSurvived(const Life& life) const;
   // When gpud first learned of the event; empty if no record says it.
   std::optional<Nanoseconds> ToldAt(uint64_t sequence) const;
   Unknown WhyUnknown(const DeviceEnd& device_end) const;
@@ -159,8 +163,7 @@ class DeviceRing {
   void JudgeSeen(uint64_t sequence, const End& end, std::string_view how,
                  const Accuse& accuse);
   // Judges an end that only gpud tells of.
-  void JudgeGpudsWord(uint64_t sequence, const End& word,
-                      const DeviceEnd& device_end, const Accuse& accuse);
+  void JudgeGpudsWord(uint64_t sequence, const End& word, const Accuse& accuse);
   // Judges what a gpud has recorded of an event that the device resumed with
   // another one.
   void JudgeLeftBehind(size_t life, const Accuse& accuse);
@@ -194,7 +197,14 @@ class DeviceRing {
   // Events up to this one are not judged, because their records are
   // overwritten.
   std::optional<uint64_t> base_;
-  std::optional<std::pair<uint64_t, RecordRef>> missed_;  // the last one
+  // The last wait in vain under the last gpud, and the one before it for the
+  // same event: since that one the device has looked again.
+  struct Missed {
+    uint64_t sequence = 0;
+    RecordRef at;
+    std::optional<RecordRef> before;
+  };
+  std::optional<Missed> missed_;
   bool rings_known_;  // false until the first ring of a ring without a start
   uint64_t rung_ = 0;
   uint64_t scheduled_ = 0;
@@ -215,6 +225,7 @@ class DeviceRing {
   struct Closed {
     uint64_t taken = 0;  // as the device says
     bool confirmed = false;
+    bool looked_last = false;  // when nobody could store an end any more
     RecordRef at;
   };
   std::optional<Closed> closed_;

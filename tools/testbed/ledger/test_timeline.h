@@ -3,6 +3,7 @@
 #define CARILLON_TOOLS_TESTBED_LEDGER_TEST_TIMELINE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,9 @@ class TestTimeline {
     return device;
   }
   void Attach(size_t device, size_t gpud = kGpud) {
+    sessions[device] = ++generation;
     Tell(gpud, {.sequence = recordings[device].pid,
-                .generation = ++generation,
+                .generation = generation,
                 .step = shm::Step::kSessionBegan});
     Tell(device, {.sequence = recordings[gpud].pid,
                   .generation = generation,
@@ -47,6 +49,7 @@ class TestTimeline {
   void Detach(size_t device, size_t gpud = kGpud) {
     Tell(device, {.step = shm::Step::kDetached});
     Tell(gpud, {.sequence = recordings[device].pid,
+                .generation = sessions[device],
                 .status = 1,
                 .step = shm::Step::kSessionEnded});
   }
@@ -71,9 +74,14 @@ class TestTimeline {
                        whole ? 1 : 0));
   }
   void Unregister(const Ring& ring, bool confirmed = true) {
-    if (confirmed) Tell(ring.gpud, Of(ring, shm::Step::kRingRemoved, 0, 0));
-    Tell(ring.device,
-         Of(ring, shm::Step::kUnregistered, ring.taken, confirmed ? 0 : 1));
+    LetGo(ring, confirmed ? shm::LetGo::kConfirmed : shm::LetGo::kUnanswered);
+  }
+  void LetGo(const Ring& ring, shm::LetGo how) {
+    if (how == shm::LetGo::kConfirmed) {
+      Tell(ring.gpud, Of(ring, shm::Step::kRingRemoved, 0, 0));
+    }
+    Tell(ring.device, Of(ring, shm::Step::kUnregistered, ring.taken,
+                         static_cast<uint32_t>(how)));
   }
   void RingBell(Ring& ring, uint32_t events = 1) {
     ring.rung += events;
@@ -150,6 +158,7 @@ class TestTimeline {
   std::vector<shm::FlightRecording> recordings;
   Nanoseconds now = 0;
   uint32_t generation = 0;
+  std::map<size_t, uint32_t> sessions;  // the last one's generation, by device
 };
 
 }  // namespace carillon::ledger

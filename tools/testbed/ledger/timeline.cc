@@ -108,7 +108,7 @@ std::string Describe(const FlightRecord& r) {
     case Step::kUnregistered:
       return fmt::format("{}: unregisters it after sequence {}{}", ring,
                          r.sequence,
-                         r.status == 0 ? "" : ", not confirmed by gpud");
+                         r.status == 1 ? ", not confirmed by gpud" : "");
     case Step::kScheduling:
       return fmt::format("{}: asks gpud to launch up to sequence {}", ring,
                          r.sequence);
