@@ -223,6 +223,14 @@ void RemoveOldest(const std::string& directory, std::string_view name) {
   }
 }
 
+// A process can write into its own file that it is another.
+bool IsNamedAfter(const std::string& path, const FlightRecording& recording) {
+  const std::string file = fs::path(path).filename();
+  const std::string stem = fmt::format("{}-{}", recording.name, recording.pid);
+  return file == fmt::format("{}-removed{}", recording.name, kExtension) ||
+         file == stem + kExtension || file.starts_with(stem + "-");
+}
+
 // Whether its process died before it could record anything: a file without a
 // header.
 bool IsBlank(const std::string& path) {
@@ -454,6 +462,11 @@ std::vector<FlightRecording> ReadFlightRecordings(
     whole = true;
     for (const std::string& path : paths) {
       auto recording = ReadFlightRecording(path);
+      if (recording.ok() && !IsNamedAfter(path, *recording)) {
+        recording = absl::FailedPreconditionError(fmt::format(
+            "{} says that it is of {} (pid {}), and has not that name", path,
+            recording->name, recording->pid));
+      }
       if (recording.ok()) {
         recordings.push_back(*std::move(recording));
         continue;

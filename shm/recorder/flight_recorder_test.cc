@@ -346,6 +346,16 @@ TEST_F(FlightRecorderTest, AProcessThatDiedBeforeItsFirstRecordIsPassedOver) {
   EXPECT_THAT(unreadable, IsEmpty());
 }
 
+TEST_F(FlightRecorderTest, NobodyPassesForAnother) {
+  const auto recorder = Make();
+  std::filesystem::copy_file(recorder->path(), directory_ + "/gpud-1.rec");
+  std::vector<std::string> unreadable;
+  const auto all = ReadFlightRecordings(directory_, &unreadable);
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].pid, static_cast<uint32_t>(getpid()));
+  EXPECT_THAT(unreadable, SizeIs(1));
+}
+
 TEST_F(FlightRecorderTest, TheOldestRecordingsOfANameMakeRoom) {
   constexpr uint64_t kLives = 300;
   const auto other = FlightRecorder::Create(directory_, "nic00", 64);
