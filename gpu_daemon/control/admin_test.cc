@@ -109,8 +109,48 @@ TEST(Admin, AnEndlessNameGetsAnErrorOfItsOwn) {
   v1::SetPolicyResponse response;
   const Outcome outcome = TestTestbed::Call(
       testbed.admin(), &v1::Admin::Stub::SetPolicy, request, &response);
-  EXPECT_EQ(outcome.status.error_code(), StatusCode::NOT_FOUND);
-  EXPECT_EQ(outcome.reason, reason::kUnknownPolicy);
+  EXPECT_EQ(outcome.status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(outcome.reason, reason::kBadSize);
+  EXPECT_NE(outcome.status.error_message().find(
+                "Admin/SetPolicy: a request of 1048580 bytes"),
+            std::string::npos)
+      << outcome.status.error_message();
+}
+
+TEST(Admin, ARequestOfManySmallFieldsIsRefusedBeforeItIsUnpacked) {
+  TestTestbed testbed;
+  v1::RegisterEventRequest bindings;
+  for (int i = 0; i <= 1024; ++i) bindings.add_parameters();
+  v1::RegisterEventResponse registered;
+  const Outcome event =
+      TestTestbed::Call(testbed.events(), &v1::Events::Stub::RegisterEvent,
+                        bindings, &registered);
+  EXPECT_EQ(event.status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(event.reason, reason::kBadCount) << event.status.error_message();
+
+  v1::RegisterModuleRequest kernels;
+  kernels.set_image(std::string(2 << 20, 'x'));
+  for (int i = 0; i <= 256; ++i) kernels.add_kernels();
+  v1::RegisterModuleResponse module;
+  EXPECT_EQ(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::RegisterModule,
+                              kernels, &module)
+                .reason,
+            reason::kBadCount);
+  kernels.mutable_kernels()->DeleteSubrange(1, 256);
+  for (int i = 0; i < 600'000; ++i)
+    kernels.mutable_kernels(0)->add_parameters();
+  EXPECT_EQ(TestTestbed::Call(testbed.admin(), &v1::Admin::Stub::RegisterModule,
+                              kernels, &module)
+                .reason,
+            reason::kBadSize);
+
+  // What keeps to the bounds gets to the service, which knows no session "".
+  bindings.mutable_parameters()->RemoveLast();
+  EXPECT_EQ(
+      TestTestbed::Call(testbed.events(), &v1::Events::Stub::RegisterEvent,
+                        bindings, &registered)
+          .reason,
+      reason::kUnknownSession);
 }
 
 TEST(Admin, PoliciesAreChangedByName) {

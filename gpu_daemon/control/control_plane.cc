@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/operator_socket.h"
@@ -37,6 +38,9 @@ constexpr std::chrono::milliseconds kLastCalls{500};
 // with as many devices as it may have, and some to spare: no process can keep
 // all of them waiting.
 constexpr int kMaxThreads = 512;
+// What messages that are not whole yet may take at each server; then it ends
+// calls. Room for one image.
+constexpr size_t kMaxGrpcBytes = 48 << 20;
 // Calls at a time over one connection; a device waits for 32 launches at most.
 constexpr int kMaxCallsOfAConnection = 64;
 // A connection over TCP that has not agreed on TLS by then is closed.
@@ -44,6 +48,10 @@ constexpr int kHandshakeMs = 5000;
 // How often gpud looks for memory to give back, and how much is worth it.
 constexpr Nanoseconds kTrimEveryNs = 2'000'000'000;
 constexpr size_t kKeptFreeBytes = 32 << 20;
+
+// Memory that a flood left in one of the allocator's arenas is of no use to the
+// others. gpud allocates little beside gRPC.
+constexpr int kMaxArenas = 1;
 
 // Otherwise the allocator keeps what was freed after large messages.
 void GiveMemoryBack() {
@@ -53,9 +61,11 @@ void GiveMemoryBack() {
 void SetLimits(grpc::ServerBuilder& builder) {
   // Images, and somewhat larger ones, so that their refusal can say more than
   // gRPC's.
-  builder.SetMaxReceiveMessageSize(static_cast<int>(2 * kMaxImageBytes));
-  builder.SetResourceQuota(
-      grpc::ResourceQuota("gpud").SetMaxThreads(kMaxThreads));
+  builder.SetMaxReceiveMessageSize(
+      static_cast<int>(kMaxImageBytes + kMaxImageBytes / 4));
+  builder.SetResourceQuota(grpc::ResourceQuota("gpud")
+                               .Resize(kMaxGrpcBytes)
+                               .SetMaxThreads(kMaxThreads));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              kMaxCallsOfAConnection);
 }
@@ -101,6 +111,7 @@ absl::Status CheckOptions(const ControlPlane::Options& options) {
 absl::StatusOr<std::unique_ptr<ControlPlane>> ControlPlane::Start(
     Options options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  mallopt(M_ARENA_MAX, kMaxArenas);
   std::unique_ptr<ControlPlane> plane(new ControlPlane(std::move(options)));
   RETURN_IF_ERROR(plane->Open());
   return plane;
@@ -205,21 +216,22 @@ absl::Status ControlPlane::OpenBoard() {
 absl::Status ControlPlane::StartServers() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  bounded_admin_.emplace(&*admin_);
 
   grpc::ServerBuilder for_devices;
   SetLimits(for_devices);
   for_devices.SetOption(std::make_unique<WithoutPlugins>());
-  for_devices.RegisterService(&devices_);
-  for_devices.RegisterService(&events_);
+  for_devices.RegisterService(&bounded_devices_);
+  for_devices.RegisterService(&bounded_events_);
   for_devices.RegisterCallbackGenericService(&device_gate_);
   device_server_ = for_devices.BuildAndStart();
 
   grpc::ServerBuilder for_operators;
   SetLimits(for_operators);
-  for_operators.RegisterService(&devices_);
-  for_operators.RegisterService(&events_);
-  for_operators.RegisterService(&*admin_);
-  for_operators.RegisterService(&faults_);
+  for_operators.RegisterService(&bounded_devices_);
+  for_operators.RegisterService(&bounded_events_);
+  for_operators.RegisterService(&*bounded_admin_);
+  for_operators.RegisterService(&bounded_faults_);
   if (!options_.listen.empty()) {
     RETURN_IF_ERROR(AddTcp(for_operators));
   }
@@ -245,10 +257,21 @@ absl::Status ControlPlane::AddTcp(grpc::ServerBuilder& builder) {
   tls.pem_key_cert_pairs.push_back(
       {std::move(pems->key), std::move(pems->certificate)});
   const auto credentials = grpc::SslServerCredentials(tls);
-  gate_ = std::make_shared<RoleGate>();
+  // Called while calls are served, when there is a listener.
+  const auto unread = std::make_shared<UnreadCalls>(UnreadCalls::Callbacks{
+      .served =
+          [this](const std::string& peer) { tcp_listener_->MarkServed(peer); },
+      .cut =
+          [this](const std::string& peer) { tcp_listener_->CutFlood(peer); }});
+  gate_ = std::make_shared<RoleGate>(unread);
   credentials->SetAuthMetadataProcessor(gate_);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              kHandshakeMs);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      watches;
+  watches.push_back(std::make_unique<ArrivalWatch>(unread));
+  builder.experimental().SetInterceptorCreators(std::move(watches));
   using Builder = grpc::ServerBuilder::experimental_type;
   tcp_acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       Builder::ExternalConnectionType::FROM_FD, credentials);
@@ -355,8 +378,9 @@ void ControlPlane::ShutDown() {
     (*server)->GetHealthCheckService()->SetServingStatus(false);
   }
   if (tcp_listener_ != nullptr) tcp_listener_->Close();
-  operator_listener_.reset();
-  control_listener_.reset();
+  for (const auto* listener : {&control_listener_, &operator_listener_}) {
+    if (*listener != nullptr) (*listener)->Close();
+  }
   handover_server_.reset();
   if (bus_ != nullptr) {
     v1::TelemetryEvent message;
@@ -393,6 +417,9 @@ void ControlPlane::ShutDown() {
     cutter.join();
   }
   if (backend_ != nullptr) backend_->Stop();
+  // They carry the last words of all calls.
+  control_listener_.reset();
+  operator_listener_.reset();
 }
 
 absl::Status RunGpud(const GpudOptions& options,

@@ -25,6 +25,7 @@
 #include "gpu_daemon/control/net/tcp_listener.h"
 #include "gpu_daemon/control/net/ticket_store.h"
 #include "gpu_daemon/control/rpc/admin_service.h"
+#include "gpu_daemon/control/rpc/bounded_service.h"
 #include "gpu_daemon/control/rpc/caller.h"
 #include "gpu_daemon/control/rpc/device_gate.h"
 #include "gpu_daemon/control/rpc/devices_service.h"
@@ -102,6 +103,11 @@ class ControlPlane {
   FaultsService faults_;
   std::optional<AdminService> admin_;
   DeviceGate device_gate_;
+  // The four as gRPC has them.
+  BoundedDevices bounded_devices_{&devices_};
+  BoundedEvents bounded_events_{&events_};
+  BoundedFaults bounded_faults_{&faults_};
+  std::optional<BoundedAdmin> bounded_admin_;
   // These three exist if gpud serves over TCP.
   std::shared_ptr<RoleGate> gate_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> tcp_acceptor_;

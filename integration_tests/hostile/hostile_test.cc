@@ -159,7 +159,7 @@ const std::vector<Expectation> kExpectations = {
      "call refused: Admin.ListDevices needs the role viewer"},
     {"huge-messages",
      {"refused: a message of 100 MiB: RESOURCE_EXHAUSTED",
-      "refused: a kind of 60 MiB: INVALID_ARGUMENT",
+      "refused: a kind of 60 MiB: RESOURCE_EXHAUSTED",
       "refused: headers of 256 KiB: "},
      ""},
 };

@@ -16,38 +16,55 @@ absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Open(
     const std::string& path, EventLoop* loop, PeerTable* peers,
     Callbacks callbacks) {
   ASSIGN_OR_RETURN(auto listener, UnixListener::Listen(path, SOCK_STREAM));
-  std::unique_ptr<ControlListener> door(new ControlListener(
-      std::move(listener), loop, peers, std::move(callbacks)));
+  ASSIGN_OR_RETURN(auto guard, Http2Guard::Start());
+  std::unique_ptr<ControlListener> door(
+      new ControlListener(std::move(listener), std::move(guard), loop, peers,
+                          std::move(callbacks)));
   ASSIGN_OR_RETURN(door->watch_,
                    loop->Watch(door->listener_.fd(),
                                [self = door.get()] { self->Accept(); }));
   return door;
 }
 
-ControlListener::ControlListener(UnixListener listener, EventLoop* loop,
-                                 PeerTable* peers, Callbacks callbacks)
+ControlListener::ControlListener(UnixListener listener,
+                                 std::unique_ptr<Http2Guard> guard,
+                                 EventLoop* loop, PeerTable* peers,
+                                 Callbacks callbacks)
     : listener_(std::move(listener)),
+      guard_(std::move(guard)),
       loop_(loop),
       peers_(peers),
       callbacks_(std::move(callbacks)) {}
 
-ControlListener::~ControlListener() { loop_->Unwatch(watch_); }
+ControlListener::~ControlListener() { Close(); }
+
+void ControlListener::Close() {
+  if (listener_.fd() < 0) return;
+  loop_->Unwatch(watch_);
+  listener_.Close();
+}
 
 void ControlListener::Accept() {
   UniqueFd connection = listener_.Accept();
   if (!connection) return;
-  bool is_new = false;
-  auto peer = peers_->Admit(connection.get(), &is_new);
-  if (!peer.ok()) {
-    refusals_.Warn(
-        fmt::format("connection refused: {}", peer.status().message()),
-        NowNs());
-    return;
+  if (auto status = Admit(std::move(connection)); !status.ok()) {
+    refusals_.Warn(fmt::format("connection refused: {}", status.message()),
+                   NowNs());
   }
-  if (is_new) WatchForDeath(*peer);
-  spdlog::debug("connection {} admitted: pid {}, uid {}", connection.get(),
-                (*peer)->pid, (*peer)->uid);
-  callbacks_.on_connection(connection.release());
+}
+
+absl::Status ControlListener::Admit(UniqueFd connection) {
+  ASSIGN_OR_RETURN(auto ends, Http2Guard::MakePair());
+  bool is_new = false;
+  ASSIGN_OR_RETURN(auto peer,
+                   peers_->Admit(connection.get(), ends.first.get(), &is_new));
+  if (is_new) WatchForDeath(peer);
+  spdlog::debug("connection {} admitted: pid {}, uid {}", ends.first.get(),
+                peer->pid, peer->uid);
+  RETURN_IF_ERROR(guard_->Carry(std::move(connection), std::move(ends.second),
+                                fmt::format("process {}", peer->pid)));
+  callbacks_.on_connection(ends.first.release());
+  return absl::OkStatus();
 }
 
 void ControlListener::WatchForDeath(const std::shared_ptr<const Peer>& peer) {

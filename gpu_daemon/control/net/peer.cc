@@ -133,6 +133,7 @@ absl::Status PeerTable::CheckRoom(pid_t pid) {
 }
 
 absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
+                                                             int served,
                                                              bool* is_new) {
   *is_new = false;
   ASSIGN_OR_RETURN(auto credentials, CredentialsOf(connection));
@@ -153,7 +154,7 @@ absl::StatusOr<std::shared_ptr<const Peer>> PeerTable::Admit(int connection,
     peer = std::make_shared<const Peer>(
         Peer{credentials.pid, credentials.uid, std::move(pidfd)});
   }
-  by_connection_[connection] = {peer, InodeOf(connection)};
+  by_connection_[served] = {peer, InodeOf(served)};
   return peer;
 }
 

@@ -50,11 +50,12 @@ class PeerTable {
   // A device has one; a process may have several devices.
   static constexpr size_t kMaxConnectionsOfAProcess = 64;
 
-  // Adds a connection and returns its process. `is_new` says that this is the
+  // Adds a connection and returns its process. gRPC gets `served` in its place
+  // (http2_guard.h), or the connection itself. `is_new` says that this is the
   // process's first connection, so that its pidfd must be watched. Errors:
   // PermissionDenied, Unavailable, ResourceExhausted (too many connections of
   // that process are open, or gpud is out of descriptors).
-  absl::StatusOr<std::shared_ptr<const Peer>> Admit(int connection,
+  absl::StatusOr<std::shared_ptr<const Peer>> Admit(int connection, int served,
                                                     bool* is_new);
   // Forgets a dead process.
   void Forget(const Peer& peer);

@@ -104,7 +104,7 @@ TEST(PeerTable, FindsACallerByTheNumberOfItsConnection) {
   PeerTable peers;
   const Pair pair = MakePair();
   bool is_new = false;
-  auto admitted = peers.Admit(pair.ours.get(), &is_new);
+  auto admitted = peers.Admit(pair.ours.get(), pair.ours.get(), &is_new);
   ASSERT_TRUE(admitted.ok()) << admitted.status();
   EXPECT_TRUE(is_new);
   EXPECT_EQ((*admitted)->pid, getpid());
@@ -124,8 +124,8 @@ TEST(PeerTable, AProcessIsOnePeerHoweverOftenItConnects) {
   const Pair first = MakePair();
   const Pair second = MakePair();
   bool is_new = false;
-  auto a = peers.Admit(first.ours.get(), &is_new);
-  auto b = peers.Admit(second.ours.get(), &is_new);
+  auto a = peers.Admit(first.ours.get(), first.ours.get(), &is_new);
+  auto b = peers.Admit(second.ours.get(), second.ours.get(), &is_new);
   ASSERT_TRUE(a.ok() && b.ok());
   EXPECT_FALSE(is_new);
   EXPECT_EQ(*a, *b);
@@ -140,10 +140,10 @@ TEST(PeerTable, AReusedNumberBelongsToWhoConnectedLast) {
   Pair pair = MakePair();
   bool is_new = false;
   const int number = pair.ours.get();
-  ASSERT_TRUE(peers.Admit(number, &is_new).ok());
+  ASSERT_TRUE(peers.Admit(number, number, &is_new).ok());
   Child child;
   ASSERT_EQ(dup2(child.connection(), number), number);
-  auto admitted = peers.Admit(number, &is_new);
+  auto admitted = peers.Admit(number, number, &is_new);
   ASSERT_TRUE(admitted.ok()) << admitted.status();
   EXPECT_EQ((*admitted)->pid, child.pid());
   EXPECT_EQ(peers.Find("fd:" + std::to_string(number)), *admitted);
@@ -155,7 +155,7 @@ TEST(Peer, TellsOfTheDeathOfItsProcess) {
   PeerTable peers;
   Child child;
   bool is_new = false;
-  auto admitted = peers.Admit(child.connection(), &is_new);
+  auto admitted = peers.Admit(child.connection(), child.connection(), &is_new);
   ASSERT_TRUE(admitted.ok()) << admitted.status();
   EXPECT_EQ((*admitted)->pid, child.pid());
   EXPECT_TRUE((*admitted)->alive());
@@ -171,7 +171,7 @@ TEST(PeerTable, RefusesAConnectionWhoseProcessIsDead) {
   Child child;
   child.Kill();
   bool is_new = false;
-  auto admitted = peers.Admit(child.connection(), &is_new);
+  auto admitted = peers.Admit(child.connection(), child.connection(), &is_new);
   EXPECT_EQ(admitted.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(peers.size(), 0u);
   child.Reap();

@@ -1,8 +1,8 @@
 #include "gpu_daemon/control/net/tcp_listener.h"
 
 #include <arpa/inet.h>
+#include <linux/tcp.h>  // the C library's lacks tcpi_bytes_received
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,6 +22,9 @@ namespace carillon::gpud {
 namespace {
 
 constexpr int kBacklog = 64;
+// What a client has sent when a flood is noticed, gRPC may have read: some
+// thousand calls in so many bytes.
+constexpr int kReceiveBytes = 16 << 10;
 // A peer whose machine is gone, or that is stopped and takes no more bytes, is
 // given up after this long.
 constexpr int kSilentMs = 20'000;
@@ -81,6 +84,20 @@ void Set(int socket, int level, int option, int value) {
   setsockopt(socket, level, option, &value, sizeof(value));
 }
 
+uint64_t BytesReceivedOn(int connection) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  getsockopt(connection, IPPROTO_TCP, TCP_INFO, &info, &size);
+  return info.tcpi_bytes_received;
+}
+
+// Unlike shutdown(), this drops what waits to be read.
+void Disconnect(int connection) {
+  sockaddr nobody{};
+  nobody.sa_family = AF_UNSPEC;
+  connect(connection, &nobody, sizeof(nobody));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Open(
@@ -95,6 +112,10 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Open(
                            SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // Lets the next gpud listen while connections of this one linger.
   if (listener) Set(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  // Connections inherit it.
+  if (listener) {
+    Set(listener.get(), SOL_SOCKET, SO_RCVBUF, kReceiveBytes);
+  }
   if (!listener || bind(listener.get(), where.any(), where.size) != 0 ||
       listen(listener.get(), kBacklog) != 0 ||
       getsockname(listener.get(), where.any(), &where.size) != 0) {
@@ -199,6 +220,24 @@ void TcpListener::Cut(std::string_view grpc_peer) {
     if (entry.grpc_peer == grpc_peer && InodeOf(connection) == entry.inode) {
       shutdown(connection, SHUT_RDWR);
     }
+  }
+}
+
+void TcpListener::MarkServed(std::string_view grpc_peer) {
+  MutexLock lock(mutex_);
+  for (auto& [connection, entry] : connections_) {
+    if (entry.grpc_peer == grpc_peer) entry.served = true;
+  }
+}
+
+void TcpListener::CutFlood(std::string_view grpc_peer) {
+  MutexLock lock(mutex_);
+  for (const auto& [connection, entry] : connections_) {
+    const bool meant =
+        grpc_peer.empty()
+            ? !entry.served && BytesReceivedOn(connection) > kMaxUnservedBytes
+            : entry.grpc_peer == grpc_peer;
+    if (meant && InodeOf(connection) == entry.inode) Disconnect(connection);
   }
 }
 

@@ -29,6 +29,8 @@ class TcpListener {
   // keep strangers from taking the descriptors that devices need.
   static constexpr size_t kMaxConnections = 128;
   static constexpr size_t kMaxOfAnAddress = 32;
+  // A client's part of TLS, with three certificates, is half as long.
+  static constexpr uint64_t kMaxUnservedBytes = 6000;
 
   // Takes over an accepted connection.
   using OnConnection = std::function<void(int listener, int connection)>;
@@ -53,6 +55,14 @@ class TcpListener {
   // them, for the same reason as PeerTable. Thread safe.
   void Cut(std::string_view grpc_peer);
   void CutAll();
+  // Says that a call of that connection has come whole.
+  void MarkServed(std::string_view grpc_peer);
+  // Ends a connection whose client begins calls and completes none, with what
+  // it has sent and gRPC has not read. gRPC cannot name the peer of a call that
+  // it has not read; for an empty name it is every connection that was never
+  // served, and has sent more than agreeing on TLS and a first call take.
+  // Thread safe.
+  void CutFlood(std::string_view grpc_peer);
 
   // Tick() logs how many refusals were left out of the log; Close() closes the
   // listening socket. Call both on the loop's thread, or when it does not run.
@@ -66,6 +76,7 @@ class TcpListener {
     // The socket's. Once gRPC has closed the socket, its number may be another
     // file's, which has another inode.
     ino_t inode = 0;
+    bool served = false;
   };
 
   TcpListener(UniqueFd listener, std::string address, EventLoop* loop,

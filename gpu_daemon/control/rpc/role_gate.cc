@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "fmt/format.h"
+#include "gpu_daemon/control/error_detail.h"
 #include "gpu_daemon/control/rpc/roles.h"
 
 namespace carillon::gpud {
@@ -35,15 +37,30 @@ grpc::Status RoleGate::Process(const InputMetadata& metadata,
                                grpc::AuthContext* context, OutputMetadata*,
                                OutputMetadata*) {
   const auto path = metadata.find(":path");
-  const absl::Status status = CheckRole(
+  const std::string_view method =
       path == metadata.end()
           ? std::string_view()
-          : std::string_view(path->second.data(), path->second.size()),
-      IdentityOf(*context));
-  if (status.ok()) return grpc::Status::OK;
-  const std::string message(status.message());
+          : std::string_view(path->second.data(), path->second.size());
+  const Identity caller = IdentityOf(*context);
+  if (const absl::Status status = CheckRole(method, caller); !status.ok()) {
+    return Refuse(grpc::StatusCode::PERMISSION_DENIED,
+                  std::string(status.message()));
+  }
+  if (!unread_->Begin(context)) {
+    return Refuse(
+        grpc::StatusCode::RESOURCE_EXHAUSTED,
+        fmt::format("{} calls of one connection of CN={} have begun and their "
+                    "messages have not come: that is the limit; connect again",
+                    UnreadCalls::kMaxUnread,
+                    Printable(caller.common_name, 64)));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status RoleGate::Refuse(grpc::StatusCode code,
+                              const std::string& message) {
   refused_.Add(message);
-  return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, message);
+  return grpc::Status(code, message);
 }
 
 }  // namespace carillon::gpud

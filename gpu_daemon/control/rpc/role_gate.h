@@ -5,16 +5,25 @@
 
 #include <grpcpp/security/auth_metadata_processor.h>
 
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "gpu_daemon/control/rpc/refused_calls.h"
+#include "gpu_daemon/control/rpc/unread_calls.h"
 
 namespace carillon::gpud {
 
 // Thread safe.
 class RoleGate final : public grpc::AuthMetadataProcessor {
  public:
+  explicit RoleGate(std::shared_ptr<UnreadCalls> unread)
+      : unread_(std::move(unread)) {}
+
   bool IsBlocking() const override { return false; }
   // Called by gRPC, with the connection's certificate in `context`. Status:
-  // as CheckRole().
+  // as CheckRole(); ResourceExhausted for a connection with too many unread
+  // calls.
   grpc::Status Process(const InputMetadata& metadata,
                        grpc::AuthContext* context,
                        OutputMetadata* consumed_metadata,
@@ -23,6 +32,9 @@ class RoleGate final : public grpc::AuthMetadataProcessor {
   RefusedCalls& refused() { return refused_; }
 
  private:
+  grpc::Status Refuse(grpc::StatusCode code, const std::string& message);
+
+  const std::shared_ptr<UnreadCalls> unread_;
   RefusedCalls refused_;
 };
 
