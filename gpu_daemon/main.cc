@@ -76,6 +76,11 @@ void OutOfMemory() {
   std::_Exit(kFailed);
 }
 
+// Before main(), too: libraries allocate when they are loaded.
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const before_libraries)(int, char**, char**) =
+    [](int, char**, char**) { std::set_new_handler(OutOfMemory); };
+
 // A thread that finds no room for its stack throws; nobody can go on without it.
 // Written before any other thread is there.
 std::terminate_handler otherwise_terminate = nullptr;
@@ -102,7 +107,6 @@ absl::Status CheckMachine(uint32_t workers) {
 }
 
 int Main(int argc, char** argv) {
-  std::set_new_handler(OutOfMemory);
   otherwise_terminate = std::set_terminate(Terminate);
   GpudOptions options;
   if (const auto code =
