@@ -37,8 +37,7 @@ class StepLauncher : public gpud::Launcher {
   void Run(size_t index) {
     Pending next = std::move(pending_.at(index));
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(index));
-    gpud::RunEvent(runner_, *next.event, next.sequence, next.entry,
-                   /*timed=*/false);
+    gpud::RunEvent(runner_, *next.event, next.sequence, next.entry);
     next.event->memory().bell().Signal();
   }
   void Cancel(const gpud::LaunchFilter& which, shm::EventStatus why) {
