@@ -1,6 +1,7 @@
 #include "tools/testbed/testbed_run.h"
 
 #include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -31,6 +32,16 @@ constexpr size_t kThreads = 20;
 constexpr size_t kMinEngineThreads = 2;
 constexpr size_t kMaxEngineThreads = 32;
 
+// Keeps gRPC and its engine until the process ends, by a channel that is never
+// used. When their last user goes, they wait for their threads, even for one that
+// could not be started: where there can be none, that is for ever.
+void KeepGrpc() {
+  static const auto* const kept =
+      new std::shared_ptr<grpc::Channel>(grpc::CreateChannel(
+          "unix:/dev/null", grpc::InsecureChannelCredentials()));
+  (void)kept;
+}
+
 }  // namespace
 
 absl::Status CheckHeadroomOfRun(size_t devices) {
@@ -56,6 +67,7 @@ absl::StatusOr<std::unique_ptr<TestbedRun>> TestbedRun::Make(
   // Made before gRPC starts its threads, so that they inherit the mask.
   std::unique_ptr<TestbedRun> run(new TestbedRun());
   ASSIGN_OR_RETURN(auto directory, LockedDirectory::Create(paths));
+  KeepGrpc();
   run->probe_ = std::make_unique<GrpcReadinessProbe>(paths);
   run->supervisor_ = std::make_unique<Supervisor>(
       std::move(plan), std::move(directory), run->probe_.get(), &run->requests_,
