@@ -100,7 +100,9 @@ TEST_F(RemoteTest, EachRoleDoesItsOwn) {
   EXPECT_THAT(
       refused.err,
       HasSubstr("carillon: Admin.SetPolicy needs the role operator; the "
-                "certificate of CN=viewer carries viewer\n"));
+                "certificate of CN=viewer carries viewer: ask the owner of the "
+                "CA for "
+                "one with URI:carillon:role:operator\n"));
   EXPECT_EQ(Call({"policy", "priority"}, steers).code, 0);
   EXPECT_EQ(Call({"status", "-o", "json"}, viewer).json()["policy"],
             "priority");
